@@ -1,0 +1,39 @@
+# make run   install and show the demo
+# make test  install the test extra and run the whole suite
+# make lint  formatting, lint and types
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: run test lint docs clean
+
+run: $(VENV)/installed
+	$(BIN)/gread demo
+
+test: $(VENV)/installed-test
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+docs: $(VENV)/installed
+	$(BIN)/python docs/build_catalogue.py
+
+clean:
+	rm -rf $(VENV)
+
+$(VENV)/created:
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/created
+	$(INSTALL) --editable .
+	touch $@
+
+$(VENV)/installed-%: pyproject.toml constraints.txt | $(VENV)/installed
+	$(INSTALL) --editable '.[$*]'
+	touch $@

@@ -1,0 +1,41 @@
+"""Which nodes train, validate and test: masks of shape [N, splits]."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from gread.inputs import check_count
+
+FRACTIONS = (0.48, 0.32, 0.20)
+"""Train, validation and test of the Geom-GCN splits (named 0.6/0.2, but this is what they hold)."""
+
+
+def random_splits(
+    y: Tensor, num_splits: int = 10, *, seed: int = 0
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Stratified random splits of 48, 32 and 20 percent of every class.
+
+    Returns:
+        Train, validation and test masks, each [N, num_splits].
+    """
+    check_count("num_splits", num_splits)
+    rng = np.random.default_rng(seed)
+    labels = y.numpy()
+    part = np.empty((len(labels), num_splits), dtype=np.int64)  # 0 train, 1 validation, 2 test
+    bounds = np.cumsum(FRACTIONS)[:-1]
+    for label in np.unique(labels):
+        members = np.flatnonzero(labels == label)
+        place = (np.arange(len(members)) + 0.5) / len(members)
+        for split in range(num_splits):
+            part[rng.permutation(members), split] = np.searchsorted(bounds, place)
+    parts = torch.from_numpy(part)
+    return parts == 0, parts == 1, parts == 2
+
+
+def with_random_splits(data: Data, num_splits: int = 10, *, seed: int = 0) -> Data:
+    """The same data with the masks of `random_splits`."""
+    data.train_mask, data.val_mask, data.test_mask = random_splits(data.y, num_splits, seed=seed)
+    return data

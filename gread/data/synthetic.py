@@ -1,0 +1,175 @@
+"""Graphs that are made, not loaded: the paper's cSBM and grids."""
+
+from __future__ import annotations
+
+from itertools import combinations_with_replacement
+
+import numpy as np
+import torch
+from torch_geometric.data import Data
+from torch_geometric.utils import to_undirected
+
+from gread.data.splits import random_splits
+from gread.inputs import InputError, check_count, check_fraction, check_not_negative
+
+
+def csbm(
+    num_nodes: int = 100,
+    num_classes: int = 2,
+    *,
+    p_within: float = 0.9,
+    p_between: float = 0.1,
+    homophily: float | None = None,
+    degree: float | None = None,
+    num_features: int = 2,
+    mean: float = 0.5,
+    sigma: float = 2.0,
+    num_splits: int = 10,
+    seed: int = 0,
+) -> Data:
+    """A contextual stochastic block model: random edges by class, Gaussian features around ±mean.
+
+    The defaults are the paper's (Sec. 4.3 and its appendix): 100 nodes, two classes, p = 0.9 within
+    a class and 0.1 between, features N(∓0.5, 2²). Time and memory grow with the edges, not with N².
+
+    Args:
+        num_nodes: N, spread evenly over the classes.
+        num_classes: With two, the means are −mean and +mean in all features; with more, each class
+            draws the signs of its means at random.
+        p_within: Probability of an edge between two nodes of one class.
+        p_between: Probability of an edge between nodes of two classes.
+        homophily: Expected share of edges within a class, instead of the two probabilities.
+        degree: Expected number of neighbours, used with ``homophily``; by default the one that
+            the two probabilities would give.
+        num_features: Number of features.
+        mean: Distance of a class mean from zero in every feature.
+        sigma: Deviation of the features.
+        num_splits: Number of random splits, as masks [N, num_splits].
+        seed: Decides everything.
+
+    Example:
+        >>> data = csbm(1000, 5, homophily=0.2, degree=10, num_features=32)
+        >>> data.train_mask.shape
+        torch.Size([1000, 10])
+    """
+    check_count("num_classes", num_classes)
+    check_count("num_nodes", num_nodes, minimum=num_classes)
+    check_count("num_features", num_features)
+    check_not_negative("sigma", sigma)
+    if homophily is not None:
+        p_within, p_between = _probabilities(
+            num_nodes, num_classes, p_within, p_between, homophily, degree
+        )
+    elif degree is not None:
+        raise InputError("degree must come with homophily, got degree alone")
+    check_fraction("p_within", p_within)
+    check_fraction("p_between", p_between)
+
+    rng = np.random.default_rng(seed)
+    y = np.arange(num_nodes) * num_classes // num_nodes
+    if num_classes == 2:
+        signs = np.array([[-1.0], [1.0]]).repeat(num_features, axis=1)
+    else:
+        signs = rng.choice([-1.0, 1.0], size=(num_classes, num_features))
+    # Features come before edges: graphs that differ in homophily alone share them.
+    x = mean * signs[y] + sigma * rng.standard_normal((num_nodes, num_features))
+    first = np.searchsorted(y, np.arange(num_classes + 1))  # class c is first[c] to first[c + 1]
+    blocks = [
+        _edges_within(rng, first[a], first[a + 1], p_within)
+        if a == b
+        else _edges_between(rng, first[a], first[a + 1], first[b], first[b + 1], p_between)
+        for a, b in combinations_with_replacement(range(num_classes), 2)
+    ]
+    edge_index = torch.from_numpy(np.concatenate(blocks, axis=1))
+    labels = torch.from_numpy(y)
+    train_mask, val_mask, test_mask = random_splits(labels, num_splits, seed=seed)
+    return Data(
+        x=torch.from_numpy(x).float(),
+        edge_index=to_undirected(edge_index, num_nodes=num_nodes),
+        y=labels,
+        train_mask=train_mask,
+        val_mask=val_mask,
+        test_mask=test_mask,
+    )
+
+
+def grid(height: int = 32, width: int = 32) -> Data:
+    """A grid: every node is joined to the one above, below, left and right of it.
+
+    Node ``row * width + column`` has the position ``pos`` (column, row). A grid carries no
+    features, labels or splits; it is there to watch dynamics on.
+
+    Example:
+        >>> grid(2, 3).edge_index.size(1)
+        14
+    """
+    check_count("height", height)
+    check_count("width", width)
+    node = torch.arange(height * width).view(height, width)
+    right = torch.stack([node[:, :-1].flatten(), node[:, 1:].flatten()])
+    down = torch.stack([node[:-1].flatten(), node[1:].flatten()])
+    rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
+    return Data(
+        edge_index=to_undirected(torch.cat([right, down], dim=1), num_nodes=height * width),
+        pos=torch.stack([columns.flatten(), rows.flatten()], dim=1).float(),
+        num_nodes=height * width,
+    )
+
+
+def _probabilities(
+    num_nodes: int,
+    num_classes: int,
+    p_within: float,
+    p_between: float,
+    homophily: float,
+    degree: float | None,
+) -> tuple[float, float]:
+    """p within and between classes that give the homophily and degree asked for."""
+    check_fraction("homophily", homophily)
+    same = num_nodes / num_classes - 1  # possible neighbours of one's own class
+    other = num_nodes - num_nodes / num_classes
+    if degree is None:
+        degree = p_within * same + p_between * other
+    check_not_negative("degree", degree)
+    wanted = degree * homophily, degree * (1 - homophily)
+    if wanted[0] > same or wanted[1] > other:
+        raise InputError(
+            f"degree must be lower: at homophily {homophily:g} a node of {num_nodes} has {same:g} "
+            f"possible neighbours of its class and {other:g} of others, got degree {degree:g}"
+        )
+    return wanted[0] / max(same, 1), wanted[1] / max(other, 1)
+
+
+def _edges_within(rng: np.random.Generator, start: int, end: int, p: float) -> np.ndarray:
+    """Pairs i < j of the nodes start..end, each with probability p, [2, E]."""
+    n = end - start
+    place = _chosen(rng, n * (n - 1) // 2, p)
+    # Pairs in the order (0,1), (0,2), (1,2), (0,3), ...: j is the triangular root of the place.
+    j = np.floor((1 + np.sqrt(1 + 8 * place.astype(np.float64))) / 2).astype(np.int64)
+    j -= j * (j - 1) // 2 > place  # the root may be off by one far out
+    j += j * (j + 1) // 2 <= place
+    return np.stack([start + place - j * (j - 1) // 2, start + j])
+
+
+def _edges_between(
+    rng: np.random.Generator, start: int, end: int, other_start: int, other_end: int, p: float
+) -> np.ndarray:
+    """Pairs of one node of start..end and one of other_start..other_end, likewise, [2, E]."""
+    width = other_end - other_start
+    i, j = np.divmod(_chosen(rng, (end - start) * width, p), max(width, 1))
+    return np.stack([start + i, other_start + j])
+
+
+def _chosen(rng: np.random.Generator, total: int, p: float) -> np.ndarray:
+    """The numbers 0 to total − 1, each kept with probability p; draws only the ones kept."""
+    if p == 0 or total == 0:
+        return np.empty(0, dtype=np.int64)
+    last, pieces = -1, []
+    while last < total - 1:
+        # Gaps between successes are geometric; draw about as many as are left.
+        draws = int((total - last) * p * 1.05) + 16
+        piece = last + np.cumsum(rng.geometric(p, draws))
+        pieces.append(piece)
+        last = int(piece[-1])
+    kept = np.concatenate(pieces)
+    return kept[kept < total]

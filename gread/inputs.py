@@ -1,0 +1,89 @@
+"""Checks of what a user hands in.
+
+Each fails with one sentence: which argument, what would do, what was got. They stand
+where a user's value enters; the mathematics below trusts what it is given.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+class InputError(ValueError):
+    """A value that a user gave cannot be used; the message says what would do."""
+
+
+def check_positive(name: str, value: float) -> None:
+    """Requires a finite number above zero."""
+    if not (_is_number(value) and value > 0):
+        raise InputError(f"{name} must be a positive number, got {value!r}")
+
+
+def check_not_negative(name: str, value: float) -> None:
+    """Requires a finite number, zero or above."""
+    if not (_is_number(value) and value >= 0):
+        raise InputError(f"{name} must be a number, zero or above, got {value!r}")
+
+
+def check_fraction(name: str, value: float) -> None:
+    """Requires a number in [0, 1]."""
+    if not (_is_number(value) and 0 <= value <= 1):
+        raise InputError(f"{name} must be a number in [0, 1], got {value!r}")
+
+
+def check_rate(name: str, value: float) -> None:
+    """Requires a dropout rate, a number in [0, 1)."""
+    if not (_is_number(value) and 0 <= value < 1):
+        raise InputError(f"{name} must be a number in [0, 1), got {value!r}")
+
+
+def check_count(name: str, value: int, minimum: int = 1) -> None:
+    """Requires a whole number of at least ``minimum``."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+        raise InputError(f"{name} must be a whole number of at least {minimum}, got {value!r}")
+
+
+def check_features(name: str, x: Tensor, channels: int) -> None:
+    """Requires a finite floating-point tensor [N, channels]."""
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        raise InputError(f"{name} must be a floating-point tensor, got {_describe(x)}")
+    if x.dim() != 2 or x.size(1) != channels:
+        raise InputError(f"{name} must have the shape [N, {channels}], got {list(x.shape)}")
+    if _values_can_be_read() and not x.isfinite().all():
+        bad = (~x.isfinite()).any(dim=1).nonzero()[0].item()
+        raise InputError(f"{name} must be finite, got NaN or infinity in row {bad}")
+
+
+def check_edges(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> None:
+    """Requires node numbers [2, E] below ``num_nodes``, and weights [E] that are not negative."""
+    if not isinstance(edge_index, Tensor) or edge_index.dtype != torch.int64:
+        raise InputError(f"edge_index must be an int64 tensor, got {_describe(edge_index)}")
+    if edge_index.dim() != 2 or edge_index.size(0) != 2:
+        raise InputError(f"edge_index must have the shape [2, E], got {list(edge_index.shape)}")
+    if edge_weight is not None and edge_weight.shape != edge_index.shape[1:]:
+        expected, got = list(edge_index.shape[1:]), list(edge_weight.shape)
+        raise InputError(f"edge_weight must have the shape {expected}, got {got}")
+    if edge_index.size(1) == 0 or not _values_can_be_read():
+        return
+    low, high = (int(bound) for bound in edge_index.aminmax())
+    if low < 0 or high >= num_nodes:
+        wrong = low if low < 0 else high
+        raise InputError(f"edge_index must name nodes 0 to {num_nodes - 1}, got node {wrong}")
+    if edge_weight is not None and not (edge_weight.isfinite() & (edge_weight >= 0)).all():
+        raise InputError("edge_weight must be finite and not negative, got a weight that is not")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _describe(value: object) -> str:
+    return str(value.dtype) if isinstance(value, Tensor) else type(value).__name__
+
+
+def _values_can_be_read() -> bool:
+    """Whether a check may depend on values: under torch.compile it would break the graph."""
+    return not torch.compiler.is_compiling()

@@ -1,0 +1,141 @@
+"""What models are put together from: encoders, decoders and coefficients, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from gread.inputs import check_count, check_rate
+from gread.registry import Registry
+
+
+class Gate(nn.Module):
+    """σ(p) of a parameter p that starts at zero: a coefficient in (0, 1), at first ½."""
+
+    def __init__(self, *shape: int):
+        super().__init__()
+        self.logit = nn.Parameter(torch.zeros(shape))
+
+    def reset_parameters(self) -> None:
+        """Back to one half."""
+        nn.init.zeros_(self.logit)
+
+    def forward(self) -> Tensor:
+        """The coefficient, of the shape given."""
+        return self.logit.sigmoid()
+
+
+class SignedVector(nn.Module):
+    """A free coefficient for every channel, at first uniform in [−1, 1].
+
+    The sign is what makes it strong on heterophilous graphs: some channels sharpen, others blur.
+    """
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self.value = nn.Parameter(torch.empty(channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws anew."""
+        nn.init.uniform_(self.value, -1, 1)
+
+    def forward(self) -> Tensor:
+        """The coefficient, [channels]."""
+        return self.value
+
+
+class One(nn.Module):
+    """The constant one, for an equation without that coefficient."""
+
+    def forward(self) -> float:
+        """1."""
+        return 1.0
+
+
+Coefficient = Callable[[int], nn.Module]  # from the number of channels
+
+ALPHAS: Registry[Coefficient] = Registry(
+    "alpha", {"scalar": lambda _: Gate(), "vector": Gate, "one": lambda _: One()}
+)
+BETAS: Registry[Coefficient] = Registry(
+    "beta", {"scalar": lambda _: Gate(), "vector": SignedVector, "one": lambda _: One()}
+)
+
+
+class Residual(nn.Module):
+    """h ↦ Dropout(h + W σ(h))."""
+
+    def __init__(self, channels: int, activation: Callable[[Tensor], Tensor], dropout: float):
+        super().__init__()
+        self.linear = nn.Linear(channels, channels)
+        self.activation = activation
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, h: Tensor) -> Tensor:
+        """One residual block, [N, channels] to [N, channels]."""
+        return self.dropout(h + self.linear(self.activation(h)))
+
+
+ENCODERS: Registry[Callable[[int, int, float, float], nn.Module]] = Registry("encoder")
+DECODERS: Registry[Callable[[int, int, float], nn.Module]] = Registry("decoder")
+
+
+@ENCODERS.register("linear")
+def linear_encoder(
+    in_channels: int, channels: int, input_dropout: float, dropout: float
+) -> nn.Module:
+    """H(0) = W Dropout(X) + b."""
+    return nn.Sequential(nn.Dropout(input_dropout), nn.Linear(in_channels, channels))
+
+
+@ENCODERS.register("mlp")
+def mlp_encoder(in_channels: int, channels: int, input_dropout: float, dropout: float) -> nn.Module:
+    """The linear encoder followed by two residual blocks with ReLU."""
+    return nn.Sequential(
+        nn.Dropout(input_dropout),
+        nn.Linear(in_channels, channels),
+        nn.Dropout(dropout),
+        Residual(channels, torch.relu, dropout),
+        Residual(channels, torch.relu, dropout),
+    )
+
+
+@DECODERS.register("linear")
+def linear_decoder(channels: int, out_channels: int, dropout: float) -> nn.Module:
+    """logits = W Dropout(H) + b."""
+    return nn.Sequential(nn.Dropout(dropout), nn.Linear(channels, out_channels))
+
+
+@DECODERS.register("mlp")
+def mlp_decoder(channels: int, out_channels: int, dropout: float) -> nn.Module:
+    """A residual block and a linear map, each behind tanh; the doubled dropout is the authors'."""
+    return nn.Sequential(
+        nn.Dropout(dropout),
+        nn.Dropout(dropout),
+        Residual(channels, torch.tanh, dropout),
+        nn.Tanh(),
+        nn.Linear(channels, out_channels),
+    )
+
+
+def build_encoder(
+    kind: str, in_channels: int, channels: int, input_dropout: float, dropout: float
+) -> nn.Module:
+    """e of Eq. (6): features [N, in_channels] to the first state [N, channels]."""
+    check_count("in_channels", in_channels)
+    check_count("hidden_channels", channels)
+    check_rate("input_dropout", input_dropout)
+    check_rate("dropout", dropout)
+    return ENCODERS[kind](in_channels, channels, input_dropout, dropout)
+
+
+def build_decoder(
+    kind: str, channels: int, out_channels: int, dropout: float, activation: bool
+) -> nn.Module:
+    """o of Eq. (8): the last state [N, channels] to logits [N, out_channels]."""
+    check_count("out_channels", out_channels)
+    decoder = DECODERS[kind](channels, out_channels, dropout)
+    return nn.Sequential(nn.ReLU(), decoder) if activation else decoder

@@ -1,0 +1,9 @@
+"""Ordinary differential equations: solvers as tables, and one call that runs them."""
+
+from gread.ode.integrate import IntegrationError as IntegrationError
+from gread.ode.integrate import Solution as Solution
+from gread.ode.integrate import VectorField as VectorField
+from gread.ode.integrate import integrate as integrate
+from gread.ode.tableau import SOLVERS as SOLVERS
+from gread.ode.tableau import Adaptive as Adaptive
+from gread.ode.tableau import Tableau as Tableau

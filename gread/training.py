@@ -1,0 +1,175 @@
+"""Algorithm 1 of the paper as a function. It knows no model and no dataset."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch_geometric.data import Data
+
+from gread.inputs import InputError, check_count, check_not_negative, check_positive
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """How to train.
+
+    Attributes:
+        epochs: Number of full-batch steps.
+        lr: Learning rate of Adam.
+        weight_decay: L2 penalty on all parameters, inside the gradient (Adam, not AdamW).
+        patience: Stop when the validation accuracy has not improved for so many epochs.
+    """
+
+    epochs: int = 200
+    lr: float = 0.01
+    weight_decay: float = 5e-4
+    patience: int | None = None
+
+    def __post_init__(self) -> None:
+        check_count("epochs", self.epochs)
+        check_positive("lr", self.lr)
+        check_not_negative("weight_decay", self.weight_decay)
+        if self.patience is not None:
+            check_count("patience", self.patience)
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One epoch: the loss of its step, and the accuracies (0 to 1) after it."""
+
+    number: int
+    loss: float
+    train: float
+    val: float
+    test: float
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What `fit` found.
+
+    Attributes:
+        best: The epoch with the best validation accuracy, the earliest on ties; its ``test`` is
+            the number to report.
+        history: All epochs.
+    """
+
+    best: Epoch
+    history: tuple[Epoch, ...]
+
+
+def fit(
+    model: nn.Module,
+    data: Data,
+    config: TrainConfig = TrainConfig(),
+    *,
+    split: int = 0,
+    on_epoch: Callable[[Epoch], None] | None = None,
+) -> Fit:
+    """Trains ``model`` on one split of ``data`` and leaves it with the best parameters.
+
+    Paper: Algorithm 1, with the mean cross entropy over the training nodes (Eq. 15 with its sign).
+    The epoch is chosen by validation accuracy alone.
+
+    Args:
+        model: Called with ``(x, edge_index, edge_weight)``, gives logits [N, classes].
+        data: With ``x, edge_index, y, train_mask, val_mask, test_mask``, masks [N] or [N, splits].
+        config: How to train.
+        split: Which column of the masks.
+        on_epoch: Called after every epoch, for progress.
+
+    Example:
+        >>> import gread
+        >>> data = gread.load("csbm")
+        >>> model = gread.GREAD(data.num_features, 8, 2)
+        >>> result = gread.fit(model, data, gread.TrainConfig(epochs=5), split=3)
+        >>> len(result.history)
+        5
+    """
+    masks = _masks(data, split)
+    _check_labels(model, data, masks)
+    optimizer = torch.optim.Adam(model.parameters(), lr=config.lr, weight_decay=config.weight_decay)
+    history: list[Epoch] = []
+    best: Epoch | None = None
+    best_state = copy.deepcopy(model.state_dict())
+    for number in range(config.epochs):
+        loss = _step(model, data, masks[0], optimizer)
+        epoch = Epoch(number, loss, *_evaluate(model, data, masks))
+        history.append(epoch)
+        if on_epoch is not None:
+            on_epoch(epoch)
+        if best is None or epoch.val > best.val:
+            best = epoch
+            best_state = copy.deepcopy(model.state_dict())
+        elif config.patience is not None and number - best.number >= config.patience:
+            break
+    assert best is not None  # there is at least one epoch
+    model.load_state_dict(best_state)
+    return Fit(best, tuple(history))
+
+
+def _step(model: nn.Module, data: Data, mask: Tensor, optimizer: torch.optim.Optimizer) -> float:
+    model.train()
+    optimizer.zero_grad()
+    logits = model(data.x, data.edge_index, data.edge_weight)
+    loss = cross_entropy(logits[mask], data.y[mask])
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+@torch.no_grad()
+def _evaluate(
+    model: nn.Module, data: Data, masks: tuple[Tensor, Tensor, Tensor]
+) -> tuple[float, float, float]:
+    model.eval()
+    right = model(data.x, data.edge_index, data.edge_weight).argmax(dim=-1) == data.y
+    train, val, test = (right[mask].float().mean().item() for mask in masks)
+    return train, val, test
+
+
+@torch.no_grad()
+def _check_labels(model: nn.Module, data: Data, masks: tuple[Tensor, Tensor, Tensor]) -> None:
+    """Asks the model for its number of classes: nothing else knows it."""
+    classes = model.eval()(data.x, data.edge_index, data.edge_weight).size(-1)
+    labels = data.y[masks[0] | masks[1] | masks[2]]
+    wrong = labels[(labels < 0) | (labels >= classes)]
+    if wrong.numel():
+        raise InputError(
+            f"y must name classes 0 to {classes - 1}, as many as the model has outputs, "
+            f"got class {wrong[0]}"
+        )
+
+
+def _masks(data: Data, split: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Train, validation and test of one split, [N] each."""
+    for name in ("x", "edge_index", "y", "train_mask", "val_mask", "test_mask"):
+        if name not in data:
+            raise InputError(f"data must have {name}, got {', '.join(data.keys()) or 'nothing'}")
+    n = data.x.size(0)
+    if data.y.shape != (n,) or data.y.dtype != torch.int64:
+        raise InputError(
+            f"y must be an int64 tensor [{n}], got {data.y.dtype} {list(data.y.shape)}"
+        )
+    train, val, test = (
+        _column(data, name, split) for name in ("train_mask", "val_mask", "test_mask")
+    )
+    return train, val, test
+
+
+def _column(data: Data, name: str, split: int) -> Tensor:
+    mask = data[name].bool()
+    mask = mask.unsqueeze(1) if mask.dim() == 1 else mask
+    if mask.dim() != 2 or mask.size(0) != data.x.size(0):
+        raise InputError(f"{name} must be [{data.x.size(0)}, splits], got {list(data[name].shape)}")
+    check_count("split", split, minimum=0)
+    if split >= mask.size(1):
+        raise InputError(f"split must be below {mask.size(1)}, the number of splits, got {split}")
+    if not mask[:, split].any():
+        raise InputError(f"{name} must choose a node, got none in split {split}")
+    return mask[:, split]

@@ -1,0 +1,24 @@
+"""What all tests share: one thread each, a fixed seed, and small graphs."""
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import gread
+
+torch.set_num_threads(1)  # pytest-xdist fills the cores
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def graph() -> Data:
+    """Twelve nodes in two classes, node 11 without neighbours, in float64."""
+    data = gread.csbm(12, p_within=0.7, p_between=0.3, num_features=3, num_splits=2, seed=3)
+    keep = (data.edge_index != 11).all(dim=0)
+    data.edge_index = data.edge_index[:, keep]
+    data.x = data.x.double()
+    return data

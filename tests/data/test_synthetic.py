@@ -1,0 +1,117 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.random import default_rng
+from torch_geometric.utils import contains_self_loops, degree, is_undirected
+
+import gread
+from gread.data.synthetic import _chosen, _edges_between, _edges_within
+from gread.inputs import InputError
+
+
+def test_defaults_are_the_papers():
+    data = gread.csbm()
+    assert data.num_nodes == 100
+    assert data.y.bincount().tolist() == [50, 50]
+    assert data.num_features == 2
+    a, b = data.edge_index
+    same = data.y[a] == data.y[b]
+    assert same.sum() / 2 == pytest.approx(0.9 * 2 * 50 * 49 / 2, rel=0.05)
+    assert (~same).sum() / 2 == pytest.approx(0.1 * 50 * 50, rel=0.2)
+    many = gread.csbm(20_000, p_within=1e-4, p_between=1e-4)
+    for label, mean in ((0, -0.5), (1, 0.5)):
+        assert many.x[many.y == label].mean() == pytest.approx(mean, abs=0.05)
+        assert many.x[many.y == label].std() == pytest.approx(2.0, abs=0.05)
+
+
+@pytest.mark.parametrize("homophily", [0.0, 0.2, 0.5, 0.8, 1.0])
+@pytest.mark.parametrize("classes", [2, 5])
+def test_homophily_and_degree_are_those_asked_for(homophily, classes):
+    data = gread.csbm(4000, classes, homophily=homophily, degree=12)
+    assert gread.edge_homophily(data.edge_index, data.y) == pytest.approx(homophily, abs=0.015)
+    assert data.num_edges / 4000 == pytest.approx(12, rel=0.03)
+    degrees = degree(data.edge_index[1], 4000)
+    assert degrees.var() == pytest.approx(12, rel=0.15)  # Poisson
+
+
+def test_homophily_alone_keeps_the_degree():
+    plain = gread.csbm(400, p_within=0.05, p_between=0.05)
+    low = gread.csbm(400, p_within=0.05, p_between=0.05, homophily=0.1)
+    assert low.num_edges == pytest.approx(plain.num_edges, rel=0.05)
+
+
+def test_graphs_are_undirected_without_loops_and_seeded():
+    data = gread.csbm(300, 3, homophily=0.4, degree=5, seed=7)
+    assert is_undirected(data.edge_index)
+    assert not contains_self_loops(data.edge_index)
+    again = gread.csbm(300, 3, homophily=0.4, degree=5, seed=7)
+    assert torch.equal(data.edge_index, again.edge_index)
+    assert torch.equal(data.x, again.x)
+    assert not torch.equal(data.x, gread.csbm(300, 3, homophily=0.4, degree=5, seed=8).x)
+
+
+def test_graphs_that_differ_in_homophily_share_features_and_splits():
+    low, high = (gread.csbm(100, 4, homophily=h, degree=5) for h in (0.1, 0.9))
+    assert torch.equal(low.x, high.x)
+    assert torch.equal(low.train_mask, high.train_mask)
+
+
+def test_a_million_edges_need_no_dense_matrix():
+    data = gread.csbm(200_000, 4, homophily=0.2, degree=10, num_splits=1)
+    assert data.num_edges == pytest.approx(2_000_000, rel=0.01)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 30), st.integers(0, 5))
+def test_certain_edges_are_every_pair_once(n, start):
+    pairs = _edges_within(default_rng(0), start, start + n, 1.0)
+    assert {tuple(pair) for pair in pairs.T} == {
+        (start + i, start + j) for j in range(n) for i in range(j)
+    }
+    assert pairs.shape[1] == n * (n - 1) // 2
+    between = _edges_between(default_rng(0), start, start + n, 50, 53, 1.0)
+    assert {tuple(pair) for pair in between.T} == {
+        (start + i, j) for i in range(n) for j in (50, 51, 52)
+    }
+
+
+def test_pairs_far_out_are_unranked_exactly():
+    n = 3_000_000  # 4.5e12 pairs: beyond what a float square root tells apart by itself
+    i, j = _edges_within(default_rng(0), 0, n, 1e-7)
+    assert (i >= 0).all()
+    assert (i < j).all()
+    assert (j < n).all()
+
+
+@pytest.mark.parametrize("p", [0.001, 0.3, 1.0])
+def test_each_number_is_chosen_with_probability_p(p):
+    counts = sum(len(_chosen(default_rng(seed), 1000, p)) for seed in range(200))
+    assert counts == pytest.approx(200_000 * p, abs=5 * (200_000 * p * (1 - p)) ** 0.5)
+
+
+def test_grid_joins_neighbours():
+    data = gread.grid(4, 5)
+    distance = (data.pos[data.edge_index[0]] - data.pos[data.edge_index[1]]).abs().sum(1)
+    assert (distance == 1).all()
+    assert data.num_edges == 2 * (4 * 4 + 3 * 5)
+    assert is_undirected(data.edge_index)
+    assert gread.grid(1, 1).num_edges == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: gread.csbm(1), "num_nodes must be a whole number of at least 2, got 1"),
+        (lambda: gread.csbm(homophily=1.5), r"homophily must be a number in \[0, 1\], got 1.5"),
+        (lambda: gread.csbm(degree=3), "degree must come with homophily"),
+        (lambda: gread.csbm(homophily=1.0, degree=80), "degree must be lower: .* got degree 80"),
+        (lambda: gread.csbm(p_within=2.0), r"p_within must be a number in \[0, 1\], got 2.0"),
+        (lambda: gread.grid(0, 3), "height must be a whole number of at least 1, got 0"),
+        (lambda: gread.load("gird"), "unknown dataset 'gird', did you mean 'grid'?"),
+        (lambda: gread.load("grid", hight=3), "grid has no option 'hight'; choose from: height"),
+    ],
+)
+def test_bad_arguments_are_refused_in_a_sentence(call, sentence):
+    with pytest.raises(InputError, match=sentence):
+        call()

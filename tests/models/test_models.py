@@ -1,0 +1,164 @@
+"""The laws of every registered model."""
+
+import math
+
+import pytest
+import torch
+from torch_geometric.data import Data
+from torch_geometric.utils import to_undirected
+
+import gread
+from gread.inputs import InputError
+from gread.models import MODELS
+from tests.checks import permuted
+
+
+@pytest.fixture(params=MODELS)
+def build(request):
+    """Builds the model for three features and two classes, without dropout, in float64."""
+
+    def make(**options):
+        quiet = {"input_dropout": 0.0, "dropout": 0.0} | options
+        return MODELS[request.param].build(3, 8, 2, **quiet).double()
+
+    return make
+
+
+def test_logits_have_the_right_shape_and_type(build, graph):
+    model = build()
+    assert model(graph.x, graph.edge_index).shape == (12, 2)
+    assert model(graph.x, graph.edge_index).dtype == torch.float64
+    assert model.float()(graph.x.float(), graph.edge_index).dtype == torch.float32
+
+
+def test_every_parameter_receives_a_gradient(build, graph):
+    model = build()
+    parameters = list(model.parameters())
+    for parameter in parameters:
+        torch.nn.init.normal_(parameter, std=0.3)
+    model(graph.x, graph.edge_index).square().sum().backward()
+    dead = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    assert parameters
+    assert not dead
+
+
+def test_permuting_the_nodes_permutes_the_logits(build, graph):
+    model = build().eval()
+    order = torch.randperm(12)
+    other = permuted(graph, order)
+    here = model(graph.x, graph.edge_index)[order]
+    torch.testing.assert_close(here, model(other.x, other.edge_index))
+
+
+def test_the_order_of_edges_does_not_matter(build, graph):
+    model = build().eval()
+    shuffled = graph.edge_index[:, torch.randperm(graph.num_edges)]
+    torch.testing.assert_close(model(graph.x, graph.edge_index), model(graph.x, shuffled))
+
+
+def test_the_same_seed_gives_the_same_training(build, graph):
+    def histories():
+        for _ in range(2):
+            torch.manual_seed(5)
+            model = build(dropout=0.3)
+            yield gread.fit(model, graph, gread.TrainConfig(epochs=5)).history
+
+    first, second = histories()
+    assert first == second
+
+
+def test_resetting_with_the_same_seed_builds_the_same_model(build):
+    torch.manual_seed(5)
+    model = build()
+    for parameter in model.parameters():
+        torch.nn.init.constant_(parameter, 9.0)
+    model.reset_parameters()
+    assert not any((parameter == 9.0).any() for parameter in model.parameters())
+
+
+def test_eight_nodes_are_fitted_to_the_last(build):
+    torch.manual_seed(1)
+    data = Data(
+        x=torch.randn(8, 3, dtype=torch.float64),
+        edge_index=to_undirected(torch.stack([torch.arange(7), torch.arange(1, 8)])),  # a path
+        y=torch.tensor([0, 1, 0, 1, 1, 1, 0, 0]),
+        train_mask=torch.ones(8, dtype=torch.bool),
+    )
+    data.val_mask = data.test_mask = data.train_mask
+    fit = gread.fit(build(), data, gread.TrainConfig(epochs=400, lr=0.01, weight_decay=0.0))
+    assert fit.best.train == 1.0
+
+
+def test_a_graph_without_edges_a_single_node_and_a_single_class(build):
+    model = build().eval()
+    nothing = torch.empty(2, 0, dtype=torch.int64)
+    x = torch.randn(5, 3, dtype=torch.float64)
+    assert model(x, nothing).isfinite().all()
+    torch.testing.assert_close(model(x[:1], nothing), model(x, nothing)[:1])
+
+
+def test_edge_weights_of_one_change_nothing(build, graph):
+    model = build().eval()
+    ones = torch.ones(graph.num_edges, dtype=torch.float64)
+    torch.testing.assert_close(
+        model(graph.x, graph.edge_index, ones), model(graph.x, graph.edge_index)
+    )
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_single_class_can_be_trained(name, graph):
+    graph.y = torch.zeros(12, dtype=torch.int64)
+    model = MODELS[name].build(3, 4, 1).double()
+    assert gread.fit(model, graph, gread.TrainConfig(epochs=2)).best.test == 1.0
+
+
+def spoil(x, row):
+    x = x.clone()
+    x[row, 0] = math.nan
+    return x
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "sentence"),
+    [
+        (lambda x, e: (x[:, :2], e), r"x must have the shape \[N, 3\], got \[12, 2\]"),
+        (lambda x, e: (x[0], e), r"x must have the shape \[N, 3\], got \[3\]"),
+        (lambda x, e: (x.long(), e), "x must be a floating-point tensor, got torch.int64"),
+        (lambda x, e: (spoil(x, 4), e), "x must be finite, got NaN or infinity in row 4"),
+        (lambda x, e: (x, e.T), r"edge_index must have the shape \[2, E\], got \[\d+, 2\]"),
+        (lambda x, e: (x, e.float()), "edge_index must be an int64 tensor, got torch.float32"),
+        (lambda x, e: (x[:8], e), r"edge_index must name nodes 0 to 7, got node \d+"),
+        (lambda x, e: (x, e - 1), "edge_index must name nodes 0 to 11, got node -1"),
+        (lambda x, e: (x, e, torch.ones(3)), r"edge_weight must have the shape \[\d+\], got \[3\]"),
+    ],
+)
+def test_bad_input_is_refused_in_a_sentence(build, graph, spoilt, sentence):
+    with pytest.raises(InputError, match=sentence):
+        build()(*spoilt(graph.x, graph.edge_index))
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.0, math.nan, "0.5", True])
+@pytest.mark.parametrize("argument", ["dropout", "input_dropout"])
+def test_dropout_outside_its_range_is_refused(build, argument, rate):
+    with pytest.raises(InputError, match=rf"{argument} must be a number in \[0, 1\), got"):
+        build(**{argument: rate})
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_widths_that_are_no_counts_are_refused(name, position):
+    for width in (0, -3, 2.5):
+        widths = [3, 8, 2]
+        widths[position] = width
+        with pytest.raises(InputError, match="_channels must be a whole number of at least 1"):
+            MODELS[name].build(*widths)
+
+
+def test_every_file_of_models_is_imported():
+    from pathlib import Path
+
+    import gread.models
+
+    folder = Path(gread.models.__file__).parent
+    files = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    assert files <= set(dir(gread.models))

@@ -1,0 +1,228 @@
+import math
+
+import pytest
+import torch
+import torchdiffeq
+
+from gread.inputs import InputError
+from gread.ode import SOLVERS, IntegrationError, Tableau, integrate
+from tests.checks import measured_order
+
+FIXED = [name for name, solver in SOLVERS.items() if isinstance(solver, Tableau)]
+ADAPTIVE = [name for name in SOLVERS if name not in FIXED]
+IN_TORCHDIFFEQ = {"euler": "euler", "midpoint": "midpoint", "heun": "heun2", "rk4": "rk4"}
+ONE = torch.ones(1, dtype=torch.float64)
+
+
+def pendulum(t, h):
+    """A nonlinear field that depends on time."""
+    return torch.stack([h[1], -torch.sin(h[0]) + 0.3 * math.cos(t)])
+
+
+def logistic_error(solver, step_size):
+    h0 = 0.1 * ONE
+    exact = 1 / (1 + 9 * math.exp(-2))
+    result = integrate(lambda t, h: h * (1 - h), h0, 2.0, solver=solver, step_size=step_size)
+    return abs(result.final.item() - exact)
+
+
+@pytest.mark.parametrize("solver", FIXED)
+def test_measured_order_is_the_declared_one(solver):
+    order = measured_order(lambda step: logistic_error(solver, step), 0.1)
+    assert order == pytest.approx(SOLVERS[solver].order, abs=0.3)
+
+
+@pytest.mark.parametrize("solver", ADAPTIVE)
+def test_adaptive_error_follows_the_tolerance(solver):
+    def error(tolerance):
+        result = integrate(
+            lambda t, h: h * (1 - h), 0.1 * ONE, 2.0, solver=solver, tolerance=tolerance
+        )
+        return abs(result.final.item() - 1 / (1 + 9 * math.exp(-2)))
+
+    assert error(1e-8) < 1e-6
+    assert error(1e-4) < 1e-2
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_constant_slope_is_exact(solver):
+    result = integrate(lambda t, h: 2 * torch.ones_like(h), ONE, 1.3, solver=solver, step_size=0.5)
+    torch.testing.assert_close(result.final, 1 + 2.6 * ONE)
+
+
+@pytest.mark.parametrize(
+    ("time", "step"), [(3.0, 1.0), (1.46, 1.0), (0.12, 0.2), (1.1, 0.1), (3.79, 0.5)]
+)
+@pytest.mark.parametrize("solver", IN_TORCHDIFFEQ)
+def test_fixed_step_agrees_with_torchdiffeq(solver, time, step):
+    h0 = torch.tensor([1.0, 0.5], dtype=torch.float64)
+    theirs = torchdiffeq.odeint(
+        lambda t, h: pendulum(float(t), h),
+        h0,
+        torch.tensor([0.0, time], dtype=torch.float64),
+        method=IN_TORCHDIFFEQ[solver],
+        options={"step_size": step},
+    )[-1]
+    ours = integrate(pendulum, h0, time, solver=solver, step_size=step).final
+    torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+def test_classic_rk4_equals_the_three_eighths_rule_on_linear_fields_only():
+    a = torch.randn(3, 3, dtype=torch.float64)
+    h0 = torch.randn(3, 2, dtype=torch.float64)
+
+    def both(f):
+        return [integrate(f, h0, 2.0, solver=s).final for s in ("rk4", "rk4-classic")]
+
+    torch.testing.assert_close(*both(lambda t, h: a @ h))
+    ours, classic = both(lambda t, h: torch.sin(3 * a @ h))
+    assert (ours - classic).abs().max() > 1e-2
+
+
+@pytest.mark.parametrize("solver", FIXED)
+def test_the_last_step_is_shortened_to_end_at_time(solver):
+    visited = []
+
+    def clock(t, h):
+        visited.append(t)
+        return torch.ones_like(h)
+
+    result = integrate(clock, 0 * ONE, 1.375, solver=solver, step_size=0.5)
+    stages = SOLVERS[solver].stages
+    assert result.final.item() == pytest.approx(1.375, abs=1e-14)
+    assert visited[::stages] == [0.0, 0.5, 1.0]
+    assert max(visited) <= 1.375
+    assert result.evaluations == len(visited) == 3 * stages
+
+
+def test_a_step_longer_than_time_is_one_step():
+    assert integrate(lambda t, h: h, ONE, 0.3, solver="euler", step_size=2.0).final == 1.3
+
+
+def test_round_off_makes_no_extra_step():
+    assert integrate(lambda t, h: h, ONE, 1.1, solver="euler", step_size=0.1).evaluations == 11
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_saving_does_not_change_the_solution(solver):
+    h0 = torch.tensor([1.0, 0.5], dtype=torch.float64)
+    times = [2.0, 0.0, 0.5, 0.77, 1.9, 0.77]
+    plain = integrate(pendulum, h0, 2.0, solver=solver, step_size=0.5, tolerance=1e-7)
+    saving = integrate(
+        pendulum, h0, 2.0, solver=solver, step_size=0.5, tolerance=1e-7, save_at=times
+    )
+    assert torch.equal(plain.final, saving.final)
+    assert torch.equal(saving.saved[0], saving.final)
+    assert torch.equal(saving.saved[1], h0)
+    assert torch.equal(saving.saved[3], saving.saved[5])
+    exact = integrate(pendulum, h0, 2.0, solver="dopri5", tolerance=1e-11, save_at=times).saved
+    tolerance = {1: 0.6, 2: 0.06}.get(SOLVERS[solver].order, 2e-3)
+    for ours, true in zip(saving.saved, exact, strict=True):
+        torch.testing.assert_close(ours, true, atol=tolerance, rtol=0)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_evaluations_are_counted(solver):
+    calls = 0
+
+    def counted(t, h):
+        nonlocal calls
+        calls += 1
+        return -h
+
+    result = integrate(counted, ONE, 1.0, solver=solver, step_size=0.25, save_at=[0.25, 0.3])
+    assert result.evaluations == calls
+
+
+@pytest.mark.parametrize("solver", FIXED)
+def test_gradient_is_right(solver):
+    h0 = torch.tensor([0.3, 0.7], dtype=torch.float64, requires_grad=True)
+    rate = torch.tensor(0.8, dtype=torch.float64, requires_grad=True)
+
+    def final(h0, rate):
+        return integrate(
+            lambda t, h: rate * h * (1 - h), h0, 1.0, solver=solver, step_size=0.4
+        ).final
+
+    assert torch.autograd.gradcheck(final, (h0, rate))
+
+
+@pytest.mark.parametrize("solver", ADAPTIVE)
+def test_adaptive_gradient_approaches_the_exact_one(solver):
+    h0 = torch.tensor([0.3, 0.7], dtype=torch.float64, requires_grad=True)
+    rate = torch.tensor(0.8, dtype=torch.float64, requires_grad=True)
+    final = integrate(lambda t, h: rate * h * (1 - h), h0, 1.0, solver=solver, tolerance=1e-7).final
+    exact = 1 / (1 + (1 / h0 - 1) * torch.exp(-rate))
+    for ours, true in zip(
+        torch.autograd.grad(final.sum(), (h0, rate)),
+        torch.autograd.grad(exact.sum(), (h0, rate)),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, true, rtol=1e-5, atol=1e-5)
+
+
+def test_no_time_no_change():
+    result = integrate(lambda t, h: h / 0, ONE, 0.0, save_at=[0.0])
+    assert result.final is ONE
+    assert result.evaluations == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"time": -1.0}, "time must be a number, zero or above, got -1.0"),
+        ({"time": math.nan}, "time must be a number, zero or above, got nan"),
+        ({"step_size": 0.0}, "step_size must be a positive number, got 0.0"),
+        ({"step_size": "1"}, "step_size must be a positive number, got '1'"),
+        ({"tolerance": -1e-3}, "tolerance must be a positive number, got -0.001"),
+        ({"save_at": [0.5, 2.0]}, r"save_at must lie between 0 and time \(1\), got 2.0"),
+        ({"solver": "rk5"}, "unknown solver 'rk5', did you mean 'rk4'?"),
+        ({"max_evaluations": 0}, "max_evaluations must be a whole number of at least 1, got 0"),
+    ],
+)
+def test_bad_arguments_are_refused_in_a_sentence(arguments, sentence):
+    with pytest.raises(InputError, match=sentence):
+        integrate(lambda t, h: h, ONE, **({"time": 1.0} | arguments))
+
+
+def test_a_fixed_grid_too_fine_is_refused_before_it_starts():
+    with pytest.raises(
+        IntegrationError, match="takes 4000 evaluations, more than max_evaluations = 100"
+    ):
+        integrate(pytest.fail, ONE, 1.0, step_size=1e-3, max_evaluations=100)
+
+
+def test_an_adaptive_solver_stops_at_its_bound():
+    with pytest.raises(
+        IntegrationError, match="within max_evaluations = 50: choose a larger tolerance"
+    ):
+        integrate(lambda t, h: torch.sin(100 * h), ONE, 10.0, solver="dopri5", max_evaluations=50)
+
+
+def test_blowing_up_says_when_and_what_to_change():
+    with pytest.raises(
+        IntegrationError, match=r"at t = \d.* with step_size 0.5: choose a smaller step_size"
+    ):
+        integrate(lambda t, h: h**3, 3 * torch.ones(1), 10.0, step_size=0.5)
+
+
+def test_a_state_that_starts_broken_says_so():
+    with pytest.raises(IntegrationError, match="NaN or infinity at t = 0"):
+        integrate(lambda t, h: h, torch.tensor([math.nan]), 1.0)
+
+
+@pytest.mark.parametrize("solver", ADAPTIVE)
+def test_an_adaptive_step_that_underflows_says_what_to_change(solver):
+    # h' = h² from 1 has no solution beyond t = 1.
+    with pytest.raises(IntegrationError, match="choose a larger tolerance"):
+        integrate(lambda t, h: h**2, torch.ones(1), 2.0, solver=solver)
+
+
+def test_tolerance_beyond_float32_fails_with_advice_where_the_default_succeeds():
+    def fisher(t, h):
+        return h * (1 - h)
+
+    h0 = torch.linspace(0.1, 0.9, 1000).view(-1, 1)
+    integrate(fisher, h0, 3.0, solver="dopri5")
+    with pytest.raises(IntegrationError, match="tolerance"):
+        integrate(fisher, h0, 3.0, solver="dopri5", tolerance=1e-12)

@@ -1,0 +1,129 @@
+import pytest
+import torch
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.utils import softmax
+
+from gread.adjacency import NORMALIZATIONS, Adjacency, OriginalAdjacency, SoftAdjacency
+from gread.inputs import InputError
+from tests.checks import dense
+
+DIRECTED = torch.tensor([[0, 0, 1, 2, 2, 3], [1, 2, 2, 0, 2, 0]])
+WEIGHT = torch.tensor([1.0, 2.0, 0.5, 3.0, 4.0, 1.5], dtype=torch.float64)
+
+
+def raw(edge_index, weight, n):
+    matrix = torch.zeros(n, n, dtype=torch.float64)
+    matrix[edge_index[1], edge_index[0]] = weight
+    return matrix
+
+
+def test_product_gathers_from_sources_into_targets():
+    adj = Adjacency(DIRECTED, WEIGHT, num_nodes=5)
+    h = torch.randn(5, 3, dtype=torch.float64)
+    matrix = raw(DIRECTED, WEIGHT, 5)
+    torch.testing.assert_close(adj @ h, matrix @ h)
+    torch.testing.assert_close(adj.laplacian(h), h - matrix @ h)
+
+
+def test_product_has_the_right_gradients():
+    h = torch.randn(4, 2, dtype=torch.float64, requires_grad=True)
+    weight = WEIGHT.clone().requires_grad_()
+    assert torch.autograd.gradcheck(lambda w, h: Adjacency(DIRECTED, w, 4) @ h, (weight, h))
+
+
+@pytest.mark.parametrize("self_loops", [0.0, 1.0, 0.5])
+@pytest.mark.parametrize("name", NORMALIZATIONS)
+def test_normalisation_equals_dense_formula(name, self_loops):
+    h0 = torch.zeros(5, 1, dtype=torch.float64)
+    adj = OriginalAdjacency(normalization=name, self_loops=self_loops)(h0, DIRECTED, WEIGHT)
+    a = raw(DIRECTED, WEIGHT, 5)
+    loops = torch.diag(a)
+    a += torch.diag(torch.where(loops == 0, self_loops, 0.0).double())  # existing loops stay
+    rows, columns = a.sum(1, keepdim=True), a.sum(0, keepdim=True)
+    expected = {
+        "symmetric": a / (rows * columns).sqrt(),
+        "row": a / rows,
+        "column": a / columns,
+    }[name].nan_to_num(0.0)  # degree zero: weight zero
+    torch.testing.assert_close(dense(adj), expected)
+
+
+def test_symmetric_is_gcn_norm_on_undirected_graphs(graph):
+    adj = OriginalAdjacency()(graph.x, graph.edge_index)
+    edge_index, weight = gcn_norm(graph.edge_index, num_nodes=12, dtype=torch.float64)
+    torch.testing.assert_close(dense(adj), dense(Adjacency(edge_index, weight, 12)))
+    torch.testing.assert_close(dense(adj), dense(adj).T)
+
+
+@pytest.mark.parametrize("name", NORMALIZATIONS)
+def test_spectral_radius_is_at_most_one(graph, name):
+    adj = OriginalAdjacency(normalization=name, self_loops=0.0)(graph.x, graph.edge_index)
+    assert torch.linalg.eigvals(dense(adj)).abs().max() < 1 + 1e-9
+
+
+def test_isolated_node_without_loop_is_a_zero_row(graph):
+    for adjacency in (OriginalAdjacency(self_loops=0.0), SoftAdjacency(3, self_loops=0.0).double()):
+        matrix = dense(adjacency(graph.x, graph.edge_index))
+        assert not matrix[11].any()
+        assert matrix.isfinite().all()
+
+
+def test_soft_adjacency_starts_as_the_row_average(graph):
+    soft = SoftAdjacency(3).double()(graph.x, graph.edge_index)
+    mean = OriginalAdjacency(normalization="row")(graph.x, graph.edge_index)
+    torch.testing.assert_close(dense(soft), dense(mean), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+def test_soft_adjacency_equals_dense_attention(graph, heads):
+    soft = SoftAdjacency(3, heads=heads, attention_channels=8, self_loops=1.0).double()
+    for parameter in soft.parameters():
+        torch.nn.init.normal_(parameter)
+    d_k = 8 // heads
+    q, k = soft.query(graph.x), soft.key(graph.x)
+    edges = dense(OriginalAdjacency()(graph.x, graph.edge_index)) > 0
+    expected = torch.zeros(12, 12, dtype=torch.float64)
+    for head in range(heads):
+        part = slice(head * d_k, (head + 1) * d_k)
+        scores = q[:, part] @ k[:, part].T / d_k**0.5
+        expected += scores.masked_fill(~edges, -torch.inf).softmax(dim=1) / heads
+    torch.testing.assert_close(dense(soft(graph.x, graph.edge_index)), expected)
+
+
+def test_soft_adjacency_weighs_by_edge_weight(graph):
+    soft = SoftAdjacency(3, self_loops=0.0).double()
+    torch.nn.init.normal_(soft.query.weight)
+    weight = torch.rand(graph.num_edges, dtype=torch.float64) + 0.1
+    plain = soft(graph.x, graph.edge_index)
+    torch.testing.assert_close(
+        soft(graph.x, graph.edge_index, 7 * torch.ones_like(weight)).weight, plain.weight
+    )
+    rows = dense(soft(graph.x, graph.edge_index, weight)).sum(1)
+    torch.testing.assert_close(rows[:11], torch.ones(11, dtype=torch.float64))
+    one_head = SoftAdjacency(3, heads=1, self_loops=0.0).double()
+    one_head.load_state_dict(soft.state_dict())
+    logits = one_head(graph.x, graph.edge_index).weight.log() + weight.log()
+    torch.testing.assert_close(
+        one_head(graph.x, graph.edge_index, weight).weight, softmax(logits, graph.edge_index[1])
+    )
+
+
+def test_an_edge_of_weight_zero_is_no_edge(graph):
+    keep = torch.rand(graph.num_edges) > 0.4
+    for adjacency in (OriginalAdjacency(), SoftAdjacency(3).double()):
+        cut = adjacency(graph.x, graph.edge_index[:, keep])
+        zeroed = adjacency(graph.x, graph.edge_index, keep.double())
+        torch.testing.assert_close(dense(zeroed), dense(cut))
+
+
+def test_weights_that_cannot_be_used_are_refused(graph):
+    with pytest.raises(InputError, match="self_loops must be a number, zero or above, got -1"):
+        OriginalAdjacency(self_loops=-1)
+    with pytest.raises(InputError, match=r"attention_channels must be a multiple of heads \(3\)"):
+        SoftAdjacency(4, heads=3, attention_channels=64)
+    with pytest.raises(
+        InputError, match="unknown normalization 'symetric', did you mean 'symmetric'"
+    ):
+        OriginalAdjacency(normalization="symetric")
+    with pytest.raises(InputError, match="edge_weight must be finite and not negative"):
+        OriginalAdjacency()(graph.x, graph.edge_index, -torch.ones(graph.num_edges))

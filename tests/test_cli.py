@@ -1,0 +1,90 @@
+"""The command, run as a user runs it: in a process of its own."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import gread as package
+from gread import MODELS, REACTIONS, SOLVERS
+
+
+def gread(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "gread", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        **options,
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "registry"), [("reactions", REACTIONS), ("solvers", SOLVERS), ("models", MODELS)]
+)
+def test_list_shows_everything_registered(kind, registry):
+    shown = gread("list", kind)
+    assert shown.returncode == 0
+    assert all(name in shown.stdout for name in registry)
+    rows = json.loads(gread("list", kind, "--json").stdout)
+    assert [row["name"] for row in rows] == list(registry)
+
+
+def test_models_are_listed_with_their_hyperparameters():
+    rows = json.loads(gread("list", "models", "--json").stdout)
+    by_name = {row["name"]: row["hyperparameters"] for row in rows}
+    assert by_name["gread-st"]["reaction"] == "st"
+    assert by_name["gcn"] == {"num_layers": 2, "input_dropout": 0.5, "dropout": 0.5}
+
+
+def test_a_users_reaction_is_listed_and_becomes_a_model(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import gread\n"
+        "@gread.REACTIONS.register('nagumo')\n"
+        "def nagumo(s):\n"
+        "    '''r(H) = H (1 - H) (H - 1/4).'''\n"
+        "    return s.h * (1 - s.h) * (s.h - 0.25)\n"
+    )
+    assert (
+        "H (1 - H) (H - 1/4)" in gread("--import", "mine", "list", "reactions", cwd=tmp_path).stdout
+    )
+    models = json.loads(gread("--import", "mine", "list", "models", "--json", cwd=tmp_path).stdout)
+    assert models[-1]["name"] == "gread-nagumo"
+    assert models[-1]["hyperparameters"]["reaction"] == "nagumo"
+
+
+def test_doctor_names_versions_and_what_is_missing():
+    findings = {row["subject"]: row for row in json.loads(gread("doctor", "--json").stdout)}
+    assert findings["torch"]["found"].startswith("2.")
+    assert all(row["found"] or row["advice"] for row in findings.values())
+    assert "torch-geometric" in gread("doctor").stdout
+
+
+def test_version_and_help():
+    assert gread("--version").stdout.strip() == f"gread {package.__version__}"
+    assert "demo" in gread("--help").stdout
+    for command in ("demo", "list", "doctor"):
+        shown = gread(command, "--help")
+        assert shown.returncode == 0
+        assert "--json" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("list", "reaction"), "unknown list 'reaction', did you mean 'reactions'?"),
+        (
+            ("--import", "no_such_module", "doctor"),
+            "must name a module that Python finds, got 'no_such",
+        ),
+        (("demo", "--out", "/proc/here"), "/proc/here"),
+        (("demo", "--size", "3"), "No such option"),
+        (("dance",), "No such command 'dance'"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(arguments, sentence):
+    result = gread(*arguments)
+    assert result.returncode == 2
+    assert sentence in result.stderr
+    assert "Traceback" not in result.stderr

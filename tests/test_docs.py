@@ -1,0 +1,53 @@
+"""What the documentation says is so."""
+
+import importlib
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SNIPPETS = [
+    pytest.param(code, id=f"{page.stem}-{number}")
+    for page in PAGES
+    for number, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
+]
+
+
+def test_catalogue_is_what_is_registered():
+    made = runpy.run_path(str(ROOT / "docs" / "build_catalogue.py"))["catalogue"]()
+    assert (ROOT / "docs" / "catalogue.md").read_text() == made, "run: make docs"
+
+
+def test_every_symbol_of_the_paper_map_exists():
+    symbols = re.findall(r"`(gread\.[\w.]+)`", (ROOT / "docs" / "paper-map.md").read_text())
+    assert len(symbols) > 10
+    for symbol in symbols:
+        module, _, name = symbol.rpartition(".")
+        assert hasattr(importlib.import_module(module), name), symbol
+
+
+@pytest.mark.parametrize("code", SNIPPETS)
+def test_snippets_run(code, tmp_path):
+    script = tmp_path / "snippet.py"
+    script.write_text(code)
+    result = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_run(example, tmp_path):
+    result = subprocess.run([sys.executable, example], capture_output=True, text=True, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_links_between_pages_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+        assert (page.parent / target).exists(), target

@@ -1,0 +1,28 @@
+import numpy as np
+import pytest
+
+from gread.figures import energies, snapshots
+
+
+@pytest.fixture
+def images():
+    return {"a": [np.eye(3, dtype=np.float32) * k for k in (1, 2)], "b": [np.eye(3) * 0, np.eye(3)]}
+
+
+def test_snapshots_have_a_panel_for_every_state_in_common_colours(images):
+    figure = snapshots(images, [0.0, 5.0], title="Title")
+    panels = [axis for axis in figure.axes if axis.get_images()]
+    assert len(panels) == 4
+    assert len({panel.get_images()[0].get_clim() for panel in panels}) == 1
+    assert [panel.get_title() for panel in panels[:2]] == ["t = 0", "t = 5"]
+    assert [panels[0].get_ylabel(), panels[2].get_ylabel()] == ["a", "b"]
+
+
+def test_energies_are_curves_named_at_their_ends(tmp_path):
+    figure = energies([0.1, 1.0, 10.0], {"up": [1, 2, 3], "down": [3, 2, 1]}, title="Title")
+    (axis,) = figure.axes
+    assert axis.get_yscale() == "log"
+    np.testing.assert_array_equal(axis.lines[1].get_ydata(), [3, 2, 1])
+    assert [text.get_text() for text in axis.texts] == ["up", "down"]
+    figure.savefig(tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 5000

@@ -1,0 +1,51 @@
+import math
+
+import pytest
+import torch
+from torch_geometric.utils import homophily, to_undirected
+
+import gread
+
+
+def test_dirichlet_energy_of_a_triangle():
+    edge_index = to_undirected(torch.tensor([[0, 1, 2], [1, 2, 0]]))
+    h = torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]])
+    # Squared distances 25, 18 and 1, each seen from both ends.
+    assert gread.dirichlet_energy(h, edge_index).item() == pytest.approx(2 * (25 + 18 + 1) / 3)
+
+
+def test_dirichlet_energy_is_the_quadratic_form_of_the_raw_laplacian(graph):
+    h = torch.randn(12, 3, dtype=torch.float64)
+    weight = torch.rand(12, 12, dtype=torch.float64)
+    weight = (weight + weight.T)[graph.edge_index[0], graph.edge_index[1]]
+    a = torch.zeros(12, 12, dtype=torch.float64)
+    a[graph.edge_index[0], graph.edge_index[1]] = weight
+    expected = 2 * torch.trace(h.T @ (torch.diag(a.sum(1)) - a) @ h) / 12
+    torch.testing.assert_close(gread.dirichlet_energy(h, graph.edge_index, weight), expected)
+
+
+def test_constant_signal_has_no_energy(graph):
+    assert gread.dirichlet_energy(torch.ones(12, 2), graph.edge_index) == 0
+
+
+def test_homophily_of_a_small_graph():
+    # 0-1 same, 1-2 other, 3 alone; a loop at 2.
+    edge_index = torch.tensor([[0, 1, 2], [1, 2, 2]])
+    y = torch.tensor([0, 0, 1, 1])
+    assert gread.edge_homophily(edge_index, y) == pytest.approx(2 / 3)
+    assert gread.node_homophily(edge_index, y) == pytest.approx((1 + 1 / 2 + 0) / 3)
+
+
+def test_homophily_does_not_depend_on_how_edges_are_stored():
+    data = gread.csbm(200, 3, homophily=0.3, degree=6)
+    once = data.edge_index[:, data.edge_index[0] < data.edge_index[1]]
+    for measure in (gread.edge_homophily, gread.node_homophily):
+        assert measure(once, data.y) == pytest.approx(measure(data.edge_index, data.y))
+    expected = homophily(data.edge_index, data.y, method="edge")
+    assert gread.edge_homophily(data.edge_index, data.y) == pytest.approx(expected)
+
+
+def test_homophily_without_edges_is_undefined():
+    nothing = torch.empty(2, 0, dtype=torch.int64)
+    assert math.isnan(gread.node_homophily(nothing, torch.zeros(3, dtype=torch.int64)))
+    assert math.isnan(gread.edge_homophily(nothing, torch.zeros(3, dtype=torch.int64)))

@@ -1,0 +1,159 @@
+"""Agreement with numbers that the authors' published code computed on a small graph.
+
+The files are not ours to ship; ``GREAD_PARITY`` says where they are.
+"""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from gread.adjacency import SoftAdjacency
+from gread.models import ReactionDiffusionConv
+from gread.models.parts import Gate, SignedVector, build_decoder, build_encoder
+from tests.checks import dense
+
+FOLDER = os.environ.get("GREAD_PARITY")
+pytestmark = pytest.mark.skipif(
+    not FOLDER, reason="GREAD_PARITY does not say where the published code's numbers are"
+)
+
+INPUTS = dict(np.load(Path(FOLDER, "inputs.npz"))) if FOLDER else {}
+CASES = dict(np.load(Path(FOLDER, "cases.npz"))) if FOLDER else {}
+REACTIONS = {
+    "bs": "bs",
+    "f": "f",
+    "ac": "ac",
+    "z": "z",
+    "st": "st",
+    "fb_paper": "fb",
+    "fbstar_paper": "fb*",
+}
+# "OA_rw" is what the published code calls random walk; it divides by the degree of the column.
+ADJACENCIES = {
+    "OA_sym": {"adjacency": "original"},
+    "OA_rw": {"adjacency": "original", "normalization": "column"},
+    "SA": {"adjacency": "soft", "attention_channels": 32},
+}
+
+
+def tensor(name):
+    return torch.from_numpy(np.asarray(INPUTS[name]))
+
+
+def edge_index():
+    rows, columns = torch.from_numpy(INPUTS["edge_index"])
+    return torch.stack([columns, rows])  # theirs are rows and columns, ours sources and targets
+
+
+def set_linear(linear: nn.Linear, name: str) -> None:
+    with torch.no_grad():
+        linear.weight.copy_(tensor(f"{name}.weight"))
+        linear.bias.copy_(tensor(f"{name}.bias"))
+
+
+def set_attention(adjacency: nn.Module) -> None:
+    if isinstance(adjacency, SoftAdjacency):
+        set_linear(adjacency.query, "att.Q")
+        set_linear(adjacency.key, "att.K")
+
+
+def coefficient(name: str, kind: str) -> nn.Module:
+    """The published code's parameter ``alpha`` or ``beta`` in one of its three forms."""
+    if (name, kind) == ("beta", "VC"):
+        vector = SignedVector(16).double()
+        vector.value.data = tensor("b_W")
+        return vector
+    gate = Gate().double()
+    gate.logit.data = tensor(f"{name}_train_{kind[:2]}")
+    return gate
+
+
+def layer(reaction: str, adjacency: str, loop: int, **options) -> ReactionDiffusionConv:
+    made = ReactionDiffusionConv(
+        16,
+        reaction=reaction,
+        time=float(INPUTS["T"]),
+        step_size=float(INPUTS["step_size"]),
+        self_loops=float(loop),
+        **ADJACENCIES[adjacency],
+        **options,
+    ).double()
+    set_attention(made.adjacency)
+    return made
+
+
+def test_encoder():
+    encoder = build_encoder("linear", 8, 16, 0.0, 0.0).double()
+    set_linear(encoder[1], "m1")
+    torch.testing.assert_close(encoder(tensor("x")), torch.from_numpy(CASES["H0"]))
+
+
+def test_every_reaction_has_cases():
+    assert {name.split(".")[0] for name in CASES} >= set(REACTIONS)
+
+
+@pytest.mark.parametrize("loop", [0, 1])
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_adjacency(adjacency, loop):
+    made = layer("bs", adjacency, loop).adjacency(torch.from_numpy(CASES["H0"]), edge_index())
+    expected = torch.from_numpy(CASES[f"A.{adjacency}.loop{loop}"])
+    torch.testing.assert_close(dense(made), expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("solver", ["euler", "rk4"])
+@pytest.mark.parametrize("loop", [0, 1])
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("theirs", REACTIONS)
+def test_trajectory(theirs, adjacency, loop, solver):
+    h0 = torch.from_numpy(CASES["H0"])
+    for beta in ("SC", "VC", "VCsig"):
+        for alpha in ("SC", "VC"):
+            made = layer(REACTIONS[theirs], adjacency, loop, solver=solver)
+            made.alpha = coefficient("alpha", alpha)
+            made.beta = coefficient("beta", beta)
+            case = f"{theirs}.{adjacency}.beta{beta}.alpha{alpha}.loop{loop}"
+            expected = torch.from_numpy(CASES[f"{case}.{solver}.HT"])
+            torch.testing.assert_close(
+                made(h0, edge_index()), expected, rtol=1e-10, atol=1e-12, msg=case
+            )
+
+
+@pytest.mark.parametrize("loop", [0, 1])
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("theirs", REACTIONS)
+def test_right_hand_side(theirs, adjacency, loop):
+    """One Euler step of length one, less the state, is f(H(0))."""
+    h0 = torch.from_numpy(CASES["H0"])
+    made = layer(REACTIONS[theirs], adjacency, loop, solver="euler")
+    made.integrate.keywords.update(time=1.0, step_size=1.0)
+    for beta in ("SC", "VC", "VCsig"):
+        for alpha in ("SC", "VC"):
+            made.alpha = coefficient("alpha", alpha)
+            made.beta = coefficient("beta", beta)
+            case = f"{theirs}.{adjacency}.beta{beta}.alpha{alpha}.loop{loop}.f"
+            torch.testing.assert_close(
+                made(h0, edge_index()) - h0,
+                torch.from_numpy(CASES[case]),
+                rtol=1e-10,
+                atol=1e-12,
+                msg=case,
+            )
+
+
+def test_decoder_forms_have_the_published_shapes():
+    linear = build_decoder("linear", 16, 4, 0.0, False).double()
+    set_linear(linear[1], "m2")
+    mlp = build_decoder("mlp", 16, 4, 0.0, False).double()
+    set_linear(mlp[2].linear, "m2.m21")
+    set_linear(mlp[4], "m2.m22")
+    z = torch.from_numpy(CASES["H0"])
+    w21, b21, w22, b22 = (
+        tensor(f"m2.{name}") for name in ("m21.weight", "m21.bias", "m22.weight", "m22.bias")
+    )
+    residual = z + torch.tanh(z) @ w21.T + b21
+    torch.testing.assert_close(mlp(z), torch.tanh(residual) @ w22.T + b22)
+    torch.testing.assert_close(linear(z), z @ tensor("m2.weight").T + tensor("m2.bias"))
