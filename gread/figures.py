@@ -18,8 +18,7 @@ STYLE: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.linewidth": 0.8,
-    "savefig.dpi": 200,
-    "savefig.bbox": "tight",
+    "figure.dpi": 200,
 }
 
 

@@ -1,12 +1,16 @@
 """What all tests share: one thread each, a fixed seed, and small graphs."""
 
+import os
+
 import pytest
 import torch
 from torch_geometric.data import Data
 
 import gread
 
-torch.set_num_threads(1)  # pytest-xdist fills the cores
+# pytest-xdist fills the cores; more threads, here or in a subprocess, only wait for each other.
+os.environ["OMP_NUM_THREADS"] = "1"
+torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
