@@ -4,9 +4,11 @@ from gread.adjacency import Adjacency as Adjacency
 from gread.adjacency import OriginalAdjacency as OriginalAdjacency
 from gread.adjacency import SoftAdjacency as SoftAdjacency
 from gread.data import DATASETS as DATASETS
+from gread.data import DataError as DataError
 from gread.data import csbm as csbm
 from gread.data import grid as grid
 from gread.data import load as load
+from gread.data import preferential_attachment as preferential_attachment
 from gread.data import random_splits as random_splits
 from gread.inputs import InputError as InputError
 from gread.measures import dirichlet_energy as dirichlet_energy

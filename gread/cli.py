@@ -16,9 +16,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 import gread
+from gread.data import DATASETS
 from gread.doctor import examine
 from gread.inputs import InputError
-from gread.listing import LISTINGS
+from gread.listing import LISTINGS, dataset_row, grouped
 from gread.models import MODELS
 from gread.ode import IntegrationError
 
@@ -133,6 +134,39 @@ def list_(
     for row in rows:
         table.add_row(*(str(value) for column, value in row.items() if column != "hyperparameters"))
     out.print(table)
+
+
+@app.command()
+def datasets(
+    names: Annotated[list[str] | None, typer.Argument(help="Which; by default all.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the datasets beside the paper's table; one that is named is downloaded if need be."""
+    chosen = names or list(DATASETS)
+    rows = []
+    with _progress() as progress:
+        for name in progress.track(chosen, description="reading"):
+            rows.append(dataset_row(name, named=bool(names)))
+    if as_json:
+        _print_json([dataclasses.asdict(row) for row in rows])
+        return
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    table.add_column("dataset", no_wrap=True)
+    for column in ("nodes", "edges", "+loops", "feat.", "classes", "node h.", "edge h.", "splits"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(row.name, *row.counts())
+        if row.paper:
+            table.add_row("  paper", *row.paper_counts(), style="dim")
+    out.print(table)
+    out.print("h. is homophily; ≠ marks a slip of the paper, whose value is not that of the data.")
+    for source, names in grouped(rows, lambda row: row.source).items():
+        out.print(f"\n[bold]{', '.join(names)}[/bold]\n{source}", highlight=False)
+    out.print()
+    for note, names in grouped(rows, lambda row: row.note).items():
+        out.print(f"[bold]{', '.join(names)}[/bold]: {note}.", highlight=False)
+    for missing, names in grouped(rows, lambda row: row.missing).items():
+        out.print(f"[bold]Not here: {', '.join(names)}[/bold]: {missing}.", highlight=False)
 
 
 @app.command()

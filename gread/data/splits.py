@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from gread.inputs import check_count
 
@@ -14,9 +13,13 @@ FRACTIONS = (0.48, 0.32, 0.20)
 
 
 def random_splits(
-    y: Tensor, num_splits: int = 10, *, seed: int = 0
+    y: Tensor,
+    num_splits: int = 10,
+    *,
+    fractions: tuple[float, float, float] = FRACTIONS,
+    seed: int = 0,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Stratified random splits of 48, 32 and 20 percent of every class.
+    """Random splits that take the same fractions of every class.
 
     Returns:
         Train, validation and test masks, each [N, num_splits].
@@ -25,7 +28,7 @@ def random_splits(
     rng = np.random.default_rng(seed)
     labels = y.numpy()
     part = np.empty((len(labels), num_splits), dtype=np.int64)  # 0 train, 1 validation, 2 test
-    bounds = np.cumsum(FRACTIONS)[:-1]
+    bounds = np.cumsum(fractions)[:-1]
     for label in np.unique(labels):
         members = np.flatnonzero(labels == label)
         place = (np.arange(len(members)) + 0.5) / len(members)
@@ -33,9 +36,3 @@ def random_splits(
             part[rng.permutation(members), split] = np.searchsorted(bounds, place)
     parts = torch.from_numpy(part)
     return parts == 0, parts == 1, parts == 2
-
-
-def with_random_splits(data: Data, num_splits: int = 10, *, seed: int = 0) -> Data:
-    """The same data with the masks of `random_splits`."""
-    data.train_mask, data.val_mask, data.test_mask = random_splits(data.y, num_splits, seed=seed)
-    return data

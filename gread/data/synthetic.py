@@ -116,6 +116,110 @@ def grid(height: int = 32, width: int = 32) -> Data:
     )
 
 
+def preferential_attachment(
+    base: Data,
+    homophily: float,
+    *,
+    num_classes: int = 5,
+    num_nodes: int | None = None,
+    edges_per_node: int = 2,
+    num_splits: int = 10,
+    seed: int = 0,
+) -> Data:
+    """A graph of any homophily with the features of another, as H2GCN's synthetic Cora.
+
+    Nodes arrive one after another. Each draws the class of a neighbour, its own with probability
+    ``homophily`` and else one nearby on the circle of classes (half as likely for each step
+    further), and in that class a node in proportion to its degree. Features are those of nodes of
+    ``base``, every class from one class of it.
+
+    Args:
+        base: Where the features come from; its largest classes are taken.
+        homophily: Expected share of edges within a class.
+        num_classes: Number of classes.
+        num_nodes: N, spread evenly; by default as many as ``base`` gives without repeating one.
+        edges_per_node: How many edges a node brings along.
+        num_splits: Number of random splits, as masks [N, num_splits].
+        seed: Decides everything.
+
+    Example:
+        >>> base = csbm(300, 6, homophily=0.5, degree=4)
+        >>> preferential_attachment(base, 0.2, num_classes=4).num_nodes
+        200
+    """
+    check_fraction("homophily", homophily)
+    check_count("num_classes", num_classes)
+    check_count("edges_per_node", edges_per_node)
+    sizes = base.y.bincount()
+    if num_classes > len(sizes):
+        raise InputError(f"num_classes must be at most {len(sizes)}, as in base, got {num_classes}")
+    largest = sizes.argsort(descending=True, stable=True)[:num_classes]
+    if num_nodes is None:
+        num_nodes = num_classes * int(sizes[largest[-1]])
+    check_count("num_nodes", num_nodes, minimum=2 * num_classes)
+    if num_classes == 1 and homophily < 1:
+        raise InputError(f"homophily must be 1 with a single class, got {homophily}")
+
+    rng = np.random.default_rng(seed)
+    y = rng.permutation(np.arange(num_nodes) * num_classes // num_nodes)
+    x = torch.empty(num_nodes, base.num_features)
+    for label, original in enumerate(largest.tolist()):
+        members, pool = np.flatnonzero(y == label), np.flatnonzero(base.y.numpy() == original)
+        chosen = rng.choice(pool, len(members), replace=len(members) > len(pool))
+        x[members] = base.x[chosen].float()
+    edge_index = torch.from_numpy(
+        _attach(rng, y, _compatibility(num_classes, homophily), edges_per_node)
+    )
+    labels = torch.from_numpy(y)
+    train_mask, val_mask, test_mask = random_splits(labels, num_splits, seed=seed)
+    return Data(
+        x=x,
+        edge_index=to_undirected(edge_index, num_nodes=num_nodes),
+        y=labels,
+        train_mask=train_mask,
+        val_mask=val_mask,
+        test_mask=test_mask,
+    )
+
+
+def _compatibility(num_classes: int, homophily: float) -> np.ndarray:
+    """Probability that a neighbour of a node of class i is of class j, [C, C]."""
+    classes = np.arange(num_classes)
+    apart = np.abs(classes[:, None] - classes)
+    apart = np.minimum(apart, num_classes - apart)  # on a circle
+    others = np.where(apart == 0, 0.0, 0.5**apart)
+    others /= np.maximum(others.sum(axis=1, keepdims=True), 1e-300)
+    return homophily * np.eye(num_classes) + (1 - homophily) * others
+
+
+def _attach(
+    rng: np.random.Generator, y: np.ndarray, compatibility: np.ndarray, edges_per_node: int
+) -> np.ndarray:
+    """Edges [2, E] by preferential attachment within the class that is drawn."""
+    num_classes = len(compatibility)
+    # For each class the ends of all edges so far: drawing one draws a node by its degree.
+    ends: list[list[int]] = [[] for _ in range(num_classes)]
+    # The first few of every class are there from the start and bring their edges at the end.
+    first = [
+        node for c in range(num_classes) for node in np.flatnonzero(y == c)[: edges_per_node + 1]
+    ]
+    for node in first:
+        ends[y[node]].append(node)
+    edges: list[tuple[int, int]] = []
+    for node in [*np.setdiff1d(np.arange(len(y)), first), *first]:
+        neighbours: set[int] = {int(node)}
+        for other_class in rng.choice(num_classes, edges_per_node, p=compatibility[y[node]]):
+            for _ in range(100):  # a draw may repeat a neighbour, never for long
+                other = ends[other_class][rng.integers(len(ends[other_class]))]
+                if other not in neighbours:
+                    neighbours.add(other)
+                    edges.append((int(node), other))
+                    ends[other_class].append(other)
+                    ends[y[node]].append(int(node))
+                    break
+    return np.array(edges, dtype=np.int64).T.reshape(2, -1)
+
+
 def _probabilities(
     num_nodes: int,
     num_classes: int,

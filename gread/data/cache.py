@@ -1,0 +1,90 @@
+"""Parsed graphs as safetensors files: no pickle, mapped into memory, with their statistics.
+
+Parsing Squirrel's text takes many seconds; it happens once. Writers hold a lock and move a finished
+file into place, so readers see a whole file or none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from filelock import FileLock
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch_geometric.data import Data
+
+from gread.data.statistics import Statistics
+
+FORMAT = 1
+"""Raised when what is stored changes its meaning; older files are then made anew."""
+
+
+def cached(path: Path, build: Callable[[], tuple[Data, Statistics]]) -> Data:
+    """The graph that ``build`` gives, kept at ``path`` where the folder can be written to."""
+    found = read(path)
+    if found is not None:
+        return found
+    with _lock(path) as writable:
+        found = read(path)  # another process may have been faster
+        if found is not None:
+            return found
+        data, statistics = build()
+        if writable:
+            _write(path, data, statistics)
+        return data
+
+
+def read(path: Path) -> Data | None:
+    """The graph at ``path``; None where there is none, or it is broken or outdated."""
+    statistics = read_statistics(path)
+    if statistics is None:
+        return None
+    try:
+        with safe_open(path, framework="pt") as file:
+            return Data(**{name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+    except (OSError, SafetensorError):
+        return None
+
+
+def read_statistics(path: Path) -> Statistics | None:
+    """The statistics in the header of ``path``, without reading the graph."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+    except (OSError, SafetensorError):
+        return None
+    if metadata.get("format") != str(FORMAT):
+        return None
+    return Statistics(**json.loads(metadata["statistics"]))
+
+
+def _write(path: Path, data: Data, statistics: Statistics) -> None:
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    metadata = {"format": str(FORMAT), "statistics": json.dumps(asdict(statistics))}
+    tensors = {name: tensor.contiguous() for name, tensor in data.to_dict().items()}
+    try:
+        save_file(tensors, part, metadata=metadata)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _lock(path: Path) -> Iterator[bool]:
+    """Holds the lock of ``path``; gives False where the folder cannot be written to."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path.with_suffix(".lock"))
+        lock.acquire()
+    except OSError:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        lock.release()

@@ -1,0 +1,160 @@
+"""Raw files: found in the data root or downloaded, and checked before anything parses them.
+
+A file is trusted for its digest alone, which ``files.toml`` pins. Planetoid's are pickles: one that
+is not the pinned file must never be opened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from http.client import HTTPException
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+TIMEOUT = 30.0
+"""Seconds without a byte after which a connection counts as dead."""
+
+ATTEMPTS = 3
+MAX_BYTES = 256 * 2**20
+CHUNK = 2**16
+
+
+class DataError(OSError):
+    """A dataset that cannot be had; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class RawFile:
+    """One file of a dataset.
+
+    Attributes:
+        path: Where it lies below the data root.
+        url: Where it is downloaded from.
+        digest: ``sha256:...``, or ``git-blob:...`` where only the id in its repository is known.
+    """
+
+    path: str
+    url: str
+    digest: str
+
+    def matches(self, content: bytes) -> bool:
+        """Whether ``content`` is the pinned file."""
+        kind, _, expected = self.digest.partition(":")
+        if kind == "git-blob":
+            header = b"blob %d\0" % len(content)
+            return hashlib.sha1(header + content).hexdigest() == expected
+        return hashlib.sha256(content).hexdigest() == expected
+
+
+def data_root(root: str | Path | None = None) -> Path:
+    """``root``, or ``GREAD_DATA``, or a folder in the platform's cache."""
+    chosen = root or os.environ.get("GREAD_DATA") or platformdirs.user_cache_dir("gread")
+    return Path(chosen).expanduser()
+
+
+def read_toml(name: str) -> Mapping[str, Any]:
+    """A table that ships beside this module."""
+    return tomllib.loads(resources.files("gread.data").joinpath(name).read_text("utf-8"))
+
+
+@cache
+def manifest() -> tuple[RawFile, ...]:
+    """Every raw file there is."""
+    return tuple(
+        RawFile(file["path"], f"{source['base']}/{file['at']}", file["digest"])
+        for source in read_toml("files.toml").values()
+        for file in source["files"]
+    )
+
+
+def stage(prefix: str, root: Path, folder: Path) -> None:
+    """Puts the files whose path begins with ``prefix`` below ``folder``, all of them verified."""
+    for file in manifest():
+        if file.path.startswith(prefix):
+            place = folder / file.path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(obtain(file, root))
+
+
+def obtain(file: RawFile, root: Path) -> bytes:
+    """The verified content of ``file``, from the data root or else from the network."""
+    place = root / file.path
+    if not place.exists():
+        _download(file, place)
+    content = place.read_bytes()
+    if file.matches(content):
+        return content
+    place.unlink()
+    raise DataError(
+        f"{place} is not the file it should be (its digest is not {file.digest}) and was removed; "
+        "run again to download it"
+    )
+
+
+def _download(file: RawFile, place: Path) -> None:
+    """Downloads next to ``place`` and moves the file there only when it is whole and right."""
+    part = place.with_name(place.name + ".part")
+    url = _address(file)
+    reason: Exception | None = None
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        for _ in range(ATTEMPTS):
+            try:
+                _continue(url, part)
+            except urllib.error.HTTPError as error:
+                reason = error
+                break  # the server has spoken
+            except (OSError, HTTPException) as error:
+                reason = error
+                continue
+            if file.matches(part.read_bytes()):
+                part.replace(place)
+                return
+            part.unlink()
+            reason = DataError(f"what it serves does not have the digest {file.digest}")
+    except OSError as error:
+        reason = error
+    raise DataError(
+        f"{file.path} is not in {place.parents[file.path.count('/')]} and cannot be had from {url} "
+        f"({reason}): put it there, or set GREAD_DATA to a folder that has it"
+    ) from reason
+
+
+def _address(file: RawFile) -> str:
+    """The pinned address, or the file's place in a mirror: a data root behind any web server."""
+    mirror = os.environ.get("GREAD_MIRROR")
+    return f"{mirror.rstrip('/')}/{file.path}" if mirror else file.url
+
+
+def _continue(url: str, part: Path) -> None:
+    """Fetches what ``part`` still lacks; starts over where the server cannot resume."""
+    have = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+            with part.open("ab" if answer.status == 206 else "wb") as out:
+                while chunk := answer.read(CHUNK):
+                    out.write(chunk)
+                    if out.tell() > MAX_BYTES:
+                        raise DataError(f"more than {MAX_BYTES} bytes come from {url}")
+            length = answer.headers.get("Content-Length")
+            if answer.length:  # the connection closed before all was there
+                raise DataError(f"only part of {length} bytes came")
+    except urllib.error.HTTPError as error:
+        if error.code != 416:  # nothing is left to send: the part is as long as the file, or longer
+            raise

@@ -1,0 +1,181 @@
+"""Graphs that are on every machine: generated ones, digits, and Python's own syntax trees."""
+
+from __future__ import annotations
+
+import ast
+import platform
+import re
+import sysconfig
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch_geometric.data import Data
+from torch_geometric.utils import to_undirected
+
+from gread.data.cache import cached
+from gread.data.catalog import DATASETS, dataset
+from gread.data.files import data_root
+from gread.data.splits import random_splits
+from gread.data.statistics import Statistics, measure
+from gread.data.synthetic import csbm, grid, preferential_attachment
+from gread.inputs import InputError, check_count
+
+
+def digits(neighbours: int = 5, *, num_splits: int = 10, seed: int = 0) -> Data:
+    """Scikit-learn's 1797 handwritten digits, each joined to those nearest in its 64 pixels."""
+    from sklearn.datasets import load_digits
+    from sklearn.neighbors import kneighbors_graph
+
+    check_count("neighbours", neighbours)
+    pixels, labels = load_digits(return_X_y=True)
+    near = kneighbors_graph(pixels, neighbours).tocoo()
+    y = torch.from_numpy(labels).long()
+    train_mask, val_mask, test_mask = random_splits(y, num_splits, seed=seed)
+    return Data(
+        x=torch.from_numpy(pixels).float() / 16,
+        edge_index=to_undirected(torch.from_numpy(np.stack([near.row, near.col])).long()),
+        y=y,
+        train_mask=train_mask,
+        val_mask=val_mask,
+        test_mask=test_mask,
+    )
+
+
+def from_base(
+    root: str | Path | None = None,
+    *,
+    base: str = "cora",
+    homophily: float = 0.5,
+    num_classes: int = 5,
+    num_nodes: int | None = None,
+    edges_per_node: int = 2,
+    num_splits: int = 10,
+    seed: int = 0,
+) -> Data:
+    """`preferential_attachment` on the features of a dataset that is loaded by name."""
+    make = DATASETS[base].make
+    if make is from_base:
+        raise InputError("base must be another dataset than attachment")
+    stored = bool(DATASETS[base].stored)
+    return preferential_attachment(
+        make(root=root) if stored else make(),
+        homophily,
+        num_classes=num_classes,
+        num_nodes=num_nodes,
+        edges_per_node=edges_per_node,
+        num_splits=num_splits,
+        seed=seed,
+    )
+
+
+CLASSES: dict[str, tuple[type[ast.AST], ...]] = {
+    "context": (ast.expr_context,),
+    "operator": (ast.operator, ast.boolop, ast.unaryop, ast.cmpop),
+    "name": (ast.Name,),
+    "literal": (
+        ast.Constant,
+        ast.JoinedStr,
+        ast.FormattedValue,
+        ast.List,
+        ast.Tuple,
+        ast.Set,
+        ast.Dict,
+    ),
+    "access": (ast.Attribute, ast.Subscript, ast.Slice, ast.Starred),
+    "call": (ast.Call, ast.Await, ast.Yield, ast.YieldFrom),
+    "definition": (ast.mod, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda),
+    "block": (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try),
+    "statement": (ast.stmt,),
+    "expression": (ast.expr,),
+    "argument": (ast.AST,),
+}
+"""Coarse classes of syntax nodes; a node belongs to the first class that has its type."""
+
+HASHED = 24
+"""Features that hold the hashed words of a node's identifier."""
+
+
+def python_ast(root: str | Path | None = None) -> Data:
+    """The standard library of the running Python as a graph: half a million nodes, heterophilous.
+
+    Nodes are the syntax nodes of the library's top-level modules, edges join a node to its parent.
+    Features are the node's place in the tree and the hashed words of its identifier; what kind of
+    node it is has to be found (the classes of `CLASSES`). Splits keep whole modules together.
+    """
+    data = cached(data_root(root) / _STORED_AST, _parse_library)
+    data.python_version = platform.python_version()
+    return data
+
+
+_STORED_AST = f"processed/python-ast-{platform.python_version()}.safetensors"
+
+
+def _parse_library() -> tuple[Data, Statistics]:
+    modules = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
+    rows: list[tuple[tuple[int, ...], str, int, int]] = []
+    module_of: list[int] = []
+    for number, module in enumerate(modules):
+        offset = len(rows)
+        for place, identifier, label, parent in _syntax_nodes(ast.parse(module.read_bytes())):
+            rows.append((place, identifier, label, parent + offset if parent >= 0 else -1))
+            module_of.append(number)
+    places, words, labels, parents = zip(*rows, strict=True)
+    parent_of = np.array(parents)
+    child = np.flatnonzero(parent_of >= 0)
+    edges = torch.from_numpy(np.stack([child, parent_of[child]]))
+    x = np.concatenate([np.log1p(np.array(places, dtype=np.float32)), _hashed(words)], axis=1)
+    # Modules, not nodes, are drawn: all of a module's nodes are in one part.
+    one_stratum = torch.zeros(len(modules), dtype=torch.int64)
+    train_mask, val_mask, test_mask = (part[module_of] for part in random_splits(one_stratum))
+    data = Data(
+        x=torch.from_numpy(x),
+        edge_index=to_undirected(edges, num_nodes=len(rows)),
+        y=torch.tensor(labels),
+        train_mask=train_mask,
+        val_mask=val_mask,
+        test_mask=test_mask,
+    )
+    return data, measure(data)
+
+
+def _syntax_nodes(tree: ast.AST) -> Iterator[tuple[tuple[int, ...], str, int, int]]:
+    """Place in the tree, identifier, class and parent of every node, parents first."""
+    classes = list(CLASSES.values())
+    queue: list[tuple[ast.AST, int, int, int]] = [(tree, -1, 0, 0)]
+    for number, (node, parent, depth, rank) in enumerate(queue):  # it grows while it is walked
+        children = list(ast.iter_child_nodes(node))
+        queue.extend((child, number, depth + 1, i) for i, child in enumerate(children))
+        first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
+        column = getattr(node, "col_offset", 0)
+        width = getattr(node, "end_col_offset", 0) - column if first == last else 0
+        place = (depth, rank, len(children), last - first, column, max(width, 0))
+        label = next(i for i, types in enumerate(classes) if isinstance(node, types))
+        yield place, _identifier(node), label, parent
+
+
+def _identifier(node: ast.AST) -> str:
+    """The name that a node carries, whatever its type calls it."""
+    for attribute in ("id", "attr", "name", "arg", "module"):
+        value = getattr(node, attribute, None)
+        if isinstance(value, str):
+            return value
+    return ""
+
+
+def _hashed(identifiers: Sequence[str]) -> np.ndarray:
+    """Counts of the hashed words of each identifier, [N, HASHED]."""
+    counts = np.zeros((len(identifiers), HASHED), dtype=np.float32)
+    for row, identifier in enumerate(identifiers):
+        for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+|\d+", identifier):
+            counts[row, zlib.crc32(word.lower().encode()) % HASHED] += 1
+    return counts
+
+
+dataset("csbm", csbm)
+dataset("grid", grid)
+dataset("attachment", from_base)
+dataset("digits", digits)
+dataset("python-ast", python_ast, stored=_STORED_AST)

@@ -1,0 +1,54 @@
+"""Large graphs of the Open Graph Benchmark, through its own package (the extra ``ogb``)."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch_geometric.data import Data
+from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+from torch_geometric.data.storage import GlobalStorage
+
+from gread.data.cache import cached
+from gread.data.catalog import dataset
+from gread.data.files import DataError, data_root
+from gread.data.real import undirected
+from gread.data.statistics import Statistics, measure
+
+NAMES = ("ogbn-arxiv", "ogbn-products")
+
+
+def ogbn(name: str, root: str | Path | None = None) -> Data:
+    """The graph, made undirected, with the benchmark's own split as masks [N, 1]."""
+    place = data_root(root)
+    return cached(place / _stored(name), partial(_build, name, place))
+
+
+def _stored(name: str) -> str:
+    return f"processed/{name}.safetensors"
+
+
+def _build(name: str, root: Path) -> tuple[Data, Statistics]:
+    try:
+        from ogb.nodeproppred import PygNodePropPredDataset
+    except ImportError as error:
+        raise DataError(f"{name} needs the package ogb: pip install 'gread[ogb]'") from error
+    # ogb reads back what it parsed itself; PyTorch must be told that PyG's classes may be in it.
+    with torch.serialization.safe_globals([Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]):
+        try:
+            source = PygNodePropPredDataset(name, root=str(root / "ogb"))
+        except OSError as error:
+            raise DataError(
+                f"{name} is not in {root / 'ogb'} and cannot be had: {error}"
+            ) from error
+    graph = source[0]
+    data = Data(x=graph.x, edge_index=graph.edge_index, y=graph.y.view(-1))
+    for mask, part in {"train_mask": "train", "val_mask": "valid", "test_mask": "test"}.items():
+        data[mask] = torch.zeros(data.num_nodes, 1, dtype=torch.bool)
+        data[mask][source.get_idx_split()[part]] = True
+    return undirected(data.clone()), measure(data)
+
+
+for _name in NAMES:
+    dataset(_name, partial(ogbn, _name), stored=_stored(_name), large=True)

@@ -1,0 +1,51 @@
+"""What a dataset's row in a table says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch_geometric.data import Data
+
+from gread.measures import edge_homophily, node_homophily
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Counts of a graph as it comes from its source, before anything is cleaned.
+
+    Attributes:
+        nodes: Number of nodes.
+        edges: Undirected edges between two nodes.
+        edges_with_loops: The same, with the self loops.
+        features: Number of features of a node.
+        classes: Number of classes.
+        node_homophily: See `gread.node_homophily`.
+        edge_homophily: See `gread.edge_homophily`, self loops counted.
+        splits: Number of train, validation and test splits.
+    """
+
+    nodes: int
+    edges: int
+    edges_with_loops: int
+    features: int
+    classes: int | None
+    node_homophily: float | None
+    edge_homophily: float | None
+    splits: int
+
+
+def measure(data: Data) -> Statistics:
+    """Counts ``data``; a graph without labels has no classes and no homophily."""
+    pairs = data.edge_index.sort(dim=0).values.unique(dim=1)
+    loops = int((pairs[0] == pairs[1]).sum())
+    labelled = data.y is not None
+    return Statistics(
+        nodes=data.num_nodes,
+        edges=pairs.size(1) - loops,
+        edges_with_loops=pairs.size(1),
+        features=data.num_features,
+        classes=int(data.y.max()) + 1 if labelled else None,
+        node_homophily=node_homophily(data.edge_index, data.y) if labelled else None,
+        edge_homophily=edge_homophily(data.edge_index, data.y) if labelled else None,
+        splits=data.train_mask.size(1) if "train_mask" in data else 0,
+    )
