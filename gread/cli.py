@@ -125,14 +125,17 @@ def list_(
     kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(LISTINGS)}.")],
     as_json: Json = False,
 ) -> None:
-    """List the reactions, solvers or models there are."""
+    """List the reactions, solvers, models or datasets there are."""
     rows = LISTINGS[kind]()
     if as_json:
         _print_json(rows)
         return
-    table = Table(*(column for column in rows[0] if column != "hyperparameters"))
+    columns = [column for column in rows[0] if column != "hyperparameters"]
+    table = Table()
+    for column in columns:
+        table.add_column(column, no_wrap=column == "name")
     for row in rows:
-        table.add_row(*(str(value) for column, value in row.items() if column != "hyperparameters"))
+        table.add_row(*(str(row[column]) for column in columns))
     out.print(table)
 
 
@@ -144,6 +147,8 @@ def datasets(
     """Show the datasets beside the paper's table; one that is named is downloaded if need be."""
     chosen = names or list(DATASETS)
     rows = []
+    for name in chosen:
+        DATASETS[name]  # a misspelt name fails before anything is downloaded
     with _progress() as progress:
         for name in progress.track(chosen, description="reading"):
             rows.append(dataset_row(name, named=bool(names)))

@@ -58,6 +58,20 @@ def models() -> list[Row]:
     ]
 
 
+@LISTINGS.register("datasets")
+def datasets() -> list[Row]:
+    """The datasets; ``gread datasets`` shows their statistics."""
+    return [
+        {
+            "name": name,
+            "title": entry.title,
+            "citation": entry.citation,
+            "licence": entry.licence,
+        }
+        for name, entry in DATASETS.items()
+    ]
+
+
 @dataclass(frozen=True)
 class DatasetRow:
     """A dataset in a table.

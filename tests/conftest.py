@@ -1,6 +1,7 @@
 """What all tests share: one thread each, a fixed seed, and small graphs."""
 
 import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -26,3 +27,12 @@ def graph() -> Data:
     data.edge_index = data.edge_index[:, keep]
     data.x = data.x.double()
     return data
+
+
+@pytest.fixture(scope="session")
+def real_root() -> Path:
+    """A data root with the benchmark files."""
+    root = os.environ.get("GREAD_DATA")
+    if not root:
+        pytest.skip("GREAD_DATA does not say where the benchmark files are")
+    return Path(root)

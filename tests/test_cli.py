@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from gread import MODELS, REACTIONS, SOLVERS, __version__
+from gread import DATASETS, MODELS, REACTIONS, SOLVERS, __version__
 from gread.cli import main
 
 
@@ -43,7 +43,8 @@ def gread(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("kind", "registry"), [("reactions", REACTIONS), ("solvers", SOLVERS), ("models", MODELS)]
+    ("kind", "registry"),
+    [("reactions", REACTIONS), ("solvers", SOLVERS), ("models", MODELS), ("datasets", DATASETS)],
 )
 def test_list_shows_everything_registered(gread, kind, registry):
     shown = gread("list", kind)
@@ -75,6 +76,30 @@ def test_a_users_reaction_is_listed_and_becomes_a_model(tmp_path):
     assert models["gread-nagumo"]["hyperparameters"]["reaction"] == "nagumo"
 
 
+def test_datasets_are_shown_beside_the_paper_with_its_slips_marked(gread, real_root):
+    shown = gread("datasets", "texas", "wisconsin", "chameleon", "cora").stdout
+    assert "2325" in shown
+    assert "235 ≠" in shown  # the paper's slip
+    assert "6 ≠" in shown
+    assert shown.count("≠") == 3  # and the legend
+    assert "Rozemberczki" in shown
+    rows = json.loads(gread("datasets", "texas", "--json").stdout)
+    assert rows[0]["statistics"]["edges_with_loops"] == 295
+    assert rows[0]["paper"]["homophily"] == 0.11
+
+
+def test_all_datasets_are_listed_also_where_the_files_are_not(gread, tmp_path, monkeypatch):
+    monkeypatch.setenv("GREAD_DATA", str(tmp_path))
+    monkeypatch.setenv("GREAD_MIRROR", "http://127.0.0.1:9")
+    shown = gread("datasets")
+    assert shown.returncode == 0
+    assert all(name in shown.stdout for name in DATASETS)
+    assert "put it there, or set GREAD_DATA" in " ".join(shown.stdout.split())
+    named = gread("datasets", "texas")
+    assert named.returncode == 2
+    assert "put it there, or set GREAD_DATA" in named.stderr
+
+
 def test_doctor_names_versions_and_what_is_missing(gread):
     findings = {row["subject"]: row for row in json.loads(gread("doctor", "--json").stdout)}
     assert findings["torch"]["found"].startswith("2.")
@@ -85,7 +110,7 @@ def test_doctor_names_versions_and_what_is_missing(gread):
 def test_version_and_help(gread):
     assert gread("--version").stdout.strip() == f"gread {__version__}"
     assert "demo" in gread("--help").stdout
-    for command in ("demo", "list", "doctor"):
+    for command in ("demo", "list", "datasets", "doctor"):
         shown = gread(command, "--help")
         assert shown.returncode == 0
         assert "--json" in shown.stdout
@@ -94,6 +119,7 @@ def test_version_and_help(gread):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        (("datasets", "cora", "texs"), "unknown dataset 'texs', did you mean 'texas'?"),
         (("list", "reaction"), "unknown list 'reaction', did you mean 'reactions'?"),
         (("--import", "no_such", "doctor"), "must name a module that Python finds, got 'no_such'"),
         (("demo", "--out", "/proc/here"), "/proc/here"),

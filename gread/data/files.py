@@ -156,5 +156,6 @@ def _continue(url: str, part: Path) -> None:
             if answer.length:  # the connection closed before all was there
                 raise DataError(f"only part of {length} bytes came")
     except urllib.error.HTTPError as error:
+        error.close()
         if error.code != 416:  # nothing is left to send: the part is as long as the file, or longer
             raise

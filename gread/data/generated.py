@@ -59,9 +59,11 @@ def from_base(
     make = DATASETS[base].make
     if make is from_base:
         raise InputError("base must be another dataset than attachment")
-    stored = bool(DATASETS[base].stored)
+    source = make(root=root) if DATASETS[base].stored else make()
+    if source.x is None or source.y is None:
+        raise InputError(f"base must have features and labels, got {base}")
     return preferential_attachment(
-        make(root=root) if stored else make(),
+        source,
         homophily,
         num_classes=num_classes,
         num_nodes=num_nodes,

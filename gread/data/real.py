@@ -25,6 +25,7 @@ from torch_geometric.transforms import (
     Compose,
     LargestConnectedComponents,
     NormalizeFeatures,
+    RemoveDuplicatedEdges,
     RemoveSelfLoops,
     ToUndirected,
 )
@@ -41,7 +42,9 @@ Transform = Callable[[Data], Data]
 undirected: Transform = Compose([ToUndirected(), RemoveSelfLoops()])
 """Every edge in both directions once, no self loops."""
 
-undirected_with_loops: Transform = Compose([undirected, AddRemainingSelfLoops()])
+undirected_with_loops: Transform = Compose(
+    [undirected, AddRemainingSelfLoops(), RemoveDuplicatedEdges()]
+)
 """The same, and a self loop at every node: how the paper's code treats Chameleon and Squirrel."""
 
 
@@ -209,8 +212,8 @@ BENCHMARKS = (
     ),
 )
 
-LEVELS = ("0.00", "0.10", "0.20", "0.30", "0.40", "0.50", "0.60", "0.70", "0.80", "0.90", "0.99")
-LEVELS += ("1.00",)
+LEVELS = tuple(f"{level:.2f}" for level in (*(tenth / 10 for tenth in range(10)), 0.99, 1.0))
+"""Edge homophilies of the synthetic Cora graphs."""
 
 for benchmark in BENCHMARKS:
     dataset(benchmark.name, benchmark, stored=benchmark.stored)

@@ -115,3 +115,55 @@ def test_grid_joins_neighbours():
 def test_bad_arguments_are_refused_in_a_sentence(call, sentence):
     with pytest.raises(InputError, match=sentence):
         call()
+
+
+@pytest.mark.parametrize("homophily", [0.0, 0.1, 0.5, 0.9, 1.0])
+def test_preferential_attachment_has_the_homophily_asked_for(homophily):
+    base = gread.csbm(2000, 7, homophily=0.5, degree=4, num_features=8)
+    data = gread.preferential_attachment(base, homophily, num_nodes=3000, seed=1)
+    assert gread.edge_homophily(data.edge_index, data.y) == pytest.approx(homophily, abs=0.02)
+    assert data.y.bincount().tolist() == [600] * 5
+    degrees = degree(data.edge_index[1], 3000)
+    assert degrees.mean() == pytest.approx(4, abs=0.1)
+    assert degrees.min() >= 1
+    assert degrees.max() > 30  # some nodes have many neighbours
+    assert is_undirected(data.edge_index)
+    assert not contains_self_loops(data.edge_index)
+
+
+def test_preferential_attachment_favours_classes_nearby_on_the_circle():
+    base = gread.csbm(1000, 5, homophily=0.5, degree=4)
+    data = gread.preferential_attachment(base, 0.0, num_nodes=4000)
+    a, b = data.y[data.edge_index]
+    apart = (a - b).abs()
+    apart = torch.minimum(apart, 5 - apart)
+    shares = apart.bincount(minlength=3) / len(apart)
+    assert shares.tolist() == pytest.approx([0, 2 / 3, 1 / 3], abs=0.02)  # as in H2GCN's graphs
+
+
+def test_preferential_attachment_takes_features_from_one_class_each():
+    base = gread.csbm(300, 3, homophily=0.5, degree=4, num_features=4)
+    data = gread.preferential_attachment(base, 0.3, num_classes=3, seed=2)
+    label = {tuple(row): int(y) for row, y in zip(base.x.tolist(), base.y, strict=True)}
+    origin = {(int(y), label[tuple(row)]) for row, y in zip(data.x.tolist(), data.y, strict=True)}
+    assert len(origin) == 3
+    again = gread.preferential_attachment(base, 0.3, num_classes=3, seed=2)
+    assert torch.equal(again.edge_index, data.edge_index)
+    assert torch.equal(again.x, data.x)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"homophily": -0.1}, r"homophily must be a number in \[0, 1\], got -0.1"),
+        ({"num_classes": 9}, "num_classes must be at most 2, as in base, got 9"),
+        ({"num_nodes": 3}, "num_nodes must be a whole number of at least 4, got 3"),
+        ({"edges_per_node": 0}, "edges_per_node must be a whole number of at least 1, got 0"),
+        ({"num_classes": 1}, "homophily must be 1 with a single class, got 0.5"),
+    ],
+)
+def test_preferential_attachment_refuses_what_it_cannot_make(options, sentence):
+    with pytest.raises(InputError, match=sentence):
+        gread.preferential_attachment(
+            gread.csbm(), **({"homophily": 0.5, "num_classes": 2} | options)
+        )

@@ -1,0 +1,99 @@
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import gread
+from gread.data.cache import cached, read_statistics
+from gread.data.statistics import measure
+
+
+def build():
+    data = gread.csbm(50)
+    return data, measure(data)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "processed" / "some.safetensors"
+
+
+def fails():
+    raise AssertionError("it is stored, nothing needs building")
+
+
+def same(one, other):
+    one, other = one.to_dict(), other.to_dict()
+    return set(one) == set(other) and all(torch.equal(one[key], other[key]) for key in one)
+
+
+def test_a_graph_is_built_once_and_read_back_the_same(path):
+    made = cached(path, build)
+    assert same(cached(path, fails), made)
+    assert read_statistics(path) == measure(made)
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b"\xff" * 99]
+)
+def test_a_broken_file_is_built_anew(path, spoil):
+    made = cached(path, build)
+    path.write_bytes(spoil(path.read_bytes()))
+    assert same(cached(path, build), made)
+    assert same(cached(path, fails), made)
+
+
+def test_a_file_of_another_format_is_built_anew(path, monkeypatch):
+    cached(path, build)
+    monkeypatch.setattr("gread.data.cache.FORMAT", 999)
+    assert read_statistics(path) is None
+    cached(path, build)
+    assert read_statistics(path) is not None
+
+
+def test_a_failed_build_leaves_nothing(path):
+    with pytest.raises(ZeroDivisionError):
+        cached(path, lambda: 1 / 0)
+    assert not path.exists()
+    cached(path, build)
+
+
+def test_a_folder_that_cannot_be_written_to_is_no_obstacle():
+    from pathlib import Path
+
+    made = cached(Path("/proc/nowhere/some.safetensors"), build)
+    assert made.num_nodes == 50
+
+
+def test_changing_a_loaded_graph_does_not_change_the_stored_one(path):
+    cached(path, build)
+    loaded = cached(path, fails)
+    loaded.x.zero_()
+    loaded.y += 1
+    again = cached(path, fails)
+    assert again.x.any()
+    assert again.y.max() == 1
+
+
+def test_several_processes_build_one_graph(path):
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from tests.data.test_cache import build\n"
+        "from gread.data.cache import cached\n"
+        "def noted():\n"
+        "    with open(sys.argv[1] + '.log', 'a') as log: log.write('built\\n')\n"
+        "    import time; time.sleep(1)\n"
+        "    return build()\n"
+        "print(float(cached(Path(sys.argv[1]), noted).x.sum()))\n"
+    )
+    path.parent.mkdir()
+    processes = [
+        subprocess.Popen([sys.executable, "-c", script, path], stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    sums = {process.communicate(timeout=120)[0] for process in processes}
+    assert len(sums) == 1
+    assert path.with_name(path.name + ".log").read_text() == "built\n"
+    names = {file.name for file in path.parent.iterdir()}
+    assert names <= {"some.safetensors", "some.safetensors.log", "some.lock"}

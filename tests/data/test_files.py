@@ -1,0 +1,165 @@
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from gread.data.files import DataError, RawFile, data_root, manifest, obtain
+
+CONTENT = bytes(range(256)) * 400
+
+
+def raw(server, content=CONTENT, path="some/raw/file.txt"):
+    server.files["upstream/file.txt"] = content
+    digest = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
+    return RawFile(path, f"{server.address}/upstream/file.txt", digest)
+
+
+def left_behind(root):
+    return [path for path in root.rglob("*") if path.is_file()]
+
+
+def test_a_missing_file_is_downloaded_once(server, tmp_path):
+    file = raw(server)
+    assert obtain(file, tmp_path) == CONTENT
+    assert obtain(file, tmp_path) == CONTENT
+    assert server.asked == [("upstream/file.txt", None)]
+    assert left_behind(tmp_path) == [tmp_path / file.path]
+
+
+def test_a_download_that_breaks_off_is_resumed(server, tmp_path):
+    file = raw(server)
+    server.manner["upstream/file.txt"] = "truncated"
+    assert obtain(file, tmp_path) == CONTENT
+    half = len(CONTENT) // 2
+    assert server.asked == [("upstream/file.txt", None), ("upstream/file.txt", f"bytes={half}-")]
+
+
+def test_a_server_that_cannot_resume_starts_over(server, tmp_path):
+    file = raw(server)
+    part = tmp_path / (file.path + ".part")
+    part.parent.mkdir(parents=True)
+    part.write_bytes(b"from another day")
+    server.manner["upstream/file.txt"] = "no-resume"
+    assert obtain(file, tmp_path) == CONTENT
+
+
+def test_a_broken_part_does_not_stand_in_the_way(server, tmp_path):
+    file = raw(server)
+    part = tmp_path / (file.path + ".part")
+    part.parent.mkdir(parents=True)
+    for leftover in (b"not the beginning", CONTENT + b"and more"):
+        part.write_bytes(leftover)
+        assert obtain(file, tmp_path) == CONTENT
+        (tmp_path / file.path).unlink()
+
+
+def test_a_whole_part_is_used(server, tmp_path):
+    file = raw(server)
+    part = tmp_path / (file.path + ".part")
+    part.parent.mkdir(parents=True)
+    part.write_bytes(CONTENT)
+    assert obtain(file, tmp_path) == CONTENT
+
+
+def test_what_the_network_cannot_give_is_said_with_what_to_do(server, tmp_path):
+    file = raw(server)
+    server.files.clear()
+    with pytest.raises(
+        DataError, match=r"some/raw/file.txt is not in .* 404.*: put it there, or set"
+    ):
+        obtain(file, tmp_path)
+    assert left_behind(tmp_path) == []
+    offline = RawFile(file.path, "http://127.0.0.1:9/nothing-listens-here", file.digest)
+    with pytest.raises(DataError, match="put it there, or set GREAD_DATA"):
+        obtain(offline, tmp_path)
+
+
+def test_a_file_with_the_wrong_digest_is_not_kept(server, tmp_path):
+    file = raw(server, content=CONTENT + b"tampered")
+    with pytest.raises(DataError, match="does not have the digest sha256:"):
+        obtain(file, tmp_path)
+    assert left_behind(tmp_path) == []
+
+
+def test_a_download_that_never_ends_is_given_up(server, tmp_path):
+    file = raw(server)
+    server.manner["upstream/file.txt"] = "always-truncated"
+    with pytest.raises(DataError, match="cannot be had"):
+        obtain(file, tmp_path)
+    assert not (tmp_path / file.path).exists()
+
+
+def test_a_file_that_was_changed_in_place_is_named_and_removed(server, tmp_path):
+    file = raw(server)
+    place = tmp_path / file.path
+    place.parent.mkdir(parents=True)
+    for wrong in (CONTENT[:-1], CONTENT[:-1] + b"!"):
+        place.write_bytes(wrong)
+        with pytest.raises(
+            DataError, match=r"file.txt is not the file it should be .* was removed"
+        ):
+            obtain(file, tmp_path)
+        assert not place.exists()
+    assert obtain(file, tmp_path) == CONTENT
+
+
+def test_a_process_killed_half_way_leaves_something_to_go_on_from(server, tmp_path):
+    file = raw(server)
+    server.manner["upstream/file.txt"] = "slow"
+    script = (
+        "from pathlib import Path\n"
+        "from gread.data.files import RawFile, obtain\n"
+        f"obtain({file!r}, Path({str(tmp_path)!r}))\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script])
+    part = tmp_path / (file.path + ".part")
+    deadline = time.monotonic() + 60
+    while not (part.exists() and part.stat().st_size > 0) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / file.path).exists()
+    assert 0 < part.stat().st_size < len(CONTENT)
+    server.manner["upstream/file.txt"] = "good"
+    assert obtain(file, tmp_path) == CONTENT
+    assert server.asked[-1][1] is not None  # a range: it went on
+    assert left_behind(tmp_path) == [tmp_path / file.path]
+
+
+def test_a_git_blob_id_is_a_digest_too(server, tmp_path):
+    blob = hashlib.sha1(b"blob %d\0" % len(CONTENT) + CONTENT).hexdigest()
+    file = RawFile("x/y", raw(server).url, f"git-blob:{blob}")
+    assert obtain(file, tmp_path) == CONTENT
+    assert not file.matches(CONTENT[1:])
+
+
+def test_a_mirror_is_a_data_root_behind_a_web_server(server, tmp_path, monkeypatch):
+    file = raw(server)
+    server.files = {"mirror/some/raw/file.txt": CONTENT}
+    monkeypatch.setenv("GREAD_MIRROR", f"{server.address}/mirror/")
+    assert obtain(file, tmp_path) == CONTENT
+
+
+def test_every_file_is_pinned_to_a_commit_and_a_digest():
+    files = manifest()
+    assert len({file.path for file in files}) == len(files) > 150
+    for file in files:
+        assert file.url.startswith("https://raw.githubusercontent.com/")
+        assert "/master/" not in file.url
+        assert ".." not in file.path
+        kind, _, digest = file.digest.partition(":")
+        assert len(digest) == {"sha256": 64, "git-blob": 40}[kind]
+
+
+def test_the_data_root_is_the_argument_or_the_variable_or_the_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("GREAD_DATA", str(tmp_path / "variable"))
+    assert data_root(tmp_path / "argument") == tmp_path / "argument"
+    assert data_root() == tmp_path / "variable"
+    monkeypatch.delenv("GREAD_DATA")
+    assert data_root().name == "gread"
+    assert data_root().is_absolute()
+    assert str(data_root("~/x")) == os.path.expanduser("~/x")

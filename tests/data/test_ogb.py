@@ -1,0 +1,57 @@
+"""ogb's own loader, on a small graph in the layout of ogbn-arxiv: the real one is far away."""
+
+import gzip
+import sys
+
+import pytest
+import torch
+
+import gread
+from gread.data.files import DataError
+
+EDGES = [(0, 1), (1, 2), (3, 4), (4, 4)]
+
+
+@pytest.fixture
+def arxiv(tmp_path):
+    folder = tmp_path / "ogb" / "ogbn_arxiv"
+    files = {
+        "raw/edge.csv.gz": "\n".join(f"{a},{b}" for a, b in EDGES),
+        "raw/node-feat.csv.gz": "\n".join("0.5,1.5" for _ in range(5)),
+        "raw/node-label.csv.gz": "\n".join("01010"),
+        "raw/node_year.csv.gz": "\n".join("2020" for _ in range(5)),
+        "raw/num-node-list.csv.gz": "5",
+        "raw/num-edge-list.csv.gz": str(len(EDGES)),
+        "split/time/train.csv.gz": "0\n1\n2",
+        "split/time/valid.csv.gz": "3",
+        "split/time/test.csv.gz": "4",
+    }
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(gzip.compress(text.encode() + b"\n"))
+    (folder / "RELEASE_v1.txt").touch()
+    return tmp_path
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_ogbn_loads_through_ogb(arxiv):
+    pytest.importorskip("ogb", reason="the extra ogb is not installed")
+    data = gread.load("ogbn-arxiv", root=arxiv)
+    assert data.num_nodes == 5
+    assert data.x.tolist() == [[0.5, 1.5]] * 5
+    assert data.y.tolist() == [0, 1, 0, 1, 0]
+    assert sorted(data.edge_index.T.tolist()) == [[0, 1], [1, 0], [1, 2], [2, 1], [3, 4], [4, 3]]
+    assert data.train_mask.squeeze(1).tolist() == [True, True, True, False, False]
+    assert data.test_mask.shape == (5, 1)
+    assert torch.equal(gread.load("ogbn-arxiv", root=arxiv).x, data.x)
+    assert gread.DATASETS["ogbn-arxiv"].statistics(arxiv).edges_with_loops == 4
+
+
+def test_without_ogb_the_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ogb.nodeproppred", None)
+    with pytest.raises(DataError, match=r"needs the package ogb: pip install 'gread\[ogb\]'"):
+        gread.load("ogbn-products", root=tmp_path)
+
+
+def test_large_datasets_are_not_fetched_unasked(tmp_path):
+    assert gread.DATASETS["ogbn-products"].statistics(tmp_path, build=False) is None
