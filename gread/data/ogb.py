@@ -7,6 +7,8 @@ from pathlib import Path
 
 import torch
 from torch_geometric.data import Data
+from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+from torch_geometric.data.storage import GlobalStorage
 
 from gread.data.cache import cached
 from gread.data.catalog import dataset
@@ -32,10 +34,16 @@ def _build(name: str, root: Path) -> tuple[Data, Statistics]:
         from ogb.nodeproppred import PygNodePropPredDataset
     except ImportError as error:
         raise DataError(f"{name} needs the package ogb: pip install 'gread[ogb]'") from error
-    try:
-        source = PygNodePropPredDataset(name, root=str(root / "ogb"))
-    except OSError as error:
-        raise DataError(f"{name} is not in {root / 'ogb'} and cannot be had: {error}") from error
+    # ogb reads back what it parsed itself; PyTorch must be told that PyG's classes may be in it.
+    # Only those that PyG has not named yet: leaving the block takes back what entering it added.
+    known = torch.serialization.get_safe_globals()
+    unknown = [kind for kind in (DataEdgeAttr, DataTensorAttr, GlobalStorage) if kind not in known]
+    with torch.serialization.safe_globals(unknown):
+        try:
+            source = PygNodePropPredDataset(name, root=str(root / "ogb"))
+        except OSError as error:
+            place = root / "ogb"
+            raise DataError(f"{name} is not in {place} and cannot be had: {error}") from error
     graph = source[0]
     data = Data(x=graph.x, edge_index=graph.edge_index, y=graph.y.view(-1))
     for mask, part in {"train_mask": "train", "val_mask": "valid", "test_mask": "test"}.items():

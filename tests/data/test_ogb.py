@@ -36,7 +36,9 @@ def arxiv(tmp_path):
 @pytest.mark.filterwarnings("ignore")
 def test_ogbn_loads_through_ogb(arxiv):
     pytest.importorskip("ogb", reason="the extra ogb is not installed")
+    safe = set(torch.serialization.get_safe_globals())
     data = gread.load("ogbn-arxiv", root=arxiv)
+    assert set(torch.serialization.get_safe_globals()) == safe
     assert data.num_nodes == 5
     assert data.x.tolist() == [[0.5, 1.5]] * 5
     assert data.y.tolist() == [0, 1, 0, 1, 0]
