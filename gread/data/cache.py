@@ -69,6 +69,7 @@ def _write(path: Path, data: Data, statistics: Statistics) -> None:
     tensors = {name: tensor.contiguous() for name, tensor in data.to_dict().items()}
     try:
         save_file(tensors, part, metadata=metadata)
+        part.chmod(0o644)  # others may share the data root
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)

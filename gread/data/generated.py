@@ -18,7 +18,7 @@ from torch_geometric.utils import to_undirected
 from gread.data.cache import cached
 from gread.data.catalog import DATASETS, dataset
 from gread.data.files import data_root
-from gread.data.splits import random_splits
+from gread.data.splits import random_splits, with_random_splits
 from gread.data.statistics import Statistics, measure
 from gread.data.synthetic import csbm, grid, preferential_attachment
 from gread.inputs import InputError, check_count
@@ -32,16 +32,12 @@ def digits(neighbours: int = 5, *, num_splits: int = 10, seed: int = 0) -> Data:
     check_count("neighbours", neighbours)
     pixels, labels = load_digits(return_X_y=True)
     near = kneighbors_graph(pixels, neighbours).tocoo()
-    y = torch.from_numpy(labels).long()
-    train_mask, val_mask, test_mask = random_splits(y, num_splits, seed=seed)
-    return Data(
+    data = Data(
         x=torch.from_numpy(pixels).float() / 16,
         edge_index=to_undirected(torch.from_numpy(np.stack([near.row, near.col])).long()),
-        y=y,
-        train_mask=train_mask,
-        val_mask=val_mask,
-        test_mask=test_mask,
+        y=torch.from_numpy(labels).long(),
     )
+    return with_random_splits(data, num_splits, seed=seed)
 
 
 def from_base(

@@ -33,7 +33,7 @@ from torch_geometric.transforms import (
 from gread.data.cache import cached
 from gread.data.catalog import dataset
 from gread.data.files import data_root, stage
-from gread.data.splits import random_splits
+from gread.data.splits import with_random_splits
 from gread.data.statistics import Statistics, measure
 from gread.inputs import InputError
 
@@ -144,10 +144,8 @@ def _syn_cora(level: str, graph: int, folder: Path) -> Data:
         x = torch.zeros(*file["attr_shape"].tolist())
         x[rows, file["attr_indices"].astype(np.int64)] = torch.from_numpy(file["attr_data"]).float()
         y = torch.from_numpy(file["labels"]).long()
-    masks = random_splits(y, 10, fractions=(0.25, 0.25, 0.50), seed=graph)
-    return Data(
-        x=x, y=y, edge_index=edge_index, train_mask=masks[0], val_mask=masks[1], test_mask=masks[2]
-    )
+    data = Data(x=x, y=y, edge_index=edge_index)
+    return with_random_splits(data, 10, fractions=(0.25, 0.25, 0.50), seed=graph)
 
 
 def _load_syn_cora(

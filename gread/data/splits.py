@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
 from gread.inputs import check_count
 
@@ -36,3 +37,16 @@ def random_splits(
             part[rng.permutation(members), split] = np.searchsorted(bounds, place)
     parts = torch.from_numpy(part)
     return parts == 0, parts == 1, parts == 2
+
+
+def with_random_splits(
+    data: Data,
+    num_splits: int = 10,
+    *,
+    fractions: tuple[float, float, float] = FRACTIONS,
+    seed: int = 0,
+) -> Data:
+    """The graph with the masks of `random_splits`."""
+    masks = random_splits(data.y, num_splits, fractions=fractions, seed=seed)
+    data.train_mask, data.val_mask, data.test_mask = masks
+    return data

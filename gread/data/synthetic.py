@@ -9,7 +9,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
-from gread.data.splits import random_splits
+from gread.data.splits import with_random_splits
 from gread.inputs import InputError, check_count, check_fraction, check_not_negative
 
 
@@ -81,16 +81,12 @@ def csbm(
         for a, b in combinations_with_replacement(range(num_classes), 2)
     ]
     edge_index = torch.from_numpy(np.concatenate(blocks, axis=1))
-    labels = torch.from_numpy(y)
-    train_mask, val_mask, test_mask = random_splits(labels, num_splits, seed=seed)
-    return Data(
+    data = Data(
         x=torch.from_numpy(x).float(),
         edge_index=to_undirected(edge_index, num_nodes=num_nodes),
-        y=labels,
-        train_mask=train_mask,
-        val_mask=val_mask,
-        test_mask=test_mask,
+        y=torch.from_numpy(y),
     )
+    return with_random_splits(data, num_splits, seed=seed)
 
 
 def grid(height: int = 32, width: int = 32) -> Data:
@@ -167,19 +163,13 @@ def preferential_attachment(
         members, pool = np.flatnonzero(y == label), np.flatnonzero(base.y.numpy() == original)
         chosen = rng.choice(pool, len(members), replace=len(members) > len(pool))
         x[members] = base.x[chosen].float()
-    edge_index = torch.from_numpy(
-        _attach(rng, y, _compatibility(num_classes, homophily), edges_per_node)
-    )
-    labels = torch.from_numpy(y)
-    train_mask, val_mask, test_mask = random_splits(labels, num_splits, seed=seed)
-    return Data(
+    edges = _attach(rng, y, _compatibility(num_classes, homophily), edges_per_node)
+    data = Data(
         x=x,
-        edge_index=to_undirected(edge_index, num_nodes=num_nodes),
-        y=labels,
-        train_mask=train_mask,
-        val_mask=val_mask,
-        test_mask=test_mask,
+        edge_index=to_undirected(torch.from_numpy(edges), num_nodes=num_nodes),
+        y=torch.from_numpy(y),
     )
+    return with_random_splits(data, num_splits, seed=seed)
 
 
 def _compatibility(num_classes: int, homophily: float) -> np.ndarray:
