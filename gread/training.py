@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -57,10 +58,12 @@ class Fit:
         best: The epoch with the best validation accuracy, the earliest on ties; its ``test`` is
             the number to report.
         history: All epochs.
+        diverged: Why training ended early, where the model diverged; else empty.
     """
 
     best: Epoch
     history: tuple[Epoch, ...]
+    diverged: str = ""
 
 
 def fit(
@@ -74,7 +77,8 @@ def fit(
     """Trains ``model`` on one split of ``data`` and leaves it with the best parameters.
 
     Paper: Algorithm 1, with the mean cross entropy over the training nodes (Eq. 15 with its sign).
-    The epoch is chosen by validation accuracy alone.
+    The epoch is chosen by validation accuracy alone. A model that diverges ends there, with the
+    best epoch so far; one that diverges before its first epoch is over raises.
 
     Args:
         model: Called with ``(x, edge_index, edge_weight)``, gives logits [N, classes].
@@ -97,9 +101,16 @@ def fit(
     history: list[Epoch] = []
     best: Epoch | None = None
     best_state = copy.deepcopy(model.state_dict())
+    diverged = ""
     for number in range(config.epochs):
-        loss = _step(model, data, masks[0], optimizer)
-        epoch = Epoch(number, loss, *_evaluate(model, data, masks))
+        try:
+            loss = _step(model, data, masks[0], optimizer)
+            epoch = Epoch(number, loss, *_evaluate(model, data, masks))
+        except ArithmeticError as error:
+            if best is None:
+                raise
+            diverged = f"epoch {number}: {error}"
+            break
         history.append(epoch)
         if on_epoch is not None:
             on_epoch(epoch)
@@ -110,7 +121,7 @@ def fit(
             break
     assert best is not None  # there is at least one epoch
     model.load_state_dict(best_state)
-    return Fit(best, tuple(history))
+    return Fit(best, tuple(history), diverged)
 
 
 def _step(model: nn.Module, data: Data, mask: Tensor, optimizer: torch.optim.Optimizer) -> float:
@@ -120,6 +131,8 @@ def _step(model: nn.Module, data: Data, mask: Tensor, optimizer: torch.optim.Opt
     loss = cross_entropy(logits[mask], data.y[mask])
     loss.backward()
     optimizer.step()
+    if not math.isfinite(loss.item()):
+        raise ArithmeticError("the loss is not finite: choose a smaller lr")
     return loss.item()
 
 

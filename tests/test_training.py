@@ -84,6 +84,29 @@ def test_one_step_is_adam_with_the_decay_inside_the_gradient(six):
     torch.testing.assert_close(ours.weight, theirs.weight)
 
 
+class Diverging(nn.Module):
+    """Its logits are NaN from the given epoch on."""
+
+    def __init__(self, at: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(2))
+        self.epoch, self.at = -1, at
+
+    def forward(self, x, edge_index, edge_weight=None):
+        self.epoch += self.training
+        broken = torch.nan if self.epoch >= self.at else 1.0
+        return broken * self.weight.expand(6, 2)
+
+
+def test_a_model_that_diverges_ends_there_with_the_best_so_far(six):
+    fit = gread.fit(Diverging(at=2), six, gread.TrainConfig(epochs=9))
+    assert len(fit.history) == 2
+    assert fit.diverged == "epoch 2: the loss is not finite: choose a smaller lr"
+    assert gread.fit(Diverging(at=99), six, gread.TrainConfig(epochs=3)).diverged == ""
+    with pytest.raises(ArithmeticError, match="the loss is not finite"):
+        gread.fit(Diverging(at=0), six, gread.TrainConfig(epochs=3))
+
+
 def test_progress_is_told_every_epoch(graph):
     seen = []
     model = gread.GREAD(3, 4, 2).double()

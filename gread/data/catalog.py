@@ -9,9 +9,10 @@ from pathlib import Path
 from torch_geometric.data import Data
 
 from gread.data.cache import read_statistics
-from gread.data.files import data_root, read_toml
+from gread.data.files import data_root
 from gread.data.statistics import Statistics, measure
 from gread.registry import Registry
+from gread.shipped import read_toml
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,8 @@ def dataset(
     **words: str,
 ) -> None:
     """Enters ``make`` as ``name``, with what ``datasets.toml`` says under ``key`` or the name."""
-    about = dict(read_toml("datasets.toml")[key or name])
+    described = read_toml("data", "datasets.toml")
+    assert described is not None
+    about = dict(described[key or name])
     about["title"] = about["title"].format(**words)
     DATASETS.add(name, DatasetEntry(make, stored=stored, large=large, **about))

@@ -8,23 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from http.client import HTTPException
-from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import platformdirs
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from gread.shipped import read_toml
 
 TIMEOUT = 30.0
 """Seconds without a byte after which a connection counts as dead."""
@@ -67,17 +60,14 @@ def data_root(root: str | Path | None = None) -> Path:
     return Path(chosen).expanduser()
 
 
-def read_toml(name: str) -> Mapping[str, Any]:
-    """A table that ships beside this module."""
-    return tomllib.loads(resources.files("gread.data").joinpath(name).read_text("utf-8"))
-
-
 @cache
 def manifest() -> tuple[RawFile, ...]:
     """Every raw file there is."""
+    sources = read_toml("data", "files.toml")
+    assert sources is not None
     return tuple(
         RawFile(file["path"], f"{source['base']}/{file['at']}", file["digest"])
-        for source in read_toml("files.toml").values()
+        for source in sources.values()
         for file in source["files"]
     )
 
