@@ -52,6 +52,7 @@ def models() -> list[Row]:
             "title": entry.title,
             "group": entry.group,
             "reference": entry.reference,
+            "continuous": "yes" if entry.continuous else "no",
             "hyperparameters": entry.hyperparameters,
         }
         for name, entry in MODELS.items()

@@ -20,6 +20,8 @@ LAYERS = {
     "training": 3,
     "runs": 4,
     "figures": 5,
+    "report": 5,
+    "experiments": 6,
     "demo": 6,
     "doctor": 6,
     "listing": 6,

@@ -15,8 +15,6 @@ from functools import cache
 from http.client import HTTPException
 from pathlib import Path
 
-import platformdirs
-
 from gread.shipped import read_toml
 
 TIMEOUT = 30.0
@@ -56,7 +54,11 @@ class RawFile:
 
 def data_root(root: str | Path | None = None) -> Path:
     """``root``, or ``GREAD_DATA``, or a folder in the platform's cache."""
-    chosen = root or os.environ.get("GREAD_DATA") or platformdirs.user_cache_dir("gread")
+    chosen = root or os.environ.get("GREAD_DATA")
+    if not chosen:
+        import platformdirs
+
+        chosen = platformdirs.user_cache_dir("gread")
     return Path(chosen).expanduser()
 
 

@@ -26,12 +26,14 @@ class ModelEntry:
         title: As in the paper's tables.
         group: Classical, heterophily, oversmoothing, continuous or GREAD.
         reference: Who proposed it, and when.
+        continuous: Whether the state evolves in continuous time, with ``model.evolve`` to see it.
     """
 
     build: Build
     title: str
     group: str
     reference: str
+    continuous: bool = False
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
@@ -46,11 +48,13 @@ class ModelEntry:
 MODELS: Registry[ModelEntry] = Registry("model")
 
 
-def model(name: str, *, title: str, group: str, reference: str) -> Callable[[B], B]:
+def model(
+    name: str, *, title: str, group: str, reference: str, continuous: bool = False
+) -> Callable[[B], B]:
     """Enters the class or function below it into the catalogue, and leaves it as it is."""
 
     def decorate(build: B) -> B:
-        MODELS.add(name, ModelEntry(build, title, group, reference))
+        MODELS.add(name, ModelEntry(build, title, group, reference, continuous))
         return build
 
     return decorate

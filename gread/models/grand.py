@@ -12,5 +12,6 @@ grand = model(
     title="GRAND",
     group="continuous",
     reference="Chamberlain et al., ICML 2021",
+    continuous=True,
 )(partial(GREAD, reaction=None, alpha="one"))
 """f(H) = −L̃ H.    Eq. (17)."""

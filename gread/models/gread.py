@@ -248,6 +248,7 @@ def _register(name: str, reaction: Reaction | type[nn.Module]) -> None:
         title=f"GREAD-{name.upper()}",
         group="GREAD",
         reference="Choi et al., ICML 2023",
+        continuous=True,
     )
     MODELS.add(f"gread-{name}", entry)
 

@@ -1,86 +1,21 @@
-"""The ``gread`` command: one function a command, no logic of its own."""
+"""Commands that show what there is."""
 
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import json
-import os
-import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-import gread
+from gread.cli.console import Json, bar, out, print_json
 from gread.data import DATASETS
 from gread.doctor import examine
-from gread.inputs import InputError
 from gread.listing import LISTINGS, dataset_row, grouped
 from gread.models import MODELS
-from gread.ode import IntegrationError
-
-app = typer.Typer(
-    help="Graph neural reaction-diffusion networks: train, compare, reproduce.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
-out = Console()
-err = Console(stderr=True)
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")]
 
 
-def main() -> None:
-    """Runs the command; what a user got wrong is one sentence and exit code 2."""
-    try:
-        app()
-    except (InputError, IntegrationError, OSError) as error:
-        err.print(f"gread: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
-        sys.exit(2)
-
-
-def _version(asked: bool) -> None:
-    if asked:
-        out.print(f"gread {gread.__version__}", highlight=False)
-        raise typer.Exit
-
-
-def _import(modules: list[str] | None) -> None:
-    """Imports a user's modules, so that what they register is known to every command."""
-    sys.path.insert(0, os.getcwd())
-    for module in modules or []:
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            raise InputError(
-                f"--import must name a module that Python finds, got {module!r} ({error})"
-            ) from error
-
-
-@app.callback()
-def options(
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
-    ] = False,
-    imports: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--import",
-            metavar="MODULE",
-            callback=_import,
-            help="Import a Python module first, for instance one that registers a reaction.",
-        ),
-    ] = None,
-) -> None:
-    """Options before the command."""
-
-
-@app.command()
 def demo(
     folder: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Where the pictures go.")
@@ -91,12 +26,12 @@ def demo(
     from gread.demo import HOMOPHILIES, HYPERPARAMETERS, SPLITS, compare, draw  # with matplotlib
 
     pictures = draw(folder)  # first, so that a folder that cannot be written fails at once
-    with _progress() as progress:
+    with bar() as progress:
         runs = len(HOMOPHILIES) * len(HYPERPARAMETERS) * SPLITS
         task = progress.add_task("training", total=runs)
         cells = compare(on_run=lambda: progress.advance(task))
     if as_json:
-        _print_json(
+        print_json(
             {
                 "cells": [dataclasses.asdict(cell) for cell in cells],
                 "pictures": [str(picture) for picture in pictures],
@@ -120,7 +55,6 @@ def demo(
         out.print(f"Wrote {picture}", soft_wrap=True, highlight=False)
 
 
-@app.command("list")
 def list_(
     kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(LISTINGS)}.")],
     as_json: Json = False,
@@ -128,7 +62,7 @@ def list_(
     """List the reactions, solvers, models or datasets there are."""
     rows = LISTINGS[kind]()
     if as_json:
-        _print_json(rows)
+        print_json(rows)
         return
     columns = [column for column in rows[0] if column != "hyperparameters"]
     table = Table()
@@ -139,7 +73,6 @@ def list_(
     out.print(table)
 
 
-@app.command()
 def datasets(
     names: Annotated[list[str] | None, typer.Argument(help="Which; by default all.")] = None,
     as_json: Json = False,
@@ -149,11 +82,11 @@ def datasets(
     rows = []
     for name in chosen:
         DATASETS[name]  # a misspelt name fails before anything is downloaded
-    with _progress() as progress:
+    with bar() as progress:
         for name in progress.track(chosen, description="reading"):
             rows.append(dataset_row(name, named=bool(names)))
     if as_json:
-        _print_json([dataclasses.asdict(row) for row in rows])
+        print_json([dataclasses.asdict(row) for row in rows])
         return
     table = Table(box=None, padding=(0, 1, 0, 0))
     table.add_column("dataset", no_wrap=True)
@@ -174,30 +107,13 @@ def datasets(
         out.print(f"[bold]Not here: {', '.join(names)}[/bold]: {missing}.", highlight=False)
 
 
-@app.command()
 def doctor(as_json: Json = False) -> None:
     """Say what this machine has, what it lacks, and what that costs."""
     findings = examine()
     if as_json:
-        _print_json([dataclasses.asdict(finding) for finding in findings])
+        print_json([dataclasses.asdict(finding) for finding in findings])
         return
     table = Table("", "found", "advice")
     for finding in findings:
         table.add_row(finding.subject, finding.found or "missing", finding.advice)
     out.print(table)
-
-
-def _progress() -> Progress:
-    """A bar on standard error, so that standard output stays clean."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=err,
-        transient=True,
-    )
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False, default=str))

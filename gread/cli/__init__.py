@@ -1,0 +1,71 @@
+"""The ``gread`` command: one function a command, no logic of its own."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+import gread
+from gread.cli import show, work
+from gread.cli.console import err, out
+from gread.inputs import InputError
+
+app = typer.Typer(
+    help="Graph neural reaction-diffusion networks: train, compare, reproduce.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+for command in (show.demo, show.datasets, work.train, work.reproduce, work.runs, work.compare):
+    app.command()(command)
+app.command("list")(show.list_)
+app.command()(show.doctor)
+
+
+def main() -> None:
+    """Runs the command; what a user got wrong is one sentence and exit code 2."""
+    try:
+        app()
+    except (InputError, ArithmeticError, OSError) as error:
+        err.print(f"gread: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(2)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        out.print(f"gread {gread.__version__}", highlight=False)
+        raise typer.Exit
+
+
+def _import(modules: list[str] | None) -> None:
+    """Imports a user's modules, so that what they register is known to every command."""
+    sys.path.insert(0, os.getcwd())
+    for module in modules or []:
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            raise InputError(
+                f"--import must name a module that Python finds, got {module!r} ({error})"
+            ) from error
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+    imports: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import",
+            metavar="MODULE",
+            callback=_import,
+            help="Import a Python module first, for instance one that registers a reaction.",
+        ),
+    ] = None,
+) -> None:
+    """Options before the command."""

@@ -1,0 +1,293 @@
+"""Commands that compute: train, reproduce, and look at what is stored."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from statistics import fmean, pstdev
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.markdown import Markdown
+from rich.progress import Progress, TaskID
+from rich.table import Table
+from torch import nn
+from torch_geometric.data import Data
+
+from gread.cli.console import Json, bar, err, out, print_json
+from gread.experiments import ARTEFACTS
+from gread.experiments.accuracy import CODE, PAPER
+from gread.inputs import InputError
+from gread.models import MODELS
+from gread.report.statistics import compare as compare_pairs
+from gread.runs import RECORDS, Result, ResultStore, RunSpec, find_preset, launch, run
+from gread.runs.presets import split_settings
+from gread.runs.store import StoreError, read_results, write_results
+from gread.training import Epoch, TrainConfig
+
+Store = Annotated[Path, typer.Option("--store", metavar="DIR", help="Where results are stored.")]
+Device = Annotated[
+    str, typer.Option(help="cpu, cuda, cuda:1, ...; auto takes a GPU if there is one.")
+]
+STORE = Path("runs/store")
+RESULTS = Path("results")
+
+
+def train(
+    dataset: Annotated[str, typer.Argument(help="A dataset: gread datasets lists them.")],
+    model: Annotated[str, typer.Option(help="A model: gread list models.")] = "gread-bs",
+    splits: Annotated[str, typer.Option(help="For instance 0-9 or 0,3,5.")] = "0-9",
+    seeds: Annotated[str, typer.Option(help="Likewise.")] = "0",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting.")
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="published or paper; by default the first there is.")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Number of epochs.")] = None,
+    device: Device = "auto",
+    store: Store = STORE,
+    as_json: Json = False,
+) -> None:
+    """Train a model on a dataset, with its preset where there is one."""
+    found = find_preset(model, dataset, preset)
+    hyper, changed = split_settings(model, dict(map(_setting, settings or [])))
+    training: dict[str, Any] = dataclasses.asdict(found.train) | changed
+    if epochs is not None:
+        training["epochs"] = epochs
+    specs = [
+        RunSpec(
+            dataset=dataset,
+            model=model,
+            split=split,
+            seed=seed,
+            hyper={**found.hyper, **hyper},
+            train=TrainConfig(**training),
+            record=tuple(RECORDS) if MODELS[model].continuous else (),
+        )
+        for seed in _numbers("seeds", seeds)
+        for split in _numbers("splits", splits)
+    ]
+    kept = ResultStore(store)
+    place = _device(device)
+    missing = kept.missing(specs)
+    with bar() as progress:
+        task = progress.add_task("", total=len(missing))
+        for spec in missing:
+            told = _Progress(partial(_tell, progress, task), spec)
+            kept.put(run(spec, device=place, on_epoch=told))
+            progress.advance(task)
+    results = [result for spec in specs if (result := kept.get(spec)) is not None]
+    if as_json:
+        print_json([dataclasses.asdict(result.without_history()) for result in results])
+        return
+    _report(results, found.source)
+
+
+def reproduce(
+    name: Annotated[str, typer.Argument(help=f"One of: {', '.join(ARTEFACTS)}.")],
+    stored: Annotated[
+        bool, typer.Option("--stored", help="Compute nothing; show what is stored.")
+    ] = False,
+    workers: Annotated[int, typer.Option(help="Processes at a time.")] = 1,
+    device: Device = "auto",
+    store: Store = STORE,
+    folder: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Where the table goes.")
+    ] = Path("runs/reproduce"),
+) -> None:
+    """Regenerate a table of the paper from stored runs, computing what is missing."""
+    artefact = ARTEFACTS[name]
+    specs = list(artefact.specs())
+    kept = ResultStore(store)
+    known = {result.spec.key: result for result in _committed()}
+    if not stored:
+        missing = [spec for spec in kept.missing(specs) if spec.key not in known]
+        with bar() as progress:
+            task = progress.add_task(name, total=len(missing))
+            launch(
+                missing,
+                kept,
+                devices=[_device(device)],
+                workers=workers,
+                on_result=lambda _: progress.advance(task),
+            )
+    known |= {result.spec.key: result for result in kept}
+    table = artefact.render([known[spec.key] for spec in specs if spec.key in known])
+    folder.mkdir(parents=True, exist_ok=True)
+    for suffix, text in (("md", table.markdown()), ("csv", table.csv()), ("tex", table.latex())):
+        (folder / f"{name}.{suffix}").write_text(text, encoding="utf-8")
+    out.print(Markdown(table.markdown()) if out.is_terminal else table.markdown(), soft_wrap=True)
+    err.print(f"Wrote {folder / name}.md, .csv and .tex", highlight=False)
+
+
+def runs(
+    dataset: Annotated[str | None, typer.Option(help="Only this dataset.")] = None,
+    model: Annotated[str | None, typer.Option(help="Only this model.")] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write them as JSON lines, without histories."),
+    ] = None,
+    store: Store = STORE,
+    as_json: Json = False,
+) -> None:
+    """List what is stored, or export it."""
+    chosen = [
+        result
+        for result in ResultStore(store)
+        if dataset in (None, result.spec.dataset) and model in (None, result.spec.model)
+    ]
+    if export is not None:
+        write_results(export, chosen)
+        err.print(f"Wrote {len(chosen)} results to {export}", highlight=False)
+    elif as_json:
+        print_json([dataclasses.asdict(result.without_history()) for result in chosen])
+    else:
+        columns = ("key", "dataset", "model", "split", "seed", "status", "val", "test", "seconds")
+        table = Table(*columns)
+        for result in chosen:
+            spec = result.spec
+            table.add_row(
+                spec.key[:8],
+                spec.dataset,
+                spec.model,
+                str(spec.split),
+                str(spec.seed),
+                result.status,
+                _percent(result.val),
+                _percent(result.test),
+                f"{result.seconds:.1f}",
+            )
+        out.print(table)
+
+
+def compare(
+    first: Annotated[str, typer.Argument(help="A model.")],
+    second: Annotated[str, typer.Argument(help="Another model.")],
+    dataset: Annotated[str | None, typer.Option(help="Only this dataset.")] = None,
+    store: Store = STORE,
+    as_json: Json = False,
+) -> None:
+    """Compare two models on the datasets, splits and seeds that both are stored for."""
+    tests: dict[str, dict[tuple[str, int, int], float]] = {first: {}, second: {}}
+    for name in tests:
+        MODELS[name]  # a misspelt name is not just one without results
+    for result in sorted(ResultStore(store), key=lambda result: result.finished):
+        spec = result.spec
+        if spec.model in tests and result.test is not None and dataset in (None, spec.dataset):
+            tests[spec.model][spec.dataset, spec.split, spec.seed] = 100 * result.test
+    common = sorted(tests[first].keys() & tests[second].keys())
+    if not common:
+        raise InputError(f"{first} and {second} must have runs in common, got none in {store}")
+    rows = []
+    for name in dict.fromkeys(key[0] for key in common):
+        keys = [key for key in common if key[0] == name]
+        pairs = [tests[first][key] for key in keys], [tests[second][key] for key in keys]
+        rows.append({"dataset": name} | dataclasses.asdict(compare_pairs(*pairs)))
+    if as_json:
+        print_json(rows)
+        return
+    table = Table("dataset", f"{first} − {second}", "Wilcoxon p", "t-test p", "pairs")
+    for row in rows:
+        numbers = f"{row['difference']:+.2f}", f"{row['wilcoxon']:.3g}", f"{row['t_test']:.3g}"
+        table.add_row(str(row["dataset"]), *numbers, str(row["pairs"]))
+    out.print(table)
+
+
+def _tell(progress: Progress, task: TaskID, text: str) -> None:
+    progress.update(task, description=text)
+
+
+class _Progress:
+    """Tells the bar how a run stands, at most twice a second: looking costs a forward pass."""
+
+    def __init__(self, tell: Callable[[str], None], spec: RunSpec):
+        self.tell, self.spec, self.next = tell, spec, 0.0
+
+    def __call__(self, epoch: Epoch, model: nn.Module, data: Data) -> None:
+        if time.monotonic() < self.next:
+            return
+        self.next = time.monotonic() + 0.5
+        text = f"split {self.spec.split} epoch {epoch.number} loss {epoch.loss:.3f}"
+        text += f" val {epoch.val:.1%}"
+        with torch.no_grad():
+            seen = {name: RECORDS[name](model.eval(), data) for name in self.spec.record}
+        if seen:
+            alpha, beta = (fmean(seen["coefficients"][name]) for name in ("alpha", "beta"))
+            text += f" evaluations {seen['evaluations']} energy {seen['energy'][-1]:.2g}"
+            text += f" α {alpha:.2f} β {beta:+.2f}"
+        self.tell(text)
+
+
+def _report(results: list[Result], source: str) -> None:
+    """Each run, then the mean beside what the paper prints and its code reaches."""
+    spec = results[0].spec
+    title = MODELS[spec.model].title
+    table = Table("split", "seed", "epoch", "train", "val", "test", "status")
+    for r in results:
+        shares = (_percent(r.train), _percent(r.val), _percent(r.test))
+        table.add_row(str(r.spec.split), str(r.spec.seed), str(r.epoch), *shares, r.status)
+    out.print(f"{title} on {spec.dataset}, preset: {source}", highlight=False)
+    out.print(table)
+    tests = [100 * result.test for result in results if result.test is not None]
+    if tests:
+        out.print(f"test {fmean(tests):.2f} ± {pstdev(tests):.2f}", highlight=False)
+    paper = PAPER.get(title, {}).get(spec.dataset)
+    if paper:
+        out.print(f"the paper prints {paper[0]:.2f} ± {paper[1]:.2f}", highlight=False)
+    code = CODE.get(title, {}).get(spec.dataset)
+    if code:
+        out.print(f"its published code reaches {code:.2f}", highlight=False)
+
+
+def _committed() -> Iterable[Result]:
+    """Results in ``results/``; a broken file is named and left out, so its runs are done again."""
+    for path in sorted(RESULTS.glob("*.jsonl")):
+        try:
+            yield from read_results(path)
+        except StoreError as error:
+            err.print(f"gread: {error}", style="yellow", markup=False, highlight=False)
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.2f}"
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """``key=value``; the value as JSON where it is some, else as it stands."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise InputError(f"--set must be KEY=VALUE, got {text!r}")
+    try:
+        return key, json.loads(value)
+    except json.JSONDecodeError:
+        return key, value
+
+
+def _numbers(name: str, text: str) -> list[int]:
+    """``0-3,7`` is 0, 1, 2, 3, 7."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        if not first.strip().isdigit() or (dash and not last.strip().isdigit()):
+            raise InputError(f"--{name} must be numbers like 0-9 or 0,3,5, got {text!r}")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def _device(name: str) -> str:
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(
+            f"--device must be one that this machine has, got {name!r}: {reason}"
+        ) from error
+    return name

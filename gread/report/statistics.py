@@ -1,0 +1,78 @@
+"""Rankings and tests of significance. Plain numbers in, plain numbers out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import numpy as np
+from scipy import stats
+
+Accuracies = Mapping[str, Mapping[str, float]]
+"""Model to dataset to mean accuracy."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a model stands among others.
+
+    Attributes:
+        model: Its name.
+        rank: Average over the datasets; equal accuracies share the mean of their ranks.
+        accuracy: Average over the datasets.
+        medals: How often it was first, second and third; equal accuracies get the same medal.
+    """
+
+    model: str
+    rank: float
+    accuracy: float
+    medals: tuple[int, int, int]
+
+
+def standings(accuracies: Accuracies) -> list[Standing]:
+    """The models by average rank, the best first; all must have the same datasets."""
+    models = list(accuracies)
+    datasets = list(next(iter(accuracies.values())))
+    values = np.array([[accuracies[model][name] for name in datasets] for model in models])
+    shared = stats.rankdata(-values, axis=0, method="average")
+    places = stats.rankdata(-values, axis=0, method="dense")
+    found = [
+        Standing(
+            model,
+            float(shared[row].mean()),
+            fmean(values[row]),
+            tuple(int((places[row] == medal).sum()) for medal in (1, 2, 3)),  # type: ignore[arg-type]
+        )
+        for row, model in enumerate(models)
+    ]
+    return sorted(found, key=lambda standing: standing.rank)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two models on the same splits.
+
+    Attributes:
+        difference: Mean of the first less the second.
+        wilcoxon: p-value of the paired Wilcoxon signed-rank test; 1 where nothing differs.
+        t_test: p-value of the paired t-test; 1 where nothing differs.
+        pairs: How many splits and seeds were compared.
+    """
+
+    difference: float
+    wilcoxon: float
+    t_test: float
+    pairs: int
+
+
+def compare(first: Sequence[float], second: Sequence[float]) -> Comparison:
+    """Compares accuracies that belong together pairwise."""
+    apart = np.asarray(first) - np.asarray(second)
+    if not apart.any():
+        return Comparison(0.0, 1.0, 1.0, len(apart))
+    with np.errstate(all="ignore"):
+        t_test = stats.ttest_rel(first, second).pvalue if np.ptp(apart) > 0 else 0.0
+    return Comparison(
+        float(apart.mean()), float(stats.wilcoxon(apart).pvalue), float(t_test), len(apart)
+    )

@@ -1,0 +1,89 @@
+"""Tables as values, written as Markdown, CSV or LaTeX."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+MARKDOWN = {1: "**{}**", 2: "*{}*", 3: "<u>{}</u>"}
+LATEX = {1: r"\textbf{{{}}}", 2: r"\underline{{{}}}", 3: r"\textit{{{}}}"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A text, and its place among the best three of its column, if it has one."""
+
+    text: str
+    place: int | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of texts.
+
+    Attributes:
+        title: What it shows.
+        columns: Headings.
+        rows: One cell a column.
+        note: What a reader must know.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""
+
+    def markdown(self) -> str:
+        """With the best three bold, italic and underlined."""
+        lines = [_line(self.columns), _line(["---", *["---:"] * (len(self.columns) - 1)])]
+        for row in self.rows:
+            lines.append(
+                _line(MARKDOWN.get(cell.place or 0, "{}").format(cell.text) for cell in row)
+            )
+        return f"# {self.title}\n\n" + "\n".join(lines) + f"\n\n{self.note}\n"
+
+    def csv(self) -> str:
+        """Texts alone."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(self.columns)
+        writer.writerows([cell.text for cell in row] for row in self.rows)
+        return out.getvalue()
+
+    def latex(self) -> str:
+        """A tabular with the best three bold, underlined and italic."""
+        body = [" & ".join(map(_escape, self.columns)) + r" \\ \midrule"]
+        for row in self.rows:
+            marked = (LATEX.get(cell.place or 0, "{}").format(_escape(cell.text)) for cell in row)
+            body.append(" & ".join(marked) + r" \\")
+        return "\n".join(
+            [
+                f"% {self.title}. {self.note}",
+                rf"\begin{{tabular}}{{l{'r' * (len(self.columns) - 1)}}} \toprule",
+                *body,
+                r"\bottomrule",
+                r"\end{tabular}",
+                "",
+            ]
+        )
+
+
+def places(values: Sequence[float | None]) -> list[int | None]:
+    """1, 2 and 3 for the three highest values, equal ones alike; None for the rest."""
+    best = sorted({round(value, 2) for value in values if value is not None}, reverse=True)[:3]
+    return [
+        best.index(round(value, 2)) + 1 if value is not None and round(value, 2) in best else None
+        for value in values
+    ]
+
+
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _escape(text: str) -> str:
+    for plain, safe in (("±", r"$\pm$"), ("−", "$-$"), ("%", r"\%"), ("–", "--")):
+        text = text.replace(plain, safe)
+    return text
