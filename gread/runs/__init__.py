@@ -1,0 +1,11 @@
+"""Runs: a spec is a value with a key, a result is stored with what produced it."""
+
+from gread.runs.launch import launch as launch
+from gread.runs.presets import Preset as Preset
+from gread.runs.presets import find_preset as find_preset
+from gread.runs.run import RECORDS as RECORDS
+from gread.runs.run import Result as Result
+from gread.runs.run import run as run
+from gread.runs.spec import RunSpec as RunSpec
+from gread.runs.store import ResultStore as ResultStore
+from gread.runs.store import StoreError as StoreError

@@ -1,0 +1,68 @@
+"""Settings that are known to be good, from TOML files that say where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+
+from gread.inputs import InputError
+from gread.models import MODELS
+from gread.runs.spec import HIDDEN_CHANNELS, Value, check_keys
+from gread.shipped import read_toml
+from gread.training import TrainConfig
+
+SOURCES = ("published", "paper")
+"""Where presets come from, in the order in which they are looked for: the authors' published code
+(GREAD-BS alone), and the paper's appendix."""
+
+_TRAINING = tuple(part.name for part in fields(TrainConfig))
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Settings for one model on one dataset.
+
+    Attributes:
+        source: One of `SOURCES`, or ``"default"`` where there is no preset.
+        hyper: Hyperparameters of the model.
+        train: How to train.
+    """
+
+    source: str
+    hyper: Mapping[str, Value] = field(default_factory=dict)
+    train: TrainConfig = TrainConfig()
+
+
+def find_preset(model: str, dataset: str, source: str | None = None) -> Preset:
+    """The preset from ``source``, or from the first source that has one; else the defaults.
+
+    Example:
+        >>> find_preset("gread-bs", "texas").hyper["solver"]
+        'euler'
+    """
+    if source is not None and source not in SOURCES:
+        raise InputError(f"unknown preset {source!r}; choose from: {', '.join(SOURCES)}")
+    MODELS[model]  # an unknown name has no defaults either
+    for place in [source] if source else SOURCES:
+        table = read_toml(f"presets/{place}", f"{model.replace('*', '-star')}.toml")
+        if table is not None and dataset in table:
+            return _preset(place, model, table[dataset])
+    if source is not None:
+        raise InputError(f"there is no preset {source!r} for {model} on {dataset}")
+    return Preset("default")
+
+
+def split_settings(
+    model: str, settings: Mapping[str, Value]
+) -> tuple[dict[str, Value], dict[str, Value]]:
+    """Settings of the model and settings of the training, told apart by their names."""
+    known = {"hidden_channels": HIDDEN_CHANNELS} | MODELS[model].hyperparameters
+    check_keys(settings, known | dict.fromkeys(_TRAINING), model)
+    hyper = {key: value for key, value in settings.items() if key in known}
+    train = {key: value for key, value in settings.items() if key not in known}
+    return hyper, train
+
+
+def _preset(source: str, model: str, settings: Mapping[str, Value]) -> Preset:
+    hyper, train = split_settings(model, settings)
+    return Preset(source, hyper, TrainConfig(**train))  # type: ignore[arg-type]

@@ -1,0 +1,181 @@
+"""From a spec to a result: load, build, fit, report."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timezone
+from functools import lru_cache
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch_geometric.data import Data
+
+from gread.data import load
+from gread.measures import dirichlet_energy
+from gread.models import MODELS
+from gread.registry import Registry
+from gread.runs.spec import RunSpec
+from gread.training import Epoch, fit
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run gave, with what produced it.
+
+    Attributes:
+        spec: The run.
+        status: ``"ok"``; ``"diverged"``, where the numbers are those of the best epoch before; or
+            ``"failed"``, where there are none.
+        message: What went wrong, if anything did.
+        epoch: The epoch chosen by validation accuracy.
+        train: Accuracies at that epoch, 0 to 1.
+        val: Likewise.
+        test: Likewise.
+        seconds: How long training took.
+        device: Where it ran.
+        fingerprint: Of the data.
+        versions: Of what computed it.
+        finished: When, in UTC.
+        history: Loss and accuracies of every epoch; empty where they were left out.
+        records: What the spec asked to record.
+    """
+
+    spec: RunSpec
+    status: str
+    message: str = ""
+    epoch: int | None = None
+    train: float | None = None
+    val: float | None = None
+    test: float | None = None
+    seconds: float = 0.0
+    device: str = "cpu"
+    fingerprint: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    finished: str = ""
+    history: tuple[tuple[float, float, float, float], ...] = ()
+    records: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @staticmethod
+    def from_json(text: str) -> Result:
+        """The result that `to_json` wrote."""
+        values: dict[str, Any] = json.loads(text)
+        values["spec"] = RunSpec.from_json(json.dumps(values["spec"]))
+        values["history"] = tuple(tuple(epoch) for epoch in values["history"])
+        return Result(**values)
+
+    def without_history(self) -> Result:
+        """The same, small enough to commit."""
+        return replace(self, history=())
+
+
+RECORDS: Registry[Callable[[Any, Data], Any]] = Registry("record")
+
+
+@RECORDS.register("energy")
+def energy(model: Any, data: Data) -> list[float]:
+    """Dirichlet energy of H(t) at eleven times from 0 to T, of a model in continuous time."""
+    times = np.linspace(0, model.layer.integrate.keywords["time"], 11).tolist()
+    states = model.evolve(data.x, data.edge_index, data.edge_weight, save_at=times).saved
+    return [dirichlet_energy(h, data.edge_index).item() for h in states]
+
+
+@RECORDS.register("evaluations")
+def evaluations(model: Any, data: Data) -> int:
+    """Evaluations of the right-hand side in a forward pass."""
+    return int(model.evolve(data.x, data.edge_index, data.edge_weight).evaluations)
+
+
+@RECORDS.register("coefficients")
+def coefficients(model: Any, data: Data) -> dict[str, list[float]]:
+    """α and β as they were learned."""
+    values = {"alpha": model.layer.alpha(), "beta": model.layer.beta()}
+    return {name: torch.as_tensor(value).flatten().tolist() for name, value in values.items()}
+
+
+def run(
+    spec: RunSpec,
+    *,
+    root: str | None = None,
+    device: str = "cpu",
+    on_epoch: Callable[[Epoch, nn.Module, Data], None] | None = None,
+) -> Result:
+    """Computes ``spec``. On a CPU the same spec gives the same numbers, bit by bit.
+
+    Args:
+        spec: What to compute.
+        root: The data root.
+        device: Where to compute it.
+        on_epoch: Called after every epoch with the epoch, the model and the data.
+    """
+    data, fingerprint = _prepared(spec.dataset, json.dumps(dict(spec.options)), root, device)
+    torch.manual_seed(spec.seed)
+    hyper = dict(spec.hyper)
+    classes = int(data.y.max()) + 1
+    entry = MODELS[spec.model]
+    model = entry.build(data.num_features, hyper.pop("hidden_channels"), classes, **hyper)
+    model.to(device)
+    told = None if on_epoch is None else lambda epoch: on_epoch(epoch, model, data)
+    common: dict[str, Any] = {"spec": spec, "device": _describe(device), "fingerprint": fingerprint}
+    start = time.perf_counter()
+    try:
+        found = fit(model, data, spec.train, split=spec.split, on_epoch=told)
+    except ArithmeticError as error:
+        return Result(status="failed", message=str(error), **common, **_now(start))
+    with torch.no_grad():
+        records = {name: RECORDS[name](model.eval(), data) for name in spec.record}
+    return Result(
+        status="diverged" if found.diverged else "ok",
+        message=found.diverged,
+        epoch=found.best.number,
+        train=found.best.train,
+        val=found.best.val,
+        test=found.best.test,
+        history=tuple((e.loss, e.train, e.val, e.test) for e in found.history),
+        records=records,
+        **common,
+        **_now(start),
+    )
+
+
+@lru_cache(maxsize=2)
+def _prepared(dataset: str, options: str, root: str | None, device: str) -> tuple[Data, str]:
+    """The graph on the device, and its fingerprint; kept, since runs on one graph come in rows."""
+    data = load(dataset, root=root, **json.loads(options))
+    digest = hashlib.sha256()
+    for name in ("x", "edge_index", "y", "train_mask", "val_mask", "test_mask"):
+        tensor = data[name].contiguous()
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        digest.update(tensor.numpy().tobytes())
+    return data.to(device), digest.hexdigest()[:20]
+
+
+def _now(start: float) -> dict[str, Any]:
+    return {
+        "seconds": round(time.perf_counter() - start, 3),
+        "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "versions": _versions(),
+    }
+
+
+@lru_cache(maxsize=1)
+def _versions() -> dict[str, str]:
+    names = ("torch", "torch-geometric", "torchdiffeq", "numpy")
+    return {"python": platform.python_version()} | {n: metadata.version(n) for n in names}
+
+
+def _describe(device: str) -> str:
+    if device.startswith("cuda"):
+        return f"{device} {torch.cuda.get_device_name(device)}"
+    return f"{device} {platform.machine()}"

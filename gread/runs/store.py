@@ -1,0 +1,136 @@
+"""Results in one SQLite file: a row a run, readable with any SQLite client."""
+
+from __future__ import annotations
+
+import sqlite3
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+from gread.runs.run import Result
+from gread.runs.spec import RunSpec
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS runs (
+    key TEXT PRIMARY KEY, dataset TEXT, model TEXT, split INTEGER, seed INTEGER, status TEXT,
+    train REAL, val REAL, test REAL, epoch INTEGER, seconds REAL, device TEXT, finished TEXT,
+    result TEXT NOT NULL
+)
+"""
+
+class StoreError(OSError):
+    """The store cannot be used; the message names the file."""
+
+
+class ResultStore:
+    """The results in a folder.
+
+    Every result is one transaction: a process killed at any moment leaves those before it, and
+    several processes may write at once.
+
+    Args:
+        folder: Where ``results.sqlite`` lies or will lie.
+
+    Example:
+        >>> import tempfile
+        >>> store = ResultStore(tempfile.mkdtemp())
+        >>> len(store)
+        0
+    """
+
+    def __init__(self, folder: str | Path):
+        self.path = Path(folder) / "results.sqlite"
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._create()
+        except (OSError, sqlite3.OperationalError) as error:
+            raise StoreError(f"the store {self.path} cannot be written: {error}") from error
+
+    def _create(self) -> None:
+        """Makes the table; a broken file is set aside for whoever wants to rescue something."""
+        try:
+            with closing(self._connect()) as connection, connection:
+                connection.execute(SCHEMA)
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError as error:
+            aside = self.path.with_name("results.broken.sqlite")
+            self.path.replace(aside)
+            message = f"the store {self.path} is broken ({error}) and was moved to {aside.name}"
+            warnings.warn(f"{message}: its results are computed anew", stacklevel=3)
+            self._create()
+
+    def put(self, result: Result) -> None:
+        """Stores a result; a second one for the same spec takes the place of the first."""
+        spec = result.spec
+        row = {
+            "key": spec.key,
+            "dataset": spec.dataset,
+            "model": spec.model,
+            "split": spec.split,
+            "seed": spec.seed,
+            "status": result.status,
+            "train": result.train,
+            "val": result.val,
+            "test": result.test,
+            "epoch": result.epoch,
+            "seconds": result.seconds,
+            "device": result.device,
+            "finished": result.finished,
+            "result": result.to_json(),
+        }
+        places = ", ".join(f":{column}" for column in row)
+        try:
+            with closing(self._connect()) as connection, connection:
+                connection.execute(f"REPLACE INTO runs ({', '.join(row)}) VALUES ({places})", row)
+        except sqlite3.Error as error:
+            raise StoreError(f"the store {self.path} cannot be written: {error}") from error
+
+    def get(self, spec: RunSpec) -> Result | None:
+        """The result of ``spec``, if there is one."""
+        found = self._query("SELECT result FROM runs WHERE key = ?", spec.key)
+        return Result.from_json(found[0][0]) if found else None
+
+    def missing(self, specs: Iterable[RunSpec]) -> list[RunSpec]:
+        """Those without a result, each once, in their order."""
+        keys = {key for (key,) in self._query("SELECT key FROM runs")}
+        return [spec for spec in dict.fromkeys(specs) if spec.key not in keys]
+
+    def __iter__(self) -> Iterator[Result]:
+        for (text,) in self._query("SELECT result FROM runs ORDER BY dataset, model, seed, split"):
+            yield Result.from_json(text)
+
+    def __len__(self) -> int:
+        return int(self._query("SELECT count(*) FROM runs")[0][0])
+
+    def _query(self, statement: str, *values: str) -> list[tuple[str, ...]]:
+        try:
+            with closing(self._connect()) as connection:
+                return connection.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise StoreError(f"the store {self.path} cannot be read: {error}") from error
+
+    def _connect(self) -> sqlite3.Connection:
+        # Writers wait for each other; a connection for each call is what survives forks and kills.
+        return sqlite3.connect(self.path, timeout=60)
+
+
+def write_results(path: Path, results: Iterable[Result]) -> None:
+    """One line of JSON a result, without histories: small enough to commit."""
+    lines = [result.without_history().to_json() + "\n" for result in results]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    part.write_text("".join(lines), encoding="utf-8")
+    part.replace(path)
+
+
+def read_results(path: Path) -> list[Result]:
+    """The results that `write_results` wrote."""
+    results = []
+    for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
+        try:
+            results.append(Result.from_json(line))
+        except (ValueError, KeyError, TypeError) as error:
+            raise StoreError(f"{path}, line {number}, is no result: {error}") from error
+    return results
