@@ -4,11 +4,14 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from gread import DATASETS, MODELS, REACTIONS, SOLVERS, __version__
 from gread.cli import main
+
+ROOT = Path(__file__).parents[1]
 
 
 def in_a_process(*arguments, **options):
@@ -138,3 +141,106 @@ def test_bad_input_shows_no_traceback():
     assert result.returncode == 2
     assert result.stderr.count("\n") == 1
     assert "Traceback" not in result.stderr
+
+
+@pytest.fixture
+def train(gread, tmp_path):
+    """Trains for a moment, into a store of its own."""
+
+    def run(*arguments, dataset="csbm", epochs=2):
+        return gread("train", dataset, "--epochs", epochs, "--store", tmp_path, *arguments)
+
+    return run
+
+
+def test_train_shows_each_split_and_the_mean(train):
+    shown = train("--splits", "0-2", "--set", "hidden_channels=4")
+    assert shown.returncode == 0
+    assert "GREAD-BS on csbm, preset: default" in shown.stdout
+    assert shown.stdout.count("ok") == 3
+    assert "test " in shown.stdout
+    assert " ± " in shown.stdout
+
+
+def test_train_computes_only_what_is_missing(train):
+    first = json.loads(train("--splits", "0", "--json").stdout)
+    both = json.loads(train("--splits", "0,1", "--json").stdout)
+    assert len(both) == 2
+    assert both[0] == first[0]  # with the time at which it was finished
+
+
+def test_train_takes_settings_of_the_model_and_of_the_training(train):
+    shown = train(
+        "--splits", "0", "--set", "time=0.5", "--set", "lr=0.1", "--set", "beta=scalar", "--json"
+    )
+    spec = json.loads(shown.stdout)[0]["spec"]
+    assert spec["hyper"]["time"] == 0.5
+    assert spec["hyper"]["beta"] == "scalar"
+    assert spec["train"] == {"epochs": 2, "lr": 0.1, "patience": None, "weight_decay": 0.0005}
+
+
+def test_train_shows_what_the_paper_prints_and_its_code_reaches(train, real_root, monkeypatch):
+    monkeypatch.setenv("GREAD_DATA", str(real_root))
+    shown = train("--splits", "0", dataset="texas").stdout
+    assert "preset: published" in shown
+    assert "the paper prints 88.92 ± 3.72" in shown
+    assert "its published code reaches 86.30" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--set", "tme=3"), "gread-bs has no hyperparameter 'tme', did you mean 'time'?"),
+        (("--set", "time"), "--set must be KEY=VALUE, got 'time'"),
+        (("--set", "time=soon"), "time must be a number, zero or above, got 'soon'"),
+        (("--splits", "a-b"), "--splits must be numbers like 0-9 or 0,3,5, got 'a-b'"),
+        (("--splits", "99"), "split must be below 10, the number of splits, got 99"),
+        (("--model", "gred"), "unknown model 'gred'"),
+        (("--preset", "mine"), "unknown preset 'mine'; choose from: published, paper"),
+        (("--device", "cuda:77"), "--device must be one that this machine has, got 'cuda:77'"),
+        (("--epochs", "0"), "epochs must be a whole number of at least 1, got 0"),
+        (("--store", "/proc/nowhere"), "the store /proc/nowhere/results.sqlite cannot be written"),
+    ],
+)
+def test_what_train_cannot_do_is_one_sentence(train, arguments, sentence):
+    result = train(*arguments)
+    assert result.returncode == 2
+    assert sentence in result.stderr
+
+
+def test_stored_runs_are_listed_exported_and_compared(gread, train, tmp_path):
+    train("--splits", "0-3", "--model", "gcn")
+    train("--splits", "0-3", "--model", "mlp")
+    rows = json.loads(gread("runs", "--store", tmp_path, "--model", "gcn", "--json").stdout)
+    assert [row["spec"]["split"] for row in rows] == [0, 1, 2, 3]
+    assert gread("runs", "--store", tmp_path).stdout.count("csbm") == 8
+    gread("runs", "--store", tmp_path, "--export", tmp_path / "all.jsonl")
+    assert len((tmp_path / "all.jsonl").read_text().splitlines()) == 8
+    found = json.loads(gread("compare", "gcn", "mlp", "--store", tmp_path, "--json").stdout)
+    assert found[0]["pairs"] == 4
+    assert 0 <= found[0]["wilcoxon"] <= 1
+    assert "Wilcoxon" in gread("compare", "gcn", "mlp", "--store", tmp_path).stdout
+    none = gread("compare", "gcn", "gread-bs", "--store", tmp_path)
+    assert none.returncode == 2
+    assert "must have runs in common" in none.stderr
+
+
+def test_reproduce_stored_shows_our_rows_from_committed_results(gread, tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    places = ("--store", tmp_path / "store", "--out", tmp_path / "out")
+    shown = gread("reproduce", "table-4", "--stored", *places)
+    assert shown.returncode == 0
+    assert "| GREAD-BS | " in shown.stdout
+    assert "1020 runs of ours" in shown.stdout
+    assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".md", ".csv", ".tex"}
+    assert "GREAD-BS" in gread("reproduce", "table-2", "--stored", *places).stdout
+
+
+def test_a_broken_file_of_results_is_named_and_left_out(gread, tmp_path, monkeypatch):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "table-4.jsonl").write_text("{}\n")
+    monkeypatch.chdir(tmp_path)
+    shown = gread("reproduce", "table-4", "--stored")
+    assert shown.returncode == 0
+    assert "table-4.jsonl, line 1, is no result" in " ".join(shown.stderr.split())
+    assert "0 runs of ours" in shown.stdout

@@ -65,7 +65,7 @@ class Result:
 
     def to_json(self) -> str:
         """One line of JSON."""
-        return json.dumps(asdict(self), sort_keys=True)
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
 
     @staticmethod
     def from_json(text: str) -> Result:

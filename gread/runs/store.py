@@ -19,6 +19,7 @@ CREATE TABLE IF NOT EXISTS runs (
 )
 """
 
+
 class StoreError(OSError):
     """The store cannot be used; the message names the file."""
 

@@ -1,0 +1,30 @@
+from gread.report.tables import Cell, Table, places
+
+TABLE = Table(
+    "Title", ("model", "x"), ((Cell("a"), Cell("1.0 ± 0.5", 1)), (Cell("b"), Cell("50 %"))), "Note."
+)
+
+
+def test_markdown_marks_the_best():
+    assert TABLE.markdown().splitlines() == [
+        "# Title",
+        "",
+        "| model | x |",
+        "| --- | ---: |",
+        "| a | **1.0 ± 0.5** |",
+        "| b | 50 % |",
+        "",
+        "Note.",
+    ]
+
+
+def test_csv_and_latex():
+    assert TABLE.csv() == "model,x\na,1.0 ± 0.5\nb,50 %\n"
+    assert r"a & \textbf{1.0 $\pm$ 0.5} \\" in TABLE.latex()
+    assert r"b & 50 \% \\" in TABLE.latex()
+    assert TABLE.latex().count(r"\\") == 3
+
+
+def test_places_are_shared_by_equal_values():
+    assert places([3.0, 5.0, None, 5.0, 4.0, 1.0]) == [3, 1, None, 1, 2, None]
+    assert places([None]) == [None]

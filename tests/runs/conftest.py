@@ -1,0 +1,21 @@
+import pytest
+
+from gread.runs import RunSpec
+from gread.training import TrainConfig
+
+
+@pytest.fixture
+def small():
+    """Makes specs that take a moment each."""
+
+    def make(**changes) -> RunSpec:
+        settings = {
+            "dataset": "csbm",
+            "model": "gread-bs",
+            "hyper": {"hidden_channels": 4},
+            "train": TrainConfig(epochs=3),
+            "options": {"num_nodes": 30},
+        }
+        return RunSpec(**(settings | changes))
+
+    return make

@@ -1,0 +1,57 @@
+import inspect
+from importlib import resources
+
+import pytest
+
+from gread.experiments.accuracy import DATASETS, GREAD
+from gread.inputs import InputError
+from gread.models import MODELS
+from gread.runs import RunSpec, find_preset
+from gread.runs.presets import SOURCES
+from gread.shipped import read_toml
+
+FILES = [
+    (source, file.name)
+    for source in SOURCES
+    for file in resources.files("gread").joinpath("presets", source).iterdir()
+]
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+@pytest.mark.parametrize("model", GREAD)
+def test_every_gread_model_has_a_preset_that_its_signature_takes(model, dataset):
+    for source in ("paper", *(["published"] if model == "gread-bs" else [])):
+        preset = find_preset(model, dataset, source)
+        assert preset.source == source
+        spec = RunSpec(dataset=dataset, model=model, hyper=preset.hyper, train=preset.train)
+        hyper = dict(spec.hyper)
+        MODELS[model].build(10, hyper.pop("hidden_channels"), 3, **hyper)
+        assert preset.train.epochs == 200
+
+
+@pytest.mark.parametrize(("source", "name"), FILES)
+def test_every_file_belongs_to_a_model_and_says_where_it_comes_from(source, name):
+    model = name.removesuffix(".toml").replace("-star", "*")
+    known = set(inspect.signature(MODELS[model].build).parameters) | {"lr", "weight_decay"}
+    for settings in read_toml(f"presets/{source}", name).values():
+        assert set(settings) <= known
+    text = resources.files("gread").joinpath("presets", source, name).read_text()
+    assert text.startswith("# GREAD-")
+
+
+def test_published_comes_before_the_paper_and_defaults_last():
+    assert find_preset("gread-bs", "cora").source == "published"
+    assert find_preset("gread-bs", "cora").hyper["time"] == 3.79018
+    assert find_preset("gread-bs", "cora", "paper").hyper["time"] == 3.49
+    assert find_preset("gread-f", "cora").source == "paper"
+    assert find_preset("gcn", "cora").source == "default"
+    assert find_preset("gread-bs", "csbm").source == "default"
+
+
+def test_a_preset_that_does_not_exist_is_refused():
+    with pytest.raises(InputError, match="unknown preset 'tuned'; choose from: published, paper"):
+        find_preset("gread-bs", "cora", "tuned")
+    with pytest.raises(InputError, match="there is no preset 'published' for gread-f on cora"):
+        find_preset("gread-f", "cora", "published")
+    with pytest.raises(InputError, match="unknown model 'gread-x'"):
+        find_preset("gread-x", "cora")

@@ -1,0 +1,60 @@
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from gread.inputs import InputError
+from gread.runs import RunSpec
+from gread.training import TrainConfig
+
+
+def test_what_is_left_out_is_filled_in(small):
+    spec = small()
+    assert spec.hyper["reaction"] == "bs"
+    assert spec.hyper["hidden_channels"] == 4
+    assert small(hyper={}).hyper["hidden_channels"] == 64
+    assert small(hyper=dict(spec.hyper)).key == spec.key
+
+
+def test_everything_that_determines_the_number_is_in_the_key(small):
+    spec = small()
+    changed = [
+        replace(spec, split=1),
+        replace(spec, seed=1),
+        replace(spec, model="gread-fb"),
+        replace(spec, dataset="digits", options={}),
+        replace(spec, options={"num_nodes": 31}),
+        replace(spec, hyper={**spec.hyper, "time": 2.0}),
+        replace(spec, train=TrainConfig(epochs=4)),
+        replace(spec, record=("energy",)),
+    ]
+    keys = {spec.key, *(other.key for other in changed)}
+    assert len(keys) == 1 + len(changed)
+    assert len({spec, *changed}) == len(keys)
+
+
+def test_the_key_is_the_same_in_another_process(small):
+    code = f"from gread.runs import RunSpec; print(RunSpec.from_json({small().to_json()!r}).key)"
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert other.stdout.strip() == small().key
+
+
+def test_a_spec_survives_json(small):
+    spec = small(record=("energy",), seed=3)
+    assert RunSpec.from_json(spec.to_json()) == spec
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"dataset": "coora"}, "unknown dataset 'coora', did you mean 'cora'?"),
+        ({"model": "gred-bs"}, "unknown model 'gred-bs', did you mean 'gread-bs'?"),
+        ({"hyper": {"tme": 1.0}}, "gread-bs has no hyperparameter 'tme', did you mean 'time'?"),
+        ({"split": -1}, "split must be a whole number of at least 0, got -1"),
+        ({"seed": 0.5}, "seed must be a whole number of at least 0, got 0.5"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_when_it_is_written(small, changes, sentence):
+    with pytest.raises(InputError, match=sentence):
+        small(**changes)

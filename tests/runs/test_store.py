@@ -1,0 +1,89 @@
+import json
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from gread.runs import Result, ResultStore, StoreError
+from gread.runs.store import read_results, write_results
+
+
+@pytest.fixture
+def store(tmp_path):
+    return ResultStore(tmp_path)
+
+
+def test_results_come_back_as_they_were(store, small):
+    result = Result(small(), "ok", test=0.5, history=((1.0, 0.1, 0.2, 0.3),))
+    store.put(result)
+    assert store.get(small()) == result
+    assert store.get(small(seed=1)) is None
+    assert list(store) == [result]
+    assert len(store) == 1
+
+
+def test_a_second_result_takes_the_place_of_the_first(store, small):
+    store.put(Result(small(), "failed"))
+    store.put(Result(small(), "ok", test=0.7))
+    assert len(store) == 1
+    assert store.get(small()).test == 0.7
+
+
+def test_missing_are_those_without_a_result_each_once(store, small):
+    store.put(Result(small(seed=1), "ok"))
+    specs = [small(seed=seed) for seed in (2, 1, 0, 2)]
+    assert [spec.seed for spec in store.missing(specs)] == [2, 0]
+
+
+def test_the_file_is_readable_with_any_client(store, small):
+    store.put(Result(small(split=3), "ok", val=0.9, test=0.8, seconds=1.5))
+    with sqlite3.connect(store.path) as connection:
+        row = connection.execute(
+            "SELECT dataset, model, split, status, val, test FROM runs"
+        ).fetchone()
+    assert row == ("csbm", "gread-bs", 3, "ok", 0.9, 0.8)
+
+
+def test_several_processes_write_at_once(store, small):
+    code = (
+        "import sys, json\n"
+        "from dataclasses import replace\n"
+        "from gread.runs import Result, ResultStore, RunSpec\n"
+        f"store = ResultStore({str(store.path.parent)!r})\n"
+        f"spec = RunSpec.from_json({small().to_json()!r})\n"
+        "for seed in range(25):\n"
+        "    store.put(Result(replace(spec, seed=seed, split=int(sys.argv[1])), 'ok'))\n"
+    )
+    processes = [subprocess.Popen([sys.executable, "-c", code, str(n)]) for n in range(3)]
+    assert [process.wait(timeout=120) for process in processes] == [0, 0, 0]
+    assert len(store) == 75
+
+
+def test_a_broken_store_is_named_set_aside_and_begun_anew(store, small):
+    store.put(Result(small(), "ok"))
+    store.path.write_bytes(b"this is no database, whatever its name says" * 50)
+    with pytest.warns(
+        UserWarning, match=r"results.sqlite is broken .* was moved to results.broken"
+    ):
+        again = ResultStore(store.path.parent)
+    assert len(again) == 0
+    assert store.path.with_name("results.broken.sqlite").exists()
+
+
+def test_a_store_that_cannot_be_written_is_named():
+    with pytest.raises(
+        StoreError, match=r"the store /proc/nowhere/results.sqlite cannot be written"
+    ):
+        ResultStore("/proc/nowhere")
+
+
+def test_results_travel_as_json_lines_without_histories(tmp_path, small):
+    results = [Result(small(seed=s), "ok", history=((1.0, 0.1, 0.2, 0.3),)) for s in range(3)]
+    path = tmp_path / "new" / "some.jsonl"
+    write_results(path, results)
+    assert read_results(path) == [result.without_history() for result in results]
+    assert all(json.loads(line)["status"] == "ok" for line in path.read_text().splitlines())
+    path.write_text(path.read_text() + '{"half": ')
+    with pytest.raises(StoreError, match=r"some.jsonl, line 4, is no result"):
+        read_results(path)
