@@ -102,28 +102,36 @@ def accuracy_table(title: str, baselines: Sequence[str], results: Sequence[Resul
             apart = [_difference(shown[name].get(d), paper[d]) for d in DATASETS]
             rows.append((Cell("– difference"), *map(Cell, apart), Cell("")))
     counted = sum(result.test is not None for result in results)
-    diverged = sum(result.status != "ok" for result in results)
+    diverged = sum(result.status == "diverged" for result in results)
     return Table(
         title,
         ("model", *DATASETS, "average"),
         tuple(rows),
-        note=f"Test accuracy in percent, mean ± deviation over splits and seeds; {counted} runs of "
-        f"ours, {diverged} of them diverged. Rows marked (paper) are copied from the paper.",
+        note=f"Test accuracy in percent, mean ± deviation over splits and seeds. {counted} runs of "
+        f"ours; {diverged} of them diverged and count with their best epoch before, "
+        f"{len(results) - counted} more diverged in their first epoch and have no number. Rows "
+        "marked (paper) are copied from the paper.",
     )
 
 
 def ranking_table(title: str, rows: int, results: Sequence[Result]) -> Table:
-    """Average ranks and medals, ours for the models that are run and the paper's for the others."""
-    means = {name: {d: row[d][0] for d in DATASETS} for name, row in PAPER.items()}
-    complete = {n: row for n, row in summary(results).items() if set(row) == set(DATASETS)}
-    means |= {name: {d: row[d][0] for d in DATASETS} for name, row in complete.items()}
+    """Average ranks and medals, ours for the models that are run and the paper's for the others.
+
+    A model of which we have runs is never ranked by the paper's numbers: with a gap it is left out.
+    """
+    ours = summary(results)
+    gaps = [name for name, row in ours.items() if set(row) != set(DATASETS)]
+    rated = {name: row for name, row in (PAPER | ours).items() if name not in gaps}
+    means = {name: {d: row[d][0] for d in DATASETS} for name, row in rated.items()}
+    note = f"Ours: {', '.join(name for name in ours if name not in gaps) or 'none yet'}; "
+    note += "the others are the paper's numbers."
+    if gaps:
+        note += f" Left out, since some of their cells have no number: {', '.join(gaps)}."
     return Table(
         title,
         ("model", "average rank", "average accuracy", "gold", "silver", "bronze"),
-        tuple(
-            _ranked(standing, standing.model in complete) for standing in standings(means)[:rows]
-        ),
-        note=f"Ours: {', '.join(complete) or 'none yet'}; the others are the paper's numbers.",
+        tuple(_ranked(standing, standing.model in ours) for standing in standings(means)[:rows]),
+        note,
     )
 
 
