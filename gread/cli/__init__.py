@@ -42,8 +42,8 @@ def _version(asked: bool) -> None:
 
 def _import(modules: list[str] | None) -> None:
     """Imports a user's modules, so that what they register is known to every command."""
-    sys.path.insert(0, os.getcwd())
     for module in modules or []:
+        sys.path.insert(0, os.getcwd())
         try:
             importlib.import_module(module)
         except ModuleNotFoundError as error:
