@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import gread
-from gread.cli import show, work
+from gread.cli import show, stored, work
 from gread.cli.console import err, out
 from gread.inputs import InputError
 
@@ -19,8 +19,9 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (show.demo, show.datasets, work.train, work.reproduce, work.runs, work.compare):
+for command in (show.demo, show.datasets, work.train, work.reproduce, stored.compare):
     app.command()(command)
+app.add_typer(stored.runs, name="runs")
 app.command("list")(show.list_)
 app.command()(show.doctor)
 

@@ -1,11 +1,12 @@
-"""Commands that compute: train, reproduce, and look at what is stored."""
+"""Commands that compute: train and reproduce."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from statistics import fmean, pstdev
@@ -20,22 +21,22 @@ from torch import nn
 from torch_geometric.data import Data
 
 from gread.cli.console import Json, bar, err, out, print_json
+from gread.cli.stored import STORE, Store, known_results, percent
 from gread.experiments import ARTEFACTS
 from gread.experiments.accuracy import CODE, PAPER
 from gread.inputs import InputError
 from gread.models import MODELS
-from gread.report.statistics import compare as compare_pairs
 from gread.runs import RECORDS, Result, ResultStore, RunSpec, find_preset, launch, run
 from gread.runs.presets import split_settings
-from gread.runs.store import StoreError, read_results, write_results
 from gread.training import Epoch, TrainConfig
 
-Store = Annotated[Path, typer.Option("--store", metavar="DIR", help="Where results are stored.")]
 Device = Annotated[
     str, typer.Option(help="cpu, cuda, cuda:1, ...; auto takes a GPU if there is one.")
 ]
-STORE = Path("runs/store")
-RESULTS = Path("results")
+Deterministic = Annotated[
+    bool,
+    typer.Option("--deterministic", help="On a GPU too, the same bytes every time; slower."),
+]
 
 
 def train(
@@ -51,6 +52,7 @@ def train(
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Number of epochs.")] = None,
     device: Device = "auto",
+    deterministic: Deterministic = False,
     store: Store = STORE,
     as_json: Json = False,
 ) -> None:
@@ -76,11 +78,11 @@ def train(
     kept = ResultStore(store)
     place = _device(device)
     missing = kept.missing(specs)
-    with bar() as progress:
+    with _resumable(), bar() as progress:
         task = progress.add_task("", total=len(missing))
         for spec in missing:
             told = _Progress(partial(_tell, progress, task), spec)
-            kept.put(run(spec, device=place, on_epoch=told))
+            kept.put(run(spec, device=place, deterministic=deterministic, on_epoch=told))
             progress.advance(task)
     results = [result for spec in specs if (result := kept.get(spec)) is not None]
     if as_json:
@@ -90,12 +92,14 @@ def train(
 
 
 def reproduce(
+    context: typer.Context,
     name: Annotated[str, typer.Argument(help=f"One of: {', '.join(ARTEFACTS)}.")],
     stored: Annotated[
         bool, typer.Option("--stored", help="Compute nothing; show what is stored.")
     ] = False,
     workers: Annotated[int, typer.Option(help="Processes at a time.")] = 1,
     device: Device = "auto",
+    deterministic: Deterministic = False,
     store: Store = STORE,
     folder: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Where the table goes.")
@@ -104,20 +108,21 @@ def reproduce(
     """Regenerate a table of the paper from stored runs, computing what is missing."""
     artefact = ARTEFACTS[name]
     specs = list(artefact.specs())
-    kept = ResultStore(store)
-    known = {result.spec.key: result for result in _committed()}
+    known = known_results(store)
     if not stored:
-        missing = [spec for spec in kept.missing(specs) if spec.key not in known]
-        with bar() as progress:
+        missing = [spec for spec in specs if spec.key not in known]
+        with _resumable(), bar() as progress:
             task = progress.add_task(name, total=len(missing))
             launch(
                 missing,
-                kept,
+                ResultStore(store),
                 devices=[_device(device)],
                 workers=workers,
+                deterministic=deterministic,
+                imports=context.find_root().params["imports"] or (),
                 on_result=lambda _: progress.advance(task),
             )
-    known |= {result.spec.key: result for result in kept}
+        known = known_results(store)
     table = artefact.render([known[spec.key] for spec in specs if spec.key in known])
     folder.mkdir(parents=True, exist_ok=True)
     for suffix, text in (("md", table.markdown()), ("csv", table.csv()), ("tex", table.latex())):
@@ -126,77 +131,14 @@ def reproduce(
     err.print(f"Wrote {folder / name}.md, .csv and .tex", highlight=False)
 
 
-def runs(
-    dataset: Annotated[str | None, typer.Option(help="Only this dataset.")] = None,
-    model: Annotated[str | None, typer.Option(help="Only this model.")] = None,
-    export: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write them as JSON lines, without histories."),
-    ] = None,
-    store: Store = STORE,
-    as_json: Json = False,
-) -> None:
-    """List what is stored, or export it."""
-    chosen = [
-        result
-        for result in ResultStore(store)
-        if dataset in (None, result.spec.dataset) and model in (None, result.spec.model)
-    ]
-    if export is not None:
-        write_results(export, chosen)
-        err.print(f"Wrote {len(chosen)} results to {export}", highlight=False)
-    elif as_json:
-        print_json([dataclasses.asdict(result.without_history()) for result in chosen])
-    else:
-        columns = ("key", "dataset", "model", "split", "seed", "status", "val", "test", "seconds")
-        table = Table(*columns)
-        for result in chosen:
-            spec = result.spec
-            table.add_row(
-                spec.key[:8],
-                spec.dataset,
-                spec.model,
-                str(spec.split),
-                str(spec.seed),
-                result.status,
-                _percent(result.val),
-                _percent(result.test),
-                f"{result.seconds:.1f}",
-            )
-        out.print(table)
-
-
-def compare(
-    first: Annotated[str, typer.Argument(help="A model.")],
-    second: Annotated[str, typer.Argument(help="Another model.")],
-    dataset: Annotated[str | None, typer.Option(help="Only this dataset.")] = None,
-    store: Store = STORE,
-    as_json: Json = False,
-) -> None:
-    """Compare two models on the datasets, splits and seeds that both are stored for."""
-    tests: dict[str, dict[tuple[str, int, int], float]] = {first: {}, second: {}}
-    for name in tests:
-        MODELS[name]  # a misspelt name is not just one without results
-    for result in sorted(ResultStore(store), key=lambda result: result.finished):
-        spec = result.spec
-        if spec.model in tests and result.test is not None and dataset in (None, spec.dataset):
-            tests[spec.model][spec.dataset, spec.split, spec.seed] = 100 * result.test
-    common = sorted(tests[first].keys() & tests[second].keys())
-    if not common:
-        raise InputError(f"{first} and {second} must have runs in common, got none in {store}")
-    rows = []
-    for name in dict.fromkeys(key[0] for key in common):
-        keys = [key for key in common if key[0] == name]
-        pairs = [tests[first][key] for key in keys], [tests[second][key] for key in keys]
-        rows.append({"dataset": name} | dataclasses.asdict(compare_pairs(*pairs)))
-    if as_json:
-        print_json(rows)
-        return
-    table = Table("dataset", f"{first} − {second}", "Wilcoxon p", "t-test p", "pairs")
-    for row in rows:
-        numbers = f"{row['difference']:+.2f}", f"{row['wilcoxon']:.3g}", f"{row['t_test']:.3g}"
-        table.add_row(str(row["dataset"]), *numbers, str(row["pairs"]))
-    out.print(table)
+@contextmanager
+def _resumable() -> Iterator[None]:
+    """Ctrl-C is a way to stop, not an error."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        err.print("gread: stopped; what is done is stored, and the same command goes on from there")
+        raise typer.Exit(130) from None
 
 
 def _tell(progress: Progress, task: TaskID, text: str) -> None:
@@ -230,7 +172,7 @@ def _report(results: list[Result], source: str) -> None:
     title = MODELS[spec.model].title
     table = Table("split", "seed", "epoch", "train", "val", "test", "status")
     for r in results:
-        shares = (_percent(r.train), _percent(r.val), _percent(r.test))
+        shares = (percent(r.train), percent(r.val), percent(r.test))
         table.add_row(str(r.spec.split), str(r.spec.seed), str(r.epoch), *shares, r.status)
     out.print(f"{title} on {spec.dataset}, preset: {source}", highlight=False)
     out.print(table)
@@ -243,19 +185,6 @@ def _report(results: list[Result], source: str) -> None:
     code = CODE.get(title, {}).get(spec.dataset)
     if code:
         out.print(f"its published code reaches {code:.2f}", highlight=False)
-
-
-def _committed() -> Iterable[Result]:
-    """Results in ``results/``; a broken file is named and left out, so its runs are done again."""
-    for path in sorted(RESULTS.glob("*.jsonl")):
-        try:
-            yield from read_results(path)
-        except StoreError as error:
-            err.print(f"gread: {error}", style="yellow", markup=False, highlight=False)
-
-
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.2f}"
 
 
 def _setting(text: str) -> tuple[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from torch import nn
@@ -37,11 +38,15 @@ class ModelEntry:
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
-        """The keyword-only arguments of ``build`` with their defaults."""
+        """The keyword-only arguments of ``build`` with their defaults.
+
+        What a ``partial`` has fixed makes the model what it is, and is not among them.
+        """
+        fixed = self.build.keywords if isinstance(self.build, partial) else {}
         return {
             name: parameter.default
             for name, parameter in inspect.signature(self.build).parameters.items()
-            if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+            if parameter.kind is inspect.Parameter.KEYWORD_ONLY and name not in fixed
         }
 
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import closing
 
 import torch
 
@@ -21,6 +27,8 @@ def launch(
     devices: Sequence[str] = ("cpu",),
     workers: int = 1,
     root: str | None = None,
+    deterministic: bool = False,
+    imports: Sequence[str] = (),
     on_result: Callable[[Result], None] | None = None,
 ) -> None:
     """Computes and stores every spec that has no result yet.
@@ -33,35 +41,67 @@ def launch(
         devices: Runs take turns on them.
         workers: Number of processes; one means this process.
         root: The data root.
+        deterministic: As in `run`.
+        imports: Modules that every process imports first: those that register what specs name.
         on_result: Called with every new result.
     """
     check_count("workers", workers)
     missing = store.missing(specs)
-    jobs = [(spec, root, devices[turn % len(devices)]) for turn, spec in enumerate(missing)]
-    results = map(_compute, jobs) if workers == 1 else _in_processes(jobs, workers)
-    for result in results:
-        store.put(result)
-        if on_result is not None:
-            on_result(result)
+    jobs = [
+        (spec, root, devices[turn % len(devices)], deterministic)
+        for turn, spec in enumerate(missing)
+    ]
+    one_by_one = (_compute(job) for job in jobs)
+    with closing(one_by_one if workers == 1 else _in_processes(jobs, workers, imports)) as results:
+        for result in results:
+            store.put(result)
+            if on_result is not None:
+                on_result(result)
 
 
-Job = tuple[RunSpec, str | None, str]
+Job = tuple[RunSpec, str | None, str, bool]
 
 
 def _compute(job: Job) -> Result:
-    spec, root, device = job
-    return run(spec, root=root, device=device)
+    spec, root, device, deterministic = job
+    return run(spec, root=root, device=device, deterministic=deterministic)
 
 
-def _in_processes(jobs: Sequence[Job], workers: int) -> Iterator[Result]:
-    """Results as they come; leaving the loop early ends the processes."""
-    context = multiprocessing.get_context("spawn")  # forking would copy torch's threads half
-    threads = max(1, torch.get_num_threads() // workers)
+def _in_processes(
+    jobs: Sequence[Job], workers: int, imports: Sequence[str]
+) -> Generator[Result, None, None]:
+    """Results as they come; leaving the loop early ends the processes and what they compute."""
+    others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(
-        min(workers, max(1, len(jobs))), context, torch.set_num_threads, (threads,)
+        min(workers, max(1, len(jobs))),
+        multiprocessing.get_context("spawn"),  # forking would copy torch's threads half
+        _begin,
+        (max(1, torch.get_num_threads() // workers), sys.path, imports),
     )
     try:
         for future in as_completed([pool.submit(_compute, job) for job in jobs]):
             yield future.result()
+    except BaseException:
+        for process in set(multiprocessing.active_children()) - others:
+            process.terminate()
+        raise
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        pool.shutdown(cancel_futures=True)
+
+
+def _begin(threads: int, path: list[str], imports: Sequence[str]) -> None:
+    """What a process does first."""
+    torch.set_num_threads(threads)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends us
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    sys.path[:] = path
+    for module in imports:
+        importlib.import_module(module)
+
+
+def _end_with_the_parent() -> None:
+    """A parent that is killed cannot end its processes, so they watch it."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from functools import lru_cache
@@ -109,6 +111,7 @@ def run(
     *,
     root: str | None = None,
     device: str = "cpu",
+    deterministic: bool = False,
     on_epoch: Callable[[Epoch, nn.Module, Data], None] | None = None,
 ) -> Result:
     """Computes ``spec``. On a CPU the same spec gives the same numbers, bit by bit.
@@ -117,6 +120,7 @@ def run(
         spec: What to compute.
         root: The data root.
         device: Where to compute it.
+        deterministic: Whether a GPU must give the same numbers every time too, which is slower.
         on_epoch: Called after every epoch with the epoch, the model and the data.
     """
     data, fingerprint = _prepared(spec.dataset, json.dumps(dict(spec.options)), root, device)
@@ -130,7 +134,8 @@ def run(
     common: dict[str, Any] = {"spec": spec, "device": _describe(device), "fingerprint": fingerprint}
     start = time.perf_counter()
     try:
-        found = fit(model, data, spec.train, split=spec.split, on_epoch=told)
+        with _determinism(deterministic):
+            found = fit(model, data, spec.train, split=spec.split, on_epoch=told)
     except ArithmeticError as error:
         return Result(status="failed", message=str(error), **common, **_now(start))
     with torch.no_grad():
@@ -147,6 +152,19 @@ def run(
         **common,
         **_now(start),
     )
+
+
+@contextmanager
+def _determinism(wanted: bool) -> Iterator[None]:
+    """Allows PyTorch nothing but algorithms that add in a fixed order, for a while."""
+    before = torch.are_deterministic_algorithms_enabled()
+    if wanted:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # else cuBLAS promises nothing
+    torch.use_deterministic_algorithms(wanted or before)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
 
 
 @lru_cache(maxsize=2)

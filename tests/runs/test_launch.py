@@ -1,10 +1,14 @@
+import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
 from gread.inputs import InputError
 from gread.runs import ResultStore, launch, run
+from gread.training import TrainConfig
 
 KILLER = """
 # Starts a launch in a child, kills it after a random time, and does so again and again.
@@ -75,3 +79,91 @@ def test_killed_at_twenty_moments_it_ends_with_the_same_results(tmp_path, small)
     )
     assert len(whole) == 20
     assert whole == killed
+
+
+OWN = """
+from gread import REACTIONS
+
+@REACTIONS.register("standstill")
+def standstill(s):
+    return 0 * s.h
+"""
+
+LAUNCHER = """
+import sys
+from gread.runs import ResultStore, RunSpec, launch
+if __name__ == "__main__":
+    specs = [RunSpec.from_json(text) for text in sys.argv[2:]]
+    launch(specs, ResultStore(sys.argv[1]), workers=2, on_result=lambda _: print("one", flush=True))
+"""
+
+
+def test_modules_are_imported_in_every_process(tmp_path, small, monkeypatch):
+    (tmp_path / "own_reaction_of_a_test.py").write_text(OWN)
+    command = (
+        "import own_reaction_of_a_test as own\n"
+        "from gread.runs import *\n"
+        "if __name__ == '__main__':\n"
+        f"    specs = [RunSpec.from_json(t) for t in {[small(seed=s).to_json() for s in (0, 1)]}]\n"
+        "    specs = [RunSpec(dataset='csbm', model='gread-standstill', train=specs[0].train,\n"
+        "                     options=s.options, seed=s.seed) for s in specs]\n"
+        f"    store = ResultStore({str(tmp_path)!r})\n"
+        "    launch(specs, store, workers=2, imports=[own.__name__])\n"
+        "    assert all(store.get(spec).status == 'ok' for spec in specs)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def launched(tmp_path, small):
+    """A launch in two processes, after its first result, and the specs it works on."""
+    program = tmp_path / "program.py"
+    program.write_text(LAUNCHER)
+    long = TrainConfig(epochs=40)
+    specs = [small(seed=seed, train=long) for seed in range(40)]
+    process = subprocess.Popen(
+        [sys.executable, program, tmp_path / "store", *(spec.to_json() for spec in specs)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # a process group of its own, as a terminal makes it
+    )
+    assert process.stdout.readline() == "one\n", process.stderr.read()
+    yield process, specs
+    process.kill()
+    process.communicate()
+
+
+def in_group(group: int) -> list[str]:
+    """The processes of a group that are alive."""
+    listed = subprocess.run(["ps", "-eo", "pgid=,stat="], capture_output=True, text=True).stdout
+    rows = [row.split() for row in listed.splitlines()]
+    return [state for number, state in rows if int(number) == group and state[0] != "Z"]
+
+
+def gone(group: int) -> bool:
+    """Whether all processes of the group end within ten seconds."""
+    until = time.monotonic() + 10
+    while in_group(group) and time.monotonic() < until:
+        time.sleep(0.1)
+    return not in_group(group)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_stopped_with_its_processes_it_leaves_none_and_goes_on(tmp_path, launched, how):
+    process, specs = launched
+    if how is signal.SIGINT:
+        os.killpg(process.pid, how)  # Ctrl-C reaches all of them
+    else:
+        process.send_signal(how)
+    assert process.wait(timeout=20) != 0
+    assert gone(process.pid)
+    store = ResultStore(tmp_path / "store")
+    assert 0 < len(store) < len(specs)
+    before = {result.spec.key: result.finished for result in store}
+    launch(specs[:8], store)
+    assert before.items() <= {result.spec.key: result.finished for result in store}.items()
+    assert not store.missing(specs[:8])

@@ -19,6 +19,26 @@ def test_the_same_spec_gives_the_same_bytes(small):
     assert run(replace(spec, seed=1)).history != one.history
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize("model", ["gread-bs", "gread-f"])
+def test_a_gpu_gives_the_same_bytes_where_asked_to(small, model):
+    hyper = {"hidden_channels": 4, "dropout": 0.5}
+    spec = small(model=model, hyper=hyper, train=TrainConfig(epochs=8), options={})
+    one, two = (run(spec, device="cuda", deterministic=True) for _ in range(2))
+    assert one.history == two.history
+
+
+def test_determinism_is_wanted_for_the_run_alone(small):
+    seen = []
+    run(
+        small(),
+        deterministic=True,
+        on_epoch=lambda *_: seen.append(torch.are_deterministic_algorithms_enabled()),
+    )
+    assert seen == [True] * 3
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
 def test_a_result_says_what_produced_it(small):
     spec = small(record=tuple(RECORDS))
     result = run(spec)

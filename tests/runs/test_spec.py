@@ -11,7 +11,7 @@ from gread.training import TrainConfig
 
 def test_what_is_left_out_is_filled_in(small):
     spec = small()
-    assert spec.hyper["reaction"] == "bs"
+    assert spec.hyper["solver"] == "rk4"
     assert spec.hyper["hidden_channels"] == 4
     assert small(hyper={}).hyper["hidden_channels"] == 64
     assert small(hyper=dict(spec.hyper)).key == spec.key

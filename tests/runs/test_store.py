@@ -87,3 +87,21 @@ def test_results_travel_as_json_lines_without_histories(tmp_path, small):
     path.write_text(path.read_text() + '{"half": ')
     with pytest.raises(StoreError, match=r"some.jsonl, line 4, is no result"):
         read_results(path)
+
+
+def test_a_full_disk_is_one_sentence(store, small):
+    code = (
+        "import resource, signal, sys\n"
+        "from gread.runs import Result, ResultStore, RunSpec, StoreError\n"
+        f"store = ResultStore({str(store.path.parent)!r})\n"
+        f"spec = RunSpec.from_json({small().to_json()!r})\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
+        "try:\n"
+        "    store.put(Result(spec, 'ok', message='long' * 10_000))\n"
+        "except StoreError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.startswith(f"the store {store.path} cannot be written: "), done
+    assert len(store) == 0  # and it is whole

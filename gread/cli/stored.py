@@ -1,0 +1,138 @@
+"""Commands that look at stored runs, and what others need to find them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from gread.cli.console import Json, err, out, print_json
+from gread.experiments import ARTEFACTS
+from gread.inputs import InputError
+from gread.models import MODELS
+from gread.report.statistics import compare as compare_pairs
+from gread.runs import Result, ResultStore
+from gread.runs.store import StoreError, read_results, write_results
+
+Store = Annotated[Path, typer.Option("--store", metavar="DIR", help="Where results are stored.")]
+STORE = Path("runs/store")
+RESULTS = Path("results")
+
+runs = typer.Typer(help="List what is stored, or export it.", invoke_without_command=True)
+
+
+@runs.callback()
+def list_runs(
+    context: typer.Context,
+    dataset: Annotated[str | None, typer.Option(help="Only this dataset.")] = None,
+    model: Annotated[str | None, typer.Option(help="Only this model.")] = None,
+    store: Store = STORE,
+    as_json: Json = False,
+) -> None:
+    """List what is stored, or export it."""
+    if context.invoked_subcommand is not None:
+        return
+    chosen = [
+        result
+        for result in ResultStore(store)
+        if dataset in (None, result.spec.dataset) and model in (None, result.spec.model)
+    ]
+    if as_json:
+        print_json([dataclasses.asdict(result.without_history()) for result in chosen])
+        return
+    columns = ("key", "dataset", "model", "split", "seed", "status", "val", "test", "seconds")
+    table = Table(*columns)
+    for result in chosen:
+        spec = result.spec
+        table.add_row(
+            spec.key[:8],
+            spec.dataset,
+            spec.model,
+            str(spec.split),
+            str(spec.seed),
+            result.status,
+            percent(result.val),
+            percent(result.test),
+            f"{result.seconds:.1f}",
+        )
+    out.print(table)
+
+
+@runs.command()
+def export(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="What gread reproduce knows; by default all.")
+    ] = None,
+    folder: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Where the files go.")
+    ] = RESULTS,
+    store: Store = STORE,
+) -> None:
+    """Write the runs behind an artefact as one file of JSON lines, without histories.
+
+    Artefacts from the same runs share a file, that of the first of them.
+    """
+    files = {ARTEFACTS[name].specs: name for name in reversed(names or list(ARTEFACTS))}
+    known = known_results(store)
+    for specs, name in reversed(files.items()):
+        results = [known[spec.key] for spec in specs() if spec.key in known]
+        if results:
+            path = folder / f"{name}.jsonl"
+            write_results(path, results)
+            err.print(f"Wrote {len(results)} results to {path}", highlight=False, soft_wrap=True)
+
+
+def compare(
+    first: Annotated[str, typer.Argument(help="A model.")],
+    second: Annotated[str, typer.Argument(help="Another model.")],
+    dataset: Annotated[str | None, typer.Option(help="Only this dataset.")] = None,
+    store: Store = STORE,
+    as_json: Json = False,
+) -> None:
+    """Compare two models on the datasets, splits and seeds that both are stored for."""
+    tests: dict[str, dict[tuple[str, int, int], float]] = {first: {}, second: {}}
+    for name in tests:
+        MODELS[name]  # a misspelt name is not just one without results
+    for result in sorted(known_results(store).values(), key=lambda result: result.finished):
+        spec = result.spec
+        if spec.model in tests and result.test is not None and dataset in (None, spec.dataset):
+            tests[spec.model][spec.dataset, spec.split, spec.seed] = 100 * result.test
+    common = sorted(tests[first].keys() & tests[second].keys())
+    if not common:
+        raise InputError(f"{first} and {second} must have runs in common, got none in {store}")
+    rows = []
+    for name in dict.fromkeys(key[0] for key in common):
+        keys = [key for key in common if key[0] == name]
+        pairs = [tests[first][key] for key in keys], [tests[second][key] for key in keys]
+        rows.append({"dataset": name} | dataclasses.asdict(compare_pairs(*pairs)))
+    if as_json:
+        print_json(rows)
+        return
+    table = Table("dataset", f"{first} − {second}", "Wilcoxon p", "t-test p", "pairs")
+    for row in rows:
+        numbers = f"{row['difference']:+.2f}", f"{row['wilcoxon']:.3g}", f"{row['t_test']:.3g}"
+        table.add_row(str(row["dataset"]), *numbers, str(row["pairs"]))
+    out.print(table)
+
+
+def known_results(store: Path) -> dict[str, Result]:
+    """By key: what is committed in ``results/``, and over it what is in the store."""
+    return {result.spec.key: result for result in (*_committed(), *ResultStore(store))}
+
+
+def _committed() -> Iterable[Result]:
+    """Results in ``results/``; a broken file is named and left out, so its runs are done again."""
+    for path in sorted(RESULTS.glob("*.jsonl")):
+        try:
+            yield from read_results(path)
+        except StoreError as error:
+            err.print(f"gread: {error}", style="yellow", markup=False, highlight=False)
+
+
+def percent(share: float | None) -> str:
+    """A share of 1 as it is shown in tables."""
+    return "–" if share is None else f"{100 * share:.2f}"
