@@ -9,48 +9,70 @@ Convention: row i of Ã gathers from the neighbours j of i, so an edge ``j → i
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
-from torch_geometric.utils import add_remaining_self_loops, scatter, softmax
+from torch_geometric.utils import add_remaining_self_loops, scatter
 
 from gread.inputs import InputError, check_count, check_edges, check_not_negative
-from gread.kernels import spmm
+from gread.kernels import Pattern, attention, product, remember
 from gread.registry import Registry
 
 
 @dataclass(frozen=True)
 class Adjacency:
-    """Ã, a sparse matrix given by its edges.
+    """Ã, a sparse matrix.
 
     Attributes:
-        edge_index: Source and target of every edge, [2, E].
-        weight: The entries of Ã, [E].
-        num_nodes: N.
+        pattern: Where its entries are.
+        weight: The entries, row after row, [E].
 
     Example:
-        >>> path = Adjacency(torch.tensor([[0, 1], [1, 0]]), torch.ones(2), num_nodes=2)
+        >>> path = Adjacency.from_edges(torch.tensor([[0, 1], [1, 0]]), torch.ones(2), num_nodes=2)
         >>> path @ torch.tensor([[1.0], [5.0]])
         tensor([[5.],
                 [1.]])
     """
 
-    edge_index: Tensor
+    pattern: Pattern
     weight: Tensor
-    num_nodes: int
+
+    @staticmethod
+    def from_edges(edge_index: Tensor, weight: Tensor, num_nodes: int) -> Adjacency:
+        """Ã with the entry ``weight[e]`` for every edge, [E]."""
+        source, target = edge_index
+        pattern, order = Pattern.from_entries(target, source, (num_nodes, num_nodes))
+        return Adjacency(pattern, weight.index_select(0, order))
+
+    @property
+    def num_nodes(self) -> int:
+        """N."""
+        return self.pattern.num_columns
 
     def __matmul__(self, h: Tensor) -> Tensor:
         """Ã H, for H of shape [N, d]."""
-        source, target = self.edge_index
-        return spmm(source, target, self.weight, h)
+        return product(self.pattern, self.weight, h)
 
     def laplacian(self, h: Tensor) -> Tensor:
         """L̃ H = H − Ã H."""
         return h - self @ h
+
+    @cached_property
+    def transposed_weight(self) -> Tensor:
+        """The entries column after column."""
+        return self.weight if self.symmetric else self.weight.index_select(0, self.pattern.order)
+
+    @cached_property
+    def symmetric(self) -> bool:
+        """Whether Ã is known to be its own transpose; one that is learned is not."""
+        if self.weight.requires_grad or not self.pattern.symmetric:
+            return False
+        return torch.equal(self.weight, self.weight.index_select(0, self.pattern.order))
 
 
 Normalization = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -95,13 +117,19 @@ class OriginalAdjacency(nn.Module):
         self, h0: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
     ) -> Adjacency:
         """Ã of the graph; of ``h0`` only the size and type matter."""
-        n = h0.size(0)
-        edge_index, weight = _with_self_loops(edge_index, edge_weight, h0, self.self_loops)
-        source, target = edge_index
-        row_sum = scatter(weight, target, dim_size=n).index_select(0, target)
-        column_sum = scatter(weight, source, dim_size=n).index_select(0, source)
-        weight = self.normalize(weight, row_sum, column_sum)
-        return Adjacency(edge_index, self.explained(weight, n), n)
+        edges = _edges(edge_index, edge_weight, h0, self.self_loops)
+        if edge_weight is not None or self.explained.explain:
+            return self._normalized(edges)
+        key = (self.normalize, self.self_loops, h0.dtype, h0.size(0))
+        return remember(edge_index, key, lambda: self._normalized(edges))
+
+    def _normalized(self, edges: Edges) -> Adjacency:
+        rows, weight = edges.pattern.rows, edges.weight
+        target, source = rows.numbers(), rows.column
+        row_sum = scatter(weight, target, dim_size=edges.num_nodes).index_select(0, target)
+        column_sum = scatter(weight, source.long(), dim_size=edges.num_nodes)
+        weight = self.normalize(weight, row_sum, column_sum.index_select(0, source))
+        return Adjacency(edges.pattern, self.explained(weight, edges))
 
 
 class SoftAdjacency(nn.Module):
@@ -154,17 +182,12 @@ class SoftAdjacency(nn.Module):
     ) -> Adjacency:
         """Ã of the graph and its first state."""
         n = h0.size(0)
-        edge_index, weight = _with_self_loops(edge_index, edge_weight, h0, self.self_loops)
-        source, target = edge_index
+        edges = _edges(edge_index, edge_weight, h0, self.self_loops)
         q = self.query(h0).view(n, self.heads, -1)  # [N, heads, d_k]
         k = self.key(h0).view(n, self.heads, -1)
-        scores = (q.index_select(0, target) * k.index_select(0, source)).sum(-1)  # [E, heads]
-        attention = softmax(scores / math.sqrt(q.size(-1)), target, num_nodes=n)
-        if edge_weight is not None or self.self_loops not in (0, 1):
-            weighted = attention * weight.unsqueeze(-1)
-            row_sum = scatter(weighted, target, dim_size=n).index_select(0, target)
-            attention = weighted * _power(row_sum, -1.0)
-        return Adjacency(edge_index, self.explained(attention.mean(-1), n), n)
+        plain = edge_weight is None and self.self_loops in (0, 1)
+        weight = attention(edges.pattern, q, k, None if plain else edges.weight)
+        return Adjacency(edges.pattern, self.explained(weight, edges))
 
 
 class ExplainedEdges(MessagePassing):
@@ -174,11 +197,14 @@ class ExplainedEdges(MessagePassing):
     ``edge_index``; without an explainer this is the identity.
     """
 
-    def forward(self, weight: Tensor, num_nodes: int) -> Tensor:
+    def forward(self, weight: Tensor, edges: Edges) -> Tensor:
         """The entries of Ã, times the mask where there is one."""
         if not self.explain:
             return weight
-        return self.explain_message(weight.unsqueeze(-1), num_nodes).squeeze(-1)
+        given = torch.empty_like(edges.order)
+        given[edges.order] = torch.arange(given.numel(), device=given.device)
+        masked = self.explain_message(weight[given].unsqueeze(-1), edges.num_nodes)
+        return masked.squeeze(-1)[edges.order]
 
 
 def build_adjacency(
@@ -205,17 +231,41 @@ def build_adjacency(
     return kinds[kind]()
 
 
-def _with_self_loops(
-    edge_index: Tensor, edge_weight: Tensor | None, h0: Tensor, self_loops: float
-) -> tuple[Tensor, Tensor]:
-    """Edges and raw weights, every node with a loop if ``self_loops`` is not zero."""
-    check_edges(edge_index, edge_weight, h0.size(0))
+class Edges(NamedTuple):
+    """The edges of a graph as a sparse matrix that is not normalised yet."""
+
+    pattern: Pattern
+    order: Tensor
+    """Which edge stands where: the edges given, then the loops, [E]."""
+    weight: Tensor
+    """Row after row, [E]."""
+
+    @property
+    def num_nodes(self) -> int:
+        """N."""
+        return self.pattern.num_columns
+
+
+def _edges(edge_index: Tensor, edge_weight: Tensor | None, h0: Tensor, self_loops: float) -> Edges:
+    """The edges, every node with a loop if ``self_loops`` is not zero."""
+    n = h0.size(0)
+    check_edges(edge_index, edge_weight, n)
     if edge_weight is None:
-        edge_weight = h0.new_ones(edge_index.size(1))
+        key = (self_loops, n, h0.dtype)
+        ones = partial(h0.new_ones, edge_index.size(1))
+        return remember(
+            edge_index, key, lambda: _with_self_loops(edge_index, ones(), n, self_loops)
+        )
+    return _with_self_loops(edge_index, edge_weight, n, self_loops)
+
+
+def _with_self_loops(edge_index: Tensor, weight: Tensor, n: int, self_loops: float) -> Edges:
     if self_loops:
         # Loops come last: explainers count on it.
-        return add_remaining_self_loops(edge_index, edge_weight, self_loops, h0.size(0))
-    return edge_index, edge_weight
+        edge_index, weight = add_remaining_self_loops(edge_index, weight, self_loops, n)
+    source, target = edge_index
+    pattern, order = Pattern.from_entries(target, source, (n, n))
+    return Edges(pattern, order, weight.index_select(0, order))
 
 
 def _power(degree: Tensor, exponent: float) -> Tensor:

@@ -11,6 +11,8 @@ import math
 import torch
 from torch import Tensor
 
+from gread.kernels.pattern import remember
+
 
 class InputError(ValueError):
     """A value that a user gave cannot be used; the message says what would do."""
@@ -52,7 +54,7 @@ def check_features(name: str, x: Tensor, channels: int) -> None:
         raise InputError(f"{name} must be a floating-point tensor, got {_describe(x)}")
     if x.dim() != 2 or x.size(1) != channels:
         raise InputError(f"{name} must have the shape [N, {channels}], got {list(x.shape)}")
-    if _values_can_be_read() and not x.isfinite().all():
+    if values_can_be_read() and not remember(x, "finite", lambda: bool(x.detach().isfinite().all())):
         bad = (~x.isfinite()).any(dim=1).nonzero()[0].item()
         raise InputError(f"{name} must be finite, got NaN or infinity in row {bad}")
 
@@ -66,9 +68,9 @@ def check_edges(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) 
     if edge_weight is not None and edge_weight.shape != edge_index.shape[1:]:
         expected, got = list(edge_index.shape[1:]), list(edge_weight.shape)
         raise InputError(f"edge_weight must have the shape {expected}, got {got}")
-    if edge_index.size(1) == 0 or not _values_can_be_read():
+    if edge_index.size(1) == 0 or not values_can_be_read():
         return
-    low, high = (int(bound) for bound in edge_index.aminmax())
+    low, high = remember(edge_index, "bounds", lambda: tuple(map(int, edge_index.aminmax())))
     if low < 0 or high >= num_nodes:
         wrong = low if low < 0 else high
         raise InputError(f"edge_index must name nodes 0 to {num_nodes - 1}, got node {wrong}")
@@ -84,6 +86,11 @@ def _describe(value: object) -> str:
     return str(value.dtype) if isinstance(value, Tensor) else type(value).__name__
 
 
-def _values_can_be_read() -> bool:
-    """Whether a check may depend on values: under torch.compile it would break the graph."""
-    return not torch.compiler.is_compiling()
+def values_can_be_read() -> bool:
+    """Whether a check may depend on values: it may not while a graph is being recorded.
+
+    That is under torch.compile, and while a CUDA graph is captured.
+    """
+    if torch.compiler.is_compiling():
+        return False
+    return not (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())

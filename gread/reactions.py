@@ -8,7 +8,7 @@ the registry; ``gread.GREAD(..., reaction=...)`` takes a name, a function or a m
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from torch import Tensor, nn
 
@@ -30,11 +30,46 @@ class State(NamedTuple):
     """Ã, for further products ``adj @ ...``."""
 
 
+class Terms(NamedTuple):
+    """A reaction as numbers: p₀ H(0) + p₁ H + p₂ H² + p₃ H³ + q L̃ H + s Ã L̃ H.
+
+    All reactions of the paper are of this form. It says the same as the function, and lets
+    `gread.flow` integrate without calling it.
+    """
+
+    source: float = 0.0
+    """p₀, of H(0)."""
+    linear: float = 0.0
+    """p₁, of H."""
+    square: float = 0.0
+    """p₂, of H²."""
+    cube: float = 0.0
+    """p₃, of H³."""
+    laplacian: float = 0.0
+    """q, of L̃ H."""
+    blurred: float = 0.0
+    """s, of Ã L̃ H."""
+
+
+F = TypeVar("F", bound=Callable[[State], Tensor])
+
+
+def made_of(terms: Terms) -> Callable[[F], F]:
+    """Says of the function below it what it consists of."""
+
+    def decorate(reaction: F) -> F:
+        reaction.terms = terms  # type: ignore[attr-defined]
+        return reaction
+
+    return decorate
+
+
 Reaction: TypeAlias = Callable[[State], Tensor]
 REACTIONS: Registry[Reaction | type[nn.Module]] = Registry("reaction")
 
 
 @REACTIONS.register("bs")
+@made_of(Terms(blurred=1))
 def blurring_sharpening(s: State) -> Tensor:
     """r(H) = (Ã − Ã²) H = Ã L̃ H.
 
@@ -45,6 +80,7 @@ def blurring_sharpening(s: State) -> Tensor:
 
 
 @REACTIONS.register("f")
+@made_of(Terms(linear=1, square=-1))
 def fisher(s: State) -> Tensor:
     """r(H) = H ⊙ (1 − H).
 
@@ -54,6 +90,7 @@ def fisher(s: State) -> Tensor:
 
 
 @REACTIONS.register("ac")
+@made_of(Terms(linear=1, cube=-1))
 def allen_cahn(s: State) -> Tensor:
     """r(H) = H ⊙ (1 − H²), powers by element.
 
@@ -63,6 +100,7 @@ def allen_cahn(s: State) -> Tensor:
 
 
 @REACTIONS.register("z")
+@made_of(Terms(square=1, cube=-1))
 def zeldovich(s: State) -> Tensor:
     """r(H) = H ⊙ (H − H²), powers by element.
 
@@ -72,6 +110,7 @@ def zeldovich(s: State) -> Tensor:
 
 
 @REACTIONS.register("st")
+@made_of(Terms(source=1))
 def source_term(s: State) -> Tensor:
     """r(H) = H(0).
 
@@ -81,6 +120,7 @@ def source_term(s: State) -> Tensor:
 
 
 @REACTIONS.register("fb")
+@made_of(Terms(laplacian=1))
 def filter_bank(s: State) -> Tensor:
     """r(H) = L̃ H.
 
@@ -90,6 +130,7 @@ def filter_bank(s: State) -> Tensor:
 
 
 @REACTIONS.register("fb*")
+@made_of(Terms(laplacian=1, linear=1))
 def filter_bank_star(s: State) -> Tensor:
     """r(H) = L̃ H + H.
 

@@ -189,9 +189,16 @@ def test_train_shows_what_the_paper_prints_and_its_code_reaches(train, real_root
     assert "its published code reaches 86.30" in shown
 
 
+def test_train_logs_new_runs_to_trackers(train, tmp_path):
+    pytest.importorskip("tensorboard")
+    assert train("--splits", "0,1", "--track", "tensorboard").returncode == 0
+    assert len(list((tmp_path / "tensorboard").iterdir())) == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        (("--track", "wandv"), "unknown tracker 'wandv', did you mean 'wandb'?"),
         (("--set", "tme=3"), "gread-bs has no hyperparameter 'tme', did you mean 'time'?"),
         (("--set", "time"), "--set must be KEY=VALUE, got 'time'"),
         (("--set", "time=soon"), "time must be a number, zero or above, got 'soon'"),

@@ -14,6 +14,7 @@ LAYERS = {
     "adjacency": 1,
     "measures": 1,
     "ode": 1,
+    "flow": 1,
     "reactions": 1,
     "data": 2,
     "models": 2,

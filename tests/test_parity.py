@@ -88,7 +88,9 @@ def layer(reaction: str, adjacency: str, loop: int, **options) -> ReactionDiffus
 
 def test_encoder():
     encoder = build_encoder("linear", 8, 16, 0.0, 0.0).double()
-    set_linear(encoder[1], "m1")
+    linear = torch.nn.Linear(8, 16).double()
+    set_linear(linear, "m1")
+    encoder.weight.data, encoder.bias.data = linear.weight.T, linear.bias
     torch.testing.assert_close(encoder(tensor("x")), torch.from_numpy(CASES["H0"]))
 
 

@@ -28,6 +28,7 @@ from gread.inputs import InputError
 from gread.models import MODELS
 from gread.runs import RECORDS, Result, ResultStore, RunSpec, find_preset, launch, run
 from gread.runs.presets import split_settings
+from gread.runs.trackers import TRACKERS, OnEpoch, tracked
 from gread.training import Epoch, TrainConfig
 
 Device = Annotated[
@@ -51,6 +52,10 @@ def train(
         str | None, typer.Option(help="published or paper; by default the first there is.")
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Number of epochs.")] = None,
+    track: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help=f"Log new runs to: {', '.join(TRACKERS)}."),
+    ] = None,
     device: Device = "auto",
     deterministic: Deterministic = False,
     store: Store = STORE,
@@ -58,6 +63,9 @@ def train(
 ) -> None:
     """Train a model on a dataset, with its preset where there is one."""
     found = find_preset(model, dataset, preset)
+    trackers = track or []
+    for name in trackers:
+        TRACKERS[name]  # a misspelt name fails even where nothing is left to run
     hyper, changed = split_settings(model, dict(map(_setting, settings or [])))
     training: dict[str, Any] = dataclasses.asdict(found.train) | changed
     if epochs is not None:
@@ -82,7 +90,9 @@ def train(
         task = progress.add_task("", total=len(missing))
         for spec in missing:
             told = _Progress(partial(_tell, progress, task), spec)
-            kept.put(run(spec, device=place, deterministic=deterministic, on_epoch=told))
+            with tracked(trackers, spec, store) as log:
+                on_epoch = _both(told, log)
+                kept.put(run(spec, device=place, deterministic=deterministic, on_epoch=on_epoch))
             progress.advance(task)
     results = [result for spec in specs if (result := kept.get(spec)) is not None]
     if as_json:
@@ -143,6 +153,14 @@ def _resumable() -> Iterator[None]:
 
 def _tell(progress: Progress, task: TaskID, text: str) -> None:
     progress.update(task, description=text)
+
+
+def _both(first: OnEpoch, second: OnEpoch) -> OnEpoch:
+    def on_epoch(epoch: Epoch, model: nn.Module, data: Data) -> None:
+        first(epoch, model, data)
+        second(epoch, model, data)
+
+    return on_epoch
 
 
 class _Progress:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 
 from gread.adjacency import build_adjacency
+from gread.flow import solve
 from gread.inputs import (
     check_count,
     check_features,
@@ -27,7 +28,7 @@ from gread.inputs import (
 from gread.models.catalog import MODELS, ModelEntry
 from gread.models.parts import ALPHAS, BETAS, build_decoder, build_encoder
 from gread.ode import SOLVERS, Solution, integrate
-from gread.reactions import REACTIONS, Reaction, State, build_reaction
+from gread.reactions import REACTIONS, Reaction, State, Terms, build_reaction
 
 
 class ReactionDiffusionConv(nn.Module):
@@ -139,7 +140,16 @@ class ReactionDiffusionConv(nn.Module):
                 return -alpha * lh
             return -alpha * lh + beta * self.reaction(State(h, source, lh, adj))
 
+        if not save_at and self.terms is not None:
+            known = solve(adj, h0, source, alpha, beta, terms=self.terms, **self.integrate.keywords)
+            if known is not None:
+                return known
         return self.integrate(f, h0, save_at=save_at)  # Eq. (7)
+
+    @property
+    def terms(self) -> Terms | None:
+        """The reaction as numbers, where it is one of those that `gread.flow` knows."""
+        return Terms() if self.reaction is None else getattr(self.reaction, "terms", None)
 
 
 class GREAD(nn.Module):

@@ -7,7 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from gread.inputs import check_count, check_rate
+from gread.inputs import check_count, check_rate, values_can_be_read
+from gread.kernels import Pattern, drop, product, remember
+from gread.kernels.choice import fast
 from gread.registry import Registry
 
 
@@ -65,6 +67,62 @@ BETAS: Registry[Coefficient] = Registry(
 )
 
 
+class Dropout(nn.Module):
+    """Sets elements to zero with probability ``rate`` while training, and scales the others up."""
+
+    def __init__(self, rate: float):
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Of the shape given."""
+        return drop(h, self.rate) if self.training else h
+
+
+SPARSE = 0.25
+"""Features with a smaller share of non-zeros are treated as sparse."""
+
+
+class FeatureMap(nn.Module):
+    """W Dropout(X) + b, the first map of a network.
+
+    Bags of words are nearly all zero: those stay sparse, and dropout falls on the non-zeros alone,
+    which is the same distribution.
+    """
+
+    def __init__(self, in_channels: int, channels: int, dropout: float):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(in_channels, channels))
+        self.bias = nn.Parameter(torch.empty(channels))
+        self.dropout = Dropout(dropout)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Uniform within 1 / √in_channels, as in ``nn.Linear``."""
+        bound = self.weight.size(0) ** -0.5
+        nn.init.uniform_(self.weight, -bound, bound)
+        nn.init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[N, in_channels] to [N, channels]."""
+        words = None
+        if fast() and not x.requires_grad:
+            words = remember(x, "sparse", lambda: _sparse(x))
+        if words is None:
+            return torch.addmm(self.bias, self.dropout(x), self.weight)
+        pattern, values = words
+        return product(pattern, self.dropout(values), self.weight) + self.bias
+
+
+def _sparse(x: Tensor) -> tuple[Pattern, Tensor] | None:
+    """Where x has non-zeros and which, if there are few."""
+    if not values_can_be_read() or x.count_nonzero() > SPARSE * x.numel():
+        return None
+    row, column = x.nonzero(as_tuple=True)
+    pattern, order = Pattern.from_entries(row, column, (x.size(0), x.size(1)))
+    return pattern, x[row, column][order]
+
+
 class Residual(nn.Module):
     """h ↦ Dropout(h + W σ(h))."""
 
@@ -72,7 +130,7 @@ class Residual(nn.Module):
         super().__init__()
         self.linear = nn.Linear(channels, channels)
         self.activation = activation
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, h: Tensor) -> Tensor:
         """One residual block, [N, channels] to [N, channels]."""
@@ -88,16 +146,15 @@ def linear_encoder(
     in_channels: int, channels: int, input_dropout: float, dropout: float
 ) -> nn.Module:
     """H(0) = W Dropout(X) + b."""
-    return nn.Sequential(nn.Dropout(input_dropout), nn.Linear(in_channels, channels))
+    return FeatureMap(in_channels, channels, input_dropout)
 
 
 @ENCODERS.register("mlp")
 def mlp_encoder(in_channels: int, channels: int, input_dropout: float, dropout: float) -> nn.Module:
     """The linear encoder followed by two residual blocks with ReLU."""
     return nn.Sequential(
-        nn.Dropout(input_dropout),
-        nn.Linear(in_channels, channels),
-        nn.Dropout(dropout),
+        FeatureMap(in_channels, channels, input_dropout),
+        Dropout(dropout),
         Residual(channels, torch.relu, dropout),
         Residual(channels, torch.relu, dropout),
     )
@@ -106,15 +163,15 @@ def mlp_encoder(in_channels: int, channels: int, input_dropout: float, dropout: 
 @DECODERS.register("linear")
 def linear_decoder(channels: int, out_channels: int, dropout: float) -> nn.Module:
     """logits = W Dropout(H) + b."""
-    return nn.Sequential(nn.Dropout(dropout), nn.Linear(channels, out_channels))
+    return nn.Sequential(Dropout(dropout), nn.Linear(channels, out_channels))
 
 
 @DECODERS.register("mlp")
 def mlp_decoder(channels: int, out_channels: int, dropout: float) -> nn.Module:
     """A residual block and a linear map, each behind tanh; the doubled dropout is the authors'."""
     return nn.Sequential(
-        nn.Dropout(dropout),
-        nn.Dropout(dropout),
+        Dropout(dropout),
+        Dropout(dropout),
         Residual(channels, torch.tanh, dropout),
         nn.Tanh(),
         nn.Linear(channels, out_channels),

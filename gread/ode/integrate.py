@@ -10,7 +10,13 @@ import torch
 import torchdiffeq
 from torch import Tensor
 
-from gread.inputs import InputError, check_count, check_not_negative, check_positive
+from gread.inputs import (
+    InputError,
+    check_count,
+    check_not_negative,
+    check_positive,
+    values_can_be_read,
+)
 from gread.ode.tableau import SOLVERS, Adaptive, Tableau
 
 VectorField: TypeAlias = Callable[[float, Tensor], Tensor]
@@ -90,7 +96,7 @@ def _fixed(
     save_at: Sequence[float],
     max_evaluations: int,
 ) -> Solution:
-    grid = list(_steps(time, step_size))
+    grid = list(steps(time, step_size))
     aside = {s for s in save_at if s < time and s not in {t for t, _ in grid}}
     evaluations = tableau.stages * (len(grid) + len(aside))
     if evaluations > max_evaluations:
@@ -106,12 +112,12 @@ def _fixed(
                 saved[s] = h if s == t else _step(tableau, f, t, h, s - t)
         h = _step(tableau, f, t, h, t_next - t)
     saved[time] = h
-    if not _finite(h):
+    if not finite(h):
         raise IntegrationError(_where_it_blew_up(tableau, f, h0, grid, step_size))
     return Solution(h, tuple(saved[s] for s in save_at), evaluations)
 
 
-def _steps(time: float, step_size: float) -> Iterator[tuple[float, float]]:
+def steps(time: float, step_size: float) -> Iterator[tuple[float, float]]:
     """(0, τ), (τ, 2τ), ..., the last one ending at T exactly."""
     # Without the slack 1.1 / 0.1 = 11.000000000000002 would make a twelfth step of no length.
     count = max(1, math.ceil(time / step_size - 1e-9))
@@ -174,15 +180,15 @@ def _adaptive(
             f"{method.method} cannot go on ({str(error)[:40]}): the dynamics blow up, or tolerance "
             f"{tolerance:g} is beyond {h0.dtype}; choose a larger tolerance or a shorter time"
         ) from error
-    if not _finite(states[-1]):
+    if not finite(states[-1]):
         raise IntegrationError(f"the state is not finite at t = {time:g}: choose a shorter time")
     by_time = dict(zip(times, states, strict=True))
     return Solution(by_time[time], tuple(by_time[s] for s in save_at), evaluations)
 
 
-def _finite(h: Tensor) -> bool:
-    """Whether h may be used; not asked under torch.compile, where it would break the graph."""
-    return torch.compiler.is_compiling() or bool(h.isfinite().all())
+def finite(h: Tensor) -> bool:
+    """Whether h may be used; not asked where reading a value would break a graph."""
+    return not values_can_be_read() or bool(h.detach().isfinite().all())
 
 
 @torch.no_grad()

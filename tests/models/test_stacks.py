@@ -16,7 +16,9 @@ def test_mlp_does_not_look_at_the_graph(graph):
 
 def test_gcn_equals_dense_formula(graph):
     model = MODELS["gcn"].build(3, 8, 2).double().eval()
-    s = dense(Adjacency(*gcn_norm(graph.edge_index, num_nodes=12, dtype=torch.float64), 12))
+    s = dense(
+        Adjacency.from_edges(*gcn_norm(graph.edge_index, num_nodes=12, dtype=torch.float64), 12)
+    )
     first, second = model.convs
     h = torch.relu(s @ (graph.x @ first.lin.weight.T) + first.bias)
     expected = s @ (h @ second.lin.weight.T) + second.bias

@@ -1,0 +1,53 @@
+"""The flow H(0) ↦ H(T) of the equations that the library knows, faster than step by step.
+
+    f(H) = −α L̃ H + β (p₀ H(0) + p₁ H + p₂ H² + p₃ H³ + q L̃ H + s Ã L̃ H)
+
+Every reaction of the paper is of this form (`gread.reactions.Terms`). `stepping` does what
+`gread.ode` does, with a hand-written way back; `chebyshev` does it in fewer products where H(T) is
+a polynomial in Ã.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from gread.adjacency import Adjacency
+from gread.flow.chebyshev import polynomial_flow
+from gread.flow.stepping import stepped_flow
+from gread.kernels.choice import fast
+from gread.ode import SOLVERS, Solution, Tableau, finite, steps
+from gread.reactions import Terms
+
+
+def solve(
+    adj: Adjacency,
+    h0: Tensor,
+    source: Tensor,
+    alpha: Tensor | float,
+    beta: Tensor | float,
+    *,
+    terms: Terms,
+    time: float,
+    step_size: float,
+    solver: str,
+    tolerance: float,
+) -> Solution | None:
+    """H(T) by the fastest way, or None where the steps of `gread.ode` have to be taken.
+
+    Those are taken with an adaptive solver, under `gread.kernels.plain_only` and torch.compile, and
+    where H(T) is not finite: they say when that came about.
+    """
+    tableau = SOLVERS[solver]
+    if not fast() or not isinstance(tableau, Tableau) or time == 0:
+        return None
+    lengths = [end - start for start, end in steps(time, step_size)]
+    final = None
+    if source is h0 or not terms.source:
+        final = polynomial_flow(adj, h0, alpha, beta, terms=terms, tableau=tableau, lengths=lengths)
+    if final is None:
+        final = stepped_flow(
+            adj, h0, source, alpha, beta, terms=terms, tableau=tableau, lengths=lengths
+        )
+    if not finite(final):
+        return None
+    return Solution(final, (), tableau.stages * len(lengths))

@@ -1,0 +1,204 @@
+"""The kernels in C, compiled at first use where there is a C compiler, and kept.
+
+Tensors go to C as addresses. The threads are those of PyTorch: the library is linked to the OpenMP
+that PyTorch brought along, since two of them would fight over the cores.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gread.kernels.plain import Rows, threshold
+
+SOURCE = Path(__file__).with_name("cpu.c")
+FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-shared", "-fPIC")
+BLOCKS = 64
+"""Parts in which `pull` sums: fixed, so that the sums do not depend on the number of threads."""
+
+
+class NoCompiler(ImportError):
+    """The kernels cannot be compiled here; the message says why."""
+
+
+def gather(
+    rows: Rows,
+    weight: Tensor,
+    y: Tensor,
+    coef: Tensor,
+    bases: Sequence[Tensor] = (),
+    degree: int = 1,
+) -> Tensor:
+    """See `gread.kernels.plain.gather`."""
+    out = y.new_empty(rows.start.numel() - 1, y.size(1))
+    _call("gather", y, *_matrix(rows, weight), y.contiguous(), coef.contiguous(),
+          _several(bases), out, *out.shape, weight.numel(), degree, len(bases))  # fmt: skip
+    return out
+
+
+def pull(
+    rows: Rows,
+    weight: Tensor,
+    g: Tensor,
+    y: Tensor,
+    coef: Tensor,
+    bases: Sequence[Tensor] = (),
+    degree: int = 1,
+) -> tuple[Tensor, Tensor]:
+    """See `gread.kernels.plain.pull`."""
+    out = torch.empty_like(y, memory_format=torch.contiguous_format)
+    sums = y.new_zeros(BLOCKS, 1 + degree, y.size(1))
+    _call("pull", y, *_matrix(rows, weight), g.contiguous(), y.contiguous(), coef.contiguous(),
+          _several(bases), out, sums, *out.shape, weight.numel(), degree, len(bases),
+          BLOCKS)  # fmt: skip
+    return out, sums.sum(0)
+
+
+def edge_dots(rows: Rows, pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """See `gread.kernels.plain.edge_dots`."""
+    left, right = zip(*pairs, strict=True)
+    a = left[0]
+    out = a.new_empty(rows.column.numel())
+    _call("edge_dots", a, rows.start, rows.column, _several(left), _several(right), out, *a.shape,
+          out.numel(), len(pairs))  # fmt: skip
+    return out
+
+
+def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Tensor:
+    """See `gread.kernels.plain.attend`."""
+    out = q.new_empty(rows.column.numel(), q.size(1))
+    kept = None if weight is None else weight.contiguous()
+    _call("attend", q, rows.start, rows.column, q.contiguous(), k.contiguous(), kept, out,
+          *q.shape, out.size(0))  # fmt: skip
+    return out
+
+
+def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
+    """See `gread.kernels.plain.attend_back`."""
+    out = torch.empty_like(attention)
+    n, heads = rows.start.numel() - 1, attention.size(1)
+    step = 1 if grad.dim() == 1 else heads
+    _call("attend_back", attention, rows.start, attention.contiguous(), grad.contiguous(), out, n,
+          heads, step, out.size(0))  # fmt: skip
+    return out
+
+
+def gather_heads(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
+    """See `gread.kernels.plain.gather_heads`."""
+    out = y.new_empty(rows.start.numel() - 1, *y.shape[1:])
+    _call("gather_heads", y, *_matrix(rows, weight), y.contiguous(), out, *out.shape,
+          weight.size(0))  # fmt: skip
+    return out
+
+
+def dropout(x: Tensor, seed: Tensor, rate: float) -> Tensor:
+    """See `gread.kernels.plain.dropout`."""
+    out = torch.empty_like(x, memory_format=torch.contiguous_format)
+    keep = ctypes.c_double(1 - rate)
+    _call("dropout", x, x.contiguous(), seed, out, x.numel(), threshold(rate), keep)
+    return out
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """The compiled kernels, from the cache if they are there.
+
+    Raises:
+        NoCompiler: There is no compiler, or it fails.
+    """
+    compiler = os.environ.get("CC") or next(filter(shutil.which, ("cc", "gcc", "clang")), None)
+    if compiler is None:
+        raise NoCompiler("there is no C compiler")
+    source = SOURCE.read_bytes()
+    about = f"{compiler} {FLAGS} {torch.__version__} {_processor()}"
+    name = hashlib.sha256(source + about.encode()).hexdigest()[:20]
+    for folder in (_cache(), Path(tempfile.gettempdir()) / f"gread-{os.getuid()}"):
+        path = folder / f"{name}.so"
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not path.exists():
+                _compile(compiler, path)
+            if path.stat().st_uid == os.getuid():  # in /tmp another user may have been first
+                return ctypes.CDLL(str(path))
+        except OSError:
+            continue
+    raise NoCompiler("there is no folder to keep the compiled kernels in")
+
+
+def _compile(compiler: str, path: Path) -> None:
+    """Compiles to ``path`` at once, so that two processes may do it at the same time."""
+    openmp = [str(file) for file in (Path(torch.__file__).parent / "lib").glob("libgomp*")]
+    failed = ""
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        made = Path(folder) / path.name
+        # PyTorch's OpenMP first, then the compiler's own, then one thread.
+        for threads in (("-fopenmp", *openmp), ("-fopenmp",), ()):
+            command = [compiler, *FLAGS, str(SOURCE), "-o", str(made), *threads, "-lm"]
+            try:
+                done = subprocess.run(command, capture_output=True, text=True)
+            except OSError as error:
+                raise NoCompiler(f"{compiler} does not start: {error}") from error
+            if done.returncode == 0:
+                made.replace(path)
+                return
+            failed = done.stderr
+    raise NoCompiler(f"{compiler} fails: {failed.strip().splitlines()[-1:]}")
+
+
+def _cache() -> Path:
+    try:
+        import platformdirs
+    except ImportError:
+        return Path.home() / ".cache" / "gread" / "kernels"
+    return Path(platformdirs.user_cache_dir("gread")) / "kernels"
+
+
+def _processor() -> str:
+    """What -march=native depends on: a home folder may be shared by unlike machines."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    kinds = ("flags", "features", "model name", "cpu part")
+    return platform.machine() + "".join(
+        sorted({line for line in lines if line.lower().startswith(kinds)})
+    )
+
+
+def _call(name: str, like: Tensor, *arguments: Any) -> None:
+    """Calls the kernel for the number type of ``like``; tensors go as addresses."""
+    kernel = getattr(library(), f"{name}_{_TYPES[like.dtype]}")
+    kernel(*map(_argument, (*arguments, torch.get_num_threads())))
+
+
+_TYPES = {torch.float32: "float", torch.float64: "double"}
+
+
+def _argument(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return ctypes.c_void_p(value.data_ptr())
+    return ctypes.c_int64(value) if isinstance(value, int) else value
+
+
+def _matrix(rows: Rows, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return rows.start, rows.column, weight.contiguous()
+
+
+def _several(tensors: Sequence[Tensor]) -> Any:
+    """An array of addresses; it keeps what it points to alive."""
+    kept = [tensor.contiguous() for tensor in tensors]
+    array = (ctypes.c_void_p * len(kept))(*(tensor.data_ptr() for tensor in kept))
+    array.kept = kept  # type: ignore[attr-defined]
+    return array

@@ -1,0 +1,613 @@
+"""The kernels of `gread.kernels.plain` in Triton, for one GPU.
+
+A program works on one row, or on a few one after another: it walks over the row's entries in
+blocks and keeps everything else in registers. Nothing is added with atomics, so that a result is
+the same every time, and nothing waits for the GPU, so that all can be captured in a CUDA graph.
+
+What a program holds is a tile [entries, heads, channels]; matrices without heads have one.
+"""
+
+# Triton's functions carry no types.
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
+# mypy: disallow-untyped-decorators=False, disallow-any-unimported=False
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
+import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+from torch import Tensor
+
+from gread.kernels.plain import Rows, threshold
+
+__all__ = ["attend", "attend_back", "dropout", "edge_dots", "gather", "gather_heads", "pull"]
+
+CHANNELS = 128
+"""Most channels in a program of `gather` and `pull`: one warp reads them with one instruction."""
+IN_FLIGHT = 128
+"""Bytes a thread asks for at once: with the sums, two thirds of 96 registers, and 20 warps fit."""
+SMALL = 2**14
+"""Up to so many rows, a row may have four warps and the GPU still holds nearly all of them."""
+MANY = 2**19
+"""From so many entries on, a larger graph is worth a second launch, for its heavy rows."""
+HEAVY = 512
+"""Entries above which a row is left to that second launch: alone, it would take the longest."""
+PROGRAMS = 2**13
+"""Programs of `pull`, each of which writes its sums: enough to fill the GPU three times."""
+EVERY = 2**31 - 1
+"""As many entries as a row may have; also as many programs as a launch may."""
+
+
+def gather(
+    rows: Rows,
+    weight: Tensor,
+    y: Tensor,
+    coef: Tensor,
+    bases: Sequence[Tensor] = (),
+    degree: int = 1,
+) -> Tensor:
+    """out = c₀ (A y) + c₁ y + ... + c_degree y^degree + Σ_m c_{degree+m} bases[m]."""
+    return _combine(rows, weight, y, None, coef, bases, degree)[0]
+
+
+def pull(
+    rows: Rows,
+    weight: Tensor,
+    g: Tensor,
+    y: Tensor,
+    coef: Tensor,
+    bases: Sequence[Tensor] = (),
+    degree: int = 1,
+) -> tuple[Tensor, Tensor]:
+    """out = c₀ (A g) + c₁ g + c₂ y g + ... + Σ_m c_{degree+m} bases[m], and the sums."""
+    out, partial = _combine(rows, weight, g, y, coef, bases, degree)
+    return out, partial.sum(0)
+
+
+def edge_dots(rows: Rows, pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """out[e] = Σ over the one or two pairs (a, b) of a[i] · b[j], for the entry e at (i, j)."""
+    flat = [matrix.contiguous() for pair in pairs for matrix in pair]
+    a, b, c, d = (flat * 2)[:4]
+    out = a.new_empty(rows.column.numel())
+    channels = _ceil2(a.size(1))
+    for launch in _launches(rows, channels * a.element_size()):
+        _edge_dots_kernel[(launch.programs,)](
+            out,
+            *rows,
+            a,
+            b,
+            c,
+            d,
+            n=_count(rows),
+            D=a.size(1),
+            PAIRS=len(pairs),
+            BLOCK_D=channels,
+            **launch.options,
+        )
+    return out
+
+
+def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Attention of every head: weight[e] exp(q[i] · k[j] / √d_k), every row divided by its sum."""
+    _, heads, d = q.shape
+    block = {"BLOCK_H": _ceil2(heads), "BLOCK_D": _ceil2(d)}
+    out = q.new_empty(rows.column.numel(), heads)
+    for launch in _launches(rows, math.prod(block.values()) * q.element_size()):
+        _attend_kernel[(launch.programs,)](
+            out,
+            *rows,
+            q.contiguous(),
+            k.contiguous(),
+            out if weight is None else weight.contiguous(),
+            n=_count(rows),
+            HEADS=heads,
+            D=d,
+            SCALE=1 / math.sqrt(d),
+            WEIGHTED=weight is not None,
+            **block,
+            **launch.options,
+        )
+    return out
+
+
+def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
+    """Gradient of the scores, attention ⊙ (grad − its mean over the row under attention)."""
+    attention = attention.contiguous()
+    out = torch.empty_like(attention)
+    heads = attention.size(1)
+    # Strides, because a gradient that all heads share is stored once.
+    grad = (grad if grad.dim() == 2 else grad.unsqueeze(-1)).expand_as(attention)
+    width = _ceil2(heads) * attention.element_size()
+    for launch in _launches(rows, width, in_flight=16):
+        _attend_back_kernel[(launch.programs,)](
+            out,
+            *rows,
+            attention,
+            grad,
+            n=_count(rows),
+            STRIDE_E=grad.stride(0),
+            STRIDE_H=grad.stride(1),
+            HEADS=heads,
+            BLOCK_H=_ceil2(heads),
+            **launch.options,
+        )
+    return out
+
+
+def gather_heads(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
+    """out[i, head] = Σ over the entries e of row i of weight[e, head] · y[j, head]."""
+    _, heads, d = y.shape
+    block = {"BLOCK_H": _ceil2(heads), "BLOCK_D": _ceil2(d)}
+    out = y.new_empty(_count(rows), heads, d)
+    for launch in _launches(rows, math.prod(block.values()) * y.element_size()):
+        _gather_heads_kernel[(launch.programs,)](
+            out,
+            *rows,
+            weight.contiguous(),
+            y.contiguous(),
+            n=_count(rows),
+            HEADS=heads,
+            D=d,
+            **block,
+            **launch.options,
+        )
+    return out
+
+
+def dropout(x: Tensor, seed: Tensor, rate: float) -> Tensor:
+    """x with every element zero with probability ``rate``, the others divided by 1 − rate."""
+    x = x.contiguous()
+    out = torch.empty_like(x)
+    if x.numel():
+        block = 1024
+        _dropout_kernel[(triton.cdiv(x.numel(), block),)](
+            out, x, seed, x.numel(), THRESHOLD=threshold(rate), SCALE=1 / (1 - rate), BLOCK=block
+        )
+    return out
+
+
+class _Launch(NamedTuple):
+    """One launch of a kernel over the rows."""
+
+    programs: int
+    options: dict[str, int]
+    """What every kernel over rows takes: which rows a program has, and its block of entries."""
+
+
+def _launches(
+    rows: Rows, width: int, in_flight: int = IN_FLIGHT, most_programs: int = EVERY
+) -> list[_Launch]:
+    """How to walk over the rows, from what is known without asking the GPU.
+
+    Args:
+        rows: The matrix.
+        width: Bytes in a tile for one entry, a power of two.
+        in_flight: Bytes a thread should ask for at once.
+        most_programs: In the first launch; the second may have four times as many.
+    """
+    n, entries = _count(rows), rows.column.numel()
+    if n == 0:
+        return []
+    mean = entries / n
+    each = triton.cdiv(n, most_programs)
+
+    def launch(
+        each: int, warps: int, registers: int, usual: float, fewest: int, most: int
+    ) -> _Launch:
+        fitting = max(32 * warps * in_flight // width, 1)
+        options = {
+            "each": each,
+            "SPAN": _ceil2(each),
+            "FEWEST": fewest,
+            "MOST": most,
+            # A block much longer than the rows is work for nothing.
+            "BLOCK": min(fitting, 1024, max(16, _ceil2(math.ceil(usual)))),
+            "num_warps": warps,
+            "maxnreg": registers,
+        }
+        return _Launch(triton.cdiv(n, each), options)
+
+    # A large graph fills the GPU best with one warp a row; in a small one with long rows, what
+    # counts is how soon the longest is done. Registers are as few as nearly never spill.
+    warps = 4 if n <= SMALL and mean >= 16 else min(max(width // 512, 1), 8)
+    if n <= SMALL or entries < MANY:
+        return [launch(each, warps, 96, 2 * mean, 0, EVERY)]
+    return [
+        launch(each, warps, 96, 2 * mean, 0, HEAVY),
+        launch(max(each // 4, 64), 8, 128, 2 * HEAVY, HEAVY + 1, EVERY),
+    ]
+
+
+def _combine(
+    rows: Rows,
+    weight: Tensor,
+    x: Tensor,
+    y: Tensor | None,
+    coef: Tensor,
+    bases: Sequence[Tensor],
+    degree: int,
+) -> tuple[Tensor, Tensor]:
+    """`gather` of x, or with y `pull` of x; and the sums of every program of `pull`."""
+    n, d = _count(rows), x.size(1)
+    channels = min(_ceil2(d), CHANNELS)
+    blocks = triton.cdiv(d, channels)
+    most = EVERY if y is None else max(PROGRAMS // blocks, 1)
+    launches = _launches(rows, channels * x.element_size(), most_programs=most)
+    programs = sum(launch.programs for launch in launches)
+    out = x.new_empty(n, d)
+    partial = x.new_empty(0 if y is None else programs, 1 + degree, d)
+    x = x.contiguous()
+    done = 0
+    for launch in launches:
+        _combine_kernel[(launch.programs, blocks)](
+            out,
+            partial[done:],
+            *rows,
+            weight.contiguous(),
+            x,
+            x if y is None else y.contiguous(),
+            coef.contiguous(),
+            *[base.contiguous() for base in bases],
+            *[x] * (5 - len(bases)),
+            n=n,
+            D=d,
+            DEGREE=degree,
+            BASES=len(bases),
+            SUMS=y is not None,
+            BLOCK_D=channels,
+            **launch.options,
+        )
+        done += launch.programs
+    return out, partial
+
+
+def _count(rows: Rows) -> int:
+    """Number of rows."""
+    return rows.start.numel() - 1
+
+
+def _ceil2(number: int) -> int:
+    """The power of two that is not below the number."""
+    return 1 << max(number - 1, 0).bit_length()
+
+
+@triton.jit
+def _rows(start, n, each, FEWEST: tl.constexpr, SPAN: tl.constexpr):
+    """The first row of this program, and the one after its last."""
+    first = tl.program_id(0).to(tl.int64) * each
+    last = tl.minimum(first + each, n)
+    if FEWEST > 0:
+        # Heavy rows are few: look at all rows at once, and begin and stop at a heavy one.
+        row = first + tl.arange(0, SPAN)
+        there = row < last
+        begin = tl.load(start + row, mask=there, other=0)
+        heavy = there & (tl.load(start + row + 1, mask=there, other=0) - begin >= FEWEST)
+        first = tl.min(tl.where(heavy, row, last), axis=0)
+        last = tl.max(tl.where(heavy, row + 1, first), axis=0)
+    return first, last
+
+
+@triton.jit
+def _entries(start, row, FEWEST: tl.constexpr, MOST: tl.constexpr):
+    """Where the entries of a row begin, how many they are, and whether this launch has the row."""
+    begin = tl.load(start + row)
+    count = (tl.load(start + row + 1) - begin).to(tl.int32)
+    return begin, count, (count >= FEWEST) & (count <= MOST)
+
+
+@triton.jit
+def _heads(HEADS: tl.constexpr, D: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr):
+    """Where the numbers of a node lie, [heads, channels], and which of the block are there."""
+    head = tl.arange(0, BLOCK_H)[:, None]
+    channel = tl.arange(0, BLOCK_D)[None, :]
+    return head * D + channel, (head < HEADS) & (channel < D)
+
+
+@triton.jit
+def _tile(x, node, known, lane, there, STRIDE: tl.constexpr):
+    """x[node], a tile [entries, heads, channels]; zero where ``known`` or ``there`` are not."""
+    at = node.to(tl.int64)[:, None, None] * STRIDE + lane[None, :, :]
+    return tl.load(x + at, mask=known[:, None, None] & there[None, :, :], other=0)
+
+
+@triton.jit
+def _product(
+    column,
+    weight,
+    count,
+    x,
+    lane,
+    there,
+    HEADS: tl.constexpr,
+    STRIDE: tl.constexpr,
+    BLOCK: tl.constexpr,
+    BLOCK_H: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+):
+    """Σ over the ``count`` entries of weight[e, head] · x[j, head], [heads, channels]."""
+    head = tl.arange(0, BLOCK_H)[None, :]
+    total = tl.zeros([BLOCK, BLOCK_H, BLOCK_D], x.dtype.element_ty)
+    entry = tl.arange(0, BLOCK)
+    node = tl.load(column + entry, mask=entry < count, other=0)
+    for _ in range(0, count, BLOCK):
+        known = entry < count
+        at = entry[:, None] * HEADS + head
+        factor = tl.load(weight + at, mask=known[:, None] & (head < HEADS), other=0)
+        tile = _tile(x, node, known, lane, there, STRIDE)
+        # The next columns are on their way while the tile is: one wait a block, not two.
+        entry += BLOCK
+        node = tl.load(column + entry, mask=entry < count, other=0)
+        total += factor[:, :, None] * tile
+    return tl.sum(total, axis=0)
+
+
+@triton.jit
+def _polynomial(y, coef, channel, there, D: tl.constexpr, DEGREE: tl.constexpr):
+    """c₁ + c₂ y + ... + c_degree y^(degree-1)."""
+    value = tl.load(coef + DEGREE * D + channel, mask=there, other=0)
+    for less in tl.static_range(1, DEGREE):
+        value = value * y + tl.load(coef + (DEGREE - less) * D + channel, mask=there, other=0)
+    return value
+
+
+@triton.jit(do_not_specialize=["n", "each"])
+def _combine_kernel(
+    out,
+    partial,
+    start,
+    column,
+    weight,
+    x,
+    y,
+    coef,
+    base_0,
+    base_1,
+    base_2,
+    base_3,
+    base_4,
+    n,
+    each,
+    D: tl.constexpr,
+    DEGREE: tl.constexpr,
+    BASES: tl.constexpr,
+    SUMS: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    SPAN: tl.constexpr,
+    FEWEST: tl.constexpr,
+    MOST: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """out = c₀ (A x) + (c₁ + c₂ y + ...) x + Σ c bases; `gather` has no y but x."""
+    bases = (base_0, base_1, base_2, base_3, base_4)
+    channel = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)[None, :]
+    there = channel < D
+    zero = tl.zeros([1, BLOCK_D], x.dtype.element_ty)
+    sum_0, sum_1, sum_2, sum_3 = zero, zero, zero, zero
+    first, last = _rows(start, n, each, FEWEST, SPAN)
+    for row in range(first, last):
+        begin, count, mine = _entries(start, row, FEWEST, MOST)
+        if mine:
+            at = row * D + channel
+            # What is not gathered comes first: its loads and those of the entries overlap.
+            value = zero
+            own = zero
+            other = zero
+            if DEGREE > 0:
+                own = tl.load(x + at, mask=there, other=0)
+                other = tl.load(y + at, mask=there, other=0) if SUMS else own
+                value = own * _polynomial(other, coef, channel, there, D, DEGREE)
+            for m in tl.static_range(BASES):
+                c = tl.load(coef + (1 + DEGREE + m) * D + channel, mask=there, other=0)
+                value += c * tl.load(bases[m] + at, mask=there, other=0)
+            product = _product(
+                column + begin, weight + begin, count, x, channel, there, 1, D, BLOCK, 1, BLOCK_D
+            )
+            value += tl.load(coef + channel, mask=there, other=0) * product
+            tl.store(out + at, value, mask=there)
+            if SUMS:
+                sum_0 += product * other
+                sum_1 += own * other
+                if DEGREE > 1:
+                    sum_2 += own * other * other
+                if DEGREE > 2:
+                    sum_3 += own * other * other * other
+    if SUMS:
+        sums = (sum_0, sum_1, sum_2, sum_3)
+        for m in tl.static_range(1 + DEGREE):
+            at = (tl.program_id(0) * (1 + DEGREE) + m) * D + channel
+            tl.store(partial + at, sums[m], mask=there)
+
+
+@triton.jit(do_not_specialize=["n", "each"])
+def _gather_heads_kernel(
+    out,
+    start,
+    column,
+    weight,
+    y,
+    n,
+    each,
+    HEADS: tl.constexpr,
+    D: tl.constexpr,
+    BLOCK_H: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    SPAN: tl.constexpr,
+    FEWEST: tl.constexpr,
+    MOST: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    stride: tl.constexpr = HEADS * D
+    lane, there = _heads(HEADS, D, BLOCK_H, BLOCK_D)
+    first, last = _rows(start, n, each, FEWEST, SPAN)
+    for row in range(first, last):
+        begin, count, mine = _entries(start, row, FEWEST, MOST)
+        if mine:
+            columns, weights = column + begin, weight + begin * HEADS
+            value = _product(
+                columns, weights, count, y, lane, there, HEADS, stride, BLOCK, BLOCK_H, BLOCK_D
+            )
+            tl.store(out + row * stride + lane, value, mask=there)
+
+
+@triton.jit(do_not_specialize=["n", "each"])
+def _edge_dots_kernel(
+    out,
+    start,
+    column,
+    a,
+    b,
+    c,
+    d,
+    n,
+    each,
+    D: tl.constexpr,
+    PAIRS: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    SPAN: tl.constexpr,
+    FEWEST: tl.constexpr,
+    MOST: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """out[e] = a[i] · b[j], with a second pair + c[i] · d[j]."""
+    lane, there = _heads(1, D, 1, BLOCK_D)
+    first, last = _rows(start, n, each, FEWEST, SPAN)
+    for row in range(first, last):
+        begin, count, mine = _entries(start, row, FEWEST, MOST)
+        if mine:
+            own = tl.load(a + row * D + lane, mask=there, other=0)
+            second = own
+            if PAIRS == 2:
+                second = tl.load(c + row * D + lane, mask=there, other=0)
+            for at in range(0, count, BLOCK):
+                entry = at + tl.arange(0, BLOCK)
+                known = entry < count
+                node = tl.load(column + begin + entry, mask=known, other=0)
+                value = own[None, :, :] * _tile(b, node, known, lane, there, D)
+                if PAIRS == 2:
+                    value += second[None, :, :] * _tile(d, node, known, lane, there, D)
+                dots = tl.sum(value, axis=2)
+                tl.store(out + begin + entry[:, None], dots, mask=known[:, None])
+
+
+@triton.jit(do_not_specialize=["n", "each"])
+def _attend_kernel(
+    out,
+    start,
+    column,
+    q,
+    k,
+    weight,
+    n,
+    each,
+    HEADS: tl.constexpr,
+    D: tl.constexpr,
+    SCALE: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+    BLOCK_H: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    SPAN: tl.constexpr,
+    FEWEST: tl.constexpr,
+    MOST: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """First the scores, their maximum and the sum of their exponentials; then the quotients."""
+    stride: tl.constexpr = HEADS * D
+    lane, there = _heads(HEADS, D, BLOCK_H, BLOCK_D)
+    head = tl.arange(0, BLOCK_H)[None, :]
+    first, last = _rows(start, n, each, FEWEST, SPAN)
+    for row in range(first, last):
+        begin, count, mine = _entries(start, row, FEWEST, MOST)
+        if mine:
+            query = tl.load(q + row * stride + lane, mask=there, other=0) * SCALE
+            highest = tl.full([1, BLOCK_H], float("-inf"), q.dtype.element_ty)
+            total = tl.zeros([1, BLOCK_H], q.dtype.element_ty)
+            place = out + begin * HEADS + head
+            for at in range(0, count, BLOCK):
+                entry = at + tl.arange(0, BLOCK)
+                known = entry < count
+                node = tl.load(column + begin + entry, mask=known, other=0)
+                keys = _tile(k, node, known, lane, there, stride)
+                score = tl.sum(query[None, :, :] * keys, axis=2)
+                mask = known[:, None] & (head < HEADS)
+                tl.store(place + entry[:, None] * HEADS, score, mask=mask)
+                score = tl.where(known[:, None], score, float("-inf"))
+                higher = tl.maximum(highest, tl.max(score, axis=0)[None, :])
+                part = tl.exp(score - higher)
+                if WEIGHTED:
+                    part *= tl.load(weight + begin + entry, mask=known, other=0)[:, None]
+                total = total * tl.exp(highest - higher) + tl.sum(part, axis=0)[None, :]
+                highest = higher
+            total = tl.where(total == 0, 1, total)
+            # The scores that a thread reads now, another may have written.
+            tl.debug_barrier()
+            for at in range(0, count, BLOCK):
+                entry = at + tl.arange(0, BLOCK)
+                known = entry < count
+                mask = known[:, None] & (head < HEADS)
+                score = tl.load(place + entry[:, None] * HEADS, mask=mask, other=0)
+                value = tl.exp(score - highest) / total
+                if WEIGHTED:
+                    value *= tl.load(weight + begin + entry, mask=known, other=0)[:, None]
+                tl.store(place + entry[:, None] * HEADS, value, mask=mask)
+
+
+@triton.jit(do_not_specialize=["n", "each"])
+def _attend_back_kernel(
+    out,
+    start,
+    column,
+    attention,
+    grad,
+    n,
+    each,
+    STRIDE_E: tl.constexpr,
+    STRIDE_H: tl.constexpr,
+    HEADS: tl.constexpr,
+    BLOCK_H: tl.constexpr,
+    SPAN: tl.constexpr,
+    FEWEST: tl.constexpr,
+    MOST: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    head = tl.arange(0, BLOCK_H)[None, :]
+    first, last = _rows(start, n, each, FEWEST, SPAN)
+    for row in range(first, last):
+        begin, count, mine = _entries(start, row, FEWEST, MOST)
+        if mine:
+            total = tl.zeros([BLOCK, BLOCK_H], out.dtype.element_ty)
+            shares = attention + begin * HEADS + head
+            slopes = grad + begin * STRIDE_E + head * STRIDE_H
+            for at in range(0, count, BLOCK):
+                entry = at + tl.arange(0, BLOCK)[:, None]
+                mask = (entry < count) & (head < HEADS)
+                share = tl.load(shares + entry * HEADS, mask=mask, other=0)
+                total += share * tl.load(slopes + entry * STRIDE_E, mask=mask, other=0)
+            mean = tl.sum(total, axis=0)[None, :]
+            for at in range(0, count, BLOCK):
+                entry = at + tl.arange(0, BLOCK)[:, None]
+                mask = (entry < count) & (head < HEADS)
+                share = tl.load(shares + entry * HEADS, mask=mask, other=0)
+                slope = tl.load(slopes + entry * STRIDE_E, mask=mask, other=0)
+                tl.store(out + (begin + entry) * HEADS + head, share * (slope - mean), mask=mask)
+
+
+@triton.jit
+def _dropout_kernel(
+    out,
+    x,
+    seed,
+    count,
+    THRESHOLD: tl.constexpr,
+    SCALE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    number = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    hashed = number.to(tl.uint32) * 0x9E3779B9 + tl.load(seed).to(tl.uint32) * 0x85EBCA6B
+    hashed = (hashed ^ (hashed >> 16)) * 0x7FEB352D
+    hashed = (hashed ^ (hashed >> 15)) * 0x846CA68B
+    hashed = hashed ^ (hashed >> 16)
+    there = number < count
+    value = tl.load(x + number, mask=there, other=0) * SCALE
+    tl.store(out + number, tl.where(hashed >= THRESHOLD, value, 0), mask=there)

@@ -1,0 +1,160 @@
+"""The kernels with their gradients.
+
+`product` is an operator of PyTorch's own kind, so that torch.compile takes it as it is (Inductor
+of torch 2.13 reorders chains of ``index_add`` and gives wrong numbers) and it may be
+differentiated twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from gread.kernels import plain
+from gread.kernels.choice import kernels_for
+from gread.kernels.pattern import Pattern
+from gread.kernels.plain import Rows
+
+
+def product(pattern: Pattern, weight: Tensor, y: Tensor) -> Tensor:
+    """A y, for the matrix A with entries ``weight`` [E] in the places of ``pattern``."""
+    return _product(*pattern.rows, *pattern.columns, pattern.order, weight, y)
+
+
+@torch.library.custom_op("gread::product", mutates_args=())
+def _product(
+    start: Tensor,
+    column: Tensor,
+    back_start: Tensor,
+    back_column: Tensor,
+    order: Tensor,
+    weight: Tensor,
+    y: Tensor,
+) -> Tensor:
+    coef = y.new_ones(1, y.size(1))
+    return kernels_for(y).gather(Rows(start, column), weight, y, coef, degree=0)
+
+
+@_product.register_fake
+def _(
+    start: Tensor,
+    column: Tensor,
+    back_start: Tensor,
+    back_column: Tensor,
+    order: Tensor,
+    weight: Tensor,
+    y: Tensor,
+) -> Tensor:
+    return y.new_empty(start.size(0) - 1, y.size(1))
+
+
+@torch.library.custom_op("gread::edge_dots", mutates_args=())
+def _edge_dots(start: Tensor, column: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    return kernels_for(a).edge_dots(Rows(start, column), [(a, b)])
+
+
+@_edge_dots.register_fake
+def _(start: Tensor, column: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    return a.new_empty(column.size(0))
+
+
+def _product_save(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _product_back(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    """∂y is the product with the transpose, ∂weight a dot product for every entry."""
+    start, column, back_start, back_column, order, weight, y = ctx.saved_tensors
+    grad = grad.contiguous()
+    grad_weight = grad_y = None
+    if ctx.needs_input_grad[5]:
+        grad_weight = _edge_dots(start, column, grad, y)
+    if ctx.needs_input_grad[6]:
+        back_order = torch.empty_like(order)
+        back_order[order] = torch.arange(order.numel(), device=order.device)
+        weight = weight.index_select(0, order)
+        grad_y = _product(back_start, back_column, start, column, back_order, weight, grad)
+    return None, None, None, None, None, grad_weight, grad_y
+
+
+_product.register_autograd(_product_back, setup_context=_product_save)
+
+
+def _edge_dots_save(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _edge_dots_back(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    """For a second derivative, in plain PyTorch: nothing here asks for it, a user may."""
+    start, column, a, b = ctx.saved_tensors
+    row, factor = Rows(start, column).numbers(), grad.unsqueeze(-1)
+    grad_a = torch.zeros_like(a).index_add(0, row, factor * b.index_select(0, column))
+    grad_b = torch.zeros_like(b).index_add(0, column, factor * a.index_select(0, row))
+    return None, None, grad_a, grad_b
+
+
+_edge_dots.register_autograd(_edge_dots_back, setup_context=_edge_dots_save)
+
+
+def attention(pattern: Pattern, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Tensor:
+    """The mean over heads of weight[e] exp(q[i] · k[j] / √d_k), every row divided by its sum.
+
+    Args:
+        pattern: Who may attend to whom.
+        q: Queries [N, heads, d_k].
+        k: Keys [N, heads, d_k].
+        weight: Of every entry, not negative, [E]; by default all are 1. It passes no gradient
+            unless it asks for one.
+
+    Returns:
+        [E].
+    """
+    if torch.compiler.is_compiling() or (weight is not None and weight.requires_grad):
+        return plain.attend(pattern.rows, q, k, weight).mean(-1)
+    return _Attention.apply(pattern, q, k, weight)
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, pattern: Pattern, q: Tensor, k: Tensor, weight: Tensor | None) -> Tensor:
+        found = kernels_for(q).attend(pattern.rows, q, k, weight)
+        ctx.pattern = pattern
+        ctx.save_for_backward(q, k, found)
+        return found.mean(-1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, found = ctx.saved_tensors
+        pattern, kernels = ctx.pattern, kernels_for(q)
+        heads, size = q.shape[1:]
+        scores = kernels.attend_back(pattern.rows, found, grad / (heads * size**0.5))
+        grad_q = kernels.gather_heads(pattern.rows, scores, k)
+        grad_k = kernels.gather_heads(pattern.columns, scores.index_select(0, pattern.order), q)
+        return None, grad_q, grad_k, None
+
+
+def drop(x: Tensor, rate: float) -> Tensor:
+    """Dropout by a hash of the element's number and a seed from PyTorch's generator."""
+    if rate == 0:
+        return x
+    seed = torch.randint(2**31, (1,), device=x.device)
+    if torch.compiler.is_compiling():
+        return plain.dropout(x, seed, rate)
+    return _Drop.apply(x, seed, rate)
+
+
+class _Drop(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, seed: Tensor, rate: float) -> Tensor:
+        ctx.save_for_backward(seed)
+        ctx.rate = rate
+        return kernels_for(x).dropout(x, seed, rate)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (seed,) = ctx.saved_tensors
+        return _Drop.apply(grad, seed, ctx.rate), None, None

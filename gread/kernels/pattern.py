@@ -1,0 +1,82 @@
+"""Where a sparse matrix has entries: by row and by column, found once and remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from gread.kernels.plain import Rows
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """The places of the entries of a sparse matrix, in the order row after row.
+
+    Attributes:
+        rows: Column of every entry, row after row.
+        num_columns: Number of columns.
+    """
+
+    rows: Rows
+    num_columns: int
+
+    @staticmethod
+    def from_entries(row: Tensor, column: Tensor, shape: tuple[int, int]) -> tuple[Pattern, Tensor]:
+        """The pattern of entries in any order, and their order in it, [E]."""
+        order = (row * shape[1] + column).argsort(stable=True)
+        rows = Rows(_starts(row, shape[0]), column[order].int())
+        return Pattern(rows, shape[1]), order
+
+    @cached_property
+    def columns(self) -> Rows:
+        """Row of every entry, column after column: the rows of the transpose."""
+        starts = _starts(self.rows.column, self.num_columns)
+        return Rows(starts, self.rows.numbers()[self.order].int())
+
+    @cached_property
+    def order(self) -> Tensor:
+        """Which entry comes where in ``columns``, [E]."""
+        return self.rows.column.argsort(stable=True)
+
+    @cached_property
+    def symmetric(self) -> bool:
+        """Whether the transpose has its entries in the same places."""
+        if self.rows.start.numel() - 1 != self.num_columns:
+            return False
+        return all(map(torch.equal, self.rows, self.columns))
+
+
+def _starts(index: Tensor, size: int) -> Tensor:
+    """Where 0, 1, ... begin once ``index`` is sorted, [size + 1]."""
+    counts = torch.zeros(size + 1, dtype=torch.int64, device=index.device)
+    one = counts.new_ones(1).expand(index.size(0))
+    return counts.index_add(0, index + 1, one).cumsum(0)
+
+
+_kept: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+
+
+def remember(tensor: Tensor, key: Hashable, make: Callable[[], T]) -> T:
+    """``make()``, called once for a tensor as it is now: what is found of a graph stays known.
+
+    It is forgotten with the tensor, and when the tensor is written to. ``make`` must not keep the
+    tensor itself.
+    """
+    if torch.compiler.is_compiling() or tensor.requires_grad or tensor.is_inference():
+        return make()
+    version, values = _kept.get(tensor, (None, {}))
+    if version != tensor._version:
+        values: dict[Hashable, Any] = {}  # type: ignore[no-redef]
+        _kept[tensor] = tensor._version, values
+    if key not in values:
+        values[key] = make()
+    found: T = values[key]
+    return found

@@ -1,0 +1,160 @@
+"""Trackers: a run as it goes, written to TensorBoard, Weights & Biases or MLflow.
+
+Each is an extra, and imported only where it is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from torch import nn
+from torch_geometric.data import Data
+
+from gread.inputs import InputError
+from gread.registry import Registry
+from gread.runs.spec import RunSpec, Value
+from gread.training import Epoch
+
+Log: TypeAlias = Callable[[Mapping[str, float], int], Any]
+"""Called with numbers by name, and the step they belong to."""
+
+Tracker: TypeAlias = Callable[[RunSpec, Path], AbstractContextManager[Log]]
+"""Opens a run of a spec, with files below a folder, and closes it in the end."""
+
+OnEpoch: TypeAlias = Callable[[Epoch, nn.Module, Data], None]
+"""What `gread.runs.run` calls after every epoch."""
+
+TRACKERS: Registry[Tracker] = Registry("tracker")
+
+
+@contextmanager
+def tracked(names: Sequence[str], spec: RunSpec, folder: Path) -> Iterator[OnEpoch]:
+    """An ``on_epoch`` for `gread.runs.run` that writes loss and accuracies to every tracker.
+
+    Args:
+        names: Names of `TRACKERS`.
+        spec: The run, whose settings are written once.
+        folder: Where files go; it is made if need be.
+
+    Example:
+        >>> from gread.runs import run
+        >>> from gread.training import TrainConfig
+        >>> spec = RunSpec(dataset="csbm", model="mlp", train=TrainConfig(epochs=2))
+        >>> with tracked([], spec, Path(".")) as on_epoch:
+        ...     run(spec, on_epoch=on_epoch).status
+        'ok'
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        logs = [stack.enter_context(TRACKERS[name](spec, folder)) for name in names]
+
+        def on_epoch(epoch: Epoch, model: nn.Module, data: Data) -> None:
+            values = asdict(epoch)
+            step = values.pop("number")
+            for log in logs:
+                log(values, step)
+
+        yield on_epoch
+
+
+@TRACKERS.register("tensorboard")
+@contextmanager
+def tensorboard(spec: RunSpec, folder: Path) -> Iterator[Log]:
+    """Events in ``folder/tensorboard``: ``tensorboard --logdir`` shows them."""
+    _package("tensorboard")  # PyTorch has the writer, but not the format
+    from torch.utils.tensorboard import SummaryWriter
+
+    place = folder / "tensorboard" / _name(spec).replace(" ", "-")
+    # A run that was killed and is done again takes the place of its first part.
+    with SummaryWriter(place, purge_step=0) as writer:
+        writer.add_hparams(_settings(spec), {}, run_name=".")
+
+        def log(values: Mapping[str, float], step: int) -> None:
+            for name, value in values.items():
+                writer.add_scalar(name, value, step)
+
+        yield log
+
+
+@TRACKERS.register("wandb")
+@contextmanager
+def wandb(spec: RunSpec, folder: Path) -> Iterator[Log]:
+    """A run in the project gread; with ``WANDB_MODE=offline`` in ``folder/wandb`` alone."""
+    package = _package("wandb")
+    try:
+        run = package.init(
+            project="gread",
+            name=_name(spec),
+            config=_settings(spec),
+            dir=folder,
+            reinit="create_new",  # by default a run that the user has open would be taken over
+        )
+    except package.Error as error:
+        raise InputError(f"tracker 'wandb' does not start: {error}") from error
+    with run:
+        yield run.log
+
+
+@TRACKERS.register("mlflow")
+@contextmanager
+def mlflow(spec: RunSpec, folder: Path) -> Iterator[Log]:
+    """A run in the experiment gread, at ``MLFLOW_TRACKING_URI`` or in ``folder/mlflow.sqlite``."""
+    package = _package("mlflow")
+    local = f"sqlite:///{folder.resolve() / 'mlflow.sqlite'}"
+    try:
+        # A client of our own: mlflow.set_tracking_uri would set it for the whole process.
+        client = package.MlflowClient(os.environ.get("MLFLOW_TRACKING_URI") or local)
+        found = client.get_experiment_by_name("gread")
+        experiment = found.experiment_id if found else client.create_experiment("gread")
+        run = client.create_run(experiment, run_name=_name(spec)).info.run_id
+    except package.MlflowException as error:
+        raise InputError(f"tracker 'mlflow' does not start: {error}") from error
+    params = [package.entities.Param(name, str(value)) for name, value in _settings(spec).items()]
+    client.log_batch(run, params=params)
+
+    def log(values: Mapping[str, float], step: int) -> None:
+        now = int(1000 * time.time())
+        client.log_batch(
+            run, [package.entities.Metric(*pair, now, step) for pair in values.items()]
+        )
+
+    try:
+        yield log
+    except BaseException:
+        client.set_terminated(run, "FAILED")
+        raise
+    client.set_terminated(run)
+
+
+def _package(name: str) -> Any:
+    """The package of the tracker of that name, which is the name of the extra too."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise InputError(
+            f"tracker {name!r} needs the package {name}: pip install 'gread[{name}]'"
+        ) from error
+
+
+def _name(spec: RunSpec) -> str:
+    return f"{spec.model} {spec.dataset} split {spec.split} seed {spec.seed} {spec.key[:8]}"
+
+
+def _settings(spec: RunSpec) -> dict[str, Value]:
+    """The spec without levels: ``hyper.time``, ``train.lr`` and so on."""
+    parts = {"hyper": spec.hyper, "train": asdict(spec.train), "options": spec.options}
+    return {
+        "dataset": spec.dataset,
+        "model": spec.model,
+        "split": spec.split,
+        "seed": spec.seed,
+        "key": spec.key,
+        **{f"{part}.{name}": value for part, has in parts.items() for name, value in has.items()},
+    }

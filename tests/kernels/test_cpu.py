@@ -1,0 +1,130 @@
+"""The kernels in C give what those in plain PyTorch give."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from gread.kernels import Pattern, choice, plain
+
+cpu = choice.available("cpu")
+needs_compiler = pytest.mark.skipif(isinstance(cpu, Exception), reason=str(cpu))
+TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-12}
+
+
+def some_rows(n=40, entries=300, columns=None):
+    """With empty rows, and one that has a third of all entries."""
+    torch.manual_seed(0)
+    row = torch.randint(n // 2, (entries,))
+    row[::3] = n - 1
+    column = torch.randint(columns or n, (entries,))
+    return Pattern.from_entries(row, column, (n, columns or n))[0].rows
+
+
+def close(got, expected):
+    torch.testing.assert_close(got, expected, rtol=0, atol=TOLERANCE[expected.dtype] * 20)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("d", [1, 3, 16, 64, 130])
+@pytest.mark.parametrize(("degree", "bases"), [(0, 0), (1, 2), (2, 1), (3, 4)])
+def test_gather_and_pull(dtype, d, degree, bases):
+    rows = some_rows()
+    weight = torch.randn(300, dtype=dtype)
+    y, g, *others = torch.randn(2 + bases, 40, d, dtype=dtype)
+    coef = torch.randn(1 + degree + bases, d, dtype=dtype)
+    arguments = (rows, weight, y, coef, others, degree)
+    close(cpu.gather(*arguments), plain.gather(*arguments))
+    if degree:
+        arguments = (rows, weight, g, y, coef, others, degree)
+        for got, expected in zip(cpu.pull(*arguments), plain.pull(*arguments), strict=True):
+            close(got, expected)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_the_others(dtype):
+    rows = some_rows()
+    a, b, c, e = torch.randn(4, 40, 70, dtype=dtype)
+    for pairs in ([(a, b)], [(a, b), (c, e)]):
+        close(cpu.edge_dots(rows, pairs), plain.edge_dots(rows, pairs))
+    for heads, size in ((1, 3), (4, 16)):
+        q, k = 3 * torch.randn(2, 40, heads, size, dtype=dtype)
+        weight = torch.rand(300, dtype=dtype)
+        weight[rows.start[3] : rows.start[4]] = 0  # a row that attends to nothing
+        for w in (None, weight):
+            found = plain.attend(rows, q, k, w)
+            close(cpu.attend(rows, q, k, w), found)
+        for grad in (torch.randn(300, heads, dtype=dtype), torch.randn(300, dtype=dtype)):
+            close(cpu.attend_back(rows, found, grad), plain.attend_back(rows, found, grad))
+        close(cpu.gather_heads(rows, found, q), plain.gather_heads(rows, found, q))
+    for rate in (0.0, 0.3, 0.9):
+        close(cpu.dropout(a, torch.tensor([77]), rate), plain.dropout(a, torch.tensor([77]), rate))
+
+
+@needs_compiler
+def test_sums_do_not_depend_on_the_number_of_threads():
+    rows = some_rows(4000, 30_000)
+    weight, (y, g) = torch.randn(30_000), torch.randn(2, 4000, 64)
+    coef = torch.randn(2, 64)
+    before = torch.get_num_threads()
+    try:
+        found = []
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            found.append(cpu.pull(rows, weight, g, y, coef)[1])
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+
+
+@needs_compiler
+def test_nothing_gives_nothing():
+    rows = Pattern.from_entries(*torch.empty(2, 0, dtype=torch.int64), (0, 0))[0].rows
+    assert cpu.gather(rows, torch.empty(0), torch.empty(0, 3), torch.ones(2, 3)).shape == (0, 3)
+
+
+def in_a_process(code, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+TRAIN = (
+    "import gread\n"
+    "data = gread.load('csbm', num_nodes=60)\n"
+    "result = gread.fit(gread.GREAD(data.num_features, 4, 2), data, gread.TrainConfig(epochs=2))\n"
+    "from gread.kernels import choice\n"
+    "print(len(result.history), choice.available('cpu'))\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("environment", "shown"),
+    [
+        ({"CC": "/nowhere/cc"}, "cc does not start"),
+        ({"CC": "false"}, "false fails"),
+    ],
+)
+def test_without_a_compiler_all_works(tmp_path, environment, shown):
+    done = in_a_process(TRAIN, XDG_CACHE_HOME=str(tmp_path), **environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("2 ")
+    assert shown in done.stdout
+
+
+@needs_compiler
+def test_kernels_are_compiled_once_and_kept(tmp_path):
+    code = "from gread.kernels import cpu; print(cpu.library()._name)"
+    first, second = (in_a_process(code, XDG_CACHE_HOME=str(tmp_path)) for _ in range(2))
+    assert first.stdout == second.stdout
+    assert first.stdout.startswith(str(tmp_path))
+    assert len(list(tmp_path.rglob("*.so"))) == 1

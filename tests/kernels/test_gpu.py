@@ -1,0 +1,231 @@
+"""The Triton kernels against the plain ones; without a GPU under TRITON_INTERPRET=1."""
+
+import os
+from collections.abc import Callable
+
+import numpy
+import pytest
+import torch
+from torch import Tensor
+
+from gread.kernels import plain
+from gread.kernels.plain import Rows
+
+pytest.importorskip("triton")
+
+CUDA = torch.cuda.is_available()
+if not CUDA and os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("needs a GPU, or TRITON_INTERPRET=1", allow_module_level=True)
+if not CUDA and numpy.lib.NumpyVersion(numpy.__version__) >= "2.4.0":
+    pytest.skip("Triton 3.6 interprets no loop under NumPy 2.4", allow_module_level=True)
+
+from gread.kernels import gpu  # noqa: E402
+
+DEVICE = "cuda" if CUDA else "cpu"
+
+# What NumPy 2.4 refuses, it warned of before.
+pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array:DeprecationWarning")
+
+dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
+
+
+@pytest.fixture(params=["one", "two"])
+def launches(request, monkeypatch) -> str:
+    """One launch, or a second for the heavy rows."""
+    if request.param == "two":
+        monkeypatch.setattr(gpu, "SMALL", 0)
+        monkeypatch.setattr(gpu, "MANY", 0)
+        monkeypatch.setattr(gpu, "HEAVY", 6)
+        monkeypatch.setattr(gpu, "PROGRAMS", 4)
+    return request.param
+
+
+def make_rows(counts: list[int], columns: int) -> Rows:
+    start = torch.tensor([0, *counts]).cumsum(0)
+    column = torch.randint(max(columns, 1), (int(start[-1]),), dtype=torch.int32)
+    return Rows(start.to(DEVICE), column.to(DEVICE))
+
+
+# Rows without entries, the last among them; one with exactly a block of entries; a heavy one.
+GRAPHS = {
+    "mixed": [0, 3, 1, 16, 0, 70, 2, 7, 6, 0, 5, 0],
+    "dense": [20, 33, 17, 40, 0, 90],
+    "no entries": [0, 0, 0],
+    "one row": [5],
+    "nothing": [],
+}
+graphs = pytest.mark.parametrize("graph", GRAPHS)
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+def rows_of(graph: str) -> Rows:
+    counts = GRAPHS[graph]
+    return make_rows(counts, len(counts))
+
+
+def normal(*shape: int, dtype: torch.dtype) -> Tensor:
+    return torch.randn(*shape, dtype=dtype).to(DEVICE)
+
+
+def positive(*shape: int, dtype: torch.dtype) -> Tensor:
+    return torch.rand(*shape, dtype=dtype).to(DEVICE)
+
+
+def same(ours: Tensor, expected: Tensor) -> None:
+    tolerance = 1e-5 if expected.dtype == torch.float32 else 1e-12
+    scale = max(1.0, expected.abs().max().item()) if expected.numel() else 1.0
+    torch.testing.assert_close(ours, expected, rtol=tolerance, atol=tolerance * scale)
+
+
+@dtypes
+@graphs
+@pytest.mark.parametrize(
+    ("d", "degree", "bases"), [(1, 0, 0), (3, 1, 1), (64, 2, 2), (130, 3, 4), (64, 0, 5), (3, 3, 3)]
+)
+def test_gather(launches, graph, dtype, d, degree, bases):
+    rows = rows_of(graph)
+    n, entries = len(GRAPHS[graph]), rows.column.numel()
+    arguments = (
+        rows,
+        normal(entries, dtype=dtype),
+        normal(n, d, dtype=dtype),
+        normal(1 + degree + bases, d, dtype=dtype),
+        [normal(n, d, dtype=dtype) for _ in range(bases)],
+        degree,
+    )
+    same(gpu.gather(*arguments), plain.gather(*arguments))
+
+
+@dtypes
+def test_gather_of_another_number_of_columns(dtype):
+    rows = make_rows([3, 0, 9], 50)
+    weight, y, coef = (normal(*shape, dtype=dtype) for shape in [(12,), (50, 8), (1, 8)])
+    same(gpu.gather(rows, weight, y, coef, degree=0), plain.gather(rows, weight, y, coef, degree=0))
+
+
+@dtypes
+@graphs
+@pytest.mark.parametrize(
+    ("d", "degree", "bases"), [(1, 1, 0), (3, 2, 1), (64, 1, 2), (130, 3, 5), (64, 3, 4), (3, 1, 3)]
+)
+def test_pull(launches, graph, dtype, d, degree, bases):
+    rows = rows_of(graph)
+    n, entries = len(GRAPHS[graph]), rows.column.numel()
+    arguments = (
+        rows,
+        normal(entries, dtype=dtype),
+        normal(n, d, dtype=dtype),
+        normal(n, d, dtype=dtype),
+        normal(1 + degree + bases, d, dtype=dtype),
+        [normal(n, d, dtype=dtype) for _ in range(bases)],
+        degree,
+    )
+    for ours, expected in zip(gpu.pull(*arguments), plain.pull(*arguments), strict=True):
+        same(ours, expected)
+
+
+@dtypes
+@graphs
+@pytest.mark.parametrize("d", [1, 3, 64, 130])
+@pytest.mark.parametrize("pairs", [1, 2])
+def test_edge_dots(launches, graph, dtype, d, pairs):
+    rows = rows_of(graph)
+    n = len(GRAPHS[graph])
+    matrices = [(normal(n, d, dtype=dtype), normal(n, d, dtype=dtype)) for _ in range(pairs)]
+    same(gpu.edge_dots(rows, matrices), plain.edge_dots(rows, matrices))
+
+
+heads = pytest.mark.parametrize(("heads", "d_k"), [(1, 3), (1, 16), (4, 16), (4, 3), (3, 5)])
+
+
+@dtypes
+@graphs
+@heads
+@pytest.mark.parametrize("weights", ["none", "given", "zero"])
+def test_attend(launches, graph, dtype, heads, d_k, weights):
+    rows = rows_of(graph)
+    q, k = (3 * normal(len(GRAPHS[graph]), heads, d_k, dtype=dtype) for _ in range(2))
+    weight = positive(rows.column.numel(), dtype=dtype) if weights != "none" else None
+    if weights == "zero":
+        weight = weight * (rows.numbers() % 2)  # every second row is all zero
+    same(gpu.attend(rows, q, k, weight), plain.attend(rows, q, k, weight))
+
+
+@dtypes
+@graphs
+@pytest.mark.parametrize("heads", [1, 3, 4])
+@pytest.mark.parametrize("shared", [False, True])
+def test_attend_back(launches, graph, dtype, heads, shared):
+    rows = rows_of(graph)
+    entries = rows.column.numel()
+    attention = positive(entries, heads, dtype=dtype)
+    grad = normal(entries, dtype=dtype) if shared else normal(entries, heads, dtype=dtype)
+    same(gpu.attend_back(rows, attention, grad), plain.attend_back(rows, attention, grad))
+
+
+@dtypes
+@graphs
+@heads
+def test_gather_heads(launches, graph, dtype, heads, d_k):
+    rows = rows_of(graph)
+    weight = normal(rows.column.numel(), heads, dtype=dtype)
+    y = normal(len(GRAPHS[graph]), heads, d_k, dtype=dtype)
+    same(gpu.gather_heads(rows, weight, y), plain.gather_heads(rows, weight, y))
+
+
+@dtypes
+@pytest.mark.parametrize("rate", [0.0, 0.3, 0.9])
+@pytest.mark.parametrize("shape", [(0,), (7,), (33, 65), (2, 3, 1024)])
+def test_dropout(dtype, rate, shape):
+    x = normal(*shape, dtype=dtype)
+    for number in (0, 1, 2**31 - 1):
+        seed = torch.tensor(number, device=DEVICE)
+        ours, expected = gpu.dropout(x, seed, rate), plain.dropout(x, seed, rate)
+        assert torch.equal(ours == 0, expected == 0)
+        same(ours, expected)
+
+
+@dtypes
+def test_what_is_not_contiguous(dtype):
+    rows = rows_of("mixed")
+    n = len(GRAPHS["mixed"])
+    y = normal(8, n, dtype=dtype).T
+    weight = normal(rows.column.numel(), 2, dtype=dtype)[:, 0]
+    coef = normal(8, 3, dtype=dtype).T
+    same(gpu.gather(rows, weight, y, coef, [y]), plain.gather(rows, weight, y, coef, [y]))
+    seed = torch.tensor(5, device=DEVICE)
+    same(gpu.dropout(y, seed, 0.3), plain.dropout(y, seed, 0.3))
+
+
+def capturable() -> dict[str, Callable[[Tensor], Tensor]]:
+    rows = rows_of("mixed")
+    n, d, dtype = len(GRAPHS["mixed"]), 64, torch.float32
+    weight = positive(rows.column.numel(), dtype=dtype)
+    y, coef = normal(n, d, dtype=dtype), normal(2, d, dtype=dtype)
+    seed = torch.tensor(3, device=DEVICE)
+    return {
+        "gather": lambda x: gpu.gather(rows, weight, x, coef),
+        "pull": lambda x: torch.cat(gpu.pull(rows, weight, x, y, coef)),
+        "attend": lambda x: gpu.attend(rows, x.view(n, 4, 16), y.view(n, 4, 16), weight),
+        "dropout": lambda x: gpu.dropout(x, seed, 0.3),
+    }
+
+
+@pytest.mark.skipif(not CUDA, reason="needs a GPU")
+@pytest.mark.parametrize("name", ["gather", "pull", "attend", "dropout"])
+def test_a_replay_gives_the_same(launches, name):
+    call = capturable()[name]
+    x = normal(len(GRAPHS["mixed"]), 64, dtype=torch.float32)
+    call(x)  # compiles
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = call(x)
+    for _ in range(2):
+        x.copy_(torch.randn_like(x))
+        graph.replay()
+        assert torch.equal(out, call(x))

@@ -1,0 +1,93 @@
+import pytest
+import torch
+
+from gread.kernels import Pattern, attention, drop, product
+from gread.kernels.operators import _product
+
+ROW = torch.tensor([1, 2, 2, 0, 3, 1])  # the entry (1, 0) stands twice
+COLUMN = torch.tensor([0, 0, 1, 3, 3, 0])
+TOLERANCE = {torch.bfloat16: {"rtol": 0.02, "atol": 0.03}}
+PATTERN, ORDER = Pattern.from_entries(ROW, COLUMN, (4, 4))
+
+
+def matrix(weight):
+    return torch.zeros(4, 4, dtype=weight.dtype).index_put((ROW, COLUMN), weight, accumulate=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_product_equals_the_dense_one(dtype):
+    weight, h = torch.randn(6, dtype=dtype), torch.randn(4, 3, dtype=dtype)
+    result = product(PATTERN, weight[ORDER], h)
+    assert result.dtype == dtype
+    expected = matrix(weight.double()) @ h.double()
+    torch.testing.assert_close(result, expected.to(dtype), **TOLERANCE.get(dtype, {}))
+
+
+def test_a_matrix_need_not_be_square():
+    row, column = torch.tensor([0, 0, 1]), torch.tensor([4, 1, 0])
+    pattern, order = Pattern.from_entries(row, column, (2, 5))
+    weight = torch.randn(3, dtype=torch.float64, requires_grad=True)
+    y = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    dense = torch.zeros(2, 5, dtype=torch.float64).index_put((row, column), weight)
+    torch.testing.assert_close(product(pattern, weight[order], y), dense @ y)
+    assert torch.autograd.gradcheck(lambda w, y: product(pattern, w[order], y), (weight, y))
+
+
+def test_gradients_of_first_and_second_order_are_right():
+    weight = torch.randn(6, dtype=torch.float64, requires_grad=True)
+    h = torch.randn(4, 2, dtype=torch.float64, requires_grad=True)
+
+    def multiply(weight, h):
+        return product(PATTERN, weight, h)
+
+    assert torch.autograd.gradcheck(multiply, (weight, h))
+    assert torch.autograd.gradgradcheck(multiply, (weight, h))
+    assert torch.autograd.gradcheck(multiply, (weight.detach(), h))
+    assert torch.autograd.gradcheck(multiply, (weight, h.detach()))
+
+
+def test_pytorch_finds_nothing_wrong_with_the_operator():
+    weight, h = torch.randn(6, requires_grad=True), torch.randn(4, 2, requires_grad=True)
+    arguments = (*PATTERN.rows, *PATTERN.columns, PATTERN.order, weight, h)
+    results = torch.library.opcheck(_product, arguments)
+    assert set(results.values()) == {"SUCCESS"}
+
+
+def test_no_entries_give_zero():
+    nothing = torch.empty(0, dtype=torch.int64)
+    pattern, _ = Pattern.from_entries(nothing, nothing, (3, 3))
+    assert not product(pattern, torch.empty(0), torch.randn(3, 2)).any()
+
+
+def test_gradients_of_attention_are_right():
+    q, k = (torch.randn(4, 2, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    weight = torch.rand(6, dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda q, k: attention(PATTERN, q, k), (q, k))
+    assert torch.autograd.gradcheck(lambda q, k: attention(PATTERN, q, k, weight), (q, k))
+    weight.requires_grad_()
+    assert torch.autograd.gradcheck(lambda w: attention(PATTERN, q.detach(), k.detach(), w), weight)
+
+
+def test_dropout_keeps_the_mean_and_its_gradient_falls_on_what_stayed():
+    x = torch.ones(200, 500, requires_grad=True)
+    dropped = drop(x, 0.3)
+    assert abs(dropped.mean().item() - 1) < 0.01
+    stayed = dropped.detach() != 0
+    assert abs(stayed.double().mean().item() - 0.7) < 0.01
+    torch.testing.assert_close(
+        dropped.detach()[stayed], torch.full((), 1 / 0.7).expand(stayed.sum())
+    )
+    dropped.sum().backward()
+    torch.testing.assert_close(x.grad, dropped.detach())
+    assert drop(x, 0.0) is x
+
+
+def test_dropout_follows_the_seed_of_pytorch():
+    x = torch.ones(1000)
+    torch.manual_seed(3)
+    one, two = drop(x, 0.5), drop(x, 0.5)
+    torch.manual_seed(3)
+    assert torch.equal(drop(x, 0.5), one)
+    assert not torch.equal(one, two)
+    both = ((one != 0) & (two != 0)).double().mean().item()
+    assert abs(both - 0.25) < 0.05  # independent of each other

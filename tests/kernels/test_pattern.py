@@ -1,0 +1,47 @@
+import gc
+
+import torch
+
+from gread.kernels import Pattern, remember
+from gread.kernels.pattern import _kept
+
+
+def test_entries_are_found_by_row_and_by_column():
+    row, column = torch.randint(7, (30,)), torch.randint(5, (30,))
+    pattern, order = Pattern.from_entries(row, column, (7, 5))
+    assert torch.equal(pattern.rows.numbers(), row[order])
+    assert torch.equal(pattern.rows.column.long(), column[order])
+    assert torch.equal(pattern.columns.numbers(), column[order][pattern.order])
+    assert torch.equal(pattern.columns.column.long(), row[order][pattern.order])
+    assert not pattern.symmetric
+
+
+def test_an_undirected_graph_is_symmetric():
+    source, target = torch.tensor([0, 2, 1, 3, 1]), torch.tensor([1, 1, 2, 3, 0])
+    assert Pattern.from_entries(target, source, (4, 4))[0].symmetric
+    assert not Pattern.from_entries(target[:4], source[:4], (4, 4))[0].symmetric
+
+
+def test_what_is_remembered_is_made_once():
+    tensor, made = torch.zeros(3), []
+    for _ in range(2):
+        assert remember(tensor, "sum", lambda: made.append(1) or 7) == 7
+    assert len(made) == 1
+    assert remember(tensor, "other", lambda: 8) == 8
+    assert remember(torch.zeros(3), "sum", lambda: 9) == 9
+
+
+def test_it_is_forgotten_when_the_tensor_is_written_to_and_with_it():
+    tensor = torch.zeros(3)
+    assert remember(tensor, "sum", lambda: 1) == 1
+    tensor[0] = 5
+    assert remember(tensor, "sum", lambda: 2) == 2
+    before = len(_kept)
+    del tensor
+    gc.collect()
+    assert len(_kept) == before - 1
+
+
+def test_nothing_is_remembered_of_what_is_learned():
+    parameter = torch.zeros(3, requires_grad=True)
+    assert [remember(parameter, "sum", lambda n=n: n) for n in (1, 2)] == [1, 2]
