@@ -23,6 +23,7 @@ LAYERS = {
     "figures": 5,
     "report": 5,
     "experiments": 6,
+    "bench": 6,
     "demo": 6,
     "doctor": 6,
     "listing": 6,

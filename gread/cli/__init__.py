@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import gread
-from gread.cli import show, stored, work
+from gread.cli import measure, show, stored, work
 from gread.cli.console import err, out
 from gread.inputs import InputError
 
@@ -19,7 +19,14 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (show.demo, show.datasets, work.train, work.reproduce, stored.compare):
+for command in (
+    show.demo,
+    show.datasets,
+    work.train,
+    work.reproduce,
+    stored.compare,
+    measure.bench,
+):
     app.command()(command)
 app.add_typer(stored.runs, name="runs")
 app.command("list")(show.list_)

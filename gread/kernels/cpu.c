@@ -10,8 +10,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TILE 64     /* channels summed in registers at a time */
+/* Bytes in a register, and how many registers sum at a time: 256 bytes in all. */
+#if defined(__AVX512F__)
+#define PACK 64
+#elif defined(__AVX__)
+#define PACK 32
+#else
+#define PACK 16
+#endif
+#define PACKS (256 / PACK)
+#define UNROLL _Pragma("GCC unroll 16")
 #define AHEAD 8     /* entries between a prefetch and its use */
+#define SIMD _Pragma("omp simd") /* what a loop writes to is not what it reads from */
+#define BLOCK 256   /* elements that dropout treats at a time */
 #define SMALL 16384 /* numbers below which a second thread costs more than it brings */
 
 #define REAL float
@@ -29,46 +40,57 @@
 
 #else
 
-/* sum[c] = sum over the entries of weight * y[column, c], for `width` channels from y on. Called
- * with the constant TILE the loops unroll into registers. */
-static inline __attribute__((always_inline)) void NAME(weighted_sum)(
-    REAL *restrict sum, const int32_t *column, const REAL *weight, int64_t from, int64_t to,
-    int64_t entries, const REAL *y, int64_t stride, const int64_t width) {
-    for (int64_t c = 0; c < width; c++) sum[c] = 0;
+typedef REAL NAME(pack) __attribute__((vector_size(PACK), aligned(sizeof(REAL))));
+#define LANES ((int64_t)(PACK / sizeof(REAL)))
+
+/* sum[c] = sum over the entries of weight * y[column, c], for PACKS packs of channels from y on.
+ * Unrolled, the sums stay in registers. */
+static inline void NAME(sum_many)(REAL *sum, const int32_t *column, const REAL *weight,
+                                  int64_t from, int64_t to, int64_t entries, const REAL *y,
+                                  int64_t stride) {
+    NAME(pack) s[PACKS];
+    UNROLL for (int k = 0; k < PACKS; k++) s[k] = (NAME(pack)){0};
     for (int64_t e = from; e < to; e++) {
         if (e + AHEAD < entries) {
             const char *next = (const char *)(y + column[e + AHEAD] * stride);
-            for (size_t line = 0; line < width * sizeof(REAL); line += 64)
+            UNROLL for (int line = 0; line < PACK * PACKS; line += 64)
                 __builtin_prefetch(next + line);
         }
-        const REAL w = weight[e], *row = y + column[e] * stride;
-        for (int64_t c = 0; c < width; c++) sum[c] += w * row[c];
+        const REAL w = weight[e];
+        const NAME(pack) *row = (const NAME(pack) *)(y + column[e] * stride);
+        UNROLL for (int k = 0; k < PACKS; k++) s[k] += w * row[k];
     }
+    UNROLL for (int k = 0; k < PACKS; k++) ((NAME(pack) *)sum)[k] = s[k];
 }
 
-/* The same for a whole row of d channels: full tiles, then the rest. */
+static inline void NAME(sum_one)(REAL *sum, const int32_t *column, const REAL *weight,
+                                 int64_t from, int64_t to, const REAL *y, int64_t stride) {
+    NAME(pack) s = {0};
+    for (int64_t e = from; e < to; e++)
+        s += weight[e] * *(const NAME(pack) *)(y + column[e] * stride);
+    *(NAME(pack) *)sum = s;
+}
+
+/* The same for a whole row of d channels: many packs at a time, then one, then the rest. */
 static inline void NAME(row_sum)(REAL *restrict sum, const int32_t *column, const REAL *weight,
                                  int64_t from, int64_t to, int64_t entries, const REAL *y,
                                  int64_t d) {
     int64_t c = 0;
-    for (; c + TILE <= d; c += TILE) {
-        REAL tile[TILE];
-        NAME(weighted_sum)(tile, column, weight, from, to, entries, y + c, d, TILE);
-        for (int64_t k = 0; k < TILE; k++) sum[c + k] = tile[k];
-    }
-    for (; c + 16 <= d; c += 16) {
-        REAL tile[16];
-        NAME(weighted_sum)(tile, column, weight, from, to, entries, y + c, d, 16);
-        for (int64_t k = 0; k < 16; k++) sum[c + k] = tile[k];
-    }
-    if (c < d) NAME(weighted_sum)(sum + c, column, weight, from, to, entries, y + c, d, d - c);
+    for (; c + PACKS * LANES <= d; c += PACKS * LANES)
+        NAME(sum_many)(sum + c, column, weight, from, to, entries, y + c, d);
+    for (; c + LANES <= d; c += LANES)
+        NAME(sum_one)(sum + c, column, weight, from, to, y + c, d);
+    for (int64_t k = c; k < d; k++) sum[k] = 0;
+    if (c < d)
+        for (int64_t e = from; e < to; e++)
+            for (int64_t k = c; k < d; k++) sum[k] += weight[e] * y[column[e] * d + k];
 }
 
 static inline void NAME(add_bases)(REAL *restrict out, const REAL *coef,
                                    const REAL *const *bases, int64_t count, int64_t i, int64_t d) {
     for (int64_t m = 0; m < count; m++) {
         const REAL *base = bases[m] + i * d, *factor = coef + m * d;
-        for (int64_t c = 0; c < d; c++) out[c] += factor[c] * base[c];
+        SIMD for (int64_t c = 0; c < d; c++) out[c] += factor[c] * base[c];
     }
 }
 
@@ -81,14 +103,14 @@ void NAME(gather)(const int64_t *start, const int32_t *column, const REAL *weigh
         const REAL *own = y + i * d, *c1 = coef + d, *c2 = c1 + d, *c3 = c2 + d;
         NAME(row_sum)(o, column, weight, start[i], start[i + 1], entries, y, d);
         if (degree == 0)
-            for (int64_t c = 0; c < d; c++) o[c] *= coef[c];
+            SIMD for (int64_t c = 0; c < d; c++) o[c] *= coef[c];
         else if (degree == 1)
-            for (int64_t c = 0; c < d; c++) o[c] = coef[c] * o[c] + c1[c] * own[c];
+            SIMD for (int64_t c = 0; c < d; c++) o[c] = coef[c] * o[c] + c1[c] * own[c];
         else if (degree == 2)
-            for (int64_t c = 0; c < d; c++)
+            SIMD for (int64_t c = 0; c < d; c++)
                 o[c] = coef[c] * o[c] + (c1[c] + c2[c] * own[c]) * own[c];
         else
-            for (int64_t c = 0; c < d; c++)
+            SIMD for (int64_t c = 0; c < d; c++)
                 o[c] = coef[c] * o[c] + (c1[c] + (c2[c] + c3[c] * own[c]) * own[c]) * own[c];
         NAME(add_bases)(o, coef + (1 + degree) * d, bases, count, i, d);
     }
@@ -109,13 +131,13 @@ void NAME(pull)(const int64_t *start, const int32_t *column, const REAL *weight,
             const REAL *a = g + i * d, *b = y + i * d;
             NAME(row_sum)(o, column, weight, start[i], start[i + 1], entries, g, d);
             if (degree == 1)
-                for (int64_t c = 0; c < d; c++) {
+                SIMD for (int64_t c = 0; c < d; c++) {
                     s0[c] += o[c] * b[c];
                     s1[c] += a[c] * b[c];
                     o[c] = coef[c] * o[c] + c1[c] * a[c];
                 }
             else if (degree == 2)
-                for (int64_t c = 0; c < d; c++) {
+                SIMD for (int64_t c = 0; c < d; c++) {
                     const REAL first = a[c] * b[c];
                     s0[c] += o[c] * b[c];
                     s1[c] += first;
@@ -123,7 +145,7 @@ void NAME(pull)(const int64_t *start, const int32_t *column, const REAL *weight,
                     o[c] = coef[c] * o[c] + c1[c] * a[c] + c2[c] * first;
                 }
             else
-                for (int64_t c = 0; c < d; c++) {
+                SIMD for (int64_t c = 0; c < d; c++) {
                     const REAL first = a[c] * b[c], second = first * b[c];
                     s0[c] += o[c] * b[c];
                     s1[c] += first;
@@ -229,12 +251,19 @@ void NAME(dropout)(const REAL *x, const int64_t *seed, REAL *out, int64_t count,
     const REAL factor = (REAL)(1 / keep);
     const uint32_t first = (uint32_t)seed[0] * 0x85EBCA6Bu;
 #pragma omp parallel for schedule(static) num_threads(threads) if (count > SMALL)
-    for (int64_t n = 0; n < count; n++) {
-        uint32_t bits = (uint32_t)n * 0x9E3779B9u + first;
-        bits = (bits ^ (bits >> 16)) * 0x7FEB352Du;
-        bits = (bits ^ (bits >> 15)) * 0x846CA68Bu;
-        bits ^= bits >> 16;
-        out[n] = bits >= (uint32_t)limit ? x[n] * factor : 0;
+    for (int64_t n = 0; n < count; n += BLOCK) {
+        const uint32_t size = count - n < BLOCK ? count - n : BLOCK;
+        const REAL *from = x + n;
+        REAL *restrict to = out + n;
+        REAL stays[BLOCK]; /* of the width of the hash, so that both vectorise */
+        SIMD for (uint32_t k = 0; k < size; k++) {
+            uint32_t bits = ((uint32_t)n + k) * 0x9E3779B9u + first;
+            bits = (bits ^ (bits >> 16)) * 0x7FEB352Du;
+            bits = (bits ^ (bits >> 15)) * 0x846CA68Bu;
+            bits ^= bits >> 16;
+            stays[k] = bits >= (uint32_t)limit ? factor : 0;
+        }
+        SIMD for (uint32_t k = 0; k < size; k++) to[k] = stays[k] * from[k];
     }
 }
 

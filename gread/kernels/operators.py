@@ -21,7 +21,7 @@ from gread.kernels.plain import Rows
 
 def product(pattern: Pattern, weight: Tensor, y: Tensor) -> Tensor:
     """A y, for the matrix A with entries ``weight`` [E] in the places of ``pattern``."""
-    return _product(*pattern.rows, *pattern.columns, pattern.order, weight, y)
+    return _product(*pattern.rows, *pattern.columns, *pattern.orders, weight, y)
 
 
 @torch.library.custom_op("gread::product", mutates_args=())
@@ -31,6 +31,7 @@ def _product(
     back_start: Tensor,
     back_column: Tensor,
     order: Tensor,
+    back_order: Tensor,
     weight: Tensor,
     y: Tensor,
 ) -> Tensor:
@@ -45,6 +46,7 @@ def _(
     back_start: Tensor,
     back_column: Tensor,
     order: Tensor,
+    back_order: Tensor,
     weight: Tensor,
     y: Tensor,
 ) -> Tensor:
@@ -67,17 +69,15 @@ def _product_save(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
 
 def _product_back(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     """∂y is the product with the transpose, ∂weight a dot product for every entry."""
-    start, column, back_start, back_column, order, weight, y = ctx.saved_tensors
+    start, column, back_start, back_column, order, back_order, weight, y = ctx.saved_tensors
     grad = grad.contiguous()
     grad_weight = grad_y = None
-    if ctx.needs_input_grad[5]:
-        grad_weight = _edge_dots(start, column, grad, y)
     if ctx.needs_input_grad[6]:
-        back_order = torch.empty_like(order)
-        back_order[order] = torch.arange(order.numel(), device=order.device)
-        weight = weight.index_select(0, order)
-        grad_y = _product(back_start, back_column, start, column, back_order, weight, grad)
-    return None, None, None, None, None, grad_weight, grad_y
+        grad_weight = _edge_dots(start, column, grad, y)
+    if ctx.needs_input_grad[7]:
+        transpose = (back_start, back_column, start, column, back_order, order)
+        grad_y = _product(*transpose, weight.index_select(0, order), grad)
+    return None, None, None, None, None, None, grad_weight, grad_y
 
 
 _product.register_autograd(_product_back, setup_context=_product_save)

@@ -47,6 +47,13 @@ class Pattern:
         return self.rows.column.argsort(stable=True)
 
     @cached_property
+    def orders(self) -> tuple[Tensor, Tensor]:
+        """``order``, and the way back."""
+        back = torch.empty_like(self.order)
+        back[self.order] = torch.arange(back.numel(), device=back.device)
+        return self.order, back
+
+    @cached_property
     def symmetric(self) -> bool:
         """Whether the transpose has its entries in the same places."""
         if self.rows.start.numel() - 1 != self.num_columns:

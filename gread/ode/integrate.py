@@ -188,7 +188,11 @@ def _adaptive(
 
 def finite(h: Tensor) -> bool:
     """Whether h may be used; not asked where reading a value would break a graph."""
-    return not values_can_be_read() or bool(h.detach().isfinite().all())
+    if not values_can_be_read():
+        return True
+    h = h.detach()
+    # The sum is not finite if an element is not, and quickly found; it may be so by overflow too.
+    return bool(h.sum().isfinite()) or bool(h.isfinite().all())
 
 
 @torch.no_grad()

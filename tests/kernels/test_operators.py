@@ -48,7 +48,7 @@ def test_gradients_of_first_and_second_order_are_right():
 
 def test_pytorch_finds_nothing_wrong_with_the_operator():
     weight, h = torch.randn(6, requires_grad=True), torch.randn(4, 2, requires_grad=True)
-    arguments = (*PATTERN.rows, *PATTERN.columns, PATTERN.order, weight, h)
+    arguments = (*PATTERN.rows, *PATTERN.columns, *PATTERN.orders, weight, h)
     results = torch.library.opcheck(_product, arguments)
     assert set(results.values()) == {"SUCCESS"}
 

@@ -1,0 +1,319 @@
+"""What an epoch costs and where: memory, growth, parts, and bytes a second."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import partial
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.nn.functional import cross_entropy
+from torch_geometric.data import Data
+
+from gread.adjacency import OriginalAdjacency
+from gread.bench.epochs import EULER, RK4, WIDE
+from gread.bench.pictures import grouped_bars, memory_curves, shares_of_one, time_an_edge
+from gread.bench.section import BENCHES, Row, Section
+from gread.bench.timing import (
+    SLOWLY,
+    Side,
+    call_seconds,
+    fitted,
+    graph,
+    interleave,
+    naive,
+    small_graph,
+    synchronize,
+)
+from gread.data import random_splits
+from gread.models import GREAD
+from gread.runs import find_preset
+
+
+@BENCHES.register("memory")
+def memory(device: str, quick: bool) -> Section:
+    """What the forward pass keeps for the backward pass, in states of N · d floats."""
+    size, width = (60, 4) if quick else (2500, 64)
+    steps = (1, 2, 4) if quick else (1, 2, 4, 8, 16, 32, 64)
+    data = small_graph(size).to(device)
+    naive_gread = naive().NaiveGREAD
+    rows: list[Row] = []
+    for reaction in ("f", "bs"):
+        for solver in ("euler", "rk4"):
+            for count in steps:
+                hyper: dict[str, Any] = {"reaction": reaction, "solver": solver}
+                hyper |= {"adjacency": "original", "alpha": "scalar", "beta": "scalar"}
+                hyper |= {"step_size": 1 / count, "input_dropout": 0.0}
+                held = {
+                    name: states_held(build(8, width, 5, **hyper).to(device), data, width)
+                    for name, build in {"ours": GREAD, "naive": naive_gread}.items()
+                }
+                rows.append(
+                    {
+                        "reaction": reaction.upper(),
+                        "solver": solver,
+                        "steps": count,
+                        "ratio": held["naive"] / held["ours"],
+                        **{f"{name} states": states for name, states in held.items()},
+                    }
+                )
+    panels = {
+        title: {reaction: _columns(rows, reaction, solver) for reaction in ("F", "BS")}
+        for solver, title in {"euler": "Euler", "rk4": "RK4"}.items()
+    }
+    note = f"One state is N · d floats, N = {size}, d = {width}; T = 1, OA, SC, no dropout. "
+    note += "Tensors saved for backward by the whole model, without its parameters and inputs."
+    return Section("Memory held for backward", rows, note, memory_curves(panels))
+
+
+def _columns(
+    rows: list[Row], reaction: str, solver: str
+) -> tuple[list[float], list[float], list[float]]:
+    """Steps, our states and the naive ones, of one reaction and solver."""
+    chosen = [row for row in rows if row["reaction"] == reaction and row["solver"] == solver]
+    steps, ours, theirs = (
+        [float(row[column]) for row in chosen]
+        for column in ("steps", "ours states", "naive states")
+    )
+    return steps, ours, theirs
+
+
+def states_held(model: nn.Module, data: Data, channels: int) -> float:
+    """Storages that autograd keeps after a forward pass, small ones left out."""
+    given = [*model.parameters(), data.x, data.edge_index]
+    known = {tensor.untyped_storage().data_ptr() for tensor in given}
+    held: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if tensor.numel() >= data.num_nodes and storage.data_ptr() not in known:
+            held[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with saved_tensors_hooks(pack, lambda tensor: tensor):
+        logits = model.train()(data.x, data.edge_index)  # what it keeps lives as long as this
+    total = sum(held.values())
+    del logits
+    return total / (data.num_nodes * channels * data.x.element_size())
+
+
+NEIGHBOURS = 10
+"""Entries a row of the random graphs."""
+
+
+@BENCHES.register("scale")
+def scale(device: str, quick: bool) -> Section:
+    """Whether time grows like the number of edges."""
+    on_gpu = torch.device(device).type == "cuda"
+    largest = 4 if quick else 8 if on_gpu else 7
+    smallest = 3 if quick else 5
+    sizes = [10**exponent for exponent in range(smallest, largest + 1)]
+    fitting = [
+        edges for edges in sizes if _needed(edges // NEIGHBOURS, edges, 64) < _memory(device)
+    ]
+    sides = {
+        str(edges): _uniform_epochs(edges // NEIGHBOURS, edges, 64, device) for edges in fitting
+    }
+    times = interleave(sides, quick)
+    base = "1000000" if "1000000" in times else str(fitting[0])
+    rows: list[Row] = []
+    for edges in fitting:
+        an_edge = [1e9 * seconds / edges for seconds in times[str(edges)]]
+        relative = [
+            b * int(base) / (a * edges) for b, a in zip(times[str(edges)], times[base], strict=True)
+        ]
+        rows.append(
+            {
+                "edges": edges,
+                "nodes": edges // NEIGHBOURS,
+                "d": 64,
+                "an edge, relative": median(relative),
+                "ns an edge": median(an_edge),
+                "lowest": min(an_edge),
+                "highest": max(an_edge),
+                "epoch ms": 1000 * median(times[str(edges)]),
+            }
+        )
+    picture = time_an_edge(rows)
+    if on_gpu and not quick:
+        del sides
+        rows.append(_products_size(device))
+    note = f"BS, Euler, T = 3, τ = 1, OA, uniform random graphs. Relative to {int(base):,} edges."
+    if len(fitting) < len(sizes):
+        note += (
+            f" Left out for lack of memory: {', '.join(f'{n:,}' for n in sizes[len(fitting) :])}."
+        )
+    return Section("Time an edge", rows, note, picture)
+
+
+def _products_size(device: str) -> Row:
+    """The size of ogbn-products, alone on the GPU."""
+    nodes, edges, width = 2_400_000, 120_000_000, 128
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    seconds = _uniform_epochs(nodes, edges, width, device)(5)
+    return {
+        "edges": edges,
+        "nodes": nodes,
+        "d": width,
+        "ns an edge": 1e9 * seconds / edges,
+        "epoch ms": 1000 * seconds,
+        "peak GB": torch.cuda.max_memory_allocated() / 1e9,
+    }
+
+
+def _uniform_epochs(nodes: int, edges: int, width: int, device: str) -> Side:
+    """Epochs on a graph with uniform random edges in both directions."""
+    torch.manual_seed(0)
+    half = torch.randint(nodes, (2, edges // 2), device=device)
+    y = torch.randint(4, (nodes,), device=device)
+    train_mask, val_mask, test_mask = (
+        mask.to(device) for mask in random_splits(y.cpu(), num_splits=1)
+    )
+    data = Data(
+        x=torch.randn(nodes, 32, device=device),
+        edge_index=torch.cat([half, half.flip(0)], dim=1),
+        y=y,
+        train_mask=train_mask,
+        val_mask=val_mask,
+        test_mask=test_mask,
+    )
+    hyper = {**EULER, "hidden_channels": width}
+    return fitted(lambda: GREAD(32, out_channels=4, **hyper), data, SLOWLY)
+
+
+def _needed(nodes: int, edges: int, width: int) -> int:
+    """Bytes, at most: twenty states, and the message for every edge that plain PyTorch makes."""
+    return 4 * width * (20 * nodes + edges) + 64 * edges
+
+
+def _memory(device: str) -> float:
+    """Bytes to be had, with some left for others."""
+    if torch.device(device).type == "cuda":
+        return 0.9 * torch.cuda.mem_get_info(device)[0]
+    return 0.5 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+@BENCHES.register("shares")
+def shares(device: str, quick: bool) -> Section:
+    """Encoder, reaction-diffusion, output and optimiser in a training step."""
+    settings: dict[str, tuple[str, Mapping[str, Any]]] = {
+        "Cora, BS, Euler, d = 64": ("cora", EULER),
+        "Cora, BS, RK4, d = 64": ("cora", RK4),
+        "Cora, BS as published": ("cora", find_preset("gread-bs", "cora").hyper),
+        "Squirrel, BS, Euler, d = 256": ("squirrel", WIDE),
+    }
+    rows: list[Row] = []
+    bars = {}
+    for name, (dataset, hyper) in settings.items():
+        data = graph(dataset, device, quick)
+        model = GREAD(data.num_features, out_channels=int(data.y.max()) + 1, **hyper).to(device)
+        times = seconds_by_part(model, data, steps=2 if quick else 30)
+        whole = sum(times.values())
+        bars[name] = {part: seconds / whole for part, seconds in times.items()}
+        percent = {part: 100 * share for part, share in bars[name].items()}
+        rows.append({"work": name, **percent, "step ms": 1000 * whole})
+    note = "Percent, forward and backward of each part together, without the evaluation"
+    note += "; on a GPU without a CUDA graph, which cannot be cut." if "cuda" in device else "."
+    picture = shares_of_one(bars, title="Where a training step spends its time")
+    return Section("Parts of a training step", rows, note, picture)
+
+
+def seconds_by_part(model: GREAD, data: Data, steps: int) -> dict[str, float]:
+    """Median seconds of each part of a training step, its forward and backward together."""
+    mask = data.train_mask[:, 0]
+    optimizer = torch.optim.Adam(model.parameters(), fused=True)  # as gread.fit
+    found: dict[str, list[float]] = {}
+    for _ in range(steps):
+        optimizer.zero_grad()
+        watch = _Watch()
+        h0 = model.encoder(data.x)
+        watch("encoder")
+        start = h0.detach().requires_grad_()
+        final = model.layer(start, data.edge_index)
+        watch("reaction-diffusion")
+        end = final.detach().requires_grad_()
+        cross_entropy(model.decoder(end)[mask], data.y[mask]).backward()
+        watch("output")
+        final.backward(end.grad)
+        watch("reaction-diffusion")
+        h0.backward(start.grad)
+        watch("encoder")
+        optimizer.step()
+        watch("optimiser")
+        for part, seconds in watch.spent.items():
+            found.setdefault(part, []).append(seconds)
+    return {part: median(seconds) for part, seconds in found.items()}
+
+
+class _Watch:
+    """Called with a part, it adds the time since the last call to it."""
+
+    def __init__(self) -> None:
+        synchronize()
+        self.spent: dict[str, float] = {}
+        self.last = perf_counter()
+
+    def __call__(self, part: str) -> None:
+        synchronize()
+        now = perf_counter()
+        self.spent[part] = self.spent.get(part, 0.0) + now - self.last
+        self.last = now
+
+
+@BENCHES.register("bandwidth")
+def bandwidth(device: str, quick: bool) -> Section:
+    """Bytes a second of the sparse product, beside those of a copy."""
+    big = torch.randn(10**4 if quick else 2**26, device=device)
+    copy = torch.empty_like(big)
+    graphs = {
+        "Cora": (graph("cora", device, quick), 64),
+        "PubMed": (graph("pubmed", device, quick), 64),
+        "Squirrel": (graph("squirrel", device, quick), 256),
+    }
+    rows: list[Row] = []
+    for name, (data, width) in graphs.items():
+        h = torch.randn(data.num_nodes, width, device=device)
+        adjacency = OriginalAdjacency()(h, data.edge_index)
+        source, target = data.edge_index
+        edges = int((source != target).sum()) + data.num_nodes  # every node has one loop
+        times = interleave(
+            {
+                "product": partial(call_seconds, partial(adjacency.__matmul__, h)),
+                "copy": partial(call_seconds, partial(copy.copy_, big)),
+            },
+            quick,
+        )
+        moved = edges * (4 * width + 8) + 4 * data.num_nodes * width
+        product = [moved / seconds / 1e9 for seconds in times["product"]]
+        copied = [2 * 4 * big.numel() / seconds / 1e9 for seconds in times["copy"]]
+        ratios = [a / b for a, b in zip(product, copied, strict=True)]
+        rows.append(
+            {
+                "graph": name,
+                "d": width,
+                "product / copy": median(ratios),
+                "lowest": min(ratios),
+                "highest": max(ratios),
+                "product GB/s": median(product),
+                "copy GB/s": median(copied),
+                "product ms": 1000 * median(times["product"]),
+            }
+        )
+    bars = {
+        f"{row['graph']}, d = {row['d']}": {
+            "copy": float(row["copy GB/s"]),
+            "product": float(row["product GB/s"]),
+        }
+        for row in rows
+    }
+    note = "Bytes of the product: for every entry its row of H, column and value; for every row "
+    note += "its result. A graph that fits the cache may beat the copy, which does not."
+    title = "Sparse product against a copy"
+    picture = grouped_bars({"": bars}, ylabel="GB/s", title=title)
+    return Section(title, rows, note, picture)

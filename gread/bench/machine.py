@@ -1,0 +1,38 @@
+"""Where numbers were measured, without the names of hosts and folders."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+
+import torch
+
+import gread
+
+
+def machine(device: str) -> dict[str, str]:
+    """What a reader of the numbers must know of this machine."""
+    found = {
+        "cpu": f"{_cpu()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}",
+        "torch": f"{torch.__version__}, {torch.get_num_threads()} threads",
+        "gread": gread.__version__,
+        "python": platform.python_version(),
+    }
+    if torch.device(device).type == "cuda":
+        gpu = torch.cuda.get_device_properties(device)
+        found["gpu"] = f"{gpu.name}, {gpu.total_memory / 2**30:.0f} GiB, CUDA {torch.version.cuda}"
+    return found
+
+
+def _cpu() -> str:
+    """The model's name; Linux knows it for ARM too, but only through lscpu."""
+    if shutil.which("lscpu"):
+        environment = {**os.environ, "LC_ALL": "C"}
+        told = subprocess.run(["lscpu"], capture_output=True, text=True, env=environment)
+        for line in told.stdout.splitlines():
+            subject, _, value = line.partition(":")
+            if subject == "Model name":
+                return value.strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,148 @@
+"""Pictures of the benchmark, in the style of `gread.figures`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from gread.bench.section import Row
+from gread.figures import COLOURS, STYLE
+
+OURS, NAIVE, OTHER = COLOURS[0], "#9A9A9A", COLOURS[1]
+
+
+@matplotlib.rc_context(STYLE)
+def ratio_bars(names: Sequence[str], rows: Sequence[Row], *, title: str) -> Figure:
+    """A bar for every ratio with its spread; a stroke where a row has an ``at least``."""
+    figure = Figure(figsize=(7.6, 1.3 + 0.45 * len(names)), layout="constrained")
+    axis = figure.subplots()
+    ratios, low, high = (
+        [float(row[column]) for row in rows] for column in ("ratio", "lowest", "highest")
+    )
+    spread = [
+        [r - a for r, a in zip(ratios, low, strict=True)],
+        [b - r for r, b in zip(ratios, high, strict=True)],
+    ]
+    axis.barh(names, ratios, xerr=spread, color=OURS, height=0.62, ecolor="#444444", capsize=3)
+    goals = [float(row.get("at least", 0)) for row in rows]
+    longest = max(high + goals)
+    for number, (value, end, goal) in enumerate(zip(ratios, high, goals, strict=True)):
+        if goal:
+            axis.plot([goal] * 2, [number - 0.4, number + 0.4], color="black", linewidth=2)
+        behind = goal if end < goal < end + 0.15 * longest else end  # not across the stroke
+        axis.annotate(
+            f"{value:.1f} ×",
+            (behind, number),
+            xytext=(7, 0),
+            textcoords="offset points",
+            va="center",
+            fontweight="bold",
+        )
+    axis.axvline(1, color="#444444", linewidth=0.8, linestyle=":")
+    axis.set_xlim(0, 1.18 * longest)
+    axis.invert_yaxis()
+    axis.tick_params(axis="y", length=0)
+    axis.set_xlabel("times faster" + ("; black: at least" if any(goals) else ""))
+    axis.set_title(title, fontsize=14, loc="left")
+    return figure
+
+
+@matplotlib.rc_context(STYLE)
+def grouped_bars(
+    panels: Mapping[str, Mapping[str, Mapping[str, float]]],
+    *,
+    ylabel: str,
+    title: str,
+) -> Figure:
+    """Panels beside each other, in each a group of bars for every name."""
+    groups = max(len(panel) for panel in panels.values())
+    size = (max(7.6, 1.2 + 0.62 * groups * len(panels)), 4.2)
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    kinds = dict.fromkeys(kind for p in panels.values() for group in p.values() for kind in group)
+    colours = dict(zip(kinds, (NAIVE, OURS, OTHER), strict=False))
+    named: dict[str, Any] = {}
+    for axis, (name, panel) in zip(axes, panels.items(), strict=True):
+        for place, group in enumerate(panel.values()):
+            width = 0.8 / len(group) if len(group) > 1 else 0.5
+            for number, (kind, value) in enumerate(group.items()):
+                shift = (number - (len(group) - 1) / 2) * width
+                named[kind] = axis.bar(place + shift, value, width, color=colours[kind])
+                text = f"{value:.0f}" if value >= 10 else f"{value:.2g}"
+                axis.bar_label(named[kind], [text], fontsize=8, padding=1)
+        axis.set_xticks(range(len(panel)), list(panel))
+        axis.tick_params(axis="x", length=0)
+        axis.set_title(name, fontsize=12)
+        axis.grid(axis="y", alpha=0.25)
+        axis.set_axisbelow(True)
+    axes[0].set_ylabel(ylabel)
+    figure.legend(named.values(), list(named), frameon=False, loc="outside right upper")
+    figure.suptitle(title, fontsize=14, x=0.01, ha="left")
+    return figure
+
+
+@matplotlib.rc_context(STYLE)
+def memory_curves(
+    panels: Mapping[str, Mapping[str, tuple[Sequence[float], Sequence[float], Sequence[float]]]],
+) -> Figure:
+    """Panels beside each other; for every name steps, our states, and the naive ones dashed."""
+    figure = Figure(figsize=(8.6, 4.4), layout="constrained")
+    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axis, (solver, lines) in zip(axes, panels.items(), strict=True):
+        for colour, (name, (steps, ours, naive)) in zip(COLOURS, lines.items(), strict=False):
+            axis.plot(steps, naive, "o--", color=colour, alpha=0.5, label=f"{name}, naive")
+            axis.plot(steps, ours, "o-", color=colour, linewidth=2.4, label=f"{name}, gread")
+            axis.set(xscale="log", yscale="log", xlabel="steps of the solver")
+            axis.set_xticks(steps, [f"{step:g}" for step in steps])
+            axis.minorticks_off()
+        axis.set_title(solver, fontsize=12)
+        axis.grid(alpha=0.25)
+    axes[0].set_ylabel("states held for backward")
+    axes[0].legend(frameon=False)
+    figure.suptitle("Memory against the number of steps", fontsize=14, x=0.01, ha="left")
+    return figure
+
+
+@matplotlib.rc_context(STYLE)
+def time_an_edge(rows: Sequence[Row]) -> Figure:
+    """A flat curve is time that grows like the number of edges."""
+    figure = Figure(figsize=(7.6, 4.2), layout="constrained")
+    axis = figure.subplots()
+    edges, middle, low, high = (
+        [float(row[column]) for row in rows]
+        for column in ("edges", "ns an edge", "lowest", "highest")
+    )
+    axis.fill_between(edges, low, high, color=OURS, alpha=0.2, linewidth=0)
+    axis.plot(edges, middle, "o-", color=OURS, linewidth=2.4)
+    axis.set(xscale="log", xlabel="edges", ylabel="ns an edge and epoch")
+    axis.set_ylim(bottom=0)
+    axis.grid(alpha=0.25)
+    axis.set_title("Time an edge against the size of the graph", fontsize=14, loc="left")
+    return figure
+
+
+@matplotlib.rc_context(STYLE)
+def shares_of_one(bars: Mapping[str, Mapping[str, float]], *, title: str) -> Figure:
+    """A bar for every name, cut into parts; a part of less than 6 % carries no number."""
+    figure = Figure(figsize=(8.6, 1.6 + 0.6 * len(bars)), layout="constrained")
+    axis = figure.subplots()
+    parts = dict.fromkeys(part for bar in bars.values() for part in bar)
+    left = dict.fromkeys(bars, 0.0)
+    for part, colour in zip(parts, (COLOURS[1], COLOURS[0], COLOURS[2], NAIVE), strict=False):
+        values = [100 * bar[part] for bar in bars.values()]
+        drawn = axis.barh(
+            list(bars), values, left=list(left.values()), color=colour, height=0.62, label=part
+        )
+        texts = [f"{value:.0f} %" if value >= 6 else "" for value in values]
+        axis.bar_label(drawn, texts, label_type="center", color="white", fontweight="bold")
+        left = {name: left[name] + 100 * bars[name][part] for name in bars}
+    axis.invert_yaxis()
+    axis.set_xlim(0, 100)
+    axis.set_xlabel("% of the time of a training step")
+    axis.tick_params(axis="y", length=0)
+    figure.legend(frameon=False, loc="outside lower center", ncols=len(parts))
+    axis.set_title(title, fontsize=14, loc="left")
+    return figure

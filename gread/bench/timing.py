@@ -1,0 +1,163 @@
+"""Times that can be compared: two sides take turns, and every turn gives one ratio."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any, TypeAlias
+
+import torch
+from torch import nn
+from torch_geometric.data import Data
+
+import gread
+from gread.bench.section import Row
+from gread.data import csbm, load
+from gread.inputs import InputError
+from gread.models import GREAD
+from gread.training import TrainConfig, fit
+
+Side: TypeAlias = Callable[[int], float]
+"""Does its work so many times and gives the seconds that one took."""
+
+ROUNDS = 9
+FEWEST_ROUNDS = 3
+PATIENCE = 40.0
+"""Seconds after which a slow comparison has to do with the fewest rounds."""
+BLOCK = 0.3
+"""Seconds of work in one turn, about."""
+
+SLOWLY = TrainConfig(lr=1e-5)
+"""What an epoch takes does not depend on the rate, and at this one no reaction blows up."""
+
+
+def interleave(sides: Mapping[str, Side], quick: bool) -> dict[str, list[float]]:
+    """Seconds of each side, one number a round: a b a b ..., so that a busy machine hits both."""
+    counts = {name: 1 if quick else _count(side(1)) for name, side in sides.items()}
+    found: dict[str, list[float]] = {name: [] for name in sides}
+    began = perf_counter()
+    for number in range(1 if quick else ROUNDS):
+        if number >= FEWEST_ROUNDS and perf_counter() - began > PATIENCE:
+            break
+        for name, side in sides.items():
+            found[name].append(side(counts[name]))
+    return found
+
+
+def ratio(found: Mapping[str, list[float]], slow: str, fast: str) -> Row:
+    """How many times faster ``fast`` is, with the extremes of the rounds, and both times."""
+    ratios = [a / b for a, b in zip(found[slow], found[fast], strict=True)]
+    return {
+        "ratio": median(ratios),
+        "lowest": min(ratios),
+        "highest": max(ratios),
+        f"{fast} ms": 1000 * median(found[fast]),
+        f"{slow} ms": 1000 * median(found[slow]),
+    }
+
+
+def call_seconds(work: Callable[[], object], count: int) -> float:
+    """A side that calls ``work``."""
+    synchronize()
+    began = perf_counter()
+    for _ in range(count):
+        work()
+    synchronize()
+    return (perf_counter() - began) / count
+
+
+Training: TypeAlias = Callable[[int, Callable[[object], None]], object]
+"""Trains for so many epochs and calls back after each."""
+
+
+def epoch_seconds(training: Training, count: int) -> float:
+    """A side whose unit is an epoch with its evaluation; the first epochs are not counted."""
+    warm_up = 6 if torch.cuda.is_available() else 1  # a CUDA graph is captured in the first ones
+    marks: list[float] = []
+
+    def mark(_: object) -> None:
+        if len(marks) + 1 in (warm_up, warm_up + count):
+            synchronize()
+        marks.append(perf_counter())
+
+    training(warm_up + count, mark)
+    if len(marks) < warm_up + count:
+        raise ArithmeticError(f"training ended after {len(marks)} epochs: nothing was measured")
+    return (marks[-1] - marks[warm_up - 1]) / count
+
+
+def fitted(build: Callable[[], nn.Module], data: Data, config: TrainConfig) -> Side:
+    """Epochs of `gread.fit`, each time on a new model."""
+
+    def training(count: int, mark: Callable[[object], None]) -> None:
+        torch.manual_seed(0)
+        model = build().to(data.x.device)
+        fit(model, data, replace(config, epochs=count), on_epoch=mark)
+
+    return partial(epoch_seconds, training)
+
+
+def naively_trained(build: Callable[[], nn.Module], data: Data, config: TrainConfig) -> Side:
+    """Epochs of the loop in ``benchmarks/naive.py``."""
+    train = naive().train
+
+    def training(count: int, mark: Callable[[object], None]) -> None:
+        torch.manual_seed(0)
+        model = build().to(data.x.device)
+        rates = {"lr": config.lr, "weight_decay": config.weight_decay}
+        train(model, data, epochs=count, on_epoch=mark, **rates)
+
+    return partial(epoch_seconds, training)
+
+
+def both(
+    hyper: Mapping[str, Any],
+    data: Data,
+    config: TrainConfig = SLOWLY,
+    product: str = "scatter",
+) -> dict[str, Side]:
+    """The same GREAD as ours and as the naive one, whose product is ``"scatter"`` or ``"coo"``."""
+    channels = {"in_channels": data.num_features, "out_channels": int(data.y.max()) + 1}
+    build_naive = partial(naive().NaiveGREAD, **channels, **hyper, product=product)
+    return {
+        "ours": fitted(lambda: GREAD(**channels, **hyper), data, config),
+        "naive": naively_trained(build_naive, data, config),
+    }
+
+
+def naive() -> Any:
+    """The module ``benchmarks/naive.py``, which only a checkout has."""
+    path = Path(gread.__file__).parents[1] / "benchmarks" / "naive.py"
+    spec = importlib.util.spec_from_file_location("naive", path)
+    if not path.exists() or spec is None or spec.loader is None:
+        raise InputError(
+            "the comparison needs benchmarks/naive.py, which is in a checkout of gread"
+        )
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def graph(name: str, device: str, quick: bool) -> Data:
+    """The dataset, or a tiny graph in its place."""
+    return (small_graph(60) if quick else load(name)).to(device)
+
+
+def small_graph(nodes: int) -> Data:
+    """A random graph whose features are so small that no reaction blows up."""
+    return csbm(nodes, 5, homophily=0.8, degree=4, num_features=8, mean=0.05, sigma=0.1)
+
+
+def synchronize() -> None:
+    """Waits for the GPU, where there is one."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def _count(seconds: float) -> int:
+    return max(1, min(300, round(BLOCK / seconds)))
