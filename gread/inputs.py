@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from gread.kernels.pattern import remember
+from gread.kernels.recording import values_can_be_read
 
 
 class InputError(ValueError):
@@ -54,7 +55,9 @@ def check_features(name: str, x: Tensor, channels: int) -> None:
         raise InputError(f"{name} must be a floating-point tensor, got {_describe(x)}")
     if x.dim() != 2 or x.size(1) != channels:
         raise InputError(f"{name} must have the shape [N, {channels}], got {list(x.shape)}")
-    if values_can_be_read() and not remember(x, "finite", lambda: bool(x.detach().isfinite().all())):
+    if values_can_be_read() and not remember(
+        x, "finite", lambda: bool(x.detach().isfinite().all())
+    ):
         bad = (~x.isfinite()).any(dim=1).nonzero()[0].item()
         raise InputError(f"{name} must be finite, got NaN or infinity in row {bad}")
 
@@ -84,13 +87,3 @@ def _is_number(value: object) -> bool:
 
 def _describe(value: object) -> str:
     return str(value.dtype) if isinstance(value, Tensor) else type(value).__name__
-
-
-def values_can_be_read() -> bool:
-    """Whether a check may depend on values: it may not while a graph is being recorded.
-
-    That is under torch.compile, and while a CUDA graph is captured.
-    """
-    if torch.compiler.is_compiling():
-        return False
-    return not (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())

@@ -139,7 +139,8 @@ class _Epochs:
         masks: tuple[Tensor, Tensor, Tensor],
         config: TrainConfig,
     ):
-        self.model, self.data = model, data
+        self.model = model
+        self.graph = data.x, data.edge_index, data.edge_weight
         self.nodes = [mask.nonzero().squeeze(1) for mask in masks]
         self.labels = [data.y[nodes] for nodes in self.nodes]
         on_gpu = data.x.is_cuda
@@ -166,7 +167,7 @@ class _Epochs:
         self.model.train()
         self.optimizer.zero_grad()
         logits = self._forward()
-        loss = cross_entropy(logits[self.nodes[0]], self.labels[0])
+        loss = cross_entropy(logits.index_select(0, self.nodes[0]), self.labels[0])
         loss.backward()
         self.optimizer.step()
         self.model.eval()
@@ -179,7 +180,7 @@ class _Epochs:
         return torch.stack([loss.detach(), *rights])
 
     def _forward(self) -> Tensor:
-        return self.model(self.data.x, self.data.edge_index, self.data.edge_weight)
+        return self.model(*self.graph)
 
 
 @torch.no_grad()

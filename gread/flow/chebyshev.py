@@ -21,13 +21,16 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gread.adjacency import Adjacency
-from gread.inputs import values_can_be_read
 from gread.kernels.choice import kernels_for
+from gread.kernels.recording import values_can_be_read
 from gread.ode import Tableau
 from gread.reactions import Terms
 
 NODES = 128
 """Points at which p is looked at, at most."""
+
+FEW_PRODUCTS = 8
+"""So few are not worth a look at the series, whose degree is no less for common settings."""
 
 NEGLIGIBLE = 1e-8
 """Terms are left out that together are so small beside the largest."""
@@ -59,6 +62,8 @@ def polynomial_flow(
     if terms.square or terms.cube or not adj.symmetric or not values_can_be_read():
         return None
     products = (2 if terms.blurred else 1) * tableau.stages * len(lengths)
+    if products <= FEW_PRODUCTS:
+        return None
     one = torch.ones(h0.size(1), dtype=torch.float64, device=h0.device)
     series = _series(alpha * one, beta * one, terms, tableau, lengths, min(products + 1, NODES))
     degree = _degree(series.detach())
@@ -154,16 +159,15 @@ class _Polynomial(torch.autograd.Function):
         kernels, rows, weight = kernels_for(h), adj.pattern.rows, adj.weight
         if len(series) == 1:
             return series[0] * h
-        ones = torch.ones_like(series[0])
         # Clenshaw: b_k = c_k h + 2 Ã b_{k+1} − b_{k+2}; in the end c_0 h + Ã b_1 − b_2.
-        last, before = series[-1] * h, None
+        coef = torch.stack([torch.full_like(series, 2), series, torch.full_like(series, -1)], 1)
+        coef[0, 0] = 1
+        last, before = series[-1] * h, h
         for k in reversed(range(len(series) - 1)):
-            double = ones if k == 0 else 2 * ones
-            if before is None:
-                coef, bases = torch.stack([double, series[k]]), [h]
-            else:
-                coef, bases = torch.stack([double, series[k], -ones]), [h, before]
-            last, before = kernels.gather(rows, weight, last, coef, bases, 0), last
+            first = k == len(series) - 2
+            bases = [h] if first else [h, before]
+            this = coef[k, :2] if first else coef[k]
+            last, before = kernels.gather(rows, weight, last, this, bases, 0), last
         return last
 
     @staticmethod
@@ -173,19 +177,20 @@ class _Polynomial(torch.autograd.Function):
         h, series = ctx.saved_tensors
         adj = ctx.adj
         kernels, rows, weight = kernels_for(h), adj.pattern.rows, adj.weight
-        ones = torch.ones_like(series[0])
-        grad_series = torch.empty_like(series)
-        t, before = grad.contiguous(), None
-        grad_h = series[0] * t
+        # T_1 = Ã g, T_{k+1} = 2 Ã T_k − T_{k−1}, with Σ_i (T_k g) h on the way
+        coef = series.new_tensor([[2.0], [0.0], [-1.0]]).expand(-1, h.size(1)).contiguous()
+        t = grad.contiguous()
+        grad_h, dots = series[0] * t, []
+        before = t
         for k in range(len(series) - 1):
-            # T_1 = Ã g, T_{k+1} = 2 Ã T_k − T_{k−1}, with Σ_i (T_k g) h on the way
-            if before is None:
-                following, sums = kernels.pull(rows, weight, t, h, torch.stack([ones, 0 * ones]))
+            if k == 0:
+                half = coef[:2] / 2
+                following, sums = kernels.pull(rows, weight, t, h, half)
             else:
-                coef = torch.stack([2 * ones, 0 * ones, -ones])
                 following, sums = kernels.pull(rows, weight, t, h, coef, [before])
-            grad_series[k] = sums[1]
+            dots.append(sums[1])
             t, before = following, t
             grad_h.addcmul_(series[k + 1], t)
-        grad_series[-1] = (t * h).sum(0)
+        dots.append((t * h).sum(0))
+        grad_series = torch.stack(dots)
         return None, grad_h, grad_series

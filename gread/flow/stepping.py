@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -64,7 +65,7 @@ def stepped_flow(
 
 
 class Link(NamedTuple):
-    """y_{k+1} from the states before it: what `gather` is called with."""
+    """y_{k+1} from the states before it: what `gather` and `pull` are called with."""
 
     first: int
     """Its first row among the coefficients."""
@@ -82,10 +83,13 @@ class Link(NamedTuple):
         return self.first + 1 + self.degree + self.bases.index(base)
 
 
-class Plan(NamedTuple):
-    """All of a flow but its numbers."""
+Numbers: TypeAlias = tuple[tuple[float, ...], ...]
 
-    matrix: tuple[tuple[float, float, float], ...]
+
+class Plan(NamedTuple):
+    """All of a flow but its numbers, which are linear in 1, α and β."""
+
+    matrix: Numbers
     """A row for every coefficient: how much of 1, of α and of β is in it."""
     steps: tuple[tuple[Link, ...], ...]
     """The links of every step."""
@@ -93,6 +97,10 @@ class Plan(NamedTuple):
     """Whether f has the term Ã L̃ H."""
     source: bool
     """Whether f has the term H(0)."""
+
+    def later(self, links: tuple[Link, ...], k: int) -> list[int]:
+        """The links after k into which y_k goes straight."""
+        return [j for j in range(k + 1, len(links)) if k in links[j].bases]
 
 
 @lru_cache(maxsize=64)
@@ -129,6 +137,50 @@ def _plan(terms: Terms, tableau: Tableau, lengths: tuple[float, ...]) -> Plan:
 @lru_cache(maxsize=64)
 def _matrix(plan: Plan, dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.tensor(plan.matrix, dtype=dtype, device=device)
+
+
+class BackPlan(NamedTuple):
+    """What the way back needs, again as matrices: one product instead of many small sums."""
+
+    matrix: Tensor
+    """From the coefficients of all links to those of all calls of `pull`."""
+    first: dict[tuple[Link, ...], list[int]]
+    """The first row of the last call of each link."""
+    gradient: Tensor
+    """From the sums of all calls, in their order, to the gradients of the coefficients."""
+
+
+@lru_cache(maxsize=64)
+def _back_plan(plan: Plan, dtype: torch.dtype, device: torch.device) -> BackPlan:
+    rows: list[dict[int, float]] = []  # of `matrix`: column to number
+    first: dict[tuple[Link, ...], list[int]] = {}
+    sums: dict[Link, list[dict[int, float]]] = {}  # columns of `gradient`: row to number
+    for links in dict.fromkeys(plan.steps):
+        first[links] = []
+        for k, link in enumerate(links):
+            at = link.first
+            first[links].append(len(rows))
+            if plan.two_products:  # c₀ Ã L̃ y + c₁ L̃ y + c₂ y, see `_Back.through_two`
+                rows += [{at: -1}, {at: 1, at + 1: -1}, {at + 1: 1, at + 2: 1}]
+                sums[link] = [{at: 1, at + 1: -1}, {at + 1: 1, at + 2: 1}, {at: -1}, {}]
+            else:  # c₀ Ã y + c₁ y + c₂ y² + c₃ y³
+                rows += [{at: 1}, *({at + p: float(p)} for p in range(1, link.degree + 1))]
+                sums[link] = [{at + p: 1} for p in range(link.degree + 1)]
+            rows += [{links[j].base_row(k): 1} for j in plan.later(links, k)]
+            if plan.source:
+                sums[link].append({link.base_row(SOURCE): 1})
+    matrix = torch.zeros(len(rows), len(plan.matrix))
+    for i, row in enumerate(rows):
+        for j, number in row.items():
+            matrix[i, j] = number
+    order = [
+        one for links in reversed(plan.steps) for link in reversed(links) for one in sums[link]
+    ]
+    gradient = torch.zeros(len(plan.matrix), len(order))
+    for j, column in enumerate(order):
+        for i, number in column.items():
+            gradient[i, j] = number
+    return BackPlan(matrix.to(device, dtype), first, gradient.to(device, dtype))
 
 
 def chain(tableau: Tableau) -> list[tuple[tuple[float, ...], float]]:
@@ -184,10 +236,11 @@ class _Flow(torch.autograd.Function):
         plan, adj = ctx.plan, ctx.adj
         weight, source, coef, *kept = ctx.saved_tensors
         needs_weight, needs_source = ctx.needs_input_grad[2], ctx.needs_input_grad[4]
-        grad_coef = torch.zeros_like(coef)
         grad_weight = torch.zeros_like(weight) if needs_weight else None
         grad_source = torch.zeros_like(source) if needs_source and plan.source else None
-        back = _Back(plan, adj, source, coef, grad_coef, grad_weight, grad_source)
+        planned = _back_plan(plan, coef.dtype, coef.device)
+        back = _Back(plan, planned, adj, source, coef, planned.matrix @ coef)
+        back.grad_weight, back.grad_source = grad_weight, grad_source
         for part in reversed(range(len(kept))):
             h, steps = kept.pop(), plan.steps[part * ctx.every : (part + 1) * ctx.every]
             before = [h]
@@ -196,6 +249,7 @@ class _Flow(torch.autograd.Function):
                 before.append(h)
             for links in reversed(steps):
                 grad = back.step(links, before.pop(), grad.contiguous())
+        grad_coef = planned.gradient @ torch.cat(back.sums)
         return None, None, grad_weight, grad, grad_source, grad_coef
 
 
@@ -242,90 +296,84 @@ def _constant(
     return torch.tensor(rows, dtype=dtype, device=device).expand(-1, d).contiguous()
 
 
-class _Back(NamedTuple):
-    """The way back, which adds up the gradients of what all steps share."""
+@dataclass
+class _Back:
+    """The way back, which gathers the gradients of what all steps share."""
 
     plan: Plan
+    planned: BackPlan
     adj: Adjacency
     source: Tensor
     coef: Tensor
-    grad_coef: Tensor
-    grad_weight: Tensor | None
-    grad_source: Tensor | None
+    pull_coef: Tensor
+    """The coefficients of every call of `pull`."""
+    sums: list[Tensor] = field(default_factory=list)
+    grad_weight: Tensor | None = None
+    grad_source: Tensor | None = None
 
-    def step(self, links: Sequence[Link], h: Tensor, grad: Tensor) -> Tensor:
+    def step(self, links: tuple[Link, ...], h: Tensor, grad: Tensor) -> Tensor:
         """The gradient before a step from that after it."""
         done = _step(self.plan, links[:-1], self.adj, self.coef, h, self.source)
         states = [h, *(linked.after for linked in done)]
         grads: dict[int, Tensor] = {len(links): grad}  # of y_1, y_2, ..., as they become known
         for k in reversed(range(len(links))):
             link, g, y = links[k], grads[k + 1], states[k]
-            # y_k also went straight into later states.
-            later = [j for j in range(k + 1, len(links)) if k in links[j].bases]
-            weights = [self.coef[links[j].base_row(k)] for j in later]
+            first, later = self.planned.first[links][k], self.plan.later(links, k)
+            size = (3 if self.plan.two_products else 1 + link.degree) + len(later)
+            coef = self.pull_coef[first : first + size]
             straight = [grads[j + 1] for j in later]
-            if self.grad_source is not None:
-                row = link.base_row(SOURCE)
-                self.grad_source.addcmul_(self.coef[row], g)
-            if self.plan.source:
-                self.grad_coef[link.base_row(SOURCE)] += (g * self.source).sum(0)
             if self.plan.two_products:
                 lh = done[k].laplacian if k < len(done) else None
-                grads[k] = self._through_two(link, k, g, y, lh, weights, straight)
+                grads[k] = self.through_two(link, g, y, lh, coef, straight)
             else:
-                grads[k] = self._through_one(link, g, y, weights, straight)
+                grads[k] = self.through_one(link, g, y, coef, straight)
+            if self.plan.source:
+                self.sums.append((g * self.source).sum(0, keepdim=True))
+            if self.grad_source is not None:
+                self.grad_source.addcmul_(self.coef[link.base_row(SOURCE)], g)
         return grads[0]
 
-    def _through_one(
-        self, link: Link, g: Tensor, y: Tensor, weights: list[Tensor], straight: list[Tensor]
+    def through_one(
+        self, link: Link, g: Tensor, y: Tensor, coef: Tensor, straight: list[Tensor]
     ) -> Tensor:
         """Back through c₀ Ã y + c₁ y + c₂ y² + c₃ y³."""
-        own = self.coef[link.first : link.first + 1 + link.degree]
-        slopes = own * _powers(link.degree, own.dtype, own.device)
-        coef = torch.cat([slopes, *(weight.unsqueeze(0) for weight in weights)])
-        out, sums = self._pull(g, y, coef, straight, link.degree)
-        self.grad_coef[link.first : link.first + 1 + link.degree] += sums
+        out = self._pull(g, y, coef, straight, link.degree)
         if self.grad_weight is not None:
-            self._to_weight([(own[0] * g, y)])
+            self._to_weight([(self.coef[link.first] * g, y)])
         return out
 
-    def _through_two(
+    def through_two(
         self,
         link: Link,
-        k: int,
         g: Tensor,
         y: Tensor,
         lh: Tensor | None,
-        weights: list[Tensor],
+        coef: Tensor,
         straight: list[Tensor],
     ) -> Tensor:
-        """Back through c₀ Ã L̃ y + c₁ L̃ y + c₂ y."""
-        c0, c1, c2 = self.coef[link.first : link.first + 3]
-        keep = _constant(((1.0,), (0.0,)), y.size(1), y.dtype, y.device)
-        v, (vy, gy) = self._pull(g, y, keep)
-        coef = torch.stack([-c0, c0 - c1, c1 + c2, *weights])
-        out, (ty, _) = self._pull(v, y, coef, [g, *straight])
-        self.grad_coef[link.first : link.first + 3] += torch.stack([vy - ty, gy - vy, gy])
+        """Back through c₀ Ã L̃ y + c₁ L̃ y + c₂ y.
+
+        With v = Ãᵀ g that is −c₀ Ãᵀ v + (c₀ − c₁) v + (c₁ + c₂) g. The gradients of c₀, c₁ and c₂
+        are Σ (v − Ãᵀ v) y, Σ (g − v) y and Σ g y.
+        """
+        v = self._pull(g, y, _constant(((1.0,), (0.0,)), y.size(1), y.dtype, y.device))
+        out = self._pull(v, y, coef, [g, *straight])
         if self.grad_weight is not None:
             if lh is None:
                 rows, weight = self.adj.pattern.rows, self.adj.weight
                 lh = kernels_for(y).gather(rows, weight, y, _difference(y))
-            self._to_weight([(-(c0 * v + c1 * g), y), (c0 * g, lh)])
+            c0, c1 = self.coef[link.first], self.coef[link.first + 1]
+            self._to_weight([((-c0 * v).addcmul_(-c1, g), y), (c0 * g, lh)])
         return out
 
     def _pull(
         self, g: Tensor, y: Tensor, coef: Tensor, bases: Sequence[Tensor] = (), degree: int = 1
-    ) -> tuple[Tensor, Tensor]:
+    ) -> Tensor:
         columns, weight = self.adj.pattern.columns, self.adj.transposed_weight
-        return kernels_for(y).pull(columns, weight, g, y, coef, bases, degree)
+        out, sums = kernels_for(y).pull(columns, weight, g, y, coef, bases, degree)
+        self.sums.append(sums)
+        return out
 
     def _to_weight(self, pairs: list[tuple[Tensor, Tensor]]) -> None:
         assert self.grad_weight is not None
         self.grad_weight.add_(kernels_for(pairs[0][0]).edge_dots(self.adj.pattern.rows, pairs))
-
-
-@lru_cache(maxsize=16)
-def _powers(degree: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Derivatives of the powers: 1 for the product, then 1, 2, 3."""
-    column = [1.0, *map(float, range(1, degree + 1))]
-    return torch.tensor(column, dtype=dtype, device=device).unsqueeze(-1)

@@ -22,8 +22,23 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #define AHEAD 8     /* entries between a prefetch and its use */
 #define SIMD _Pragma("omp simd") /* what a loop writes to is not what it reads from */
+#define PARTS 64    /* in which the rows are shared out among threads */
 #define BLOCK 256   /* elements that dropout treats at a time */
 #define SMALL 16384 /* numbers below which a second thread costs more than it brings */
+
+/* The first row of a part of the matrix: all parts have about as many entries and rows together. */
+static int64_t first_row(const int64_t *start, int64_t n, int64_t part) {
+    const int64_t wanted = (start[n] + n) * part / PARTS;
+    int64_t low = 0, high = n;
+    while (low < high) {
+        const int64_t middle = (low + high) / 2;
+        if (start[middle] + middle < wanted)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
 
 #define REAL float
 #define EXP expf
@@ -42,120 +57,192 @@
 
 typedef REAL NAME(pack) __attribute__((vector_size(PACK), aligned(sizeof(REAL))));
 #define LANES ((int64_t)(PACK / sizeof(REAL)))
+#define AT(pointer, k) (*(NAME(pack) *)((pointer) + (k) * LANES))
 
-/* sum[c] = sum over the entries of weight * y[column, c], for PACKS packs of channels from y on.
- * Unrolled, the sums stay in registers. */
-static inline void NAME(sum_many)(REAL *sum, const int32_t *column, const REAL *weight,
-                                  int64_t from, int64_t to, int64_t entries, const REAL *y,
-                                  int64_t stride) {
-    NAME(pack) s[PACKS];
-    UNROLL for (int k = 0; k < PACKS; k++) s[k] = (NAME(pack)){0};
+/* What one row of `gather` or `pull` is made of. */
+typedef struct {
+    const int32_t *column;
+    const REAL *weight, *x, *coef;
+    const REAL *const *bases;
+    REAL *packed; /* room for some channels of all of x, side by side; or none */
+    int64_t d, entries, degree, count;
+} NAME(matrix);
+
+/* Rows that are far apart fall into few places of the cache: where each is used often, some
+ * channels of all of them are first put side by side. */
+static void NAME(pack_rows)(const NAME(matrix) *m, int64_t length, int64_t c) {
+    const int64_t width = PACKS * LANES;
+#pragma omp for schedule(static)
+    for (int64_t j = 0; j < length; j++)
+        for (int64_t k = 0; k < width; k++) m->packed[j * width + k] = m->x[j * m->d + c + k];
+}
+
+/* s[k] = sum over the entries of weight * x[column], for `packs` packs of channels from c on. With
+ * a constant number of packs the loops unroll, and the sums stay in registers. */
+static inline __attribute__((always_inline)) void NAME(sum)(NAME(pack) *s, const NAME(matrix) *m,
+                                                            int64_t from, int64_t to, int64_t c,
+                                                            const int packs) {
+    const int32_t *column = m->column;
+    const int packed = m->packed && packs == PACKS;
+    const REAL *weight = m->weight, *x = packed ? m->packed : m->x + c;
+    const int64_t d = packed ? PACKS * LANES : m->d, ahead = m->entries - AHEAD;
+    NAME(pack) sum[PACKS];
+    UNROLL for (int k = 0; k < packs; k++) sum[k] = (NAME(pack)){0};
     for (int64_t e = from; e < to; e++) {
-        if (e + AHEAD < entries) {
-            const char *next = (const char *)(y + column[e + AHEAD] * stride);
-            UNROLL for (int line = 0; line < PACK * PACKS; line += 64)
-                __builtin_prefetch(next + line);
-        }
-        const REAL w = weight[e];
-        const NAME(pack) *row = (const NAME(pack) *)(y + column[e] * stride);
-        UNROLL for (int k = 0; k < PACKS; k++) s[k] += w * row[k];
+        const char *next = (const char *)(x + column[e < ahead ? e + AHEAD : e] * d);
+        UNROLL for (int line = 0; line < PACK * packs; line += 64) __builtin_prefetch(next + line);
+        const REAL w = weight[e], *row = x + column[e] * d;
+        UNROLL for (int k = 0; k < packs; k++) sum[k] += w * AT(row, k);
     }
-    UNROLL for (int k = 0; k < PACKS; k++) ((NAME(pack) *)sum)[k] = s[k];
+    UNROLL for (int k = 0; k < packs; k++) s[k] = sum[k];
 }
 
-static inline void NAME(sum_one)(REAL *sum, const int32_t *column, const REAL *weight,
-                                 int64_t from, int64_t to, const REAL *y, int64_t stride) {
-    NAME(pack) s = {0};
-    for (int64_t e = from; e < to; e++)
-        s += weight[e] * *(const NAME(pack) *)(y + column[e] * stride);
-    *(NAME(pack) *)sum = s;
-}
-
-/* The same for a whole row of d channels: many packs at a time, then one, then the rest. */
-static inline void NAME(row_sum)(REAL *restrict sum, const int32_t *column, const REAL *weight,
-                                 int64_t from, int64_t to, int64_t entries, const REAL *y,
-                                 int64_t d) {
-    int64_t c = 0;
-    for (; c + PACKS * LANES <= d; c += PACKS * LANES)
-        NAME(sum_many)(sum + c, column, weight, from, to, entries, y + c, d);
-    for (; c + LANES <= d; c += LANES)
-        NAME(sum_one)(sum + c, column, weight, from, to, y + c, d);
-    for (int64_t k = c; k < d; k++) sum[k] = 0;
-    if (c < d)
-        for (int64_t e = from; e < to; e++)
-            for (int64_t k = c; k < d; k++) sum[k] += weight[e] * y[column[e] * d + k];
-}
-
-static inline void NAME(add_bases)(REAL *restrict out, const REAL *coef,
-                                   const REAL *const *bases, int64_t count, int64_t i, int64_t d) {
-    for (int64_t m = 0; m < count; m++) {
-        const REAL *base = bases[m] + i * d, *factor = coef + m * d;
-        SIMD for (int64_t c = 0; c < d; c++) out[c] += factor[c] * base[c];
+/* Channels c to c + packs * LANES of row i of `gather`. */
+static inline __attribute__((always_inline)) void NAME(gather_packs)(
+    const NAME(matrix) *m, REAL *out, int64_t from, int64_t to, int64_t i, int64_t c,
+    const int packs) {
+    NAME(pack) s[PACKS];
+    NAME(sum)(s, m, from, to, c, packs);
+    const int64_t d = m->d, at = i * d + c;
+    const REAL *coef = m->coef + c, *own = m->x + at;
+    UNROLL for (int k = 0; k < packs; k++) s[k] *= AT(coef, k);
+    if (m->degree == 1)
+        UNROLL for (int k = 0; k < packs; k++) s[k] += AT(coef + d, k) * AT(own, k);
+    else if (m->degree == 2)
+        UNROLL for (int k = 0; k < packs; k++)
+            s[k] += (AT(coef + d, k) + AT(coef + 2 * d, k) * AT(own, k)) * AT(own, k);
+    else if (m->degree == 3)
+        UNROLL for (int k = 0; k < packs; k++)
+            s[k] += (AT(coef + d, k) +
+                     (AT(coef + 2 * d, k) + AT(coef + 3 * d, k) * AT(own, k)) * AT(own, k)) *
+                    AT(own, k);
+    for (int64_t b = 0; b < m->count; b++) {
+        const REAL *base = m->bases[b] + at, *factor = coef + (1 + m->degree + b) * d;
+        UNROLL for (int k = 0; k < packs; k++) s[k] += AT(factor, k) * AT(base, k);
     }
+    UNROLL for (int k = 0; k < packs; k++) AT(out + at, k) = s[k];
+}
+
+/* The same for one channel, where no whole pack is left. */
+static inline void NAME(gather_one)(const NAME(matrix) *m, REAL *out, int64_t from, int64_t to,
+                                    int64_t i, int64_t c) {
+    const int64_t d = m->d, at = i * d + c;
+    REAL sum = 0, power = 1;
+    for (int64_t e = from; e < to; e++) sum += m->weight[e] * m->x[m->column[e] * d + c];
+    sum *= m->coef[c];
+    for (int64_t p = 1; p <= m->degree; p++) {
+        power *= m->x[at];
+        sum += m->coef[p * d + c] * power;
+    }
+    for (int64_t b = 0; b < m->count; b++)
+        sum += m->coef[(1 + m->degree + b) * d + c] * m->bases[b][at];
+    out[at] = sum;
 }
 
 void NAME(gather)(const int64_t *start, const int32_t *column, const REAL *weight, const REAL *y,
-                  const REAL *coef, const REAL *const *bases, REAL *out, int64_t n, int64_t d,
-                  int64_t entries, int64_t degree, int64_t count, int64_t threads) {
-#pragma omp parallel for schedule(dynamic, 32) num_threads(threads) if (entries * d > SMALL)
-    for (int64_t i = 0; i < n; i++) {
-        REAL *restrict o = out + i * d;
-        const REAL *own = y + i * d, *c1 = coef + d, *c2 = c1 + d, *c3 = c2 + d;
-        NAME(row_sum)(o, column, weight, start[i], start[i + 1], entries, y, d);
-        if (degree == 0)
-            SIMD for (int64_t c = 0; c < d; c++) o[c] *= coef[c];
-        else if (degree == 1)
-            SIMD for (int64_t c = 0; c < d; c++) o[c] = coef[c] * o[c] + c1[c] * own[c];
-        else if (degree == 2)
-            SIMD for (int64_t c = 0; c < d; c++)
-                o[c] = coef[c] * o[c] + (c1[c] + c2[c] * own[c]) * own[c];
-        else
-            SIMD for (int64_t c = 0; c < d; c++)
-                o[c] = coef[c] * o[c] + (c1[c] + (c2[c] + c3[c] * own[c]) * own[c]) * own[c];
-        NAME(add_bases)(o, coef + (1 + degree) * d, bases, count, i, d);
+                  const REAL *coef, const REAL *const *bases, REAL *packed, REAL *out, int64_t n,
+                  int64_t length, int64_t d, int64_t entries, int64_t degree, int64_t count,
+                  int64_t threads) {
+    const NAME(matrix) m = {column, weight, y, coef, bases, packed, d, entries, degree, count};
+#pragma omp parallel num_threads(threads) if (entries * d > SMALL)
+    for (int64_t c = 0; c < d; c += PACKS * LANES) { /* all rows for some channels: those stay near */
+        if (packed && c + PACKS * LANES <= d) NAME(pack_rows)(&m, length, c);
+#pragma omp for schedule(static)
+        for (int64_t part = 0; part < PARTS; part++) {
+            const int64_t last = first_row(start, n, part + 1);
+            for (int64_t i = first_row(start, n, part); i < last; i++) {
+                const int64_t from = start[i], to = start[i + 1];
+                int64_t k = c;
+                if (k + PACKS * LANES <= d) {
+                    NAME(gather_packs)(&m, out, from, to, i, k, PACKS);
+                    continue;
+                }
+                for (; k + LANES <= d; k += LANES)
+                    NAME(gather_packs)(&m, out, from, to, i, k, 1);
+                for (; k < d; k++) NAME(gather_one)(&m, out, from, to, i, k);
+            }
+        }
     }
 }
 
-/* `sums` has a slice [1 + degree, d] of zeros for each block of rows: they are added up after. */
+/* Channels c to c + packs * LANES of row i of `pull`, and what they add to the sums. */
+static inline __attribute__((always_inline)) void NAME(pull_packs)(
+    const NAME(matrix) *m, const REAL *y, REAL *out, REAL *sums, int64_t from, int64_t to,
+    int64_t i, int64_t c, const int packs) {
+    NAME(pack) s[PACKS];
+    NAME(sum)(s, m, from, to, c, packs);
+    const int64_t d = m->d, at = i * d + c;
+    const REAL *coef = m->coef + c, *g = m->x + at, *own = y + at;
+    REAL *total = sums + c;
+    UNROLL for (int k = 0; k < packs; k++) {
+        const NAME(pack) a = AT(g, k), b = AT(own, k);
+        NAME(pack) factor = AT(coef + d, k), first = a * b;
+        AT(total, k) += s[k] * b;
+        AT(total + d, k) += first;
+        if (m->degree > 1) {
+            factor += AT(coef + 2 * d, k) * b;
+            AT(total + 2 * d, k) += first * b;
+        }
+        if (m->degree > 2) {
+            factor += AT(coef + 3 * d, k) * b * b;
+            AT(total + 3 * d, k) += first * b * b;
+        }
+        s[k] = AT(coef, k) * s[k] + factor * a;
+    }
+    for (int64_t b = 0; b < m->count; b++) {
+        const REAL *base = m->bases[b] + at, *factor = coef + (1 + m->degree + b) * d;
+        UNROLL for (int k = 0; k < packs; k++) s[k] += AT(factor, k) * AT(base, k);
+    }
+    UNROLL for (int k = 0; k < packs; k++) AT(out + at, k) = s[k];
+}
+
+static inline void NAME(pull_one)(const NAME(matrix) *m, const REAL *y, REAL *out, REAL *sums,
+                                  int64_t from, int64_t to, int64_t i, int64_t c) {
+    const int64_t d = m->d, at = i * d + c;
+    REAL sum = 0, power = m->x[at];
+    for (int64_t e = from; e < to; e++) sum += m->weight[e] * m->x[m->column[e] * d + c];
+    sums[c] += sum * y[at];
+    sum *= m->coef[c];
+    for (int64_t p = 1; p <= m->degree; p++) {
+        sum += m->coef[p * d + c] * power;
+        power *= y[at];
+        sums[p * d + c] += power;
+    }
+    for (int64_t b = 0; b < m->count; b++)
+        sum += m->coef[(1 + m->degree + b) * d + c] * m->bases[b][at];
+    out[at] = sum;
+}
+
+/* `sums` has a slice [1 + degree, d] of zeros for each part of the rows: they are added up after,
+ * in one order whatever the number of threads. */
 void NAME(pull)(const int64_t *start, const int32_t *column, const REAL *weight, const REAL *g,
-                const REAL *y, const REAL *coef, const REAL *const *bases, REAL *out, REAL *sums,
-                int64_t n, int64_t d, int64_t entries, int64_t degree, int64_t count,
-                int64_t blocks, int64_t threads) {
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (entries * d > SMALL)
-    for (int64_t block = 0; block < blocks; block++) {
-        REAL *restrict s0 = sums + block * (1 + degree) * d, *restrict s1 = s0 + d;
-        REAL *restrict s2 = s1 + d, *restrict s3 = s2 + d;
-        const REAL *c1 = coef + d, *c2 = c1 + d, *c3 = c2 + d;
-        for (int64_t i = block * n / blocks; i < (block + 1) * n / blocks; i++) {
-            REAL *restrict o = out + i * d;
-            const REAL *a = g + i * d, *b = y + i * d;
-            NAME(row_sum)(o, column, weight, start[i], start[i + 1], entries, g, d);
-            if (degree == 1)
-                SIMD for (int64_t c = 0; c < d; c++) {
-                    s0[c] += o[c] * b[c];
-                    s1[c] += a[c] * b[c];
-                    o[c] = coef[c] * o[c] + c1[c] * a[c];
+                const REAL *y, const REAL *coef, const REAL *const *bases, REAL *packed, REAL *out,
+                REAL *sums, int64_t n, int64_t length, int64_t d, int64_t entries, int64_t degree,
+                int64_t count, int64_t threads) {
+    const NAME(matrix) m = {column, weight, g, coef, bases, packed, d, entries, degree, count};
+    const int64_t size = (1 + degree) * d;
+#pragma omp parallel num_threads(threads) if (entries * d > SMALL)
+    for (int64_t c = 0; c < d; c += PACKS * LANES) {
+        if (packed && c + PACKS * LANES <= d) NAME(pack_rows)(&m, length, c);
+#pragma omp for schedule(static)
+        for (int64_t part = 0; part < PARTS; part++) {
+            REAL *own = sums + part * size;
+            const int64_t last = first_row(start, n, part + 1);
+            for (int64_t i = first_row(start, n, part); i < last; i++) {
+                const int64_t from = start[i], to = start[i + 1];
+                int64_t k = c;
+                if (k + PACKS * LANES <= d) {
+                    NAME(pull_packs)(&m, y, out, own, from, to, i, k, PACKS);
+                    continue;
                 }
-            else if (degree == 2)
-                SIMD for (int64_t c = 0; c < d; c++) {
-                    const REAL first = a[c] * b[c];
-                    s0[c] += o[c] * b[c];
-                    s1[c] += first;
-                    s2[c] += first * b[c];
-                    o[c] = coef[c] * o[c] + c1[c] * a[c] + c2[c] * first;
-                }
-            else
-                SIMD for (int64_t c = 0; c < d; c++) {
-                    const REAL first = a[c] * b[c], second = first * b[c];
-                    s0[c] += o[c] * b[c];
-                    s1[c] += first;
-                    s2[c] += second;
-                    s3[c] += second * b[c];
-                    o[c] = coef[c] * o[c] + c1[c] * a[c] + c2[c] * first + c3[c] * second;
-                }
-            NAME(add_bases)(o, coef + (1 + degree) * d, bases, count, i, d);
+                for (; k + LANES <= d; k += LANES)
+                    NAME(pull_packs)(&m, y, out, own, from, to, i, k, 1);
+                for (; k < d; k++) NAME(pull_one)(&m, y, out, own, from, to, i, k);
+            }
         }
     }
+    for (int64_t part = 1; part < PARTS; part++)
+        SIMD for (int64_t c = 0; c < size; c++) sums[c] += sums[part * size + c];
 }
 
 static inline REAL NAME(dot)(const REAL *a, const REAL *b, int64_t d) {

@@ -25,8 +25,8 @@ from gread.kernels.plain import Rows, threshold
 
 SOURCE = Path(__file__).with_name("cpu.c")
 FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-shared", "-fPIC")
-BLOCKS = 64
-"""Parts in which `pull` sums: fixed, so that the sums do not depend on the number of threads."""
+PARTS = 64
+"""As in the source."""
 
 
 class NoCompiler(ImportError):
@@ -43,8 +43,8 @@ def gather(
 ) -> Tensor:
     """See `gread.kernels.plain.gather`."""
     out = y.new_empty(rows.start.numel() - 1, y.size(1))
-    _call("gather", y, *_matrix(rows, weight), y.contiguous(), coef.contiguous(),
-          _several(bases), out, *out.shape, weight.numel(), degree, len(bases))  # fmt: skip
+    _call("gather", y, *_matrix(rows, weight), y.contiguous(), coef.contiguous(), _several(bases),
+          _room(rows, y), out, len(out), *y.shape, weight.numel(), degree, len(bases))  # fmt: skip
     return out
 
 
@@ -59,11 +59,11 @@ def pull(
 ) -> tuple[Tensor, Tensor]:
     """See `gread.kernels.plain.pull`."""
     out = torch.empty_like(y, memory_format=torch.contiguous_format)
-    sums = y.new_zeros(BLOCKS, 1 + degree, y.size(1))
+    sums = y.new_zeros(PARTS, 1 + degree, y.size(1))
     _call("pull", y, *_matrix(rows, weight), g.contiguous(), y.contiguous(), coef.contiguous(),
-          _several(bases), out, sums, *out.shape, weight.numel(), degree, len(bases),
-          BLOCKS)  # fmt: skip
-    return out, sums.sum(0)
+          _several(bases), _room(rows, y), out, sums, len(out), *g.shape, weight.numel(), degree,
+          len(bases))  # fmt: skip
+    return out, sums[0]
 
 
 def edge_dots(rows: Rows, pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
@@ -106,8 +106,7 @@ def gather_heads(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
 def dropout(x: Tensor, seed: Tensor, rate: float) -> Tensor:
     """See `gread.kernels.plain.dropout`."""
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
-    keep = ctypes.c_double(1 - rate)
-    _call("dropout", x, x.contiguous(), seed, out, x.numel(), threshold(rate), keep)
+    _call("dropout", x, x.contiguous(), seed, out, x.numel(), threshold(rate), 1 - rate)
     return out
 
 
@@ -179,17 +178,37 @@ def _processor() -> str:
 
 def _call(name: str, like: Tensor, *arguments: Any) -> None:
     """Calls the kernel for the number type of ``like``; tensors go as addresses."""
-    kernel = getattr(library(), f"{name}_{_TYPES[like.dtype]}")
-    kernel(*map(_argument, (*arguments, torch.get_num_threads())))
+    values = [a.data_ptr() if isinstance(a, Tensor) else a for a in arguments]
+    _kernel(name, like.dtype)(*values, torch.get_num_threads())
+
+
+@cache
+def _kernel(name: str, dtype: torch.dtype) -> Any:
+    kernel = getattr(library(), f"{name}_{_TYPES[dtype]}")
+    kernel.argtypes = [_ARGUMENTS[letter] for letter in f"{_SIGNATURES[name]}i"]
+    kernel.restype = None
+    return kernel
 
 
 _TYPES = {torch.float32: "float", torch.float64: "double"}
+_ARGUMENTS = {"p": ctypes.c_void_p, "i": ctypes.c_int64, "d": ctypes.c_double}
+_SIGNATURES = {
+    "gather": "ppppppppiiiiii",
+    "pull": "ppppppppppiiiiii",
+    "edge_dots": "pppppiiii",
+    "attend": "ppppppiiii",
+    "attend_back": "ppppiiii",
+    "gather_heads": "pppppiiii",
+    "dropout": "pppiid",
+}
+"""Addresses, numbers, fractions in the order of the source; the number of threads comes last."""
 
 
-def _argument(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return ctypes.c_void_p(value.data_ptr())
-    return ctypes.c_int64(value) if isinstance(value, int) else value
+def _room(rows: Rows, y: Tensor) -> Tensor | None:
+    """Memory for some channels of y, if they are many and every row is used often."""
+    width = 256 // y.element_size()  # as many as the source treats at a time
+    often = rows.column.numel() >= 16 * y.size(0)
+    return y.new_empty(y.size(0), width) if often and y.size(1) > width else None
 
 
 def _matrix(rows: Rows, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -199,6 +218,6 @@ def _matrix(rows: Rows, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _several(tensors: Sequence[Tensor]) -> Any:
     """An array of addresses; it keeps what it points to alive."""
     kept = [tensor.contiguous() for tensor in tensors]
-    array = (ctypes.c_void_p * len(kept))(*(tensor.data_ptr() for tensor in kept))
+    array = (ctypes.c_void_p * len(kept))(*[tensor.data_ptr() for tensor in kept])
     array.kept = kept  # type: ignore[attr-defined]
     return array

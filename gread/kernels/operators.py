@@ -1,8 +1,7 @@
 """The kernels with their gradients.
 
-`product` is an operator of PyTorch's own kind, so that torch.compile takes it as it is (Inductor
-of torch 2.13 reorders chains of ``index_add`` and gives wrong numbers) and it may be
-differentiated twice.
+The product with a fixed matrix is an operator of PyTorch's own kind as well, so that torch.compile
+takes it as it is: Inductor of torch 2.13 reorders chains of ``index_add`` and gives wrong numbers.
 """
 
 from __future__ import annotations
@@ -21,7 +20,39 @@ from gread.kernels.plain import Rows
 
 def product(pattern: Pattern, weight: Tensor, y: Tensor) -> Tensor:
     """A y, for the matrix A with entries ``weight`` [E] in the places of ``pattern``."""
-    return _product(*pattern.rows, *pattern.columns, *pattern.orders, weight, y)
+    if torch.compiler.is_compiling():
+        return _product(*pattern.rows, *pattern.columns, *pattern.orders, weight, y)
+    return _Product.apply(pattern, weight, y)
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, pattern: Pattern, weight: Tensor, y: Tensor) -> Tensor:
+        ctx.pattern = pattern
+        ctx.save_for_backward(weight, y)
+        return _gather(pattern.rows, weight, y)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """∂y is the product with the transpose, ∂weight a dot product for every entry."""
+        weight, y = ctx.saved_tensors
+        pattern, grad = ctx.pattern, grad.contiguous()
+        grad_weight = grad_y = None
+        if ctx.needs_input_grad[1]:
+            grad_weight = _edge_dots(*pattern.rows, grad, y)
+        if ctx.needs_input_grad[2]:
+            back = weight.index_select(0, pattern.order)
+            if torch.is_grad_enabled():  # for a second derivative
+                transpose = (*pattern.columns, *pattern.rows, *reversed(pattern.orders))
+                grad_y = _product(*transpose, back, grad)
+            else:
+                grad_y = _gather(pattern.columns, back, grad)
+        return None, grad_weight, grad_y
+
+
+def _gather(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
+    coef = y.new_ones(1, y.size(1))
+    return kernels_for(y).gather(rows, weight, y, coef, degree=0)
 
 
 @torch.library.custom_op("gread::product", mutates_args=())
@@ -35,8 +66,7 @@ def _product(
     weight: Tensor,
     y: Tensor,
 ) -> Tensor:
-    coef = y.new_ones(1, y.size(1))
-    return kernels_for(y).gather(Rows(start, column), weight, y, coef, degree=0)
+    return _gather(Rows(start, column), weight, y)
 
 
 @_product.register_fake

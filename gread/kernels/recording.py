@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -10,12 +12,24 @@ from torch import Tensor
 WARM_UP = 3
 """Calls before recording: they compile kernels, and fill the memory that the graph will use."""
 
+_reading = True
+
+
+def values_can_be_read() -> bool:
+    """Whether a check may depend on values: it may not where a graph is made of the calls.
+
+    That is under torch.compile, while a CUDA graph is captured, and in the calls before that.
+    """
+    if torch.compiler.is_compiling() or not _reading:
+        return False
+    return not (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
+
 
 class Recording:
     """Calls ``function``, which takes nothing and gives a tensor, as a CUDA graph.
 
-    The first calls run as they are. A function that cannot be recorded, since it waits for the
-    device somewhere, is called as it is for good.
+    The first calls run as they are. A function that waits for the device somewhere cannot be
+    recorded, and is called as it is for good.
     """
 
     def __init__(self, function: Callable[[], Tensor]):
@@ -26,24 +40,47 @@ class Recording:
 
     def __call__(self) -> Tensor:
         """What the function gives, now."""
-        self.calls += 1
-        if self.graph is None and self.calls == WARM_UP + 1:
-            self._record()
         if self.graph is not None:
             self.graph.replay()
             return self.result
-        self.stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.stream):
-            result = self.function()
-        torch.cuda.current_stream().wait_stream(self.stream)
+        self.calls += 1
+        if self.calls > WARM_UP:
+            return self.function()
+        with _without_reading(), _waits() as waits:
+            self.stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self.stream):
+                result = self.function()
+            torch.cuda.current_stream().wait_stream(self.stream)
+        if self.calls == WARM_UP and not waits:
+            self._record()
         return result
 
     def _record(self) -> None:
-        graph = torch.cuda.CUDAGraph()
+        """Nothing is computed here: that is for the next call."""
+        self.graph = torch.cuda.CUDAGraph()
+        with _without_reading(), torch.cuda.graph(self.graph, stream=self.stream):
+            self.result = self.function()
+
+
+@contextmanager
+def _without_reading() -> Iterator[None]:
+    global _reading
+    before, _reading = _reading, False
+    try:
+        yield
+    finally:
+        _reading = before
+
+
+@contextmanager
+def _waits() -> Iterator[list[warnings.WarningMessage]]:
+    """Tells of everything that waits for the device: an attempt to record it would do harm."""
+    before = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
         try:
-            with torch.cuda.graph(graph, stream=self.stream):
-                self.result = self.function()
-        except RuntimeError:  # what waits for the device is refused while recording
-            torch.cuda.synchronize()
-            return
-        self.graph = graph
+            yield seen
+        finally:
+            torch.cuda.set_sync_debug_mode(before)
+        seen[:] = [one for one in seen if "synchroniz" in str(one.message)]

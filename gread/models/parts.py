@@ -7,9 +7,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from gread.inputs import check_count, check_rate, values_can_be_read
+from gread.inputs import check_count, check_rate
 from gread.kernels import Pattern, drop, product, remember
 from gread.kernels.choice import fast
+from gread.kernels.recording import values_can_be_read
 from gread.registry import Registry
 
 

@@ -15,8 +15,8 @@ from gread.inputs import (
     check_count,
     check_not_negative,
     check_positive,
-    values_can_be_read,
 )
+from gread.kernels.recording import values_can_be_read
 from gread.ode.tableau import SOLVERS, Adaptive, Tableau
 
 VectorField: TypeAlias = Callable[[float, Tensor], Tensor]
