@@ -10,7 +10,7 @@ Convention: row i of Ã gathers from the neighbours j of i, so an edge ``j → i
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from torch_geometric.utils import add_remaining_self_loops, scatter
 
 from gread.inputs import InputError, check_count, check_edges, check_not_negative
 from gread.kernels import Pattern, attention, product, remember
+from gread.kernels.recording import values_can_be_read
 from gread.registry import Registry
 
 
@@ -31,6 +32,7 @@ class Adjacency:
     Attributes:
         pattern: Where its entries are.
         weight: The entries, row after row, [E].
+        symmetric: Whether Ã is known to be its own transpose.
 
     Example:
         >>> path = Adjacency.from_edges(torch.tensor([[0, 1], [1, 0]]), torch.ones(2), num_nodes=2)
@@ -41,6 +43,7 @@ class Adjacency:
 
     pattern: Pattern
     weight: Tensor
+    symmetric: bool = False
 
     @staticmethod
     def from_edges(edge_index: Tensor, weight: Tensor, num_nodes: int) -> Adjacency:
@@ -66,13 +69,6 @@ class Adjacency:
     def transposed_weight(self) -> Tensor:
         """The entries column after column."""
         return self.weight if self.symmetric else self.weight.index_select(0, self.pattern.order)
-
-    @cached_property
-    def symmetric(self) -> bool:
-        """Whether Ã is known to be its own transpose; one that is learned is not."""
-        if self.weight.requires_grad or not self.pattern.symmetric:
-            return False
-        return torch.equal(self.weight, self.weight.index_select(0, self.pattern.order))
 
 
 Normalization = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -121,7 +117,7 @@ class OriginalAdjacency(nn.Module):
         if edge_weight is not None or self.explained.explain:
             return self._normalized(edges)
         key = (self.normalize, self.self_loops, h0.dtype, h0.size(0))
-        return remember(edge_index, key, lambda: self._normalized(edges))
+        return remember(edge_index, key, lambda: _looked_at(self._normalized(edges)))
 
     def _normalized(self, edges: Edges) -> Adjacency:
         rows, weight = edges.pattern.rows, edges.weight
@@ -229,6 +225,14 @@ def build_adjacency(
         },
     )
     return kinds[kind]()
+
+
+def _looked_at(adj: Adjacency) -> Adjacency:
+    """With the knowledge whether it is symmetric, worth finding out where it is kept."""
+    if not values_can_be_read() or not adj.pattern.symmetric:
+        return adj
+    same = torch.equal(adj.weight, adj.weight.index_select(0, adj.pattern.order))
+    return replace(adj, symmetric=same)
 
 
 class Edges(NamedTuple):

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from gread.cli.console import Json, bar, err, out
-from gread.cli.work import Device, _device
+from gread.cli.work import Device, choose_device
 
 
 def bench(
@@ -36,14 +36,18 @@ def bench(
     chosen = names or list(BENCHES)
     for name in chosen:
         BENCHES[name]  # a misspelt name fails before anything is measured
-    place = _device(device)
+    place = choose_device(device)
     described = machine(place)
-    sections = {}
+    sections, files = {}, []
     with bar() as progress:
         task = progress.add_task("", total=len(chosen))
         for name in chosen:
             progress.update(task, description=name)
             sections[name] = measure(name, place, quick)
+            if (
+                folder is not None
+            ):  # after each: a long benchmark that is stopped leaves what it has
+                files = write(folder, described, sections)
             progress.advance(task)
     if as_json:
         print(to_json(described, sections), end="")
@@ -63,6 +67,5 @@ def bench(
                     table.add_row(*(cell.text for cell in row))
                 out.print(table)
             out.print(section.note, highlight=False)
-    if folder is not None:
-        for file in write(folder, described, sections):
-            err.print(f"Wrote {file}", highlight=False, soft_wrap=True)
+    for file in files:
+        err.print(f"Wrote {file}", highlight=False, soft_wrap=True)

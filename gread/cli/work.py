@@ -84,7 +84,7 @@ def train(
         for split in _numbers("splits", splits)
     ]
     kept = ResultStore(store)
-    place = _device(device)
+    place = choose_device(device)
     missing = kept.missing(specs)
     with _resumable(), bar() as progress:
         task = progress.add_task("", total=len(missing))
@@ -126,7 +126,7 @@ def reproduce(
             launch(
                 missing,
                 ResultStore(store),
-                devices=[_device(device)],
+                devices=[choose_device(device)],
                 workers=workers,
                 deterministic=deterministic,
                 imports=context.find_root().params["imports"] or (),
@@ -227,7 +227,8 @@ def _numbers(name: str, text: str) -> list[int]:
     return found
 
 
-def _device(name: str) -> str:
+def choose_device(name: str) -> str:
+    """The device by its name, which this machine must have."""
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:

@@ -46,7 +46,8 @@ class ReactionDiffusionConv(nn.Module):
         alpha: Diffusion coefficient in (0, 1): one (``"scalar"``) or one a channel
             (``"vector"``); or fixed to ``"one"``.
         beta: Reaction coefficient: one in (0, 1) (``"scalar"``), a signed one for every channel
-            (``"vector"``), or fixed to ``"one"``.
+            (``"vector"``), one in (0, 1) for every channel (``"positive-vector"``), or fixed to
+            ``"one"``. With a negative one F, AC and Z blow up in finite time.
         time: T, where the integration ends.
         step_size: τ of a fixed-step solver. With α = β = 1 on a bipartite graph, BS under
             ``"rk4"`` is stable only for τ below 0.7.

@@ -64,7 +64,13 @@ ALPHAS: Registry[Coefficient] = Registry(
     "alpha", {"scalar": lambda _: Gate(), "vector": Gate, "one": lambda _: One()}
 )
 BETAS: Registry[Coefficient] = Registry(
-    "beta", {"scalar": lambda _: Gate(), "vector": SignedVector, "one": lambda _: One()}
+    "beta",
+    {
+        "scalar": lambda _: Gate(),
+        "vector": SignedVector,
+        "positive-vector": Gate,
+        "one": lambda _: One(),
+    },
 )
 
 
