@@ -65,7 +65,8 @@ def variants(spec: RunSpec) -> Iterator[tuple[str, RunSpec]]:
             yield "dropout 0.095", changed(dropout=hyper["dropout"] / 10)
     if spec.model in NONLINEAR:
         yield "τ / 4", changed(step_size=hyper["step_size"] / 4)
-        yield "scalar β", changed(beta="scalar")
+        for beta in {"scalar", "vector", "positive-vector"} - {hyper["beta"]}:
+            yield f"{beta} β", changed(beta=beta)
         row = replace(spec, options={"normalize_features": True})
         yield "row-normalised", row
         yield "row-normalised, decay 0", replace(row, train=replace(spec.train, weight_decay=0.0))
