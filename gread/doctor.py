@@ -11,6 +11,8 @@ from importlib import metadata
 
 import torch
 
+from gread.kernels.choice import available, fast
+
 PACKAGES = (
     "gread",
     "torch",
@@ -46,6 +48,7 @@ def examine() -> list[Finding]:
         *map(_package, PACKAGES),
         Finding("cpu", f"{os.cpu_count()} cores, torch uses {torch.get_num_threads()} threads"),
         *_accelerators(),
+        *_kernels(),
         _compiler(),
     ]
 
@@ -70,6 +73,24 @@ def _accelerators() -> Iterator[Finding]:
         yield Finding(
             "gpu", "", f"no device found (torch built for CUDA: {built}); the CPU is used"
         )
+
+
+def _kernels() -> Iterator[Finding]:
+    """The fast kernels, or why there are none and what that costs."""
+    advice = {
+        "cpu": "training takes three to ten times as long: install a C compiler (cc)",
+        "cuda": "training takes ten times as long and more: pip install triton",
+    }
+    if not fast():
+        yield Finding("kernels", "plain PyTorch", "GREAD_PLAIN is set: all fast paths are off")
+        return
+    for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
+        found = available(device)
+        subject = f"kernels for {device}"
+        if isinstance(found, Exception):
+            yield Finding(subject, "", f"{found}; plain PyTorch is used, and {advice[device]}")
+        else:
+            yield Finding(subject, {"cpu": "compiled C", "cuda": "Triton"}[device])
 
 
 def _compiler() -> Finding:

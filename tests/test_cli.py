@@ -1,6 +1,7 @@
 """The command line."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -110,6 +111,18 @@ def test_doctor_names_versions_and_what_is_missing(gread):
     assert findings["torch"]["found"].startswith("2.")
     assert all(row["found"] or row["advice"] for row in findings.values())
     assert "torch-geometric" in gread("doctor").stdout
+
+
+def test_doctor_says_what_is_slower_and_why():
+    rows = json.loads(in_a_process("doctor", "--json", env=os.environ | {"CC": "false"}).stdout)
+    (kernels,) = (row for row in rows if row["subject"] == "kernels for cpu")
+    assert not kernels["found"]
+    assert "false fails" in kernels["advice"]
+    assert "install a C compiler" in kernels["advice"]
+    rows = json.loads(
+        in_a_process("doctor", "--json", env=os.environ | {"GREAD_PLAIN": "1"}).stdout
+    )
+    assert any("all fast paths are off" in row["advice"] for row in rows)
 
 
 def test_version_and_help(gread):

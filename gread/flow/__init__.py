@@ -40,6 +40,11 @@ def solve(
     tableau = SOLVERS[solver]
     if not fast() or not isinstance(tableau, Tableau) or time == 0:
         return None
+    one = h0.new_ones(h0.size(1))
+    alpha, beta = alpha * one, beta * one
+    if alpha.numel() != one.numel() or beta.numel() != one.numel():  # one a node, say
+        return None
+    alpha, beta = alpha.view(-1), beta.view(-1)
     lengths = [end - start for start, end in steps(time, step_size)]
     final = None
     if source is h0 or not terms.source:

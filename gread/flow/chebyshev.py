@@ -32,15 +32,15 @@ NODES = 128
 FEW_PRODUCTS = 8
 """So few are not worth a look at the series, whose degree is no less for common settings."""
 
-NEGLIGIBLE = 1e-8
+NEGLIGIBLE = {torch.float32: 1e-8, torch.float64: 1e-14}
 """Terms are left out that together are so small beside the largest."""
 
 
 def polynomial_flow(
     adj: Adjacency,
     h0: Tensor,
-    alpha: Tensor | float,
-    beta: Tensor | float,
+    alpha: Tensor,
+    beta: Tensor,
     *,
     terms: Terms,
     tableau: Tableau,
@@ -53,7 +53,7 @@ def polynomial_flow(
     Args:
         adj: Ã.
         h0: H(0), [N, d], the source as well.
-        alpha: α, one or one a channel.
+        alpha: α, one a channel, [d].
         beta: β, likewise.
         terms: The reaction.
         tableau: The method.
@@ -61,12 +61,14 @@ def polynomial_flow(
     """
     if terms.square or terms.cube or not adj.symmetric or not values_can_be_read():
         return None
+    if h0.dtype not in NEGLIGIBLE:
+        return None
     products = (2 if terms.blurred else 1) * tableau.stages * len(lengths)
     if products <= FEW_PRODUCTS:
         return None
-    one = torch.ones(h0.size(1), dtype=torch.float64, device=h0.device)
-    series = _series(alpha * one, beta * one, terms, tableau, lengths, min(products + 1, NODES))
-    degree = _degree(series.detach())
+    nodes = min(products + 1, NODES)
+    series = _series(alpha.double(), beta.double(), terms, tableau, lengths, nodes)
+    degree = _degree(series.detach(), NEGLIGIBLE[h0.dtype])
     if degree >= products:
         return None
     kept = series[: degree + 1].to(h0.dtype)
@@ -142,11 +144,11 @@ def _chebyshev(nodes: int, device: torch.device) -> tuple[Tensor, Tensor]:
     return angles.cos().unsqueeze(-1), transform
 
 
-def _degree(series: Tensor) -> int:
+def _degree(series: Tensor, negligible: float) -> int:
     """Where the series may end."""
     size = series.abs().amax(1)
     rest = size.flip(0).cumsum(0).flip(0)  # what stands from here on
-    return max(0, int((rest > NEGLIGIBLE * size.max()).sum()) - 1)
+    return max(0, int((rest > negligible * size.max()).sum()) - 1)
 
 
 class _Polynomial(torch.autograd.Function):

@@ -38,8 +38,8 @@ def stepped_flow(
     adj: Adjacency,
     h0: Tensor,
     source: Tensor,
-    alpha: Tensor | float,
-    beta: Tensor | float,
+    alpha: Tensor,
+    beta: Tensor,
     *,
     terms: Terms,
     tableau: Tableau,
@@ -51,15 +51,14 @@ def stepped_flow(
         adj: Ã.
         h0: H(0), [N, d].
         source: H(0) as the reaction sees it, [N, d].
-        alpha: α, one or one a channel.
+        alpha: α, one a channel, [d].
         beta: β, likewise.
         terms: The reaction.
         tableau: The method.
         lengths: Length of every step.
     """
     plan = _plan(terms, tableau, tuple(lengths))
-    one = h0.new_ones(h0.size(1))
-    basis = torch.stack([one, alpha * one, beta * one])
+    basis = torch.stack([torch.ones_like(alpha), alpha, beta])
     coef = _matrix(plan, h0.dtype, h0.device) @ basis
     return _Flow.apply(plan, adj, adj.weight, h0, source, coef)
 
@@ -239,7 +238,7 @@ class _Flow(torch.autograd.Function):
         grad_weight = torch.zeros_like(weight) if needs_weight else None
         grad_source = torch.zeros_like(source) if needs_source and plan.source else None
         planned = _back_plan(plan, coef.dtype, coef.device)
-        back = _Back(plan, planned, adj, source, coef, planned.matrix @ coef)
+        back = _Back(plan, planned, adj, source, coef, -coef, planned.matrix @ coef)
         back.grad_weight, back.grad_source = grad_weight, grad_source
         for part in reversed(range(len(kept))):
             h, steps = kept.pop(), plan.steps[part * ctx.every : (part + 1) * ctx.every]
@@ -305,6 +304,7 @@ class _Back:
     adj: Adjacency
     source: Tensor
     coef: Tensor
+    minus_coef: Tensor
     pull_coef: Tensor
     """The coefficients of every call of `pull`."""
     sums: list[Tensor] = field(default_factory=list)
@@ -362,8 +362,10 @@ class _Back:
             if lh is None:
                 rows, weight = self.adj.pattern.rows, self.adj.weight
                 lh = kernels_for(y).gather(rows, weight, y, _difference(y))
-            c0, c1 = self.coef[link.first], self.coef[link.first + 1]
-            self._to_weight([((-c0 * v).addcmul_(-c1, g), y), (c0 * g, lh)])
+            c0 = self.coef[link.first]
+            minus_c0, minus_c1 = self.minus_coef[link.first : link.first + 2]
+            # Of Ã y the gradient is −(c₀ v + c₁ g), of Ã L̃ y it is c₀ g.
+            self._to_weight([((minus_c0 * v).addcmul_(minus_c1, g), y), (c0 * g, lh)])
         return out
 
     def _pull(

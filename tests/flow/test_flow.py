@@ -136,8 +136,29 @@ def test_the_polynomial_equals_the_steps(graph, monkeypatch, reaction, solver, a
         graph, monkeypatch, adjacency="original", time=3.2, step_size=0.1, **settings
     )
     assert taken == "polynomial_flow"
-    compare(fast[:2], plain[:2], 1e-6)
-    compare(fast[2:], plain[2:], 1e-5)
+    compare(fast, plain, 1e-10)
+
+
+@pytest.mark.parametrize("reaction", [*LINEAR, None])
+def test_the_polynomial_in_float32(graph, monkeypatch, reaction):
+    settings = {"reaction": reaction, "adjacency": "original", "time": 3.2, "step_size": 0.1}
+    fast, plain, taken = both_ways(graph, monkeypatch, dtype=torch.float32, **settings)
+    assert taken == "polynomial_flow"
+    compare(fast, plain, 2e-5)
+
+
+class OneANode(torch.nn.Module):
+    def forward(self):
+        return torch.linspace(0, 1, 60, dtype=torch.float64).unsqueeze(-1)
+
+
+def test_a_coefficient_for_every_node_takes_plain_steps(graph):
+    made = layer()
+    made.beta = OneANode()
+    h0 = torch.randn(60, 5, dtype=torch.float64)
+    with gread.plain_only():
+        plain = made(h0, graph.edge_index)
+    torch.testing.assert_close(made(h0, graph.edge_index), plain)
 
 
 def test_the_polynomial_is_taken_where_it_saves_products(graph, monkeypatch):
