@@ -105,7 +105,7 @@ class NaiveGREAD(nn.Module):
         h0 = self.encode(x)
         if self.soft:
             product = self.attention(h0, edge_index)
-        else:  # as the published code, which normalises when it is given the graph
+        else:  # once is enough
             if self.fixed is None:
                 self.fixed = self.normalized(h0, edge_index)
             product = self.fixed

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from importlib import metadata
 
 import pytest
 import torch
@@ -45,7 +46,7 @@ def test_a_result_says_what_produced_it(small):
     assert result.status == "ok"
     assert result.spec == spec
     assert len(result.history) == 3
-    assert result.versions["torch"] == torch.__version__
+    assert result.versions["torch"] == metadata.version("torch")
     assert result.device.startswith("cpu")
     assert result.seconds > 0
     assert len(result.fingerprint) == 20
