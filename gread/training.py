@@ -157,7 +157,7 @@ class _Epochs:
         """Loss, and accuracy on the three sets of nodes."""
         numbers = self._numbers() if self.recording is None else self.recording()
         loss, *accuracies = numbers.tolist()  # the one moment that waits for the device
-        if not math.isfinite(loss):
+        if not all(map(math.isfinite, (loss, *accuracies))):
             self._forward()  # says more, if the state was not finite
             raise ArithmeticError("the loss is not finite: choose a smaller lr")
         train, val, test = accuracies
@@ -172,9 +172,12 @@ class _Epochs:
         self.optimizer.step()
         self.model.eval()
         with torch.no_grad():
-            classes = self._forward().argmax(dim=-1)
+            logits = self._forward()
+            classes = logits.argmax(dim=-1)
+            # NaN has a largest class too; its accuracies must not pass for numbers.
+            unknown = torch.where(logits.isfinite().all(), 0.0, torch.nan)
             rights = [
-                (classes[nodes] == labels).to(loss.dtype).mean()
+                (classes[nodes] == labels).to(loss.dtype).mean() + unknown
                 for nodes, labels in zip(self.nodes, self.labels, strict=True)
             ]
         return torch.stack([loss.detach(), *rights])

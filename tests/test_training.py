@@ -156,3 +156,21 @@ def test_bad_data_is_refused_in_a_sentence(six, change, split, sentence):
 def test_bad_settings_are_refused_in_a_sentence(options, sentence):
     with pytest.raises(InputError, match=sentence):
         gread.TrainConfig(**options)
+
+
+class BreaksWhenEvaluated(nn.Module):
+    """A step that is fine, and logits after it that are not: as when an update was too long."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(2, 2)
+
+    def forward(self, x, edge_index, edge_weight=None):
+        logits = self.linear(x)
+        broken = not self.training and self.linear.weight.grad is not None
+        return logits * torch.nan if broken else logits
+
+
+def test_accuracies_of_nan_are_no_numbers():
+    with pytest.raises(ArithmeticError, match="not finite"):
+        gread.fit(BreaksWhenEvaluated(), gread.load("csbm", num_nodes=60))

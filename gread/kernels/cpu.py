@@ -117,6 +117,8 @@ def library() -> ctypes.CDLL:
     Raises:
         NoCompiler: There is no compiler, or it fails.
     """
+    if os.name != "posix":
+        raise NoCompiler(f"they are not made for {platform.system()}")
     compiler = os.environ.get("CC") or next(filter(shutil.which, ("cc", "gcc", "clang")), None)
     if compiler is None:
         raise NoCompiler("there is no C compiler")

@@ -61,7 +61,7 @@ def both_ways(graph, monkeypatch, **settings):
     return fast, plain, taken[0]
 
 
-def compare(fast, plain, tolerance):
+def assert_same(fast, plain, tolerance):
     for one, other in zip(fast, plain, strict=True):
         scale = max(other.abs().max().item(), 1e-3)
         torch.testing.assert_close(one, other, rtol=0, atol=tolerance * scale)
@@ -85,7 +85,7 @@ def test_steps_in_few_passes_equal_plain_steps(graph, monkeypatch, reaction, sol
     settings = {"reaction": reaction, "solver": solver, "adjacency": adjacency}
     fast, plain, taken = both_ways(graph, monkeypatch, **settings, time=1.3, step_size=0.5)
     assert taken == "stepped_flow"
-    compare(fast, plain, 1e-12)
+    assert_same(fast, plain, 1e-12)
 
 
 @pytest.mark.parametrize("alpha", gread.models.parts.ALPHAS)
@@ -93,15 +93,17 @@ def test_steps_in_few_passes_equal_plain_steps(graph, monkeypatch, reaction, sol
 @pytest.mark.parametrize("reaction", ["bs", "z", "st"])
 def test_so_they_do_with_every_kind_of_coefficient(graph, monkeypatch, reaction, alpha, beta):
     settings = {"reaction": reaction, "alpha": alpha, "beta": beta}
-    fast, plain, _ = both_ways(graph, monkeypatch, **settings, time=1.0, step_size=0.4)
-    compare(fast, plain, 1e-12)
+    fast, plain, taken = both_ways(graph, monkeypatch, **settings, time=1.0, step_size=0.4)
+    assert taken == "stepped_flow"
+    assert_same(fast, plain, 1e-12)
 
 
 @pytest.mark.parametrize("reaction", ["bs", "f", "st"])
-def test_beyond_some_steps_only_a_root_of_the_states_is_kept(graph, monkeypatch, reaction):
+def test_states_that_are_not_kept_are_found_again(graph, monkeypatch, reaction):
     settings = {"reaction": reaction, "time": 2.5, "step_size": 0.1}
-    fast, plain, _ = both_ways(graph, monkeypatch, **settings)
-    compare(fast, plain, 1e-12)
+    fast, plain, taken = both_ways(graph, monkeypatch, **settings)
+    assert taken == "stepped_flow"
+    assert_same(fast, plain, 1e-12)
 
 
 def states_kept(graph, steps):
@@ -136,7 +138,7 @@ def test_the_polynomial_equals_the_steps(graph, monkeypatch, reaction, solver, a
         graph, monkeypatch, adjacency="original", time=3.2, step_size=0.1, **settings
     )
     assert taken == "polynomial_flow"
-    compare(fast, plain, 1e-10)
+    assert_same(fast, plain, 1e-10)
 
 
 @pytest.mark.parametrize("reaction", [*LINEAR, None])
@@ -144,7 +146,7 @@ def test_the_polynomial_in_float32(graph, monkeypatch, reaction):
     settings = {"reaction": reaction, "adjacency": "original", "time": 3.2, "step_size": 0.1}
     fast, plain, taken = both_ways(graph, monkeypatch, dtype=torch.float32, **settings)
     assert taken == "polynomial_flow"
-    compare(fast, plain, 2e-5)
+    assert_same(fast, plain, 2e-5)
 
 
 class OneANode(torch.nn.Module):
@@ -169,7 +171,7 @@ def test_the_polynomial_is_taken_where_it_saves_products(graph, monkeypatch):
     detached = {"reaction": "st", "detach_source": True, "time": 3.0, "step_size": 0.1}
     fast, plain, taken = both_ways(graph, monkeypatch, adjacency="original", **detached)
     assert taken == "stepped_flow"
-    compare(fast, plain, 1e-12)
+    assert_same(fast, plain, 1e-12)
 
 
 @pytest.mark.parametrize("name", TABLES)

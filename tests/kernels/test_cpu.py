@@ -23,7 +23,7 @@ def some_rows(n=40, entries=300, columns=None):
     return Pattern.from_entries(row, column, (n, columns or n))[0].rows
 
 
-def close(got, expected):
+def assert_close(got, expected):
     torch.testing.assert_close(got, expected, rtol=0, atol=TOLERANCE[expected.dtype] * 20)
 
 
@@ -31,17 +31,18 @@ def close(got, expected):
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("d", [1, 3, 16, 64, 130])
 @pytest.mark.parametrize(("degree", "bases"), [(0, 0), (1, 2), (2, 1), (3, 4)])
-def test_gather_and_pull(dtype, d, degree, bases):
-    rows = some_rows()
-    weight = torch.randn(300, dtype=dtype)
+@pytest.mark.parametrize("entries", [300, 900])  # from 640 on, wide rows are put side by side
+def test_gather_and_pull(dtype, d, degree, bases, entries):
+    rows = some_rows(entries=entries)
+    weight = torch.randn(entries, dtype=dtype)
     y, g, *others = torch.randn(2 + bases, 40, d, dtype=dtype)
     coef = torch.randn(1 + degree + bases, d, dtype=dtype)
     arguments = (rows, weight, y, coef, others, degree)
-    close(cpu.gather(*arguments), plain.gather(*arguments))
+    assert_close(cpu.gather(*arguments), plain.gather(*arguments))
     if degree:
         arguments = (rows, weight, g, y, coef, others, degree)
         for got, expected in zip(cpu.pull(*arguments), plain.pull(*arguments), strict=True):
-            close(got, expected)
+            assert_close(got, expected)
 
 
 @needs_compiler
@@ -50,19 +51,21 @@ def test_the_others(dtype):
     rows = some_rows()
     a, b, c, e = torch.randn(4, 40, 70, dtype=dtype)
     for pairs in ([(a, b)], [(a, b), (c, e)]):
-        close(cpu.edge_dots(rows, pairs), plain.edge_dots(rows, pairs))
+        assert_close(cpu.edge_dots(rows, pairs), plain.edge_dots(rows, pairs))
     for heads, size in ((1, 3), (4, 16)):
         q, k = 3 * torch.randn(2, 40, heads, size, dtype=dtype)
         weight = torch.rand(300, dtype=dtype)
         weight[rows.start[3] : rows.start[4]] = 0  # a row that attends to nothing
         for w in (None, weight):
             found = plain.attend(rows, q, k, w)
-            close(cpu.attend(rows, q, k, w), found)
+            assert_close(cpu.attend(rows, q, k, w), found)
         for grad in (torch.randn(300, heads, dtype=dtype), torch.randn(300, dtype=dtype)):
-            close(cpu.attend_back(rows, found, grad), plain.attend_back(rows, found, grad))
-        close(cpu.gather_heads(rows, found, q), plain.gather_heads(rows, found, q))
+            assert_close(cpu.attend_back(rows, found, grad), plain.attend_back(rows, found, grad))
+        assert_close(cpu.gather_heads(rows, found, q), plain.gather_heads(rows, found, q))
     for rate in (0.0, 0.3, 0.9):
-        close(cpu.dropout(a, torch.tensor([77]), rate), plain.dropout(a, torch.tensor([77]), rate))
+        assert_close(
+            cpu.dropout(a, torch.tensor([77]), rate), plain.dropout(a, torch.tensor([77]), rate)
+        )
 
 
 @needs_compiler

@@ -75,7 +75,7 @@ def positive(*shape: int, dtype: torch.dtype) -> Tensor:
     return torch.rand(*shape, dtype=dtype).to(DEVICE)
 
 
-def same(ours: Tensor, expected: Tensor) -> None:
+def assert_same(ours: Tensor, expected: Tensor) -> None:
     tolerance = 1e-5 if expected.dtype == torch.float32 else 1e-12
     scale = max(1.0, expected.abs().max().item()) if expected.numel() else 1.0
     torch.testing.assert_close(ours, expected, rtol=tolerance, atol=tolerance * scale)
@@ -97,14 +97,16 @@ def test_gather(launches, graph, dtype, d, degree, bases):
         [normal(n, d, dtype=dtype) for _ in range(bases)],
         degree,
     )
-    same(gpu.gather(*arguments), plain.gather(*arguments))
+    assert_same(gpu.gather(*arguments), plain.gather(*arguments))
 
 
 @dtypes
 def test_gather_of_another_number_of_columns(dtype):
     rows = make_rows([3, 0, 9], 50)
     weight, y, coef = (normal(*shape, dtype=dtype) for shape in [(12,), (50, 8), (1, 8)])
-    same(gpu.gather(rows, weight, y, coef, degree=0), plain.gather(rows, weight, y, coef, degree=0))
+    assert_same(
+        gpu.gather(rows, weight, y, coef, degree=0), plain.gather(rows, weight, y, coef, degree=0)
+    )
 
 
 @dtypes
@@ -125,7 +127,7 @@ def test_pull(launches, graph, dtype, d, degree, bases):
         degree,
     )
     for ours, expected in zip(gpu.pull(*arguments), plain.pull(*arguments), strict=True):
-        same(ours, expected)
+        assert_same(ours, expected)
 
 
 @dtypes
@@ -136,7 +138,7 @@ def test_edge_dots(launches, graph, dtype, d, pairs):
     rows = rows_of(graph)
     n = len(GRAPHS[graph])
     matrices = [(normal(n, d, dtype=dtype), normal(n, d, dtype=dtype)) for _ in range(pairs)]
-    same(gpu.edge_dots(rows, matrices), plain.edge_dots(rows, matrices))
+    assert_same(gpu.edge_dots(rows, matrices), plain.edge_dots(rows, matrices))
 
 
 heads = pytest.mark.parametrize(("heads", "d_k"), [(1, 3), (1, 16), (4, 16), (4, 3), (3, 5)])
@@ -152,7 +154,7 @@ def test_attend(launches, graph, dtype, heads, d_k, weights):
     weight = positive(rows.column.numel(), dtype=dtype) if weights != "none" else None
     if weights == "zero":
         weight = weight * (rows.numbers() % 2)  # every second row is all zero
-    same(gpu.attend(rows, q, k, weight), plain.attend(rows, q, k, weight))
+    assert_same(gpu.attend(rows, q, k, weight), plain.attend(rows, q, k, weight))
 
 
 @dtypes
@@ -164,7 +166,7 @@ def test_attend_back(launches, graph, dtype, heads, shared):
     entries = rows.column.numel()
     attention = positive(entries, heads, dtype=dtype)
     grad = normal(entries, dtype=dtype) if shared else normal(entries, heads, dtype=dtype)
-    same(gpu.attend_back(rows, attention, grad), plain.attend_back(rows, attention, grad))
+    assert_same(gpu.attend_back(rows, attention, grad), plain.attend_back(rows, attention, grad))
 
 
 @dtypes
@@ -174,7 +176,7 @@ def test_gather_heads(launches, graph, dtype, heads, d_k):
     rows = rows_of(graph)
     weight = normal(rows.column.numel(), heads, dtype=dtype)
     y = normal(len(GRAPHS[graph]), heads, d_k, dtype=dtype)
-    same(gpu.gather_heads(rows, weight, y), plain.gather_heads(rows, weight, y))
+    assert_same(gpu.gather_heads(rows, weight, y), plain.gather_heads(rows, weight, y))
 
 
 @dtypes
@@ -186,7 +188,7 @@ def test_dropout(dtype, rate, shape):
         seed = torch.tensor(number, device=DEVICE)
         ours, expected = gpu.dropout(x, seed, rate), plain.dropout(x, seed, rate)
         assert torch.equal(ours == 0, expected == 0)
-        same(ours, expected)
+        assert_same(ours, expected)
 
 
 @dtypes
@@ -196,9 +198,9 @@ def test_what_is_not_contiguous(dtype):
     y = normal(8, n, dtype=dtype).T
     weight = normal(rows.column.numel(), 2, dtype=dtype)[:, 0]
     coef = normal(8, 3, dtype=dtype).T
-    same(gpu.gather(rows, weight, y, coef, [y]), plain.gather(rows, weight, y, coef, [y]))
+    assert_same(gpu.gather(rows, weight, y, coef, [y]), plain.gather(rows, weight, y, coef, [y]))
     seed = torch.tensor(5, device=DEVICE)
-    same(gpu.dropout(y, seed, 0.3), plain.dropout(y, seed, 0.3))
+    assert_same(gpu.dropout(y, seed, 0.3), plain.dropout(y, seed, 0.3))
 
 
 def capturable() -> dict[str, Callable[[Tensor], Tensor]]:
