@@ -7,15 +7,15 @@ An explicit method is a chain of states: with y₀ the state before a step,
 which is the table of the method solved for its stages (`chain`). Each link is one pass of the
 kernel `gather` (two for BS, whose f has two products), and its coefficients are linear in 1, α and
 β. The way back keeps one state a step, or one in √steps where there are many, and finds the
-others again.
+others again. Both ways are programs (`gread.kernels.program`), written once for each setting.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gread.adjacency import Adjacency
-from gread.kernels.choice import kernels_for
+from gread.kernels.program import Program, Writer, run
 from gread.ode import Tableau
 from gread.reactions import Terms
 
@@ -59,7 +59,7 @@ def stepped_flow(
     """
     plan = _plan(terms, tableau, tuple(lengths))
     basis = torch.stack([torch.ones_like(alpha), alpha, beta])
-    coef = _matrix(plan, h0.dtype, h0.device) @ basis
+    coef = _tensor(plan, "matrix", h0.dtype, h0.device) @ basis
     return _Flow.apply(plan, adj, adj.weight, h0, source, coef)
 
 
@@ -73,31 +73,74 @@ class Link(NamedTuple):
     bases: tuple[int, ...]
     """The states that are added: y_j by its number, or `SOURCE`."""
 
-    def rows(self, coef: Tensor) -> Tensor:
-        """Its coefficients."""
-        return coef[self.first : self.first + 1 + self.degree + len(self.bases)]
-
     def base_row(self, base: int) -> int:
         """Where the coefficient of a base stands among all."""
         return self.first + 1 + self.degree + self.bases.index(base)
 
 
+class Linked(NamedTuple):
+    """The states that a link went through, by their numbers in a program."""
+
+    before: int
+    """y_k."""
+    product: int | None
+    """Ã y_k, where f has two products."""
+    after: int
+    """y_{k+1}."""
+
+
 Numbers: TypeAlias = tuple[tuple[float, ...], ...]
 
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """All of a flow but its numbers, which are linear in 1, α and β.
 
-class Plan(NamedTuple):
-    """All of a flow but its numbers, which are linear in 1, α and β."""
+    Attributes:
+        matrix: A row for every coefficient: how much of 1, of α and of β is in it.
+        steps: The links of every step.
+        two_products: Whether f has the term Ã L̃ H.
+        source: Whether f has the term H(0).
+    """
 
     matrix: Numbers
-    """A row for every coefficient: how much of 1, of α and of β is in it."""
     steps: tuple[tuple[Link, ...], ...]
-    """The links of every step."""
     two_products: bool
-    """Whether f has the term Ã L̃ H."""
     source: bool
-    """Whether f has the term H(0)."""
 
-    def later(self, links: tuple[Link, ...], k: int) -> list[int]:
+    @property
+    def every(self) -> int:
+        """Before one step in so many, the state is kept for the way back."""
+        return 1 if len(self.steps) <= FEW_STEPS else math.ceil(math.sqrt(len(self.steps)))
+
+    @cached_property
+    def forth(self) -> Program:
+        """From H(0), and the source where there is one, to H(T) and the kept states but H(0)."""
+        w = Writer()
+        h = w.load(0)
+        source = w.load(1) if self.source else None
+        for number, links in enumerate(self.steps):
+            if number and number % self.every == 0:
+                w.store(h, number // self.every)
+            h = self.write(w, links, h, source)[-1].after
+        w.store(h, 0)
+        return w.done()
+
+    def write(
+        self, w: Writer, links: Sequence[Link], h: int, source: int | None
+    ) -> list[Linked]:
+        """One step from ``h``, link by link."""
+        states, done = [h], []
+        for link in links:
+            y = states[-1]
+            bases = [source if base == SOURCE else states[base] for base in link.bases]
+            ay = w.product(y) if self.two_products else None
+            x = y if ay is None else ay
+            after = w.gather(x, coef=link.first, degree=link.degree, bases=bases)
+            states.append(after)
+            done.append(Linked(y, ay, after))
+        return done
+
+    def later(self, links: Sequence[Link], k: int) -> list[int]:
         """The links after k into which y_k goes straight."""
         return [j for j in range(k + 1, len(links)) if k in links[j].bases]
 
@@ -115,13 +158,13 @@ def _plan(terms: Terms, tableau: Tableau, lengths: tuple[float, ...]) -> Plan:
             c = slope * length
             first = len(matrix)
             bases = [j for j in range(k) if weights[j]]
-            if two_products:  # of y = L̃ y_k, with y_k itself among the bases
-                matrix += [(0, 0, c * terms.blurred), (0, -c, c * terms.laplacian)]
-                matrix += [(weights[k], 0, c * terms.linear)]
+            own = (weights[k], -c, c * (terms.laplacian + terms.linear))  # of y_k
+            once = (0, c, c * (terms.blurred - terms.laplacian))  # of Ã y_k
+            if two_products:  # from Ã y_k, with y_k itself among the bases
+                matrix += [(0, 0, -c * terms.blurred), once, own]
                 bases = [k, *bases]
             else:
-                matrix += [(0, c, -c * terms.laplacian)]
-                matrix += [(weights[k], -c, c * (terms.laplacian + terms.linear))]
+                matrix += [once, own]
                 matrix += [(0, 0, c * terms.square), (0, 0, c * terms.cube)][: degree - 1]
             matrix += [(weights[j], 0, 0) for j in bases if j != k]
             if terms.source:
@@ -133,53 +176,12 @@ def _plan(terms: Terms, tableau: Tableau, lengths: tuple[float, ...]) -> Plan:
     return Plan(tuple(matrix), order, two_products, bool(terms.source))
 
 
-@lru_cache(maxsize=64)
-def _matrix(plan: Plan, dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.tensor(plan.matrix, dtype=dtype, device=device)
-
-
-class BackPlan(NamedTuple):
-    """What the way back needs, again as matrices: one product instead of many small sums."""
-
-    matrix: Tensor
-    """From the coefficients of all links to those of all calls of `pull`."""
-    first: dict[tuple[Link, ...], list[int]]
-    """The first row of the last call of each link."""
-    gradient: Tensor
-    """From the sums of all calls, in their order, to the gradients of the coefficients."""
-
-
-@lru_cache(maxsize=64)
-def _back_plan(plan: Plan, dtype: torch.dtype, device: torch.device) -> BackPlan:
-    rows: list[dict[int, float]] = []  # of `matrix`: column to number
-    first: dict[tuple[Link, ...], list[int]] = {}
-    sums: dict[Link, list[dict[int, float]]] = {}  # columns of `gradient`: row to number
-    for links in dict.fromkeys(plan.steps):
-        first[links] = []
-        for k, link in enumerate(links):
-            at = link.first
-            first[links].append(len(rows))
-            if plan.two_products:  # c₀ Ã L̃ y + c₁ L̃ y + c₂ y, see `_Back.through_two`
-                rows += [{at: -1}, {at: 1, at + 1: -1}, {at + 1: 1, at + 2: 1}]
-                sums[link] = [{at: 1, at + 1: -1}, {at + 1: 1, at + 2: 1}, {at: -1}, {}]
-            else:  # c₀ Ã y + c₁ y + c₂ y² + c₃ y³
-                rows += [{at: 1}, *({at + p: float(p)} for p in range(1, link.degree + 1))]
-                sums[link] = [{at + p: 1} for p in range(link.degree + 1)]
-            rows += [{links[j].base_row(k): 1} for j in plan.later(links, k)]
-            if plan.source:
-                sums[link].append({link.base_row(SOURCE): 1})
-    matrix = torch.zeros(len(rows), len(plan.matrix))
-    for i, row in enumerate(rows):
-        for j, number in row.items():
-            matrix[i, j] = number
-    order = [
-        one for links in reversed(plan.steps) for link in reversed(links) for one in sums[link]
-    ]
-    gradient = torch.zeros(len(plan.matrix), len(order))
-    for j, column in enumerate(order):
-        for i, number in column.items():
-            gradient[i, j] = number
-    return BackPlan(matrix.to(device, dtype), first, gradient.to(device, dtype))
+@lru_cache(maxsize=256)
+def _tensor(
+    plan: Plan | BackPlan, name: str, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """One of the matrices of a plan."""
+    return torch.tensor(getattr(plan, name), dtype=dtype, device=device)
 
 
 def chain(tableau: Tableau) -> list[tuple[tuple[float, ...], float]]:
@@ -218,164 +220,149 @@ class _Flow(torch.autograd.Function):
         source: Tensor,
         coef: Tensor,
     ) -> Tensor:
-        steps = len(plan.steps)
-        every = 1 if steps <= FEW_STEPS else math.ceil(math.sqrt(steps))
-        kept = []
-        ctx.plan, ctx.adj, ctx.every = plan, adj, every
-        for number, links in enumerate(plan.steps):
-            if number % every == 0:
-                kept.append(h)
-            h = _step(plan, links, adj, coef, h, source)[-1].after
-        ctx.save_for_backward(weight, source, coef, *kept)
-        return h
+        inputs = [h, source] if plan.source else [h]
+        final, *kept = run(plan.forth, adj, inputs, coef).outputs
+        ctx.plan, ctx.adj = plan, adj
+        ctx.save_for_backward(weight, source, coef, h, *kept)
+        return final
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         plan, adj = ctx.plan, ctx.adj
-        weight, source, coef, *kept = ctx.saved_tensors
+        _, source, coef, *kept = ctx.saved_tensors
         needs_weight, needs_source = ctx.needs_input_grad[2], ctx.needs_input_grad[4]
-        grad_weight = torch.zeros_like(weight) if needs_weight else None
-        grad_source = torch.zeros_like(source) if needs_source and plan.source else None
-        planned = _back_plan(plan, coef.dtype, coef.device)
-        back = _Back(plan, planned, adj, source, coef, -coef, planned.matrix @ coef)
-        back.grad_weight, back.grad_source = grad_weight, grad_source
-        for part in reversed(range(len(kept))):
-            h, steps = kept.pop(), plan.steps[part * ctx.every : (part + 1) * ctx.every]
-            before = [h]
-            for links in steps[:-1]:
-                h = _step(plan, links, adj, coef, h, source)[-1].after
-                before.append(h)
-            for links in reversed(steps):
-                grad = back.step(links, before.pop(), grad.contiguous())
-        grad_coef = planned.gradient @ torch.cat(back.sums)
-        return None, None, grad_weight, grad, grad_source, grad_coef
+        back = _back_plan(plan, needs_weight, needs_source and plan.source)
+        matrix = _tensor(back, "matrix", coef.dtype, coef.device)
+        gradient = _tensor(back, "gradient", coef.dtype, coef.device)
+        inputs = [grad, *kept, *([source] if plan.source else [])]
+        (grad_h, *grad_source), sums, grad_weight = run(back.program, adj, inputs, matrix @ coef)
+        return None, None, grad_weight, grad_h, next(iter(grad_source), None), gradient @ sums
 
 
-class Linked(NamedTuple):
-    """What a link went through."""
-
-    before: Tensor
-    """y_k."""
-    laplacian: Tensor | None
-    """L̃ y_k, where f has two products."""
-    after: Tensor
-    """y_{k+1}."""
+Row: TypeAlias = dict[int, float]
+"""A row of a matrix with few entries: column to number."""
 
 
-def _step(
-    plan: Plan, links: Sequence[Link], adj: Adjacency, coef: Tensor, h: Tensor, source: Tensor
-) -> list[Linked]:
-    """One step from ``h``, link by link."""
-    kernels, rows, weight = kernels_for(h), adj.pattern.rows, adj.weight
-    states, done = [h], []
-    for link in links:
-        y = states[-1]
-        bases = [source if base == SOURCE else states[base] for base in link.bases]
-        lh = None
-        if plan.two_products:
-            lh = kernels.gather(rows, weight, y, _difference(y))
-        y_next = kernels.gather(
-            rows, weight, y if lh is None else lh, link.rows(coef), bases, link.degree
-        )
-        states.append(y_next)
-        done.append(Linked(y, lh, y_next))
-    return done
+@dataclass(frozen=True, eq=False)
+class BackPlan:
+    """The way back, its coefficients and their gradients linear in those of the way forth.
 
+    Attributes:
+        program: From the gradient of H(T), the kept states and the source to the gradient of H(0),
+            and to that of the source if it is asked for.
+        matrix: From the coefficients of the way forth to those of the program.
+        gradient: From the sums of the program to the gradients of the coefficients.
+    """
 
-def _difference(y: Tensor) -> Tensor:
-    """Coefficients of L̃ y = −Ã y + y."""
-    return _constant(((-1.0,), (1.0,)), y.size(1), y.dtype, y.device)
+    program: Program
+    matrix: Numbers
+    gradient: Numbers
 
 
 @lru_cache(maxsize=64)
-def _constant(
-    rows: tuple[tuple[float], ...], d: int, dtype: torch.dtype, device: torch.device
-) -> Tensor:
-    return torch.tensor(rows, dtype=dtype, device=device).expand(-1, d).contiguous()
+def _back_plan(plan: Plan, weight: bool, source: bool) -> BackPlan:
+    return _Back(plan, weight, source).planned()
 
 
-@dataclass
 class _Back:
-    """The way back, which gathers the gradients of what all steps share."""
+    """Writes the way back.
 
-    plan: Plan
-    planned: BackPlan
-    adj: Adjacency
-    source: Tensor
-    coef: Tensor
-    minus_coef: Tensor
-    pull_coef: Tensor
-    """The coefficients of every call of `pull`."""
-    sums: list[Tensor] = field(default_factory=list)
-    grad_weight: Tensor | None = None
-    grad_source: Tensor | None = None
+    Args:
+        plan: The way forth.
+        weight: Whether the gradient of Ã is asked for.
+        source: Whether that of the source is.
+    """
 
-    def step(self, links: tuple[Link, ...], h: Tensor, grad: Tensor) -> Tensor:
+    def __init__(self, plan: Plan, weight: bool, source: bool):
+        self.plan, self.needs_weight, self.needs_source = plan, weight, source
+        self.w = Writer()
+        self.coefs: dict[tuple[tuple[tuple[int, float], ...], ...], int] = {}
+        self.rows: list[Row] = [{i: 1.0} for i in range(len(plan.matrix))]  # to step forth as well
+        self.sums: list[Row] = []  # for each sum, to which coefficients' gradients it goes
+        self.source: int | None = None
+        self.grad_source: int | None = None
+
+    def planned(self) -> BackPlan:
+        """The whole way."""
+        plan, w = self.plan, self.w
+        parts = range(0, len(plan.steps), plan.every)
+        self.source = w.load(1 + len(parts)) if plan.source else None
+        grad = w.load(0)
+        for part, first in reversed(list(enumerate(parts))):
+            before = [w.load(1 + part)]
+            steps = plan.steps[first : first + plan.every]
+            for links in steps[:-1]:
+                before.append(plan.write(w, links, before[-1], self.source)[-1].after)
+            for links in reversed(steps):
+                grad = self.step(links, before.pop(), grad)
+        w.store(grad, 0)
+        if self.grad_source is not None:
+            w.store(self.grad_source, 1)
+        number = len(plan.matrix)
+        gradient = zip(*([row.get(i, 0.0) for i in range(number)] for row in self.sums), strict=True)
+        matrix = tuple(tuple(row.get(i, 0.0) for i in range(number)) for row in self.rows)
+        return BackPlan(w.done(), matrix, tuple(gradient))
+
+    def step(self, links: Sequence[Link], h: int, grad: int) -> int:
         """The gradient before a step from that after it."""
-        done = _step(self.plan, links[:-1], self.adj, self.coef, h, self.source)
+        done = self.plan.write(self.w, links[:-1], h, self.source)
         states = [h, *(linked.after for linked in done)]
-        grads: dict[int, Tensor] = {len(links): grad}  # of y_1, y_2, ..., as they become known
+        grads = {len(links): grad}  # of y_1, y_2, ..., as they become known
         for k in reversed(range(len(links))):
             link, g, y = links[k], grads[k + 1], states[k]
-            first, later = self.planned.first[links][k], self.plan.later(links, k)
-            size = (3 if self.plan.two_products else 1 + link.degree) + len(later)
-            coef = self.pull_coef[first : first + size]
+            later = self.plan.later(links, k)
             straight = [grads[j + 1] for j in later]
+            weights: list[Row] = [{links[j].base_row(k): 1.0} for j in later]
             if self.plan.two_products:
-                lh = done[k].laplacian if k < len(done) else None
-                grads[k] = self.through_two(link, g, y, lh, coef, straight)
+                ay = done[k].product if k < len(done) else None
+                grads[k] = self.through_two(link, g, y, ay, weights, straight)
             else:
-                grads[k] = self.through_one(link, g, y, coef, straight)
-            if self.plan.source:
-                self.sums.append((g * self.source).sum(0, keepdim=True))
-            if self.grad_source is not None:
-                self.grad_source.addcmul_(self.coef[link.base_row(SOURCE)], g)
+                grads[k] = self.through_one(link, g, y, weights, straight)
+            if self.source is not None:
+                row = link.base_row(SOURCE)
+                self.w.dot(g, self.source)
+                self.sums.append({row: 1})
+                if self.needs_source:
+                    self.grad_source = self.w.add(self.grad_source, g, coef=self.coef({row: 1}))
         return grads[0]
 
     def through_one(
-        self, link: Link, g: Tensor, y: Tensor, coef: Tensor, straight: list[Tensor]
-    ) -> Tensor:
+        self, link: Link, g: int, y: int, weights: list[Row], straight: list[int]
+    ) -> int:
         """Back through c₀ Ã y + c₁ y + c₂ y² + c₃ y³."""
-        out = self._pull(g, y, coef, straight, link.degree)
-        if self.grad_weight is not None:
-            self._to_weight([(self.coef[link.first] * g, y)])
+        at, powers = link.first, range(1, link.degree + 1)
+        coef = self.coef({at: 1}, *({at + p: float(p)} for p in powers), *weights)
+        out = self.w.pull(g, y, coef=coef, degree=link.degree, bases=straight)
+        self.sums += [{at + p: 1} for p in (0, *powers)]
+        if self.needs_weight:
+            self.w.edge_dots([g], y, coef=self.coef({at: 1}))
         return out
 
     def through_two(
-        self,
-        link: Link,
-        g: Tensor,
-        y: Tensor,
-        lh: Tensor | None,
-        coef: Tensor,
-        straight: list[Tensor],
-    ) -> Tensor:
-        """Back through c₀ Ã L̃ y + c₁ L̃ y + c₂ y.
+        self, link: Link, g: int, y: int, ay: int | None, weights: list[Row], straight: list[int]
+    ) -> int:
+        """Back through c₀ Ã Ã y + c₁ Ã y + c₂ y.
 
-        With v = Ãᵀ g that is −c₀ Ãᵀ v + (c₀ − c₁) v + (c₁ + c₂) g. The gradients of c₀, c₁ and c₂
-        are Σ (v − Ãᵀ v) y, Σ (g − v) y and Σ g y.
+        With v = Ãᵀ g that is c₀ Ãᵀ v + c₁ v + c₂ g. The gradients of c₀, c₁ and c₂ are Σ (Ãᵀ v) y,
+        Σ v y and Σ g y. Of the first Ã the gradient is c₀ g with Ã y, of the second c₀ v + c₁ g
+        with y.
         """
-        v = self._pull(g, y, _constant(((1.0,), (0.0,)), y.size(1), y.dtype, y.device))
-        out = self._pull(v, y, coef, [g, *straight])
-        if self.grad_weight is not None:
-            if lh is None:
-                rows, weight = self.adj.pattern.rows, self.adj.weight
-                lh = kernels_for(y).gather(rows, weight, y, _difference(y))
-            c0 = self.coef[link.first]
-            minus_c0, minus_c1 = self.minus_coef[link.first : link.first + 2]
-            # Of Ã y the gradient is −(c₀ v + c₁ g), of Ã L̃ y it is c₀ g.
-            self._to_weight([((minus_c0 * v).addcmul_(minus_c1, g), y), (c0 * g, lh)])
+        w, at = self.w, link.first
+        v = w.back(g)
+        coef = self.coef({at: 1}, {at + 1: 1}, {at + 2: 1}, *weights)
+        out = w.pull(v, y, coef=coef, bases=[g, *straight])
+        w.dot(g, y)
+        self.sums += [{at: 1}, {at + 1: 1}, {at + 2: 1}]
+        if self.needs_weight:
+            w.edge_dots([g], w.product(y) if ay is None else ay, coef=self.coef({at: 1}))
+            w.edge_dots([v, g], y, coef=self.coef({at: 1}, {at + 1: 1}))
         return out
 
-    def _pull(
-        self, g: Tensor, y: Tensor, coef: Tensor, bases: Sequence[Tensor] = (), degree: int = 1
-    ) -> Tensor:
-        columns, weight = self.adj.pattern.columns, self.adj.transposed_weight
-        out, sums = kernels_for(y).pull(columns, weight, g, y, coef, bases, degree)
-        self.sums.append(sums)
-        return out
-
-    def _to_weight(self, pairs: list[tuple[Tensor, Tensor]]) -> None:
-        assert self.grad_weight is not None
-        self.grad_weight.add_(kernels_for(pairs[0][0]).edge_dots(self.adj.pattern.rows, pairs))
+    def coef(self, *rows: Row) -> int:
+        """The first of these rows among the coefficients of the program."""
+        key = tuple(tuple(row.items()) for row in rows)
+        if key not in self.coefs:
+            self.coefs[key] = len(self.rows)
+            self.rows += rows
+        return self.coefs[key]

@@ -25,6 +25,8 @@
 #define PARTS 64    /* in which the rows are shared out among threads */
 #define BLOCK 256   /* elements that dropout treats at a time */
 #define SMALL 16384 /* numbers below which a second thread costs more than it brings */
+#define BASES 8     /* more than a pass ever adds */
+enum { LOAD, STORE, PRODUCT, BACK, GATHER, PULL, ADD, DOT }; /* and edge_dots: the kinds of passes */
 
 /* The first row of a part of the matrix: all parts have about as many entries and rows together. */
 static int64_t first_row(const int64_t *start, int64_t n, int64_t part) {
@@ -64,18 +66,8 @@ typedef struct {
     const int32_t *column;
     const REAL *weight, *x, *coef;
     const REAL *const *bases;
-    REAL *packed; /* room for some channels of all of x, side by side; or none */
     int64_t d, entries, degree, count;
 } NAME(matrix);
-
-/* Rows that are far apart fall into few places of the cache: where each is used often, some
- * channels of all of them are first put side by side. */
-static void NAME(pack_rows)(const NAME(matrix) *m, int64_t length, int64_t c) {
-    const int64_t width = PACKS * LANES;
-#pragma omp for schedule(static)
-    for (int64_t j = 0; j < length; j++)
-        for (int64_t k = 0; k < width; k++) m->packed[j * width + k] = m->x[j * m->d + c + k];
-}
 
 /* s[k] = sum over the entries of weight * x[column], for `packs` packs of channels from c on. With
  * a constant number of packs the loops unroll, and the sums stay in registers. */
@@ -83,9 +75,8 @@ static inline __attribute__((always_inline)) void NAME(sum)(NAME(pack) *s, const
                                                             int64_t from, int64_t to, int64_t c,
                                                             const int packs) {
     const int32_t *column = m->column;
-    const int packed = m->packed && packs == PACKS;
-    const REAL *weight = m->weight, *x = packed ? m->packed : m->x + c;
-    const int64_t d = packed ? PACKS * LANES : m->d, ahead = m->entries - AHEAD;
+    const REAL *weight = m->weight, *x = m->x + c;
+    const int64_t d = m->d, ahead = m->entries - AHEAD;
     NAME(pack) sum[PACKS];
     UNROLL for (int k = 0; k < packs; k++) sum[k] = (NAME(pack)){0};
     for (int64_t e = from; e < to; e++) {
@@ -140,13 +131,11 @@ static inline void NAME(gather_one)(const NAME(matrix) *m, REAL *out, int64_t fr
 }
 
 void NAME(gather)(const int64_t *start, const int32_t *column, const REAL *weight, const REAL *y,
-                  const REAL *coef, const REAL *const *bases, REAL *packed, REAL *out, int64_t n,
-                  int64_t length, int64_t d, int64_t entries, int64_t degree, int64_t count,
-                  int64_t threads) {
-    const NAME(matrix) m = {column, weight, y, coef, bases, packed, d, entries, degree, count};
+                  const REAL *coef, const REAL *const *bases, REAL *out, int64_t n, int64_t d,
+                  int64_t entries, int64_t degree, int64_t count, int64_t threads) {
+    const NAME(matrix) m = {column, weight, y, coef, bases, d, entries, degree, count};
 #pragma omp parallel num_threads(threads) if (entries * d > SMALL)
     for (int64_t c = 0; c < d; c += PACKS * LANES) { /* all rows for some channels: those stay near */
-        if (packed && c + PACKS * LANES <= d) NAME(pack_rows)(&m, length, c);
 #pragma omp for schedule(static)
         for (int64_t part = 0; part < PARTS; part++) {
             const int64_t last = first_row(start, n, part + 1);
@@ -216,14 +205,13 @@ static inline void NAME(pull_one)(const NAME(matrix) *m, const REAL *y, REAL *ou
 /* `sums` has a slice [1 + degree, d] of zeros for each part of the rows: they are added up after,
  * in one order whatever the number of threads. */
 void NAME(pull)(const int64_t *start, const int32_t *column, const REAL *weight, const REAL *g,
-                const REAL *y, const REAL *coef, const REAL *const *bases, REAL *packed, REAL *out,
-                REAL *sums, int64_t n, int64_t length, int64_t d, int64_t entries, int64_t degree,
-                int64_t count, int64_t threads) {
-    const NAME(matrix) m = {column, weight, g, coef, bases, packed, d, entries, degree, count};
+                const REAL *y, const REAL *coef, const REAL *const *bases, REAL *out, REAL *sums,
+                int64_t n, int64_t d, int64_t entries, int64_t degree, int64_t count,
+                int64_t threads) {
+    const NAME(matrix) m = {column, weight, g, coef, bases, d, entries, degree, count};
     const int64_t size = (1 + degree) * d;
 #pragma omp parallel num_threads(threads) if (entries * d > SMALL)
     for (int64_t c = 0; c < d; c += PACKS * LANES) {
-        if (packed && c + PACKS * LANES <= d) NAME(pack_rows)(&m, length, c);
 #pragma omp for schedule(static)
         for (int64_t part = 0; part < PARTS; part++) {
             REAL *own = sums + part * size;
@@ -243,6 +231,140 @@ void NAME(pull)(const int64_t *start, const int32_t *column, const REAL *weight,
     }
     for (int64_t part = 1; part < PARTS; part++)
         SIMD for (int64_t c = 0; c < size; c++) sums[c] += sums[part * size + c];
+}
+
+/* A program as gread/kernels/program.py describes it, and what it works on. */
+typedef struct {
+    const int64_t *code;
+    const int64_t *start, *back_start;
+    const int32_t *column, *back_column;
+    const REAL *weight, *back_weight;
+    const REAL *const *inputs;
+    REAL *const *outputs;
+    const REAL *coef;
+    REAL *sums, *dots;
+    int64_t passes, n, d, entries, slots, rows, count;
+} NAME(program);
+
+/* Takes channels c to c + packs * LANES through a program. They lie in `room`: the slots, then the
+ * coefficients, the sums, and those of a part of the rows. Channels from d on are zero. */
+static inline __attribute__((always_inline)) void NAME(run_packs)(const NAME(program) *p,
+                                                                  REAL *room, int64_t c,
+                                                                  const int packs) {
+    const int64_t n = p->n, d = p->d, width = packs * LANES;
+    const int64_t valid = d - c < width ? d - c : width;
+    REAL *coef = room + p->slots * n * width, *total = coef + p->rows * width;
+    REAL *part_total = total + p->count * width, *dots = p->dots + c / width * p->entries;
+    for (int64_t r = 0; r < p->rows; r++)
+        for (int64_t k = 0; k < width; k++) coef[r * width + k] = k < valid ? p->coef[r * d + c + k] : 0;
+    for (int64_t k = 0; k < p->count * width; k++) total[k] = 0;
+    const int64_t *code = p->code;
+    for (int64_t pass = 0; pass < p->passes; pass++) {
+        const int64_t kind = code[0], degree = code[5], count = code[6];
+        REAL *out = room + code[1] * n * width, *y = room + code[3] * n * width;
+        const REAL *x = room + code[2] * n * width, *factor = coef + code[4] * width;
+        const REAL *bases[BASES];
+        for (int64_t b = 0; b < count; b++) bases[b] = room + code[7 + b] * n * width;
+        if (kind == LOAD) {
+            const REAL *from = p->inputs[code[2]] + c;
+            for (int64_t i = 0; i < n; i++, from += d, out += width)
+                if (valid == width)
+                    UNROLL for (int k = 0; k < packs; k++) AT(out, k) = AT(from, k);
+                else
+                    for (int64_t k = 0; k < width; k++) out[k] = k < valid ? from[k] : 0;
+        } else if (kind == STORE) {
+            REAL *to = p->outputs[code[1]] + c;
+            for (int64_t i = 0; i < n; i++, to += d, x += width)
+                if (valid == width)
+                    UNROLL for (int k = 0; k < packs; k++) AT(to, k) = AT(x, k);
+                else
+                    for (int64_t k = 0; k < valid; k++) to[k] = x[k];
+        } else if (kind == PRODUCT || kind == BACK) {
+            const int64_t *start = kind == BACK ? p->back_start : p->start;
+            const NAME(matrix) m = {.column = kind == BACK ? p->back_column : p->column,
+                                    .weight = kind == BACK ? p->back_weight : p->weight,
+                                    .x = x, .d = width, .entries = p->entries};
+            for (int64_t i = 0; i < n; i++, out += width)
+                NAME(sum)((NAME(pack) *)out, &m, start[i], start[i + 1], 0, packs);
+        } else if (kind == GATHER) {
+            const NAME(matrix) m = {p->column, p->weight, x, factor, bases, width, p->entries, degree, count};
+            for (int64_t i = 0; i < n; i++)
+                NAME(gather_packs)(&m, out, p->start[i], p->start[i + 1], i, 0, packs);
+        } else if (kind == PULL) {
+            const NAME(matrix) m = {p->back_column, p->back_weight, x, factor, bases, width, p->entries, degree, count};
+            const int64_t size = (1 + degree) * width;
+            for (int64_t part = 0; part < PARTS; part++) {
+                for (int64_t k = 0; k < size; k++) part_total[k] = 0;
+                const int64_t last = first_row(p->back_start, n, part + 1);
+                for (int64_t i = first_row(p->back_start, n, part); i < last; i++)
+                    NAME(pull_packs)(&m, y, out, part_total, p->back_start[i], p->back_start[i + 1], i, 0, packs);
+                for (int64_t k = 0; k < size; k++) total[k] += part_total[k];
+            }
+            total += size;
+        } else if (kind == ADD) {
+            for (int64_t i = 0; i < n * width; i += width)
+                UNROLL for (int k = 0; k < packs; k++) {
+                    const NAME(pack) part = AT(factor, k) * AT(x + i, k);
+                    AT(out + i, k) = code[3] < 0 ? part : AT(y + i, k) + part;
+                }
+        } else if (kind == DOT) {
+            for (int64_t part = 0; part < PARTS; part++) {
+                for (int64_t k = 0; k < width; k++) part_total[k] = 0;
+                for (int64_t i = n * part / PARTS; i < n * (part + 1) / PARTS; i++)
+                    UNROLL for (int k = 0; k < packs; k++)
+                        AT(part_total, k) += AT(x + i * width, k) * AT(y + i * width, k);
+                for (int64_t k = 0; k < width; k++) total[k] += part_total[k];
+            }
+            total += width;
+        } else { /* edge_dots */
+            const int64_t ahead = p->entries - AHEAD;
+            for (int64_t i = 0; i < n; i++) {
+                NAME(pack) left[PACKS];
+                UNROLL for (int k = 0; k < packs; k++) left[k] = AT(factor, k) * AT(bases[0] + i * width, k);
+                for (int64_t b = 1; b < count; b++)
+                    UNROLL for (int k = 0; k < packs; k++)
+                        left[k] += AT(factor + b * width, k) * AT(bases[b] + i * width, k);
+                for (int64_t e = p->start[i]; e < p->start[i + 1]; e++) {
+                    const REAL *row = y + p->column[e] * width;
+                    const char *next = (const char *)(y + p->column[e < ahead ? e + AHEAD : e] * width);
+                    UNROLL for (int line = 0; line < PACK * packs; line += 64) __builtin_prefetch(next + line);
+                    NAME(pack) s = left[0] * AT(row, 0);
+                    UNROLL for (int k = 1; k < packs; k++) s += left[k] * AT(row, k);
+                    REAL sum = 0;
+                    UNROLL for (int k = 0; k < LANES; k++) sum += s[k];
+                    dots[e] += sum;
+                }
+            }
+        }
+        code += 7 + count;
+    }
+    total -= p->count * width;
+    for (int64_t r = 0; r < p->count; r++)
+        for (int64_t k = 0; k < valid; k++) p->sums[r * d + c + k] = total[r * width + k];
+}
+
+/* `lines` times 64 bytes of channels at a time, and `room` for so many of each thread. */
+void NAME(run)(const int64_t *code, const int64_t *start, const int32_t *column, const REAL *weight,
+               const int64_t *back_start, const int32_t *back_column, const REAL *back_weight,
+               const REAL *const *inputs, REAL *const *outputs, const REAL *coef, REAL *room,
+               REAL *sums, REAL *dots, int64_t passes, int64_t n, int64_t d, int64_t entries,
+               int64_t slots, int64_t rows, int64_t count, int64_t room_size, int64_t lines,
+               int64_t workers, int64_t threads) {
+    const NAME(program) p = {code, start, back_start, column, back_column, weight, back_weight,
+                             inputs, outputs, coef, sums, dots, passes, n, d, entries, slots, rows,
+                             count};
+    const int64_t width = lines * 64 / sizeof(REAL);
+#pragma omp parallel for schedule(static, 1) num_threads(threads)
+    for (int64_t worker = 0; worker < workers; worker++)
+        for (int64_t c = worker * width; c < d; c += workers * width) {
+            REAL *own = room + worker * room_size;
+            if (lines == 4)
+                NAME(run_packs)(&p, own, c, 4 * 64 / PACK);
+            else if (lines == 2)
+                NAME(run_packs)(&p, own, c, 2 * 64 / PACK);
+            else
+                NAME(run_packs)(&p, own, c, 64 / PACK);
+        }
 }
 
 static inline REAL NAME(dot)(const REAL *a, const REAL *b, int64_t d) {

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from gread.kernels.plain import Rows, threshold
+from gread.kernels.program import Matrix, Program, Ran
 
 SOURCE = Path(__file__).with_name("cpu.c")
 FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-shared", "-fPIC")
@@ -44,7 +45,7 @@ def gather(
     """See `gread.kernels.plain.gather`."""
     out = y.new_empty(rows.start.numel() - 1, y.size(1))
     _call("gather", y, *_matrix(rows, weight), y.contiguous(), coef.contiguous(), _several(bases),
-          _room(rows, y), out, len(out), *y.shape, weight.numel(), degree, len(bases))  # fmt: skip
+          out, *out.shape, weight.numel(), degree, len(bases))  # fmt: skip
     return out
 
 
@@ -61,8 +62,7 @@ def pull(
     out = torch.empty_like(y, memory_format=torch.contiguous_format)
     sums = y.new_zeros(PARTS, 1 + degree, y.size(1))
     _call("pull", y, *_matrix(rows, weight), g.contiguous(), y.contiguous(), coef.contiguous(),
-          _several(bases), _room(rows, y), out, sums, len(out), *g.shape, weight.numel(), degree,
-          len(bases))  # fmt: skip
+          _several(bases), out, sums, *out.shape, weight.numel(), degree, len(bases))  # fmt: skip
     return out, sums[0]
 
 
@@ -108,6 +108,44 @@ def dropout(x: Tensor, seed: Tensor, rate: float) -> Tensor:
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
     _call("dropout", x, x.contiguous(), seed, out, x.numel(), threshold(rate), 1 - rate)
     return out
+
+
+LINE = 64
+"""Bytes of channels that `run` takes at a time, at least."""
+
+FEW = 2**20
+"""Products of entries and channels below which one thread is as good as several."""
+
+
+def runs(matrix: Matrix, channels: Tensor) -> bool:
+    """Whether `run` is faster than pass after pass: where there are channels for every thread."""
+    lines = channels.size(-1) * channels.element_size() // LINE
+    few = matrix.weight.numel() * channels.size(-1) < FEW
+    return few or lines >= torch.get_num_threads()
+
+
+def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor) -> Ran:
+    """See `gread.kernels.program.run`: every thread takes some channels through all passes."""
+    n, d = inputs[0].shape
+    size, threads, entries = coef.element_size(), torch.get_num_threads(), matrix.weight.numel()
+    lines = next((k for k in (4, 2) if d * size >= k * LINE * threads), 1)
+    width = lines * LINE // size
+    blocks = -(-d // width)
+    workers = min(threads, blocks)
+    sums = program.sums
+    room = (program.slots * n + len(coef) + sums + 4) * width
+    outputs = [torch.empty_like(inputs[0], memory_format=torch.contiguous_format)
+               for _ in range(program.outputs)]  # fmt: skip
+    found = coef.new_empty(sums, d)
+    dots = coef.new_zeros(blocks, entries) if "edge_dots" in program.kinds else None
+    pattern = matrix.pattern
+    back = (None, None, None)
+    if program.kinds & {"pull", "back"}:
+        back = _matrix(pattern.columns, matrix.transposed_weight)
+    _call("run", coef, program.code, *_matrix(pattern.rows, matrix.weight), *back, _several(inputs), _several(outputs),
+          coef.contiguous(), coef.new_empty(workers * room), found, dots, len(program.passes), n, d,
+          entries, program.slots, len(coef), sums, room, lines, workers)  # fmt: skip
+    return Ran(outputs, found, None if dots is None else dots.sum(0))
 
 
 @cache
@@ -195,8 +233,9 @@ def _kernel(name: str, dtype: torch.dtype) -> Any:
 _TYPES = {torch.float32: "float", torch.float64: "double"}
 _ARGUMENTS = {"p": ctypes.c_void_p, "i": ctypes.c_int64, "d": ctypes.c_double}
 _SIGNATURES = {
-    "gather": "ppppppppiiiiii",
-    "pull": "ppppppppppiiiiii",
+    "run": "pppppppppppppiiiiiiiiii",
+    "gather": "pppppppiiiii",
+    "pull": "pppppppppiiiii",
     "edge_dots": "pppppiiii",
     "attend": "ppppppiiii",
     "attend_back": "ppppiiii",
@@ -204,13 +243,6 @@ _SIGNATURES = {
     "dropout": "pppiid",
 }
 """Addresses, numbers, fractions in the order of the source; the number of threads comes last."""
-
-
-def _room(rows: Rows, y: Tensor) -> Tensor | None:
-    """Memory for some channels of y, if they are many and every row is used often."""
-    width = 256 // y.element_size()  # as many as the source treats at a time
-    often = rows.column.numel() >= 16 * y.size(0)
-    return y.new_empty(y.size(0), width) if often and y.size(1) > width else None
 
 
 def _matrix(rows: Rows, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -192,7 +192,7 @@ def finite(h: Tensor) -> bool:
         return True
     h = h.detach()
     # The sum is not finite if an element is not, and quickly found; it may be so by overflow too.
-    return bool(h.sum().isfinite()) or bool(h.isfinite().all())
+    return math.isfinite(h.sum().item()) or bool(h.isfinite().all())
 
 
 @torch.no_grad()

@@ -1,0 +1,259 @@
+"""Programs: what a flow does to the states of the nodes, forth or back, as a list of passes.
+
+A pass takes all nodes one step further. No channel sees another, but for the gradient of the
+matrix: so a CPU takes some channels through the whole program while they lie in its cache
+(`gread.kernels.cpu.run`), where other devices do pass after pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from gread.kernels.choice import kernels_for
+from gread.kernels.pattern import Pattern
+
+KINDS = ("load", "store", "product", "back", "gather", "pull", "add", "dot", "edge_dots")
+
+
+class Pass(NamedTuple):
+    """One pass. States are numbers of slots, ``coef`` is a row of the coefficients.
+
+    load       out = input number x
+    store      output number out = x
+    product    out = A x
+    back       out = Aᵀ x
+    gather     out = c₀ A x + Σ_p c_p xᵖ + Σ c_b base, see `gread.kernels.plain.gather`
+    pull       out = c₀ Aᵀ x + Σ_p c_p yᵖ⁻¹ x + Σ c_b base, and its sums
+    add        out = y + c₀ x, or c₀ x where there is no y
+    dot        the sum Σ x y over the nodes
+    edge_dots  for every entry (i, j) of A, its gradient grows by (Σ c_b base)[i] · y[j]
+    """
+
+    kind: str
+    out: int = -1
+    x: int = -1
+    y: int = -1
+    coef: int = 0
+    degree: int = 0
+    bases: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Passes in their order, and how much room they take.
+
+    Attributes:
+        passes: All of them.
+        slots: Number of states that are held at a time.
+        outputs: Number of matrices [N, d] that come out.
+    """
+
+    passes: tuple[Pass, ...]
+    slots: int
+    outputs: int
+
+    @cached_property
+    def sums(self) -> int:
+        """Number of sums over the nodes that come out, one for each channel."""
+        found = {"pull": lambda p: 1 + p.degree, "dot": lambda p: 1}
+        return sum(found[p.kind](p) for p in self.passes if p.kind in found)
+
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of passes that occur."""
+        return frozenset(p.kind for p in self.passes)
+
+    @cached_property
+    def code(self) -> Tensor:
+        """The passes as numbers, for kernels that read them: int64."""
+        numbers = [
+            [KINDS.index(p.kind), p.out, p.x, p.y, p.coef, p.degree, len(p.bases), *p.bases]
+            for p in self.passes
+        ]
+        return torch.tensor([number for row in numbers for number in row])
+
+
+class Writer:
+    """Writes a program. States are numbered as they come about; `done` finds a slot for each.
+
+    Example:
+        >>> w = Writer()
+        >>> h = w.load(0)
+        >>> for _ in range(9):
+        ...     h = w.gather(h, coef=0, degree=1)
+        >>> w.store(h, 0)
+        >>> w.done().slots
+        2
+    """
+
+    def __init__(self) -> None:
+        self.passes: list[Pass] = []
+        self.states = 0
+
+    def load(self, number: int) -> int:
+        """An input."""
+        return self._new(Pass("load", x=number))
+
+    def store(self, x: int, number: int) -> None:
+        """An output."""
+        self.passes.append(Pass("store", out=number, x=x))
+
+    def product(self, x: int) -> int:
+        """See `Pass`, as with all that follow."""
+        return self._new(Pass("product", x=x))
+
+    def back(self, x: int) -> int:
+        return self._new(Pass("back", x=x))
+
+    def gather(self, x: int, *, coef: int, degree: int, bases: Sequence[int] = ()) -> int:
+        return self._new(Pass("gather", x=x, coef=coef, degree=degree, bases=tuple(bases)))
+
+    def pull(
+        self, x: int, y: int, *, coef: int, degree: int = 1, bases: Sequence[int] = ()
+    ) -> int:
+        return self._new(Pass("pull", x=x, y=y, coef=coef, degree=degree, bases=tuple(bases)))
+
+    def add(self, y: int | None, x: int, *, coef: int) -> int:
+        return self._new(Pass("add", x=x, y=-1 if y is None else y, coef=coef))
+
+    def dot(self, x: int, y: int) -> None:
+        self.passes.append(Pass("dot", x=x, y=y))
+
+    def edge_dots(self, bases: Sequence[int], y: int, *, coef: int) -> None:
+        self.passes.append(Pass("edge_dots", y=y, coef=coef, bases=tuple(bases)))
+
+    def _new(self, one: Pass) -> int:
+        self.passes.append(one._replace(out=self.states))
+        self.states += 1
+        return self.states - 1
+
+    def done(self) -> Program:
+        """The program, each state in a slot that is free again after its last use."""
+        last = {state: at for at, p in enumerate(self.passes) for state in _reads(p)}
+        slot: dict[int, int] = {}
+        free: list[int] = []
+        slots, placed = 0, []
+        for at, p in enumerate(self.passes):
+            ends = {state for state in _reads(p) if last[state] == at}
+            # A row of `out` may take the place of the same row of an argument, but not of x in a
+            # product, of which other rows are still wanted.
+            late = ends & {p.x} if p.kind in ("product", "back", "gather", "pull") else set()
+            read = {state: slot[state] for state in _reads(p)}
+            free += [slot.pop(state) for state in sorted(ends - late)]
+            out = p.out
+            if p.kind not in ("store", "dot", "edge_dots"):
+                if not free:
+                    free, slots = [slots], slots + 1
+                out = slot[p.out] = free.pop()
+            free += [slot.pop(state) for state in sorted(late)]
+            if p.out not in last and out == slot.get(p.out):  # never read
+                free.append(slot.pop(p.out))
+            x = p.x if p.kind == "load" else read.get(p.x, -1)
+            bases = tuple(read[base] for base in p.bases)
+            placed.append(p._replace(out=out, x=x, y=read.get(p.y, -1), bases=bases))
+        outputs = 1 + max((p.out for p in placed if p.kind == "store"), default=-1)
+        return Program(tuple(placed), slots, outputs)
+
+
+def _reads(p: Pass) -> set[int]:
+    """The states that a pass needs."""
+    return {*p.bases, p.y, -1 if p.kind == "load" else p.x} - {-1}
+
+
+class Ran(NamedTuple):
+    """What came out of a program."""
+
+    outputs: list[Tensor]
+    """[N, d] each."""
+    sums: Tensor
+    """Those of `pull` and of `dot`, in their order, [sums, d]."""
+    weight: Tensor | None
+    """The gradient of the entries of the matrix, [E], where there is one."""
+
+
+class Matrix(Protocol):
+    """A sparse matrix A, such as `gread.Adjacency`."""
+
+    @property
+    def pattern(self) -> Pattern:
+        """Where its entries are."""
+
+    @property
+    def weight(self) -> Tensor:
+        """The entries, row after row, [E]."""
+
+    @property
+    def transposed_weight(self) -> Tensor:
+        """The entries, column after column, [E]."""
+
+
+def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor) -> Ran:
+    """Runs a program.
+
+    Args:
+        program: What to do.
+        matrix: A, square.
+        inputs: Matrices [N, d].
+        coef: One number a channel in every row, [rows, d].
+    """
+    kernels = kernels_for(coef)
+    if hasattr(kernels, "run") and kernels.runs(matrix, coef):
+        ran: Ran = kernels.run(program, matrix, inputs, coef)
+        return ran
+    return pass_by_pass(program, matrix, inputs, coef)
+
+
+@lru_cache(maxsize=64)
+def _ones(d: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.ones(1, d, dtype=dtype, device=device)
+
+
+def pass_by_pass(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor) -> Ran:
+    """Runs a program by the kernels for single passes."""
+    kernels, pattern = kernels_for(coef), matrix.pattern
+    slots: list[Tensor] = [coef] * program.slots
+    outputs: list[Tensor] = [coef] * program.outputs
+    sums: list[Tensor] = []
+    ones = _ones(coef.size(1), coef.dtype, coef.device)
+    weight: Tensor | None = None
+    pairs: list[tuple[Tensor, Tensor]] = []  # of `edge_dots`, which takes two at a time
+    for p, following in zip(program.passes, (*program.passes[1:], None), strict=True):
+        bases = [slots[base] for base in p.bases]
+        rows = coef[p.coef : p.coef + 1 + p.degree + len(bases)]
+        if p.kind == "load":
+            slots[p.out] = inputs[p.x].contiguous()
+        elif p.kind == "store":
+            outputs[p.out] = slots[p.x]
+        elif p.kind == "product":
+            slots[p.out] = kernels.gather(pattern.rows, matrix.weight, slots[p.x], ones, (), 0)
+        elif p.kind == "back":
+            x, weights = slots[p.x], matrix.transposed_weight
+            slots[p.out] = kernels.gather(pattern.columns, weights, x, ones, (), 0)
+        elif p.kind == "gather":
+            x = slots[p.x]
+            slots[p.out] = kernels.gather(pattern.rows, matrix.weight, x, rows, bases, p.degree)
+        elif p.kind == "pull":
+            x, y = slots[p.x], slots[p.y]
+            out = kernels.pull(pattern.columns, matrix.transposed_weight, x, y, rows, bases, p.degree)
+            slots[p.out], found = out
+            sums.append(found)
+        elif p.kind == "add":
+            part = rows[0] * slots[p.x]
+            slots[p.out] = part if p.y < 0 else part.add_(slots[p.y])
+        elif p.kind == "dot":
+            sums.append((slots[p.x] * slots[p.y]).sum(0, keepdim=True))
+        else:
+            left = rows[0] * bases[0]
+            for row, base in zip(rows[1:], bases[1:], strict=False):
+                left.addcmul_(row, base)
+            pairs.append((left, slots[p.y]))
+            if len(pairs) == 2 or following is None or following.kind != "edge_dots":
+                found = kernels.edge_dots(pattern.rows, pairs)
+                weight, pairs = found if weight is None else weight.add_(found), []
+    return Ran(outputs, torch.cat(sums) if sums else coef[:0], weight)
