@@ -9,6 +9,7 @@ a polynomial in Ã.
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from gread.adjacency import Adjacency
@@ -40,19 +41,16 @@ def solve(
     tableau = SOLVERS[solver]
     if not fast() or not isinstance(tableau, Tableau) or time == 0:
         return None
-    one = h0.new_ones(h0.size(1))
-    alpha, beta = alpha * one, beta * one
-    if alpha.numel() != one.numel() or beta.numel() != one.numel():  # one a node, say
+    factors = [c if isinstance(c, Tensor) else h0.new_full((1,), c) for c in (alpha, beta)]
+    if not {factor.numel() for factor in factors} <= {1, h0.size(1)}:  # one a node, say
         return None
-    alpha, beta = alpha.view(-1), beta.view(-1)
+    a, b = torch.broadcast_tensors(*(factor.view(-1) for factor in factors))
     lengths = [end - start for start, end in steps(time, step_size)]
     final = None
     if source is h0 or not terms.source:
-        final = polynomial_flow(adj, h0, alpha, beta, terms=terms, tableau=tableau, lengths=lengths)
+        final = polynomial_flow(adj, h0, a, b, terms=terms, tableau=tableau, lengths=lengths)
     if final is None:
-        final = stepped_flow(
-            adj, h0, source, alpha, beta, terms=terms, tableau=tableau, lengths=lengths
-        )
+        final = stepped_flow(adj, h0, source, a, b, terms=terms, tableau=tableau, lengths=lengths)
     if not finite(final):
         return None
     return Solution(final, (), tableau.stages * len(lengths))

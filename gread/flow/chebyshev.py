@@ -55,7 +55,7 @@ def polynomial_flow(
     Args:
         adj: Ã.
         h0: H(0), [N, d], the source as well.
-        alpha: α, one a channel, [d].
+        alpha: α, one a channel or one for all, [d] or [1].
         beta: β, likewise.
         terms: The reaction.
         tableau: The method.
@@ -74,7 +74,7 @@ def polynomial_flow(
     degree = _degree(series.detach(), NEGLIGIBLE[h0.dtype])
     if degree >= products:
         return None
-    kept = series[: degree + 1].to(h0.dtype)
+    kept = series[: degree + 1].to(h0.dtype).expand(-1, h0.size(1))
     return _Polynomial.apply(adj, lowest, h0, kept)
 
 

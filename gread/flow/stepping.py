@@ -33,6 +33,9 @@ FEW_STEPS = 16
 SOURCE = -1
 """Number of H(0) among the bases of a link, where the others are numbers of states."""
 
+NONE = -1
+"""The number of a state that there is not."""
+
 
 def stepped_flow(
     adj: Adjacency,
@@ -51,7 +54,7 @@ def stepped_flow(
         adj: Ã.
         h0: H(0), [N, d].
         source: H(0) as the reaction sees it, [N, d].
-        alpha: α, one a channel, [d].
+        alpha: α, one a channel or one for all, [d] or [1].
         beta: β, likewise.
         terms: The reaction.
         tableau: The method.
@@ -59,7 +62,7 @@ def stepped_flow(
     """
     plan = _plan(terms, tableau, tuple(lengths))
     basis = torch.stack([torch.ones_like(alpha), alpha, beta])
-    coef = _tensor(plan, "matrix", h0.dtype, h0.device) @ basis
+    coef = (_tensor(plan, "matrix", h0.dtype, h0.device) @ basis).expand(-1, h0.size(1))
     return _Flow.apply(plan, adj, adj.weight, h0, source, coef)
 
 
@@ -91,6 +94,7 @@ class Linked(NamedTuple):
 
 Numbers: TypeAlias = tuple[tuple[float, ...], ...]
 
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """All of a flow but its numbers, which are linear in 1, α and β.
@@ -117,7 +121,7 @@ class Plan:
         """From H(0), and the source where there is one, to H(T) and the kept states but H(0)."""
         w = Writer()
         h = w.load(0)
-        source = w.load(1) if self.source else None
+        source = w.load(1) if self.source else NONE
         for number, links in enumerate(self.steps):
             if number and number % self.every == 0:
                 w.store(h, number // self.every)
@@ -125,9 +129,7 @@ class Plan:
         w.store(h, 0)
         return w.done()
 
-    def write(
-        self, w: Writer, links: Sequence[Link], h: int, source: int | None
-    ) -> list[Linked]:
+    def write(self, w: Writer, links: Sequence[Link], h: int, source: int) -> list[Linked]:
         """One step from ``h``, link by link."""
         states, done = [h], []
         for link in links:
@@ -177,9 +179,7 @@ def _plan(terms: Terms, tableau: Tableau, lengths: tuple[float, ...]) -> Plan:
 
 
 @lru_cache(maxsize=256)
-def _tensor(
-    plan: Plan | BackPlan, name: str, dtype: torch.dtype, device: torch.device
-) -> Tensor:
+def _tensor(plan: Plan | BackPlan, name: str, dtype: torch.dtype, device: torch.device) -> Tensor:
     """One of the matrices of a plan."""
     return torch.tensor(getattr(plan, name), dtype=dtype, device=device)
 
@@ -280,14 +280,14 @@ class _Back:
         self.coefs: dict[tuple[tuple[tuple[int, float], ...], ...], int] = {}
         self.rows: list[Row] = [{i: 1.0} for i in range(len(plan.matrix))]  # to step forth as well
         self.sums: list[Row] = []  # for each sum, to which coefficients' gradients it goes
-        self.source: int | None = None
+        self.source = NONE
         self.grad_source: int | None = None
 
     def planned(self) -> BackPlan:
         """The whole way."""
         plan, w = self.plan, self.w
         parts = range(0, len(plan.steps), plan.every)
-        self.source = w.load(1 + len(parts)) if plan.source else None
+        self.source = w.load(1 + len(parts)) if plan.source else NONE
         grad = w.load(0)
         for part, first in reversed(list(enumerate(parts))):
             before = [w.load(1 + part)]
@@ -300,7 +300,9 @@ class _Back:
         if self.grad_source is not None:
             w.store(self.grad_source, 1)
         number = len(plan.matrix)
-        gradient = zip(*([row.get(i, 0.0) for i in range(number)] for row in self.sums), strict=True)
+        gradient = zip(
+            *([row.get(i, 0.0) for i in range(number)] for row in self.sums), strict=True
+        )
         matrix = tuple(tuple(row.get(i, 0.0) for i in range(number)) for row in self.rows)
         return BackPlan(w.done(), matrix, tuple(gradient))
 
@@ -319,7 +321,7 @@ class _Back:
                 grads[k] = self.through_two(link, g, y, ay, weights, straight)
             else:
                 grads[k] = self.through_one(link, g, y, weights, straight)
-            if self.source is not None:
+            if self.plan.source:
                 row = link.base_row(SOURCE)
                 self.w.dot(g, self.source)
                 self.sums.append({row: 1})

@@ -1,14 +1,12 @@
 /* The kernels of gread/kernels/plain.py for CPUs: what each computes is said there.
  *
  * Plain C without headers of PyTorch, so that it compiles in a moment at first use and depends on
- * no version. The file includes itself once for each number type. Sums are taken in an order that
+ * no version. It is compiled for each number type by itself, REAL. Sums are taken in an order that
  * does not depend on the number of threads. */
 
-#ifndef REAL
-
-#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <tgmath.h>
 
 /* Bytes in a register, and how many registers sum at a time: 256 bytes in all. */
 #if defined(__AVX512F__)
@@ -26,7 +24,7 @@
 #define BLOCK 256   /* elements that dropout treats at a time */
 #define SMALL 16384 /* numbers below which a second thread costs more than it brings */
 #define BASES 8     /* more than a pass ever adds */
-enum { LOAD, STORE, PRODUCT, BACK, GATHER, PULL, ADD, DOT }; /* and edge_dots: the kinds of passes */
+enum { LOAD, STORE, PRODUCT, BACK, GATHER, PULL, ADD, DOT, EDGE_DOTS }; /* kinds of passes */
 
 /* The first row of a part of the matrix: all parts have about as many entries and rows together. */
 static int64_t first_row(const int64_t *start, int64_t n, int64_t part) {
@@ -42,24 +40,9 @@ static int64_t first_row(const int64_t *start, int64_t n, int64_t part) {
     return low;
 }
 
-#define REAL float
-#define EXP expf
-#define NAME(kernel) kernel##_float
-#include "cpu.c"
-#undef REAL
-#undef EXP
-#undef NAME
-
-#define REAL double
-#define EXP exp
-#define NAME(kernel) kernel##_double
-#include "cpu.c"
-
-#else
-
-typedef REAL NAME(pack) __attribute__((vector_size(PACK), aligned(sizeof(REAL))));
+typedef REAL pack __attribute__((vector_size(PACK), aligned(sizeof(REAL))));
 #define LANES ((int64_t)(PACK / sizeof(REAL)))
-#define AT(pointer, k) (*(NAME(pack) *)((pointer) + (k) * LANES))
+#define AT(pointer, k) (*(pack *)((pointer) + (k) * LANES))
 
 /* What one row of `gather` or `pull` is made of. */
 typedef struct {
@@ -67,18 +50,18 @@ typedef struct {
     const REAL *weight, *x, *coef;
     const REAL *const *bases;
     int64_t d, entries, degree, count;
-} NAME(matrix);
+} matrix;
 
 /* s[k] = sum over the entries of weight * x[column], for `packs` packs of channels from c on. With
  * a constant number of packs the loops unroll, and the sums stay in registers. */
-static inline __attribute__((always_inline)) void NAME(sum)(NAME(pack) *s, const NAME(matrix) *m,
+static inline __attribute__((always_inline)) void sum(pack *s, const matrix *m,
                                                             int64_t from, int64_t to, int64_t c,
                                                             const int packs) {
     const int32_t *column = m->column;
     const REAL *weight = m->weight, *x = m->x + c;
     const int64_t d = m->d, ahead = m->entries - AHEAD;
-    NAME(pack) sum[PACKS];
-    UNROLL for (int k = 0; k < packs; k++) sum[k] = (NAME(pack)){0};
+    pack sum[PACKS];
+    UNROLL for (int k = 0; k < packs; k++) sum[k] = (pack){0};
     for (int64_t e = from; e < to; e++) {
         const char *next = (const char *)(x + column[e < ahead ? e + AHEAD : e] * d);
         UNROLL for (int line = 0; line < PACK * packs; line += 64) __builtin_prefetch(next + line);
@@ -89,11 +72,11 @@ static inline __attribute__((always_inline)) void NAME(sum)(NAME(pack) *s, const
 }
 
 /* Channels c to c + packs * LANES of row i of `gather`. */
-static inline __attribute__((always_inline)) void NAME(gather_packs)(
-    const NAME(matrix) *m, REAL *out, int64_t from, int64_t to, int64_t i, int64_t c,
+static inline __attribute__((always_inline)) void gather_packs(
+    const matrix *m, REAL *out, int64_t from, int64_t to, int64_t i, int64_t c,
     const int packs) {
-    NAME(pack) s[PACKS];
-    NAME(sum)(s, m, from, to, c, packs);
+    pack s[PACKS];
+    sum(s, m, from, to, c, packs);
     const int64_t d = m->d, at = i * d + c;
     const REAL *coef = m->coef + c, *own = m->x + at;
     UNROLL for (int k = 0; k < packs; k++) s[k] *= AT(coef, k);
@@ -115,7 +98,7 @@ static inline __attribute__((always_inline)) void NAME(gather_packs)(
 }
 
 /* The same for one channel, where no whole pack is left. */
-static inline void NAME(gather_one)(const NAME(matrix) *m, REAL *out, int64_t from, int64_t to,
+static inline void gather_one(const matrix *m, REAL *out, int64_t from, int64_t to,
                                     int64_t i, int64_t c) {
     const int64_t d = m->d, at = i * d + c;
     REAL sum = 0, power = 1;
@@ -130,10 +113,10 @@ static inline void NAME(gather_one)(const NAME(matrix) *m, REAL *out, int64_t fr
     out[at] = sum;
 }
 
-void NAME(gather)(const int64_t *start, const int32_t *column, const REAL *weight, const REAL *y,
+void gather(const int64_t *start, const int32_t *column, const REAL *weight, const REAL *y,
                   const REAL *coef, const REAL *const *bases, REAL *out, int64_t n, int64_t d,
                   int64_t entries, int64_t degree, int64_t count, int64_t threads) {
-    const NAME(matrix) m = {column, weight, y, coef, bases, d, entries, degree, count};
+    const matrix m = {column, weight, y, coef, bases, d, entries, degree, count};
 #pragma omp parallel num_threads(threads) if (entries * d > SMALL)
     for (int64_t c = 0; c < d; c += PACKS * LANES) { /* all rows for some channels: those stay near */
 #pragma omp for schedule(static)
@@ -143,29 +126,29 @@ void NAME(gather)(const int64_t *start, const int32_t *column, const REAL *weigh
                 const int64_t from = start[i], to = start[i + 1];
                 int64_t k = c;
                 if (k + PACKS * LANES <= d) {
-                    NAME(gather_packs)(&m, out, from, to, i, k, PACKS);
+                    gather_packs(&m, out, from, to, i, k, PACKS);
                     continue;
                 }
                 for (; k + LANES <= d; k += LANES)
-                    NAME(gather_packs)(&m, out, from, to, i, k, 1);
-                for (; k < d; k++) NAME(gather_one)(&m, out, from, to, i, k);
+                    gather_packs(&m, out, from, to, i, k, 1);
+                for (; k < d; k++) gather_one(&m, out, from, to, i, k);
             }
         }
     }
 }
 
 /* Channels c to c + packs * LANES of row i of `pull`, and what they add to the sums. */
-static inline __attribute__((always_inline)) void NAME(pull_packs)(
-    const NAME(matrix) *m, const REAL *y, REAL *out, REAL *sums, int64_t from, int64_t to,
+static inline __attribute__((always_inline)) void pull_packs(
+    const matrix *m, const REAL *y, REAL *out, REAL *sums, int64_t from, int64_t to,
     int64_t i, int64_t c, const int packs) {
-    NAME(pack) s[PACKS];
-    NAME(sum)(s, m, from, to, c, packs);
+    pack s[PACKS];
+    sum(s, m, from, to, c, packs);
     const int64_t d = m->d, at = i * d + c;
     const REAL *coef = m->coef + c, *g = m->x + at, *own = y + at;
     REAL *total = sums + c;
     UNROLL for (int k = 0; k < packs; k++) {
-        const NAME(pack) a = AT(g, k), b = AT(own, k);
-        NAME(pack) factor = AT(coef + d, k), first = a * b;
+        const pack a = AT(g, k), b = AT(own, k);
+        pack factor = AT(coef + d, k), first = a * b;
         AT(total, k) += s[k] * b;
         AT(total + d, k) += first;
         if (m->degree > 1) {
@@ -185,7 +168,7 @@ static inline __attribute__((always_inline)) void NAME(pull_packs)(
     UNROLL for (int k = 0; k < packs; k++) AT(out + at, k) = s[k];
 }
 
-static inline void NAME(pull_one)(const NAME(matrix) *m, const REAL *y, REAL *out, REAL *sums,
+static inline void pull_one(const matrix *m, const REAL *y, REAL *out, REAL *sums,
                                   int64_t from, int64_t to, int64_t i, int64_t c) {
     const int64_t d = m->d, at = i * d + c;
     REAL sum = 0, power = m->x[at];
@@ -204,11 +187,11 @@ static inline void NAME(pull_one)(const NAME(matrix) *m, const REAL *y, REAL *ou
 
 /* `sums` has a slice [1 + degree, d] of zeros for each part of the rows: they are added up after,
  * in one order whatever the number of threads. */
-void NAME(pull)(const int64_t *start, const int32_t *column, const REAL *weight, const REAL *g,
+void pull(const int64_t *start, const int32_t *column, const REAL *weight, const REAL *g,
                 const REAL *y, const REAL *coef, const REAL *const *bases, REAL *out, REAL *sums,
                 int64_t n, int64_t d, int64_t entries, int64_t degree, int64_t count,
                 int64_t threads) {
-    const NAME(matrix) m = {column, weight, g, coef, bases, d, entries, degree, count};
+    const matrix m = {column, weight, g, coef, bases, d, entries, degree, count};
     const int64_t size = (1 + degree) * d;
 #pragma omp parallel num_threads(threads) if (entries * d > SMALL)
     for (int64_t c = 0; c < d; c += PACKS * LANES) {
@@ -220,18 +203,102 @@ void NAME(pull)(const int64_t *start, const int32_t *column, const REAL *weight,
                 const int64_t from = start[i], to = start[i + 1];
                 int64_t k = c;
                 if (k + PACKS * LANES <= d) {
-                    NAME(pull_packs)(&m, y, out, own, from, to, i, k, PACKS);
+                    pull_packs(&m, y, out, own, from, to, i, k, PACKS);
                     continue;
                 }
                 for (; k + LANES <= d; k += LANES)
-                    NAME(pull_packs)(&m, y, out, own, from, to, i, k, 1);
-                for (; k < d; k++) NAME(pull_one)(&m, y, out, own, from, to, i, k);
+                    pull_packs(&m, y, out, own, from, to, i, k, 1);
+                for (; k < d; k++) pull_one(&m, y, out, own, from, to, i, k);
             }
         }
     }
     for (int64_t part = 1; part < PARTS; part++)
         SIMD for (int64_t c = 0; c < size; c++) sums[c] += sums[part * size + c];
 }
+
+/* Passes over all rows, `packs` packs of channels wide. */
+
+static inline __attribute__((always_inline)) void product_rows(const matrix *m,
+                                                                     const int64_t *start, REAL *out,
+                                                                     int64_t n, const int packs) {
+    for (int64_t i = 0; i < n; i++)
+        sum((pack *)(out + i * packs * LANES), m, start[i], start[i + 1], 0, packs);
+}
+
+static inline __attribute__((always_inline)) void gather_rows(const matrix *m,
+                                                                    const int64_t *start, REAL *out,
+                                                                    int64_t n, const int packs) {
+    for (int64_t i = 0; i < n; i++)
+        gather_packs(m, out, start[i], start[i + 1], i, 0, packs);
+}
+
+/* `total` [1 + degree, width] grows by the sums; `part_total` is room for as many. */
+static inline __attribute__((always_inline)) void pull_rows(const matrix *m,
+                                                                  const int64_t *start,
+                                                                  const REAL *y, REAL *out,
+                                                                  REAL *total, REAL *part_total,
+                                                                  int64_t n, const int packs) {
+    const int64_t size = (1 + m->degree) * packs * LANES;
+    for (int64_t part = 0; part < PARTS; part++) {
+        for (int64_t k = 0; k < size; k++) part_total[k] = 0;
+        const int64_t last = first_row(start, n, part + 1);
+        for (int64_t i = first_row(start, n, part); i < last; i++)
+            pull_packs(m, y, out, part_total, start[i], start[i + 1], i, 0, packs);
+        for (int64_t k = 0; k < size; k++) total[k] += part_total[k];
+    }
+}
+
+/* out[e] grows by (sum of coef * base)[i] . x[column]. */
+static inline __attribute__((always_inline)) void dots_rows(const matrix *m,
+                                                                  const int64_t *start, REAL *out,
+                                                                  int64_t n, const int packs) {
+    const int64_t width = packs * LANES, ahead = m->entries - AHEAD;
+    const int32_t *column = m->column;
+    const REAL *x = m->x;
+    for (int64_t i = 0; i < n; i++) {
+        pack left[PACKS];
+        UNROLL for (int k = 0; k < packs; k++) left[k] = (pack){0};
+        for (int64_t b = 0; b < m->count; b++) {
+            const REAL *base = m->bases[b] + i * width, *factor = m->coef + b * width;
+            UNROLL for (int k = 0; k < packs; k++) left[k] += AT(factor, k) * AT(base, k);
+        }
+        const int64_t last = start[i + 1];
+        for (int64_t e = start[i]; e < last; e++) {
+            const REAL *row = x + column[e] * width;
+            const char *next = (const char *)(x + column[e < ahead ? e + AHEAD : e] * width);
+            UNROLL for (int line = 0; line < PACK * packs; line += 64) __builtin_prefetch(next + line);
+            pack s = left[0] * AT(row, 0);
+            UNROLL for (int k = 1; k < packs; k++) s += left[k] * AT(row, k);
+            REAL sum = 0;
+            UNROLL for (int k = 0; k < LANES; k++) sum += s[k];
+            out[e] += sum;
+        }
+    }
+}
+
+/* The same as functions of their own, for 1, 2 and 4 times 64 bytes: put into one another they
+ * would have too few registers. */
+#define OWN static __attribute__((noinline)) void
+#define PASSES(lines)                                                                             \
+    OWN product_##lines(const matrix *m, const int64_t *start, REAL *out, int64_t n) { \
+        product_rows(m, start, out, n, lines * 64 / PACK);                                  \
+    }                                                                                             \
+    OWN gather_##lines(const matrix *m, const int64_t *start, REAL *out, int64_t n) {  \
+        gather_rows(m, start, out, n, lines * 64 / PACK);                                   \
+    }                                                                                             \
+    OWN dots_##lines(const matrix *m, const int64_t *start, REAL *out, int64_t n) {    \
+        dots_rows(m, start, out, n, lines * 64 / PACK);                                     \
+    }                                                                                             \
+    OWN pull_##lines(const matrix *m, const int64_t *start, const REAL *y, REAL *out,  \
+                           REAL *total, REAL *part_total, int64_t n) {                            \
+        pull_rows(m, start, y, out, total, part_total, n, lines * 64 / PACK);               \
+    }
+PASSES(1)
+PASSES(2)
+PASSES(4)
+#undef PASSES
+#undef OWN
+#define CHOOSE(pass) (lines == 4 ? pass##_4 : lines == 2 ? pass##_2 : pass##_1)
 
 /* A program as gread/kernels/program.py describes it, and what it works on. */
 typedef struct {
@@ -244,97 +311,77 @@ typedef struct {
     const REAL *coef;
     REAL *sums, *dots;
     int64_t passes, n, d, entries, slots, rows, count;
-} NAME(program);
+} program;
 
-/* Takes channels c to c + packs * LANES through a program. They lie in `room`: the slots, then the
- * coefficients, the sums, and those of a part of the rows. Channels from d on are zero. */
-static inline __attribute__((always_inline)) void NAME(run_packs)(const NAME(program) *p,
-                                                                  REAL *room, int64_t c,
-                                                                  const int packs) {
-    const int64_t n = p->n, d = p->d, width = packs * LANES;
+/* Takes the channels from c on, `lines` times 64 bytes, through a program. They lie in `room`: the
+ * slots, then the coefficients, the sums, and those of a part of the rows. Channels from d on are
+ * zero. */
+static void run_lines(const program *p, REAL *room, int64_t c, int64_t lines) {
+    const int64_t n = p->n, d = p->d, width = lines * 64 / sizeof(REAL), size = n * width;
     const int64_t valid = d - c < width ? d - c : width;
-    REAL *coef = room + p->slots * n * width, *total = coef + p->rows * width;
+    REAL *coef = room + p->slots * size, *total = coef + p->rows * width;
     REAL *part_total = total + p->count * width, *dots = p->dots + c / width * p->entries;
     for (int64_t r = 0; r < p->rows; r++)
-        for (int64_t k = 0; k < width; k++) coef[r * width + k] = k < valid ? p->coef[r * d + c + k] : 0;
+        for (int64_t k = 0; k < width; k++)
+            coef[r * width + k] = k < valid ? p->coef[r * d + c + k] : 0;
     for (int64_t k = 0; k < p->count * width; k++) total[k] = 0;
     const int64_t *code = p->code;
     for (int64_t pass = 0; pass < p->passes; pass++) {
         const int64_t kind = code[0], degree = code[5], count = code[6];
-        REAL *out = room + code[1] * n * width, *y = room + code[3] * n * width;
-        const REAL *x = room + code[2] * n * width, *factor = coef + code[4] * width;
-        const REAL *bases[BASES];
-        for (int64_t b = 0; b < count; b++) bases[b] = room + code[7 + b] * n * width;
-        if (kind == LOAD) {
-            const REAL *from = p->inputs[code[2]] + c;
-            for (int64_t i = 0; i < n; i++, from += d, out += width)
-                if (valid == width)
-                    UNROLL for (int k = 0; k < packs; k++) AT(out, k) = AT(from, k);
-                else
-                    for (int64_t k = 0; k < width; k++) out[k] = k < valid ? from[k] : 0;
-        } else if (kind == STORE) {
-            REAL *to = p->outputs[code[1]] + c;
-            for (int64_t i = 0; i < n; i++, to += d, x += width)
-                if (valid == width)
-                    UNROLL for (int k = 0; k < packs; k++) AT(to, k) = AT(x, k);
-                else
-                    for (int64_t k = 0; k < valid; k++) to[k] = x[k];
-        } else if (kind == PRODUCT || kind == BACK) {
-            const int64_t *start = kind == BACK ? p->back_start : p->start;
-            const NAME(matrix) m = {.column = kind == BACK ? p->back_column : p->column,
-                                    .weight = kind == BACK ? p->back_weight : p->weight,
-                                    .x = x, .d = width, .entries = p->entries};
-            for (int64_t i = 0; i < n; i++, out += width)
-                NAME(sum)((NAME(pack) *)out, &m, start[i], start[i + 1], 0, packs);
-        } else if (kind == GATHER) {
-            const NAME(matrix) m = {p->column, p->weight, x, factor, bases, width, p->entries, degree, count};
-            for (int64_t i = 0; i < n; i++)
-                NAME(gather_packs)(&m, out, p->start[i], p->start[i + 1], i, 0, packs);
-        } else if (kind == PULL) {
-            const NAME(matrix) m = {p->back_column, p->back_weight, x, factor, bases, width, p->entries, degree, count};
-            const int64_t size = (1 + degree) * width;
-            for (int64_t part = 0; part < PARTS; part++) {
-                for (int64_t k = 0; k < size; k++) part_total[k] = 0;
-                const int64_t last = first_row(p->back_start, n, part + 1);
-                for (int64_t i = first_row(p->back_start, n, part); i < last; i++)
-                    NAME(pull_packs)(&m, y, out, part_total, p->back_start[i], p->back_start[i + 1], i, 0, packs);
-                for (int64_t k = 0; k < size; k++) total[k] += part_total[k];
+        const int forth = kind == PRODUCT || kind == GATHER || kind == EDGE_DOTS;
+        const int64_t *start = forth ? p->start : p->back_start;
+        REAL *restrict out = room + code[1] * size;
+        const REAL *x = room + code[2] * size, *y = room + code[3] * size, *bases[BASES];
+        for (int64_t b = 0; b < count; b++) bases[b] = room + code[7 + b] * size;
+        matrix m = {.column = forth ? p->column : p->back_column,
+                          .weight = forth ? p->weight : p->back_weight,
+                          .x = x, .coef = coef + code[4] * width, .bases = bases, .d = width,
+                          .entries = p->entries, .degree = degree, .count = count};
+        switch (kind) {
+        case LOAD:
+            for (int64_t i = 0; i < n; i++) {
+                const REAL *from = p->inputs[code[2]] + i * d + c;
+                for (int64_t k = 0; k < valid; k++) out[i * width + k] = from[k];
+                for (int64_t k = valid; k < width; k++) out[i * width + k] = 0;
             }
-            total += size;
-        } else if (kind == ADD) {
-            for (int64_t i = 0; i < n * width; i += width)
-                UNROLL for (int k = 0; k < packs; k++) {
-                    const NAME(pack) part = AT(factor, k) * AT(x + i, k);
-                    AT(out + i, k) = code[3] < 0 ? part : AT(y + i, k) + part;
+            break;
+        case STORE:
+            for (int64_t i = 0; i < n; i++) {
+                REAL *restrict to = p->outputs[code[1]] + i * d + c;
+                for (int64_t k = 0; k < valid; k++) to[k] = x[i * width + k];
+            }
+            break;
+        case PRODUCT:
+        case BACK:
+            CHOOSE(product)(&m, start, out, n);
+            break;
+        case GATHER:
+            CHOOSE(gather)(&m, start, out, n);
+            break;
+        case PULL:
+            CHOOSE(pull)(&m, start, y, out, total, part_total, n);
+            total += (1 + degree) * width;
+            break;
+        case ADD:
+            for (int64_t i = 0; i < size; i += width)
+                SIMD for (int64_t k = 0; k < width; k++) {
+                    const REAL part = m.coef[k] * x[i + k];
+                    out[i + k] = code[3] < 0 ? part : y[i + k] + part;
                 }
-        } else if (kind == DOT) {
+            break;
+        case DOT:
             for (int64_t part = 0; part < PARTS; part++) {
                 for (int64_t k = 0; k < width; k++) part_total[k] = 0;
-                for (int64_t i = n * part / PARTS; i < n * (part + 1) / PARTS; i++)
-                    UNROLL for (int k = 0; k < packs; k++)
-                        AT(part_total, k) += AT(x + i * width, k) * AT(y + i * width, k);
+                for (int64_t i = n * part / PARTS * width; i < n * (part + 1) / PARTS * width; i += width)
+                    SIMD for (int64_t k = 0; k < width; k++) part_total[k] += x[i + k] * y[i + k];
                 for (int64_t k = 0; k < width; k++) total[k] += part_total[k];
             }
             total += width;
-        } else { /* edge_dots */
-            const int64_t ahead = p->entries - AHEAD;
-            for (int64_t i = 0; i < n; i++) {
-                NAME(pack) left[PACKS];
-                UNROLL for (int k = 0; k < packs; k++) left[k] = AT(factor, k) * AT(bases[0] + i * width, k);
-                for (int64_t b = 1; b < count; b++)
-                    UNROLL for (int k = 0; k < packs; k++)
-                        left[k] += AT(factor + b * width, k) * AT(bases[b] + i * width, k);
-                for (int64_t e = p->start[i]; e < p->start[i + 1]; e++) {
-                    const REAL *row = y + p->column[e] * width;
-                    const char *next = (const char *)(y + p->column[e < ahead ? e + AHEAD : e] * width);
-                    UNROLL for (int line = 0; line < PACK * packs; line += 64) __builtin_prefetch(next + line);
-                    NAME(pack) s = left[0] * AT(row, 0);
-                    UNROLL for (int k = 1; k < packs; k++) s += left[k] * AT(row, k);
-                    REAL sum = 0;
-                    UNROLL for (int k = 0; k < LANES; k++) sum += s[k];
-                    dots[e] += sum;
-                }
-            }
+            break;
+        case EDGE_DOTS:
+            m.x = y;
+            CHOOSE(dots)(&m, start, dots, n);
+            break;
         }
         code += 7 + count;
     }
@@ -342,32 +389,26 @@ static inline __attribute__((always_inline)) void NAME(run_packs)(const NAME(pro
     for (int64_t r = 0; r < p->count; r++)
         for (int64_t k = 0; k < valid; k++) p->sums[r * d + c + k] = total[r * width + k];
 }
+#undef CHOOSE
 
-/* `lines` times 64 bytes of channels at a time, and `room` for so many of each thread. */
-void NAME(run)(const int64_t *code, const int64_t *start, const int32_t *column, const REAL *weight,
+/* `lines` times 64 bytes of channels at a time; every worker has its own part of `room`. */
+void run(const int64_t *code, const int64_t *start, const int32_t *column, const REAL *weight,
                const int64_t *back_start, const int32_t *back_column, const REAL *back_weight,
                const REAL *const *inputs, REAL *const *outputs, const REAL *coef, REAL *room,
                REAL *sums, REAL *dots, int64_t passes, int64_t n, int64_t d, int64_t entries,
                int64_t slots, int64_t rows, int64_t count, int64_t room_size, int64_t lines,
                int64_t workers, int64_t threads) {
-    const NAME(program) p = {code, start, back_start, column, back_column, weight, back_weight,
+    const program p = {code, start, back_start, column, back_column, weight, back_weight,
                              inputs, outputs, coef, sums, dots, passes, n, d, entries, slots, rows,
                              count};
     const int64_t width = lines * 64 / sizeof(REAL);
 #pragma omp parallel for schedule(static, 1) num_threads(threads)
     for (int64_t worker = 0; worker < workers; worker++)
-        for (int64_t c = worker * width; c < d; c += workers * width) {
-            REAL *own = room + worker * room_size;
-            if (lines == 4)
-                NAME(run_packs)(&p, own, c, 4 * 64 / PACK);
-            else if (lines == 2)
-                NAME(run_packs)(&p, own, c, 2 * 64 / PACK);
-            else
-                NAME(run_packs)(&p, own, c, 64 / PACK);
-        }
+        for (int64_t c = worker * width; c < d; c += workers * width)
+            run_lines(&p, room + worker * room_size, c, lines);
 }
 
-static inline REAL NAME(dot)(const REAL *a, const REAL *b, int64_t d) {
+static inline REAL dot(const REAL *a, const REAL *b, int64_t d) {
     REAL lanes[16] = {0}, sum = 0; /* 16 sums side by side, which the compiler may vectorise */
     int64_t c = 0;
     for (; c + 16 <= d; c += 16)
@@ -377,7 +418,7 @@ static inline REAL NAME(dot)(const REAL *a, const REAL *b, int64_t d) {
     return sum;
 }
 
-void NAME(edge_dots)(const int64_t *start, const int32_t *column, const REAL *const *left,
+void edge_dots(const int64_t *start, const int32_t *column, const REAL *const *left,
                      const REAL *const *right, REAL *out, int64_t n, int64_t d, int64_t entries,
                      int64_t pairs, int64_t threads) {
 #pragma omp parallel for schedule(dynamic, 32) num_threads(threads) if (entries * d > SMALL)
@@ -391,12 +432,12 @@ void NAME(edge_dots)(const int64_t *start, const int32_t *column, const REAL *co
                 }
             REAL sum = 0;
             for (int64_t p = 0; p < pairs; p++)
-                sum += NAME(dot)(left[p] + i * d, right[p] + column[e] * d, d);
+                sum += dot(left[p] + i * d, right[p] + column[e] * d, d);
             out[e] = sum;
         }
 }
 
-void NAME(attend)(const int64_t *start, const int32_t *column, const REAL *q, const REAL *k,
+void attend(const int64_t *start, const int32_t *column, const REAL *q, const REAL *k,
                   const REAL *weight, REAL *out, int64_t n, int64_t heads, int64_t size,
                   int64_t entries, int64_t threads) {
     const int64_t d = heads * size;
@@ -407,12 +448,12 @@ void NAME(attend)(const int64_t *start, const int32_t *column, const REAL *q, co
             REAL highest = -INFINITY, total = 0;
             for (int64_t e = start[i]; e < start[i + 1]; e++) {
                 const REAL *other = k + column[e] * d + h * size;
-                const REAL score = scale * NAME(dot)(q + i * d + h * size, other, size);
+                const REAL score = scale * dot(q + i * d + h * size, other, size);
                 out[e * heads + h] = score;
                 highest = score > highest ? score : highest;
             }
             for (int64_t e = start[i]; e < start[i + 1]; e++) {
-                REAL part = EXP(out[e * heads + h] - highest);
+                REAL part = exp(out[e * heads + h] - highest);
                 if (weight) part *= weight[e];
                 out[e * heads + h] = part;
                 total += part;
@@ -423,7 +464,7 @@ void NAME(attend)(const int64_t *start, const int32_t *column, const REAL *q, co
 }
 
 /* `step` is the number of gradients an entry has: heads, or 1 where all heads share it. */
-void NAME(attend_back)(const int64_t *start, const REAL *attention, const REAL *grad, REAL *out,
+void attend_back(const int64_t *start, const REAL *attention, const REAL *grad, REAL *out,
                        int64_t n, int64_t heads, int64_t step, int64_t entries, int64_t threads) {
 #pragma omp parallel for schedule(dynamic, 32) num_threads(threads) if (entries * heads > SMALL)
     for (int64_t i = 0; i < n; i++)
@@ -437,7 +478,7 @@ void NAME(attend_back)(const int64_t *start, const REAL *attention, const REAL *
         }
 }
 
-void NAME(gather_heads)(const int64_t *start, const int32_t *column, const REAL *weight,
+void gather_heads(const int64_t *start, const int32_t *column, const REAL *weight,
                         const REAL *y, REAL *out, int64_t n, int64_t heads, int64_t size,
                         int64_t entries, int64_t threads) {
     const int64_t d = heads * size;
@@ -455,7 +496,7 @@ void NAME(gather_heads)(const int64_t *start, const int32_t *column, const REAL 
     }
 }
 
-void NAME(dropout)(const REAL *x, const int64_t *seed, REAL *out, int64_t count, int64_t limit,
+void dropout(const REAL *x, const int64_t *seed, REAL *out, int64_t count, int64_t limit,
                    double keep, int64_t threads) {
     const REAL factor = (REAL)(1 / keep);
     const uint32_t first = (uint32_t)seed[0] * 0x85EBCA6Bu;
@@ -476,4 +517,3 @@ void NAME(dropout)(const REAL *x, const int64_t *seed, REAL *out, int64_t count,
     }
 }
 
-#endif

@@ -139,18 +139,19 @@ def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor
     found = coef.new_empty(sums, d)
     dots = coef.new_zeros(blocks, entries) if "edge_dots" in program.kinds else None
     pattern = matrix.pattern
-    back = (None, None, None)
+    back: tuple[Tensor | None, ...] = (None, None, None)
     if program.kinds & {"pull", "back"}:
         back = _matrix(pattern.columns, matrix.transposed_weight)
-    _call("run", coef, program.code, *_matrix(pattern.rows, matrix.weight), *back, _several(inputs), _several(outputs),
-          coef.contiguous(), coef.new_empty(workers * room), found, dots, len(program.passes), n, d,
-          entries, program.slots, len(coef), sums, room, lines, workers)  # fmt: skip
+    _call("run", coef, program.code, *_matrix(pattern.rows, matrix.weight), *back,
+          _several(inputs), _several(outputs), coef.contiguous(), coef.new_empty(workers * room),
+          found, dots, len(program.passes), n, d, entries, program.slots, len(coef), sums, room,
+          lines, workers)  # fmt: skip
     return Ran(outputs, found, None if dots is None else dots.sum(0))
 
 
 @cache
-def library() -> ctypes.CDLL:
-    """The compiled kernels, from the cache if they are there.
+def library(dtype: torch.dtype = torch.float32) -> ctypes.CDLL:
+    """The compiled kernels for a number type, from the cache if they are there.
 
     Raises:
         NoCompiler: There is no compiler, or it fails.
@@ -161,14 +162,15 @@ def library() -> ctypes.CDLL:
     if compiler is None:
         raise NoCompiler("there is no C compiler")
     source = SOURCE.read_bytes()
-    about = f"{compiler} {FLAGS} {torch.__version__} {_processor()}"
+    number = f"-DREAL={_TYPES[dtype]}"
+    about = f"{compiler} {FLAGS} {number} {torch.__version__} {_processor()}"
     name = hashlib.sha256(source + about.encode()).hexdigest()[:20]
     for folder in (_cache(), Path(tempfile.gettempdir()) / f"gread-{os.getuid()}"):
         path = folder / f"{name}.so"
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             if not path.exists():
-                _compile(compiler, path)
+                _compile([compiler, number], path)
             if path.stat().st_uid == os.getuid():  # in /tmp another user may have been first
                 return ctypes.CDLL(str(path))
         except OSError:
@@ -176,7 +178,7 @@ def library() -> ctypes.CDLL:
     raise NoCompiler("there is no folder to keep the compiled kernels in")
 
 
-def _compile(compiler: str, path: Path) -> None:
+def _compile(compiler: list[str], path: Path) -> None:
     """Compiles to ``path`` at once, so that two processes may do it at the same time."""
     openmp = [str(file) for file in (Path(torch.__file__).parent / "lib").glob("libgomp*")]
     failed = ""
@@ -184,16 +186,16 @@ def _compile(compiler: str, path: Path) -> None:
         made = Path(folder) / path.name
         # PyTorch's OpenMP first, then the compiler's own, then one thread.
         for threads in (("-fopenmp", *openmp), ("-fopenmp",), ()):
-            command = [compiler, *FLAGS, str(SOURCE), "-o", str(made), *threads, "-lm"]
+            command = [*compiler, *FLAGS, str(SOURCE), "-o", str(made), *threads, "-lm"]
             try:
                 done = subprocess.run(command, capture_output=True, text=True)
             except OSError as error:
-                raise NoCompiler(f"{compiler} does not start: {error}") from error
+                raise NoCompiler(f"{compiler[0]} does not start: {error}") from error
             if done.returncode == 0:
                 made.replace(path)
                 return
             failed = done.stderr
-    raise NoCompiler(f"{compiler} fails: {failed.strip().splitlines()[-1:]}")
+    raise NoCompiler(f"{compiler[0]} fails: {failed.strip().splitlines()[-1:]}")
 
 
 def _cache() -> Path:
@@ -224,7 +226,7 @@ def _call(name: str, like: Tensor, *arguments: Any) -> None:
 
 @cache
 def _kernel(name: str, dtype: torch.dtype) -> Any:
-    kernel = getattr(library(), f"{name}_{_TYPES[dtype]}")
+    kernel = getattr(library(dtype), name)
     kernel.argtypes = [_ARGUMENTS[letter] for letter in f"{_SIGNATURES[name]}i"]
     kernel.restype = None
     return kernel

@@ -105,27 +105,31 @@ class Writer:
         self.passes.append(Pass("store", out=number, x=x))
 
     def product(self, x: int) -> int:
-        """See `Pass`, as with all that follow."""
+        """A x; see `Pass`, as with all that follow."""
         return self._new(Pass("product", x=x))
 
     def back(self, x: int) -> int:
+        """Aᵀ x."""
         return self._new(Pass("back", x=x))
 
     def gather(self, x: int, *, coef: int, degree: int, bases: Sequence[int] = ()) -> int:
+        """c₀ A x and more."""
         return self._new(Pass("gather", x=x, coef=coef, degree=degree, bases=tuple(bases)))
 
-    def pull(
-        self, x: int, y: int, *, coef: int, degree: int = 1, bases: Sequence[int] = ()
-    ) -> int:
+    def pull(self, x: int, y: int, *, coef: int, degree: int = 1, bases: Sequence[int] = ()) -> int:
+        """c₀ Aᵀ x and more, with its sums."""
         return self._new(Pass("pull", x=x, y=y, coef=coef, degree=degree, bases=tuple(bases)))
 
     def add(self, y: int | None, x: int, *, coef: int) -> int:
+        """y + c₀ x."""
         return self._new(Pass("add", x=x, y=-1 if y is None else y, coef=coef))
 
     def dot(self, x: int, y: int) -> None:
+        """Σ x y, a sum."""
         self.passes.append(Pass("dot", x=x, y=y))
 
     def edge_dots(self, bases: Sequence[int], y: int, *, coef: int) -> None:
+        """Part of the gradient of A."""
         self.passes.append(Pass("edge_dots", y=y, coef=coef, bases=tuple(bases)))
 
     def _new(self, one: Pass) -> int:
@@ -240,7 +244,9 @@ def pass_by_pass(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coe
             slots[p.out] = kernels.gather(pattern.rows, matrix.weight, x, rows, bases, p.degree)
         elif p.kind == "pull":
             x, y = slots[p.x], slots[p.y]
-            out = kernels.pull(pattern.columns, matrix.transposed_weight, x, y, rows, bases, p.degree)
+            out = kernels.pull(
+                pattern.columns, matrix.transposed_weight, x, y, rows, bases, p.degree
+            )
             slots[p.out], found = out
             sums.append(found)
         elif p.kind == "add":

@@ -1,0 +1,117 @@
+"""Programs: slots are given well, and a CPU's way through all passes at once gives the same."""
+
+import pytest
+import torch
+
+from gread import Adjacency
+from gread.kernels import choice
+from gread.kernels.program import KINDS, Writer, pass_by_pass
+
+cpu = choice.available("cpu")
+compiled = pytest.mark.skipif(isinstance(cpu, Exception), reason="no C compiler")
+
+
+def everything():
+    """A program with every kind of pass, and of each more than one form."""
+    w = Writer()
+    h, g = w.load(0), w.load(1)
+    y = w.gather(h, coef=0, degree=0)
+    for degree in (1, 2, 3):
+        y = w.gather(y, coef=0, degree=degree, bases=[h, g][: degree - 1])
+    w.store(y, 1)
+    v = w.back(w.product(y))
+    for degree in (1, 2, 3):
+        v = w.pull(v, h, coef=1, degree=degree, bases=[y, g, h][: degree - 1])
+    w.dot(v, g)
+    v = w.add(w.add(None, v, coef=2), y, coef=3)
+    w.edge_dots([v], y, coef=0)
+    w.edge_dots([h, g], v, coef=1)
+    w.edge_dots([g], h, coef=4)
+    w.store(v, 0)
+    return w.done()
+
+
+def arguments(d, dtype, nodes=50):
+    torch.manual_seed(0)
+    edges = torch.randint(nodes - 3, (2, 6 * nodes))  # the last three have none
+    adj = Adjacency.from_edges(edges, 0.1 * torch.randn(6 * nodes, dtype=dtype), nodes)
+    inputs = [torch.randn(nodes, d, dtype=dtype) for _ in range(2)]
+    return adj, inputs, 0.3 * torch.randn(8, d, dtype=dtype)
+
+
+def test_the_program_of_this_test_has_every_kind():
+    assert everything().kinds == set(KINDS)
+
+
+@compiled
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("d", [1, 5, 16, 40, 64, 130])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_all_passes_at_once_give_what_they_give_one_by_one(d, dtype, threads):
+    program, (adj, inputs, coef) = everything(), arguments(d, dtype)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        ran = cpu.run(program, adj, inputs, coef)
+    finally:
+        torch.set_num_threads(before)
+    with choice.plain_only():
+        plain = pass_by_pass(program, adj, inputs, coef)
+    tolerance = 1e-4 if dtype == torch.float32 else 1e-12
+    for one, other in zip(
+        (*ran.outputs, ran.sums, ran.weight),
+        (*plain.outputs, plain.sums, plain.weight),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
+
+
+@compiled
+def test_the_number_of_threads_does_not_change_a_bit():
+    program, (adj, inputs, coef) = everything(), arguments(70, torch.float32)
+    found = []
+    before = torch.get_num_threads()
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        found.append(cpu.run(program, adj, inputs, coef))
+    torch.set_num_threads(before)
+    for other in found[1:]:
+        assert all(map(torch.equal, other.outputs, found[0].outputs))
+        assert torch.equal(other.sums, found[0].sums)
+
+
+def test_a_slot_is_free_after_its_last_use_and_not_before():
+    """Run by numbers: a state that was overwritten too early would give another result."""
+    program, (adj, inputs, coef) = everything(), arguments(3, torch.float64)
+    assert program.slots < 6
+    roomy = everything_in_slots_of_its_own()
+    assert roomy.slots > program.slots
+    tight, wide = (pass_by_pass(p, adj, inputs, coef) for p in (program, roomy))
+    assert all(map(torch.equal, tight.outputs, wide.outputs))
+
+
+def everything_in_slots_of_its_own():
+    """The same, where every state is read again at the end."""
+    original = Writer.done
+
+    def done(w):
+        for state in range(w.states):
+            w.dot(state, state)
+        return original(w)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Writer, "done", done)
+        return everything()
+
+
+def test_a_product_does_not_write_where_it_reads():
+    w = Writer()
+    state = w.load(0)
+    for _ in range(5):
+        state = w.product(state)
+        state = w.add(state, state, coef=0)
+    w.store(state, 0)
+    program = w.done()
+    assert program.slots == 2
+    for p in program.passes:
+        assert p.kind != "product" or p.out != p.x
