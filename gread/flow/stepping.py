@@ -279,7 +279,9 @@ class _Back:
         self.w = Writer()
         self.coefs: dict[tuple[tuple[tuple[int, float], ...], ...], int] = {}
         self.rows: list[Row] = [{i: 1.0} for i in range(len(plan.matrix))]  # to step forth as well
-        self.sums: list[Row] = []  # for each sum, to which coefficients' gradients it goes
+        # For each sum of `pull` and of `dot`, to which coefficients' gradients it goes.
+        self.sums: list[Row] = []
+        self.dots: list[Row] = []
         self.source = NONE
         self.grad_source: int | None = None
 
@@ -301,7 +303,8 @@ class _Back:
             w.store(self.grad_source, 1)
         number = len(plan.matrix)
         gradient = zip(
-            *([row.get(i, 0.0) for i in range(number)] for row in self.sums), strict=True
+            *([row.get(i, 0.0) for i in range(number)] for row in (*self.sums, *self.dots)),
+            strict=True,
         )
         matrix = tuple(tuple(row.get(i, 0.0) for i in range(number)) for row in self.rows)
         return BackPlan(w.done(), matrix, tuple(gradient))
@@ -324,7 +327,7 @@ class _Back:
             if self.plan.source:
                 row = link.base_row(SOURCE)
                 self.w.dot(g, self.source)
-                self.sums.append({row: 1})
+                self.dots.append({row: 1})
                 if self.needs_source:
                     self.grad_source = self.w.add(self.grad_source, g, coef=self.coef({row: 1}))
         return grads[0]
@@ -355,10 +358,12 @@ class _Back:
         coef = self.coef({at: 1}, {at + 1: 1}, {at + 2: 1}, *weights)
         out = w.pull(v, y, coef=coef, bases=[g, *straight])
         w.dot(g, y)
-        self.sums += [{at: 1}, {at + 1: 1}, {at + 2: 1}]
+        self.sums += [{at: 1}, {at + 1: 1}]
+        self.dots.append({at + 2: 1})
         if self.needs_weight:
-            w.edge_dots([g], w.product(y) if ay is None else ay, coef=self.coef({at: 1}))
+            ay = w.product(y) if ay is None else ay
             w.edge_dots([v, g], y, coef=self.coef({at: 1}, {at + 1: 1}))
+            w.edge_dots([g], ay, coef=self.coef({at: 1}))
         return out
 
     def coef(self, *rows: Row) -> int:

@@ -310,7 +310,7 @@ typedef struct {
     REAL *const *outputs;
     const REAL *coef;
     REAL *sums, *dots;
-    int64_t passes, n, d, entries, slots, rows, count;
+    int64_t passes, n, d, entries, slots, rows, count, pull_count;
 } program;
 
 /* Takes the channels from c on, `lines` times 64 bytes, through a program. They lie in `room`: the
@@ -319,12 +319,13 @@ typedef struct {
 static void run_lines(const program *p, REAL *room, int64_t c, int64_t lines) {
     const int64_t n = p->n, d = p->d, width = lines * 64 / sizeof(REAL), size = n * width;
     const int64_t valid = d - c < width ? d - c : width;
-    REAL *coef = room + p->slots * size, *total = coef + p->rows * width;
-    REAL *part_total = total + p->count * width, *dots = p->dots + c / width * p->entries;
+    REAL *coef = room + p->slots * size, *sums = coef + p->rows * width, *total = sums;
+    REAL *dot_total = sums + p->pull_count * width, *part_total = sums + p->count * width;
+    REAL  *dots = p->dots + c / width * p->entries;
     for (int64_t r = 0; r < p->rows; r++)
         for (int64_t k = 0; k < width; k++)
             coef[r * width + k] = k < valid ? p->coef[r * d + c + k] : 0;
-    for (int64_t k = 0; k < p->count * width; k++) total[k] = 0;
+    for (int64_t k = 0; k < p->count * width; k++) sums[k] = 0;
     const int64_t *code = p->code;
     for (int64_t pass = 0; pass < p->passes; pass++) {
         const int64_t kind = code[0], degree = code[5], count = code[6];
@@ -374,9 +375,9 @@ static void run_lines(const program *p, REAL *room, int64_t c, int64_t lines) {
                 for (int64_t k = 0; k < width; k++) part_total[k] = 0;
                 for (int64_t i = n * part / PARTS * width; i < n * (part + 1) / PARTS * width; i += width)
                     SIMD for (int64_t k = 0; k < width; k++) part_total[k] += x[i + k] * y[i + k];
-                for (int64_t k = 0; k < width; k++) total[k] += part_total[k];
+                for (int64_t k = 0; k < width; k++) dot_total[k] += part_total[k];
             }
-            total += width;
+            dot_total += width;
             break;
         case EDGE_DOTS:
             m.x = y;
@@ -385,9 +386,8 @@ static void run_lines(const program *p, REAL *room, int64_t c, int64_t lines) {
         }
         code += 7 + count;
     }
-    total -= p->count * width;
     for (int64_t r = 0; r < p->count; r++)
-        for (int64_t k = 0; k < valid; k++) p->sums[r * d + c + k] = total[r * width + k];
+        for (int64_t k = 0; k < valid; k++) p->sums[r * d + c + k] = sums[r * width + k];
 }
 #undef CHOOSE
 
@@ -396,11 +396,11 @@ void run(const int64_t *code, const int64_t *start, const int32_t *column, const
                const int64_t *back_start, const int32_t *back_column, const REAL *back_weight,
                const REAL *const *inputs, REAL *const *outputs, const REAL *coef, REAL *room,
                REAL *sums, REAL *dots, int64_t passes, int64_t n, int64_t d, int64_t entries,
-               int64_t slots, int64_t rows, int64_t count, int64_t room_size, int64_t lines,
+               int64_t slots, int64_t rows, int64_t count, int64_t pull_count, int64_t room_size, int64_t lines,
                int64_t workers, int64_t threads) {
     const program p = {code, start, back_start, column, back_column, weight, back_weight,
                              inputs, outputs, coef, sums, dots, passes, n, d, entries, slots, rows,
-                             count};
+                       count, pull_count};
     const int64_t width = lines * 64 / sizeof(REAL);
 #pragma omp parallel for schedule(static, 1) num_threads(threads)
     for (int64_t worker = 0; worker < workers; worker++)
@@ -433,7 +433,7 @@ void edge_dots(const int64_t *start, const int32_t *column, const REAL *const *l
             REAL sum = 0;
             for (int64_t p = 0; p < pairs; p++)
                 sum += dot(left[p] + i * d, right[p] + column[e] * d, d);
-            out[e] = sum;
+            out[e] += sum;
         }
 }
 

@@ -21,7 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gread.kernels.plain import Rows, threshold
+from gread.kernels.plain import Pair, Rows, threshold
+from gread.kernels.plain import dot as dot
 from gread.kernels.program import Matrix, Program, Ran
 
 SOURCE = Path(__file__).with_name("cpu.c")
@@ -63,14 +64,14 @@ def pull(
     sums = y.new_zeros(PARTS, 1 + degree, y.size(1))
     _call("pull", y, *_matrix(rows, weight), g.contiguous(), y.contiguous(), coef.contiguous(),
           _several(bases), out, sums, *out.shape, weight.numel(), degree, len(bases))  # fmt: skip
-    return out, sums[0]
+    return out, sums[:1]  # where the kernel has added up the parts
 
 
-def edge_dots(rows: Rows, pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> Tensor:
     """See `gread.kernels.plain.edge_dots`."""
-    left, right = zip(*pairs, strict=True)
+    left, right = [pair.combined() for pair in pairs], [pair.right for pair in pairs]
     a = left[0]
-    out = a.new_empty(rows.column.numel())
+    out = a.new_zeros(rows.column.numel()) if out is None else out
     _call("edge_dots", a, rows.start, rows.column, _several(left), _several(right), out, *a.shape,
           out.numel(), len(pairs))  # fmt: skip
     return out
@@ -144,8 +145,8 @@ def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor
         back = _matrix(pattern.columns, matrix.transposed_weight)
     _call("run", coef, program.code, *_matrix(pattern.rows, matrix.weight), *back,
           _several(inputs), _several(outputs), coef.contiguous(), coef.new_empty(workers * room),
-          found, dots, len(program.passes), n, d, entries, program.slots, len(coef), sums, room,
-          lines, workers)  # fmt: skip
+          found, dots, len(program.passes), n, d, entries, program.slots, len(coef), sums,
+          program.pull_sums, room, lines, workers)  # fmt: skip
     return Ran(outputs, found, None if dots is None else dots.sum(0))
 
 
@@ -235,7 +236,7 @@ def _kernel(name: str, dtype: torch.dtype) -> Any:
 _TYPES = {torch.float32: "float", torch.float64: "double"}
 _ARGUMENTS = {"p": ctypes.c_void_p, "i": ctypes.c_int64, "d": ctypes.c_double}
 _SIGNATURES = {
-    "run": "pppppppppppppiiiiiiiiii",
+    "run": "pppppppppppppiiiiiiiiiii",
     "gather": "pppppppiiiii",
     "pull": "pppppppppiiiii",
     "edge_dots": "pppppiiii",

@@ -20,9 +20,9 @@ import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from torch import Tensor
 
-from gread.kernels.plain import Rows, threshold
+from gread.kernels.plain import Pair, Rows, threshold
 
-__all__ = ["attend", "attend_back", "dropout", "edge_dots", "gather", "gather_heads", "pull"]
+__all__ = ["attend", "attend_back", "dot", "dropout", "edge_dots", "gather", "gather_heads", "pull"]
 
 CHANNELS = 128
 """Most channels in a program of `gather` and `pull`: one warp reads them with one instruction."""
@@ -62,27 +62,46 @@ def pull(
     degree: int = 1,
 ) -> tuple[Tensor, Tensor]:
     """out = c₀ (A g) + c₁ g + c₂ y g + ... + Σ_m c_{degree+m} bases[m], and the sums."""
-    out, partial = _combine(rows, weight, g, y, coef, bases, degree)
-    return out, partial.sum(0)
+    return _combine(rows, weight, g, y, coef, bases, degree)
 
 
-def edge_dots(rows: Rows, pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """out[e] = Σ over the one or two pairs (a, b) of a[i] · b[j], for the entry e at (i, j)."""
-    flat = [matrix.contiguous() for pair in pairs for matrix in pair]
-    a, b, c, d = (flat * 2)[:4]
-    out = a.new_empty(rows.column.numel())
-    channels = _ceil2(a.size(1))
-    for launch in _launches(rows, channels * a.element_size()):
+def dot(x: Tensor, y: Tensor) -> Tensor:
+    """Σ x y over the nodes, in parts that are to be added up, [parts, 1, d]."""
+    n, d = x.shape
+    each = max(triton.cdiv(n, PROGRAMS), 16)
+    parts = triton.cdiv(n, each)
+    out = x.new_empty(parts, 1, d)
+    if parts:
+        channels = min(_ceil2(d), CHANNELS)
+        grid = (parts, triton.cdiv(d, channels))
+        _dot_kernel[grid](out, x.contiguous(), y.contiguous(), n, each, D=d, BLOCK_D=channels)
+    return out
+
+
+def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> Tensor:
+    """out[e], if given, + Σ over the one or two pairs of left[i] · right[j], for e at (i, j)."""
+    first, second = pairs[0], pairs[-1]
+    adds = out is not None
+    out = first.right.new_empty(rows.column.numel()) if out is None else out
+    d = first.right.size(1)
+    channels = _ceil2(d)
+    arguments = []
+    for pair in (first, second):
+        left = [matrix.contiguous() for matrix in pair.left]
+        coef = left[0] if pair.coef is None else pair.coef.contiguous()
+        arguments += [left[0], left[-1], pair.right.contiguous(), coef]
+    for launch in _launches(rows, channels * out.element_size()):
         _edge_dots_kernel[(launch.programs,)](
             out,
             *rows,
-            a,
-            b,
-            c,
-            d,
+            *arguments,
             n=_count(rows),
-            D=a.size(1),
+            D=d,
             PAIRS=len(pairs),
+            LEFT=len(first.left),
+            LEFT_2=len(second.left),
+            SCALED=first.coef is not None,
+            ADDS=adds,
             BLOCK_D=channels,
             **launch.options,
         )
@@ -451,44 +470,80 @@ def _gather_heads_kernel(
             tl.store(out + row * stride + lane, value, mask=there)
 
 
+@triton.jit
+def _left(a, b, coef, row, lane, there, D: tl.constexpr, LEFT: tl.constexpr, SCALED: tl.constexpr):
+    """One row of c₀ a, or of c₀ a + c₁ b."""
+    value = tl.load(a + row * D + lane, mask=there, other=0)
+    if SCALED:
+        value = value * tl.load(coef + lane, mask=there, other=0)
+    if LEFT == 2:
+        c = tl.load(coef + D + lane, mask=there, other=0)
+        value += c * tl.load(b + row * D + lane, mask=there, other=0)
+    return value
+
+
 @triton.jit(do_not_specialize=["n", "each"])
 def _edge_dots_kernel(
     out,
     start,
     column,
-    a,
-    b,
-    c,
-    d,
+    left,
+    left_b,
+    right,
+    coef,
+    left_2,
+    left_b_2,
+    right_2,
+    coef_2,
     n,
     each,
     D: tl.constexpr,
     PAIRS: tl.constexpr,
+    LEFT: tl.constexpr,
+    LEFT_2: tl.constexpr,
+    SCALED: tl.constexpr,
+    ADDS: tl.constexpr,
     BLOCK_D: tl.constexpr,
     SPAN: tl.constexpr,
     FEWEST: tl.constexpr,
     MOST: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """out[e] = a[i] · b[j], with a second pair + c[i] · d[j]."""
+    """out[e] = left[i] · right[j], for one pair or two."""
     lane, there = _heads(1, D, 1, BLOCK_D)
     first, last = _rows(start, n, each, FEWEST, SPAN)
     for row in range(first, last):
         begin, count, mine = _entries(start, row, FEWEST, MOST)
         if mine:
-            own = tl.load(a + row * D + lane, mask=there, other=0)
+            own = _left(left, left_b, coef, row, lane, there, D, LEFT, SCALED)
             second = own
             if PAIRS == 2:
-                second = tl.load(c + row * D + lane, mask=there, other=0)
+                second = _left(left_2, left_b_2, coef_2, row, lane, there, D, LEFT_2, SCALED)
             for at in range(0, count, BLOCK):
                 entry = at + tl.arange(0, BLOCK)
                 known = entry < count
                 node = tl.load(column + begin + entry, mask=known, other=0)
-                value = own[None, :, :] * _tile(b, node, known, lane, there, D)
+                value = own[None, :, :] * _tile(right, node, known, lane, there, D)
                 if PAIRS == 2:
-                    value += second[None, :, :] * _tile(d, node, known, lane, there, D)
+                    value += second[None, :, :] * _tile(right_2, node, known, lane, there, D)
                 dots = tl.sum(value, axis=2)
-                tl.store(out + begin + entry[:, None], dots, mask=known[:, None])
+                place = out + begin + entry[:, None]
+                if ADDS:
+                    dots += tl.load(place, mask=known[:, None], other=0)
+                tl.store(place, dots, mask=known[:, None])
+
+
+@triton.jit(do_not_specialize=["n", "each"])
+def _dot_kernel(out, x, y, n, each, D: tl.constexpr, BLOCK_D: tl.constexpr):
+    """Σ x y over ``each`` rows."""
+    channel = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)
+    there = channel < D
+    first = tl.program_id(0) * each
+    total = tl.zeros([BLOCK_D], x.dtype.element_ty)
+    for row in range(first, min(first + each, n)):
+        at = row * D + channel
+        total += tl.load(x + at, mask=there, other=0) * tl.load(y + at, mask=there, other=0)
+    tl.store(out + tl.program_id(0) * D + channel, total, mask=there)
 
 
 @triton.jit(do_not_specialize=["n", "each"])

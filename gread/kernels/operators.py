@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 from gread.kernels import plain
 from gread.kernels.choice import kernels_for
 from gread.kernels.pattern import Pattern
-from gread.kernels.plain import Rows
+from gread.kernels.plain import Pair, Rows
 
 
 def product(pattern: Pattern, weight: Tensor, y: Tensor) -> Tensor:
@@ -85,7 +85,7 @@ def _(
 
 @torch.library.custom_op("gread::edge_dots", mutates_args=())
 def _edge_dots(start: Tensor, column: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    return kernels_for(a).edge_dots(Rows(start, column), [(a, b)])
+    return kernels_for(a).edge_dots(Rows(start, column), [Pair([a], b)])
 
 
 @_edge_dots.register_fake

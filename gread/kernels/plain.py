@@ -83,7 +83,8 @@ def pull(
         degree: 1 to 3.
 
     Returns:
-        out [N, d], and sums over the nodes [1 + degree, d]: Σ (A g) y, then Σ y^p g for p from 1.
+        out [N, d], and sums over the nodes: Σ (A g) y, then Σ y^p g for p from 1; over parts of the
+        nodes, which are to be added up, [parts, 1 + degree, d].
     """
     product = _product(rows, weight, g)
     own, others = coef[1 : 1 + degree], coef[1 + degree :]
@@ -94,15 +95,42 @@ def pull(
         sums.append((y ** (power + 1) * g).sum(0))
     for c, base in zip(others, bases, strict=True):
         out = out + c * base
-    return out, torch.stack(sums)
+    return out, torch.stack(sums).unsqueeze(0)
 
 
-def edge_dots(rows: Rows, pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """out[e] = Σ over the one or two pairs (a, b) of a[i] · b[j], for the entry e at (i, j)."""
+def dot(x: Tensor, y: Tensor) -> Tensor:
+    """Σ x y over the nodes, in parts that are to be added up, [parts, 1, d]."""
+    return (x * y).sum(0).view(1, 1, -1)
+
+
+class Pair(NamedTuple):
+    """Two matrices [N, d] of which `edge_dots` multiplies rows: Σ c_m left[m], and right."""
+
+    left: Sequence[Tensor]
+    """One or two."""
+    right: Tensor
+    coef: Tensor | None = None
+    """[left, d]; without it, left is one matrix by itself."""
+
+    def combined(self) -> Tensor:
+        """Σ c_m left[m]."""
+        if self.coef is None:
+            return self.left[0]
+        out = self.coef[0] * self.left[0]
+        for c, matrix in zip(self.coef[1:], self.left[1:], strict=True):
+            out = torch.addcmul(out, c, matrix)
+        return out
+
+
+def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> Tensor:
+    """out[e], if given, + Σ over the one or two pairs of left[i] · right[j], for e at (i, j)."""
     row, column = rows.numbers(), rows.column
-    return torch.stack(
-        [(a.index_select(0, row) * b.index_select(0, column)).sum(-1) for a, b in pairs]
-    ).sum(0)
+    for pair in pairs:
+        left = pair.combined().index_select(0, row)
+        dots = (left * pair.right.index_select(0, column)).sum(-1)
+        out = dots if out is None else out + dots
+    assert out is not None
+    return out
 
 
 def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Tensor:

@@ -17,6 +17,10 @@ from torch import Tensor
 
 from gread.kernels.choice import kernels_for
 from gread.kernels.pattern import Pattern
+from gread.kernels.plain import Pair
+
+MANY = 2**20
+"""Numbers above which sums over parts of the nodes are added up at once, to save memory."""
 
 KINDS = ("load", "store", "product", "back", "gather", "pull", "add", "dot", "edge_dots")
 
@@ -59,10 +63,14 @@ class Program:
     outputs: int
 
     @cached_property
+    def pull_sums(self) -> int:
+        """Number of sums over the nodes that `pull` gives, one for each channel."""
+        return sum(1 + p.degree for p in self.passes if p.kind == "pull")
+
+    @cached_property
     def sums(self) -> int:
-        """Number of sums over the nodes that come out, one for each channel."""
-        found = {"pull": lambda p: 1 + p.degree, "dot": lambda p: 1}
-        return sum(found[p.kind](p) for p in self.passes if p.kind in found)
+        """Number of sums over the nodes that come out."""
+        return self.pull_sums + sum(p.kind == "dot" for p in self.passes)
 
     @cached_property
     def kinds(self) -> frozenset[str]:
@@ -176,7 +184,7 @@ class Ran(NamedTuple):
     outputs: list[Tensor]
     """[N, d] each."""
     sums: Tensor
-    """Those of `pull` and of `dot`, in their order, [sums, d]."""
+    """Those of `pull` in their order, then those of `dot`, [sums, d]."""
     weight: Tensor | None
     """The gradient of the entries of the matrix, [E], where there is one."""
 
@@ -224,9 +232,10 @@ def pass_by_pass(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coe
     slots: list[Tensor] = [coef] * program.slots
     outputs: list[Tensor] = [coef] * program.outputs
     sums: list[Tensor] = []
+    dots: list[Tensor] = []
     ones = _ones(coef.size(1), coef.dtype, coef.device)
     weight: Tensor | None = None
-    pairs: list[tuple[Tensor, Tensor]] = []  # of `edge_dots`, which takes two at a time
+    pairs: list[Pair] = []  # of `edge_dots`, which takes two at a time
     for p, following in zip(program.passes, (*program.passes[1:], None), strict=True):
         bases = [slots[base] for base in p.bases]
         rows = coef[p.coef : p.coef + 1 + p.degree + len(bases)]
@@ -247,19 +256,25 @@ def pass_by_pass(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coe
             out = kernels.pull(
                 pattern.columns, matrix.transposed_weight, x, y, rows, bases, p.degree
             )
-            slots[p.out], found = out
-            sums.append(found)
+            slots[p.out] = out[0]
+            sums.append(_few(out[1]))
         elif p.kind == "add":
             part = rows[0] * slots[p.x]
             slots[p.out] = part if p.y < 0 else part.add_(slots[p.y])
         elif p.kind == "dot":
-            sums.append((slots[p.x] * slots[p.y]).sum(0, keepdim=True))
+            dots.append(_few(kernels.dot(slots[p.x], slots[p.y])))
         else:
-            left = rows[0] * bases[0]
-            for row, base in zip(rows[1:], bases[1:], strict=False):
-                left.addcmul_(row, base)
-            pairs.append((left, slots[p.y]))
+            pairs.append(Pair(bases, slots[p.y], rows[: len(bases)]))
             if len(pairs) == 2 or following is None or following.kind != "edge_dots":
-                found = kernels.edge_dots(pattern.rows, pairs)
-                weight, pairs = found if weight is None else weight.add_(found), []
-    return Ran(outputs, torch.cat(sums) if sums else coef[:0], weight)
+                weight, pairs = kernels.edge_dots(pattern.rows, pairs, weight), []
+    return Ran(outputs, torch.cat([_added(sums, coef), _added(dots, coef)]), weight)
+
+
+def _added(sums: list[Tensor], like: Tensor) -> Tensor:
+    """Sums over parts of the nodes [parts, k, d] to sums over all of them, [all k, d]."""
+    return torch.cat(sums, 1).sum(0) if sums else like[:0]
+
+
+def _few(parts: Tensor) -> Tensor:
+    """The same parts, which wait to be added up with others; or their sum, if they are many."""
+    return parts if parts.numel() <= MANY else parts.sum(0, keepdim=True)

@@ -50,8 +50,11 @@ def test_gather_and_pull(dtype, d, degree, bases, entries):
 def test_the_others(dtype):
     rows = some_rows()
     a, b, c, e = torch.randn(4, 40, 70, dtype=dtype)
-    for pairs in ([(a, b)], [(a, b), (c, e)]):
-        assert_close(cpu.edge_dots(rows, pairs), plain.edge_dots(rows, pairs))
+    coef = torch.randn(2, 70, dtype=dtype)
+    for pairs in ([plain.Pair([a], b)], [plain.Pair([a, c], b, coef), plain.Pair([c], e)]):
+        found = plain.edge_dots(rows, pairs)
+        assert_close(cpu.edge_dots(rows, pairs), found)
+        assert_close(cpu.edge_dots(rows, pairs, found.clone()), 2 * found)
     for heads, size in ((1, 3), (4, 16)):
         q, k = 3 * torch.randn(2, 40, heads, size, dtype=dtype)
         weight = torch.rand(300, dtype=dtype)

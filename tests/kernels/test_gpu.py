@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 
 import numpy
 import pytest
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gread.kernels import plain
-from gread.kernels.plain import Rows
+from gread.kernels.plain import Pair, Rows
 
 pytest.importorskip("triton")
 
@@ -126,19 +127,35 @@ def test_pull(launches, graph, dtype, d, degree, bases):
         [normal(n, d, dtype=dtype) for _ in range(bases)],
         degree,
     )
-    for ours, expected in zip(gpu.pull(*arguments), plain.pull(*arguments), strict=True):
-        assert_same(ours, expected)
+    (ours, our_sums), (expected, sums) = gpu.pull(*arguments), plain.pull(*arguments)
+    assert_same(ours, expected)
+    assert_same(our_sums.sum(0), sums.sum(0))
+
+
+@dtypes
+@pytest.mark.parametrize(("n", "d"), [(0, 3), (1, 1), (40, 64), (1000, 130)])
+def test_dot(dtype, n, d):
+    x, y = normal(n, d, dtype=dtype), normal(n, d, dtype=dtype)
+    assert_same(gpu.dot(x, y).sum(0), plain.dot(x, y).sum(0))
 
 
 @dtypes
 @graphs
 @pytest.mark.parametrize("d", [1, 3, 64, 130])
-@pytest.mark.parametrize("pairs", [1, 2])
-def test_edge_dots(launches, graph, dtype, d, pairs):
+@pytest.mark.parametrize("lefts", [(1,), (2,), (1, 1), (2, 1), (1, 2)])
+def test_edge_dots(launches, graph, dtype, d, lefts):
     rows = rows_of(graph)
     n = len(GRAPHS[graph])
-    matrices = [(normal(n, d, dtype=dtype), normal(n, d, dtype=dtype)) for _ in range(pairs)]
-    assert_same(gpu.edge_dots(rows, matrices), plain.edge_dots(rows, matrices))
+    matrix = partial(normal, n, d, dtype=dtype)
+    pairs = [
+        Pair([matrix() for _ in range(left)], matrix(), normal(left, d, dtype=dtype))
+        for left in lefts
+    ]
+    found = plain.edge_dots(rows, pairs)
+    assert_same(gpu.edge_dots(rows, pairs), found)
+    assert_same(gpu.edge_dots(rows, pairs, found.clone()), 2 * found)
+    bare = [Pair(pair.left[:1], pair.right) for pair in pairs]
+    assert_same(gpu.edge_dots(rows, bare), plain.edge_dots(rows, bare))
 
 
 heads = pytest.mark.parametrize(("heads", "d_k"), [(1, 3), (1, 16), (4, 16), (4, 3), (3, 5)])
@@ -211,14 +228,18 @@ def capturable() -> dict[str, Callable[[Tensor], Tensor]]:
     seed = torch.tensor(3, device=DEVICE)
     return {
         "gather": lambda x: gpu.gather(rows, weight, x, coef),
-        "pull": lambda x: torch.cat(gpu.pull(rows, weight, x, y, coef)),
+        "pull": lambda x: torch.cat(
+            [part.flatten() for part in gpu.pull(rows, weight, x, y, coef)]
+        ),
+        "dot": lambda x: gpu.dot(x, y),
+        "edge_dots": lambda x: gpu.edge_dots(rows, [Pair([x], y)]),
         "attend": lambda x: gpu.attend(rows, x.view(n, 4, 16), y.view(n, 4, 16), weight),
         "dropout": lambda x: gpu.dropout(x, seed, 0.3),
     }
 
 
 @pytest.mark.skipif(not CUDA, reason="needs a GPU")
-@pytest.mark.parametrize("name", ["gather", "pull", "attend", "dropout"])
+@pytest.mark.parametrize("name", ["gather", "pull", "dot", "edge_dots", "attend", "dropout"])
 def test_a_replay_gives_the_same(launches, name):
     call = capturable()[name]
     x = normal(len(GRAPHS["mixed"]), 64, dtype=torch.float32)
