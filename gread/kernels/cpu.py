@@ -203,7 +203,8 @@ def _cache() -> Path:
     try:
         import platformdirs
     except ImportError:
-        return Path.home() / ".cache" / "gread" / "kernels"
+        caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        return Path(caches) / "gread" / "kernels"
     return Path(platformdirs.user_cache_dir("gread")) / "kernels"
 
 

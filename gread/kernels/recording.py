@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -58,7 +59,11 @@ class Recording:
     def _record(self) -> None:
         """Nothing is computed here: that is for the next call."""
         self.graph = torch.cuda.CUDAGraph()
-        with _without_reading(), torch.cuda.graph(self.graph, stream=self.stream):
+        with (
+            _without_reading(),
+            _without_collection(),
+            torch.cuda.graph(self.graph, stream=self.stream),
+        ):
             self.result = self.function()
 
 
@@ -70,6 +75,18 @@ def _without_reading() -> Iterator[None]:
         yield
     finally:
         _reading = before
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Keeps Python from freeing, say, the graph of a model before, which would end the capture."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
 
 
 @contextmanager
