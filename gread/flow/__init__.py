@@ -9,6 +9,8 @@ a polynomial in Ã.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -45,7 +47,7 @@ def solve(
     if not {factor.numel() for factor in factors} <= {1, h0.size(1)}:  # one a node, say
         return None
     a, b = torch.broadcast_tensors(*(factor.view(-1) for factor in factors))
-    lengths = [end - start for start, end in steps(time, step_size)]
+    lengths = _lengths(time, step_size)
     final = None
     if source is h0 or not terms.source:
         final = polynomial_flow(adj, h0, a, b, terms=terms, tableau=tableau, lengths=lengths)
@@ -54,3 +56,45 @@ def solve(
     if not finite(final):
         return None
     return Solution(final, (), tableau.stages * len(lengths))
+
+
+def solve_together(
+    adj: Adjacency,
+    h0: Tensor,
+    source: Tensor,
+    alpha: Tensor,
+    beta: Tensor,
+    *,
+    terms: Terms,
+    times: Sequence[float],
+    step_sizes: Sequence[float],
+    tableau: Tableau,
+) -> Solution:
+    """H(T) of several members, each with a time T and a step size of its own.
+
+    A member with fewer steps than another takes steps of no length at the end. One whose H(T) is
+    not finite is left so: it does not touch the others.
+
+    Args:
+        adj: Ã, shared or with the entries of every member, [members, E].
+        h0: H(0), [members, N, d].
+        source: H(0) as the reaction sees it.
+        alpha: α, [members, d].
+        beta: β, [members, d].
+        terms: The reaction.
+        times: T of every member.
+        step_sizes: τ of every member.
+        tableau: The method.
+    """
+    each = [_lengths(*pair) for pair in zip(times, step_sizes, strict=True)]
+    most = max(map(len, each))
+    lengths = tuple(own + (0.0,) * (most - len(own)) for own in each)
+    final = stepped_flow(
+        adj, h0, source, alpha, beta, terms=terms, tableau=tableau, lengths=lengths
+    )
+    return Solution(final, (), tableau.stages * most)
+
+
+def _lengths(time: float, step_size: float) -> tuple[float, ...]:
+    """The length of every step."""
+    return tuple(end - start for start, end in steps(time, step_size))

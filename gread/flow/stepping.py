@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -46,9 +46,11 @@ def stepped_flow(
     *,
     terms: Terms,
     tableau: Tableau,
-    lengths: Sequence[float],
+    lengths: Lengths,
 ) -> Tensor:
     """H(T) after steps of the given lengths, equal to `gread.ode.integrate` up to rounding.
+
+    For several members, all but the last two arguments may have one more axis in front.
 
     Args:
         adj: Ã.
@@ -58,12 +60,21 @@ def stepped_flow(
         beta: β, likewise.
         terms: The reaction.
         tableau: The method.
-        lengths: Length of every step.
+        lengths: Length of every step; of as many for every member, of which the last may be 0.
     """
-    plan = _plan(terms, tableau, tuple(lengths))
-    basis = torch.stack([torch.ones_like(alpha), alpha, beta])
-    coef = (_tensor(plan, "matrix", h0.dtype, h0.device) @ basis).expand(-1, h0.size(1))
-    return _Flow.apply(plan, adj, adj.weight, h0, source, coef)
+    tau = _constant(lengths, h0.dtype, h0.device).unsqueeze(-1)
+    plan = _plan(terms, tableau, tau.size(-2))
+    a, b = tau * alpha.unsqueeze(-2), tau * beta.unsqueeze(-2)  # [steps, d] or [steps, 1]
+    basis = torch.stack([torch.ones_like(a), a, b], -2)
+    coef = _tensor(plan, "matrix", h0.dtype, h0.device) @ basis
+    return _Flow.apply(
+        plan, adj, adj.weight, h0, source, coef.expand(*coef.shape[:-1], h0.size(-1))
+    )
+
+
+@lru_cache(maxsize=256)
+def _constant(numbers: Lengths, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.tensor(numbers, dtype=dtype, device=device)
 
 
 class Link(NamedTuple):
@@ -93,28 +104,31 @@ class Linked(NamedTuple):
 
 
 Numbers: TypeAlias = tuple[tuple[float, ...], ...]
+Lengths: TypeAlias = tuple[float, ...] | Numbers
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """All of a flow but its numbers, which are linear in 1, α and β.
+    """All of a flow but its numbers. Those of a step are linear in 1, τ α and τ β.
 
     Attributes:
-        matrix: A row for every coefficient: how much of 1, of α and of β is in it.
-        steps: The links of every step.
+        matrix: A row for every coefficient of a step: how much of 1, of τ α and of τ β is in it.
+        links: The links of a step.
+        steps: How many steps there are.
         two_products: Whether f has the term Ã L̃ H.
         source: Whether f has the term H(0).
     """
 
     matrix: Numbers
-    steps: tuple[tuple[Link, ...], ...]
+    links: tuple[Link, ...]
+    steps: int
     two_products: bool
     source: bool
 
     @property
     def every(self) -> int:
         """Before one step in so many, the state is kept for the way back."""
-        return 1 if len(self.steps) <= FEW_STEPS else math.ceil(math.sqrt(len(self.steps)))
+        return 1 if self.steps <= FEW_STEPS else math.ceil(math.sqrt(self.steps))
 
     @cached_property
     def forth(self) -> Program:
@@ -122,60 +136,57 @@ class Plan:
         w = Writer()
         h = w.load(0)
         source = w.load(1) if self.source else NONE
-        for number, links in enumerate(self.steps):
+        for number in range(self.steps):
             if number and number % self.every == 0:
                 w.store(h, number // self.every)
-            h = self.write(w, links, h, source)[-1].after
+            h = self.write(w, self.links, number * len(self.matrix), h, source)[-1].after
         w.store(h, 0)
         return w.done()
 
-    def write(self, w: Writer, links: Sequence[Link], h: int, source: int) -> list[Linked]:
-        """One step from ``h``, link by link."""
+    def write(
+        self, w: Writer, links: Sequence[Link], first: int, h: int, source: int
+    ) -> list[Linked]:
+        """One step from ``h``, link by link; ``first`` is the first row of its coefficients."""
         states, done = [h], []
         for link in links:
             y = states[-1]
             bases = [source if base == SOURCE else states[base] for base in link.bases]
             ay = w.product(y) if self.two_products else None
             x = y if ay is None else ay
-            after = w.gather(x, coef=link.first, degree=link.degree, bases=bases)
+            after = w.gather(x, coef=first + link.first, degree=link.degree, bases=bases)
             states.append(after)
             done.append(Linked(y, ay, after))
         return done
 
-    def later(self, links: Sequence[Link], k: int) -> list[int]:
+    def later(self, k: int) -> list[int]:
         """The links after k into which y_k goes straight."""
-        return [j for j in range(k + 1, len(links)) if k in links[j].bases]
+        return [j for j in range(k + 1, len(self.links)) if k in self.links[j].bases]
 
 
 @lru_cache(maxsize=64)
-def _plan(terms: Terms, tableau: Tableau, lengths: tuple[float, ...]) -> Plan:
+def _plan(terms: Terms, tableau: Tableau, steps: int) -> Plan:
     two_products = bool(terms.blurred)
     assert not (two_products and (terms.square or terms.cube)), "one link would need two powers"
     degree = 3 if terms.cube else 2 if terms.square else 1
     matrix: list[tuple[float, float, float]] = []
-    steps: dict[float, tuple[Link, ...]] = {}
-    for length in dict.fromkeys(lengths):
-        links = []
-        for k, (weights, slope) in enumerate(chain(tableau)):
-            c = slope * length
-            first = len(matrix)
-            bases = [j for j in range(k) if weights[j]]
-            own = (weights[k], -c, c * (terms.laplacian + terms.linear))  # of y_k
-            once = (0, c, c * (terms.blurred - terms.laplacian))  # of Ã y_k
-            if two_products:  # from Ã y_k, with y_k itself among the bases
-                matrix += [(0, 0, -c * terms.blurred), once, own]
-                bases = [k, *bases]
-            else:
-                matrix += [once, own]
-                matrix += [(0, 0, c * terms.square), (0, 0, c * terms.cube)][: degree - 1]
-            matrix += [(weights[j], 0, 0) for j in bases if j != k]
-            if terms.source:
-                matrix += [(0, 0, c * terms.source)]
-                bases = [*bases, SOURCE]
-            links.append(Link(first, degree, tuple(bases)))
-        steps[length] = tuple(links)
-    order = tuple(steps[length] for length in lengths)
-    return Plan(tuple(matrix), order, two_products, bool(terms.source))
+    links = []
+    for k, (weights, c) in enumerate(chain(tableau)):
+        first = len(matrix)
+        bases = [j for j in range(k) if weights[j]]
+        own = (weights[k], -c, c * (terms.laplacian + terms.linear))  # of y_k
+        once = (0, c, c * (terms.blurred - terms.laplacian))  # of Ã y_k
+        if two_products:  # from Ã y_k, with y_k itself among the bases
+            matrix += [(0, 0, -c * terms.blurred), once, own]
+            bases = [k, *bases]
+        else:
+            matrix += [once, own]
+            matrix += [(0, 0, c * terms.square), (0, 0, c * terms.cube)][: degree - 1]
+        matrix += [(weights[j], 0, 0) for j in bases if j != k]
+        if terms.source:
+            matrix += [(0, 0, c * terms.source)]
+            bases = [*bases, SOURCE]
+        links.append(Link(first, degree, tuple(bases)))
+    return Plan(tuple(matrix), tuple(links), steps, two_products, bool(terms.source))
 
 
 @lru_cache(maxsize=256)
@@ -210,6 +221,8 @@ def chain(tableau: Tableau) -> list[tuple[tuple[float, ...], float]]:
 
 
 class _Flow(torch.autograd.Function):
+    """The flow, from coefficients [steps, rows of a step, d]."""
+
     @staticmethod
     def forward(
         ctx: Any,
@@ -221,7 +234,7 @@ class _Flow(torch.autograd.Function):
         coef: Tensor,
     ) -> Tensor:
         inputs = [h, source] if plan.source else [h]
-        final, *kept = run(plan.forth, adj, inputs, coef).outputs
+        final, *kept = run(plan.forth, adj, inputs, coef.flatten(-3, -2)).outputs
         ctx.plan, ctx.adj = plan, adj
         ctx.save_for_backward(weight, source, coef, h, *kept)
         return final
@@ -236,8 +249,9 @@ class _Flow(torch.autograd.Function):
         matrix = _tensor(back, "matrix", coef.dtype, coef.device)
         gradient = _tensor(back, "gradient", coef.dtype, coef.device)
         inputs = [grad, *kept, *([source] if plan.source else [])]
-        (grad_h, *grad_source), sums, grad_weight = run(back.program, adj, inputs, matrix @ coef)
-        return None, None, grad_weight, grad_h, next(iter(grad_source), None), gradient @ sums
+        ran = run(back.program, adj, inputs, (matrix @ coef).flatten(-3, -2))
+        grad_h, grad_source = (*ran.outputs, None)[:2]
+        return None, None, ran.weight, grad_h, grad_source, gradient @ back.by_step(ran.sums)
 
 
 Row: TypeAlias = dict[int, float]
@@ -246,23 +260,34 @@ Row: TypeAlias = dict[int, float]
 
 @dataclass(frozen=True, eq=False)
 class BackPlan:
-    """The way back, its coefficients and their gradients linear in those of the way forth.
+    """The way back. Its coefficients and their gradients are linear in those of the way forth.
 
     Attributes:
         program: From the gradient of H(T), the kept states and the source to the gradient of H(0),
             and to that of the source if it is asked for.
-        matrix: From the coefficients of the way forth to those of the program.
-        gradient: From the sums of the program to the gradients of the coefficients.
+        steps: How many steps there are.
+        dots: How many of the sums of a step come from `dot`.
+        matrix: From the coefficients of a step to those of its way back.
+        gradient: From the sums of a step to the gradients of its coefficients.
     """
 
     program: Program
+    steps: int
+    dots: int
     matrix: Numbers
     gradient: Numbers
+
+    def by_step(self, sums: Tensor) -> Tensor:
+        """The sums of the program, the last step first, as [steps, sums of a step, d]."""
+        parts = sums.split([self.program.pull_sums, self.steps * self.dots], -2)
+        return torch.cat([part.unflatten(-2, (self.steps, -1)) for part in parts], -2).flip(-3)
 
 
 @lru_cache(maxsize=64)
 def _back_plan(plan: Plan, weight: bool, source: bool) -> BackPlan:
-    return _Back(plan, weight, source).planned()
+    # The number of coefficients is known once one step is written.
+    rows = len(_Back(replace(plan, steps=1), weight, source, 0).planned().matrix)
+    return _Back(plan, weight, source, rows).planned()
 
 
 class _Back:
@@ -272,14 +297,16 @@ class _Back:
         plan: The way forth.
         weight: Whether the gradient of Ã is asked for.
         source: Whether that of the source is.
+        rows: The number of coefficients of a step.
     """
 
-    def __init__(self, plan: Plan, weight: bool, source: bool):
+    def __init__(self, plan: Plan, weight: bool, source: bool, rows: int):
         self.plan, self.needs_weight, self.needs_source = plan, weight, source
         self.w = Writer()
+        self.first, self.rows_of_a_step = 0, rows
         self.coefs: dict[tuple[tuple[tuple[int, float], ...], ...], int] = {}
         self.rows: list[Row] = [{i: 1.0} for i in range(len(plan.matrix))]  # to step forth as well
-        # For each sum of `pull` and of `dot`, to which coefficients' gradients it goes.
+        # For each sum of `pull` and of `dot` in a step, to which coefficients' gradients it goes.
         self.sums: list[Row] = []
         self.dots: list[Row] = []
         self.source = NONE
@@ -288,43 +315,44 @@ class _Back:
     def planned(self) -> BackPlan:
         """The whole way."""
         plan, w = self.plan, self.w
-        parts = range(0, len(plan.steps), plan.every)
+        parts = [range(plan.steps)[k : k + plan.every] for k in range(0, plan.steps, plan.every)]
         self.source = w.load(1 + len(parts)) if plan.source else NONE
         grad = w.load(0)
-        for part, first in reversed(list(enumerate(parts))):
-            before = [w.load(1 + part)]
-            steps = plan.steps[first : first + plan.every]
-            for links in steps[:-1]:
-                before.append(plan.write(w, links, before[-1], self.source)[-1].after)
-            for links in reversed(steps):
-                grad = self.step(links, before.pop(), grad)
+        for number, part in reversed(list(enumerate(parts))):
+            before = [w.load(1 + number)]
+            for step in part[:-1]:
+                first = step * self.rows_of_a_step
+                done = plan.write(w, plan.links, first, before[-1], self.source)
+                before.append(done[-1].after)
+            for step in reversed(part):
+                grad = self.step(step, before.pop(), grad)
         w.store(grad, 0)
         if self.grad_source is not None:
             w.store(self.grad_source, 1)
-        number = len(plan.matrix)
-        gradient = zip(
-            *([row.get(i, 0.0) for i in range(number)] for row in (*self.sums, *self.dots)),
-            strict=True,
-        )
-        matrix = tuple(tuple(row.get(i, 0.0) for i in range(number)) for row in self.rows)
-        return BackPlan(w.done(), matrix, tuple(gradient))
+        coefs = range(len(plan.matrix))
+        matrix = tuple(tuple(row.get(i, 0.0) for i in coefs) for row in self.rows)
+        gradient = tuple(tuple(row.get(i, 0.0) for row in (*self.sums, *self.dots)) for i in coefs)
+        return BackPlan(w.done(), plan.steps, len(self.dots), matrix, gradient)
 
-    def step(self, links: Sequence[Link], h: int, grad: int) -> int:
+    def step(self, number: int, h: int, grad: int) -> int:
         """The gradient before a step from that after it."""
-        done = self.plan.write(self.w, links[:-1], h, self.source)
+        plan, links = self.plan, self.plan.links
+        self.first = number * self.rows_of_a_step
+        self.sums, self.dots = [], []  # the same for every step
+        done = plan.write(self.w, links[:-1], self.first, h, self.source)
         states = [h, *(linked.after for linked in done)]
         grads = {len(links): grad}  # of y_1, y_2, ..., as they become known
         for k in reversed(range(len(links))):
             link, g, y = links[k], grads[k + 1], states[k]
-            later = self.plan.later(links, k)
+            later = plan.later(k)
             straight = [grads[j + 1] for j in later]
             weights: list[Row] = [{links[j].base_row(k): 1.0} for j in later]
-            if self.plan.two_products:
+            if plan.two_products:
                 ay = done[k].product if k < len(done) else None
                 grads[k] = self.through_two(link, g, y, ay, weights, straight)
             else:
                 grads[k] = self.through_one(link, g, y, weights, straight)
-            if self.plan.source:
+            if plan.source:
                 row = link.base_row(SOURCE)
                 self.w.dot(g, self.source)
                 self.dots.append({row: 1})
@@ -372,4 +400,4 @@ class _Back:
         if key not in self.coefs:
             self.coefs[key] = len(self.rows)
             self.rows += rows
-        return self.coefs[key]
+        return self.first + self.coefs[key]

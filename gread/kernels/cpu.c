@@ -310,6 +310,7 @@ typedef struct {
     REAL *const *outputs;
     const REAL *coef;
     REAL *sums, *dots;
+    int64_t first; /* of the numbers of this member, in inputs and outputs */
     int64_t passes, n, d, entries, slots, rows, count, pull_count;
 } program;
 
@@ -321,7 +322,6 @@ static void run_lines(const program *p, REAL *room, int64_t c, int64_t lines) {
     const int64_t valid = d - c < width ? d - c : width;
     REAL *coef = room + p->slots * size, *sums = coef + p->rows * width, *total = sums;
     REAL *dot_total = sums + p->pull_count * width, *part_total = sums + p->count * width;
-    REAL  *dots = p->dots + c / width * p->entries;
     for (int64_t r = 0; r < p->rows; r++)
         for (int64_t k = 0; k < width; k++)
             coef[r * width + k] = k < valid ? p->coef[r * d + c + k] : 0;
@@ -341,14 +341,14 @@ static void run_lines(const program *p, REAL *room, int64_t c, int64_t lines) {
         switch (kind) {
         case LOAD:
             for (int64_t i = 0; i < n; i++) {
-                const REAL *from = p->inputs[code[2]] + i * d + c;
+                const REAL *from = p->inputs[code[2]] + p->first + i * d + c;
                 for (int64_t k = 0; k < valid; k++) out[i * width + k] = from[k];
                 for (int64_t k = valid; k < width; k++) out[i * width + k] = 0;
             }
             break;
         case STORE:
             for (int64_t i = 0; i < n; i++) {
-                REAL *restrict to = p->outputs[code[1]] + i * d + c;
+                REAL *restrict to = p->outputs[code[1]] + p->first + i * d + c;
                 for (int64_t k = 0; k < valid; k++) to[k] = x[i * width + k];
             }
             break;
@@ -381,7 +381,7 @@ static void run_lines(const program *p, REAL *room, int64_t c, int64_t lines) {
             break;
         case EDGE_DOTS:
             m.x = y;
-            CHOOSE(dots)(&m, start, dots, n);
+            CHOOSE(dots)(&m, start, p->dots, n);
             break;
         }
         code += 7 + count;
@@ -391,21 +391,30 @@ static void run_lines(const program *p, REAL *room, int64_t c, int64_t lines) {
 }
 #undef CHOOSE
 
-/* `lines` times 64 bytes of channels at a time; every worker has its own part of `room`. */
+/* `lines` times 64 bytes of channels of one member at a time; every worker has its own part of
+ * `room`. Members have matrices of their own if `weight_step` is not 0. */
 void run(const int64_t *code, const int64_t *start, const int32_t *column, const REAL *weight,
-               const int64_t *back_start, const int32_t *back_column, const REAL *back_weight,
-               const REAL *const *inputs, REAL *const *outputs, const REAL *coef, REAL *room,
-               REAL *sums, REAL *dots, int64_t passes, int64_t n, int64_t d, int64_t entries,
-               int64_t slots, int64_t rows, int64_t count, int64_t pull_count, int64_t room_size, int64_t lines,
-               int64_t workers, int64_t threads) {
-    const program p = {code, start, back_start, column, back_column, weight, back_weight,
-                             inputs, outputs, coef, sums, dots, passes, n, d, entries, slots, rows,
-                       count, pull_count};
-    const int64_t width = lines * 64 / sizeof(REAL);
+         const int64_t *back_start, const int32_t *back_column, const REAL *back_weight,
+         const REAL *const *inputs, REAL *const *outputs, const REAL *coef, REAL *room, REAL *sums,
+         REAL *dots, int64_t passes, int64_t n, int64_t d, int64_t entries, int64_t slots,
+         int64_t rows, int64_t count, int64_t pull_count, int64_t room_size, int64_t lines,
+         int64_t members, int64_t weight_step, int64_t workers, int64_t threads) {
+    const int64_t width = lines * 64 / sizeof(REAL), blocks = (d + width - 1) / width;
 #pragma omp parallel for schedule(static, 1) num_threads(threads)
     for (int64_t worker = 0; worker < workers; worker++)
-        for (int64_t c = worker * width; c < d; c += workers * width)
-            run_lines(&p, room + worker * room_size, c, lines);
+        for (int64_t block = worker; block < members * blocks; block += workers) {
+            const int64_t member = block / blocks;
+            const program p = {.code = code, .start = start, .back_start = back_start,
+                               .column = column, .back_column = back_column,
+                               .weight = weight + member * weight_step,
+                               .back_weight = back_weight + member * weight_step,
+                               .inputs = inputs, .outputs = outputs, .first = member * n * d,
+                               .coef = coef + member * rows * d, .sums = sums + member * count * d,
+                               .dots = dots + block * entries, .passes = passes, .n = n, .d = d,
+                               .entries = entries, .slots = slots, .rows = rows, .count = count,
+                               .pull_count = pull_count};
+            run_lines(&p, room + worker * room_size, block % blocks * width, lines);
+        }
 }
 
 static inline REAL dot(const REAL *a, const REAL *b, int64_t d) {

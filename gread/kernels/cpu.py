@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import math
 import os
 import platform
 import shutil
@@ -21,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gread.kernels.plain import Pair, Rows, threshold
+from gread.kernels.plain import Pair, Rows, one_by_one, threshold
 from gread.kernels.plain import dot as dot
 from gread.kernels.program import Matrix, Program, Ran
 
@@ -44,6 +45,8 @@ def gather(
     degree: int = 1,
 ) -> Tensor:
     """See `gread.kernels.plain.gather`."""
+    if y.dim() == 3:
+        return one_by_one(gather, rows, (weight, 1), (y, 2), (coef, 2), (bases, 2), degree=degree)
     out = y.new_empty(rows.start.numel() - 1, y.size(1))
     _call("gather", y, *_matrix(rows, weight), y.contiguous(), coef.contiguous(), _several(bases),
           out, *out.shape, weight.numel(), degree, len(bases))  # fmt: skip
@@ -60,6 +63,9 @@ def pull(
     degree: int = 1,
 ) -> tuple[Tensor, Tensor]:
     """See `gread.kernels.plain.pull`."""
+    if y.dim() == 3:
+        arguments = (weight, 1), (g, 2), (y, 2), (coef, 2), (bases, 2)
+        return one_by_one(pull, rows, *arguments, degree=degree)
     out = torch.empty_like(y, memory_format=torch.contiguous_format)
     sums = y.new_zeros(PARTS, 1 + degree, y.size(1))
     _call("pull", y, *_matrix(rows, weight), g.contiguous(), y.contiguous(), coef.contiguous(),
@@ -69,6 +75,8 @@ def pull(
 
 def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> Tensor:
     """See `gread.kernels.plain.edge_dots`."""
+    if pairs[0].right.dim() == 3:
+        return one_by_one(edge_dots, rows, (pairs, 2), (out, 1))
     left, right = [pair.combined() for pair in pairs], [pair.right for pair in pairs]
     a = left[0]
     out = a.new_zeros(rows.column.numel()) if out is None else out
@@ -79,6 +87,8 @@ def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> T
 
 def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Tensor:
     """See `gread.kernels.plain.attend`."""
+    if q.dim() == 4:
+        return one_by_one(attend, rows, (q, 3), (k, 3), (weight, 1))
     out = q.new_empty(rows.column.numel(), q.size(1))
     kept = None if weight is None else weight.contiguous()
     _call("attend", q, rows.start, rows.column, q.contiguous(), k.contiguous(), kept, out,
@@ -88,6 +98,8 @@ def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Te
 
 def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
     """See `gread.kernels.plain.attend_back`."""
+    if attention.dim() == 3:
+        return one_by_one(attend_back, rows, (attention, 2), (grad, grad.dim() - 1))
     out = torch.empty_like(attention)
     n, heads = rows.start.numel() - 1, attention.size(1)
     step = 1 if grad.dim() == 1 else heads
@@ -98,14 +110,18 @@ def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
 
 def gather_heads(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
     """See `gread.kernels.plain.gather_heads`."""
+    if y.dim() == 4:
+        return one_by_one(gather_heads, rows, (weight, 2), (y, 3))
     out = y.new_empty(rows.start.numel() - 1, *y.shape[1:])
     _call("gather_heads", y, *_matrix(rows, weight), y.contiguous(), out, *out.shape,
           weight.size(0))  # fmt: skip
     return out
 
 
-def dropout(x: Tensor, seed: Tensor, rate: float) -> Tensor:
+def dropout(x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
     """See `gread.kernels.plain.dropout`."""
+    if isinstance(rate, Tensor):
+        return torch.stack(list(map(dropout, x, seed, rate.tolist())))
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
     _call("dropout", x, x.contiguous(), seed, out, x.numel(), threshold(rate), 1 - rate)
     return out
@@ -118,36 +134,37 @@ FEW = 2**20
 """Products of entries and channels below which one thread is as good as several."""
 
 
-def runs(matrix: Matrix, channels: Tensor) -> bool:
+def runs(matrix: Matrix, coef: Tensor) -> bool:
     """Whether `run` is faster than pass after pass: where there are channels for every thread."""
-    lines = channels.size(-1) * channels.element_size() // LINE
-    few = matrix.weight.numel() * channels.size(-1) < FEW
-    return few or lines >= torch.get_num_threads()
+    entries, channels = matrix.pattern.rows.column.numel(), coef.numel() // coef.size(-2)
+    lines = channels * coef.element_size() // LINE
+    return entries * channels < FEW or lines >= torch.get_num_threads()
 
 
 def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor) -> Ran:
     """See `gread.kernels.program.run`: every thread takes some channels through all passes."""
-    n, d = inputs[0].shape
-    size, threads, entries = coef.element_size(), torch.get_num_threads(), matrix.weight.numel()
-    lines = next((k for k in (4, 2) if d * size >= k * LINE * threads), 1)
+    *members, n, d = inputs[0].shape
+    count, size, threads = math.prod(members), coef.element_size(), torch.get_num_threads()
+    entries, rows = matrix.pattern.rows.column.numel(), coef.size(-2)
+    lines = next((k for k in (4, 2) if min(count * d // threads, d) * size >= k * LINE), 1)
     width = lines * LINE // size
     blocks = -(-d // width)
-    workers = min(threads, blocks)
-    sums = program.sums
-    room = (program.slots * n + len(coef) + sums + 4) * width
-    outputs = [torch.empty_like(inputs[0], memory_format=torch.contiguous_format)
-               for _ in range(program.outputs)]  # fmt: skip
-    found = coef.new_empty(sums, d)
-    dots = coef.new_zeros(blocks, entries) if "edge_dots" in program.kinds else None
-    pattern = matrix.pattern
+    workers = min(threads, count * blocks)
+    room = (program.slots * n + rows + program.sums + 4) * width
+    outputs = [inputs[0].new_empty(inputs[0].shape) for _ in range(program.outputs)]
+    sums = coef.new_empty(*members, program.sums, d)
+    dots = None
+    if "edge_dots" in program.kinds:
+        dots = coef.new_zeros(*members, blocks, entries)
     back: tuple[Tensor | None, ...] = (None, None, None)
     if program.kinds & {"pull", "back"}:
-        back = _matrix(pattern.columns, matrix.transposed_weight)
-    _call("run", coef, program.code, *_matrix(pattern.rows, matrix.weight), *back,
+        back = _matrix(matrix.pattern.columns, matrix.transposed_weight)
+    _call("run", coef, program.code, *_matrix(matrix.pattern.rows, matrix.weight), *back,
           _several(inputs), _several(outputs), coef.contiguous(), coef.new_empty(workers * room),
-          found, dots, len(program.passes), n, d, entries, program.slots, len(coef), sums,
-          program.pull_sums, room, lines, workers)  # fmt: skip
-    return Ran(outputs, found, None if dots is None else dots.sum(0))
+          sums, dots, len(program.passes), n, d, entries, program.slots, rows, program.sums,
+          program.pull_sums, room, lines, count, entries if matrix.weight.dim() > 1 else 0,
+          workers)  # fmt: skip
+    return Ran(outputs, sums, None if dots is None else dots.sum(-2))
 
 
 @cache
@@ -237,7 +254,7 @@ def _kernel(name: str, dtype: torch.dtype) -> Any:
 _TYPES = {torch.float32: "float", torch.float64: "double"}
 _ARGUMENTS = {"p": ctypes.c_void_p, "i": ctypes.c_int64, "d": ctypes.c_double}
 _SIGNATURES = {
-    "run": "pppppppppppppiiiiiiiiiii",
+    "run": "pppppppppppppiiiiiiiiiiiii",
     "gather": "pppppppiiiii",
     "pull": "pppppppppiiiii",
     "edge_dots": "pppppiiii",

@@ -67,13 +67,13 @@ def pull(
 
 def dot(x: Tensor, y: Tensor) -> Tensor:
     """Σ x y over the nodes, in parts that are to be added up, [parts, 1, d]."""
-    n, d = x.shape
+    *members, n, d = x.shape
     each = max(triton.cdiv(n, PROGRAMS), 16)
     parts = triton.cdiv(n, each)
-    out = x.new_empty(parts, 1, d)
+    out = x.new_empty(parts, *members, 1, d)
     if parts:
         channels = min(_ceil2(d), CHANNELS)
-        grid = (parts, triton.cdiv(d, channels))
+        grid = (parts, triton.cdiv(d, channels), math.prod(members))
         _dot_kernel[grid](out, x.contiguous(), y.contiguous(), n, each, D=d, BLOCK_D=channels)
     return out
 
@@ -82,8 +82,8 @@ def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> T
     """out[e], if given, + Σ over the one or two pairs of left[i] · right[j], for e at (i, j)."""
     first, second = pairs[0], pairs[-1]
     adds = out is not None
-    out = first.right.new_empty(rows.column.numel()) if out is None else out
-    d = first.right.size(1)
+    *members, n, d = first.right.shape
+    out = first.right.new_empty(*members, rows.column.numel()) if out is None else out
     channels = _ceil2(d)
     arguments = []
     for pair in (first, second):
@@ -91,11 +91,12 @@ def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> T
         coef = left[0] if pair.coef is None else pair.coef.contiguous()
         arguments += [left[0], left[-1], pair.right.contiguous(), coef]
     for launch in _launches(rows, channels * out.element_size()):
-        _edge_dots_kernel[(launch.programs,)](
+        _edge_dots_kernel[(launch.programs, math.prod(members))](
             out,
             *rows,
             *arguments,
-            n=_count(rows),
+            n,
+            rows.column.numel(),
             D=d,
             PAIRS=len(pairs),
             LEFT=len(first.left),
@@ -110,17 +111,19 @@ def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> T
 
 def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Tensor:
     """Attention of every head: weight[e] exp(q[i] · k[j] / √d_k), every row divided by its sum."""
-    _, heads, d = q.shape
+    *members, _, heads, d = q.shape
     block = {"BLOCK_H": _ceil2(heads), "BLOCK_D": _ceil2(d)}
-    out = q.new_empty(rows.column.numel(), heads)
+    entries = rows.column.numel()
+    out = q.new_empty(*members, entries, heads)
     for launch in _launches(rows, math.prod(block.values()) * q.element_size()):
-        _attend_kernel[(launch.programs,)](
+        _attend_kernel[(launch.programs, math.prod(members))](
             out,
             *rows,
             q.contiguous(),
             k.contiguous(),
             out if weight is None else weight.contiguous(),
-            n=_count(rows),
+            _count(rows),
+            entries,
             HEADS=heads,
             D=d,
             SCALE=1 / math.sqrt(d),
@@ -135,19 +138,21 @@ def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
     """Gradient of the scores, attention ⊙ (grad − its mean over the row under attention)."""
     attention = attention.contiguous()
     out = torch.empty_like(attention)
-    heads = attention.size(1)
+    *members, entries, heads = attention.shape
     # Strides, because a gradient that all heads share is stored once.
-    grad = (grad if grad.dim() == 2 else grad.unsqueeze(-1)).expand_as(attention)
+    shared = grad.dim() < attention.dim()
+    grad = (grad.unsqueeze(-1) if shared else grad).contiguous()
     width = _ceil2(heads) * attention.element_size()
     for launch in _launches(rows, width, in_flight=16):
-        _attend_back_kernel[(launch.programs,)](
+        _attend_back_kernel[(launch.programs, math.prod(members))](
             out,
             *rows,
             attention,
             grad,
-            n=_count(rows),
-            STRIDE_E=grad.stride(0),
-            STRIDE_H=grad.stride(1),
+            _count(rows),
+            entries,
+            STRIDE_E=1 if shared else heads,
+            STRIDE_H=0 if shared else 1,
             HEADS=heads,
             BLOCK_H=_ceil2(heads),
             **launch.options,
@@ -157,16 +162,18 @@ def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
 
 def gather_heads(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
     """out[i, head] = Σ over the entries e of row i of weight[e, head] · y[j, head]."""
-    _, heads, d = y.shape
+    *members, length, heads, d = y.shape
     block = {"BLOCK_H": _ceil2(heads), "BLOCK_D": _ceil2(d)}
-    out = y.new_empty(_count(rows), heads, d)
+    out = y.new_empty(*members, _count(rows), heads, d)
     for launch in _launches(rows, math.prod(block.values()) * y.element_size()):
-        _gather_heads_kernel[(launch.programs,)](
+        _gather_heads_kernel[(launch.programs, math.prod(members))](
             out,
             *rows,
             weight.contiguous(),
             y.contiguous(),
-            n=_count(rows),
+            _count(rows),
+            length,
+            rows.column.numel(),
             HEADS=heads,
             D=d,
             **block,
@@ -175,14 +182,29 @@ def gather_heads(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
     return out
 
 
-def dropout(x: Tensor, seed: Tensor, rate: float) -> Tensor:
+def dropout(x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
     """x with every element zero with probability ``rate``, the others divided by 1 − rate."""
     x = x.contiguous()
     out = torch.empty_like(x)
+    members = rate.numel() if isinstance(rate, Tensor) else 1
+    count = x.numel() // max(members, 1)
+    if isinstance(rate, Tensor):
+        limits, scales = (rate * 2**32).long(), (1 / (1 - rate)).to(x.dtype)
+    else:
+        limits, scales = x, x
     if x.numel():
         block = 1024
-        _dropout_kernel[(triton.cdiv(x.numel(), block),)](
-            out, x, seed, x.numel(), THRESHOLD=threshold(rate), SCALE=1 / (1 - rate), BLOCK=block
+        _dropout_kernel[(triton.cdiv(count, block), members)](
+            out,
+            x,
+            seed,
+            limits,
+            scales,
+            count,
+            THRESHOLD=0 if isinstance(rate, Tensor) else threshold(rate),
+            SCALE=1.0 if isinstance(rate, Tensor) else 1 / (1 - rate),
+            MEMBERS=isinstance(rate, Tensor),
+            BLOCK=block,
         )
     return out
 
@@ -249,18 +271,19 @@ def _combine(
     degree: int,
 ) -> tuple[Tensor, Tensor]:
     """`gather` of x, or with y `pull` of x; and the sums of every program of `pull`."""
-    n, d = _count(rows), x.size(1)
+    *members, length, d = x.shape
+    n, count = _count(rows), math.prod(members)
     channels = min(_ceil2(d), CHANNELS)
     blocks = triton.cdiv(d, channels)
-    most = EVERY if y is None else max(PROGRAMS // blocks, 1)
+    most = EVERY if y is None else max(PROGRAMS // (blocks * count), 1)
     launches = _launches(rows, channels * x.element_size(), most_programs=most)
     programs = sum(launch.programs for launch in launches)
-    out = x.new_empty(n, d)
-    partial = x.new_empty(0 if y is None else programs, 1 + degree, d)
+    out = x.new_empty(*members, n, d)
+    partial = x.new_empty(0 if y is None else programs, *members, 1 + degree, d)
     x = x.contiguous()
     done = 0
     for launch in launches:
-        _combine_kernel[(launch.programs, blocks)](
+        _combine_kernel[(launch.programs, blocks, count)](
             out,
             partial[done:],
             *rows,
@@ -270,7 +293,10 @@ def _combine(
             coef.contiguous(),
             *[base.contiguous() for base in bases],
             *[x] * (5 - len(bases)),
-            n=n,
+            n,
+            length,
+            rows.column.numel() if weight.dim() > 1 else 0,
+            coef.size(-2) if coef.dim() > 2 else 0,
             D=d,
             DEGREE=degree,
             BASES=len(bases),
@@ -371,7 +397,7 @@ def _polynomial(y, coef, channel, there, D: tl.constexpr, DEGREE: tl.constexpr):
     return value
 
 
-@triton.jit(do_not_specialize=["n", "each"])
+@triton.jit(do_not_specialize=["n", "length", "weight_step", "coef_rows", "each"])
 def _combine_kernel(
     out,
     partial,
@@ -387,6 +413,9 @@ def _combine_kernel(
     base_3,
     base_4,
     n,
+    length,
+    weight_step,
+    coef_rows,
     each,
     D: tl.constexpr,
     DEGREE: tl.constexpr,
@@ -400,6 +429,13 @@ def _combine_kernel(
 ):
     """out = c₀ (A x) + (c₁ + c₂ y + ...) x + Σ c bases; `gather` has no y but x."""
     bases = (base_0, base_1, base_2, base_3, base_4)
+    member = tl.program_id(2).to(tl.int64)
+    out += member * n * D
+    x += member * length * D
+    y += member * length * D
+    weight += member * weight_step
+    coef += member * coef_rows * D
+    own_bases = member * n * D
     channel = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)[None, :]
     there = channel < D
     zero = tl.zeros([1, BLOCK_D], x.dtype.element_ty)
@@ -419,7 +455,7 @@ def _combine_kernel(
                 value = own * _polynomial(other, coef, channel, there, D, DEGREE)
             for m in tl.static_range(BASES):
                 c = tl.load(coef + (1 + DEGREE + m) * D + channel, mask=there, other=0)
-                value += c * tl.load(bases[m] + at, mask=there, other=0)
+                value += c * tl.load(bases[m] + own_bases + at, mask=there, other=0)
             product = _product(
                 column + begin, weight + begin, count, x, channel, there, 1, D, BLOCK, 1, BLOCK_D
             )
@@ -435,11 +471,11 @@ def _combine_kernel(
     if SUMS:
         sums = (sum_0, sum_1, sum_2, sum_3)
         for m in tl.static_range(1 + DEGREE):
-            at = (tl.program_id(0) * (1 + DEGREE) + m) * D + channel
-            tl.store(partial + at, sums[m], mask=there)
+            part = tl.program_id(0) * tl.num_programs(2) + member
+            tl.store(partial + (part * (1 + DEGREE) + m) * D + channel, sums[m], mask=there)
 
 
-@triton.jit(do_not_specialize=["n", "each"])
+@triton.jit(do_not_specialize=["n", "length", "entries", "each"])
 def _gather_heads_kernel(
     out,
     start,
@@ -447,6 +483,8 @@ def _gather_heads_kernel(
     weight,
     y,
     n,
+    length,
+    entries,
     each,
     HEADS: tl.constexpr,
     D: tl.constexpr,
@@ -458,6 +496,10 @@ def _gather_heads_kernel(
     BLOCK: tl.constexpr,
 ):
     stride: tl.constexpr = HEADS * D
+    member = tl.program_id(1).to(tl.int64)
+    out += member * n * stride
+    y += member * length * stride
+    weight += member * entries * HEADS
     lane, there = _heads(HEADS, D, BLOCK_H, BLOCK_D)
     first, last = _rows(start, n, each, FEWEST, SPAN)
     for row in range(first, last):
@@ -482,7 +524,7 @@ def _left(a, b, coef, row, lane, there, D: tl.constexpr, LEFT: tl.constexpr, SCA
     return value
 
 
-@triton.jit(do_not_specialize=["n", "each"])
+@triton.jit(do_not_specialize=["n", "entries", "each"])
 def _edge_dots_kernel(
     out,
     start,
@@ -496,6 +538,7 @@ def _edge_dots_kernel(
     right_2,
     coef_2,
     n,
+    entries,
     each,
     D: tl.constexpr,
     PAIRS: tl.constexpr,
@@ -510,6 +553,17 @@ def _edge_dots_kernel(
     BLOCK: tl.constexpr,
 ):
     """out[e] = left[i] · right[j], for one pair or two."""
+    member = tl.program_id(1).to(tl.int64)
+    matrix = member * n * D
+    out += member * entries
+    left += matrix
+    left_b += matrix
+    right += matrix
+    coef += member * LEFT * D
+    left_2 += matrix
+    left_b_2 += matrix
+    right_2 += matrix
+    coef_2 += member * LEFT_2 * D
     lane, there = _heads(1, D, 1, BLOCK_D)
     first, last = _rows(start, n, each, FEWEST, SPAN)
     for row in range(first, last):
@@ -536,17 +590,21 @@ def _edge_dots_kernel(
 @triton.jit(do_not_specialize=["n", "each"])
 def _dot_kernel(out, x, y, n, each, D: tl.constexpr, BLOCK_D: tl.constexpr):
     """Σ x y over ``each`` rows."""
+    member = tl.program_id(2).to(tl.int64)
+    x += member * n * D
+    y += member * n * D
     channel = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)
     there = channel < D
-    first = tl.program_id(0) * each
+    first = tl.program_id(0).to(tl.int64) * each
     total = tl.zeros([BLOCK_D], x.dtype.element_ty)
     for row in range(first, min(first + each, n)):
         at = row * D + channel
         total += tl.load(x + at, mask=there, other=0) * tl.load(y + at, mask=there, other=0)
-    tl.store(out + tl.program_id(0) * D + channel, total, mask=there)
+    part = tl.program_id(0) * tl.num_programs(2) + member
+    tl.store(out + part * D + channel, total, mask=there)
 
 
-@triton.jit(do_not_specialize=["n", "each"])
+@triton.jit(do_not_specialize=["n", "entries", "each"])
 def _attend_kernel(
     out,
     start,
@@ -555,6 +613,7 @@ def _attend_kernel(
     k,
     weight,
     n,
+    entries,
     each,
     HEADS: tl.constexpr,
     D: tl.constexpr,
@@ -569,6 +628,10 @@ def _attend_kernel(
 ):
     """First the scores, their maximum and the sum of their exponentials; then the quotients."""
     stride: tl.constexpr = HEADS * D
+    member = tl.program_id(1).to(tl.int64)
+    q += member * n * stride
+    k += member * n * stride
+    out += member * entries * HEADS
     lane, there = _heads(HEADS, D, BLOCK_H, BLOCK_D)
     head = tl.arange(0, BLOCK_H)[None, :]
     first, last = _rows(start, n, each, FEWEST, SPAN)
@@ -608,7 +671,7 @@ def _attend_kernel(
                 tl.store(place + entry[:, None] * HEADS, value, mask=mask)
 
 
-@triton.jit(do_not_specialize=["n", "each"])
+@triton.jit(do_not_specialize=["n", "entries", "each"])
 def _attend_back_kernel(
     out,
     start,
@@ -616,6 +679,7 @@ def _attend_back_kernel(
     attention,
     grad,
     n,
+    entries,
     each,
     STRIDE_E: tl.constexpr,
     STRIDE_H: tl.constexpr,
@@ -626,6 +690,10 @@ def _attend_back_kernel(
     MOST: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
+    member = tl.program_id(1).to(tl.int64)
+    out += member * entries * HEADS
+    attention += member * entries * HEADS
+    grad += member * entries * STRIDE_E
     head = tl.arange(0, BLOCK_H)[None, :]
     first, last = _rows(start, n, each, FEWEST, SPAN)
     for row in range(first, last):
@@ -653,16 +721,28 @@ def _dropout_kernel(
     out,
     x,
     seed,
+    limits,
+    scales,
     count,
     THRESHOLD: tl.constexpr,
     SCALE: tl.constexpr,
+    MEMBERS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
+    member = tl.program_id(1).to(tl.int64)
+    x += member * count
+    out += member * count
     number = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    hashed = number.to(tl.uint32) * 0x9E3779B9 + tl.load(seed).to(tl.uint32) * 0x85EBCA6B
+    hashed = number.to(tl.uint32) * 0x9E3779B9 + tl.load(seed + member).to(tl.uint32) * 0x85EBCA6B
     hashed = (hashed ^ (hashed >> 16)) * 0x7FEB352D
     hashed = (hashed ^ (hashed >> 15)) * 0x846CA68B
     hashed = hashed ^ (hashed >> 16)
     there = number < count
-    value = tl.load(x + number, mask=there, other=0) * SCALE
-    tl.store(out + number, tl.where(hashed >= THRESHOLD, value, 0), mask=there)
+    value = tl.load(x + number, mask=there, other=0)
+    if MEMBERS:
+        stays = hashed >= tl.load(limits + member).to(tl.uint32)
+        value *= tl.load(scales + member)
+    else:
+        stays = hashed >= THRESHOLD
+        value *= SCALE
+    tl.store(out + number, tl.where(stays, value, 0), mask=there)

@@ -19,7 +19,10 @@ from gread.kernels.plain import Pair, Rows
 
 
 def product(pattern: Pattern, weight: Tensor, y: Tensor) -> Tensor:
-    """A y, for the matrix A with entries ``weight`` [E] in the places of ``pattern``."""
+    """A y, for the matrix A with entries ``weight`` [E] in the places of ``pattern``.
+
+    For several members, y is [members, M, d] and the entries are shared or [members, E].
+    """
     if torch.compiler.is_compiling():
         return _product(*pattern.rows, *pattern.columns, *pattern.orders, weight, y)
     return _Product.apply(pattern, weight, y)
@@ -40,8 +43,9 @@ class _Product(torch.autograd.Function):
         grad_weight = grad_y = None
         if ctx.needs_input_grad[1]:
             grad_weight = _edge_dots(*pattern.rows, grad, y)
+            grad_weight = grad_weight.sum_to_size(weight.shape)
         if ctx.needs_input_grad[2]:
-            back = weight.index_select(0, pattern.order)
+            back = weight.index_select(-1, pattern.order)
             if torch.is_grad_enabled():  # for a second derivative
                 transpose = (*pattern.columns, *pattern.rows, *reversed(pattern.orders))
                 grad_y = _product(*transpose, back, grad)
@@ -51,7 +55,7 @@ class _Product(torch.autograd.Function):
 
 
 def _gather(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
-    coef = y.new_ones(1, y.size(1))
+    coef = y.new_ones(1, y.size(-1))
     return kernels_for(y).gather(rows, weight, y, coef, degree=0)
 
 
@@ -80,7 +84,7 @@ def _(
     weight: Tensor,
     y: Tensor,
 ) -> Tensor:
-    return y.new_empty(start.size(0) - 1, y.size(1))
+    return y.new_empty(*y.shape[:-2], start.size(0) - 1, y.size(-1))
 
 
 @torch.library.custom_op("gread::edge_dots", mutates_args=())
@@ -90,7 +94,7 @@ def _edge_dots(start: Tensor, column: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 @_edge_dots.register_fake
 def _(start: Tensor, column: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    return a.new_empty(column.size(0))
+    return a.new_empty(*a.shape[:-2], column.size(0))
 
 
 def _product_save(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -141,6 +145,8 @@ def attention(pattern: Pattern, q: Tensor, k: Tensor, weight: Tensor | None = No
 
     Returns:
         [E].
+
+    For several members, q and k have one more axis in front, and so has what comes out.
     """
     if torch.compiler.is_compiling() or (weight is not None and weight.requires_grad):
         return plain.attend(pattern.rows, q, k, weight).mean(-1)
@@ -160,18 +166,22 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, found = ctx.saved_tensors
         pattern, kernels = ctx.pattern, kernels_for(q)
-        heads, size = q.shape[1:]
+        heads, size = q.shape[-2:]
         scores = kernels.attend_back(pattern.rows, found, grad / (heads * size**0.5))
         grad_q = kernels.gather_heads(pattern.rows, scores, k)
-        grad_k = kernels.gather_heads(pattern.columns, scores.index_select(0, pattern.order), q)
+        grad_k = kernels.gather_heads(pattern.columns, scores.index_select(-2, pattern.order), q)
         return None, grad_q, grad_k, None
 
 
-def drop(x: Tensor, rate: float) -> Tensor:
-    """Dropout by a hash of the element's number and a seed from PyTorch's generator."""
-    if rate == 0:
+def drop(x: Tensor, rate: float | Tensor, seed: Tensor | None = None) -> Tensor:
+    """Dropout by a hash of the element's number and a seed, by default from PyTorch's generator.
+
+    For several members, rate and seed are one for each, [members].
+    """
+    if not isinstance(rate, Tensor) and rate == 0:
         return x
-    seed = torch.randint(2**31, (1,), device=x.device)
+    if seed is None:
+        seed = torch.randint(2**31, (1,), device=x.device)
     if torch.compiler.is_compiling():
         return plain.dropout(x, seed, rate)
     return _Drop.apply(x, seed, rate)
@@ -179,7 +189,7 @@ def drop(x: Tensor, rate: float) -> Tensor:
 
 class _Drop(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, seed: Tensor, rate: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
         ctx.save_for_backward(seed)
         ctx.rate = rate
         return kernels_for(x).dropout(x, seed, rate)

@@ -3,13 +3,16 @@
 A kernel works on the rows of a sparse matrix A with entries ``weight``, on dense matrices of d
 channels, and adds in a fixed order or in none that matters. It knows nothing of gradients: those
 are in `gread.kernels.operators`, put together from the same kernels.
+
+Every kernel also does the same for several members at once: then the matrices, and whatever else
+differs from member to member, have one more axis in front, and so has what comes out.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,6 +31,43 @@ class Rows(NamedTuple):
         counts = self.start.diff()
         index = torch.arange(counts.numel(), device=counts.device)
         return index.repeat_interleave(counts, output_size=self.column.numel())
+
+
+def one_by_one(kernel: Callable[..., Any], rows: Rows, *arguments: Any, **options: Any) -> Any:
+    """Calls a kernel for each member alone, and puts what comes out together.
+
+    Args:
+        kernel: The kernel.
+        rows: Its first argument, shared by all members.
+        arguments: Pairs of an argument and the number of its axes for one member: with one more, it
+            has a member in front. Sequences are taken apart, None stays None.
+        options: What all members share.
+    """
+    first = next(value for value, axes in arguments if _of_members(value, axes))
+    count = len(first[0] if isinstance(first, Sequence) else first)
+    each = [
+        kernel(rows, *(_of_member(value, axes, m) for value, axes in arguments), **options)
+        for m in range(count)
+    ]
+    if isinstance(each[0], tuple):  # of `pull`, whose sums have their parts in front
+        outs, sums = zip(*each, strict=True)
+        return torch.stack(outs), torch.stack(sums, 1)
+    return torch.stack(each)
+
+
+def _of_members(value: Any, axes: int) -> bool:
+    if isinstance(value, Tensor):
+        return value.dim() > axes
+    return isinstance(value, Sequence) and any(_of_members(one, axes) for one in value)
+
+
+def _of_member(value: Any, axes: int, member: int) -> Any:
+    if isinstance(value, Pair):
+        left, right = ([one[member] for one in value.left], value.right[member])
+        return Pair(left, right, _of_member(value.coef, 2, member))
+    if isinstance(value, Tensor):
+        return value[member] if value.dim() > axes else value
+    return value if value is None else [_of_member(one, axes, member) for one in value]
 
 
 def gather(
@@ -51,6 +91,8 @@ def gather(
         bases: Up to four further matrices [N, d].
         degree: 0 to 3.
     """
+    if y.dim() == 3:
+        return one_by_one(gather, rows, (weight, 1), (y, 2), (coef, 2), (bases, 2), degree=degree)
     own, others = coef[1 : 1 + degree], coef[1 + degree :]
     out = coef[0] * _product(rows, weight, y)
     for power, c in enumerate(own, start=1):
@@ -86,6 +128,9 @@ def pull(
         out [N, d], and sums over the nodes: Σ (A g) y, then Σ y^p g for p from 1; over parts of the
         nodes, which are to be added up, [parts, 1 + degree, d].
     """
+    if y.dim() == 3:
+        arguments = (weight, 1), (g, 2), (y, 2), (coef, 2), (bases, 2)
+        return one_by_one(pull, rows, *arguments, degree=degree)
     product = _product(rows, weight, g)
     own, others = coef[1 : 1 + degree], coef[1 + degree :]
     out = coef[0] * product
@@ -100,7 +145,7 @@ def pull(
 
 def dot(x: Tensor, y: Tensor) -> Tensor:
     """Σ x y over the nodes, in parts that are to be added up, [parts, 1, d]."""
-    return (x * y).sum(0).view(1, 1, -1)
+    return (x * y).sum(-2, keepdim=True).unsqueeze(0)
 
 
 class Pair(NamedTuple):
@@ -116,14 +161,17 @@ class Pair(NamedTuple):
         """Σ c_m left[m]."""
         if self.coef is None:
             return self.left[0]
-        out = self.coef[0] * self.left[0]
-        for c, matrix in zip(self.coef[1:], self.left[1:], strict=True):
+        factors = self.coef.unsqueeze(-2).unbind(-3)
+        out = factors[0] * self.left[0]
+        for c, matrix in zip(factors[1:], self.left[1:], strict=True):
             out = torch.addcmul(out, c, matrix)
         return out
 
 
 def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> Tensor:
     """out[e], if given, + Σ over the one or two pairs of left[i] · right[j], for e at (i, j)."""
+    if pairs[0].right.dim() == 3:
+        return one_by_one(edge_dots, rows, (pairs, 2), (out, 1))
     row, column = rows.numbers(), rows.column
     for pair in pairs:
         left = pair.combined().index_select(0, row)
@@ -145,6 +193,8 @@ def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Te
     Returns:
         [E, heads]; zero in a row whose weights are all zero.
     """
+    if q.dim() == 4:
+        return one_by_one(attend, rows, (q, 3), (k, 3), (weight, 1))
     row, heads = rows.numbers(), q.size(1)
     scores = (q.index_select(0, row) * k.index_select(0, rows.column)).sum(-1)
     scores = scores / math.sqrt(q.size(-1))
@@ -165,6 +215,8 @@ def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
         attention: What `attend` gave, [E, heads].
         grad: Its gradient: [E, heads], or [E] where it is the same for every head.
     """
+    if attention.dim() == 3:
+        return one_by_one(attend_back, rows, (attention, 2), (grad, grad.dim() - 1))
     row = rows.numbers()
     grad = grad if grad.dim() == 2 else grad.unsqueeze(-1)
     part = attention * grad
@@ -180,12 +232,14 @@ def gather_heads(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
         weight: Its entries, one for each head, [E, heads].
         y: [M, heads, d_k].
     """
+    if y.dim() == 4:
+        return one_by_one(gather_heads, rows, (weight, 2), (y, 3))
     messages = weight.unsqueeze(-1) * y.index_select(0, rows.column)
     out = y.new_zeros(rows.start.numel() - 1, *y.shape[1:])
     return out.index_add(0, rows.numbers(), messages)
 
 
-def dropout(x: Tensor, seed: Tensor, rate: float) -> Tensor:
+def dropout(x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
     """x with every element set to zero with probability ``rate``, the others divided by 1 − rate.
 
     Element number n stays where a hash of n and the seed says so: no state, the same on every
@@ -194,9 +248,15 @@ def dropout(x: Tensor, seed: Tensor, rate: float) -> Tensor:
     Args:
         x: Any shape, fewer than 2³² elements count.
         seed: One int64 number on the device of x, 0 ≤ seed < 2³¹.
-        rate: In [0, 1).
+        rate: In [0, 1). As a tensor [members] of float64 it is one for each member, along the first
+            axis of x, and so is the seed.
     """
-    return x * (hashed(seed, x.numel()).view(x.shape) >= threshold(rate)) / (1 - rate)
+    if not isinstance(rate, Tensor):
+        return x * (hashed(seed, x.numel()).view(x.shape) >= threshold(rate)) / (1 - rate)
+    flat = x.view(len(x), -1)
+    bits = hashed(seed.unsqueeze(-1), flat.size(1))
+    keep = (1 - rate).to(x.dtype).unsqueeze(-1)
+    return (flat * (bits >= (rate * 2**32).long().unsqueeze(-1)) / keep).view(x.shape)
 
 
 def threshold(rate: float) -> int:

@@ -198,7 +198,7 @@ class Matrix(Protocol):
 
     @property
     def weight(self) -> Tensor:
-        """The entries, row after row, [E]."""
+        """The entries, row after row, [E]; or of every member, [members, E]."""
 
     @property
     def transposed_weight(self) -> Tensor:
@@ -211,8 +211,8 @@ def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor
     Args:
         program: What to do.
         matrix: A, square.
-        inputs: Matrices [N, d].
-        coef: One number a channel in every row, [rows, d].
+        inputs: Matrices [N, d], or of several members [members, N, d].
+        coef: One number a channel in every row, [rows, d]; of every member if there are several.
     """
     kernels = kernels_for(coef)
     if hasattr(kernels, "run") and kernels.runs(matrix, coef):
@@ -233,12 +233,12 @@ def pass_by_pass(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coe
     outputs: list[Tensor] = [coef] * program.outputs
     sums: list[Tensor] = []
     dots: list[Tensor] = []
-    ones = _ones(coef.size(1), coef.dtype, coef.device)
+    ones = _ones(coef.size(-1), coef.dtype, coef.device)
     weight: Tensor | None = None
     pairs: list[Pair] = []  # of `edge_dots`, which takes two at a time
     for p, following in zip(program.passes, (*program.passes[1:], None), strict=True):
         bases = [slots[base] for base in p.bases]
-        rows = coef[p.coef : p.coef + 1 + p.degree + len(bases)]
+        rows = coef[..., p.coef : p.coef + 1 + p.degree + len(bases), :]
         if p.kind == "load":
             slots[p.out] = inputs[p.x].contiguous()
         elif p.kind == "store":
@@ -259,20 +259,20 @@ def pass_by_pass(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coe
             slots[p.out] = out[0]
             sums.append(_few(out[1]))
         elif p.kind == "add":
-            part = rows[0] * slots[p.x]
+            part = rows[..., :1, :] * slots[p.x]
             slots[p.out] = part if p.y < 0 else part.add_(slots[p.y])
         elif p.kind == "dot":
             dots.append(_few(kernels.dot(slots[p.x], slots[p.y])))
         else:
-            pairs.append(Pair(bases, slots[p.y], rows[: len(bases)]))
+            pairs.append(Pair(bases, slots[p.y], rows[..., : len(bases), :]))
             if len(pairs) == 2 or following is None or following.kind != "edge_dots":
                 weight, pairs = kernels.edge_dots(pattern.rows, pairs, weight), []
-    return Ran(outputs, torch.cat([_added(sums, coef), _added(dots, coef)]), weight)
+    return Ran(outputs, torch.cat([_added(sums, coef), _added(dots, coef)], -2), weight)
 
 
 def _added(sums: list[Tensor], like: Tensor) -> Tensor:
     """Sums over parts of the nodes [parts, k, d] to sums over all of them, [all k, d]."""
-    return torch.cat(sums, 1).sum(0) if sums else like[:0]
+    return torch.cat(sums, -2).sum(0) if sums else like[..., :0, :]
 
 
 def _few(parts: Tensor) -> Tensor:
