@@ -70,7 +70,7 @@ class Adjacency:
     @cached_property
     def transposed_weight(self) -> Tensor:
         """The entries column after column."""
-        return self.weight if self.symmetric else self.weight.index_select(0, self.pattern.order)
+        return self.weight if self.symmetric else self.weight.index_select(-1, self.pattern.order)
 
     @cached_property
     def lowest(self) -> float:
@@ -145,7 +145,7 @@ class OriginalAdjacency(nn.Module):
         edges = _edges(edge_index, edge_weight, h0, self.self_loops)
         if edge_weight is not None or self.explained.explain:
             return self._normalized(edges)
-        key = (self.normalize, self.self_loops, h0.dtype, h0.size(0))
+        key = (self.normalize, self.self_loops, h0.dtype, h0.size(-2))
         return remember(edge_index, key, lambda: _looked_at(self._normalized(edges)))
 
     def _normalized(self, edges: Edges) -> Adjacency:
@@ -206,10 +206,9 @@ class SoftAdjacency(nn.Module):
         self, h0: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
     ) -> Adjacency:
         """Ã of the graph and its first state."""
-        n = h0.size(0)
         edges = _edges(edge_index, edge_weight, h0, self.self_loops)
-        q = self.query(h0).view(n, self.heads, -1)  # [N, heads, d_k]
-        k = self.key(h0).view(n, self.heads, -1)
+        q = self.query(h0).unflatten(-1, (self.heads, -1))  # [N, heads, d_k]
+        k = self.key(h0).unflatten(-1, (self.heads, -1))
         plain = edge_weight is None and self.self_loops in (0, 1)
         weight = attention(edges.pattern, q, k, None if plain else edges.weight)
         return Adjacency(edges.pattern, self.explained(weight, edges))
@@ -281,7 +280,7 @@ class Edges(NamedTuple):
 
 def _edges(edge_index: Tensor, edge_weight: Tensor | None, h0: Tensor, self_loops: float) -> Edges:
     """The edges, every node with a loop if ``self_loops`` is not zero."""
-    n = h0.size(0)
+    n = h0.size(-2)
     check_edges(edge_index, edge_weight, n)
     if edge_weight is None:
         key = (self_loops, n, h0.dtype)

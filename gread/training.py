@@ -97,32 +97,62 @@ def fit(
         >>> len(result.history)
         5
     """
-    masks = _masks(data, split)
-    _check_labels(model, data, masks)
+    masks = masks_of(data, split)
+    check_labels(model, data, masks)
     run_epoch = _Epochs(model, data, masks, config)
-    history: list[Epoch] = []
-    best: Epoch | None = None
+    progress = Progress(config)
     best_state = copy.deepcopy(model.state_dict())
-    diverged = ""
-    for number in range(config.epochs):
+    while not progress.done:
         try:
-            epoch = Epoch(number, *run_epoch())
+            epoch = progress.add(*run_epoch())
         except ArithmeticError as error:
-            if best is None:
-                raise
-            diverged = f"epoch {number}: {error}"
+            progress.diverge(error)
             break
-        history.append(epoch)
         if on_epoch is not None:
             on_epoch(epoch)
-        if best is None or epoch.val > best.val:
-            best = epoch
+        if progress.best is epoch:
             best_state = copy.deepcopy(model.state_dict())
-        elif config.patience is not None and number - best.number >= config.patience:
-            break
-    assert best is not None  # there is at least one epoch
     model.load_state_dict(best_state)
-    return Fit(best, tuple(history), diverged)
+    return progress.fit()
+
+
+class Progress:
+    """The epochs of one training, and when it is over."""
+
+    def __init__(self, config: TrainConfig):
+        self.config = config
+        self.history: list[Epoch] = []
+        self.best: Epoch | None = None
+        self.diverged = ""
+
+    @property
+    def done(self) -> bool:
+        """Whether no epoch is to come."""
+        number, patience = len(self.history), self.config.patience
+        if self.diverged or number == self.config.epochs:
+            return True
+        if patience is None or self.best is None:
+            return False
+        return number - 1 - self.best.number >= patience
+
+    def add(self, loss: float, train: float, val: float, test: float) -> Epoch:
+        """One more epoch."""
+        epoch = Epoch(len(self.history), loss, train, val, test)
+        self.history.append(epoch)
+        if self.best is None or epoch.val > self.best.val:
+            self.best = epoch
+        return epoch
+
+    def diverge(self, error: ArithmeticError) -> None:
+        """The end, before the epoch that would have been the next; raises if it is the first."""
+        if self.best is None:
+            raise error
+        self.diverged = f"epoch {len(self.history)}: {error}"
+
+    def fit(self) -> Fit:
+        """What came of it."""
+        assert self.best is not None  # there is at least one epoch
+        return Fit(self.best, tuple(self.history), self.diverged)
 
 
 class _Epochs:
@@ -186,7 +216,7 @@ class _Epochs:
 
 
 @torch.no_grad()
-def _check_labels(model: nn.Module, data: Data, masks: tuple[Tensor, Tensor, Tensor]) -> None:
+def check_labels(model: nn.Module, data: Data, masks: tuple[Tensor, Tensor, Tensor]) -> None:
     """Asks the model for its number of classes: nothing else knows it."""
     classes = model.eval()(data.x, data.edge_index, data.edge_weight).size(-1)
     labels = data.y[masks[0] | masks[1] | masks[2]]
@@ -198,7 +228,7 @@ def _check_labels(model: nn.Module, data: Data, masks: tuple[Tensor, Tensor, Ten
         )
 
 
-def _masks(data: Data, split: int) -> tuple[Tensor, Tensor, Tensor]:
+def masks_of(data: Data, split: int) -> tuple[Tensor, Tensor, Tensor]:
     """Train, validation and test of one split, [N] each."""
     for name in ("x", "edge_index", "y", "train_mask", "val_mask", "test_mask"):
         if name not in data:

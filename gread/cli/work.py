@@ -49,7 +49,8 @@ def train(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting.")
     ] = None,
     preset: Annotated[
-        str | None, typer.Option(help="published or paper; by default the first there is.")
+        str | None,
+        typer.Option(help="tuned, published, paper or a TOML file; by default the first there is."),
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Number of epochs.")] = None,
     track: Annotated[
@@ -80,15 +81,23 @@ def train(
             train=TrainConfig(**training),
             record=tuple(RECORDS) if MODELS[model].continuous else (),
         )
-        for seed in _numbers("seeds", seeds)
-        for split in _numbers("splits", splits)
+        for seed in numbers("seeds", seeds)
+        for split in numbers("splits", splits)
     ]
     kept = ResultStore(store)
     place = choose_device(device)
     missing = kept.missing(specs)
-    with _resumable(), bar() as progress:
+    with resumable(), bar() as progress:
         task = progress.add_task("", total=len(missing))
-        for spec in missing:
+        if place.startswith("cuda") and not trackers:  # many at once, none of which can be watched
+            launch(
+                missing,
+                kept,
+                devices=[place],
+                deterministic=deterministic,
+                on_result=lambda _: progress.advance(task),
+            )
+        for spec in kept.missing(missing):
             told = _Progress(partial(_tell, progress, task), spec)
             with tracked(trackers, spec, store) as log:
                 on_epoch = _both(told, log)
@@ -121,7 +130,7 @@ def reproduce(
     known = known_results(store)
     if not stored:
         missing = [spec for spec in specs if spec.key not in known]
-        with _resumable(), bar() as progress:
+        with resumable(), bar() as progress:
             task = progress.add_task(name, total=len(missing))
             launch(
                 missing,
@@ -142,7 +151,7 @@ def reproduce(
 
 
 @contextmanager
-def _resumable() -> Iterator[None]:
+def resumable() -> Iterator[None]:
     """Ctrl-C is a way to stop, not an error."""
     try:
         yield
@@ -216,7 +225,7 @@ def _setting(text: str) -> tuple[str, Any]:
         return key, value
 
 
-def _numbers(name: str, text: str) -> list[int]:
+def numbers(name: str, text: str) -> list[int]:
     """``0-3,7`` is 0, 1, 2, 3, 7."""
     found: list[int] = []
     for part in text.split(","):

@@ -112,17 +112,21 @@ class FeatureMap(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[N, in_channels] to [N, channels]."""
-        words = None
-        if fast() and not x.requires_grad:
-            words = remember(x, "sparse", lambda: _sparse(x))
+        words = sparse_features(x)
         if words is None:
             return torch.addmm(self.bias, self.dropout(x), self.weight)
         pattern, values = words
         return product(pattern, self.dropout(values), self.weight) + self.bias
 
 
+def sparse_features(x: Tensor) -> tuple[Pattern, Tensor] | None:
+    """Where x has non-zeros and which, if there are few; found once."""
+    if not fast() or x.requires_grad:
+        return None
+    return remember(x, "sparse", lambda: _sparse(x))
+
+
 def _sparse(x: Tensor) -> tuple[Pattern, Tensor] | None:
-    """Where x has non-zeros and which, if there are few."""
     if not values_can_be_read() or x.count_nonzero() > SPARSE * x.numel():
         return None
     row, column = x.nonzero(as_tuple=True)

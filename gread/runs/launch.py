@@ -15,7 +15,8 @@ from contextlib import closing
 import torch
 
 from gread.inputs import check_count
-from gread.runs.run import Result, run
+from gread.runs.grouping import populations
+from gread.runs.run import Result, run, run_together
 from gread.runs.spec import RunSpec
 from gread.runs.store import ResultStore
 
@@ -28,12 +29,13 @@ def launch(
     workers: int = 1,
     root: str | None = None,
     deterministic: bool = False,
+    together: bool | None = None,
     imports: Sequence[str] = (),
     on_result: Callable[[Result], None] | None = None,
 ) -> None:
     """Computes and stores every spec that has no result yet.
 
-    Results are stored one by one as they come: whatever ends the launch, calling it again goes on.
+    Results are stored as they come: whatever ends the launch, calling it again goes on.
 
     Args:
         specs: What to compute.
@@ -42,34 +44,43 @@ def launch(
         workers: Number of processes; one means this process.
         root: The data root.
         deterministic: As in `run`.
+        together: Whether specs of one form are computed as populations, as large as memory allows.
+            By default they are on GPUs, where many cost little more than one; on a CPU they gain
+            less, and apart each gives the same numbers as `run`, bit by bit.
         imports: Modules that every process imports first: those that register what specs name.
         on_result: Called with every new result.
     """
     check_count("workers", workers)
+    if together is None:
+        together = all(device.startswith("cuda") for device in devices)
     missing = store.missing(specs)
+    groups = populations(missing, devices[0], root, workers) if together else [[s] for s in missing]
     jobs = [
-        (spec, root, devices[turn % len(devices)], deterministic)
-        for turn, spec in enumerate(missing)
+        (group, root, devices[turn % len(devices)], deterministic)
+        for turn, group in enumerate(groups)
     ]
     one_by_one = (_compute(job) for job in jobs)
-    with closing(one_by_one if workers == 1 else _in_processes(jobs, workers, imports)) as results:
-        for result in results:
-            store.put(result)
-            if on_result is not None:
-                on_result(result)
+    with closing(one_by_one if workers == 1 else _in_processes(jobs, workers, imports)) as done:
+        for results in done:
+            store.put(*results)
+            for result in results:
+                if on_result is not None:
+                    on_result(result)
 
 
-Job = tuple[RunSpec, str | None, str, bool]
+Job = tuple[Sequence[RunSpec], str | None, str, bool]
 
 
-def _compute(job: Job) -> Result:
-    spec, root, device, deterministic = job
-    return run(spec, root=root, device=device, deterministic=deterministic)
+def _compute(job: Job) -> list[Result]:
+    specs, root, device, deterministic = job
+    if len(specs) == 1:
+        return [run(specs[0], root=root, device=device, deterministic=deterministic)]
+    return run_together(specs, root=root, device=device, deterministic=deterministic)
 
 
 def _in_processes(
     jobs: Sequence[Job], workers: int, imports: Sequence[str]
-) -> Generator[Result, None, None]:
+) -> Generator[list[Result], None, None]:
     """Results as they come; leaving the loop early ends the processes and what they compute."""
     others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(

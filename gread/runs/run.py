@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
@@ -23,9 +23,10 @@ from torch_geometric.data import Data
 from gread.data import load
 from gread.measures import dirichlet_energy
 from gread.models import MODELS
+from gread.population import fit_together
 from gread.registry import Registry
 from gread.runs.spec import RunSpec
-from gread.training import Epoch, fit
+from gread.training import Epoch, Fit, fit
 
 
 @dataclass(frozen=True)
@@ -123,34 +124,102 @@ def run(
         deterministic: Whether a GPU must give the same numbers every time too, which is slower.
         on_epoch: Called after every epoch with the epoch, the model and the data.
     """
-    data, fingerprint = _prepared(spec.dataset, json.dumps(dict(spec.options)), root, device)
-    torch.manual_seed(spec.seed)
-    hyper = dict(spec.hyper)
-    classes = int(data.y.max()) + 1
-    entry = MODELS[spec.model]
-    model = entry.build(data.num_features, hyper.pop("hidden_channels"), classes, **hyper)
-    model.to(device)
+    data, fingerprint = prepared(spec, root, device)
+    model = built(spec, data).to(device)
     told = None if on_epoch is None else lambda epoch: on_epoch(epoch, model, data)
-    common: dict[str, Any] = {"spec": spec, "device": _describe(device), "fingerprint": fingerprint}
     start = time.perf_counter()
+    found: Fit | ArithmeticError
     try:
         with _determinism(deterministic):
             found = fit(model, data, spec.train, split=spec.split, on_epoch=told)
     except ArithmeticError as error:
-        return Result(status="failed", message=str(error), **common, **_now(start))
+        found = error
+    about = {"device": _describe(device), "fingerprint": fingerprint, **_now(start)}
+    return _result(spec, found, model, data, **about)
+
+
+def run_together(
+    specs: Sequence[RunSpec],
+    *,
+    root: str | None = None,
+    device: str = "cpu",
+    deterministic: bool = False,
+) -> list[Result]:
+    """Computes specs of one form as one batched computation, see `gread.population`.
+
+    Each gives what `run` gives, up to rounding; on a GPU its dropout draws other numbers. Of the
+    time that all of them took, each is given its part.
+
+    Args:
+        specs: With the same `form`.
+        root: The data root.
+        device: Where to compute.
+        deterministic: As in `run`.
+
+    Raises:
+        CannotStack: This form of model cannot be trained so.
+    """
+    data, fingerprint = prepared(specs[0], root, device)
+    models, generators = [], []
+    for spec in specs:
+        models.append(built(spec, data))
+        generators.append(torch.Generator())
+        generators[-1].set_state(torch.get_rng_state())
+    start = time.perf_counter()
+    with _determinism(deterministic):
+        fits = fit_together(
+            models,
+            data,
+            [spec.train for spec in specs],
+            splits=[spec.split for spec in specs],
+            generators=generators,
+        )
+    about = {"device": _describe(device), "fingerprint": fingerprint, **_now(start)}
+    about["seconds"] = round(about["seconds"] / len(specs), 3)
+    return [
+        _result(spec, found, model.to(device) if spec.record else model, data, **about)
+        for spec, found, model in zip(specs, fits, models, strict=True)
+    ]
+
+
+OWN = ("alpha", "beta", "time", "step_size", "input_dropout", "dropout")
+"""Hyperparameters of which every member of a population may have its own."""
+
+
+def form(spec: RunSpec) -> str:
+    """What specs must share to be computed together."""
+    shared = {name: value for name, value in spec.hyper.items() if name not in OWN}
+    about = [spec.dataset, dict(spec.options), spec.model, shared]
+    return json.dumps(about, sort_keys=True)
+
+
+def built(spec: RunSpec, data: Data) -> nn.Module:
+    """The model with its first parameters, and the random numbers at their beginning."""
+    torch.manual_seed(spec.seed)
+    hyper = dict(spec.hyper)
+    classes = int(data.y.max()) + 1
+    entry = MODELS[spec.model]
+    return entry.build(data.num_features, hyper.pop("hidden_channels"), classes, **hyper)
+
+
+def _result(
+    spec: RunSpec, found: Fit | ArithmeticError, model: nn.Module, data: Data, **about: Any
+) -> Result:
+    if isinstance(found, ArithmeticError):
+        return Result(spec, "failed", str(found), **about)
     with torch.no_grad():
         records = {name: RECORDS[name](model.eval(), data) for name in spec.record}
     return Result(
-        status="diverged" if found.diverged else "ok",
-        message=found.diverged,
+        spec,
+        "diverged" if found.diverged else "ok",
+        found.diverged,
         epoch=found.best.number,
         train=found.best.train,
         val=found.best.val,
         test=found.best.test,
         history=tuple((e.loss, e.train, e.val, e.test) for e in found.history),
         records=records,
-        **common,
-        **_now(start),
+        **about,
     )
 
 
@@ -167,9 +236,14 @@ def _determinism(wanted: bool) -> Iterator[None]:
         torch.use_deterministic_algorithms(before)
 
 
-@lru_cache(maxsize=2)
+def prepared(spec: RunSpec, root: str | None, device: str) -> tuple[Data, str]:
+    """The graph of a spec on the device, and its fingerprint."""
+    return _prepared(spec.dataset, json.dumps(dict(spec.options)), root, device)
+
+
+@lru_cache(maxsize=4)
 def _prepared(dataset: str, options: str, root: str | None, device: str) -> tuple[Data, str]:
-    """The graph on the device, and its fingerprint; kept, since runs on one graph come in rows."""
+    """Kept, since runs on one graph come in rows."""
     data = load(dataset, root=root, **json.loads(options))
     digest = hashlib.sha256()
     for name in ("x", "edge_index", "y", "train_mask", "val_mask", "test_mask"):

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from gread.runs.run import Result
 from gread.runs.spec import RunSpec
@@ -62,29 +63,16 @@ class ResultStore:
             warnings.warn(f"{message}: its results are computed anew", stacklevel=3)
             self._create()
 
-    def put(self, result: Result) -> None:
-        """Stores a result; a second one for the same spec takes the place of the first."""
-        spec = result.spec
-        row = {
-            "key": spec.key,
-            "dataset": spec.dataset,
-            "model": spec.model,
-            "split": spec.split,
-            "seed": spec.seed,
-            "status": result.status,
-            "train": result.train,
-            "val": result.val,
-            "test": result.test,
-            "epoch": result.epoch,
-            "seconds": result.seconds,
-            "device": result.device,
-            "finished": result.finished,
-            "result": result.to_json(),
-        }
-        places = ", ".join(f":{column}" for column in row)
+    def put(self, *results: Result) -> None:
+        """Stores results, all or none; a second one for a spec takes the place of the first."""
+        rows = [_row(result) for result in results]
+        if not rows:
+            return
+        places = ", ".join(f":{column}" for column in rows[0])
+        statement = f"REPLACE INTO runs ({', '.join(rows[0])}) VALUES ({places})"
         try:
             with closing(self._connect()) as connection, connection:
-                connection.execute(f"REPLACE INTO runs ({', '.join(row)}) VALUES ({places})", row)
+                connection.executemany(statement, rows)
         except sqlite3.Error as error:
             raise StoreError(f"the store {self.path} cannot be written: {error}") from error
 
@@ -97,6 +85,16 @@ class ResultStore:
         """Those without a result, each once, in their order."""
         keys = {key for (key,) in self._query("SELECT key FROM runs")}
         return [spec for spec in dict.fromkeys(specs) if spec.key not in keys]
+
+    def accuracies(self, kind: str) -> dict[str, float | None]:
+        """Of all runs, by key, without reading their histories.
+
+        Args:
+            kind: ``"train"``, ``"val"`` or ``"test"``, at the epoch chosen by validation.
+        """
+        assert kind in ("train", "val", "test")
+        found: Any = self._query(f"SELECT key, {kind} FROM runs")
+        return dict(found)
 
     def __iter__(self) -> Iterator[Result]:
         for (text,) in self._query("SELECT result FROM runs ORDER BY dataset, model, seed, split"):
@@ -115,6 +113,26 @@ class ResultStore:
     def _connect(self) -> sqlite3.Connection:
         # Writers wait for each other; a connection for each call is what survives forks and kills.
         return sqlite3.connect(self.path, timeout=60)
+
+
+def _row(result: Result) -> dict[str, Any]:
+    spec = result.spec
+    return {
+        "key": spec.key,
+        "dataset": spec.dataset,
+        "model": spec.model,
+        "split": spec.split,
+        "seed": spec.seed,
+        "status": result.status,
+        "train": result.train,
+        "val": result.val,
+        "test": result.test,
+        "epoch": result.epoch,
+        "seconds": result.seconds,
+        "device": result.device,
+        "finished": result.finished,
+        "result": result.to_json(),
+    }
 
 
 def write_results(path: Path, results: Iterable[Result]) -> None:

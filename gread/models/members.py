@@ -1,0 +1,261 @@
+"""Several models of one form as one model, whose parameters have an axis of members in front.
+
+The members share the graph and what decides shapes; dropout rates, the kinds of α and β, T and τ
+are their own. Every operation treats them apart, so that each member gives what it gives alone.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gread.flow import solve_together
+from gread.kernels import drop, product
+from gread.models.gread import ReactionDiffusionConv
+from gread.models.parts import Dropout, FeatureMap, Gate, One, SignedVector, sparse_features
+from gread.ode import SOLVERS, Solution, Tableau
+
+
+class CannotStack(TypeError):
+    """These models cannot be one; the message says why."""
+
+
+def stack(models: Sequence[nn.Module]) -> nn.Module:
+    """One model for all of them: it is called as each of them, and gives logits [members, N, C].
+
+    Args:
+        models: Of one form, with parameters of the same shapes but for those of α and β.
+
+    Raises:
+        CannotStack: A part has parameters that nothing here knows how to put together.
+
+    Example:
+        >>> import gread
+        >>> data = gread.load("csbm", num_nodes=60)
+        >>> times = (1.0, 2.0, 3.0)
+        >>> models = [gread.GREAD(data.num_features, 8, 2, time=time) for time in times]
+        >>> stack(models).eval()(data.x, data.edge_index).shape
+        torch.Size([3, 60, 2])
+    """
+    first = models[0]
+    rule = RULES.get(type(first))
+    if rule is not None:
+        return rule(models).train(first.training)
+    if first._parameters or first._buffers:
+        raise CannotStack(f"there is no rule for {type(first).__name__}")
+    made = copy.copy(first)
+    made._modules = {
+        name: child if child is None else stack([model._modules[name] for model in models])  # type: ignore[misc]
+        for name, child in first._modules.items()
+    }
+    return made
+
+
+@torch.no_grad()
+def unstack(stacked: nn.Module, models: Sequence[nn.Module], members: Sequence[int]) -> None:
+    """Gives parameters back: those of the member with each number to the model beside it."""
+    if isinstance(stacked, Coefficients):
+        for model, member in zip(models, members, strict=True):
+            for own in model.parameters():
+                own.copy_(stacked.row[member, : own.numel()].view(own.shape))
+        return
+    for name, parameter in stacked._parameters.items():
+        for model, member in zip(models, members, strict=True):
+            if parameter is not None:
+                model.get_parameter(name).copy_(parameter[member])
+    for name, child in stacked._modules.items():
+        if child is not None:
+            unstack(child, [model.get_submodule(name) for model in models], members)
+
+
+class Linears(nn.Module):
+    """h ↦ h Wᵀ + b, [members, N, in] to [members, N, out]."""
+
+    def __init__(self, linears: Sequence[nn.Linear]):
+        super().__init__()
+        self.weight = _stacked([linear.weight for linear in linears])
+        self.bias = _stacked([linear.bias for linear in linears])
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Each member by itself."""
+        return torch.baddbmm(self.bias.unsqueeze(1), h, self.weight.mT)
+
+
+class Dropouts(nn.Module):
+    """Dropout with a rate for every member."""
+
+    rate: Tensor
+
+    def __init__(self, dropouts: Sequence[Dropout]):
+        super().__init__()
+        self.register_buffer("rate", torch.tensor([d.rate for d in dropouts], dtype=torch.float64))
+        self.unused = not any(dropout.rate for dropout in dropouts)
+        self.seeds: Seeds | None = None
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Of the shape given."""
+        if not self.training or self.unused:
+            return h
+        assert self.seeds is not None, "Seeds.give_to(model) comes before training"
+        return drop(h, self.rate, self.seeds.draw(self.rate))
+
+
+class Seeds:
+    """Where dropout gets its seeds: each member has the numbers that it would draw alone.
+
+    A member draws one wherever its rate is not zero.
+
+    Args:
+        generators: Of every member.
+        count: How many numbers each may need.
+        device: Where they are needed.
+    """
+
+    def __init__(self, generators: Sequence[torch.Generator], count: int, device: torch.device):
+        drawn = [torch.randint(2**31, (count,), generator=own) for own in generators]
+        self.numbers = torch.stack(drawn).to(device)
+        self.next = torch.zeros(len(drawn), 1, dtype=torch.int64, device=device)
+
+    def give_to(self, model: nn.Module) -> None:
+        """Lets every dropout of a stacked model draw from here."""
+        for module in model.modules():
+            if isinstance(module, Dropouts):
+                module.seeds = self
+
+    def draw(self, rate: Tensor) -> Tensor:
+        """One number for each member whose rate is not zero, [members]."""
+        found = self.numbers.gather(1, self.next).squeeze(1)
+        self.next += (rate > 0).unsqueeze(1)
+        return found
+
+    def keep(self, members: Sequence[int]) -> None:
+        """Lets all other members go."""
+        index = torch.tensor(members, device=self.next.device)
+        self.numbers, self.next = self.numbers[index], self.next[index]
+
+
+class FeatureMaps(nn.Module):
+    """W Dropout(X) + b, from features [N, F] that all members share."""
+
+    def __init__(self, maps: Sequence[FeatureMap]):
+        super().__init__()
+        self.weight = _stacked([one.weight for one in maps])
+        self.bias = _stacked([one.bias for one in maps])
+        self.dropout = Dropouts([one.dropout for one in maps])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[N, F] to [members, N, channels]."""
+        words, bias = sparse_features(x), self.bias.unsqueeze(1)
+        if words is None:
+            return torch.baddbmm(bias, self.dropout(self._for_each(x)), self.weight)
+        pattern, values = words
+        if self.training:
+            values = self.dropout(self._for_each(values))
+        return product(pattern, values, self.weight) + bias
+
+    def _for_each(self, shared: Tensor) -> Tensor:
+        return shared.expand(len(self.weight), *shared.shape)
+
+
+class Coefficients(nn.Module):
+    """α or β of every member, whatever its kind, [members, channels].
+
+    A scalar is the first number of its row; the others of that row are not used.
+    """
+
+    scalar: Tensor
+    signed: Tensor
+    fixed: Tensor
+
+    def __init__(self, coefficients: Sequence[nn.Module], channels: int):
+        super().__init__()
+        known = [value.dtype for one in coefficients for value in one.parameters()]
+        rows = torch.zeros(len(coefficients), channels, dtype=known[0] if known else None)
+        for row, one in zip(rows, coefficients, strict=True):
+            for value in one.parameters():
+                row[: value.numel()] = value.detach()
+        self.row = nn.Parameter(rows)
+        kinds = {
+            "scalar": [isinstance(one, Gate) and one.logit.dim() == 0 for one in coefficients],
+            "signed": [isinstance(one, SignedVector) for one in coefficients],
+            "fixed": [isinstance(one, One) for one in coefficients],
+        }
+        for name, kind in kinds.items():
+            self.register_buffer(name, torch.tensor(kind).unsqueeze(1))
+
+    def forward(self) -> Tensor:
+        """[members, channels]."""
+        row = torch.where(self.scalar, self.row[:, :1], self.row)
+        return torch.where(self.signed, row, row.sigmoid()).masked_fill(self.fixed, 1.0)
+
+
+class Layers(nn.Module):
+    """The reaction-diffusion layer, with T, τ, α and β of every member."""
+
+    def __init__(self, layers: Sequence[ReactionDiffusionConv]):
+        super().__init__()
+        first = layers[0]
+        settings = [layer.integrate.keywords for layer in layers]
+        tableau = SOLVERS[settings[0]["solver"]]
+        if not isinstance(tableau, Tableau):
+            raise CannotStack("an adaptive solver chooses its steps for each state by itself")
+        if first.terms is None:
+            raise CannotStack("the reaction is not made of the known terms")
+        self.tableau, self.terms = tableau, first.terms
+        self.times = tuple(setting["time"] for setting in settings)
+        self.step_sizes = tuple(setting["step_size"] for setting in settings)
+        self.detach_source = first.detach_source
+        self.adjacency = stack([layer.adjacency for layer in layers])
+        self.alpha = Coefficients([layer.alpha for layer in layers], first.channels)
+        self.beta = Coefficients([layer.beta for layer in layers], first.channels)
+
+    def evolve(
+        self,
+        h0: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor | None = None,
+        *,
+        save_at: Sequence[float] = (),
+    ) -> Solution:
+        """H(T) [members, N, d] from H(0); no states between."""
+        assert not save_at
+        return solve_together(
+            self.adjacency(h0, edge_index, edge_weight),
+            h0,
+            h0.detach() if self.detach_source else h0,
+            self.alpha(),
+            self.beta(),
+            terms=self.terms,
+            times=self.times,
+            step_sizes=self.step_sizes,
+            tableau=self.tableau,
+        )
+
+
+RULES: dict[type[nn.Module], Callable[[Sequence[Any]], nn.Module]] = {
+    nn.Linear: Linears,
+    Dropout: Dropouts,
+    FeatureMap: FeatureMaps,
+    ReactionDiffusionConv: Layers,
+}
+
+
+def keep(model: nn.Module, members: Sequence[int]) -> None:
+    """Lets all other members of a stacked model go."""
+    for module in model.modules():
+        for tensor in (*module._parameters.values(), *module._buffers.values()):
+            if tensor is not None:
+                index = torch.tensor(members, device=tensor.device)
+                tensor.data = tensor.detach().index_select(0, index)
+                tensor.grad = None
+        if isinstance(module, Layers):
+            module.times = tuple(module.times[m] for m in members)
+            module.step_sizes = tuple(module.step_sizes[m] for m in members)
+
+
+def _stacked(parameters: Sequence[Tensor]) -> nn.Parameter:
+    return nn.Parameter(torch.stack([parameter.detach() for parameter in parameters]))

@@ -1,0 +1,90 @@
+"""Which runs are computed together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch_geometric.data import Data
+
+from gread.models.members import CannotStack, stack
+from gread.runs.run import built, form, prepared
+from gread.runs.spec import RunSpec
+
+SHARE = 0.4
+"""Of the free memory of a device, what a population may take by our estimate."""
+
+CPU_BYTES = 2**31
+"""What it may take on a CPU."""
+
+MOST = 2048
+"""Members of a population, at most."""
+
+
+def populations(
+    specs: Iterable[RunSpec], device: str, root: str | None, workers: int = 1
+) -> list[list[RunSpec]]:
+    """Specs in groups to be computed together, each as large as the memory of a device allows.
+
+    Members take as many steps as the one with most of them: so those with about as many go
+    together. A spec whose model cannot be stacked stays alone.
+
+    Args:
+        specs: What to compute.
+        device: Where.
+        root: The data root.
+        workers: Processes that share the device.
+    """
+    forms: dict[str, list[RunSpec]] = {}
+    for spec in specs:
+        forms.setdefault(form(spec), []).append(spec)
+    groups: list[list[RunSpec]] = []
+    for members in forms.values():
+        if len(members) == 1:
+            groups.append(members)
+            continue
+        data = prepared(members[0], root, "cpu")[0]
+        if not _can_stack(members[0], data):
+            groups += [[spec] for spec in members]
+            continue
+        members.sort(key=_steps)
+        free = _free(device) / workers
+        group: list[RunSpec] = []
+        for spec in members:
+            if group and (_bytes(spec, data) * (len(group) + 1) > free or len(group) == MOST):
+                groups.append(group)
+                group = []
+            group.append(spec)
+        groups.append(group)
+    return groups
+
+
+def _can_stack(spec: RunSpec, data: Data) -> bool:
+    try:
+        stack([built(spec, data)])
+    except CannotStack:
+        return False
+    return True
+
+
+def _steps(spec: RunSpec) -> int:
+    time, step_size = spec.hyper.get("time", 1.0), spec.hyper.get("step_size", 1.0)
+    return math.ceil(float(time) / float(step_size))  # type: ignore[arg-type]
+
+
+def _free(device: str) -> float:
+    if not device.startswith("cuda"):
+        return CPU_BYTES
+    return SHARE * torch.cuda.mem_get_info(torch.device(device))[0]
+
+
+def _bytes(spec: RunSpec, data: Data) -> int:
+    """About what a member with the most steps of its group needs, by what it keeps for backward."""
+    nodes, edges, words = data.num_nodes, data.num_edges, int(data.x.count_nonzero())
+    width = int(spec.hyper["hidden_channels"])  # type: ignore[arg-type]
+    steps = _steps(spec)
+    states = 20 + (steps if steps <= 16 else 3 * math.isqrt(steps))
+    soft = 20 * edges if spec.hyper.get("adjacency") == "soft" else 0
+    parameters = 8 * (data.num_features + 3 * width) * width
+    return 4 * (nodes * width * states + soft + 4 * words + parameters)
