@@ -66,7 +66,7 @@ def fit_together(
         True
     """
     masks = [masks_of(data, split) for split in splits]
-    population = _Population(models, data, configs, masks, generators)
+    population = Population(models, data, configs, masks, generators)
     progress = [Progress(config) for config in configs]
     errors: dict[int, ArithmeticError] = {}
     running = list(range(len(models)))
@@ -96,7 +96,7 @@ def _follow(progress: Progress, history: Sequence[Sequence[float]]) -> None:
             progress.add(*numbers)
 
 
-class _Population:
+class Population:
     """Runs epochs of all members, as `gread.training` does those of one.
 
     Attributes:

@@ -208,6 +208,38 @@ def test_dropout(dtype, rate, shape):
         assert_same(ours, expected)
 
 
+@pytest.mark.parametrize("own_weights", [True, False])
+@pytest.mark.parametrize("d", [3, 64, 130])
+def test_several_members_at_once(launches, own_weights, d):
+    dtype = torch.float64
+    rows = rows_of("mixed")
+    n, entries = len(GRAPHS["mixed"]), rows.column.numel()
+    matrix = partial(normal, 3, n, d, dtype=dtype)
+    weight = positive(*(3,) * own_weights, entries, dtype=dtype)
+    x, y, coef = matrix(), matrix(), normal(3, 4, d, dtype=dtype)
+    arguments = (rows, weight, x, coef, [y, x], 1)
+    assert_same(gpu.gather(*arguments), plain.gather(*arguments))
+    arguments = (rows, weight, x, y, coef, [y], 2)
+    (ours, our_sums), (expected, sums) = gpu.pull(*arguments), plain.pull(*arguments)
+    assert_same(ours, expected)
+    assert_same(our_sums.sum(0), sums.sum(0))
+    assert_same(gpu.dot(x, y).sum(0), plain.dot(x, y).sum(0))
+    pairs = [Pair([x, y], y, coef[:, :2]), Pair([y], x, coef[:, 2:3])]
+    assert_same(gpu.edge_dots(rows, pairs), plain.edge_dots(rows, pairs))
+    q, k = normal(3, n, 4, d, dtype=dtype), normal(3, n, 4, d, dtype=dtype)
+    attention = plain.attend(rows, q, k)
+    assert_same(gpu.attend(rows, q, k), attention)
+    for grad in (normal(3, entries, 4, dtype=dtype), normal(3, entries, dtype=dtype)):
+        found = plain.attend_back(rows, attention, grad)
+        assert_same(gpu.attend_back(rows, attention, grad), found)
+    assert_same(gpu.gather_heads(rows, attention, q), plain.gather_heads(rows, attention, q))
+    seeds = torch.tensor([5, 7, 9], device=DEVICE)
+    rates = torch.tensor([0.0, 0.3, 0.9], dtype=torch.float64, device=DEVICE)
+    assert_same(gpu.dropout(x, seeds, rates), plain.dropout(x, seeds, rates))
+    alone = [plain.dropout(x[m], seeds[m], float(rates[m])) for m in range(3)]
+    assert_same(gpu.dropout(x, seeds, rates), torch.stack(alone))
+
+
 @dtypes
 def test_what_is_not_contiguous(dtype):
     rows = rows_of("mixed")

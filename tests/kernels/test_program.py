@@ -1,5 +1,7 @@
 """Programs: slots are given well, and a CPU's way through all passes at once gives the same."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -64,6 +66,31 @@ def test_all_passes_at_once_give_what_they_give_one_by_one(d, dtype, threads):
         strict=True,
     ):
         torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
+
+
+@compiled
+@pytest.mark.parametrize("own_weights", [True, False])
+@pytest.mark.parametrize("d", [5, 64])
+def test_several_members_at_once_give_what_each_gives(d, own_weights):
+    program = everything()
+    adj, inputs, coef = arguments(d, torch.float64)
+    adjacencies = [replace(adj, weight=adj.weight * (1 + m * own_weights)) for m in range(3)]
+    weights = torch.stack([own.weight for own in adjacencies])
+    together = replace(adj, weight=weights if own_weights else adj.weight)
+    stacked = [torch.stack([(m + 1) * matrix for m in range(3)]) for matrix in inputs]
+    coefs = torch.stack([coef, -coef, coef / 2])
+    alone = [
+        cpu.run(program, adjacencies[m], [matrix[m] for matrix in stacked], coefs[m])
+        for m in range(3)
+    ]
+    for ran in (
+        cpu.run(program, together, stacked, coefs),
+        pass_by_pass(program, together, stacked, coefs),
+    ):
+        for number, output in enumerate(ran.outputs):
+            torch.testing.assert_close(output, torch.stack([a.outputs[number] for a in alone]))
+        torch.testing.assert_close(ran.sums, torch.stack([a.sums for a in alone]))
+        torch.testing.assert_close(ran.weight, torch.stack([a.weight for a in alone]))
 
 
 @compiled

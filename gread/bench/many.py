@@ -1,0 +1,71 @@
+"""Many trainings at once beside one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch_geometric.data import Data
+
+from gread.bench.epochs import EPOCH, EULER, FISHER
+from gread.bench.pictures import ratio_bars
+from gread.bench.section import BENCHES, Row, Section
+from gread.bench.timing import SLOWLY, both, graph, interleave, ratio, synchronize
+from gread.models import GREAD
+from gread.population import Population
+from gread.training import masks_of
+
+WARM_UP = 6
+"""Epochs that are not counted: in the first ones a CUDA graph is captured."""
+
+
+@BENCHES.register("population")
+def population(device: str, quick: bool) -> Section:
+    """An epoch of ten splits as one population, and of sixty settings on ten splits."""
+    works = {
+        "Cora, F, Euler, 10 splits": ("cora", FISHER, 10, 50),
+        "Cora, BS, Euler, 10 splits": ("cora", EULER, 10, 50),
+        "Texas, BS, Euler, 600 runs": ("texas", EULER, 600, 50),
+    }
+    rows: list[Row] = []
+    for work, (name, hyper, members, least) in works.items():
+        data = graph(name, device, quick)
+        count = 2 if quick else members if device.startswith("cuda") else 10
+        sides = both(hyper, data, product="coo" if device.startswith("cuda") else "scatter")
+        sides["population"] = partial(_epoch_a_member, hyper, data, count)
+        times = interleave(sides, quick)
+        row: Row = {"work": work, "members": count}
+        row |= ratio(times, slow="naive", fast="population")
+        alone = ratio(times, slow="ours", fast="population")
+        rows.append({**row, "ours ms": alone["ours ms"], "against ours": alone["ratio"]})
+        if device.startswith("cuda"):
+            rows[-1]["at least"] = least
+    title = "Many trainings at once"
+    note = f"{EPOCH} Times are those of one training; the population trains all of its members at "
+    note += "once, the others one after another. T = 3, τ = 1, SC, OA, d = 64."
+    names = [str(row["work"]) for row in rows]
+    return Section(title, rows, note, ratio_bars(names, rows, title="Times faster than naive"))
+
+
+def _epoch_a_member(hyper: Mapping[str, Any], data: Data, members: int, count: int) -> float:
+    """Seconds of an epoch of all members, over their number."""
+    torch.manual_seed(0)
+    sizes = {"in_channels": data.num_features, "out_channels": int(data.y.max()) + 1}
+    models = [GREAD(**sizes, **hyper) for _ in range(members)]
+    splits = data.train_mask.size(1)
+    trained = Population(
+        models,
+        data,
+        [replace(SLOWLY, epochs=WARM_UP + count)] * members,
+        [masks_of(data, member % splits) for member in range(members)],
+        [torch.Generator().manual_seed(member) for member in range(members)],
+    )
+    trained.epochs(WARM_UP)
+    synchronize()
+    began = perf_counter()
+    trained.epochs(count)
+    return (perf_counter() - began) / (count * members)
