@@ -21,6 +21,10 @@ CPU_BYTES = 2**31
 MOST = 2048
 """Members of a population, at most."""
 
+ENOUGH = 2**20
+"""Numbers in the states of all members from which their size is what an epoch takes: then those
+with many more steps go elsewhere. Below, it is the number of kernels, and they may as well stay."""
+
 
 def populations(
     specs: Iterable[RunSpec], device: str, root: str | None, workers: int = 1
@@ -50,9 +54,12 @@ def populations(
             continue
         members.sort(key=_steps)
         free = _free(device) / workers
+        width = int(members[0].hyper["hidden_channels"])  # type: ignore[arg-type]
         group: list[RunSpec] = []
         for spec in members:
-            if group and (_bytes(spec, data) * (len(group) + 1) > free or len(group) == MOST):
+            full = len(group) == MOST or _bytes(spec, data) * (len(group) + 1) > free
+            enough = len(group) * data.num_nodes * width >= ENOUGH
+            if group and (full or (enough and _steps(spec) > 1.5 * _steps(group[0]))):
                 groups.append(group)
                 group = []
             group.append(spec)
