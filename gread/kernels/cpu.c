@@ -17,13 +17,18 @@
 #define PACK 16
 #endif
 #define PACKS (256 / PACK)
-#define UNROLL _Pragma("GCC unroll 16")
-#define AHEAD 8     /* entries between a prefetch and its use */
-#define SIMD _Pragma("omp simd") /* what a loop writes to is not what it reads from */
-#define PARTS 64    /* in which the rows are shared out among threads */
-#define BLOCK 256   /* elements that dropout treats at a time */
+#define INLINE static inline __attribute__((always_inline))
+
+/* Loops over few numbers, which are unrolled, and over many, where what is written to is not what
+ * is read from. */
+#define EACH(k, count) _Pragma("GCC unroll 16") for (int k = 0; k < (count); k++)
+#define SIDE_BY_SIDE(k, count) _Pragma("omp simd") for (int64_t k = 0; k < (count); k++)
+
+#define AHEAD 8 /* entries between a prefetch and its use */
+#define PARTS 64 /* in which the rows are shared out among threads */
+#define BLOCK 256 /* elements that dropout treats at a time */
 #define SMALL 16384 /* numbers below which a second thread costs more than it brings */
-#define BASES 8     /* more than a pass ever adds */
+#define BASES 8 /* more than a pass ever adds */
 enum { LOAD, STORE, PRODUCT, BACK, GATHER, PULL, ADD, DOT, EDGE_DOTS }; /* kinds of passes */
 
 /* The first row of a part of the matrix: all parts have about as many entries and rows together. */
@@ -40,7 +45,7 @@ static int64_t first_row(const int64_t *start, int64_t n, int64_t part) {
     return low;
 }
 
-typedef REAL pack __attribute__((vector_size(PACK), aligned(sizeof(REAL))));
+typedef REAL pack __attribute__((vector_size(PACK), aligned(sizeof(REAL)), may_alias));
 #define LANES ((int64_t)(PACK / sizeof(REAL)))
 #define AT(pointer, k) (*(pack *)((pointer) + (k) * LANES))
 
@@ -54,52 +59,48 @@ typedef struct {
 
 /* s[k] = sum over the entries of weight * x[column], for `packs` packs of channels from c on. With
  * a constant number of packs the loops unroll, and the sums stay in registers. */
-static inline __attribute__((always_inline)) void sum(pack *s, const matrix *m,
-                                                            int64_t from, int64_t to, int64_t c,
-                                                            const int packs) {
+INLINE void sum(pack *s, const matrix *m, int64_t from, int64_t to, int64_t c, const int packs) {
     const int32_t *column = m->column;
     const REAL *weight = m->weight, *x = m->x + c;
     const int64_t d = m->d, ahead = m->entries - AHEAD;
     pack sum[PACKS];
-    UNROLL for (int k = 0; k < packs; k++) sum[k] = (pack){0};
+    EACH(k, packs) sum[k] = (pack){0};
     for (int64_t e = from; e < to; e++) {
         const char *next = (const char *)(x + column[e < ahead ? e + AHEAD : e] * d);
-        UNROLL for (int line = 0; line < PACK * packs; line += 64) __builtin_prefetch(next + line);
+        EACH(line, (PACK * packs + 63) / 64) __builtin_prefetch(next + 64 * line);
         const REAL w = weight[e], *row = x + column[e] * d;
-        UNROLL for (int k = 0; k < packs; k++) sum[k] += w * AT(row, k);
+        EACH(k, packs) sum[k] += w * AT(row, k);
     }
-    UNROLL for (int k = 0; k < packs; k++) s[k] = sum[k];
+    EACH(k, packs) s[k] = sum[k];
 }
 
 /* Channels c to c + packs * LANES of row i of `gather`. */
-static inline __attribute__((always_inline)) void gather_packs(
-    const matrix *m, REAL *out, int64_t from, int64_t to, int64_t i, int64_t c,
-    const int packs) {
+INLINE void gather_packs(const matrix *m, REAL *out, int64_t from, int64_t to, int64_t i, int64_t c,
+                         const int packs) {
     pack s[PACKS];
     sum(s, m, from, to, c, packs);
     const int64_t d = m->d, at = i * d + c;
     const REAL *coef = m->coef + c, *own = m->x + at;
-    UNROLL for (int k = 0; k < packs; k++) s[k] *= AT(coef, k);
+    EACH(k, packs) s[k] *= AT(coef, k);
     if (m->degree == 1)
-        UNROLL for (int k = 0; k < packs; k++) s[k] += AT(coef + d, k) * AT(own, k);
+        EACH(k, packs) s[k] += AT(coef + d, k) * AT(own, k);
     else if (m->degree == 2)
-        UNROLL for (int k = 0; k < packs; k++)
-            s[k] += (AT(coef + d, k) + AT(coef + 2 * d, k) * AT(own, k)) * AT(own, k);
+        EACH(k, packs) s[k] += (AT(coef + d, k) + AT(coef + 2 * d, k) * AT(own, k)) * AT(own, k);
     else if (m->degree == 3)
-        UNROLL for (int k = 0; k < packs; k++)
+        EACH(k, packs)
             s[k] += (AT(coef + d, k) +
                      (AT(coef + 2 * d, k) + AT(coef + 3 * d, k) * AT(own, k)) * AT(own, k)) *
                     AT(own, k);
     for (int64_t b = 0; b < m->count; b++) {
         const REAL *base = m->bases[b] + at, *factor = coef + (1 + m->degree + b) * d;
-        UNROLL for (int k = 0; k < packs; k++) s[k] += AT(factor, k) * AT(base, k);
+        EACH(k, packs) s[k] += AT(factor, k) * AT(base, k);
     }
-    UNROLL for (int k = 0; k < packs; k++) AT(out + at, k) = s[k];
+    EACH(k, packs) AT(out + at, k) = s[k];
 }
 
 /* The same for one channel, where no whole pack is left. */
-static inline void gather_one(const matrix *m, REAL *out, int64_t from, int64_t to,
-                                    int64_t i, int64_t c) {
+static inline void gather_one(const matrix *m, REAL *out, int64_t from, int64_t to, int64_t i,
+                              int64_t c) {
     const int64_t d = m->d, at = i * d + c;
     REAL sum = 0, power = 1;
     for (int64_t e = from; e < to; e++) sum += m->weight[e] * m->x[m->column[e] * d + c];
@@ -114,11 +115,11 @@ static inline void gather_one(const matrix *m, REAL *out, int64_t from, int64_t 
 }
 
 void gather(const int64_t *start, const int32_t *column, const REAL *weight, const REAL *y,
-                  const REAL *coef, const REAL *const *bases, REAL *out, int64_t n, int64_t d,
-                  int64_t entries, int64_t degree, int64_t count, int64_t threads) {
+            const REAL *coef, const REAL *const *bases, REAL *out, int64_t n, int64_t d,
+            int64_t entries, int64_t degree, int64_t count, int64_t threads) {
     const matrix m = {column, weight, y, coef, bases, d, entries, degree, count};
 #pragma omp parallel num_threads(threads) if (entries * d > SMALL)
-    for (int64_t c = 0; c < d; c += PACKS * LANES) { /* all rows for some channels: those stay near */
+    for (int64_t c = 0; c < d; c += PACKS * LANES) { /* all rows of channels that stay near */
 #pragma omp for schedule(static)
         for (int64_t part = 0; part < PARTS; part++) {
             const int64_t last = first_row(start, n, part + 1);
@@ -129,8 +130,7 @@ void gather(const int64_t *start, const int32_t *column, const REAL *weight, con
                     gather_packs(&m, out, from, to, i, k, PACKS);
                     continue;
                 }
-                for (; k + LANES <= d; k += LANES)
-                    gather_packs(&m, out, from, to, i, k, 1);
+                for (; k + LANES <= d; k += LANES) gather_packs(&m, out, from, to, i, k, 1);
                 for (; k < d; k++) gather_one(&m, out, from, to, i, k);
             }
         }
@@ -138,15 +138,14 @@ void gather(const int64_t *start, const int32_t *column, const REAL *weight, con
 }
 
 /* Channels c to c + packs * LANES of row i of `pull`, and what they add to the sums. */
-static inline __attribute__((always_inline)) void pull_packs(
-    const matrix *m, const REAL *y, REAL *out, REAL *sums, int64_t from, int64_t to,
-    int64_t i, int64_t c, const int packs) {
+INLINE void pull_packs(const matrix *m, const REAL *y, REAL *out, REAL *sums, int64_t from,
+                       int64_t to, int64_t i, int64_t c, const int packs) {
     pack s[PACKS];
     sum(s, m, from, to, c, packs);
     const int64_t d = m->d, at = i * d + c;
     const REAL *coef = m->coef + c, *g = m->x + at, *own = y + at;
     REAL *total = sums + c;
-    UNROLL for (int k = 0; k < packs; k++) {
+    EACH(k, packs) {
         const pack a = AT(g, k), b = AT(own, k);
         pack factor = AT(coef + d, k), first = a * b;
         AT(total, k) += s[k] * b;
@@ -163,13 +162,13 @@ static inline __attribute__((always_inline)) void pull_packs(
     }
     for (int64_t b = 0; b < m->count; b++) {
         const REAL *base = m->bases[b] + at, *factor = coef + (1 + m->degree + b) * d;
-        UNROLL for (int k = 0; k < packs; k++) s[k] += AT(factor, k) * AT(base, k);
+        EACH(k, packs) s[k] += AT(factor, k) * AT(base, k);
     }
-    UNROLL for (int k = 0; k < packs; k++) AT(out + at, k) = s[k];
+    EACH(k, packs) AT(out + at, k) = s[k];
 }
 
-static inline void pull_one(const matrix *m, const REAL *y, REAL *out, REAL *sums,
-                                  int64_t from, int64_t to, int64_t i, int64_t c) {
+static inline void pull_one(const matrix *m, const REAL *y, REAL *out, REAL *sums, int64_t from,
+                            int64_t to, int64_t i, int64_t c) {
     const int64_t d = m->d, at = i * d + c;
     REAL sum = 0, power = m->x[at];
     for (int64_t e = from; e < to; e++) sum += m->weight[e] * m->x[m->column[e] * d + c];
@@ -188,9 +187,8 @@ static inline void pull_one(const matrix *m, const REAL *y, REAL *out, REAL *sum
 /* `sums` has a slice [1 + degree, d] of zeros for each part of the rows: they are added up after,
  * in one order whatever the number of threads. */
 void pull(const int64_t *start, const int32_t *column, const REAL *weight, const REAL *g,
-                const REAL *y, const REAL *coef, const REAL *const *bases, REAL *out, REAL *sums,
-                int64_t n, int64_t d, int64_t entries, int64_t degree, int64_t count,
-                int64_t threads) {
+          const REAL *y, const REAL *coef, const REAL *const *bases, REAL *out, REAL *sums,
+          int64_t n, int64_t d, int64_t entries, int64_t degree, int64_t count, int64_t threads) {
     const matrix m = {column, weight, g, coef, bases, d, entries, degree, count};
     const int64_t size = (1 + degree) * d;
 #pragma omp parallel num_threads(threads) if (entries * d > SMALL)
@@ -206,38 +204,31 @@ void pull(const int64_t *start, const int32_t *column, const REAL *weight, const
                     pull_packs(&m, y, out, own, from, to, i, k, PACKS);
                     continue;
                 }
-                for (; k + LANES <= d; k += LANES)
-                    pull_packs(&m, y, out, own, from, to, i, k, 1);
+                for (; k + LANES <= d; k += LANES) pull_packs(&m, y, out, own, from, to, i, k, 1);
                 for (; k < d; k++) pull_one(&m, y, out, own, from, to, i, k);
             }
         }
     }
     for (int64_t part = 1; part < PARTS; part++)
-        SIMD for (int64_t c = 0; c < size; c++) sums[c] += sums[part * size + c];
+        SIDE_BY_SIDE(c, size) sums[c] += sums[part * size + c];
 }
 
 /* Passes over all rows, `packs` packs of channels wide. */
 
-static inline __attribute__((always_inline)) void product_rows(const matrix *m,
-                                                                     const int64_t *start, REAL *out,
-                                                                     int64_t n, const int packs) {
+INLINE void product_rows(const matrix *m, const int64_t *start, REAL *out, int64_t n,
+                         const int packs) {
     for (int64_t i = 0; i < n; i++)
         sum((pack *)(out + i * packs * LANES), m, start[i], start[i + 1], 0, packs);
 }
 
-static inline __attribute__((always_inline)) void gather_rows(const matrix *m,
-                                                                    const int64_t *start, REAL *out,
-                                                                    int64_t n, const int packs) {
-    for (int64_t i = 0; i < n; i++)
-        gather_packs(m, out, start[i], start[i + 1], i, 0, packs);
+INLINE void gather_rows(const matrix *m, const int64_t *start, REAL *out, int64_t n,
+                        const int packs) {
+    for (int64_t i = 0; i < n; i++) gather_packs(m, out, start[i], start[i + 1], i, 0, packs);
 }
 
 /* `total` [1 + degree, width] grows by the sums; `part_total` is room for as many. */
-static inline __attribute__((always_inline)) void pull_rows(const matrix *m,
-                                                                  const int64_t *start,
-                                                                  const REAL *y, REAL *out,
-                                                                  REAL *total, REAL *part_total,
-                                                                  int64_t n, const int packs) {
+INLINE void pull_rows(const matrix *m, const int64_t *start, const REAL *y, REAL *out, REAL *total,
+                      REAL *part_total, int64_t n, const int packs) {
     const int64_t size = (1 + m->degree) * packs * LANES;
     for (int64_t part = 0; part < PARTS; part++) {
         for (int64_t k = 0; k < size; k++) part_total[k] = 0;
@@ -249,28 +240,27 @@ static inline __attribute__((always_inline)) void pull_rows(const matrix *m,
 }
 
 /* out[e] grows by (sum of coef * base)[i] . x[column]. */
-static inline __attribute__((always_inline)) void dots_rows(const matrix *m,
-                                                                  const int64_t *start, REAL *out,
-                                                                  int64_t n, const int packs) {
+INLINE void dots_rows(const matrix *m, const int64_t *start, REAL *out, int64_t n,
+                      const int packs) {
     const int64_t width = packs * LANES, ahead = m->entries - AHEAD;
     const int32_t *column = m->column;
     const REAL *x = m->x;
     for (int64_t i = 0; i < n; i++) {
         pack left[PACKS];
-        UNROLL for (int k = 0; k < packs; k++) left[k] = (pack){0};
+        EACH(k, packs) left[k] = (pack){0};
         for (int64_t b = 0; b < m->count; b++) {
             const REAL *base = m->bases[b] + i * width, *factor = m->coef + b * width;
-            UNROLL for (int k = 0; k < packs; k++) left[k] += AT(factor, k) * AT(base, k);
+            EACH(k, packs) left[k] += AT(factor, k) * AT(base, k);
         }
         const int64_t last = start[i + 1];
         for (int64_t e = start[i]; e < last; e++) {
             const REAL *row = x + column[e] * width;
             const char *next = (const char *)(x + column[e < ahead ? e + AHEAD : e] * width);
-            UNROLL for (int line = 0; line < PACK * packs; line += 64) __builtin_prefetch(next + line);
-            pack s = left[0] * AT(row, 0);
-            UNROLL for (int k = 1; k < packs; k++) s += left[k] * AT(row, k);
+            EACH(line, (PACK * packs + 63) / 64) __builtin_prefetch(next + 64 * line);
+            pack s = {0};
+            EACH(k, packs) s += left[k] * AT(row, k);
             REAL sum = 0;
-            UNROLL for (int k = 0; k < LANES; k++) sum += s[k];
+            EACH(k, LANES) sum += s[k];
             out[e] += sum;
         }
     }
@@ -279,25 +269,23 @@ static inline __attribute__((always_inline)) void dots_rows(const matrix *m,
 /* The same as functions of their own, for 1, 2 and 4 times 64 bytes: put into one another they
  * would have too few registers. */
 #define OWN static __attribute__((noinline)) void
-#define PASSES(lines)                                                                             \
-    OWN product_##lines(const matrix *m, const int64_t *start, REAL *out, int64_t n) { \
-        product_rows(m, start, out, n, lines * 64 / PACK);                                  \
-    }                                                                                             \
-    OWN gather_##lines(const matrix *m, const int64_t *start, REAL *out, int64_t n) {  \
-        gather_rows(m, start, out, n, lines * 64 / PACK);                                   \
-    }                                                                                             \
-    OWN dots_##lines(const matrix *m, const int64_t *start, REAL *out, int64_t n) {    \
-        dots_rows(m, start, out, n, lines * 64 / PACK);                                     \
-    }                                                                                             \
-    OWN pull_##lines(const matrix *m, const int64_t *start, const REAL *y, REAL *out,  \
-                           REAL *total, REAL *part_total, int64_t n) {                            \
-        pull_rows(m, start, y, out, total, part_total, n, lines * 64 / PACK);               \
+#define PASSES(lines)                                                                              \
+    OWN product_##lines(const matrix *m, const int64_t *start, REAL *out, int64_t n) {             \
+        product_rows(m, start, out, n, lines * 64 / PACK);                                         \
+    }                                                                                              \
+    OWN gather_##lines(const matrix *m, const int64_t *start, REAL *out, int64_t n) {              \
+        gather_rows(m, start, out, n, lines * 64 / PACK);                                          \
+    }                                                                                              \
+    OWN dots_##lines(const matrix *m, const int64_t *start, REAL *out, int64_t n) {                \
+        dots_rows(m, start, out, n, lines * 64 / PACK);                                            \
+    }                                                                                              \
+    OWN pull_##lines(const matrix *m, const int64_t *start, const REAL *y, REAL *out, REAL *total, \
+                     REAL *part_total, int64_t n) {                                                \
+        pull_rows(m, start, y, out, total, part_total, n, lines * 64 / PACK);                      \
     }
 PASSES(1)
 PASSES(2)
 PASSES(4)
-#undef PASSES
-#undef OWN
 #define CHOOSE(pass) (lines == 4 ? pass##_4 : lines == 2 ? pass##_2 : pass##_1)
 
 /* A program as gread/kernels/program.py describes it, and what it works on. */
@@ -335,9 +323,14 @@ static void run_lines(const program *p, REAL *room, int64_t c, int64_t lines) {
         const REAL *x = room + code[2] * size, *y = room + code[3] * size, *bases[BASES];
         for (int64_t b = 0; b < count; b++) bases[b] = room + code[7 + b] * size;
         matrix m = {.column = forth ? p->column : p->back_column,
-                          .weight = forth ? p->weight : p->back_weight,
-                          .x = x, .coef = coef + code[4] * width, .bases = bases, .d = width,
-                          .entries = p->entries, .degree = degree, .count = count};
+                    .weight = forth ? p->weight : p->back_weight,
+                    .x = x,
+                    .coef = coef + code[4] * width,
+                    .bases = bases,
+                    .d = width,
+                    .entries = p->entries,
+                    .degree = degree,
+                    .count = count};
         switch (kind) {
         case LOAD:
             for (int64_t i = 0; i < n; i++) {
@@ -365,7 +358,7 @@ static void run_lines(const program *p, REAL *room, int64_t c, int64_t lines) {
             break;
         case ADD:
             for (int64_t i = 0; i < size; i += width)
-                SIMD for (int64_t k = 0; k < width; k++) {
+                SIDE_BY_SIDE(k, width) {
                     const REAL part = m.coef[k] * x[i + k];
                     out[i + k] = code[3] < 0 ? part : y[i + k] + part;
                 }
@@ -373,8 +366,9 @@ static void run_lines(const program *p, REAL *room, int64_t c, int64_t lines) {
         case DOT:
             for (int64_t part = 0; part < PARTS; part++) {
                 for (int64_t k = 0; k < width; k++) part_total[k] = 0;
-                for (int64_t i = n * part / PARTS * width; i < n * (part + 1) / PARTS * width; i += width)
-                    SIMD for (int64_t k = 0; k < width; k++) part_total[k] += x[i + k] * y[i + k];
+                for (int64_t i = n * part / PARTS * width; i < n * (part + 1) / PARTS * width;
+                     i += width)
+                    SIDE_BY_SIDE(k, width) part_total[k] += x[i + k] * y[i + k];
                 for (int64_t k = 0; k < width; k++) dot_total[k] += part_total[k];
             }
             dot_total += width;
@@ -389,7 +383,6 @@ static void run_lines(const program *p, REAL *room, int64_t c, int64_t lines) {
     for (int64_t r = 0; r < p->count; r++)
         for (int64_t k = 0; k < valid; k++) p->sums[r * d + c + k] = sums[r * width + k];
 }
-#undef CHOOSE
 
 /* `lines` times 64 bytes of channels of one member at a time; every worker has its own part of
  * `room`. Members have matrices of their own if `weight_step` is not 0. */
@@ -404,14 +397,26 @@ void run(const int64_t *code, const int64_t *start, const int32_t *column, const
     for (int64_t worker = 0; worker < workers; worker++)
         for (int64_t block = worker; block < members * blocks; block += workers) {
             const int64_t member = block / blocks;
-            const program p = {.code = code, .start = start, .back_start = back_start,
-                               .column = column, .back_column = back_column,
+            const program p = {.code = code,
+                               .start = start,
+                               .back_start = back_start,
+                               .column = column,
+                               .back_column = back_column,
                                .weight = weight + member * weight_step,
                                .back_weight = back_weight + member * weight_step,
-                               .inputs = inputs, .outputs = outputs, .first = member * n * d,
-                               .coef = coef + member * rows * d, .sums = sums + member * count * d,
-                               .dots = dots + block * entries, .passes = passes, .n = n, .d = d,
-                               .entries = entries, .slots = slots, .rows = rows, .count = count,
+                               .inputs = inputs,
+                               .outputs = outputs,
+                               .first = member * n * d,
+                               .coef = coef + member * rows * d,
+                               .sums = sums + member * count * d,
+                               .dots = dots + block * entries,
+                               .passes = passes,
+                               .n = n,
+                               .d = d,
+                               .entries = entries,
+                               .slots = slots,
+                               .rows = rows,
+                               .count = count,
                                .pull_count = pull_count};
             run_lines(&p, room + worker * room_size, block % blocks * width, lines);
         }
@@ -428,8 +433,8 @@ static inline REAL dot(const REAL *a, const REAL *b, int64_t d) {
 }
 
 void edge_dots(const int64_t *start, const int32_t *column, const REAL *const *left,
-                     const REAL *const *right, REAL *out, int64_t n, int64_t d, int64_t entries,
-                     int64_t pairs, int64_t threads) {
+               const REAL *const *right, REAL *out, int64_t n, int64_t d, int64_t entries,
+               int64_t pairs, int64_t threads) {
 #pragma omp parallel for schedule(dynamic, 32) num_threads(threads) if (entries * d > SMALL)
     for (int64_t i = 0; i < n; i++)
         for (int64_t e = start[i]; e < start[i + 1]; e++) {
@@ -447,8 +452,8 @@ void edge_dots(const int64_t *start, const int32_t *column, const REAL *const *l
 }
 
 void attend(const int64_t *start, const int32_t *column, const REAL *q, const REAL *k,
-                  const REAL *weight, REAL *out, int64_t n, int64_t heads, int64_t size,
-                  int64_t entries, int64_t threads) {
+            const REAL *weight, REAL *out, int64_t n, int64_t heads, int64_t size, int64_t entries,
+            int64_t threads) {
     const int64_t d = heads * size;
     const REAL scale = 1 / (REAL)sqrt((double)size);
 #pragma omp parallel for schedule(dynamic, 32) num_threads(threads) if (entries * d > SMALL)
@@ -474,7 +479,7 @@ void attend(const int64_t *start, const int32_t *column, const REAL *q, const RE
 
 /* `step` is the number of gradients an entry has: heads, or 1 where all heads share it. */
 void attend_back(const int64_t *start, const REAL *attention, const REAL *grad, REAL *out,
-                       int64_t n, int64_t heads, int64_t step, int64_t entries, int64_t threads) {
+                 int64_t n, int64_t heads, int64_t step, int64_t entries, int64_t threads) {
 #pragma omp parallel for schedule(dynamic, 32) num_threads(threads) if (entries * heads > SMALL)
     for (int64_t i = 0; i < n; i++)
         for (int64_t h = 0; h < heads; h++) {
@@ -487,9 +492,9 @@ void attend_back(const int64_t *start, const REAL *attention, const REAL *grad, 
         }
 }
 
-void gather_heads(const int64_t *start, const int32_t *column, const REAL *weight,
-                        const REAL *y, REAL *out, int64_t n, int64_t heads, int64_t size,
-                        int64_t entries, int64_t threads) {
+void gather_heads(const int64_t *start, const int32_t *column, const REAL *weight, const REAL *y,
+                  REAL *out, int64_t n, int64_t heads, int64_t size, int64_t entries,
+                  int64_t threads) {
     const int64_t d = heads * size;
 #pragma omp parallel for schedule(dynamic, 32) num_threads(threads) if (entries * d > SMALL)
     for (int64_t i = 0; i < n; i++) {
@@ -506,7 +511,7 @@ void gather_heads(const int64_t *start, const int32_t *column, const REAL *weigh
 }
 
 void dropout(const REAL *x, const int64_t *seed, REAL *out, int64_t count, int64_t limit,
-                   double keep, int64_t threads) {
+             double keep, int64_t threads) {
     const REAL factor = (REAL)(1 / keep);
     const uint32_t first = (uint32_t)seed[0] * 0x85EBCA6Bu;
 #pragma omp parallel for schedule(static) num_threads(threads) if (count > SMALL)
@@ -515,14 +520,13 @@ void dropout(const REAL *x, const int64_t *seed, REAL *out, int64_t count, int64
         const REAL *from = x + n;
         REAL *restrict to = out + n;
         REAL stays[BLOCK]; /* of the width of the hash, so that both vectorise */
-        SIMD for (uint32_t k = 0; k < size; k++) {
+        SIDE_BY_SIDE(k, size) {
             uint32_t bits = ((uint32_t)n + k) * 0x9E3779B9u + first;
             bits = (bits ^ (bits >> 16)) * 0x7FEB352Du;
             bits = (bits ^ (bits >> 15)) * 0x846CA68Bu;
             bits ^= bits >> 16;
             stays[k] = bits >= (uint32_t)limit ? factor : 0;
         }
-        SIMD for (uint32_t k = 0; k < size; k++) to[k] = stays[k] * from[k];
+        SIDE_BY_SIDE(k, size) to[k] = stays[k] * from[k];
     }
 }
-
