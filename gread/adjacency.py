@@ -9,7 +9,7 @@ Convention: row i of Ã gathers from the neighbours j of i, so an edge ``j → i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple
@@ -122,6 +122,18 @@ def column(weight: Tensor, row_sum: Tensor, column_sum: Tensor) -> Tensor:
     return weight * _power(column_sum, -1.0)
 
 
+def in_one_pattern(matrices: Sequence[tuple[Pattern, Tensor]]) -> tuple[Pattern, Tensor]:
+    """Several matrices of one size in a common pattern, and the entries of each, [matrices, E]."""
+    n = matrices[0][0].num_columns
+    places = [pattern.rows.numbers() * n + pattern.rows.column for pattern, _ in matrices]
+    known = torch.cat(places).unique()
+    pattern, _ = Pattern.from_entries(known // n, known % n, (n, n))
+    weight = matrices[0][1].new_zeros(len(matrices), known.numel())
+    for row, place, (_, entries) in zip(weight, places, matrices, strict=True):
+        row.index_add_(0, torch.searchsorted(known, place), entries)
+    return pattern, weight
+
+
 class OriginalAdjacency(nn.Module):
     """OA: the normalised adjacency of the graph itself.
 
@@ -142,7 +154,7 @@ class OriginalAdjacency(nn.Module):
         self, h0: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
     ) -> Adjacency:
         """Ã of the graph; of ``h0`` only the size and type matter."""
-        edges = _edges(edge_index, edge_weight, h0, self.self_loops)
+        edges = edges_of(edge_index, edge_weight, h0, self.self_loops)
         if edge_weight is not None or self.explained.explain:
             return self._normalized(edges)
         key = (self.normalize, self.self_loops, h0.dtype, h0.size(-2))
@@ -206,12 +218,16 @@ class SoftAdjacency(nn.Module):
         self, h0: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
     ) -> Adjacency:
         """Ã of the graph and its first state."""
-        edges = _edges(edge_index, edge_weight, h0, self.self_loops)
+        edges = edges_of(edge_index, edge_weight, h0, self.self_loops)
+        plain = edge_weight is None and self.self_loops in (0, 1)
+        weight = self.attend(h0, edges.pattern, None if plain else edges.weight)
+        return Adjacency(edges.pattern, self.explained(weight, edges))
+
+    def attend(self, h0: Tensor, pattern: Pattern, weight: Tensor | None) -> Tensor:
+        """The entries of Ã, [E]; ``weight`` as in `gread.kernels.attention`."""
         q = self.query(h0).unflatten(-1, (self.heads, -1))  # [N, heads, d_k]
         k = self.key(h0).unflatten(-1, (self.heads, -1))
-        plain = edge_weight is None and self.self_loops in (0, 1)
-        weight = attention(edges.pattern, q, k, None if plain else edges.weight)
-        return Adjacency(edges.pattern, self.explained(weight, edges))
+        return attention(pattern, q, k, weight)
 
 
 class ExplainedEdges(MessagePassing):
@@ -278,7 +294,9 @@ class Edges(NamedTuple):
         return self.pattern.num_columns
 
 
-def _edges(edge_index: Tensor, edge_weight: Tensor | None, h0: Tensor, self_loops: float) -> Edges:
+def edges_of(
+    edge_index: Tensor, edge_weight: Tensor | None, h0: Tensor, self_loops: float
+) -> Edges:
     """The edges, every node with a loop if ``self_loops`` is not zero."""
     n = h0.size(-2)
     check_edges(edge_index, edge_weight, n)

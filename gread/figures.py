@@ -70,3 +70,50 @@ def energies(
     axis.grid(axis="y", which="major", alpha=0.25)
     axis.set_title(title, fontsize=14, loc="left")
     return figure
+
+
+@matplotlib.rc_context(STYLE)
+def selection(
+    accuracies: Mapping[int, tuple[float, float]], selected: int, *, title: str
+) -> Figure:
+    """Validation and test accuracy of many settings: how much of the best one is luck.
+
+    The right panel is the best tenth by validation, among which the choice is made.
+
+    Args:
+        accuracies: From a number to validation and test accuracy, in percent.
+        selected: Which was chosen by validation.
+        title: Above all.
+    """
+    points: NDArray[np.float64] = np.array(list(accuracies.values()))
+    chosen = np.array(accuracies[selected])
+    lucky = points[int(points[:, 1].argmax())]
+    order = points[:, 0].argsort()[::-1]
+    top = points[order[: max(10, len(points) // 10)]]
+    figure = Figure(figsize=(10.4, 4.9), layout="constrained")
+    panels = figure.subplots(1, 2)
+    for axis, shown, what in zip(panels, (points, top), ("all", "best by validation"), strict=True):
+        axis.scatter(*shown.T, s=22, color=COLOURS[6], alpha=0.45, linewidth=0)
+        axis.set_title(f"{what}: {len(shown)}{_correlation(shown)}", fontsize=11, loc="left")
+        axis.set_xlabel("mean validation accuracy (%)")
+        axis.grid(alpha=0.2)
+        for point, colour in ((lucky, COLOURS[0]), (chosen, COLOURS[1])):
+            if (shown == point).all(axis=1).any():
+                axis.scatter(*point, s=90, color=colour, edgecolor="white", zorder=3)
+            axis.axhline(point[1], color=colour, linewidth=1.0, linestyle="--", zorder=0)
+    panels[0].set_ylabel("mean test accuracy (%)")
+    marks = (
+        (COLOURS[1], f"selected by validation: test {chosen[1]:.2f}"),
+        (COLOURS[0], f"best by test, which nobody may select: {lucky[1]:.2f}"),
+    )
+    handles = [panels[0].scatter([], [], s=90, color=colour, label=text) for colour, text in marks]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
+    figure.suptitle(title, fontsize=14)
+    return figure
+
+
+def _correlation(points: NDArray[np.float64]) -> str:
+    """Pearson's, where there is one."""
+    if len(points) < 3 or (np.ptp(points, axis=0) == 0).any():
+        return ""
+    return f", correlation {np.asarray(np.corrcoef(points.T))[0, 1]:.2f}"

@@ -1,11 +1,14 @@
-"""Tables that ship inside the package, as TOML."""
+"""Tables in TOML: those that ship inside the package, and a user's."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
 from importlib import resources
+from pathlib import Path
 from typing import Any
+
+from gread.inputs import InputError
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -17,3 +20,11 @@ def read_toml(folder: str, name: str) -> Mapping[str, Any] | None:
     """The table ``name`` in a folder below ``gread/``; None where there is none."""
     file = resources.files("gread").joinpath(folder, name)
     return tomllib.loads(file.read_text("utf-8")) if file.is_file() else None
+
+
+def read_file(path: str | Path) -> Mapping[str, Any]:
+    """The table in a file that a user names."""
+    try:
+        return tomllib.loads(Path(path).read_text("utf-8"))
+    except (OSError, ValueError) as error:  # no file, no UTF-8, no TOML
+        raise InputError(f"the file {path} cannot be read: {error}") from error

@@ -206,7 +206,7 @@ def shares(device: str, quick: bool) -> Section:
     settings: dict[str, tuple[str, Mapping[str, Any]]] = {
         "Cora, BS, Euler, d = 64": ("cora", EULER),
         "Cora, BS, RK4, d = 64": ("cora", RK4),
-        "Cora, BS as published": ("cora", find_preset("gread-bs", "cora").hyper),
+        "Cora, BS as published": ("cora", find_preset("gread-bs", "cora", "published").hyper),
         "Squirrel, BS, Euler, d = 256": ("squirrel", WIDE),
     }
     rows: list[Row] = []

@@ -47,7 +47,7 @@ EPOCH = "An epoch is a training step with its evaluation. Ratios are medians ove
 @BENCHES.register("headline")
 def headline(device: str, quick: bool) -> Section:
     """The comparisons that the project set itself, with the least ratio it asked for."""
-    published = find_preset("gread-bs", "cora")
+    published = find_preset("gread-bs", "cora", "published")
     setting, config = dict(published.hyper), published.train
     if torch.device(device).type == "cuda":
         works = {
@@ -128,7 +128,7 @@ def datasets(device: str, quick: bool) -> Section:
     rows: list[Row] = []
     missing = []
     for name in DATASETS:
-        preset = find_preset("gread-bs", name)
+        preset = find_preset("gread-bs", name, "published")
         try:
             data = graph(name, device, quick)
         except DataError as error:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import gread
-from gread.cli import measure, show, stored, work
+from gread.cli import measure, search, show, stored, work
 from gread.cli.console import err, out
 from gread.inputs import InputError
 
@@ -23,6 +23,7 @@ for command in (
     show.demo,
     show.datasets,
     work.train,
+    search.search,
     work.reproduce,
     stored.compare,
     measure.bench,

@@ -124,6 +124,7 @@ def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Te
             out if weight is None else weight.contiguous(),
             _count(rows),
             entries,
+            entries if weight is not None and weight.dim() > 1 else 0,
             HEADS=heads,
             D=d,
             SCALE=1 / math.sqrt(d),
@@ -604,7 +605,7 @@ def _dot_kernel(out, x, y, n, each, D: tl.constexpr, BLOCK_D: tl.constexpr):
     tl.store(out + part * D + channel, total, mask=there)
 
 
-@triton.jit(do_not_specialize=["n", "entries", "each"])
+@triton.jit(do_not_specialize=["n", "entries", "weight_step", "each"])
 def _attend_kernel(
     out,
     start,
@@ -614,6 +615,7 @@ def _attend_kernel(
     weight,
     n,
     entries,
+    weight_step,
     each,
     HEADS: tl.constexpr,
     D: tl.constexpr,
@@ -632,6 +634,7 @@ def _attend_kernel(
     q += member * n * stride
     k += member * n * stride
     out += member * entries * HEADS
+    weight += member * weight_step
     lane, there = _heads(HEADS, D, BLOCK_H, BLOCK_D)
     head = tl.arange(0, BLOCK_H)[None, :]
     first, last = _rows(start, n, each, FEWEST, SPAN)

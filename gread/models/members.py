@@ -13,10 +13,25 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gread.adjacency import (
+    Adjacency,
+    OriginalAdjacency,
+    SoftAdjacency,
+    edges_of,
+    in_one_pattern,
+)
 from gread.flow import solve_together
-from gread.kernels import drop, product
+from gread.kernels import Pattern, drop, product, remember
 from gread.models.gread import ReactionDiffusionConv
-from gread.models.parts import Dropout, FeatureMap, Gate, One, SignedVector, sparse_features
+from gread.models.parts import (
+    Dropout,
+    FeatureMap,
+    Gate,
+    One,
+    SignedVector,
+    StateActivation,
+    sparse_features,
+)
 from gread.ode import SOLVERS, Solution, Tableau
 
 
@@ -41,10 +56,12 @@ def stack(models: Sequence[nn.Module]) -> nn.Module:
         >>> stack(models).eval()(data.x, data.edge_index).shape
         torch.Size([3, 60, 2])
     """
+    rule = RULES.get(type(models[0]), _part_by_part)
+    return rule(models).train(models[0].training)
+
+
+def _part_by_part(models: Sequence[nn.Module]) -> nn.Module:
     first = models[0]
-    rule = RULES.get(type(first))
-    if rule is not None:
-        return rule(models).train(first.training)
     if first._parameters or first._buffers:
         raise CannotStack(f"there is no rule for {type(first).__name__}")
     made = copy.copy(first)
@@ -67,6 +84,11 @@ def unstack(stacked: nn.Module, models: Sequence[nn.Module], members: Sequence[i
         for model, member in zip(models, members, strict=True):
             if parameter is not None:
                 model.get_parameter(name).copy_(parameter[member])
+    if isinstance(stacked, SoftAdjacencies):
+        unstack(stacked.soft, models, members)
+        return
+    if isinstance(stacked, OriginalAdjacencies):
+        return
     for name, child in stacked._modules.items():
         if child is not None:
             unstack(child, [model.get_submodule(name) for model in models], members)
@@ -161,6 +183,90 @@ class FeatureMaps(nn.Module):
         return shared.expand(len(self.weight), *shared.shape)
 
 
+class StateActivations(nn.Module):
+    """ReLU on H(T) of those members that have it."""
+
+    active: Tensor
+
+    def __init__(self, activations: Sequence[StateActivation]):
+        super().__init__()
+        active = torch.tensor([one.active for one in activations])
+        self.register_buffer("active", active.view(-1, 1, 1))
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Of the shape given."""
+        return torch.where(self.active, h.relu(), h)
+
+
+class OriginalAdjacencies(nn.Module):
+    """OA of members with different normalisations or self loops: entries [members, E].
+
+    Attributes:
+        kinds: The different ones.
+        which: Which of them each member has.
+    """
+
+    def __init__(self, adjacencies: Sequence[OriginalAdjacency]):
+        super().__init__()
+        kinds = {(one.normalize, one.self_loops): one for one in adjacencies}
+        self.kinds = nn.ModuleList(kinds.values())
+        self.keys = tuple(kinds)
+        self.which = tuple(self.keys.index((one.normalize, one.self_loops)) for one in adjacencies)
+
+    def forward(
+        self, h0: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
+    ) -> Adjacency:
+        """Ã of every member, or the one that all share."""
+        made: list[Adjacency] = [kind(h0, edge_index, edge_weight) for kind in self.kinds]
+        if len(made) == 1:
+            return made[0]
+        if edge_weight is not None:
+            return self._together(made)
+        key = ("together", self.keys, self.which, h0.dtype, h0.size(-2))
+        return remember(edge_index, key, lambda: self._together(made))
+
+    def _together(self, made: Sequence[Adjacency]) -> Adjacency:
+        pattern, weight = in_one_pattern([(one.pattern, one.weight) for one in made])
+        return Adjacency(pattern, weight[list(self.which)], all(one.symmetric for one in made))
+
+
+class SoftAdjacencies(nn.Module):
+    """SA of members with different self loops.
+
+    Attributes:
+        soft: With the queries and keys of all members.
+        loops: The weight of each member's self loops.
+    """
+
+    soft: SoftAdjacency
+
+    def __init__(self, adjacencies: Sequence[SoftAdjacency]):
+        super().__init__()
+        self.add_module("soft", _part_by_part(adjacencies))
+        self.loops = tuple(one.self_loops for one in adjacencies)
+
+    def forward(
+        self, h0: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
+    ) -> Adjacency:
+        """Ã of every member; where one has no loop, its entry is zero."""
+        kinds = list(dict.fromkeys(self.loops))
+        if len(kinds) == 1:
+            self.soft.self_loops = kinds[0]
+            adj: Adjacency = self.soft(h0, edge_index, edge_weight)
+            return adj
+        key = ("together", self.loops, h0.dtype, h0.size(-2))
+        made = [edges_of(edge_index, edge_weight, h0, loops) for loops in kinds]
+
+        def together() -> tuple[Pattern, Tensor]:
+            pattern, weight = in_one_pattern([(edges.pattern, edges.weight) for edges in made])
+            return pattern, weight[[kinds.index(loops) for loops in self.loops]]
+
+        pattern, weight = (
+            together() if edge_weight is not None else remember(edge_index, key, together)
+        )
+        return Adjacency(pattern, self.soft.attend(h0, pattern, weight))
+
+
 class Coefficients(nn.Module):
     """α or β of every member, whatever its kind, [members, channels].
 
@@ -241,6 +347,9 @@ RULES: dict[type[nn.Module], Callable[[Sequence[Any]], nn.Module]] = {
     Dropout: Dropouts,
     FeatureMap: FeatureMaps,
     ReactionDiffusionConv: Layers,
+    OriginalAdjacency: OriginalAdjacencies,
+    SoftAdjacency: SoftAdjacencies,
+    StateActivation: StateActivations,
 }
 
 
@@ -255,6 +364,10 @@ def keep(model: nn.Module, members: Sequence[int]) -> None:
         if isinstance(module, Layers):
             module.times = tuple(module.times[m] for m in members)
             module.step_sizes = tuple(module.step_sizes[m] for m in members)
+        elif isinstance(module, OriginalAdjacencies):
+            module.which = tuple(module.which[m] for m in members)
+        elif isinstance(module, SoftAdjacencies):
+            module.loops = tuple(module.loops[m] for m in members)
 
 
 def _stacked(parameters: Sequence[Tensor]) -> nn.Parameter:

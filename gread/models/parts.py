@@ -189,6 +189,18 @@ def mlp_decoder(channels: int, out_channels: int, dropout: float) -> nn.Module:
     )
 
 
+class StateActivation(nn.Module):
+    """ReLU on H(T), or nothing."""
+
+    def __init__(self, active: bool):
+        super().__init__()
+        self.active = active
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Of the shape given."""
+        return h.relu() if self.active else h
+
+
 def build_encoder(
     kind: str, in_channels: int, channels: int, input_dropout: float, dropout: float
 ) -> nn.Module:
@@ -205,5 +217,6 @@ def build_decoder(
 ) -> nn.Module:
     """o of Eq. (8): the last state [N, channels] to logits [N, out_channels]."""
     check_count("out_channels", out_channels)
-    decoder = DECODERS[kind](channels, out_channels, dropout)
-    return nn.Sequential(nn.ReLU(), decoder) if activation else decoder
+    return nn.Sequential(
+        StateActivation(activation), DECODERS[kind](channels, out_channels, dropout)
+    )

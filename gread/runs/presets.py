@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 from gread.inputs import InputError
 from gread.models import MODELS
 from gread.runs.spec import HIDDEN_CHANNELS, Value, check_keys
-from gread.shipped import read_toml
+from gread.shipped import read_file, read_toml
 from gread.training import TrainConfig
 
-SOURCES = ("published", "paper")
-"""Where presets come from, in the order in which they are looked for: the authors' published code
-(GREAD-BS alone), and the paper's appendix."""
+SOURCES = ("tuned", "published", "paper")
+"""Where presets come from, in the order in which they are looked for: `gread search`, the authors'
+published code (GREAD-BS alone), and the paper's appendix."""
 
 _TRAINING = tuple(part.name for part in fields(TrainConfig))
 
@@ -23,7 +24,7 @@ class Preset:
     """Settings for one model on one dataset.
 
     Attributes:
-        source: One of `SOURCES`, or ``"default"`` where there is no preset.
+        source: One of `SOURCES`, a file, or ``"default"`` where there is no preset.
         hyper: Hyperparameters of the model.
         train: How to train.
     """
@@ -36,15 +37,23 @@ class Preset:
 def find_preset(model: str, dataset: str, source: str | None = None) -> Preset:
     """The preset from ``source``, or from the first source that has one; else the defaults.
 
+    Args:
+        model: A name of ``gread.MODELS``.
+        dataset: A name of ``gread.DATASETS``.
+        source: One of `SOURCES`, or a TOML file as `gread search` writes it.
+
     Example:
         >>> find_preset("gread-bs", "texas").hyper["solver"]
         'euler'
     """
-    if source is not None and source not in SOURCES:
-        raise InputError(f"unknown preset {source!r}; choose from: {', '.join(SOURCES)}")
+    own = source is not None and source.endswith(".toml")
+    if source is not None and source not in SOURCES and not own:
+        raise InputError(
+            f"unknown preset {source!r}; choose from: {', '.join(SOURCES)}, or a .toml file"
+        )
     MODELS[model]  # an unknown name has no defaults either
     for place in [source] if source else SOURCES:
-        table = read_toml(f"presets/{place}", f"{model.replace('*', '-star')}.toml")
+        table = read_file(place) if own else _shipped(place, model)
         if table is not None and dataset in table:
             return _preset(place, model, table[dataset])
     if source is not None:
@@ -61,6 +70,10 @@ def split_settings(
     hyper = {key: value for key, value in settings.items() if key in known}
     train = {key: value for key, value in settings.items() if key not in known}
     return hyper, train
+
+
+def _shipped(source: str, model: str) -> Mapping[str, Any] | None:
+    return read_toml(f"presets/{source}", f"{model.replace('*', '-star')}.toml")
 
 
 def _preset(source: str, model: str, settings: Mapping[str, Value]) -> Preset:

@@ -182,7 +182,10 @@ def run_together(
     ]
 
 
-OWN = ("alpha", "beta", "time", "step_size", "input_dropout", "dropout")
+OWN = (
+    *("alpha", "beta", "time", "step_size", "input_dropout", "dropout"),
+    *("normalization", "self_loops", "output_activation"),
+)
 """Hyperparameters of which every member of a population may have its own."""
 
 

@@ -229,6 +229,7 @@ def test_several_members_at_once(launches, own_weights, d):
     q, k = normal(3, n, 4, d, dtype=dtype), normal(3, n, 4, d, dtype=dtype)
     attention = plain.attend(rows, q, k)
     assert_same(gpu.attend(rows, q, k), attention)
+    assert_same(gpu.attend(rows, q, k, weight), plain.attend(rows, q, k, weight))
     for grad in (normal(3, entries, 4, dtype=dtype), normal(3, entries, dtype=dtype)):
         found = plain.attend_back(rows, attention, grad)
         assert_same(gpu.attend_back(rows, attention, grad), found)

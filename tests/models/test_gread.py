@@ -138,7 +138,7 @@ def test_encoder_and_decoder_forms(graph, encoder, decoder, activation):
             h = h + block(torch.relu(h))
     torch.testing.assert_close(model.encoder(graph.x), h)
     z = torch.relu(h) if activation else h
-    last = model.decoder[1] if activation else model.decoder
+    last = model.decoder[1]
     if decoder == "mlp":
         z = z + last[2].linear(torch.tanh(z))
         expected = last[4](torch.tanh(z))

@@ -72,6 +72,28 @@ def test_so_it_does_with_every_form(graph, encoder, decoder, output_activation):
     check(some(graph, **forms), graph)
 
 
+@pytest.mark.parametrize("adjacency", ["original", "soft"])
+@pytest.mark.parametrize("loop_in_the_graph", [True, False])
+def test_and_with_normalisations_loops_and_activations_of_their_own(
+    graph, adjacency, loop_in_the_graph
+):
+    if loop_in_the_graph:
+        graph = graph.clone()
+        twice = torch.tensor([[5, 7, 7], [5, 7, 7]])
+        graph.edge_index = torch.cat([graph.edge_index, twice, graph.edge_index[:, :4]], 1)
+    models = []
+    for number, normalization in enumerate([*gread.adjacency.NORMALIZATIONS, "symmetric"]):
+        own = {"normalization": normalization, "self_loops": float(number % 2)}
+        own |= {"output_activation": number > 1, "adjacency": adjacency}
+        models += some(graph, **own)[number : number + 1]
+    assert len(models) == 4
+    check(models, graph)
+    together = stack(models)
+    whole = together(graph.x, graph.edge_index)
+    keep(together, [3, 0])
+    torch.testing.assert_close(together(graph.x, graph.edge_index), whole[[3, 0]])
+
+
 def test_and_with_sparse_features_and_a_source_without_gradient(graph):
     words = graph.clone()
     words.x = (torch.rand(60, 40) < 0.1).double()

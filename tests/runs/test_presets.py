@@ -10,10 +10,12 @@ from gread.runs import RunSpec, find_preset
 from gread.runs.presets import SOURCES
 from gread.shipped import read_toml
 
+FOLDERS = {source: resources.files("gread").joinpath("presets", source) for source in SOURCES}
 FILES = [
     (source, file.name)
-    for source in SOURCES
-    for file in resources.files("gread").joinpath("presets", source).iterdir()
+    for source, folder in FOLDERS.items()
+    if folder.is_dir()
+    for file in folder.iterdir()
 ]
 
 
@@ -32,7 +34,8 @@ def test_every_gread_model_has_a_preset_that_its_signature_takes(model, dataset)
 @pytest.mark.parametrize(("source", "name"), FILES)
 def test_every_file_belongs_to_a_model_and_says_where_it_comes_from(source, name):
     model = name.removesuffix(".toml").replace("-star", "*")
-    known = set(inspect.signature(MODELS[model].build).parameters) | {"lr", "weight_decay"}
+    training = {"lr", "weight_decay", "epochs"}
+    known = set(inspect.signature(MODELS[model].build).parameters) | training
     for settings in read_toml(f"presets/{source}", name).values():
         assert set(settings) <= known
     text = resources.files("gread").joinpath("presets", source, name).read_text()
@@ -49,9 +52,20 @@ def test_published_comes_before_the_paper_and_defaults_last():
 
 
 def test_a_preset_that_does_not_exist_is_refused():
-    with pytest.raises(InputError, match="unknown preset 'tuned'; choose from: published, paper"):
-        find_preset("gread-bs", "cora", "tuned")
+    with pytest.raises(InputError, match=r"unknown preset 'mine'; .* tuned, published, paper"):
+        find_preset("gread-bs", "cora", "mine")
     with pytest.raises(InputError, match="there is no preset 'published' for gread-f on cora"):
         find_preset("gread-f", "cora", "published")
     with pytest.raises(InputError, match="unknown model 'gread-x'"):
         find_preset("gread-x", "cora")
+
+
+def test_a_file_of_the_users_own_is_a_preset(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text("[cora]\ntime = 2.5\nlr = 0.5\n")
+    preset = find_preset("gread-bs", "cora", str(path))
+    assert (preset.hyper, preset.train.lr) == ({"time": 2.5}, 0.5)
+    with pytest.raises(InputError, match=r"there is no preset '.*mine.toml' for gread-bs on texas"):
+        find_preset("gread-bs", "texas", str(path))
+    with pytest.raises(InputError, match=r"the file none.toml cannot be read"):
+        find_preset("gread-bs", "cora", "none.toml")

@@ -105,3 +105,10 @@ def test_a_full_disk_is_one_sentence(store, small):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.stdout.startswith(f"the store {store.path} cannot be written: "), done
     assert len(store) == 0  # and it is whole
+
+
+def test_accuracies_are_read_without_histories(store, small):
+    store.put(Result(small(), "ok", train=1.0, val=0.5, test=0.25, history=((1.0, 0.1, 0.2, 0.3),)))
+    store.put(Result(small(seed=1), "failed"))
+    assert store.accuracies("val") == {small().key: 0.5, small(seed=1).key: None}
+    assert store.accuracies("test")[small().key] == 0.25

@@ -1,0 +1,186 @@
+"""What a study found: the selected trial, what mattered, how much of it is luck, and a preset."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from statistics import fmean, pstdev
+from typing import TYPE_CHECKING, Any
+
+import gread
+from gread.data import DATASETS
+from gread.models import MODELS
+from gread.runs import ResultStore
+from gread.search.selection import Trial, select
+from gread.search.space import Space
+from gread.search.study import Plan, import_optuna, load_study, study_name, trials_of
+
+if TYPE_CHECKING:
+    import optuna
+    from matplotlib.figure import Figure
+
+FEW = 5
+"""Of fewer complete trials nothing is said about importance."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """A study in numbers.
+
+    Attributes:
+        study: Its name.
+        plan: What was searched.
+        wanted: How many trials the study shall have.
+        trials: The finished ones.
+        rule: By which one was selected.
+        selected: That one.
+        importance: Share of the variance of the validation accuracy that each hyperparameter
+            explains, the largest first; empty for fewer than five complete trials.
+        tests: Test accuracies of complete trials by number, one a run, where all runs are in this
+            store; empty as long as the study goes on.
+        seen: After how many trials test accuracies were shown, this time included.
+    """
+
+    study: str
+    plan: Plan
+    wanted: int
+    trials: list[Trial]
+    rule: str
+    selected: Trial
+    importance: Mapping[str, float]
+    tests: Mapping[int, tuple[float, ...]]
+    seen: tuple[int, ...] = ()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the study has all its trials; before, nobody sees a test accuracy."""
+        return len(self.trials) >= self.wanted
+
+    def figure(self) -> Figure:
+        """Validation and test accuracy of all complete trials."""
+        from gread.figures import selection
+
+        means = {
+            trial.number: (100 * trial.mean, 100 * fmean(self.tests[trial.number]))
+            for trial in self.trials
+            if trial.number in self.tests
+        }
+        names = MODELS[self.plan.model].title, DATASETS[self.plan.dataset].title
+        title = f"{names[0]} on {names[1]}: {len(means)} settings"
+        return selection(means, self.selected.number, title=title)
+
+    def preset(self) -> str:
+        """The selected settings as a table of TOML, with where they come from as comments."""
+        plan, selected = self.plan, self.selected
+        pruned = sum(not trial.complete for trial in self.trials)
+        facts = [
+            f"study {self.study}, rule {self.rule}, sampler {plan.sampler}",
+            f"trial {selected.number} of {len(self.trials)}, {pruned} of them pruned",
+            f"splits {_ranges(plan.splits)}, seeds {_ranges(plan.seeds)}",
+            f"mean validation accuracy {100 * selected.mean:.2f}",
+        ]
+        if selected.number in self.tests:
+            facts.append(f"test accuracy {shown(self.tests[selected.number])}")
+        if len(self.seen) > 1:
+            facts.append(f"test accuracies were seen after {', '.join(map(str, self.seen))} trials")
+        facts.append(f"gread {gread.__version__}, {datetime.now(timezone.utc):%Y-%m-%d}")
+        lines = [f"[{plan.dataset}]", *(f"# {fact}" for fact in facts)]
+        lines += [f"{name} = {json.dumps(value)}" for name, value in selected.settings.items()]
+        return "\n".join(lines) + "\n"
+
+    def write(self, folder: Path) -> list[Path]:
+        """Writes the preset to ``tuned/MODEL.toml`` and a picture, once the study is finished."""
+        if not self.finished:
+            return []
+        path = folder / "tuned" / f"{study_name('', self.plan.model)[1:]}.toml"
+        merge_preset(path, self.preset(), MODELS[self.plan.model].title)
+        if self.selected.number not in self.tests:  # its runs are on another machine
+            return [path]
+        picture = folder / f"{self.study}.png"
+        self.figure().savefig(picture)
+        return [path, picture]
+
+
+def report(
+    study: str, store: ResultStore, *, storage: str | None = None, rule: str = "best-mean"
+) -> Report:
+    """Looks at a study that there is.
+
+    Args:
+        study: Its name.
+        store: Where its runs are.
+        storage: The URL of a database; by default the study is a journal beside the store.
+        rule: A name of ``gread.search.RULES``.
+    """
+    kept, plan = load_study(study, storage, store.path.parent / "studies")
+    space = Space(plan.model, plan.space)
+    trials = trials_of(kept, space)
+    wanted, seen = kept.user_attrs["trials"], set(kept.user_attrs.get("tests seen after", []))
+    selected = select(trials, space, rule)
+    tests = _tests(plan, trials, store) if len(trials) >= wanted else {}
+    if tests and len(trials) not in seen:
+        seen.add(len(trials))
+        kept.set_user_attr("tests seen after", sorted(seen))
+    importance = _importance(kept)
+    return Report(
+        study, plan, wanted, trials, rule, selected, importance, tests, tuple(sorted(seen))
+    )
+
+
+def merge_preset(path: Path, table: str, title: str) -> None:
+    """Writes a table of TOML into a file of presets, in the place of one of the same name."""
+    heading = f"# {title}: settings found by gread search, selected by validation accuracy alone."
+    text = path.read_text("utf-8") if path.exists() else heading + "\n"
+    first, *tables = re.split(r"(?m)^(?=\[)", text)
+    name = table.partition("\n")[0]
+    kept = [other for other in tables if other.partition("\n")[0] != name]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    part.write_text("\n".join(block.strip() + "\n" for block in [first, *kept, table]), "utf-8")
+    part.replace(path)
+
+
+def shown(shares: tuple[float, ...]) -> str:
+    """Mean and deviation of shares of 1, in percent."""
+    return f"{100 * fmean(shares):.2f} ± {100 * pstdev(shares):.2f}"
+
+
+def _tests(plan: Plan, trials: list[Trial], store: ResultStore) -> dict[int, tuple[float, ...]]:
+    """A run that failed has no test accuracy, and counts as 0 like its validation."""
+    known = store.accuracies("test")
+    keys = {
+        trial.number: [spec.key for spec in plan.specs(trial.settings)]
+        for trial in trials
+        if trial.complete
+    }
+    return {
+        number: tuple(known[key] or 0.0 for key in of_trial)
+        for number, of_trial in keys.items()
+        if all(key in known for key in of_trial)
+    }
+
+
+def _importance(study: optuna.Study) -> dict[str, float]:
+    optuna = import_optuna()
+    complete = (optuna.trial.TrialState.COMPLETE,)
+    values = [trial.value for trial in study.get_trials(deepcopy=False, states=complete)]
+    if len(values) < FEW or len(set(values)) == 1:
+        return {}
+    evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
+    found = optuna.importance.get_param_importances(study, evaluator=evaluator)
+    return {name: float(share) for name, share in found.items()}
+
+
+def _ranges(numbers: Any) -> str:
+    """0, 1, 2, 5 is ``0-2,5``."""
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][-1] + 1:
+            spans[-1].append(number)
+        else:
+            spans.append([number])
+    return ",".join(f"{s[0]}-{s[-1]}" if len(s) > 1 else str(s[0]) for s in spans)

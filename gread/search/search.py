@@ -1,0 +1,343 @@
+"""The search: ask for settings, train them on all splits and seeds, tell their validation."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from gread.inputs import InputError, check_count
+from gread.registry import Registry
+from gread.runs import Result, ResultStore, RunSpec, launch
+from gread.runs.spec import Value
+from gread.search.selection import Trial, select
+from gread.search.space import Space, read_space
+from gread.search.study import (
+    Plan,
+    create_study,
+    import_optuna,
+    journal,
+    storage_errors,
+    study_name,
+    trials_of,
+)
+from gread.search.worker import Worker, abandoned
+
+if TYPE_CHECKING:
+    import optuna
+
+SAMPLERS: Registry[Callable[[int], Any]] = Registry("sampler")
+"""From a seed to a sampler of Optuna's."""
+
+
+@SAMPLERS.register("random")
+def random_sampler(seed: int) -> optuna.samplers.BaseSampler:
+    """Every setting for itself, as in the paper."""
+    return import_optuna().samplers.RandomSampler(seed)
+
+
+@SAMPLERS.register("tpe")
+def tpe_sampler(seed: int) -> optuna.samplers.BaseSampler:
+    """Settings like the good ones so far; those of a batch that is under way count as poor."""
+    optuna = import_optuna()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        return optuna.samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How a search stands. It has no test accuracies.
+
+    Attributes:
+        finished: Trials that are complete or pruned, whoever computed them.
+        trials: How many there will be.
+        runs: How many this process has computed.
+        best: The best by mean validation accuracy, if there is one.
+    """
+
+    finished: int
+    trials: int
+    runs: int
+    best: Trial | None
+
+
+def search(
+    dataset: str,
+    model: str = "gread-bs",
+    *,
+    trials: int,
+    store: ResultStore,
+    space: Space | None = None,
+    sampler: str = "random",
+    prune: bool = False,
+    splits: Sequence[int] = range(10),
+    seeds: Sequence[int] = (0,),
+    options: Mapping[str, Value] | None = None,
+    study: str | None = None,
+    storage: str | None = None,
+    batch: int | None = None,
+    devices: Sequence[str] = ("cpu",),
+    workers: int = 1,
+    root: str | None = None,
+    deterministic: bool = False,
+    imports: Sequence[str] = (),
+    on_progress: Callable[[Progress], None] | None = None,
+) -> list[Trial]:
+    """Searches until the study has ``trials`` finished trials, and gives them all.
+
+    A trial is a setting on all splits and seeds; its value is the mean validation accuracy, where
+    a run that failed counts as 0. Whatever ends a search, calling it again goes on: runs in the
+    store are not computed again, and trials that a dead process has left are taken up. Any number
+    of processes and machines may call it at once.
+
+    Trial ``k`` of a random search depends on the name of the study and on ``k`` alone.
+
+    Args:
+        dataset: A name of ``gread.DATASETS``.
+        model: A name of ``gread.MODELS``.
+        trials: How many in all, those of other processes and of earlier calls included.
+        store: Where the results of runs go.
+        space: What settings are drawn from; by default that of the paper.
+        sampler: A name of `SAMPLERS`.
+        prune: Whether trials end early that are not in the best third of all on the first few
+            splits; see `rungs`.
+        splits: Of every trial.
+        seeds: Of every trial.
+        options: Of the dataset.
+        study: Its name; by default from dataset and model.
+        storage: The URL of a database, for many machines; by default a journal beside the store.
+        batch: How many trials are under way at a time; by default 8, on a GPU 512 of a random
+            search and 64 of one that learns from the trials before.
+        devices: As in ``gread.runs.launch``.
+        workers: Likewise.
+        root: Likewise.
+        deterministic: Likewise.
+        imports: Likewise.
+        on_progress: Called after every run and every trial.
+
+    Example:
+        >>> import tempfile
+        >>> store = ResultStore(tempfile.mkdtemp())
+        >>> space = Space("gread-bs", {"epochs": 2, "time": {"low": 0.5, "high": 3.0}})
+        >>> found = search("csbm", trials=3, space=space, splits=[0, 1], store=store)
+        >>> len(found), len(store)
+        (3, 6)
+    """
+    check_count("trials", trials)
+    SAMPLERS[sampler]  # a misspelt name fails before there is a study
+    on_gpu = any(device.startswith("cuda") for device in devices)
+    learns = prune or sampler != "random"
+    size = batch or (8 if not on_gpu else 64 if learns else 512)
+    check_count("batch", size)
+    if not splits or not seeds:
+        raise InputError("a search must have a split and a seed, got none")
+    space = space or read_space(model)
+    name = study or study_name(dataset, model)
+    plan = Plan(
+        dataset, model, space.table, sampler, prune, [*splits], [*seeds], dict(options or {})
+    )
+    plan.specs(space.fixed)  # and so does an unknown dataset
+    folder = store.path.parent / "studies"
+    kept = create_study(name, plan, storage, folder, trials)
+    compute = partial(
+        launch,
+        store=store,
+        devices=devices,
+        workers=workers,
+        root=root,
+        deterministic=deterministic,
+        imports=imports,
+    )
+    with storage_errors(storage or journal(name, folder)), Worker(kept) as worker:
+        return _Search(kept, plan, space, trials, store, compute, worker, on_progress).run(size)
+
+
+def rungs(runs: int, prune: bool) -> list[int]:
+    """After how many runs of a trial it is decided whether it goes on; the last is all of them.
+
+    Successive halving with a third: of all trials on a ninth of the runs the best third goes on,
+    of those on a third of the runs again.
+
+    Example:
+        >>> rungs(30, prune=True)
+        [4, 10, 30]
+    """
+    steps = {math.ceil(runs / 9), math.ceil(runs / 3), runs} if prune else {runs}
+    return sorted(steps)
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """A trial under way, and the keys of its runs."""
+
+    trial: optuna.Trial
+    settings: Mapping[str, Value]
+    specs: Sequence[RunSpec]
+    keys: Sequence[str]
+
+
+@dataclass
+class _Search:
+    """What one process does for a study."""
+
+    study: optuna.Study
+    plan: Plan
+    space: Space
+    trials: int
+    store: ResultStore
+    compute: Callable[..., None]
+    worker: Worker
+    on_progress: Callable[[Progress], None] | None
+    known: list[Trial] = field(default_factory=list)
+    best: Trial | None = None
+    runs: int = 0
+
+    def run(self, size: int) -> list[Trial]:
+        """Goes on until the study has all its trials."""
+        while True:
+            self._know(trials_of(self.study, self.space))
+            if len(self.known) >= self.trials:
+                return self.known
+            jobs = self._jobs(size)
+            if jobs:
+                self._evaluate(jobs)
+            else:
+                time.sleep(0.5)  # others compute the last ones, or have died
+
+    def _know(self, trials: list[Trial]) -> None:
+        self.known = trials
+        complete = any(trial.complete for trial in trials)
+        self.best = select(trials, self.space) if complete else None
+        self._tell_progress()
+
+    def _tell_progress(self) -> None:
+        if self.on_progress is not None:
+            self.on_progress(Progress(len(self.known), self.trials, self.runs, self.best))
+
+    def _jobs(self, size: int) -> list[_Job]:
+        """Trials that others have left, then new ones."""
+        from optuna.exceptions import UpdateFinishedTrialError
+
+        jobs: list[_Job] = []
+        for left in abandoned(self.study)[:size]:
+            with suppress(UpdateFinishedTrialError):  # it was alive after all
+                jobs.append(self._job(left))
+        while len(jobs) < size and (trial := _ask(self.study, self.trials)) is not None:
+            jobs.append(self._job(trial))
+        return jobs
+
+    def _job(self, trial: optuna.Trial) -> _Job:
+        """Draws the settings, or what a process that was killed had not drawn yet."""
+        self.worker.takes(trial)
+        seed = zlib.crc32(f"{self.study.study_name} {trial.number}".encode())
+        self.study.sampler = SAMPLERS[self.plan.sampler](seed)
+        settings = self.space.suggest(trial)
+        specs = self.plan.specs(settings)
+        keys = [spec.key for spec in specs]
+        trial.set_user_attr("runs", keys)
+        return _Job(trial, settings, specs, keys)
+
+    def _evaluate(self, jobs: Iterable[_Job]) -> None:
+        *early, last = rungs(len(self.plan.splits) * len(self.plan.seeds), self.plan.prune)
+        for step in early:
+            found: dict[_Job, list[float]] = {}
+            self._compute(jobs, step, found.__setitem__)
+            jobs = self._best_third(found, step)
+        self._compute(jobs, last, self._finish)
+
+    def _compute(
+        self, jobs: Iterable[_Job], step: int, on_job: Callable[[_Job, list[float]], None]
+    ) -> None:
+        """Computes the first runs of all jobs; a job's validation is handed over when it is there.
+
+        A run that failed counts as 0.
+        """
+        values = self.store.accuracies("val")
+        missing = {job: set(job.keys[:step]) - values.keys() for job in jobs}
+
+        def hand_over(key: str = "") -> None:
+            for job, keys in list(missing.items()):
+                keys.discard(key)
+                if not keys:
+                    del missing[job]
+                    on_job(job, [values[key] or 0.0 for key in job.keys[:step]])
+
+        def take(result: Result) -> None:
+            key = result.spec.key
+            values[key] = result.val
+            self.runs += 1
+            hand_over(key)
+            self._tell_progress()
+
+        specs = [spec for job in missing for spec in job.specs[:step]]
+        hand_over()
+        self.compute(specs, on_result=take)
+        if missing:  # another process has stored them in between
+            values |= self.store.accuracies("val")
+            missing = {job: set() for job in missing}
+            hand_over()
+
+    def _best_third(self, found: Mapping[_Job, list[float]], step: int) -> list[_Job]:
+        """Reports all jobs, then prunes those that are not in the best third of the whole study.
+
+        Optuna's SuccessiveHalvingPruner decides on a trial when it is asked, with those that were
+        asked before: the first of a batch would always go on.
+        """
+        before = self._reported(step)
+        for job, validation in found.items():
+            if job.trial.number not in before:  # by a process that has died since
+                job.trial.report(fmean(validation), step)
+        means = self._reported(step)
+        bound = sorted(means.values(), reverse=True)[math.ceil(len(means) / 3) - 1]
+        going = [job for job in found if means[job.trial.number] >= bound]
+        for job in found.keys() - going:
+            self._finish(job, found[job])
+        return going
+
+    def _reported(self, step: int) -> dict[int, float]:
+        """The means after so many runs, by the number of the trial."""
+        return {
+            trial.number: trial.intermediate_values[step]
+            for trial in self.study.get_trials(deepcopy=False)
+            if step in trial.intermediate_values
+        }
+
+    def _finish(self, job: _Job, validation: list[float]) -> None:
+        """Tells the study of a trial: complete, or pruned where runs are left."""
+        from optuna.exceptions import UpdateFinishedTrialError
+        from optuna.trial import TrialState
+
+        complete = len(validation) == len(job.keys)
+        with suppress(UpdateFinishedTrialError):  # by another process, which took us for dead
+            job.trial.set_user_attr("validation", validation)
+            if complete:
+                self.study.tell(job.trial, fmean(validation), skip_if_finished=True)
+            else:
+                self.study.tell(job.trial, state=TrialState.PRUNED, skip_if_finished=True)
+        trial = Trial(job.trial.number, job.settings, tuple(validation), complete)
+        self._know([*self.known, trial])
+
+
+def _ask(study: optuna.Study, trials: int) -> optuna.Trial | None:
+    """A new trial, if there are not ``trials`` yet; with others asking, the first ones stay."""
+    from optuna.trial import TrialState
+
+    def others(below: float) -> int:
+        known = study.get_trials(deepcopy=False)
+        return sum(t.number < below and t.state != TrialState.FAIL for t in known)
+
+    if others(math.inf) >= trials:
+        return None
+    trial = study.ask()
+    if others(trial.number) >= trials:
+        study.tell(trial, state=TrialState.FAIL)
+        return None
+    return trial

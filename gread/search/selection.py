@@ -1,0 +1,111 @@
+"""Which trial is selected. Nothing here has seen a test accuracy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import TypeAlias
+
+from gread.inputs import InputError
+from gread.registry import Registry
+from gread.runs.spec import Value
+from gread.search.space import Space
+
+NEIGHBOURS = 10
+"""How many trials the rule ``neighbours`` averages, the trial itself among them."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A setting that was tried.
+
+    Attributes:
+        number: Of the trial in its study.
+        settings: Hyperparameters and training.
+        validation: Accuracies, 0 to 1, one a run; a run that failed counts as 0.
+        complete: Whether all runs were computed; a pruned trial has but the first of them.
+    """
+
+    number: int
+    settings: Mapping[str, Value]
+    validation: tuple[float, ...]
+    complete: bool = True
+
+    @property
+    def mean(self) -> float:
+        """Mean validation accuracy over splits and seeds."""
+        return fmean(self.validation)
+
+    @property
+    def standard_error(self) -> float:
+        """Of that mean, as if the runs were independent, which splits of one graph are not."""
+        if len(self.validation) < 2:
+            return 0.0
+        return stdev(self.validation) / len(self.validation) ** 0.5
+
+
+Rule: TypeAlias = Callable[[Sequence[Trial], Space], Trial]
+
+RULES: Registry[Rule] = Registry("rule")
+
+
+def select(trials: Sequence[Trial], space: Space, rule: str = "best-mean") -> Trial:
+    """The trial that a study has found.
+
+    By default the one with the highest mean validation accuracy over all splits and seeds, the
+    earliest on ties, and nothing else. Pruned trials are not among those selected from. The other
+    rules of `RULES` look at the same numbers alone.
+
+    Example:
+        >>> from gread.search import read_space
+        >>> trials = [Trial(0, {}, (0.7, 0.8)), Trial(1, {}, (0.9, 0.7))]
+        >>> select(trials, read_space("gread-bs")).number
+        1
+    """
+    choose = RULES[rule]
+    complete = [trial for trial in trials if trial.complete]
+    if not complete:
+        raise InputError("a study must have a complete trial to select from, got none")
+    return choose(sorted(complete, key=lambda trial: trial.number), space)
+
+
+@RULES.register("best-mean")
+def best_mean(trials: Sequence[Trial], space: Space) -> Trial:
+    """The highest mean validation accuracy, the earliest on ties."""
+    return max(trials, key=lambda trial: trial.mean)
+
+
+@RULES.register("one-standard-error")
+def one_standard_error(trials: Sequence[Trial], space: Space) -> Trial:
+    """The simplest setting whose mean is within one standard error of the best.
+
+    Simplest: the fewest hidden channels; among those the strongest weight decay; among those the
+    shortest time. Where a setting lacks one of them, it does not count.
+    """
+    best = best_mean(trials, space)
+    bound = best.mean - best.standard_error
+    return min((trial for trial in trials if trial.mean >= bound), key=_complexity)
+
+
+@RULES.register("neighbours")
+def neighbours(trials: Sequence[Trial], space: Space) -> Trial:
+    """The best average of the ten nearest trials' means, itself among them.
+
+    A setting that is lucky alone does not pass. Near is meant in the space with every range scaled
+    to 1, see `Space.distance`.
+    """
+
+    def smoothed(trial: Trial) -> float:
+        near = sorted(trials, key=lambda other: space.distance(trial.settings, other.settings))
+        return fmean(other.mean for other in near[:NEIGHBOURS])
+
+    return max(trials, key=smoothed)
+
+
+def _complexity(trial: Trial) -> tuple[float, float, float]:
+    numbers = {name: float(trial.settings.get(name) or 0.0) for name in _SIMPLE}
+    return numbers["hidden_channels"], -numbers["weight_decay"], numbers["time"]
+
+
+_SIMPLE = ("hidden_channels", "weight_decay", "time")

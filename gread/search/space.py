@@ -1,0 +1,171 @@
+"""Search spaces: what every hyperparameter may be, as TOML."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gread.inputs import InputError
+from gread.models import MODELS
+from gread.runs.presets import split_settings
+from gread.runs.spec import HIDDEN_CHANNELS, Value
+from gread.shipped import read_file, read_toml
+from gread.training import TrainConfig
+
+if TYPE_CHECKING:
+    from optuna.trial import BaseTrial
+
+DIGITS = 4
+"""Drawn numbers have so many significant digits: a preset is short, and names just the runs that
+were computed."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of several values."""
+
+    values: tuple[Value, ...]
+
+    def suggest(self, name: str, trial: BaseTrial) -> Value:
+        """The value of a trial."""
+        value: Value = trial.suggest_categorical(name, self.values)
+        return value
+
+    def ends(self) -> tuple[Value, ...]:
+        """What must be allowed for all to be."""
+        return self.values
+
+    def distance(self, one: Any, other: Any) -> float:
+        """0 for equal values, else 1."""
+        return float(one != other)
+
+
+@dataclass(frozen=True)
+class Range:
+    """A number from ``low`` to ``high``, both included; a whole one if both are."""
+
+    low: float
+    high: float
+    log: bool = False
+
+    def suggest(self, name: str, trial: BaseTrial) -> Value:
+        """The value of a trial."""
+        if isinstance(self.low, int) and isinstance(self.high, int):
+            return trial.suggest_int(name, self.low, self.high, log=self.log)
+        drawn = trial.suggest_float(name, self.low, self.high, log=self.log)
+        return min(self.high, max(self.low, float(f"{drawn:.{DIGITS}g}")))
+
+    def ends(self) -> tuple[Value, ...]:
+        """What must be allowed for all to be."""
+        return self.low, self.high
+
+    def distance(self, one: Any, other: Any) -> float:
+        """As a share of the range, in the logarithm where it is drawn so."""
+        scale = math.log if self.log else float
+        return abs(scale(one) - scale(other)) / (scale(self.high) - scale(self.low))
+
+
+class Space:
+    """What the settings of a model are drawn from.
+
+    Args:
+        model: A name of ``gread.MODELS``.
+        table: From the names of hyperparameters and of `gread.TrainConfig` to a list (a choice),
+            a table with ``low``, ``high`` and perhaps ``log = true`` (a range), or a value (fixed).
+            A table under the name of a model replaces entries for that model.
+
+    Attributes:
+        table: What holds for this model.
+        parts: What is drawn.
+        fixed: What is not.
+
+    Example:
+        >>> space = Space("gread-bs", {"epochs": 50, "time": {"low": 0.1, "high": 6.0}})
+        >>> space.fixed
+        {'epochs': 50}
+        >>> Space("gread-bs", {"tme": [1.0, 2.0]})  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        gread.inputs.InputError: gread-bs has no hyperparameter 'tme', did you mean 'time'? ...
+    """
+
+    def __init__(self, model: str, table: Mapping[str, Any]):
+        MODELS[model]  # an unknown name fails here
+        common = {name: entry for name, entry in table.items() if name not in MODELS}
+        self.model = model
+        self.table: dict[str, Any] = common | dict(table.get(model, {}))
+        split_settings(model, self.table)  # which must all be settings of the model
+        self.parts = {
+            name: _part(name, entry)
+            for name, entry in self.table.items()
+            if isinstance(entry, list | dict)
+        }
+        self.fixed = {name: value for name, value in self.table.items() if name not in self.parts}
+        if not self.parts:
+            raise InputError("a space must have a choice or a range, got none")
+        for name, part in self.parts.items():
+            for value in part.ends():
+                self._check({name: value})
+        self._check(self.fixed)
+
+    def _check(self, settings: Mapping[str, Value]) -> None:
+        """Builds the model, so that a value it does not take fails before anything is computed."""
+        hyper, train = split_settings(self.model, settings)
+        TrainConfig(**train)  # type: ignore[arg-type]
+        hyper = {"hidden_channels": HIDDEN_CHANNELS} | hyper
+        MODELS[self.model].build(1, hyper.pop("hidden_channels"), 2, **hyper)
+
+    def suggest(self, trial: BaseTrial) -> dict[str, Value]:
+        """The settings of a trial: what is fixed, and what is drawn."""
+        drawn = {name: part.suggest(name, trial) for name, part in self.parts.items()}
+        return self.fixed | drawn
+
+    def distance(self, one: Mapping[str, Value], other: Mapping[str, Value]) -> float:
+        """Between two settings: Euclidean, every range scaled to 1, unequal choices 1 apart."""
+        return math.hypot(
+            *(part.distance(one[name], other[name]) for name, part in self.parts.items())
+        )
+
+
+def read_space(model: str, path: str | Path | None = None) -> Space:
+    """The space in a TOML file, or else the one that ships for the model.
+
+    Example:
+        >>> read_space("gread-bs").parts["lr"]
+        Range(low=0.001, high=0.06, log=True)
+    """
+    if path is None:
+        shipped = read_toml("spaces", "gread.toml") if MODELS[model].group == "GREAD" else None
+        if shipped is None:
+            raise InputError(
+                f"there is no search space for {model}: write one in TOML and name it with "
+                "--space FILE (docs/search.md)"
+            )
+        return Space(model, shipped)
+    table = read_file(path)
+    try:
+        return Space(model, table)
+    except InputError as error:
+        raise InputError(f"the space {path} does not fit: {error}") from error
+
+
+def _part(name: str, entry: list[Value] | dict[str, Any]) -> Choice | Range:
+    if isinstance(entry, list):
+        if not entry or not all(isinstance(value, bool | int | float | str) for value in entry):
+            raise InputError(f"{name} must be a list of values to choose from, got {entry!r}")
+        return Choice(tuple(entry))
+    numbers = [entry.get("low"), entry.get("high")]
+    if not {"low", "high"} <= set(entry) <= {"low", "high", "log"} or not all(
+        isinstance(number, int | float) and not isinstance(number, bool) for number in numbers
+    ):
+        raise InputError(
+            f"{name} must be a range like {{ low = 0.1, high = 1.0, log = true }}, got {entry!r}"
+        )
+    if not entry["low"] < entry["high"]:
+        raise InputError(f"{name} must have a low below its high, got {entry!r}")
+    if entry.get("log", False) and not entry["low"] > 0:
+        raise InputError(f"{name} must have a low above zero for its logarithm, got {entry!r}")
+    return Range(entry["low"], entry["high"], entry.get("log", False) is True)

@@ -1,0 +1,226 @@
+"""Studies: what Optuna keeps of a search, in a file or in a database.
+
+Optuna is imported only where it is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gread.inputs import InputError
+from gread.runs import RunSpec, StoreError
+from gread.runs.presets import split_settings
+from gread.runs.spec import Value
+from gread.search.selection import Trial
+from gread.search.space import Space
+from gread.training import TrainConfig
+
+if TYPE_CHECKING:
+    import optuna
+
+LOCK = 5
+"""Seconds after which the lock on a journal is broken. It is held for milliseconds, but a process
+that is killed leaves it behind."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What makes the trials of a study comparable; it is stored with the study and never changes.
+
+    Attributes:
+        dataset: A name of ``gread.DATASETS``.
+        model: A name of ``gread.MODELS``.
+        space: The table of a `Space`.
+        sampler: A name of ``gread.search.SAMPLERS``.
+        prune: Whether poor trials end early.
+        splits: Of every trial.
+        seeds: Of every trial.
+        options: Of the dataset.
+    """
+
+    dataset: str
+    model: str
+    space: Mapping[str, Any]
+    sampler: str
+    prune: bool
+    splits: Sequence[int]
+    seeds: Sequence[int]
+    options: Mapping[str, Value] = field(default_factory=dict)
+
+    def specs(self, settings: Mapping[str, Value]) -> list[RunSpec]:
+        """The runs of a setting: all splits with the first seed, then with the next."""
+        hyper, train = split_settings(self.model, settings)
+        config = TrainConfig(**train)  # type: ignore[arg-type]
+        return [
+            RunSpec(
+                dataset=self.dataset,
+                model=self.model,
+                split=split,
+                seed=seed,
+                hyper=hyper,
+                train=config,
+                options=self.options,
+            )
+            for seed in self.seeds
+            for split in self.splits
+        ]
+
+
+def study_name(dataset: str, model: str) -> str:
+    """Of a study that was given none.
+
+    Example:
+        >>> study_name("texas", "gread-fb*")
+        'texas-gread-fb-star'
+    """
+    return f"{dataset}-{model.replace('*', '-star')}"
+
+
+def create_study(
+    name: str, plan: Plan, storage: str | None, folder: Path, trials: int
+) -> optuna.Study:
+    """The study of that name: a new one, or one begun before with the same plan.
+
+    Args:
+        name: Of the study.
+        plan: What is searched.
+        storage: The URL of a database; by default the study is a journal in ``folder``.
+        folder: Where the journal lies.
+        trials: How many it shall have in the end; never fewer than were asked for before.
+    """
+    optuna = import_optuna()
+    if not re.fullmatch(r"[\w.+-]+", name):
+        raise InputError(f"a study must be named with letters, digits and .+-_, got {name!r}")
+    with storage_errors(storage or journal(name, folder)):
+        study = optuna.create_study(
+            storage=_open(name, storage, folder),
+            study_name=name,
+            direction="maximize",
+            load_if_exists=True,
+        )
+        wanted = json.loads(json.dumps(asdict(plan)))
+        if "plan" not in study.user_attrs:
+            study.set_user_attr("plan", wanted)
+        known = study.user_attrs["plan"]
+    for part, value in wanted.items():
+        if known[part] != value:
+            raise InputError(
+                f"study {name!r} has {part} {_shown(known[part])}, got {_shown(value)}: "
+                "choose another --study"
+            )
+    if trials > study.user_attrs.get("trials", 0):
+        study.set_user_attr("trials", trials)
+    return study
+
+
+def load_study(name: str, storage: str | None, folder: Path) -> tuple[optuna.Study, Plan]:
+    """A study that there is, and its plan."""
+    optuna = import_optuna()
+    place = storage or str(journal(name, folder))
+    if storage is None and not journal(name, folder).exists():
+        raise InputError(f"there is no study {name!r}, which would be {place}: --trials begins it")
+    with storage_errors(place):
+        try:
+            study = optuna.load_study(storage=_open(name, storage, folder), study_name=name)
+            return study, Plan(**study.user_attrs["plan"])
+        except KeyError as error:
+            raise InputError(f"there is no study {name!r} of gread in {place}") from error
+
+
+def trials_of(study: optuna.Study, space: Space) -> list[Trial]:
+    """The finished trials, complete and pruned, by number."""
+    from optuna.trial import FixedTrial, TrialState
+
+    return [
+        Trial(
+            trial.number,
+            space.suggest(FixedTrial(trial.params)),
+            tuple(trial.user_attrs["validation"]),
+            complete=trial.state == TrialState.COMPLETE,
+        )
+        for trial in study.get_trials(
+            deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED)
+        )
+    ]
+
+
+def journal(name: str, folder: Path) -> Path:
+    """Where a study lies that is in no database."""
+    return folder / f"{name}.journal"
+
+
+def import_optuna() -> Any:
+    """The package, or a sentence that says how to get it."""
+    try:
+        import optuna
+    except ImportError as error:
+        raise InputError(
+            "a search needs the package optuna: pip install 'gread[search]'"
+        ) from error
+    return optuna
+
+
+@contextmanager
+def storage_errors(place: str | Path) -> Iterator[None]:
+    """Whatever is wrong with the storage, as a `StoreError` that names it."""
+    from optuna.exceptions import StorageInternalError
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+    try:
+        yield
+    except (SQLAlchemyError, StorageInternalError, ImportError) as error:
+        reason = str(error.__cause__ or error).partition("\n")[0]
+        if isinstance(error, ImportError):
+            reason = f"{reason}; for PostgreSQL: pip install 'gread[postgresql]'"
+        with suppress(ArgumentError):  # for a file, or for nothing that could have a password
+            place = make_url(str(place)).render_as_string(hide_password=True)
+        raise StoreError(f"the storage {place} cannot be used: {reason}") from error
+
+
+def _open(name: str, storage: str | None, folder: Path) -> optuna.storages.BaseStorage:
+    from optuna.storages import JournalStorage, RDBStorage
+    from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
+    from sqlalchemy.exc import DBAPIError
+
+    if storage is None:
+        # Absolute: Optuna cannot tell the age of a lock on a relative path, and waits for ever.
+        path = journal(name, folder).absolute()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock = JournalFileSymlinkLock(str(path), grace_period=LOCK)
+            backend = JournalFileBackend(str(path), lock)
+            _mend(path, lock)
+            return JournalStorage(backend)
+        except (ValueError, KeyError, OSError) as error:
+            raise StoreError(f"the journal {path} cannot be used: {error}") from error
+    for patience in (0.2, 0.5, 1.0):  # two processes may make the tables at once, and one fails
+        try:
+            return RDBStorage(storage)
+        except DBAPIError:
+            time.sleep(patience)
+    return RDBStorage(storage)
+
+
+def _mend(path: Path, lock: optuna.storages.journal.JournalFileSymlinkLock) -> None:
+    """Drops a last line without its end, as a full disk leaves one: the next would be lost too."""
+    lock.acquire()
+    try:
+        text = path.read_bytes()
+        if text and not text.endswith(b"\n"):
+            with path.open("r+b") as file:
+                file.truncate(text.rfind(b"\n") + 1)
+    finally:
+        lock.release()
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 80 else "..."

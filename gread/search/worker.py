@@ -1,0 +1,95 @@
+"""Who works on a study: signs of life, and the trials that the dead have left."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+import uuid
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import optuna
+
+BEAT = 5.0
+"""Seconds between two signs of life."""
+
+STALE = 30.0
+"""A process that gave none for so many seconds is taken for dead, as is one of this machine that is
+not there. Where that is wrong, its trials are computed twice, with the same numbers."""
+
+
+class Worker:
+    """This process at work on a study, with a thread that says so every few seconds.
+
+    Leaving, in whatever way Python still can, says that its trials are free; one killed is silent.
+    """
+
+    def __init__(self, study: optuna.Study):
+        self.study = study
+        self.name = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
+        self._left = threading.Event()
+        self._thread = threading.Thread(target=self._live, daemon=True)
+
+    def __enter__(self) -> Worker:
+        self._say(time.time())
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._left.set()
+        self._thread.join()
+        self._say(0.0)
+
+    def takes(self, trial: optuna.Trial) -> None:
+        """Signs a trial with its name."""
+        trial.set_user_attr("worker", self.name)
+
+    def _live(self) -> None:
+        while not self._left.wait(BEAT):
+            with suppress(Exception):  # a storage that is gone ends the search, not this thread
+                self._say(time.time())
+
+    def _say(self, moment: float) -> None:
+        self.study.set_user_attr(f"worker {self.name}", moment)
+
+
+def abandoned(study: optuna.Study) -> list[optuna.Trial]:
+    """The trials that are marked as running and that nobody runs any more."""
+    import optuna
+    from optuna.trial import TrialState
+
+    signs, now = study.user_attrs, time.time()
+    found = []
+    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+        worker = trial.user_attrs.get("worker")
+        if worker is None:  # it was killed, or is about to sign
+            assert trial.datetime_start is not None
+            last = trial.datetime_start.timestamp()
+        else:
+            last = 0.0 if _gone(worker) else signs.get(f"worker {worker}", 0.0)
+        if now - last > STALE:
+            found.append(optuna.trial.Trial(study, trial._trial_id))
+    return found
+
+
+def _gone(worker: str) -> bool:
+    """Whether it was a process of this machine that is not there any more."""
+    host, process, _ = worker.rsplit("-", 2)
+    if os.name != "posix" or host != socket.gethostname():
+        return False
+    try:
+        os.kill(int(process), 0)  # asks, and sends nothing
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass  # another user's
+    return False

@@ -1,0 +1,38 @@
+import pytest
+
+from gread.runs import ResultStore
+from gread.search import Space, search
+
+TABLE = {
+    "epochs": 2,
+    "hidden_channels": [4, 8],
+    "solver": "euler",
+    "time": {"low": 0.1, "high": 3.0},
+    "lr": {"low": 1e-3, "high": 1e-1, "log": True},
+}
+
+
+@pytest.fixture
+def store(tmp_path):
+    return ResultStore(tmp_path / "store")
+
+
+@pytest.fixture
+def space():
+    return Space("gread-bs", TABLE)
+
+
+@pytest.fixture
+def find(store, space):
+    """Searches for a moment."""
+
+    def run(trials=4, **changes):
+        settings = {
+            "store": store,
+            "space": space,
+            "splits": [0, 1],
+            "options": {"num_nodes": 30},
+        }
+        return search("csbm", trials=trials, **(settings | changes))
+
+    return run

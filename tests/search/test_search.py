@@ -1,0 +1,228 @@
+import subprocess
+import sys
+from statistics import fmean
+
+import optuna
+import pytest
+
+from gread.inputs import InputError
+from gread.runs import ResultStore
+from gread.search import SAMPLERS, Progress, Space, search
+from gread.search.search import rungs
+from gread.search.study import load_study, trials_of
+from tests.search.conftest import TABLE
+
+
+def stored(store, name="csbm-gread-bs"):
+    return load_study(name, None, store.path.parent / "studies")[0]
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_a_trial_is_worth_the_mean_validation_of_its_runs(find, store, sampler):
+    found = find(trials=6, sampler=sampler, seeds=[0, 1], batch=3)
+    assert [trial.number for trial in found] == list(range(6))
+    results = {result.spec.key: result for result in store}
+    assert len(results) == 6 * 4
+    for trial, kept in zip(found, stored(store).trials, strict=True):
+        runs = [results[key] for key in kept.user_attrs["runs"]]
+        assert trial.validation == tuple(run.val for run in runs)
+        assert kept.value == trial.mean == fmean(run.val for run in runs)
+        assert {(run.spec.split, run.spec.seed) for run in runs} == {
+            (0, 0),
+            (1, 0),
+            (0, 1),
+            (1, 1),
+        }
+        settings = {**runs[0].spec.hyper, "lr": runs[0].spec.train.lr, "epochs": 2}
+        assert trial.settings.items() <= settings.items()
+
+
+def test_nothing_is_computed_twice_and_more_trials_go_on(find, store):
+    seen = []
+    first = find(trials=3, on_progress=seen.append)
+    assert (seen[-1].finished, seen[-1].runs) == (3, 6)
+    assert find(trials=3, on_progress=seen.append) == first
+    assert seen[-1].runs == 0
+    more = find(trials=5, on_progress=seen.append)
+    assert more[:3] == first
+    assert (len(more), seen[-1].runs, len(store)) == (5, 4, 10)
+
+
+def test_trials_of_a_random_search_depend_on_name_and_number_alone(find, tmp_path):
+    one = find(trials=6, batch=1)
+    assert find(trials=6, batch=4, store=ResultStore(tmp_path / "other")) == one
+    other = find(trials=6, study="other")
+    assert not {str(t.settings) for t in one} & {str(t.settings) for t in other}
+
+
+def test_progress_has_validation_alone(find):
+    seen: list[Progress] = []
+    found = find(trials=4, batch=2, on_progress=seen.append)
+    assert seen[0] == Progress(0, 4, 0, None)
+    assert sorted({now.runs for now in seen}) == list(range(9))
+    assert sorted({(now.finished, now.runs) for now in seen if now.runs % 2 == 0}) == [
+        *((0, 0), (1, 2), (2, 4), (3, 6), (4, 8)),  # a trial is told when its runs are there
+    ]
+    assert seen[-1].best == max(found, key=lambda trial: trial.mean)
+    assert not any("test" in name for name in vars(seen[-1]) | vars(found[0]))
+
+
+def test_a_run_that_fails_counts_as_zero(find, store):
+    table = {"epochs": 2, "hidden_channels": 4, "time": [9.0], "solver": ["rk4"]}
+    found = find(
+        trials=1,
+        model="gread-z",
+        space=Space("gread-z", table),
+        options={"num_nodes": 30, "sigma": 50.0},
+    )
+    statuses = [result.status for result in store]
+    assert "failed" in statuses
+    assert found[0].validation.count(0.0) >= statuses.count("failed")
+
+
+def test_rungs_are_a_ninth_a_third_and_all_runs():
+    assert rungs(10, prune=True) == [2, 4, 10]
+    assert rungs(30, prune=True) == [4, 10, 30]
+    assert rungs(1, prune=True) == [1]
+    assert rungs(10, prune=False) == [10]
+
+
+def test_pruning_leaves_the_best_third_of_each_rung(find, store):
+    found = find(trials=9, prune=True, splits=range(9), batch=9)
+    complete = [trial for trial in found if trial.complete]
+    lengths = [len(trial.validation) for trial in found]
+    assert set(lengths) == {1, 3, 9}
+    assert len(complete) == lengths.count(9)
+    assert len(store) == sum(lengths) < 81
+    first = sorted((trial.validation[0] for trial in found), reverse=True)
+    assert all((trial.validation[0] >= first[2]) == (len(trial.validation) > 1) for trial in found)
+    kept = stored(store).trials
+    assert {trial.state.name for trial in kept} == {"COMPLETE", "PRUNED"}
+    assert all(set(trial.intermediate_values) <= {1, 3} for trial in kept)
+    assert len(find(trials=12, prune=True, splits=range(9), batch=1)) == 12
+
+
+def test_what_cannot_be_searched_is_refused_before_there_is_a_study(find, store):
+    for changes, sentence in [
+        ({"trials": 0}, "trials must be a whole number of at least 1, got 0"),
+        ({"sampler": "tpx"}, "unknown sampler 'tpx', did you mean 'tpe'"),
+        ({"splits": []}, "a search must have a split and a seed, got none"),
+        ({"batch": -1}, "batch must be a whole number of at least 1, got -1"),
+    ]:
+        with pytest.raises(InputError, match=sentence):
+            find(**changes)
+    with pytest.raises(InputError, match="unknown dataset 'csbn', did you mean 'csbm'"):
+        search("csbn", trials=1, store=store)
+    assert not (store.path.parent / "studies").exists()
+
+
+def test_an_error_leaves_its_trials_free_for_the_next(find, store, monkeypatch):
+    with pytest.raises(InputError, match="split must be below 10"):
+        find(trials=2, splits=[0, 10], study="broken")
+    study, plan = load_study("broken", None, store.path.parent / "studies")
+    assert [trial.state.name for trial in study.trials] == ["RUNNING", "RUNNING"]
+    with pytest.raises(InputError, match="split must be below 10"):
+        find(trials=2, splits=[0, 10], study="broken")
+    assert len(study.trials) == 2  # taken up, not asked for again
+    assert trials_of(study, Space(plan.model, plan.space)) == []
+
+
+def test_settings_that_a_user_enqueues_are_tried(find, store):
+    find(trials=2)
+    study = stored(store)
+    study.enqueue_trial({"time": 1.25, "hidden_channels": 8})
+    found = find(trials=4)
+    assert found[2].settings["time"] == 1.25
+    assert len(found) == 4
+
+
+KILLER = """
+# Searches in a child, kills it after a random time, and does so again and again.
+import os, random, signal, sys, time
+import torch
+torch.set_num_threads(1)
+from gread.runs import ResultStore
+from gread.search import Space, search, worker
+worker.BEAT, worker.STALE = 0.1, 0.5
+folder, prune = sys.argv[1], sys.argv[2] == "prune"
+space = Space("gread-bs", eval(sys.argv[3]))
+
+def find(name, trials=12):
+    return search("csbm", trials=trials, store=ResultStore(f"{folder}/{name}"), space=space,
+                  prune=prune, splits=range(4), options={"num_nodes": 30}, batch=3)
+
+find("warm-up", 1)  # what is lazily imported is so in every child
+random.seed(0)
+start = time.monotonic()
+whole = find("whole")
+seconds = time.monotonic() - start
+killed = 0
+for _ in range(12):
+    child = os.fork()
+    if child == 0:
+        find("killed")
+        os._exit(0)
+    time.sleep(random.uniform(0, seconds / 4))
+    os.kill(child, signal.SIGKILL)
+    killed += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+again = find("killed")
+assert len(again) == 12
+if not prune:  # which trials are pruned depends on who reported before
+    assert again == whole
+print(killed)
+"""
+
+
+@pytest.mark.parametrize("how", ["all", "prune"])
+def test_killed_at_many_moments_it_ends_with_the_same_trials(tmp_path, how):
+    done = subprocess.run(
+        [sys.executable, "-c", KILLER, tmp_path, how, str(TABLE)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 3
+    study = stored(ResultStore(tmp_path / "killed"))
+    assert [trial.number for trial in study.trials] == list(range(12))  # none twice, none given up
+    if how == "all":
+        assert len(ResultStore(tmp_path / "killed")) == 48
+
+
+WORKER = """
+import sys
+import torch
+torch.set_num_threads(1)
+from gread.runs import ResultStore
+from gread.search import Space, search
+folder, storage, table = sys.argv[1:]
+counts = []
+search("csbm", trials=30, store=ResultStore(folder), space=Space("gread-bs", eval(table)),
+       splits=range(4), options={"num_nodes": 30}, batch=2, storage=storage or None,
+       on_progress=lambda now: counts.append(now.runs))
+print(counts[-1])
+"""
+
+
+def together(folder, storage=""):
+    """Two processes search on one study; the runs that each has computed."""
+    command = [sys.executable, "-c", WORKER, str(folder), storage, str(TABLE)]
+    processes = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    outcomes = [process.communicate(timeout=300) for process in processes]
+    assert all(process.returncode == 0 for process in processes), outcomes
+    return [int(text) for text, _ in outcomes]
+
+
+@pytest.mark.parametrize("database", [False, True], ids=["journal", "sqlite"])
+def test_processes_share_a_study_and_end_with_just_the_trials_asked_for(tmp_path, database):
+    storage = f"sqlite:///{tmp_path}/study.sqlite" if database else ""
+    counts = together(tmp_path, storage)
+    assert sum(counts) == 120 == len(ResultStore(tmp_path))  # nobody computed a run twice
+    study, plan = load_study("csbm-gread-bs", storage or None, tmp_path / "studies")
+    found = trials_of(study, Space(plan.model, plan.space))
+    assert len(found) == 30
+    left = [t for t in study.trials if t.state == optuna.trial.TrialState.FAIL]
+    assert len(study.trials) == 30 + len(left)  # asked for by two at once, and given back

@@ -1,0 +1,80 @@
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from gread.search import worker
+from gread.search.study import Plan, create_study
+from gread.search.worker import Worker, abandoned
+
+PLAN = Plan("csbm", "gread-bs", {"time": [1.0, 2.0]}, "random", False, [0], [0])
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch):
+    monkeypatch.setattr(worker, "BEAT", 0.1)
+    monkeypatch.setattr(worker, "STALE", 0.8)
+    return create_study("mine", PLAN, None, tmp_path, 5)
+
+
+def numbers(trials):
+    return [trial.number for trial in trials]
+
+
+def test_trials_of_the_living_are_theirs_and_those_of_the_gone_are_free(study):
+    with Worker(study) as one, Worker(study) as two:
+        one.takes(study.ask())
+        two.takes(study.ask())
+        time.sleep(1.2)  # long enough to be taken for dead without a sign of life
+        assert abandoned(study) == []
+    assert numbers(abandoned(study)) == [0, 1]
+    study.tell(0, 0.5)
+    assert numbers(abandoned(study)) == [1]
+
+
+def test_a_silent_worker_is_taken_for_dead(study):
+    gone = Worker(study)
+    gone._say(time.time())  # and never again, as if it were killed
+    gone.takes(study.ask())
+    study.ask()  # killed before it could sign
+    assert abandoned(study) == []
+    time.sleep(1.0)
+    assert numbers(abandoned(study)) == [0, 1]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from gread.search.study import load_study
+from gread.search.worker import Worker
+study, _ = load_study("mine", None, Path(sys.argv[1]))
+worker = Worker(study)
+worker.__enter__()
+worker.takes(study.ask())
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_process_of_this_machine_that_was_killed_is_missed_at_once(study, tmp_path, monkeypatch):
+    monkeypatch.setattr(worker, "STALE", 600.0)
+    done = subprocess.run([sys.executable, "-c", KILLED, tmp_path], timeout=120)
+    assert done.returncode == -signal.SIGKILL
+    assert numbers(abandoned(study)) == [0]
+
+
+def test_a_storage_that_does_not_answer_for_a_while_does_not_end_the_thread(study, monkeypatch):
+    said = []
+
+    def say(moment):
+        said.append(moment)
+        if len(said) == 2:
+            raise OSError("gone for a moment")
+
+    one = Worker(study)
+    monkeypatch.setattr(one, "_say", say)
+    with one:
+        time.sleep(0.5)
+    assert len(said) > 3
+    assert said[-1] == 0.0
