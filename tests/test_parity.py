@@ -148,10 +148,10 @@ def test_right_hand_side(theirs, adjacency, loop):
 
 def test_decoder_forms_have_the_published_shapes():
     linear = build_decoder("linear", 16, 4, 0.0, False).double()
-    set_linear(linear[1], "m2")
+    set_linear(linear[1][1], "m2")
     mlp = build_decoder("mlp", 16, 4, 0.0, False).double()
-    set_linear(mlp[2].linear, "m2.m21")
-    set_linear(mlp[4], "m2.m22")
+    set_linear(mlp[1][2].linear, "m2.m21")
+    set_linear(mlp[1][4], "m2.m22")
     z = torch.from_numpy(CASES["H0"])
     w21, b21, w22, b22 = (
         tensor(f"m2.{name}") for name in ("m21.weight", "m21.bias", "m22.weight", "m22.bias")
