@@ -130,7 +130,7 @@ class Population:
 
     def _begin(self) -> None:
         self.sizes = self.chosen.sum(-1)
-        self.shares = self.chosen[:, 0] / self.sizes[:, :1]
+        self.shares = self.chosen[:, :2] / self.sizes[:, :2, None]
         on_gpu = self.chosen.is_cuda and fast()
         self.epoch = Recording(self._numbers) if on_gpu else self._numbers
 
@@ -150,7 +150,7 @@ class Population:
         self._begin()
 
     def epochs(self, count: int) -> list[list[list[float]]]:
-        """Loss and accuracies of so many epochs of every member."""
+        """Loss, accuracies and validation loss of so many epochs of every member."""
         numbers = torch.stack([self.epoch().clone() for _ in range(count)], 1)
         found: list[list[list[float]]] = numbers.tolist()
         return found
@@ -158,22 +158,28 @@ class Population:
     def _numbers(self) -> Tensor:
         self.model.train()
         self.model.zero_grad()
-        logits = log_softmax(self._forward(), -1)
-        classes = torch.arange(logits.size(-1), device=logits.device)
-        right = torch.where(self.labels.unsqueeze(-1) == classes, logits, 0).sum(-1)
-        losses = -(right * self.shares).sum(-1)  # a node that is not trained on has the share 0
+        losses = self._losses(self._forward(), 0)
         losses.sum().backward()
         self.optimizer.step()
         self.model.eval()
         with torch.no_grad():
-            highest, classes = self._forward().max(dim=-1)
+            logits = self._forward()
+            highest, classes = logits.max(dim=-1)
             right = (classes == self.labels).to(self.chosen.dtype).unsqueeze(-1)
             accuracies = (self.chosen @ right).squeeze(-1) / self.sizes
             # NaN has a largest class too; its accuracies must not pass for numbers.
             accuracies = accuracies + 0 * highest.sum(-1, keepdim=True)
-            numbers = torch.cat([losses.unsqueeze(-1), accuracies], -1)
+            val_losses = self._losses(logits, 1)
+            numbers = torch.cat([losses.unsqueeze(-1), accuracies, val_losses.unsqueeze(-1)], -1)
             self.best.look(numbers)
         return numbers
+
+    def _losses(self, logits: Tensor, nodes: int) -> Tensor:
+        """Mean cross entropy of every member on its training (0) or validation (1) nodes."""
+        logits = log_softmax(logits, -1)
+        classes = torch.arange(logits.size(-1), device=logits.device)
+        right = torch.where(self.labels.unsqueeze(-1) == classes, logits, 0).sum(-1)
+        return -(right * self.shares[:, nodes]).sum(-1)  # the share of other nodes is 0
 
     def _forward(self) -> Tensor:
         logits: Tensor = self.model(*self.graph)
@@ -198,7 +204,7 @@ class _Best:
         self.running = torch.ones(count, dtype=torch.bool, device=device)
 
     def look(self, numbers: Tensor) -> None:
-        """At loss and accuracies [members, 4] of one more epoch."""
+        """At the numbers [members, 5] of one more epoch."""
         epochs, patience = self.limits
         self.running &= numbers.isfinite().all(-1)
         better = self.running & (numbers[:, 2] > self.val)

@@ -43,13 +43,14 @@ class TrainConfig:
 
 @dataclass(frozen=True)
 class Epoch:
-    """One epoch: the loss of its step, and the accuracies (0 to 1) after it."""
+    """One epoch: the loss of its step; after it accuracies (0 to 1), and the validation loss."""
 
     number: int
     loss: float
     train: float
     val: float
     test: float
+    val_loss: float
 
 
 @dataclass(frozen=True)
@@ -135,9 +136,9 @@ class Progress:
             return False
         return number - 1 - self.best.number >= patience
 
-    def add(self, loss: float, train: float, val: float, test: float) -> Epoch:
+    def add(self, loss: float, train: float, val: float, test: float, val_loss: float) -> Epoch:
         """One more epoch."""
-        epoch = Epoch(len(self.history), loss, train, val, test)
+        epoch = Epoch(len(self.history), loss, train, val, test, val_loss)
         self.history.append(epoch)
         if self.best is None or epoch.val > self.best.val:
             self.best = epoch
@@ -172,8 +173,7 @@ class _Epochs:
         self.model = model
         self.graph = data.x, data.edge_index, data.edge_weight
         self.labels = data.y
-        self.train_nodes = masks[0].nonzero().squeeze(1)
-        self.train_labels = data.y[self.train_nodes]
+        self.nodes = [mask.nonzero().squeeze(1) for mask in masks[:2]]
         self.chosen = torch.stack(masks).to(data.x.dtype)
         self.sizes = self.chosen.sum(1)
         on_gpu = data.x.is_cuda
@@ -186,30 +186,33 @@ class _Epochs:
         )
         self.recording = Recording(self._numbers) if on_gpu and fast() else None
 
-    def __call__(self) -> tuple[float, float, float, float]:
-        """Loss, and accuracy on the three sets of nodes."""
-        numbers = self._numbers() if self.recording is None else self.recording()
-        loss, *accuracies = numbers.tolist()  # the one moment that waits for the device
-        if not all(map(math.isfinite, (loss, *accuracies))):
+    def __call__(self) -> list[float]:
+        """Loss, accuracy on the three sets of nodes, and loss on the second."""
+        found = self._numbers() if self.recording is None else self.recording()
+        numbers: list[float] = found.tolist()  # the one moment that waits for the device
+        if not all(map(math.isfinite, numbers)):
             self._forward()  # says more, if the state was not finite
             raise ArithmeticError("the loss is not finite: choose a smaller lr")
-        train, val, test = accuracies
-        return loss, train, val, test
+        return numbers
 
     def _numbers(self) -> Tensor:
         self.model.train()
         self.optimizer.zero_grad()
-        logits = self._forward()
-        loss = cross_entropy(logits.index_select(0, self.train_nodes), self.train_labels)
+        loss = self._loss(self._forward(), self.nodes[0])
         loss.backward()
         self.optimizer.step()
         self.model.eval()
         with torch.no_grad():
-            highest, classes = self._forward().max(dim=-1)
+            logits = self._forward()
+            highest, classes = logits.max(dim=-1)
             right = (classes == self.labels).to(self.chosen.dtype)
             # NaN has a largest class too; its accuracies must not pass for numbers.
             accuracies = (self.chosen @ right) / self.sizes + 0 * highest.sum()
-        return torch.cat([loss.detach().view(1), accuracies])
+            val_loss = self._loss(logits, self.nodes[1])
+        return torch.cat([loss.detach().view(1), accuracies, val_loss.view(1)])
+
+    def _loss(self, logits: Tensor, nodes: Tensor) -> Tensor:
+        return cross_entropy(logits.index_select(0, nodes), self.labels.index_select(0, nodes))
 
     def _forward(self) -> Tensor:
         return self.model(*self.graph)

@@ -38,6 +38,7 @@ def specs(epochs=8, **common):
 def assert_same(together, alone):
     assert together.status == alone.status
     assert together.epoch == alone.epoch
+    assert together.val_loss == pytest.approx(alone.val_loss, abs=1e-4)
     for ours, theirs in zip(together.history, alone.history, strict=True):
         assert ours == pytest.approx(theirs, abs=1e-4)  # rounding grows from epoch to epoch
     for name, numbers in alone.records.get("coefficients", {}).items():

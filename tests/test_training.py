@@ -81,6 +81,8 @@ def test_one_step_is_adam_with_the_decay_inside_the_gradient(six):
     loss.backward()
     optimizer.step()
     assert fit.history[0].loss == pytest.approx(loss.item())
+    val_loss = -theirs(six.x)[six.val_mask].log_softmax(1)[:, 1].mean()  # after the step
+    assert fit.history[0].val_loss == pytest.approx(val_loss.item())
     torch.testing.assert_close(ours.weight, theirs.weight)
 
 

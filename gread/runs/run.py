@@ -42,6 +42,7 @@ class Result:
         train: Accuracies at that epoch, 0 to 1.
         val: Likewise.
         test: Likewise.
+        val_loss: Mean cross entropy on the validation nodes at that epoch.
         seconds: How long training took.
         device: Where it ran.
         fingerprint: Of the data.
@@ -58,6 +59,7 @@ class Result:
     train: float | None = None
     val: float | None = None
     test: float | None = None
+    val_loss: float | None = None
     seconds: float = 0.0
     device: str = "cpu"
     fingerprint: str = ""
@@ -220,6 +222,7 @@ def _result(
         train=found.best.train,
         val=found.best.val,
         test=found.best.test,
+        val_loss=found.best.val_loss,
         history=tuple((e.loss, e.train, e.val, e.test) for e in found.history),
         records=records,
         **about,

@@ -86,14 +86,16 @@ class ResultStore:
         keys = {key for (key,) in self._query("SELECT key FROM runs")}
         return [spec for spec in dict.fromkeys(specs) if spec.key not in keys]
 
-    def accuracies(self, kind: str) -> dict[str, float | None]:
+    def numbers(self, kind: str) -> dict[str, float | None]:
         """Of all runs, by key, without reading their histories.
 
         Args:
-            kind: ``"train"``, ``"val"`` or ``"test"``, at the epoch chosen by validation.
+            kind: ``"train"``, ``"val"``, ``"test"`` or ``"val_loss"``, at the epoch chosen by
+                validation.
         """
-        assert kind in ("train", "val", "test")
-        found: Any = self._query(f"SELECT key, {kind} FROM runs")
+        assert kind in ("train", "val", "test", "val_loss")
+        column = "json_extract(result, '$.val_loss')" if kind == "val_loss" else kind
+        found: Any = self._query(f"SELECT key, {column} FROM runs")
         return dict(found)
 
     def __iter__(self) -> Iterator[Result]:

@@ -151,7 +151,7 @@ def shown(shares: tuple[float, ...]) -> str:
 
 def _tests(plan: Plan, trials: list[Trial], store: ResultStore) -> dict[int, tuple[float, ...]]:
     """A run that failed has no test accuracy, and counts as 0 like its validation."""
-    known = store.accuracies("test")
+    known = store.numbers("test")
     keys = {
         trial.number: [spec.key for spec in plan.specs(trial.settings)]
         for trial in trials

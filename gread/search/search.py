@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gread.inputs import InputError, check_count
 from gread.registry import Registry
@@ -184,6 +184,13 @@ class _Job:
     keys: Sequence[str]
 
 
+class Validation(NamedTuple):
+    """What the first runs of a trial gave on their validation nodes."""
+
+    accuracies: list[float]
+    losses: list[float | None]
+
+
 @dataclass
 class _Search:
     """What one process does for a study."""
@@ -248,19 +255,19 @@ class _Search:
     def _evaluate(self, jobs: Iterable[_Job]) -> None:
         *early, last = rungs(len(self.plan.splits) * len(self.plan.seeds), self.plan.prune)
         for step in early:
-            found: dict[_Job, list[float]] = {}
+            found: dict[_Job, Validation] = {}
             self._compute(jobs, step, found.__setitem__)
             jobs = self._best_third(found, step)
         self._compute(jobs, last, self._finish)
 
     def _compute(
-        self, jobs: Iterable[_Job], step: int, on_job: Callable[[_Job, list[float]], None]
+        self, jobs: Iterable[_Job], step: int, on_job: Callable[[_Job, Validation], None]
     ) -> None:
         """Computes the first runs of all jobs; a job's validation is handed over when it is there.
 
-        A run that failed counts as 0.
+        The accuracy of a run that failed counts as 0.
         """
-        values = self.store.accuracies("val")
+        values, losses = self.store.numbers("val"), self.store.numbers("val_loss")
         missing = {job: set(job.keys[:step]) - values.keys() for job in jobs}
 
         def hand_over(key: str = "") -> None:
@@ -268,11 +275,15 @@ class _Search:
                 keys.discard(key)
                 if not keys:
                     del missing[job]
-                    on_job(job, [values[key] or 0.0 for key in job.keys[:step]])
+                    first = job.keys[:step]
+                    on_job(
+                        job,
+                        Validation([values[k] or 0.0 for k in first], [losses[k] for k in first]),
+                    )
 
         def take(result: Result) -> None:
             key = result.spec.key
-            values[key] = result.val
+            values[key], losses[key] = result.val, result.val_loss
             self.runs += 1
             hand_over(key)
             self._tell_progress()
@@ -281,11 +292,12 @@ class _Search:
         hand_over()
         self.compute(specs, on_result=take)
         if missing:  # another process has stored them in between
-            values |= self.store.accuracies("val")
+            values |= self.store.numbers("val")
+            losses |= self.store.numbers("val_loss")
             missing = {job: set() for job in missing}
             hand_over()
 
-    def _best_third(self, found: Mapping[_Job, list[float]], step: int) -> list[_Job]:
+    def _best_third(self, found: Mapping[_Job, Validation], step: int) -> list[_Job]:
         """Reports all jobs, then prunes those that are not in the best third of the whole study.
 
         Optuna's SuccessiveHalvingPruner decides on a trial when it is asked, with those that were
@@ -294,7 +306,7 @@ class _Search:
         before = self._reported(step)
         for job, validation in found.items():
             if job.trial.number not in before:  # by a process that has died since
-                job.trial.report(fmean(validation), step)
+                job.trial.report(fmean(validation.accuracies), step)
         means = self._reported(step)
         bound = sorted(means.values(), reverse=True)[math.ceil(len(means) / 3) - 1]
         going = [job for job in found if means[job.trial.number] >= bound]
@@ -310,19 +322,21 @@ class _Search:
             if step in trial.intermediate_values
         }
 
-    def _finish(self, job: _Job, validation: list[float]) -> None:
+    def _finish(self, job: _Job, validation: Validation) -> None:
         """Tells the study of a trial: complete, or pruned where runs are left."""
         from optuna.exceptions import UpdateFinishedTrialError
         from optuna.trial import TrialState
 
-        complete = len(validation) == len(job.keys)
+        accuracies, losses = validation
+        complete = len(accuracies) == len(job.keys)
         with suppress(UpdateFinishedTrialError):  # by another process, which took us for dead
-            job.trial.set_user_attr("validation", validation)
+            job.trial.set_user_attr("validation", accuracies)
+            job.trial.set_user_attr("losses", losses)
             if complete:
-                self.study.tell(job.trial, fmean(validation), skip_if_finished=True)
+                self.study.tell(job.trial, fmean(accuracies), skip_if_finished=True)
             else:
                 self.study.tell(job.trial, state=TrialState.PRUNED, skip_if_finished=True)
-        trial = Trial(job.trial.number, job.settings, tuple(validation), complete)
+        trial = Trial(job.trial.number, job.settings, tuple(accuracies), complete, tuple(losses))
         self._know([*self.known, trial])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
@@ -25,12 +26,19 @@ class Trial:
         settings: Hyperparameters and training.
         validation: Accuracies, 0 to 1, one a run; a run that failed counts as 0.
         complete: Whether all runs were computed; a pruned trial has but the first of them.
+        losses: Mean cross entropy on the validation nodes, one a run, none where it failed.
     """
 
     number: int
     settings: Mapping[str, Value]
     validation: tuple[float, ...]
     complete: bool = True
+    losses: tuple[float | None, ...] = ()
+
+    @property
+    def mean_loss(self) -> float:
+        """Mean validation loss over splits and seeds; infinite where a run failed."""
+        return fmean(math.inf if loss is None else loss for loss in self.losses)
 
     @property
     def mean(self) -> float:
@@ -74,6 +82,15 @@ def select(trials: Sequence[Trial], space: Space, rule: str = "best-mean") -> Tr
 def best_mean(trials: Sequence[Trial], space: Space) -> Trial:
     """The highest mean validation accuracy, the earliest on ties."""
     return max(trials, key=lambda trial: trial.mean)
+
+
+@RULES.register("lowest-loss")
+def lowest_loss(trials: Sequence[Trial], space: Space) -> Trial:
+    """The lowest mean validation loss at the chosen epochs, the earliest on ties.
+
+    It tells apart settings that get the same few nodes right.
+    """
+    return min(trials, key=lambda trial: trial.mean_loss)
 
 
 @RULES.register("one-standard-error")

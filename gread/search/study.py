@@ -144,6 +144,7 @@ def trials_of(study: optuna.Study, space: Space) -> list[Trial]:
             space.suggest(FixedTrial(trial.params)),
             tuple(trial.user_attrs["validation"]),
             complete=trial.state == TrialState.COMPLETE,
+            losses=tuple(trial.user_attrs["losses"]),
         )
         for trial in study.get_trials(
             deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED)

@@ -110,5 +110,7 @@ def test_a_full_disk_is_one_sentence(store, small):
 def test_accuracies_are_read_without_histories(store, small):
     store.put(Result(small(), "ok", train=1.0, val=0.5, test=0.25, history=((1.0, 0.1, 0.2, 0.3),)))
     store.put(Result(small(seed=1), "failed"))
-    assert store.accuracies("val") == {small().key: 0.5, small(seed=1).key: None}
-    assert store.accuracies("test")[small().key] == 0.25
+    assert store.numbers("val") == {small().key: 0.5, small(seed=1).key: None}
+    assert store.numbers("test")[small().key] == 0.25
+    store.put(Result(small(), "ok", val_loss=0.75))
+    assert store.numbers("val_loss") == {small().key: 0.75, small(seed=1).key: None}

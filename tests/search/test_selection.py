@@ -10,7 +10,7 @@ SPACE = Space("gread-bs", {"time": {"low": 0.5, "high": 4.0}, "hidden_channels":
 
 def trial(number, *validation, time=1.0, width=64, decay=0.0, complete=True):
     settings = {"time": time, "hidden_channels": width, "weight_decay": decay}
-    return Trial(number, settings, validation, complete)
+    return Trial(number, settings, validation, complete, tuple(1 - v for v in validation))
 
 
 @pytest.fixture
@@ -42,6 +42,16 @@ def test_a_setting_that_is_better_everywhere_is_selected_by_every_rule(rule):
 def test_the_best_mean_is_selected_the_earliest_on_ties():
     trials = [trial(0, 0.9, 0.1), trial(1, 0.6, 0.6), trial(2, 0.5, 0.7)]
     assert select(trials, SPACE).number == 1
+
+
+def test_the_lowest_loss_tells_apart_what_accuracy_does_not():
+    settings = {"time": 1.0, "hidden_channels": 8, "weight_decay": 0.0}
+    sure, unsure, failed = (
+        Trial(n, settings, (0.9, 0.9), losses=losses)
+        for n, losses in enumerate([(0.3, 0.3), (0.9, 0.7), (0.1, None)])
+    )
+    assert select([unsure, failed, sure], SPACE, "lowest-loss") is sure
+    assert failed.mean_loss == float("inf")
 
 
 def test_one_standard_error_takes_the_simplest_that_is_as_good():
