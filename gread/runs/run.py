@@ -70,7 +70,10 @@ class Result:
 
     def to_json(self) -> str:
         """One line of JSON."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        values = asdict(self)
+        if self.val_loss is None:  # as in results from before it was kept
+            del values["val_loss"]
+        return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
     @staticmethod
     def from_json(text: str) -> Result:
