@@ -1,6 +1,7 @@
 """What all tests share: one thread each, a fixed seed, and small graphs."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,10 @@ import gread
 # pytest-xdist fills the cores; more threads, here or in a subprocess, only wait for each other.
 os.environ["OMP_NUM_THREADS"] = "1"
 torch.set_num_threads(1)
+
+# What runs in the background of a shell ignores Ctrl-C, and so would the processes that tests stop.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
