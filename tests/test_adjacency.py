@@ -2,6 +2,7 @@ import pytest
 import torch
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
+import gread
 from gread.adjacency import NORMALIZATIONS, Adjacency, OriginalAdjacency, SoftAdjacency
 from gread.inputs import InputError
 from tests.checks import dense
@@ -129,3 +130,12 @@ def test_weights_that_cannot_be_used_are_refused(graph):
         OriginalAdjacency(normalization="symetric")
     with pytest.raises(InputError, match="edge_weight must be finite and not negative"):
         OriginalAdjacency()(graph.x, graph.edge_index, -torch.ones(graph.num_edges))
+
+
+@pytest.mark.parametrize("self_loops", [0.0, 1.0])
+def test_the_bound_is_below_the_spectrum_and_near_it(self_loops):
+    data = gread.load("csbm", num_nodes=60)
+    h = torch.zeros(60, 1, dtype=torch.float64)
+    adj = OriginalAdjacency(self_loops=self_loops)(h, data.edge_index)
+    lowest = torch.linalg.eigvalsh(adj @ torch.eye(60, dtype=torch.float64))[0].item()
+    assert max(-1.0, lowest - 0.05) <= adj.lowest <= lowest
