@@ -52,7 +52,9 @@ def models() -> list[Row]:
             "title": entry.title,
             "group": entry.group,
             "reference": entry.reference,
+            "year": entry.year or "",
             "continuous": "yes" if entry.continuous else "no",
+            "reaction": "yes" if entry.reaction else "no",
             "hyperparameters": entry.hyperparameters,
         }
         for name, entry in MODELS.items()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -84,7 +86,10 @@ def fit(
     best epoch so far; one that diverges before its first epoch is over raises.
 
     Args:
-        model: Called with ``(x, edge_index, edge_weight)``, gives logits [N, classes].
+        model: Called with ``(x, edge_index, edge_weight)``, gives logits [N, classes]. Tensors of
+            ``data`` that are named as keyword-only arguments of its ``forward`` are handed over
+            too, of ``train_mask`` the column of the split. If it is a `HasParameterGroups`, it
+            says which of its parameters decay.
         data: With ``x, edge_index, y, train_mask, val_mask, test_mask``, masks [N] or [N, splits].
         config: How to train.
         split: Which column of the masks.
@@ -99,8 +104,9 @@ def fit(
         5
     """
     masks = masks_of(data, split)
-    check_labels(model, data, masks)
-    run_epoch = _Epochs(model, data, masks, config)
+    extra = inputs_of(model, data, masks[0])
+    check_labels(model, data, masks, extra)
+    run_epoch = _Epochs(model, data, masks, config, extra)
     progress = Progress(config)
     best_state = copy.deepcopy(model.state_dict())
     while not progress.done:
@@ -115,6 +121,14 @@ def fit(
             best_state = copy.deepcopy(model.state_dict())
     model.load_state_dict(best_state)
     return progress.fit()
+
+
+@runtime_checkable
+class HasParameterGroups(Protocol):
+    """A model that does not treat all parameters alike."""
+
+    def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
+        """Groups for an optimizer of PyTorch's, where ``weight_decay`` is that of the training."""
 
 
 class Progress:
@@ -169,16 +183,20 @@ class _Epochs:
         data: Data,
         masks: tuple[Tensor, Tensor, Tensor],
         config: TrainConfig,
+        extra: Mapping[str, Tensor],
     ):
         self.model = model
         self.graph = data.x, data.edge_index, data.edge_weight
+        self.extra = extra
         self.labels = data.y
         self.nodes = [mask.nonzero().squeeze(1) for mask in masks[:2]]
         self.chosen = torch.stack(masks).to(data.x.dtype)
         self.sizes = self.chosen.sum(1)
         on_gpu = data.x.is_cuda
         self.optimizer = torch.optim.Adam(
-            model.parameters(),
+            model.parameter_groups(config.weight_decay)
+            if isinstance(model, HasParameterGroups)
+            else model.parameters(),
             lr=config.lr,
             weight_decay=config.weight_decay,
             fused=fast() and data.x.is_floating_point(),
@@ -215,13 +233,30 @@ class _Epochs:
         return cross_entropy(logits.index_select(0, nodes), self.labels.index_select(0, nodes))
 
     def _forward(self) -> Tensor:
-        return self.model(*self.graph)
+        return self.model(*self.graph, **self.extra)
+
+
+def inputs_of(model: nn.Module, data: Data, train_mask: Tensor) -> dict[str, Tensor]:
+    """What a model asks for besides the graph: tensors of ``data``, by their names."""
+    names = [
+        name
+        for name, parameter in inspect.signature(model.forward).parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    ]
+    known = {name: data[name] for name in names if name in data}
+    return known | ({"train_mask": train_mask} if "train_mask" in names else {})
 
 
 @torch.no_grad()
-def check_labels(model: nn.Module, data: Data, masks: tuple[Tensor, Tensor, Tensor]) -> None:
+def check_labels(
+    model: nn.Module,
+    data: Data,
+    masks: tuple[Tensor, Tensor, Tensor],
+    extra: Mapping[str, Tensor] | None = None,
+) -> None:
     """Asks the model for its number of classes: nothing else knows it."""
-    classes = model.eval()(data.x, data.edge_index, data.edge_weight).size(-1)
+    logits = model.eval()(data.x, data.edge_index, data.edge_weight, **(extra or {}))
+    classes = logits.size(-1)
     labels = data.y[masks[0] | masks[1] | masks[2]]
     wrong = labels[(labels < 0) | (labels >= classes)]
     if wrong.numel():

@@ -16,6 +16,7 @@ LAYERS = {
     "ode": 1,
     "flow": 1,
     "reactions": 1,
+    "structure": 1,
     "data": 2,
     "models": 2,
     "training": 3,

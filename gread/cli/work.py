@@ -26,7 +26,7 @@ from gread.experiments import ARTEFACTS
 from gread.experiments.accuracy import CODE, PAPER
 from gread.inputs import InputError
 from gread.models import MODELS
-from gread.runs import RECORDS, Result, ResultStore, RunSpec, find_preset, launch, run
+from gread.runs import RECORDS, Result, ResultStore, RunSpec, find_preset, launch, records_of, run
 from gread.runs.presets import split_settings
 from gread.runs.trackers import TRACKERS, OnEpoch, tracked
 from gread.training import Epoch, TrainConfig
@@ -79,7 +79,8 @@ def train(
             seed=seed,
             hyper={**found.hyper, **hyper},
             train=TrainConfig(**training),
-            record=tuple(RECORDS) if MODELS[model].continuous else (),
+            options=found.options,
+            record=records_of(model),
         )
         for seed in numbers("seeds", seeds)
         for split in numbers("splits", splits)

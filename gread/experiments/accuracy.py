@@ -52,6 +52,7 @@ def specs() -> list[RunSpec]:
                     seed=seed,
                     hyper=preset.hyper,
                     train=preset.train,
+                    options=preset.options,
                 )
                 for seed in seeds
                 for split in range(10)

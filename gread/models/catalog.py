@@ -26,8 +26,12 @@ class ModelEntry:
             with ``(x, edge_index, edge_weight=None)`` and gives logits [N, classes].
         title: As in the paper's tables.
         group: Classical, heterophily, oversmoothing, continuous or GREAD.
-        reference: Who proposed it, and when.
+        reference: Who proposed it, where, and in what year.
         continuous: Whether the state evolves in continuous time, with ``model.evolve`` to see it.
+        reaction: Whether something besides diffusion drives it.
+        structure: A name of ``gread.structure.STRUCTURES``: what is computed from the graph once,
+            before training. The module takes it as keyword-only arguments of ``forward``, by the
+            names of the tensors; without them it computes them itself, or does without.
     """
 
     build: Build
@@ -35,31 +39,78 @@ class ModelEntry:
     group: str
     reference: str
     continuous: bool = False
+    reaction: bool = False
+    structure: str | None = None
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
         """The keyword-only arguments of ``build`` with their defaults.
 
-        What a ``partial`` has fixed makes the model what it is, and is not among them.
+        What a ``partial`` has fixed makes the model what it is, and is not among them; nor is
+        ``num_nodes``, which the graph decides.
         """
         fixed = self.build.keywords if isinstance(self.build, partial) else {}
         return {
             name: parameter.default
-            for name, parameter in inspect.signature(self.build).parameters.items()
-            if parameter.kind is inspect.Parameter.KEYWORD_ONLY and name not in fixed
+            for name, parameter in self._keywords.items()
+            if name not in fixed and name != NUM_NODES
         }
+
+    @property
+    def transductive(self) -> bool:
+        """Whether it has weights for each node, so that it is of one graph and no other."""
+        return NUM_NODES in self._keywords
+
+    @property
+    def year(self) -> int | None:
+        """Of the reference, which ends with it."""
+        word = self.reference.split()[-1]
+        return int(word) if word.isdigit() else None
+
+    def make(
+        self,
+        in_channels: int,
+        hidden_channels: Any,
+        out_channels: int,
+        *,
+        num_nodes: int,
+        **hyper: Any,
+    ) -> nn.Module:
+        """Builds the model for a graph of so many nodes, which not every model asks for."""
+        if self.transductive:
+            hyper[NUM_NODES] = num_nodes
+        return self.build(in_channels, hidden_channels, out_channels, **hyper)
+
+    @property
+    def _keywords(self) -> dict[str, inspect.Parameter]:
+        return {
+            name: parameter
+            for name, parameter in inspect.signature(self.build).parameters.items()
+            if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        }
+
+
+NUM_NODES = "num_nodes"
 
 
 MODELS: Registry[ModelEntry] = Registry("model")
 
 
 def model(
-    name: str, *, title: str, group: str, reference: str, continuous: bool = False
+    name: str,
+    *,
+    title: str,
+    group: str,
+    reference: str,
+    continuous: bool = False,
+    reaction: bool = False,
+    structure: str | None = None,
 ) -> Callable[[B], B]:
     """Enters the class or function below it into the catalogue, and leaves it as it is."""
 
     def decorate(build: B) -> B:
-        MODELS.add(name, ModelEntry(build, title, group, reference, continuous))
+        entry = ModelEntry(build, title, group, reference, continuous, reaction, structure)
+        MODELS.add(name, entry)
         return build
 
     return decorate

@@ -229,6 +229,12 @@ class GREAD(nn.Module):
             decoder, hidden_channels, out_channels, dropout, output_activation
         )
 
+    @property
+    def time(self) -> float:
+        """T."""
+        time: float = self.layer.integrate.keywords["time"]
+        return time
+
     def reset_parameters(self) -> None:
         """Draws every parameter anew."""
         for part in self.children():
@@ -260,6 +266,7 @@ def _register(name: str, reaction: Reaction | type[nn.Module]) -> None:
         group="GREAD",
         reference="Choi et al., ICML 2023",
         continuous=True,
+        reaction=True,
     )
     MODELS.add(f"gread-{name}", entry)
 

@@ -7,6 +7,7 @@ are their own. Every operation treats them apart, so that each member gives what
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -64,6 +65,8 @@ def _part_by_part(models: Sequence[nn.Module]) -> nn.Module:
     first = models[0]
     if first._parameters or first._buffers:
         raise CannotStack(f"there is no rule for {type(first).__name__}")
+    if inspect.getfullargspec(first.forward).kwonlyargs:
+        raise CannotStack(f"{type(first).__name__} takes more than the graph")
     made = copy.copy(first)
     made._modules = {
         name: child if child is None else stack([model._modules[name] for model in models])  # type: ignore[misc]

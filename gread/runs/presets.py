@@ -14,7 +14,8 @@ from gread.training import TrainConfig
 
 SOURCES = ("tuned", "published", "paper")
 """Where presets come from, in the order in which they are looked for: `gread search`, the authors'
-published code (GREAD-BS alone), and the paper's appendix."""
+published code (of GREAD for GREAD-BS alone, of a baseline its own authors'), and the paper's
+appendix."""
 
 _TRAINING = tuple(part.name for part in fields(TrainConfig))
 
@@ -27,11 +28,13 @@ class Preset:
         source: One of `SOURCES`, a file, or ``"default"`` where there is no preset.
         hyper: Hyperparameters of the model.
         train: How to train.
+        options: Of the dataset, under ``options`` in the file.
     """
 
     source: str
     hyper: Mapping[str, Value] = field(default_factory=dict)
     train: TrainConfig = TrainConfig()
+    options: Mapping[str, Value] = field(default_factory=dict)
 
 
 def find_preset(model: str, dataset: str, source: str | None = None) -> Preset:
@@ -76,6 +79,8 @@ def _shipped(source: str, model: str) -> Mapping[str, Any] | None:
     return read_toml(f"presets/{source}", f"{model.replace('*', '-star')}.toml")
 
 
-def _preset(source: str, model: str, settings: Mapping[str, Value]) -> Preset:
+def _preset(source: str, model: str, table: Mapping[str, Any]) -> Preset:
+    settings = dict(table)
+    options = settings.pop("options", {})
     hyper, train = split_settings(model, settings)
-    return Preset(source, hyper, TrainConfig(**train))  # type: ignore[arg-type]
+    return Preset(source, hyper, TrainConfig(**train), options)  # type: ignore[arg-type]

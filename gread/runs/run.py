@@ -21,11 +21,13 @@ from torch import nn
 from torch_geometric.data import Data
 
 from gread.data import load
+from gread.data.files import data_root
 from gread.measures import dirichlet_energy
 from gread.models import MODELS
 from gread.population import fit_together
 from gread.registry import Registry
 from gread.runs.spec import RunSpec
+from gread.structure import Origin, add_structure
 from gread.training import Epoch, Fit, fit
 
 
@@ -94,7 +96,7 @@ RECORDS: Registry[Callable[[Any, Data], Any]] = Registry("record")
 @RECORDS.register("energy")
 def energy(model: Any, data: Data) -> list[float]:
     """Dirichlet energy of H(t) at eleven times from 0 to T, of a model in continuous time."""
-    times = np.linspace(0, model.layer.integrate.keywords["time"], 11).tolist()
+    times = np.linspace(0, model.time, 11).tolist()
     states = model.evolve(data.x, data.edge_index, data.edge_weight, save_at=times).saved
     return [dirichlet_energy(h, data.edge_index).item() for h in states]
 
@@ -110,6 +112,19 @@ def coefficients(model: Any, data: Data) -> dict[str, list[float]]:
     """α and β as they were learned."""
     values = {"alpha": model.layer.alpha(), "beta": model.layer.beta()}
     return {name: torch.as_tensor(value).flatten().tolist() for name, value in values.items()}
+
+
+def records_of(model: str) -> tuple[str, ...]:
+    """What can be recorded of a model.
+
+    Example:
+        >>> records_of("gcn")
+        ()
+    """
+    entry = MODELS[model]
+    if entry.group == "GREAD":
+        return tuple(RECORDS)
+    return ("energy", "evaluations") if entry.continuous else ()
 
 
 def run(
@@ -206,8 +221,13 @@ def built(spec: RunSpec, data: Data) -> nn.Module:
     torch.manual_seed(spec.seed)
     hyper = dict(spec.hyper)
     classes = int(data.y.max()) + 1
-    entry = MODELS[spec.model]
-    return entry.build(data.num_features, hyper.pop("hidden_channels"), classes, **hyper)
+    return MODELS[spec.model].make(
+        data.num_features,
+        hyper.pop("hidden_channels"),
+        classes,
+        num_nodes=data.num_nodes,
+        **hyper,
+    )
 
 
 def _result(
@@ -246,20 +266,31 @@ def _determinism(wanted: bool) -> Iterator[None]:
 
 
 def prepared(spec: RunSpec, root: str | None, device: str) -> tuple[Data, str]:
-    """The graph of a spec on the device, and its fingerprint."""
-    return _prepared(spec.dataset, json.dumps(dict(spec.options)), root, device)
+    """The graph of a spec on the device, with what its model asks for, and its fingerprint."""
+    options = json.dumps(dict(spec.options))
+    return _prepared(spec.dataset, options, root, device, MODELS[spec.model].structure)
 
 
 @lru_cache(maxsize=4)
-def _prepared(dataset: str, options: str, root: str | None, device: str) -> tuple[Data, str]:
+def _prepared(
+    dataset: str, options: str, root: str | None, device: str, structure: str | None
+) -> tuple[Data, str]:
     """Kept, since runs on one graph come in rows."""
     data = load(dataset, root=root, **json.loads(options))
+    fingerprint = _fingerprint(data)
+    if structure is not None:
+        origin = Origin(dataset, data_root(root), fingerprint)
+        data = add_structure(data, structure, origin).data
+    return data.to(device), fingerprint
+
+
+def _fingerprint(data: Data) -> str:
     digest = hashlib.sha256()
     for name in ("x", "edge_index", "y", "train_mask", "val_mask", "test_mask"):
         tensor = data[name].contiguous()
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
         digest.update(tensor.numpy().tobytes())
-    return data.to(device), digest.hexdigest()[:20]
+    return digest.hexdigest()[:20]
 
 
 def _now(start: float) -> dict[str, Any]:

@@ -116,7 +116,7 @@ class Space:
         hyper, train = split_settings(self.model, settings)
         TrainConfig(**train)  # type: ignore[arg-type]
         hyper = {"hidden_channels": HIDDEN_CHANNELS} | hyper
-        MODELS[self.model].build(1, hyper.pop("hidden_channels"), 2, **hyper)
+        MODELS[self.model].make(1, hyper.pop("hidden_channels"), 2, num_nodes=1, **hyper)
 
     def suggest(self, trial: BaseTrial) -> dict[str, Value]:
         """The settings of a trial: what is fixed, and what is drawn."""
@@ -138,7 +138,8 @@ def read_space(model: str, path: str | Path | None = None) -> Space:
         Range(low=0.001, high=0.06, log=True)
     """
     if path is None:
-        shipped = read_toml("spaces", "gread.toml") if MODELS[model].group == "GREAD" else None
+        family = "gread" if MODELS[model].group == "GREAD" else model
+        shipped = read_toml("spaces", f"{family}.toml")
         if shipped is None:
             raise InputError(
                 f"there is no search space for {model}: write one in TOML and name it with "

@@ -10,6 +10,8 @@ from torch_geometric.utils import to_undirected
 import gread
 from gread.inputs import InputError
 from gread.models import MODELS
+from gread.structure import add_structure
+from gread.training import inputs_of
 from tests.checks import permuted
 
 
@@ -17,10 +19,11 @@ from tests.checks import permuted
 def build(request):
     """Builds the model for three features and two classes, without dropout, in float64."""
 
-    def make(**options):
+    def make(num_nodes=12, **options):
         quiet = {"input_dropout": 0.0, "dropout": 0.0} | options
-        return MODELS[request.param].build(3, 8, 2, **quiet).double()
+        return MODELS[request.param].make(3, 8, 2, num_nodes=num_nodes, **quiet).double()
 
+    make.entry = MODELS[request.param]
     return make
 
 
@@ -43,6 +46,8 @@ def test_every_parameter_receives_a_gradient(build, graph):
 
 
 def test_permuting_the_nodes_permutes_the_logits(build, graph):
+    if build.entry.transductive:
+        pytest.skip("it has weights for each node, which stay where they are")
     model = build().eval()
     order = torch.randperm(12)
     other = permuted(graph, order)
@@ -85,16 +90,49 @@ def test_eight_nodes_are_fitted_to_the_last(build):
         train_mask=torch.ones(8, dtype=torch.bool),
     )
     data.val_mask = data.test_mask = data.train_mask
-    fit = gread.fit(build(), data, gread.TrainConfig(epochs=400, lr=0.01, weight_decay=0.0))
+    config = gread.TrainConfig(epochs=400, lr=0.01, weight_decay=0.0)
+    fit = gread.fit(build(num_nodes=8), data, config)
     assert fit.best.train == 1.0
 
 
-def test_a_graph_without_edges_a_single_node_and_a_single_class(build):
-    model = build().eval()
+def test_a_graph_without_edges_and_a_single_node(build):
     nothing = torch.empty(2, 0, dtype=torch.int64)
     x = torch.randn(5, 3, dtype=torch.float64)
+    model = build(num_nodes=5).eval()
     assert model(x, nothing).isfinite().all()
-    torch.testing.assert_close(model(x[:1], nothing), model(x, nothing)[:1])
+    if build.entry.transductive:
+        assert build(num_nodes=1).eval()(x[:1], nothing).isfinite().all()
+    else:
+        torch.testing.assert_close(model(x[:1], nothing), model(x, nothing)[:1])
+
+
+def test_an_isolated_node_has_finite_logits_and_gradients(build, graph):
+    alone = graph.subgraph(torch.arange(12))
+    alone.edge_index = graph.edge_index[:, (graph.edge_index != 3).all(dim=0)]
+    model = build()
+    logits = model(alone.x, alone.edge_index)
+    logits.square().sum().backward()
+    assert logits.isfinite().all()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_its_entry_says_where_it_comes_from(build):
+    entry = build.entry
+    assert entry.group in ("classical", "heterophily", "oversmoothing", "continuous", "GREAD")
+    assert entry.year or entry.title == "MLP"
+    assert {"input_dropout", "dropout"} <= entry.hyperparameters.keys()
+
+
+def test_its_structure_is_what_it_computes_itself(build, graph):
+    if build.entry.structure is None:
+        pytest.skip("it needs none")
+    model = build().eval()
+    data = add_structure(graph, build.entry.structure).data
+    extra = inputs_of(model, data, data.train_mask)
+    assert extra
+    torch.testing.assert_close(
+        model(graph.x, graph.edge_index, **extra), model(graph.x, graph.edge_index)
+    )
 
 
 def test_edge_weights_of_one_change_nothing(build, graph):
@@ -108,7 +146,7 @@ def test_edge_weights_of_one_change_nothing(build, graph):
 @pytest.mark.parametrize("name", MODELS)
 def test_a_single_class_can_be_trained(name, graph):
     graph.y = torch.zeros(12, dtype=torch.int64)
-    model = MODELS[name].build(3, 4, 1).double()
+    model = MODELS[name].make(3, 4, 1, num_nodes=12).double()
     assert gread.fit(model, graph, gread.TrainConfig(epochs=2)).best.test == 1.0
 
 
@@ -151,7 +189,7 @@ def test_widths_that_are_no_counts_are_refused(name, position):
         widths = [3, 8, 2]
         widths[position] = width
         with pytest.raises(InputError, match="_channels must be a whole number of at least 1"):
-            MODELS[name].build(*widths)
+            MODELS[name].make(*widths, num_nodes=12)
 
 
 def test_every_file_of_models_is_imported():

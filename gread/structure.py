@@ -1,0 +1,106 @@
+"""What a model wants to know of a graph before training: computed once, and kept.
+
+A structure is a function from a graph to tensors, by the names under which a model takes them.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+from torch_geometric.data import Data
+
+from gread.registry import Registry
+
+
+class Origin(NamedTuple):
+    """Where a graph comes from.
+
+    Attributes:
+        dataset: Its name.
+        root: The data root.
+        fingerprint: Of its tensors.
+    """
+
+    dataset: str
+    root: Path
+    fingerprint: str
+
+
+Structure: TypeAlias = Callable[[Data, Origin | None], Mapping[str, Tensor]]
+
+STRUCTURES: Registry[Structure] = Registry("structure")
+
+
+class Prepared(NamedTuple):
+    """A graph with a structure.
+
+    Attributes:
+        data: The graph and the tensors of the structure.
+        seconds: How long it took to compute, at the time when it was.
+        entries: How many numbers it has.
+    """
+
+    data: Data
+    seconds: float
+    entries: int
+
+
+def add_structure(data: Data, name: str, origin: Origin | None = None) -> Prepared:
+    """The graph with the tensors of a structure.
+
+    Args:
+        data: The graph; it stays as it is.
+        name: A name of `STRUCTURES`.
+        origin: Where the graph comes from. What was computed is kept in its root, and read again.
+    """
+    make = STRUCTURES[name]
+    place = None
+    if origin is not None:
+        place = origin.root / "processed" / f"{name}-{origin.fingerprint}.safetensors"
+        kept = _read(place)
+        if kept is not None:
+            return _with(data, *kept)
+    start = time.perf_counter()
+    tensors = make(data, origin)
+    seconds = time.perf_counter() - start
+    if place is not None:
+        with suppress(OSError):  # a root that cannot be written to, or a full disk
+            _write(place, tensors, seconds)
+    return _with(data, tensors, seconds)
+
+
+def _with(data: Data, tensors: Mapping[str, Tensor], seconds: float) -> Prepared:
+    found = copy.copy(data)
+    for name, tensor in tensors.items():
+        found[name] = tensor
+    return Prepared(found, seconds, sum(tensor.numel() for tensor in tensors.values()))
+
+
+def _read(place: Path) -> tuple[dict[str, Tensor], float] | None:
+    try:
+        with safe_open(place, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return tensors, float((file.metadata() or {})["seconds"])
+    except (OSError, SafetensorError, KeyError):
+        return None
+
+
+def _write(place: Path, tensors: Mapping[str, Tensor], seconds: float) -> None:
+    """Readers see a whole file or none; who is later replaces the same content."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    part = place.with_suffix(f".{os.getpid()}.part")
+    try:
+        content = {name: tensor.contiguous() for name, tensor in tensors.items()}
+        save_file(content, part, metadata={"seconds": str(seconds)})
+        part.replace(place)
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,49 @@
+"""Structures: computed once, kept, and handed to the models that name them."""
+
+import pytest
+import torch
+
+from gread.structure import STRUCTURES, Origin, add_structure
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """A structure that counts how often it is computed."""
+    calls = []
+
+    def degrees(data, origin):
+        calls.append(origin)
+        return {"degrees": data.edge_index[1].bincount(minlength=data.num_nodes)}
+
+    monkeypatch.setitem(STRUCTURES._entries, "degrees", degrees)
+    return calls
+
+
+def test_the_graph_stays_as_it_is(counted, graph):
+    made = add_structure(graph, "degrees")
+    assert "degrees" not in graph
+    assert made.data.degrees.sum() == graph.num_edges
+    assert made.entries == 12
+    assert made.seconds >= 0
+
+
+def test_it_is_kept_in_the_data_root(counted, graph, tmp_path):
+    origin = Origin("some", tmp_path, "f00")
+    first = add_structure(graph, "degrees", origin)
+    second = add_structure(graph, "degrees", origin)
+    assert len(counted) == 1
+    assert torch.equal(first.data.degrees, second.data.degrees)
+    assert first.seconds == second.seconds
+    add_structure(graph, "degrees", Origin("some", tmp_path, "other"))
+    assert len(counted) == 2
+
+
+def test_a_broken_file_and_a_root_that_is_none_are_no_obstacle(counted, graph, tmp_path):
+    add_structure(graph, "degrees", Origin("some", tmp_path, "f00"))
+    (kept,) = (tmp_path / "processed").iterdir()
+    kept.write_bytes(b"no tensors")
+    add_structure(graph, "degrees", Origin("some", tmp_path, "f00"))
+    assert len(counted) == 2
+    file = tmp_path / "file"
+    file.touch()
+    assert add_structure(graph, "degrees", Origin("some", file, "f00")).data.degrees.numel() == 12
