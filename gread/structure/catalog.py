@@ -1,4 +1,4 @@
-"""What a model wants to know of a graph before training: computed once, and kept.
+"""Structures by name: computed once, and kept.
 
 A structure is a function from a graph to tensors, by the names under which a model takes them.
 """
