@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from torch import nn
@@ -81,7 +81,7 @@ class ModelEntry:
             hyper[NUM_NODES] = num_nodes
         return self.build(in_channels, hidden_channels, out_channels, **hyper)
 
-    @property
+    @cached_property
     def _keywords(self) -> dict[str, inspect.Parameter]:
         return {
             name: parameter

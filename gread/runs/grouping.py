@@ -13,7 +13,8 @@ from gread.runs.run import built, form, prepared
 from gread.runs.spec import RunSpec
 
 SHARE = 0.4
-"""Of the free memory of a device, what a population may take by our estimate."""
+"""Of the free memory of a device, or of what PyTorch was told to use of it, what a population may
+take by our estimate."""
 
 CPU_BYTES = 2**31
 """What it may take on a CPU."""
@@ -83,7 +84,8 @@ def _steps(spec: RunSpec) -> int:
 def _free(device: str) -> float:
     if not device.startswith("cuda"):
         return CPU_BYTES
-    return SHARE * torch.cuda.mem_get_info(torch.device(device))[0]
+    free, total = torch.cuda.mem_get_info(torch.device(device))
+    return SHARE * min(free, torch.cuda.get_per_process_memory_fraction(device) * total)
 
 
 def _bytes(spec: RunSpec, data: Data) -> int:

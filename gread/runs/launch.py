@@ -30,6 +30,7 @@ def launch(
     root: str | None = None,
     deterministic: bool = False,
     together: bool | None = None,
+    histories: bool = True,
     imports: Sequence[str] = (),
     on_result: Callable[[Result], None] | None = None,
 ) -> None:
@@ -47,6 +48,7 @@ def launch(
         together: Whether specs of one form are computed as populations, as large as memory allows.
             By default they are on GPUs, where many cost little more than one; on a CPU they gain
             less, and apart each gives the same numbers as `run`, bit by bit.
+        histories: Whether results keep the numbers of every epoch, most of what is stored.
         imports: Modules that every process imports first: those that register what specs name.
         on_result: Called with every new result.
     """
@@ -56,7 +58,7 @@ def launch(
     missing = store.missing(specs)
     groups = populations(missing, devices[0], root, workers) if together else [[s] for s in missing]
     jobs = [
-        (group, root, devices[turn % len(devices)], deterministic)
+        (group, root, devices[turn % len(devices)], deterministic, histories)
         for turn, group in enumerate(groups)
     ]
     one_by_one = (_compute(job) for job in jobs)
@@ -68,14 +70,16 @@ def launch(
                     on_result(result)
 
 
-Job = tuple[Sequence[RunSpec], str | None, str, bool]
+Job = tuple[Sequence[RunSpec], str | None, str, bool, bool]
 
 
 def _compute(job: Job) -> list[Result]:
-    specs, root, device, deterministic = job
+    specs, root, device, deterministic, histories = job
     if len(specs) == 1:
-        return [run(specs[0], root=root, device=device, deterministic=deterministic)]
-    return run_together(specs, root=root, device=device, deterministic=deterministic)
+        results = [run(specs[0], root=root, device=device, deterministic=deterministic)]
+    else:
+        results = run_together(specs, root=root, device=device, deterministic=deterministic)
+    return results if histories else [result.without_history() for result in results]
 
 
 def _in_processes(

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from gread.data import DATASETS
@@ -52,7 +53,7 @@ class RunSpec:
         check_keys(self.hyper, known, self.model)
         object.__setattr__(self, "hyper", known | dict(self.hyper))
 
-    @property
+    @cached_property
     def key(self) -> str:
         """A name for all of it: the same for the same settings, on every machine."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:20]

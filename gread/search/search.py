@@ -154,6 +154,7 @@ def search(
         workers=workers,
         root=root,
         deterministic=deterministic,
+        histories=False,  # of thousands of runs that nobody will look at
         imports=imports,
     )
     with storage_errors(storage or journal(name, folder)), Worker(kept) as worker:
