@@ -80,12 +80,12 @@ def cells() -> Iterator[Cell]:
     for dataset, trials in LARGER.items():
         yield Cell(dataset, "gread-bs", trials, best=5, **few)
     yield Cell("cornell-fixed", "gread-bs", 100)
-    for kind, sampler in (("tpe", "tpe"), ("paper-space", "random")):
-        for dataset in WEBKB:
-            yield Cell(dataset, "gread-bs", 500, sampler=sampler, kind=kind)
     for model in OTHERS:
         for dataset in WEBKB:
             yield Cell(dataset, model, 100, best=10)
+    for kind, sampler in (("paper-space", "random"), ("tpe", "tpe")):
+        for dataset in WEBKB:
+            yield Cell(dataset, "gread-bs", 500, sampler=sampler, kind=kind)
     for dataset in ("cora", "citeseer", "chameleon", "pubmed", "film", "squirrel"):
         for model in OTHERS:
             trials = 20 if dataset == "squirrel" else 30

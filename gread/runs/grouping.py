@@ -84,8 +84,9 @@ def _steps(spec: RunSpec) -> int:
 def _free(device: str) -> float:
     if not device.startswith("cuda"):
         return CPU_BYTES
-    free, total = torch.cuda.mem_get_info(torch.device(device))
-    return SHARE * min(free, torch.cuda.get_per_process_memory_fraction(device) * total)
+    index = torch.device(device).index
+    free, total = torch.cuda.mem_get_info(index)
+    return SHARE * min(free, torch.cuda.get_per_process_memory_fraction(index) * total)
 
 
 def _bytes(spec: RunSpec, data: Data) -> int:
