@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -70,9 +70,10 @@ def fit_together(
     progress = [Progress(config) for config in configs]
     errors: dict[int, ArithmeticError] = {}
     running = list(range(len(models)))
+    epoch = population.recorded()
     while running:
         most = max(configs[member].epochs - len(progress[member].history) for member in running)
-        numbers = population.epochs(min(EPOCHS_AT_ONCE, most))
+        numbers = several(epoch, min(EPOCHS_AT_ONCE, most))
         for member, history in zip(population.members, numbers, strict=True):
             if member in running:
                 try:
@@ -82,7 +83,15 @@ def fit_together(
         running = [m for m in running if m not in errors and not progress[m].done]
         if len(running) <= len(population.members) / 2:
             population.keep(running)
+            epoch = population.recorded()
     return [errors.get(m) or progress[m].fit() for m in range(len(models))]
+
+
+def several(epoch: Callable[[], Tensor], count: int) -> list[list[list[float]]]:
+    """Loss, accuracies and validation loss of so many epochs of every member."""
+    numbers = torch.stack([epoch().clone() for _ in range(count)], 1)
+    found: list[list[list[float]]] = numbers.tolist()
+    return found
 
 
 def _follow(progress: Progress, history: Sequence[Sequence[float]]) -> None:
@@ -126,13 +135,15 @@ class Population:
         self.chosen = torch.stack([torch.stack(own) for own in masks]).to(data.x.dtype)
         self.optimizer = Adam(list(self.model.parameters()), configs)
         self.best = _Best(self.model, configs)
-        self._begin()
+        self._count()
 
-    def _begin(self) -> None:
+    def _count(self) -> None:
         self.sizes = self.chosen.sum(-1)
         self.shares = self.chosen[:, :2] / self.sizes[:, :2, None]
-        on_gpu = self.chosen.is_cuda and fast()
-        self.epoch = Recording(self._numbers) if on_gpu else self._numbers
+
+    def recorded(self) -> Callable[[], Tensor]:
+        """The epoch of those who are left, on a GPU as one to be recorded."""
+        return Recording(self.numbers) if self.chosen.is_cuda and fast() else self.numbers
 
     def keep(self, members: Sequence[int]) -> None:
         """Lets all other members go, with their best parameters."""
@@ -147,15 +158,10 @@ class Population:
         self.seeds.keep(index)
         self.optimizer.keep(index)
         self.chosen = self.chosen[index]
-        self._begin()
+        self._count()
 
-    def epochs(self, count: int) -> list[list[list[float]]]:
-        """Loss, accuracies and validation loss of so many epochs of every member."""
-        numbers = torch.stack([self.epoch().clone() for _ in range(count)], 1)
-        found: list[list[list[float]]] = numbers.tolist()
-        return found
-
-    def _numbers(self) -> Tensor:
+    def numbers(self) -> Tensor:
+        """Loss, accuracies and validation loss of an epoch of every member, [members, 5]."""
         self.model.train()
         self.model.zero_grad()
         losses = self._losses(self._forward(), 0)

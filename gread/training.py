@@ -106,12 +106,13 @@ def fit(
     masks = masks_of(data, split)
     extra = inputs_of(model, data, masks[0])
     check_labels(model, data, masks, extra)
-    run_epoch = _Epochs(model, data, masks, config, extra)
+    epochs = _Epochs(model, data, masks, config, extra)
+    numbers = Recording(epochs.numbers) if data.x.is_cuda and fast() else epochs.numbers
     progress = Progress(config)
     best_state = copy.deepcopy(model.state_dict())
     while not progress.done:
         try:
-            epoch = progress.add(*run_epoch())
+            epoch = progress.add(*epochs.read(numbers()))
         except ArithmeticError as error:
             progress.diverge(error)
             break
@@ -171,10 +172,12 @@ class Progress:
 
 
 class _Epochs:
-    """Runs one epoch a call: a step on the training nodes, then the accuracies.
+    """What an epoch is: a step on the training nodes, then the accuracies.
 
     On a GPU the first few are recorded as one CUDA graph, and the others replay it: launched one
-    by one, the kernels of a small graph take longer to start than to run.
+    by one, the kernels of a small graph take longer to start than to run. It is not recorded from
+    here: who holds a recording of itself keeps the memory of the graph until Python looks for
+    cycles.
     """
 
     def __init__(
@@ -192,7 +195,6 @@ class _Epochs:
         self.nodes = [mask.nonzero().squeeze(1) for mask in masks[:2]]
         self.chosen = torch.stack(masks).to(data.x.dtype)
         self.sizes = self.chosen.sum(1)
-        on_gpu = data.x.is_cuda
         self.optimizer = torch.optim.Adam(
             model.parameter_groups(config.weight_decay)
             if isinstance(model, HasParameterGroups)
@@ -200,20 +202,19 @@ class _Epochs:
             lr=config.lr,
             weight_decay=config.weight_decay,
             fused=fast() and data.x.is_floating_point(),
-            capturable=on_gpu,
+            capturable=data.x.is_cuda,
         )
-        self.recording = Recording(self._numbers) if on_gpu and fast() else None
 
-    def __call__(self) -> list[float]:
-        """Loss, accuracy on the three sets of nodes, and loss on the second."""
-        found = self._numbers() if self.recording is None else self.recording()
+    def read(self, found: Tensor) -> list[float]:
+        """The numbers of an epoch, if all of them are finite."""
         numbers: list[float] = found.tolist()  # the one moment that waits for the device
         if not all(map(math.isfinite, numbers)):
             self._forward()  # says more, if the state was not finite
             raise ArithmeticError("the loss is not finite: choose a smaller lr")
         return numbers
 
-    def _numbers(self) -> Tensor:
+    def numbers(self) -> Tensor:
+        """Loss, accuracy on the three sets of nodes, and loss on the second."""
         self.model.train()
         self.optimizer.zero_grad()
         loss = self._loss(self._forward(), self.nodes[0])

@@ -16,7 +16,7 @@ from gread.bench.pictures import ratio_bars
 from gread.bench.section import BENCHES, Row, Section
 from gread.bench.timing import SLOWLY, both, graph, interleave, ratio, synchronize
 from gread.models import GREAD
-from gread.population import Population
+from gread.population import Population, several
 from gread.training import masks_of
 
 WARM_UP = 6
@@ -64,8 +64,9 @@ def _epoch_a_member(hyper: Mapping[str, Any], data: Data, members: int, count: i
         [masks_of(data, member % splits) for member in range(members)],
         [torch.Generator().manual_seed(member) for member in range(members)],
     )
-    trained.epochs(WARM_UP)
+    epoch = trained.recorded()
+    several(epoch, WARM_UP)
     synchronize()
     began = perf_counter()
-    trained.epochs(count)
+    several(epoch, count)
     return (perf_counter() - began) / (count * members)

@@ -15,6 +15,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
@@ -189,10 +190,14 @@ def dropout(x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
     out = torch.empty_like(x)
     members = rate.numel() if isinstance(rate, Tensor) else 1
     count = x.numel() // max(members, 1)
+    limit, high, low = 0, 1.0, 0.0
     if isinstance(rate, Tensor):
         limits, scales = (rate * 2**32).long(), (1 / (1 - rate)).to(x.dtype)
     else:
         limits, scales = x, x
+        limit, scale = threshold(rate), 1 / (1 - rate)
+        high = float(np.float32(scale))  # Triton takes numbers in single precision
+        low = scale - high
     if x.numel():
         block = 1024
         _dropout_kernel[(triton.cdiv(count, block), members)](
@@ -202,8 +207,9 @@ def dropout(x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
             limits,
             scales,
             count,
-            THRESHOLD=0 if isinstance(rate, Tensor) else threshold(rate),
-            SCALE=1.0 if isinstance(rate, Tensor) else 1 / (1 - rate),
+            limit,
+            high,
+            low,
             MEMBERS=isinstance(rate, Tensor),
             BLOCK=block,
         )
@@ -719,7 +725,7 @@ def _attend_back_kernel(
                 tl.store(out + (begin + entry) * HEADS + head, share * (slope - mean), mask=mask)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["limit", "high", "low"])  # else every rate would be compiled for
 def _dropout_kernel(
     out,
     x,
@@ -727,8 +733,9 @@ def _dropout_kernel(
     limits,
     scales,
     count,
-    THRESHOLD: tl.constexpr,
-    SCALE: tl.constexpr,
+    limit,
+    high,
+    low,
     MEMBERS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
@@ -746,6 +753,6 @@ def _dropout_kernel(
         stays = hashed >= tl.load(limits + member).to(tl.uint32)
         value *= tl.load(scales + member)
     else:
-        stays = hashed >= THRESHOLD
-        value *= SCALE
+        stays = hashed >= limit
+        value *= tl.full([], high, value.dtype) + tl.full([], low, value.dtype)
     tl.store(out + number, tl.where(stays, value, 0), mask=there)
