@@ -56,7 +56,9 @@ def search(
     batch: Annotated[
         int | None, typer.Option(help="Trials at a time; by default 8, on a GPU 64 or 512.")
     ] = None,
-    workers: Annotated[int, typer.Option(help="Processes at a time.")] = 1,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes at a time; by default 1, on a GPU up to 8.")
+    ] = None,
     device: Device = "auto",
     deterministic: Deterministic = False,
     show: Annotated[

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch_geometric.data import Data
 
 from gread.models.members import CannotStack, stack
+from gread.ode import SOLVERS
 from gread.runs.run import built, form, prepared
 from gread.runs.spec import RunSpec
 
@@ -66,6 +67,13 @@ def populations(
             group.append(spec)
         groups.append(group)
     return groups
+
+
+def work(group: Sequence[RunSpec]) -> float:
+    """About how long a group takes, beside others on the same graph."""
+    first = group[0]
+    order = SOLVERS[str(first.hyper["solver"])].order if "solver" in first.hyper else 1
+    return max(map(_steps, group)) * order * len(group) * first.train.epochs
 
 
 def _can_stack(spec: RunSpec, data: Data) -> bool:

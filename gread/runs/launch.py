@@ -15,7 +15,7 @@ from contextlib import closing
 import torch
 
 from gread.inputs import check_count
-from gread.runs.grouping import populations
+from gread.runs.grouping import populations, work
 from gread.runs.run import Result, run, run_together
 from gread.runs.spec import RunSpec
 from gread.runs.store import ResultStore
@@ -57,6 +57,8 @@ def launch(
         together = all(device.startswith("cuda") for device in devices)
     missing = store.missing(specs)
     groups = populations(missing, devices[0], root, workers) if together else [[s] for s in missing]
+    if workers > 1:
+        groups.sort(key=work, reverse=True)  # so that nobody waits for the longest at the end
     jobs = [
         (group, root, devices[turn % len(devices)], deterministic, histories)
         for turn, group in enumerate(groups)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 import warnings
 import zlib
@@ -85,7 +86,7 @@ def search(
     storage: str | None = None,
     batch: int | None = None,
     devices: Sequence[str] = ("cpu",),
-    workers: int = 1,
+    workers: int | None = None,
     root: str | None = None,
     deterministic: bool = False,
     imports: Sequence[str] = (),
@@ -117,7 +118,8 @@ def search(
         batch: How many trials are under way at a time; by default 8, on a GPU 512 of a random
             search and 64 of one that learns from the trials before.
         devices: As in ``gread.runs.launch``.
-        workers: Likewise.
+        workers: Likewise; by default one, on a GPU up to 8: a search is many small populations, and
+            one process spends more time on preparing them than the GPU on training them.
         root: Likewise.
         deterministic: Likewise.
         imports: Likewise.
@@ -137,6 +139,7 @@ def search(
     learns = prune or sampler != "random"
     size = batch or (8 if not on_gpu else 64 if learns else 512)
     check_count("batch", size)
+    processes = workers or (min(8, max(1, (os.cpu_count() or 1) // 2)) if on_gpu else 1)
     if not splits or not seeds:
         raise InputError("a search must have a split and a seed, got none")
     space = space or read_space(model)
@@ -151,7 +154,7 @@ def search(
         launch,
         store=store,
         devices=devices,
-        workers=workers,
+        workers=processes,
         root=root,
         deterministic=deterministic,
         histories=False,  # of thousands of runs that nobody will look at
