@@ -46,6 +46,13 @@ def test_gradients_of_first_and_second_order_are_right():
     assert torch.autograd.gradcheck(multiply, (weight, h.detach()))
 
 
+def test_gradients_of_several_members_are_those_of_each():
+    h = torch.randn(4, 4, 2, dtype=torch.float64, requires_grad=True)
+    for shape in ((4, 6), (6,)):
+        weight = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+        assert torch.autograd.gradcheck(lambda w, h: product(PATTERN, w, h), (weight, h))
+
+
 def test_pytorch_finds_nothing_wrong_with_the_operator():
     weight, h = torch.randn(6, requires_grad=True), torch.randn(4, 2, requires_grad=True)
     arguments = (*PATTERN.rows, *PATTERN.columns, *PATTERN.orders, weight, h)
