@@ -107,10 +107,10 @@ def _product_back(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     grad = grad.contiguous()
     grad_weight = grad_y = None
     if ctx.needs_input_grad[6]:
-        grad_weight = _edge_dots(start, column, grad, y)
+        grad_weight = _edge_dots(start, column, grad, y).sum_to_size(weight.shape)
     if ctx.needs_input_grad[7]:
         transpose = (back_start, back_column, start, column, back_order, order)
-        grad_y = _product(*transpose, weight.index_select(0, order), grad)
+        grad_y = _product(*transpose, weight.index_select(-1, order), grad)
     return None, None, None, None, None, None, grad_weight, grad_y
 
 
