@@ -84,9 +84,9 @@ def inverse_root(matrices: Tensor) -> Tensor:
 class _InverseRoot(torch.autograd.Function):
     """By eigenvalues, with a gradient of its own.
 
-    That of ``eigh`` divides by λᵢ − λⱼ, infinite where eigenvalues are equal: at every node with
-    one neighbour or none, nearly. What is needed is the divided difference of λ^-½, the solution
-    of a Sylvester equation in the eigenbasis, and there that factor cancels:
+    That of ``eigh`` divides by λᵢ − λⱼ, and is NaN where eigenvalues are equal, as at every node
+    without neighbours. What is needed is the solution of a Sylvester equation, in the eigenbasis a
+    product with the divided differences of λ^-½, and in these the factor cancels:
 
         (λᵢ^-½ − λⱼ^-½) / (λᵢ − λⱼ) = −1 / (√λᵢ √λⱼ (√λᵢ + √λⱼ))
     """

@@ -121,8 +121,8 @@ class NeuralSheafDiffusion(nn.Module):
             check_not_negative("sheaf_decay", sheaf_decay)
         self.in_channels = in_channels
         self.sheaf_decay = sheaf_decay
-        self.signs = [-1.0] * sharpen + [1.0] * smooth
-        shape = stalk_dim + len(self.signs), hidden_channels
+        signs = [-1.0] * sharpen + [1.0] * smooth
+        shape = stalk_dim + len(signs), hidden_channels
         width = shape[0] * shape[1]
         self.encoder = nn.Sequential(
             FeatureMap(in_channels, width, input_dropout),
@@ -137,6 +137,8 @@ class NeuralSheafDiffusion(nn.Module):
             for number in range(num_layers)
         )
         self.decoder = nn.Linear(width, out_channels)
+        self.signs: Tensor
+        self.register_buffer("signs", torch.tensor(signs), persistent=False)
 
     def reset_parameters(self) -> None:
         """Draws every parameter anew."""
@@ -161,22 +163,22 @@ class NeuralSheafDiffusion(nn.Module):
         check_features("x", x, self.in_channels)
         check_edges(edge_index, edge_weight, x.size(0))
         ends = ends_of(edge_index, edge_weight, x)
-        fixed = fixed_laplacian(x.new_tensor(self.signs), ends) if self.signs else None
+        fixed = fixed_laplacian(self.signs, ends) if self.signs.numel() else None
         state = self.encoder(x)
         for layer in self.layers:
             state = layer(state, ends, fixed)
         return self.decoder(state.flatten(1))
 
 
-sheaf = partial(model, group="continuous", reference="Bodnar et al., NeurIPS 2022")
+_sheaf = partial(model, group="continuous", reference="Bodnar et al., NeurIPS 2022")
 
-sheaf_diag = sheaf("sheaf-diag", title="Sheaf-diag")(partial(NeuralSheafDiffusion, maps="diag"))
+sheaf_diag = _sheaf("sheaf-diag", title="Sheaf-diag")(partial(NeuralSheafDiffusion, maps="diag"))
 """Diagonal maps: every coordinate has a signed weight at each end of an edge."""
 
-sheaf_bundle = sheaf("sheaf-bundle", title="Sheaf")(partial(NeuralSheafDiffusion, maps="bundle"))
+sheaf_bundle = _sheaf("sheaf-bundle", title="Sheaf")(partial(NeuralSheafDiffusion, maps="bundle"))
 """Orthogonal maps: an edge turns the coordinates of one end into those of the other."""
 
-sheaf_general = sheaf("sheaf-general", title="Sheaf-general")(
+sheaf_general = _sheaf("sheaf-general", title="Sheaf-general")(
     partial(NeuralSheafDiffusion, maps="general")
 )
 """Maps without a restriction."""
