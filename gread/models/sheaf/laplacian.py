@@ -1,0 +1,107 @@
+"""The Laplacian of a sheaf as a linear operator, from its maps."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from gread.kernels import product
+from gread.models.sheaf.ends import Ends
+
+
+class SheafLaplacian(NamedTuple):
+    """Δ = D*^-½ (D − A) D*^-½, where A has the block F_uᵀ F_v at (u, v).
+
+    Matrices that are all diagonal are given as their diagonals, without the last axis; if these
+    are constant too, one number is enough.
+    """
+
+    ends: Ends
+    degree: Tensor
+    """D [N, d, d]."""
+    root: Tensor
+    """D*^-½ [N, d, d]."""
+    blocks: Tensor
+    """Of A, [E, d, d]."""
+
+    def __matmul__(self, x: Tensor) -> Tensor:
+        """Δ X, for X of shape [N, d, f]."""
+        x = _times(self.root, x)
+        return _times(self.root, _times(self.degree, x) - self._gather(x))
+
+    def _gather(self, x: Tensor) -> Tensor:
+        """A X: a sparse product for every entry of a block, and so nothing of [E, d, f]."""
+        pattern, entries = self.ends.pattern, self.blocks.movedim(0, -1).contiguous()
+        x = x.transpose(0, 1)
+        if entries.dim() == 2:
+            return product(pattern, entries, x.contiguous()).transpose(0, 1)
+        shape = entries.size(0), *x.shape
+        found = product(pattern, entries.flatten(0, 1), x.expand(shape).flatten(0, 1))
+        return found.view(shape).sum(1).transpose(0, 1)
+
+
+def _times(matrices: Tensor, x: Tensor) -> Tensor:
+    return matrices @ x if matrices.dim() == 3 else matrices.unsqueeze(-1) * x
+
+
+def diagonal_laplacian(maps: Tensor, ends: Ends) -> SheafLaplacian:
+    """Δ of diagonal maps, [E, d]."""
+    degree = ends.sum(maps.square())
+    blocks = ends.weight.unsqueeze(-1) * maps * ends.across(maps)
+    return SheafLaplacian(ends, degree, (1 + degree).rsqrt(), blocks)
+
+
+def bundle_laplacian(maps: Tensor, weight: Tensor, ends: Ends) -> SheafLaplacian:
+    """Δ of orthogonal maps [E, d, d] times weights [E, 1] that are the same at both ends."""
+    degree = ends.sum(weight.square())
+    scaled = (ends.weight.unsqueeze(-1) * weight.square()).unsqueeze(-1) * maps
+    return SheafLaplacian(ends, degree, (1 + degree).rsqrt(), scaled.mT @ ends.across(maps))
+
+
+def general_laplacian(maps: Tensor, ends: Ends) -> SheafLaplacian:
+    """Δ of maps [E, d, d]."""
+    degree = ends.sum(maps.mT @ maps)
+    root = inverse_root(degree + torch.eye(maps.size(-1), dtype=maps.dtype, device=maps.device))
+    blocks = (ends.weight.view(-1, 1, 1) * maps).mT @ ends.across(maps)
+    return SheafLaplacian(ends, degree, root, blocks)
+
+
+def fixed_laplacian(signs: Tensor, ends: Ends) -> SheafLaplacian:
+    """D*^-½ (D − s A) D*^-½ of the graph itself for signs s, [k]."""
+    degree = ends.sum(torch.ones_like(ends.weight).unsqueeze(-1))
+    blocks = ends.weight.unsqueeze(-1) * signs
+    return SheafLaplacian(ends, degree, (1 + degree).rsqrt(), blocks)
+
+
+def inverse_root(matrices: Tensor) -> Tensor:
+    """M^-½ of symmetric matrices without an eigenvalue below one, [N, d, d]."""
+    return _InverseRoot.apply(matrices)
+
+
+class _InverseRoot(torch.autograd.Function):
+    """By eigenvalues, with a gradient of its own.
+
+    That of ``eigh`` divides by λᵢ − λⱼ, and is NaN where eigenvalues are equal, as at every node
+    without neighbours. What is needed is the solution of a Sylvester equation, in the eigenbasis a
+    product with the divided differences of λ^-½, and in these the factor cancels:
+
+        (λᵢ^-½ − λⱼ^-½) / (λᵢ − λⱼ) = −1 / (√λᵢ √λⱼ (√λᵢ + √λⱼ))
+    """
+
+    @staticmethod
+    def forward(ctx: Any, matrices: Tensor) -> Tensor:
+        values, vectors = torch.linalg.eigh(matrices)
+        roots = values.clamp(min=1).sqrt()  # rounding may leave less
+        ctx.save_for_backward(roots, vectors)
+        return (vectors / roots.unsqueeze(-2)) @ vectors.mT
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        roots, vectors = ctx.saved_tensors
+        one, other = roots.unsqueeze(-1), roots.unsqueeze(-2)
+        inner = vectors.mT @ grad @ vectors / (one * other * (one + other))
+        return -vectors @ inner @ vectors.mT

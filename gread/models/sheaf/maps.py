@@ -1,0 +1,105 @@
+"""The three kinds of maps, learned from the states at both ends of an edge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from gread.inputs import check_count
+from gread.kernels import product
+from gread.models.sheaf.ends import Ends
+from gread.models.sheaf.laplacian import (
+    SheafLaplacian,
+    bundle_laplacian,
+    diagonal_laplacian,
+    general_laplacian,
+)
+from gread.registry import Registry
+
+
+class Learner(nn.Module):
+    """Φ: k numbers at every end of an edge, W [x_u ‖ x_v].
+
+    Args:
+        stalk_dim: Number of coordinates of a node.
+        channels: Of each.
+        count: k.
+        shared: Whether W sees the sum over the coordinates, the same weights for each.
+    """
+
+    def __init__(self, stalk_dim: int, channels: int, count: int, shared: bool):
+        super().__init__()
+        self.shared = shared
+        width = channels if shared else stalk_dim * channels
+        self.linear = nn.Linear(2 * width, count, bias=False)
+
+    def forward(self, x: Tensor, ends: Ends) -> Tensor:
+        """[E, k] from the states [N, d, f]."""
+        x = x.sum(1) if self.shared else x.flatten(1)
+        own, other = self.linear.weight.chunk(2, dim=1)
+        return product(ends.pairs, ends.ones, torch.cat([x @ own.T, x @ other.T]))
+
+
+class DiagonalMaps(nn.Module):
+    """F_u = diag(tanh Φ)."""
+
+    def __init__(self, stalk_dim: int, learner: Callable[[int], Learner]):
+        super().__init__()
+        self.learner = learner(stalk_dim)
+
+    def forward(self, x: Tensor, ends: Ends) -> SheafLaplacian:
+        """The Laplacian of the maps learned from the states [N, d, f]."""
+        return diagonal_laplacian(self.learner(x, ends).tanh(), ends)
+
+
+class BundleMaps(nn.Module):
+    """F_u = w Q(tanh Φ), Q orthogonal and w = σ(φ_u) σ(φ_v) in (0, 1) a weight of the edge."""
+
+    def __init__(self, stalk_dim: int, learner: Callable[[int], Learner]):
+        super().__init__()
+        check_count("stalk_dim", stalk_dim, minimum=2)
+        self.stalk_dim = stalk_dim
+        self.learner = learner(stalk_dim * (stalk_dim - 1) // 2)
+        self.weight = learner(1)
+
+    def forward(self, x: Tensor, ends: Ends) -> SheafLaplacian:
+        """The Laplacian of the maps learned from the states [N, d, f]."""
+        maps = orthogonal(self.learner(x, ends).tanh(), self.stalk_dim)
+        gate = self.weight(x, ends).sigmoid()
+        return bundle_laplacian(maps, gate * ends.across(gate), ends)
+
+
+class GeneralMaps(nn.Module):
+    """F_u = tanh Φ, any matrix."""
+
+    def __init__(self, stalk_dim: int, learner: Callable[[int], Learner]):
+        super().__init__()
+        self.shape = stalk_dim, stalk_dim
+        self.learner = learner(stalk_dim**2)
+
+    def forward(self, x: Tensor, ends: Ends) -> SheafLaplacian:
+        """The Laplacian of the maps learned from the states [N, d, f]."""
+        return general_laplacian(self.learner(x, ends).tanh().unflatten(1, self.shape), ends)
+
+
+MAPS: Registry[Callable[[int, Callable[[int], Learner]], nn.Module]] = Registry(
+    "maps", {"diag": DiagonalMaps, "bundle": BundleMaps, "general": GeneralMaps}
+)
+
+
+def orthogonal(numbers: Tensor, size: int) -> Tensor:
+    """Q = H₁ ⋯ H_d with Householder's H_k = I − τ v vᵀ, τ = 2 / vᵀv: [E, d(d−1)/2] to [E, d, d].
+
+    Here v is zero up to a one in place k, and then numbers. Hence H_d turns the last coordinate
+    round, and H_k ⋯ H_d only adds a row and a column to the product before.
+    """
+    found = numbers.new_full((numbers.size(0), 1, 1), -1.0)
+    for rest in reversed(numbers.split(list(range(size - 1, 0, -1)), dim=1)):
+        v = rest.unsqueeze(-1)
+        tau = 2 / (1 + v.mT @ v)
+        row = v.mT @ found
+        top = torch.cat([1 - tau, -tau * row], -1)
+        found = torch.cat([top, torch.cat([-tau * v, found - tau * v @ row], -1)], -2)
+    return found

@@ -1,0 +1,184 @@
+"""The network: an encoder, layers of sheaf diffusion and a linear map to the classes."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import elu
+from torch_geometric.nn.inits import reset
+
+from gread.inputs import (
+    check_count,
+    check_edges,
+    check_features,
+    check_not_negative,
+    check_rate,
+)
+from gread.models.catalog import model
+from gread.models.parts import Dropout, FeatureMap
+from gread.models.sheaf.ends import Ends, ends_of
+from gread.models.sheaf.laplacian import SheafLaplacian, fixed_laplacian
+from gread.models.sheaf.maps import MAPS, Learner
+
+
+class SheafLayer(nn.Module):
+    """X ↦ (1 + tanh ε) X − ELU(Δ W₁ X W₂), with Δ learned from X.
+
+    Args:
+        maps: Learns Δ on the first coordinates of the stalk.
+        stalk_dim: How many there are, with the fixed ones.
+        channels: Width f of each.
+        dropout: On X below W₁.
+        maps_dropout: On the X that Δ is learned from.
+    """
+
+    def __init__(
+        self, maps: nn.Module, stalk_dim: int, channels: int, dropout: float, maps_dropout: float
+    ):
+        super().__init__()
+        self.maps = maps
+        self.dropout = Dropout(dropout)
+        self.maps_dropout = Dropout(maps_dropout)
+        self.epsilon = nn.Parameter(torch.empty(stalk_dim, 1))
+        self.left = nn.Parameter(torch.empty(stalk_dim, stalk_dim))
+        self.right = nn.Parameter(torch.empty(channels, channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Starts with ε = 0, W₁ = I and an orthogonal W₂."""
+        reset(self.maps)
+        nn.init.zeros_(self.epsilon)
+        nn.init.eye_(self.left)
+        nn.init.orthogonal_(self.right)
+
+    def forward(self, x: Tensor, ends: Ends, fixed: SheafLaplacian | None) -> Tensor:
+        """[N, d, f] to [N, d, f], where ``fixed`` is Δ on the last coordinates."""
+        learned = self.maps(self.maps_dropout(x), ends)
+        y = self.left @ self.dropout(x) @ self.right
+        if fixed is None:
+            y = learned @ y
+        else:
+            count = fixed.blocks.size(-1)
+            y = torch.cat([learned @ y[:, :-count], fixed @ y[:, -count:]], 1)
+        return (1 + self.epsilon.tanh()) * x - elu(y)
+
+
+class NeuralSheafDiffusion(nn.Module):
+    """Diffusion on a sheaf that is learned anew in every layer.
+
+    The graph is taken as undirected and without loops. Edge weights are those of a weighted
+    Laplacian: (L X)_u = Σ w F_uᵀ (F_u X_u − F_v X_v).
+
+    Args:
+        in_channels: Number of features.
+        hidden_channels: Channels f of each coordinate.
+        out_channels: Number of classes.
+        maps: ``"diag"``, ``"bundle"`` or ``"general"``.
+        stalk_dim: Coordinates d of a node that the maps act on.
+        num_layers: How many.
+        input_dropout: Dropout on the features.
+        dropout: Dropout on the states.
+        sheaf_decay: Weight decay of the learner of the maps; by default that of the training.
+
+    Other Args:
+        sharpen: Whether there is a further coordinate with Δ = D*^-½ (D + A) D*^-½, which makes
+            neighbours differ (the authors' ``add_lp``).
+        smooth: Whether there is one with D − A, which makes them alike (their ``add_hp``).
+        second_linear: Whether the encoder has a second linear map.
+        shared_learner: Whether the learner of the maps sees the sum over the coordinates, with
+            fewer weights (their ``sparse_learner``).
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        maps: str = "bundle",
+        stalk_dim: int = 3,
+        num_layers: int = 2,
+        input_dropout: float = 0.0,
+        dropout: float = 0.5,
+        sheaf_decay: float | None = None,
+        sharpen: bool = False,
+        smooth: bool = False,
+        second_linear: bool = False,
+        shared_learner: bool = False,
+    ):
+        super().__init__()
+        check_count("in_channels", in_channels)
+        check_count("hidden_channels", hidden_channels)
+        check_count("out_channels", out_channels)
+        check_count("stalk_dim", stalk_dim)
+        check_count("num_layers", num_layers)
+        check_rate("input_dropout", input_dropout)
+        check_rate("dropout", dropout)
+        if sheaf_decay is not None:
+            check_not_negative("sheaf_decay", sheaf_decay)
+        self.in_channels = in_channels
+        self.sheaf_decay = sheaf_decay
+        signs = [-1.0] * sharpen + [1.0] * smooth
+        shape = stalk_dim + len(signs), hidden_channels
+        width = shape[0] * shape[1]
+        self.encoder = nn.Sequential(
+            FeatureMap(in_channels, width, input_dropout),
+            nn.ELU(),
+            Dropout(dropout),
+            nn.Linear(width, width) if second_linear else nn.Identity(),
+            nn.Unflatten(1, shape),
+        )
+        learner = partial(Learner, *shape, shared=shared_learner)
+        self.layers = nn.ModuleList(
+            SheafLayer(MAPS[maps](stalk_dim, learner), *shape, dropout, dropout if number else 0.0)
+            for number in range(num_layers)
+        )
+        self.decoder = nn.Linear(width, out_channels)
+        self.signs: Tensor
+        self.register_buffer("signs", torch.tensor(signs), persistent=False)
+
+    def reset_parameters(self) -> None:
+        """Draws every parameter anew."""
+        for part in self.children():
+            reset(part)
+
+    def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
+        """The learners of maps decay on their own; the weights of a bundle are none."""
+        known = [
+            (".maps.learner." in name, parameter) for name, parameter in self.named_parameters()
+        ]
+        learners = [parameter for learns, parameter in known if learns]
+        others = [parameter for learns, parameter in known if not learns]
+        decay = weight_decay if self.sheaf_decay is None else self.sheaf_decay
+        return [
+            {"params": others, "weight_decay": weight_decay},
+            {"params": learners, "weight_decay": decay},
+        ]
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        """Logits [N, classes] from features [N, F]."""
+        check_features("x", x, self.in_channels)
+        check_edges(edge_index, edge_weight, x.size(0))
+        ends = ends_of(edge_index, edge_weight, x)
+        fixed = fixed_laplacian(self.signs, ends) if self.signs.numel() else None
+        state = self.encoder(x)
+        for layer in self.layers:
+            state = layer(state, ends, fixed)
+        return self.decoder(state.flatten(1))
+
+
+_sheaf = partial(model, group="continuous", reference="Bodnar et al., NeurIPS 2022")
+
+sheaf_diag = _sheaf("sheaf-diag", title="Sheaf-diag")(partial(NeuralSheafDiffusion, maps="diag"))
+"""Diagonal maps: every coordinate has a signed weight at each end of an edge."""
+
+sheaf_bundle = _sheaf("sheaf-bundle", title="Sheaf")(partial(NeuralSheafDiffusion, maps="bundle"))
+"""Orthogonal maps: an edge turns the coordinates of one end into those of the other."""
+
+sheaf_general = _sheaf("sheaf-general", title="Sheaf-general")(
+    partial(NeuralSheafDiffusion, maps="general")
+)
+"""Maps without a restriction."""
