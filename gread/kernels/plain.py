@@ -44,10 +44,10 @@ def one_by_one(kernel: Callable[..., Any], rows: Rows, *arguments: Any, **option
         options: What all members share.
     """
     first = next(value for value, axes in arguments if _of_members(value, axes))
-    count = len(first[0] if isinstance(first, Sequence) else first)
+    first = first[0] if isinstance(first, Sequence) else first
     each = [
         kernel(rows, *(_of_member(value, axes, m) for value, axes in arguments), **options)
-        for m in range(count)
+        for m in range(len(first.right if isinstance(first, Pair) else first))
     ]
     if isinstance(each[0], tuple):  # of `pull`, whose sums have their parts in front
         outs, sums = zip(*each, strict=True)
