@@ -1,9 +1,13 @@
 """Models: one file for each idea, entered into one catalogue."""
 
 from gread.models import (  # noqa: F401  # importing a file enters its models
+    fagcn,
     gat,
+    gcnii,
+    gpr_gnn,
     grand,
     gread,
+    h2gcn,
     jknet,
     mixhop,
     stacks,
