@@ -141,13 +141,21 @@ class OriginalAdjacency(nn.Module):
         normalization: ``"symmetric"``, ``"row"`` or ``"column"``.
         self_loops: Weight of the loop that every node without one receives before
             normalising; 0 adds none.
+        own_loops: Whether loops of the graph itself count; else they weigh nothing.
     """
 
-    def __init__(self, *, normalization: str = "symmetric", self_loops: float = 1.0):
+    def __init__(
+        self,
+        *,
+        normalization: str = "symmetric",
+        self_loops: float = 1.0,
+        own_loops: bool = True,
+    ):
         super().__init__()
         check_not_negative("self_loops", self_loops)
         self.normalize = NORMALIZATIONS[normalization]
         self.self_loops = self_loops
+        self.own_loops = own_loops
         self.explained = ExplainedEdges()
 
     def forward(
@@ -157,12 +165,14 @@ class OriginalAdjacency(nn.Module):
         edges = edges_of(edge_index, edge_weight, h0, self.self_loops)
         if edge_weight is not None or self.explained.explain:
             return self._normalized(edges)
-        key = (self.normalize, self.self_loops, h0.dtype, h0.size(-2))
+        key = (self.normalize, self.self_loops, self.own_loops, h0.dtype, h0.size(-2))
         return remember(edge_index, key, lambda: _looked_at(self._normalized(edges)))
 
     def _normalized(self, edges: Edges) -> Adjacency:
         rows, weight = edges.pattern.rows, edges.weight
         target, source = rows.numbers(), rows.column
+        if not self.own_loops:
+            weight = weight * (target != source)
         row_sum = scatter(weight, target, dim_size=edges.num_nodes).index_select(0, target)
         column_sum = scatter(weight, source.long(), dim_size=edges.num_nodes)
         weight = self.normalize(weight, row_sum, column_sum.index_select(0, source))

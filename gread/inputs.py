@@ -49,6 +49,22 @@ def check_count(name: str, value: int, minimum: int = 1) -> None:
         raise InputError(f"{name} must be a whole number of at least {minimum}, got {value!r}")
 
 
+def check_sizes(
+    in_channels: int,
+    hidden_channels: int,
+    out_channels: int,
+    *,
+    input_dropout: float,
+    dropout: float,
+) -> None:
+    """Requires what every model is built with: three widths and two dropout rates."""
+    check_count("in_channels", in_channels)
+    check_count("hidden_channels", hidden_channels)
+    check_count("out_channels", out_channels)
+    check_rate("input_dropout", input_dropout)
+    check_rate("dropout", dropout)
+
+
 def check_features(name: str, x: Tensor, channels: int) -> None:
     """Requires a finite floating-point tensor [N, channels]."""
     if not isinstance(x, Tensor) or not x.is_floating_point():

@@ -1,6 +1,18 @@
 """Models: one file for each idea, entered into one catalogue."""
 
-from gread.models import grand, gread, sheaf, stacks  # noqa: F401  # importing a file enters its models
+from gread.models import (  # noqa: F401  # importing a file enters its models
+    fagcn,
+    gat,
+    gcnii,
+    gpr_gnn,
+    grand,
+    gread,
+    h2gcn,
+    jknet,
+    mixhop,
+    sheaf,
+    stacks,
+)
 from gread.models.catalog import MODELS as MODELS
 from gread.models.catalog import ModelEntry as ModelEntry
 from gread.models.catalog import model as model

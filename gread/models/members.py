@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from gread.adjacency import (
     Adjacency,
+    ExplainedEdges,
     OriginalAdjacency,
     SoftAdjacency,
     edges_of,
@@ -23,12 +24,13 @@ from gread.adjacency import (
 )
 from gread.flow import solve_together
 from gread.kernels import Pattern, drop, product, remember
-from gread.models.gread import ReactionDiffusionConv
+from gread.models.gread import GREAD, ReactionDiffusionConv
 from gread.models.parts import (
     Dropout,
     FeatureMap,
     Gate,
     One,
+    Residual,
     SignedVector,
     StateActivation,
     sparse_features,
@@ -63,7 +65,7 @@ def stack(models: Sequence[nn.Module]) -> nn.Module:
 
 def _part_by_part(models: Sequence[nn.Module]) -> nn.Module:
     first = models[0]
-    if first._parameters or first._buffers:
+    if not isinstance(first, PARTWISE):
         raise CannotStack(f"there is no rule for {type(first).__name__}")
     if inspect.getfullargspec(first.forward).kwonlyargs:
         raise CannotStack(f"{type(first).__name__} takes more than the graph")
@@ -169,7 +171,8 @@ class FeatureMaps(nn.Module):
     def __init__(self, maps: Sequence[FeatureMap]):
         super().__init__()
         self.weight = _stacked([one.weight for one in maps])
-        self.bias = _stacked([one.bias for one in maps])
+        # An encoder's map has a bias, always.
+        self.bias = _stacked([one.bias for one in maps if one.bias is not None])
         self.dropout = Dropouts([one.dropout for one in maps])
 
     def forward(self, x: Tensor) -> Tensor:
@@ -352,8 +355,13 @@ RULES: dict[type[nn.Module], Callable[[Sequence[Any]], nn.Module]] = {
     ReactionDiffusionConv: Layers,
     OriginalAdjacency: OriginalAdjacencies,
     SoftAdjacency: SoftAdjacencies,
+    ExplainedEdges: lambda doors: doors[0],  # nothing of its own
     StateActivation: StateActivations,
 }
+
+
+PARTWISE = (GREAD, Residual, SoftAdjacency, nn.Sequential, nn.Tanh)
+"""What has nothing of its own, and only calls its parts: several are one of several parts each."""
 
 
 def keep(model: nn.Module, members: Sequence[int]) -> None:

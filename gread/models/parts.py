@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear, normalize
 
 from gread.inputs import check_count, check_rate
 from gread.kernels import Pattern, drop, product, remember
@@ -95,28 +96,51 @@ class FeatureMap(nn.Module):
 
     Bags of words are nearly all zero: those stay sparse, and dropout falls on the non-zeros alone,
     which is the same distribution.
+
+    Args:
+        in_channels: Number of features.
+        channels: Width of what comes out.
+        dropout: Dropout on the features.
+        bias: Whether there is a b.
+        unit_rows: Whether every row of Dropout(X) is scaled to length one.
     """
 
-    def __init__(self, in_channels: int, channels: int, dropout: float):
+    def __init__(
+        self,
+        in_channels: int,
+        channels: int,
+        dropout: float,
+        *,
+        bias: bool = True,
+        unit_rows: bool = False,
+    ):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(in_channels, channels))
-        self.bias = nn.Parameter(torch.empty(channels))
+        self.bias = nn.Parameter(torch.empty(channels)) if bias else None
         self.dropout = Dropout(dropout)
+        self.unit_rows = unit_rows
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Uniform within 1 / √in_channels, as in ``nn.Linear``."""
         bound = self.weight.size(0) ** -0.5
         nn.init.uniform_(self.weight, -bound, bound)
-        nn.init.uniform_(self.bias, -bound, bound)
+        if self.bias is not None:
+            nn.init.uniform_(self.bias, -bound, bound)
 
     def forward(self, x: Tensor) -> Tensor:
         """[N, in_channels] to [N, channels]."""
         words = sparse_features(x)
         if words is None:
-            return torch.addmm(self.bias, self.dropout(x), self.weight)
+            x = self.dropout(x)
+            return linear(normalize(x) if self.unit_rows else x, self.weight.T, self.bias)
         pattern, values = words
-        return product(pattern, self.dropout(values), self.weight) + self.bias
+        values = self.dropout(values)
+        y = product(pattern, values, self.weight)
+        if self.unit_rows:
+            length = product(pattern, values.square(), self.weight.new_ones(x.size(1), 1)).sqrt()
+            y = y / length.clamp_min(torch.finfo(y.dtype).tiny)
+        return y if self.bias is None else y + self.bias
 
 
 def sparse_features(x: Tensor) -> tuple[Pattern, Tensor] | None:

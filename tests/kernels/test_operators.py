@@ -99,3 +99,12 @@ def test_dropout_follows_the_seed_of_pytorch():
     assert not torch.equal(one, two)
     both = ((one != 0) & (two != 0)).double().mean().item()
     assert abs(both - 0.25) < 0.05  # independent of each other
+
+
+@pytest.mark.parametrize("members", [1, 2, 5])
+def test_the_gradient_of_entries_of_any_number_of_members(members):
+    row, column = torch.randint(6, (2, 20))
+    pattern, _ = Pattern.from_entries(row, column, (6, 6))
+    weight = torch.randn(members, 20, dtype=torch.float64, requires_grad=True)
+    y = torch.randn(members, 6, 3, dtype=torch.float64, requires_grad=True)
+    torch.autograd.gradcheck(lambda w, y: product(pattern, w, y), (weight, y))

@@ -137,5 +137,5 @@ def test_what_cannot_be_stacked_says_so(graph):
         stack(some(graph, solver="dopri5"))
     with pytest.raises(CannotStack, match="known terms"):
         stack(some(graph, reaction=lambda s: s.h))
-    with pytest.raises(CannotStack, match="no rule for GCNConv"):
+    with pytest.raises(CannotStack, match="no rule for ConvStack"):
         stack([gread.MODELS["gcn"].build(4, 8, 2)])

@@ -90,7 +90,8 @@ def test_eight_nodes_are_fitted_to_the_last(build):
         train_mask=torch.ones(8, dtype=torch.bool),
     )
     data.val_mask = data.test_mask = data.train_mask
-    config = gread.TrainConfig(epochs=400, lr=0.01, weight_decay=0.0)
+    alone = build.entry.title == "SGC"  # one linear map, which its authors train with this rate
+    config = gread.TrainConfig(epochs=400, lr=0.2 if alone else 0.01, weight_decay=0.0)
     fit = gread.fit(build(num_nodes=8), data, config)
     assert fit.best.train == 1.0
 
@@ -102,6 +103,8 @@ def test_a_graph_without_edges_and_a_single_node(build):
     assert model(x, nothing).isfinite().all()
     if build.entry.transductive:
         assert build(num_nodes=1).eval()(x[:1], nothing).isfinite().all()
+    elif build.entry.title == "PairNorm":  # the mean over all nodes is taken from each
+        assert model(x[:1], nothing).isfinite().all()
     else:
         torch.testing.assert_close(model(x[:1], nothing), model(x, nothing)[:1])
 

@@ -34,12 +34,14 @@ def test_every_gread_model_has_a_preset_that_its_signature_takes(model, dataset)
 @pytest.mark.parametrize(("source", "name"), FILES)
 def test_every_file_belongs_to_a_model_and_says_where_it_comes_from(source, name):
     model = name.removesuffix(".toml").replace("-star", "*")
-    training = {"lr", "weight_decay", "epochs"}
+    training = {"lr", "weight_decay", "epochs", "patience", "options"}
     known = set(inspect.signature(MODELS[model].build).parameters) | training
-    for settings in read_toml(f"presets/{source}", name).values():
+    for dataset, settings in read_toml(f"presets/{source}", name).items():
         assert set(settings) <= known
+        hyper = dict(find_preset(model, dataset, source).hyper)
+        MODELS[model].make(10, hyper.pop("hidden_channels", 8), 3, num_nodes=5, **hyper)
     text = resources.files("gread").joinpath("presets", source, name).read_text()
-    assert text.startswith("# GREAD-")
+    assert text.startswith(f"# {MODELS[model].title}")
 
 
 def test_published_comes_before_the_paper_and_defaults_last():
@@ -47,7 +49,7 @@ def test_published_comes_before_the_paper_and_defaults_last():
     assert find_preset("gread-bs", "cora").hyper["time"] == 3.79018
     assert find_preset("gread-bs", "cora", "paper").hyper["time"] == 3.49
     assert find_preset("gread-f", "cora").source == "paper"
-    assert find_preset("gcn", "cora").source == "default"
+    assert find_preset("gcn", "cora").source == "published"
     assert find_preset("gread-bs", "csbm").source == "default"
 
 

@@ -1,4 +1,5 @@
 import math
+from importlib import resources
 
 import optuna
 import pytest
@@ -13,6 +14,11 @@ DATASETS = (
     "texas wisconsin cornell film squirrel chameleon cora citeseer pubmed".split()  # noqa: SIM905
 )
 GREAD = [name for name, entry in MODELS.items() if entry.group == "GREAD"]
+SHIPPED = [
+    file.name.removesuffix(".toml")
+    for file in resources.files("gread").joinpath("spaces").iterdir()
+    if file.name != "gread.toml"
+]
 SLIPS = {("gread-st", "texas", "hidden_channels"), ("gread-st", "squirrel", "dropout")}
 
 
@@ -36,6 +42,13 @@ def test_the_shipped_space_holds_every_published_and_printed_best_value(model):
                     assert part.low <= value <= part.high, (dataset, name)
                 else:
                     assert value in part.values, (dataset, name)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_space_fits_its_model(name):
+    space = read_space(name)
+    assert {"lr", "weight_decay"} <= space.parts.keys()
+    assert "epochs" in space.fixed
 
 
 def test_the_shipped_space_is_the_papers_where_nothing_forced_it_wider():
@@ -118,9 +131,10 @@ def test_what_the_model_does_not_take_is_refused_before_anything_is_computed(tab
         Space("gread-bs", table)
 
 
-def test_a_model_without_a_space_says_what_to_do():
-    with pytest.raises(InputError, match=r"no search space for gcn: write one .* --space FILE"):
-        read_space("gcn")
+def test_a_model_without_a_space_says_what_to_do(monkeypatch):
+    monkeypatch.setitem(MODELS._entries, "mine", MODELS["gcn"])
+    with pytest.raises(InputError, match=r"no search space for mine: write one .* --space FILE"):
+        read_space("mine")
     with pytest.raises(InputError, match="unknown model 'gread-x'"):
         read_space("gread-x")
 

@@ -1,0 +1,126 @@
+"""GAT: neighbours are weighed by attention that each layer learns anew."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import leaky_relu
+from torch_geometric.nn.inits import glorot
+from torch_geometric.utils import scatter
+
+from gread.adjacency import Adjacency, ExplainedEdges, edges_of
+from gread.inputs import check_count
+from gread.kernels import product
+from gread.models.catalog import model
+from gread.models.parts import Dropout
+from gread.models.stacks import ConvStack, Mix, elu
+
+SLOPE = 0.2
+"""Of the leaky ReLU on negative scores."""
+
+
+@model("gat", title="GAT", group="classical", reference="Veličković et al., ICLR 2018")
+def gat(
+    in_channels: int,
+    hidden_channels: int,
+    out_channels: int,
+    *,
+    heads: int = 8,
+    output_heads: int = 1,
+    num_layers: int = 2,
+    input_dropout: float = 0.6,
+    dropout: float = 0.6,
+) -> ConvStack:
+    """Graph attention network: layers of `Attention` with ELU between them.
+
+    Args:
+        in_channels: Number of features.
+        hidden_channels: Width of one head; the heads of a layer stand side by side.
+        out_channels: Number of classes.
+        heads: Of the layers between.
+        output_heads: Of the last layer, which takes their mean.
+        num_layers: How many.
+        input_dropout: Dropout on the features.
+        dropout: Dropout on the hidden states, and on the attention.
+    """
+    check_count("heads", heads)
+    check_count("output_heads", output_heads)
+
+    def mix(channels: int, last: bool) -> Mix:
+        count = output_heads if last else heads
+        given = 1 if last else count
+        return Mix(Attention(channels, count, dropout, mean=last), taken=count, given=given)
+
+    return ConvStack(
+        mix,
+        elu,
+        Neighbourhoods,
+        in_channels,
+        hidden_channels,
+        out_channels,
+        num_layers=num_layers,
+        input_dropout=input_dropout,
+        dropout=dropout,
+    )
+
+
+class Neighbourhoods(nn.Module):
+    """A + I as it is: who may attend to whom, and with which weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.explained = ExplainedEdges()
+
+    def forward(
+        self, h0: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
+    ) -> Adjacency:
+        """The edges and a loop at every node; of ``h0`` only the size and type matter."""
+        edges = edges_of(edge_index, edge_weight, h0, 1.0)
+        return Adjacency(edges.pattern, self.explained(edges.weight, edges))
+
+
+class Attention(nn.Module):
+    """y_i ↦ Σ_j a_ij y_j, with a_ij ∝ w_ij exp(LeakyReLU(s · y_j + t · y_i)), for every head.
+
+    Args:
+        channels: Width of a head.
+        heads: How many.
+        dropout: Dropout on a.
+        mean: Whether the heads are averaged, not put side by side.
+    """
+
+    def __init__(self, channels: int, heads: int, dropout: float, *, mean: bool):
+        super().__init__()
+        self.source = nn.Parameter(torch.empty(1, heads, channels))
+        self.target = nn.Parameter(torch.empty(1, heads, channels))
+        self.dropout = Dropout(dropout)
+        self.mean = mean
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws s and t anew."""
+        glorot(self.source)
+        glorot(self.target)
+
+    def forward(self, y: Tensor, adj: Adjacency) -> Tensor:
+        """[N, heads · channels] to the same, or to [N, channels]."""
+        y = y.view(-1, *self.source.shape[1:])  # [N, heads, channels]
+        rows = adj.pattern.rows
+        target, source = rows.numbers(), rows.column
+        scores = leaky_relu(
+            (y * self.target).sum(-1).index_select(0, target)
+            + (y * self.source).sum(-1).index_select(0, source),
+            SLOPE,
+        )  # [E, heads]
+        weight = self.dropout(_softmax(scores, adj.weight, target, y.size(0)))
+        # The heads are members of one product.
+        gathered = product(adj.pattern, weight.T.contiguous(), y.transpose(0, 1).contiguous())
+        return gathered.mean(0) if self.mean else gathered.transpose(0, 1).flatten(1)
+
+
+def _softmax(scores: Tensor, weight: Tensor, row: Tensor, num_rows: int) -> Tensor:
+    """weight · exp(scores), divided by its sum over the row; zero where that is zero."""
+    highest = scatter(scores.detach(), row, dim_size=num_rows, reduce="max")
+    part = (scores - highest.index_select(0, row)).exp() * weight.unsqueeze(-1)
+    total = scatter(part, row, dim_size=num_rows).index_select(0, row)
+    return part / total.clamp_min(torch.finfo(part.dtype).tiny)

@@ -1,0 +1,88 @@
+"""GCNII: deep layers that stay near the first state and near the identity."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn.inits import reset
+
+from gread.adjacency import OriginalAdjacency
+from gread.inputs import (
+    check_count,
+    check_edges,
+    check_features,
+    check_fraction,
+    check_not_negative,
+)
+from gread.models.catalog import model
+from gread.models.parts import Dropout, build_decoder, build_encoder
+
+
+@model("gcnii", title="GCNII", group="oversmoothing", reference="Chen et al., ICML 2020")
+class GCNII(nn.Module):
+    """H ↦ ReLU((1 − θ_l) P + θ_l P W_l), with P = (1 − α) Ã H + α H(0) and θ_l = log(λ / l + 1).
+
+    H(0) = ReLU(W Dropout(X) + b), and Ã = D^-½ (A + I) D^-½.
+
+    Args:
+        in_channels: Number of features.
+        hidden_channels: Width of the state.
+        out_channels: Number of classes.
+        alpha: α, how much of H(0) every layer takes.
+        strength: λ, how far the layers are from the identity.
+        num_layers: How many.
+        input_dropout: Dropout on the features.
+        dropout: Dropout on the state before every layer, and before the decoder.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        alpha: float = 0.1,
+        strength: float = 0.5,
+        num_layers: int = 8,
+        input_dropout: float = 0.5,
+        dropout: float = 0.5,
+    ):
+        super().__init__()
+        check_fraction("alpha", alpha)
+        check_not_negative("strength", strength)
+        check_count("num_layers", num_layers)
+        self.in_channels = in_channels
+        self.encoder = build_encoder("linear", in_channels, hidden_channels, input_dropout, dropout)
+        self.adjacency = OriginalAdjacency()
+        self.weights = nn.ParameterList(
+            torch.empty(hidden_channels, hidden_channels) for _ in range(num_layers)
+        )
+        self.dropout = Dropout(dropout)
+        self.decoder = build_decoder(
+            "linear", hidden_channels, out_channels, dropout, activation=False
+        )
+        self.alpha = alpha
+        self.strength = strength
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws every parameter anew; W uniform within 1 / √width, as its authors do."""
+        reset(self.encoder)
+        reset(self.decoder)
+        for weight in self.weights:
+            bound = weight.size(0) ** -0.5
+            nn.init.uniform_(weight, -bound, bound)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        """Logits [N, classes] from features [N, F]."""
+        check_features("x", x, self.in_channels)
+        check_edges(edge_index, edge_weight, x.size(0))
+        adj = self.adjacency(x, edge_index, edge_weight)
+        h = h0 = torch.relu(self.encoder(x))
+        for number, weight in enumerate(self.weights, start=1):
+            theta = math.log(self.strength / number + 1)
+            p = (1 - self.alpha) * (adj @ self.dropout(h)) + self.alpha * h0
+            h = torch.relu(torch.addmm(p, p, weight, beta=1 - theta, alpha=theta))
+        return self.decoder(h)

@@ -1,0 +1,91 @@
+"""GPR-GNN: predictions of each node alone, spread by a polynomial of Ã that is learned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn.inits import reset
+
+from gread.adjacency import OriginalAdjacency
+from gread.inputs import check_count, check_edges, check_features, check_fraction, check_rate
+from gread.models.catalog import model
+from gread.models.parts import Dropout, build_decoder, build_encoder
+
+
+@model("gpr-gnn", title="GPR-GNN", group="heterophily", reference="Chien et al., ICLR 2021")
+class GPRGNN(nn.Module):
+    """Σ_k γ_k Ã^k Z, k = 0 to order, where Z is a perceptron of X and Ã = D^-½ (A + I) D^-½.
+
+    γ begins as personalised PageRank, γ_k = α (1 − α)^k and γ_order = (1 − α)^order. It may become
+    negative, and does not decay.
+
+    Args:
+        in_channels: Number of features.
+        hidden_channels: Width of the perceptron.
+        out_channels: Number of classes.
+        order: The highest power of Ã.
+        alpha: α; 1 begins with the perceptron alone, 0 with the highest power alone.
+        input_dropout: Dropout on the features.
+        dropout: Dropout inside the perceptron.
+        propagation_dropout: Dropout on Z.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        order: int = 10,
+        alpha: float = 0.1,
+        input_dropout: float = 0.5,
+        dropout: float = 0.5,
+        propagation_dropout: float = 0.5,
+    ):
+        super().__init__()
+        check_count("order", order)
+        check_fraction("alpha", alpha)
+        check_rate("propagation_dropout", propagation_dropout)
+        self.in_channels = in_channels
+        self.encoder = build_encoder("linear", in_channels, hidden_channels, input_dropout, dropout)
+        self.decoder = build_decoder(
+            "linear", hidden_channels, out_channels, dropout, activation=True
+        )
+        self.dropout = Dropout(propagation_dropout)
+        self.adjacency = OriginalAdjacency()
+        self.gamma = nn.Parameter(torch.empty(order + 1))
+        self.alpha = alpha
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws the perceptron anew, and begins with PageRank again."""
+        reset(self.encoder)
+        reset(self.decoder)
+        powers = (1 - self.alpha) ** torch.arange(self.gamma.numel())
+        with torch.no_grad():
+            self.gamma.copy_(self.alpha * powers)
+            self.gamma[-1] = powers[-1]
+
+    def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
+        """γ does not decay."""
+        parts = (self.encoder, self.decoder)
+        others = [parameter for part in parts for parameter in part.parameters()]
+        return [
+            {"params": others, "weight_decay": weight_decay},
+            {"params": [self.gamma], "weight_decay": 0.0},
+        ]
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        """Logits [N, classes] from features [N, F]."""
+        check_features("x", x, self.in_channels)
+        check_edges(edge_index, edge_weight, x.size(0))
+        adj = self.adjacency(x, edge_index, edge_weight)
+        z = self.dropout(self.decoder(self.encoder(x)))
+        first, *others = self.gamma
+        total = first * z
+        for gamma in others:
+            z = adj @ z
+            total = total + gamma * z
+        return total

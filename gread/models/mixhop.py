@@ -1,0 +1,90 @@
+"""MixHop: a layer sees the neighbours at several distances side by side."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn.inits import reset
+
+from gread.adjacency import Adjacency, OriginalAdjacency
+from gread.inputs import check_count, check_edges, check_features, check_sizes
+from gread.models.catalog import model
+from gread.models.stacks import Mix, feature_layer, hidden_layer
+
+POWERS = 3
+"""Powers of Ã from 0 on."""
+
+
+@model("mixhop", title="MixHop", group="heterophily", reference="Abu-El-Haija et al., ICML 2019")
+class MixHop(nn.Module):
+    """H ↦ ReLU(BatchNorm([H W₀ ‖ Ã H W₁ ‖ Ã² H W₂])), where Ã = D^-½ (A + I) D^-½.
+
+    The last layer is Σ_p a_p Ã^p H W_p, with a the softmax of three learned numbers; features are
+    scaled to length one behind their dropout. All as in the authors' code.
+
+    Args:
+        in_channels: Number of features.
+        hidden_channels: Width of each of the three parts of a layer.
+        out_channels: Number of classes.
+        num_layers: How many.
+        input_dropout: Dropout on the features.
+        dropout: Dropout on the hidden states.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        num_layers: int = 2,
+        input_dropout: float = 0.5,
+        dropout: float = 0.5,
+    ):
+        super().__init__()
+        check_count("num_layers", num_layers)
+        check_sizes(
+            in_channels,
+            hidden_channels,
+            out_channels,
+            input_dropout=input_dropout,
+            dropout=dropout,
+        )
+        self.in_channels = in_channels
+        self.adjacency = OriginalAdjacency()
+        mix = Mix(hops, taken=POWERS, given=POWERS, bias=False)
+        widths = [*[hidden_channels] * (num_layers - 1), out_channels]
+        self.layers = nn.ModuleList(
+            [feature_layer(in_channels, widths[0], mix, input_dropout, unit_rows=True)]
+        )
+        self.layers.extend(
+            hidden_layer(POWERS * before, width, mix, dropout) for before, width in pairwise(widths)
+        )
+        self.norms = nn.ModuleList(nn.BatchNorm1d(POWERS * width) for width in widths[:-1])
+        self.scores = nn.Parameter(torch.empty(POWERS))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws every parameter anew; at first all powers weigh the same."""
+        reset(self.layers)
+        reset(self.norms)
+        nn.init.zeros_(self.scores)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        """Logits [N, classes] from features [N, F]."""
+        check_features("x", x, self.in_channels)
+        check_edges(edge_index, edge_weight, x.size(0))
+        adj = self.adjacency(x, edge_index, edge_weight)
+        h = x
+        for layer, norm in zip(self.layers, self.norms, strict=False):
+            h = torch.relu(norm(layer(h, adj)))
+        parts = self.layers[-1](h, adj).unflatten(-1, (POWERS, -1))
+        return (self.scores.softmax(0).unsqueeze(-1) * parts).sum(1)
+
+
+def hops(y: Tensor, adj: Adjacency) -> Tensor:
+    """[Y₀ ‖ Ã Y₁ ‖ Ã² Y₂], with two products: Ã [Y₁ ‖ Ã Y₂]."""
+    own, near, far = y.chunk(POWERS, dim=-1)
+    return torch.cat([own, adj @ torch.cat([near, adj @ far.contiguous()], dim=-1)], dim=-1)

@@ -1,0 +1,42 @@
+import math
+
+import torch
+from torch_geometric.nn import GCN2Conv
+
+from gread.adjacency import OriginalAdjacency
+from gread.models import MODELS
+from tests.checks import dense
+
+
+def build(**options):
+    return MODELS["gcnii"].build(3, 4, 2, **options).double().eval()
+
+
+def test_gcnii_equals_dense_formula_and_the_layers_of_pyg(graph):
+    model = build(alpha=0.3, strength=1.5, num_layers=3)
+    s = dense(OriginalAdjacency()(graph.x, graph.edge_index))
+    h = h0 = g = torch.relu(model.encoder(graph.x))
+    for number, weight in enumerate(model.weights, start=1):
+        theta = math.log(1.5 / number + 1)
+        p = 0.7 * s @ h + 0.3 * h0
+        h = torch.relu((1 - theta) * p + theta * p @ weight)
+        pyg = GCN2Conv(4, 0.3, theta=1.5, layer=number).double()
+        pyg.weight1.data = weight.data
+        g = torch.relu(pyg(g, h0, graph.edge_index))
+    torch.testing.assert_close(model(graph.x, graph.edge_index), model.decoder(h))
+    torch.testing.assert_close(model(graph.x, graph.edge_index), model.decoder(g))
+
+
+def test_without_weights_it_is_diffusion_towards_the_first_state(graph):
+    """Steps of APPNP, H ↦ (1 − α) Ã H + α H(0); with α = 0 powers of Ã."""
+    s = dense(OriginalAdjacency()(graph.x, graph.edge_index))
+    for alpha in (0.0, 0.4):
+        model = build(alpha=alpha, strength=0.0, num_layers=5)
+        h = h0 = torch.relu(model.encoder(graph.x))
+        for _ in range(5):
+            h = (1 - alpha) * s @ h + alpha * h0
+        torch.testing.assert_close(model(graph.x, graph.edge_index), model.decoder(h))
+    powers = torch.linalg.matrix_power(s, 5)
+    still = build(alpha=0.0, strength=0.0, num_layers=5)
+    expected = still.decoder(powers @ torch.relu(still.encoder(graph.x)))
+    torch.testing.assert_close(still(graph.x, graph.edge_index), expected)

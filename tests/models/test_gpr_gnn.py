@@ -1,0 +1,48 @@
+import pytest
+import torch
+
+from gread.adjacency import OriginalAdjacency
+from gread.models import MODELS
+from gread.training import HasParameterGroups
+from tests.checks import dense
+
+
+def build(**options):
+    return MODELS["gpr-gnn"].build(3, 4, 2, **options).double().eval()
+
+
+@pytest.mark.parametrize("power", [0, 1, 4])
+def test_with_one_weight_it_is_a_power_of_the_operator_on_the_perceptron(graph, power):
+    model = build(order=4)
+    model.gamma.data = torch.eye(5, dtype=torch.float64)[power]
+    s = dense(OriginalAdjacency()(graph.x, graph.edge_index))
+    z = model.decoder(model.encoder(graph.x))
+    expected = torch.linalg.matrix_power(s, power) @ z
+    torch.testing.assert_close(model(graph.x, graph.edge_index), expected)
+
+
+def test_it_equals_the_dense_polynomial(graph):
+    model = build(order=3)
+    model.gamma.data = torch.randn(4, dtype=torch.float64)
+    s = dense(OriginalAdjacency()(graph.x, graph.edge_index))
+    filter_ = sum(g * torch.linalg.matrix_power(s, k) for k, g in enumerate(model.gamma))
+    expected = filter_ @ model.decoder(model.encoder(graph.x))
+    torch.testing.assert_close(model(graph.x, graph.edge_index), expected)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "gamma"),
+    [(0.1, [0.1, 0.09, 0.081, 0.729]), (1.0, [1, 0, 0, 0]), (0.0, [0, 0, 0, 1])],
+)
+def test_it_begins_with_pagerank(alpha, gamma):
+    found = MODELS["gpr-gnn"].build(3, 4, 2, order=3, alpha=alpha).gamma
+    torch.testing.assert_close(found.data, torch.tensor(gamma, dtype=torch.float32))
+
+
+def test_the_filter_does_not_decay():
+    model = build()
+    assert isinstance(model, HasParameterGroups)
+    decaying, free = model.parameter_groups(0.3)
+    assert (decaying["weight_decay"], free["weight_decay"]) == (0.3, 0.0)
+    assert free["params"] == [model.gamma]
+    assert len(decaying["params"]) + 1 == len(list(model.parameters()))
