@@ -44,7 +44,9 @@ def one_by_one(kernel: Callable[..., Any], rows: Rows, *arguments: Any, **option
         options: What all members share.
     """
     first = next(value for value, axes in arguments if _of_members(value, axes))
-    count = len(first[0] if isinstance(first, Sequence) else first)
+    while isinstance(first, Sequence):  # of matrices, or of pairs of them
+        first = first[0]
+    count = len(first)
     each = [
         kernel(rows, *(_of_member(value, axes, m) for value, axes in arguments), **options)
         for m in range(count)
