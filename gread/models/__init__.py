@@ -1,6 +1,17 @@
 """Models: one file for each idea, entered into one catalogue."""
 
-from gread.models import attention, continuous, grand, gread, stacks  # noqa: F401  # entering models
+from gread.models import (  # noqa: F401  # importing a file enters its models
+    acmp,
+    attention,
+    cgnn,
+    continuous,
+    gde,
+    graff,
+    grand,
+    graphcon,
+    gread,
+    stacks,
+)
 from gread.models.catalog import MODELS as MODELS
 from gread.models.catalog import ModelEntry as ModelEntry
 from gread.models.catalog import model as model
