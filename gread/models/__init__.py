@@ -3,6 +3,7 @@
 from gread.models import (  # noqa: F401  # importing a file enters its models
     acmp,
     attention,
+    blend,
     cgnn,
     continuous,
     gde,

@@ -8,7 +8,7 @@ from torch.nn.functional import pad
 from torch.nn.utils.parametrizations import orthogonal
 
 from gread.adjacency import OriginalAdjacency, without_loops
-from gread.inputs import InputError, check_count, check_positive
+from gread.inputs import check_positive
 from gread.models.catalog import model
 from gread.models.continuous import ContinuousGNN
 from gread.models.parts import Gate, build_decoder, build_encoder
@@ -69,22 +69,12 @@ class CGNN(ContinuousGNN):
             step_size=step_size,
             solver=solver,
             tolerance=tolerance,
+            num_nodes=num_nodes,
         )
-        check_count("num_nodes", num_nodes)
         check_positive("loop_weight", loop_weight)
-        self.num_nodes = num_nodes
         self.adjacency = OriginalAdjacency(self_loops=loop_weight)
         self.alpha = Gate(num_nodes, 1, start=alpha)
         self.weight = Contraction(2 * hidden_channels) if weights else None
-
-    def check(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> None:
-        """Requires the graph the model was built for, as far as that can be told."""
-        super().check(x, edge_index, edge_weight)
-        if x.size(0) != self.num_nodes:
-            raise InputError(
-                f"x must have {self.num_nodes} rows, one for each node of the graph that the model "
-                f"is of, got {x.size(0)}"
-            )
 
     def field(self, h0: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> VectorField:
         """f(H) = ½ σ(α) (Â − I) H + H (W − I) + H(0)."""

@@ -17,7 +17,14 @@ from torch_geometric.nn.inits import reset
 
 from gread.adjacency import Adjacency
 from gread.flow import solve
-from gread.inputs import check_edges, check_features, check_not_negative, check_positive
+from gread.inputs import (
+    InputError,
+    check_count,
+    check_edges,
+    check_features,
+    check_not_negative,
+    check_positive,
+)
 from gread.ode import SOLVERS, Solution, VectorField, integrate
 from gread.reactions import Terms
 
@@ -55,6 +62,7 @@ class ContinuousGNN(nn.Module, ABC):
         step_size: τ of a fixed-step solver.
         solver: A name of ``gread.SOLVERS``.
         tolerance: Error allowed to an adaptive solver.
+        num_nodes: Number of nodes of the graph, of a model that is of one graph alone.
     """
 
     def __init__(
@@ -67,13 +75,17 @@ class ContinuousGNN(nn.Module, ABC):
         step_size: float,
         solver: str,
         tolerance: float = 1e-5,
+        num_nodes: int | None = None,
     ):
         super().__init__()
+        if num_nodes is not None:
+            check_count("num_nodes", num_nodes)
         check_not_negative("time", time)
         check_positive("step_size", step_size)
         check_positive("tolerance", tolerance)
         SOLVERS[solver]  # an unknown name fails here, not at the first call
         self.in_channels = in_channels
+        self.num_nodes = num_nodes
         self.encoder = encoder
         self.decoder = decoder
         self.integrate = partial(
@@ -116,6 +128,11 @@ class ContinuousGNN(nn.Module, ABC):
         """Requires a graph with the features the model was built for."""
         check_features("x", x, self.in_channels)
         check_edges(edge_index, edge_weight, x.size(0))
+        if self.num_nodes not in (None, x.size(0)):
+            raise InputError(
+                f"x must have {self.num_nodes} rows, one for each node of the graph that the model "
+                f"is of, got {x.size(0)}"
+            )
 
     def follow(self, f: VectorField, h0: Tensor, save_at: Sequence[float]) -> Solution:
         """From H(0) to H(T) along f, by the fastest way there is."""
