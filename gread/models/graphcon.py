@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from torch.nn.functional import elu
 from torch_geometric.nn import GATConv
 from torch_geometric.nn.inits import reset
+from torch_geometric.utils import add_self_loops
 
-from gread.adjacency import OriginalAdjacency
+from gread.adjacency import OriginalAdjacency, without_loops
 from gread.inputs import (
     InputError,
     check_count,
@@ -20,6 +21,7 @@ from gread.inputs import (
     check_positive,
     check_rate,
 )
+from gread.kernels import remember
 from gread.kernels.recording import values_can_be_read
 from gread.models.catalog import model
 from gread.models.parts import Dropout, FeatureMap, GraphConvolution
@@ -152,7 +154,7 @@ class AttentionCoupling(nn.Module):
         super().__init__()
         check_count("heads", heads)
         self.heads = heads
-        self.attention = GATConv(channels, channels, heads=heads)
+        self.attention = GATConv(channels, channels, heads=heads, add_self_loops=False)
         self.own = nn.Linear(channels, heads * channels)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Tensor:
@@ -161,8 +163,16 @@ class AttentionCoupling(nn.Module):
             raise InputError(
                 "edge_weight must be one for this model, which has no place for others"
             )
-        y = elu(self.attention(x, edge_index) + self.own(x))
+        y = elu(self.attention(x, with_loops(edge_index, x.size(0))) + self.own(x))
         return y.unflatten(-1, (self.heads, -1)).mean(-2)
+
+
+def with_loops(edge_index: Tensor, num_nodes: int) -> Tensor:
+    """The edges and one loop at every node; found once."""
+    between, _ = without_loops(edge_index, None)
+    return remember(
+        edge_index, ("one loop", num_nodes), lambda: add_self_loops(between, num_nodes=num_nodes)[0]
+    )
 
 
 @model(
