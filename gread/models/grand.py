@@ -30,8 +30,8 @@ SOURCES = ("none", "initial", "trusted")
 class GRAND(ContinuousGNN):
     """Graph neural diffusion: dH/dt = σ(α) (Ā − I) H + S, where Ā is attention.
 
-    The gate σ(α) and the source are those of the authors' code; their paper has neither. Like
-    theirs, no source passes a gradient to H(0). Paper: Eq. (17).
+    The gate σ(α) and the source β H(0), which passes no gradient to H(0), are those of the
+    authors' code; their paper has neither. Paper: Eq. (17).
 
     Args:
         in_channels: Number of features.
@@ -39,7 +39,8 @@ class GRAND(ContinuousGNN):
         out_channels: Number of classes.
         linear: Whether Ā comes from H(0) and stays (GRAND-l), or from H(t) (GRAND-nl).
         source: ``"initial"`` is β H(0) with β = 0 at first. ``"trusted"``, of GRAND++, is H(0) less
-            its mean at the nodes of ``train_mask``, and zero at all others. Or ``"none"``.
+            its mean at the nodes of ``train_mask``, and zero at all others; it passes its gradient,
+            as its equation says nothing else. Or ``"none"``.
         attention, normalizer, normalization, heads, attention_channels: Of Ā, as in
             `gread.models.attention.EdgeAttention`.
         time, step_size, solver, tolerance: As in `gread.ReactionDiffusionConv`.
@@ -130,7 +131,7 @@ class GRAND(ContinuousGNN):
         if self.beta is not None:
             return self.diffusion(h0, edge_index, edge_weight, h0.detach(), self.beta())
         trusted = train_mask if self.trusting else None
-        source = None if trusted is None else centred(h0.detach(), trusted)
+        source = None if trusted is None else centred(h0, trusted)
         return self.diffusion(h0, edge_index, edge_weight, source)
 
 
