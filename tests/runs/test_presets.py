@@ -34,12 +34,12 @@ def test_every_gread_model_has_a_preset_that_its_signature_takes(model, dataset)
 @pytest.mark.parametrize(("source", "name"), FILES)
 def test_every_file_belongs_to_a_model_and_says_where_it_comes_from(source, name):
     model = name.removesuffix(".toml").replace("-star", "*")
-    training = {"lr", "weight_decay", "epochs"}
+    training = {"lr", "weight_decay", "epochs", "patience", "options"}
     known = set(inspect.signature(MODELS[model].build).parameters) | training
     for settings in read_toml(f"presets/{source}", name).values():
         assert set(settings) <= known
     text = resources.files("gread").joinpath("presets", source, name).read_text()
-    assert text.startswith("# GREAD-")
+    assert text.startswith(f"# {MODELS[model].title}")
 
 
 def test_published_comes_before_the_paper_and_defaults_last():
