@@ -319,6 +319,14 @@ def edges_of(
     return _with_self_loops(edge_index, edge_weight, n, self_loops)
 
 
+def without_loops(edge_index: Tensor, edge_weight: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """The edges between two nodes, and their weights; found once."""
+    keep = remember(edge_index, "not loops", lambda: torch.nonzero(edge_index[0] != edge_index[1]))
+    keep = keep.squeeze(1)
+    between = remember(edge_index, "no loops", lambda: edge_index.index_select(1, keep))
+    return between, None if edge_weight is None else edge_weight.index_select(0, keep)
+
+
 def _with_self_loops(edge_index: Tensor, weight: Tensor, n: int, self_loops: float) -> Edges:
     if self_loops:
         # Loops come last: explainers count on it.

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import gread
 from gread.structure import STRUCTURES, Origin, add_structure
 
 
@@ -47,3 +48,27 @@ def test_a_broken_file_and_a_root_that_is_none_are_no_obstacle(counted, graph, t
     file = tmp_path / "file"
     file.touch()
     assert add_structure(graph, "degrees", Origin("some", file, "f00")).data.degrees.numel() == 12
+
+
+def test_positions_are_personalised_page_rank(graph):
+    """Against the inverse, with every column made to sum to one."""
+    found = add_structure(graph, "positions").data
+    a = torch.eye(12, dtype=torch.float64)
+    a[graph.edge_index[1], graph.edge_index[0]] = 1
+    root = a.sum(1).rsqrt()
+    exact = torch.linalg.inv(torch.eye(12) - 0.95 * (root.unsqueeze(1) * a * root))
+    expected = exact / exact.sum(0)
+    p = torch.zeros(12, 12, dtype=torch.float64)
+    p[tuple(found.position_index)] = found.position_weight.double()
+    torch.testing.assert_close(p, expected, atol=1e-6, rtol=1e-5)
+    alone = found.position_index[:, (found.position_index == 11).any(0)]
+    assert alone.tolist() == [[11], [11]]  # node 11 has no neighbours
+
+
+def test_of_every_walk_the_largest_entries_are_kept():
+    data = gread.load("csbm", num_nodes=200)
+    found = add_structure(data, "positions").data
+    columns = found.position_index[1].bincount()
+    assert columns.tolist() == [64] * 200
+    sums = torch.zeros(200).index_add(0, found.position_index[1], found.position_weight)
+    torch.testing.assert_close(sums, torch.ones(200))

@@ -23,11 +23,11 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Show the paper's point: four models from heterophily to homophily, and two pictures."""
-    from gread.demo import HOMOPHILIES, HYPERPARAMETERS, SPLITS, compare, draw  # with matplotlib
+    from gread.demo import BUILDS, HOMOPHILIES, SPLITS, compare, draw  # with matplotlib
 
     pictures = draw(folder)  # first, so that a folder that cannot be written fails at once
     with bar() as progress:
-        runs = len(HOMOPHILIES) * len(HYPERPARAMETERS) * SPLITS
+        runs = len(HOMOPHILIES) * len(BUILDS) * SPLITS
         task = progress.add_task("training", total=runs)
         cells = compare(on_run=lambda: progress.advance(task))
     if as_json:
@@ -42,7 +42,7 @@ def demo(
     table.add_column("model")
     for homophily in HOMOPHILIES:
         table.add_column(f"{homophily:.1f}", justify="right")
-    for name in HYPERPARAMETERS:
+    for name in BUILDS:
         row = [f"{c.mean:.1f} ± {c.deviation:.1f}" for c in cells if c.model == name]
         table.add_row(MODELS[name].title, *row)
     out.print(table)

@@ -187,9 +187,10 @@ class _Progress:
         text += f" val {epoch.val:.1%}"
         with torch.no_grad():
             seen = {name: RECORDS[name](model.eval(), data) for name in self.spec.record}
-        if seen:
-            alpha, beta = (fmean(seen["coefficients"][name]) for name in ("alpha", "beta"))
+        if "energy" in seen:
             text += f" evaluations {seen['evaluations']} energy {seen['energy'][-1]:.2g}"
+        if "coefficients" in seen:
+            alpha, beta = (fmean(seen["coefficients"][name]) for name in ("alpha", "beta"))
             text += f" α {alpha:.2f} β {beta:+.2f}"
         self.tell(text)
 

@@ -173,6 +173,39 @@ class _Attention(torch.autograd.Function):
         return None, grad_q, grad_k, None
 
 
+def scores(pattern: Pattern, q: Tensor, k: Tensor) -> Tensor:
+    """q[i] · k[j] of every head for every entry, [E, heads]: attention before it is normalised.
+
+    Args:
+        pattern: Who may attend to whom.
+        q: Queries [N, heads, d_k].
+        k: Keys [N, heads, d_k].
+    """
+    if torch.compiler.is_compiling():
+        row, column = pattern.rows.numbers(), pattern.rows.column
+        return (q.index_select(0, row) * k.index_select(0, column)).sum(-1)
+    return _Scores.apply(pattern, q, k)
+
+
+class _Scores(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, pattern: Pattern, q: Tensor, k: Tensor) -> Tensor:
+        ctx.pattern = pattern
+        ctx.save_for_backward(q, k)
+        left, right = (x.transpose(0, 1).contiguous() for x in (q, k))
+        dots = kernels_for(q).edge_dots(pattern.rows, [Pair([left], right)])
+        return dots.t().contiguous()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        q, k = ctx.saved_tensors
+        pattern, kernels, grad = ctx.pattern, kernels_for(q), grad.contiguous()
+        grad_q = kernels.gather_heads(pattern.rows, grad, k)
+        grad_k = kernels.gather_heads(pattern.columns, grad.index_select(0, pattern.order), q)
+        return None, grad_q, grad_k
+
+
 def drop(x: Tensor, rate: float | Tensor, seed: Tensor | None = None) -> Tensor:
     """Dropout by a hash of the element's number and a seed, by default from PyTorch's generator.
 

@@ -1,11 +1,19 @@
 """Models: one file for each idea, entered into one catalogue."""
 
 from gread.models import (  # noqa: F401  # importing a file enters its models
+    acmp,
+    attention,
+    blend,
+    cgnn,
+    continuous,
     fagcn,
     gat,
     gcnii,
+    gde,
     gpr_gnn,
+    graff,
     grand,
+    graphcon,
     gread,
     h2gcn,
     jknet,

@@ -1,17 +1,155 @@
-"""GRAND: diffusion without reaction, the limit of GREAD that the paper compares with."""
+"""GRAND: diffusion with attention; and GRAND++, the same with a source at trusted nodes.
+
+dH/dt = σ(α) (Ā − I) H + β S
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
-from gread.models.catalog import model
-from gread.models.gread import GREAD
+from torch import Tensor
 
-grand = model(
+from gread.inputs import InputError
+from gread.models.attention import AttentiveDiffusion, EdgeAttention
+from gread.models.catalog import model
+from gread.models.continuous import ContinuousGNN
+from gread.models.parts import Signed, build_decoder, build_encoder
+from gread.ode import Solution, VectorField
+
+SOURCES = ("none", "initial", "trusted")
+
+
+@model(
     "grand",
     title="GRAND",
     group="continuous",
     reference="Chamberlain et al., ICML 2021",
     continuous=True,
-)(partial(GREAD, reaction=None, alpha="one"))
-"""f(H) = −L̃ H.    Eq. (17)."""
+)
+class GRAND(ContinuousGNN):
+    """Graph neural diffusion: dH/dt = σ(α) (Ā − I) H + S, where Ā is attention.
+
+    The gate σ(α) and the source β H(0), which passes no gradient to H(0), are those of the
+    authors' code; their paper has neither. Paper: Eq. (17).
+
+    Args:
+        in_channels: Number of features.
+        hidden_channels: Width of the state.
+        out_channels: Number of classes.
+        linear: Whether Ā comes from H(0) and stays (GRAND-l), or from H(t) (GRAND-nl).
+        source: ``"initial"`` is β H(0) with β = 0 at first. ``"trusted"``, of GRAND++, is H(0) less
+            its mean at the nodes of ``train_mask``, and zero at all others; it passes its gradient,
+            as its equation says nothing else. Or ``"none"``.
+        attention, normalizer, normalization, heads, attention_channels: Of Ā, as in
+            `gread.models.attention.EdgeAttention`.
+        time, step_size, solver, tolerance: As in `gread.ReactionDiffusionConv`.
+        input_dropout: Dropout on the features.
+        dropout: Dropout before the decoder.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        linear: bool = True,
+        source: str = "initial",
+        attention: str = "scaled-dot",
+        normalizer: str = "softmax",
+        normalization: str = "row",
+        heads: int = 4,
+        attention_channels: int = 64,
+        time: float = 1.0,
+        step_size: float = 1.0,
+        solver: str = "rk4",
+        tolerance: float = 1e-5,
+        input_dropout: float = 0.5,
+        dropout: float = 0.0,
+    ):
+        super().__init__(
+            in_channels,
+            build_encoder("linear", in_channels, hidden_channels, input_dropout, dropout),
+            build_decoder("linear", hidden_channels, out_channels, dropout, True),
+            time=time,
+            step_size=step_size,
+            solver=solver,
+            tolerance=tolerance,
+        )
+        if source not in SOURCES:
+            raise InputError(f"unknown source {source!r}; choose from: {', '.join(SOURCES)}")
+        operator = EdgeAttention(
+            [hidden_channels],
+            attention=attention,
+            normalizer=normalizer,
+            normalization=normalization,
+            heads=heads,
+            attention_channels=attention_channels,
+        )
+        self.diffusion = AttentiveDiffusion(operator, linear)
+        self.beta = Signed() if source == "initial" else None
+        self.trusting = source == "trusted"
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor | None = None,
+        *,
+        train_mask: Tensor | None = None,
+    ) -> Tensor:
+        """Logits [N, classes] from features [N, F].
+
+        Without ``train_mask`` [N] nobody is trusted; other sources do not look at it.
+        """
+        found = self.evolve(x, edge_index, edge_weight, train_mask=train_mask)
+        return self.decoder(found.final)
+
+    def evolve(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor | None = None,
+        *,
+        save_at: Sequence[float] = (),
+        train_mask: Tensor | None = None,
+    ) -> Solution:
+        """H(T), and H at the times of ``save_at``: the trajectory of the node states."""
+        self.check(x, edge_index, edge_weight)
+        h0 = self.encoder(x)
+        return self.follow(self.field(h0, edge_index, edge_weight, train_mask), h0, save_at)
+
+    def field(
+        self,
+        h0: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor | None,
+        train_mask: Tensor | None = None,
+    ) -> VectorField:
+        """f(H) = σ(α) (Ā − I) H + S."""
+        if self.beta is not None:
+            return self.diffusion(h0, edge_index, edge_weight, h0.detach(), self.beta())
+        trusted = train_mask if self.trusting else None
+        source = None if trusted is None else centred(h0, trusted)
+        return self.diffusion(h0, edge_index, edge_weight, source)
+
+
+def centred(h0: Tensor, trusted: Tensor) -> Tensor:
+    """H(0) less its mean over the trusted nodes, there, and zero elsewhere: it sums to zero.
+
+    With its mean the state would drift.
+    """
+    chosen = trusted.to(h0.dtype).unsqueeze(-1)
+    mean = (chosen * h0).sum(0) / chosen.sum().clamp(min=1)
+    return chosen * (h0 - mean)
+
+
+grand_plus_plus = model(
+    "grand++",
+    title="GRAND++",
+    group="continuous",
+    reference="Thorpe et al., ICLR 2022",
+    continuous=True,
+)(partial(GRAND, source="trusted"))
+"""f(H) = σ(α) (Ā − I) H + C(0), with a source C(0) at the nodes whose labels are known."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, normalize
 
+from gread.adjacency import Adjacency
 from gread.inputs import check_count, check_rate
 from gread.kernels import Pattern, drop, product, remember
 from gread.kernels.choice import fast
@@ -16,15 +17,16 @@ from gread.registry import Registry
 
 
 class Gate(nn.Module):
-    """σ(p) of a parameter p that starts at zero: a coefficient in (0, 1), at first ½."""
+    """σ(p) of a parameter p: a coefficient in (0, 1), at first ½ unless p starts elsewhere."""
 
-    def __init__(self, *shape: int):
+    def __init__(self, *shape: int, start: float = 0.0):
         super().__init__()
-        self.logit = nn.Parameter(torch.zeros(shape))
+        self.start = start
+        self.logit = nn.Parameter(torch.full(shape, start))
 
     def reset_parameters(self) -> None:
-        """Back to one half."""
-        nn.init.zeros_(self.logit)
+        """Back to the start."""
+        nn.init.constant_(self.logit, self.start)
 
     def forward(self) -> Tensor:
         """The coefficient, of the shape given."""
@@ -48,6 +50,22 @@ class SignedVector(nn.Module):
 
     def forward(self) -> Tensor:
         """The coefficient, [channels]."""
+        return self.value
+
+
+class Signed(nn.Module):
+    """A free coefficient for all channels, at first 0: the strength of a source."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.value = nn.Parameter(torch.zeros(()))
+
+    def reset_parameters(self) -> None:
+        """Back to zero."""
+        nn.init.zeros_(self.value)
+
+    def forward(self) -> Tensor:
+        """The coefficient, a single number."""
         return self.value
 
 
@@ -156,6 +174,26 @@ def _sparse(x: Tensor) -> tuple[Pattern, Tensor] | None:
     row, column = x.nonzero(as_tuple=True)
     pattern, order = Pattern.from_entries(row, column, (x.size(0), x.size(1)))
     return pattern, x[row, column][order]
+
+
+class GraphConvolution(nn.Module):
+    """h ↦ Ã Dropout(h) W + b: the layer of a GCN, for an operator that is known already."""
+
+    def __init__(self, in_channels: int, out_channels: int, dropout: float = 0.0):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(in_channels, out_channels))
+        self.bias = nn.Parameter(torch.empty(out_channels))
+        self.dropout = Dropout(dropout)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """The weight as Glorot and Bengio have it, no bias."""
+        nn.init.xavier_uniform_(self.weight)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, h: Tensor, adj: Adjacency) -> Tensor:
+        """[N, in_channels] to [N, out_channels]."""
+        return adj @ (self.dropout(h) @ self.weight) + self.bias
 
 
 class Residual(nn.Module):

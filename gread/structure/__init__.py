@@ -1,6 +1,9 @@
 """What a model wants to know of a graph before training: one file for each idea."""
 
-from gread.structure import two_hop  # noqa: F401  # importing a file enters its structures
+from gread.structure import (  # noqa: F401  # importing a file enters its structures
+    positions,
+    two_hop,
+)
 from gread.structure.catalog import STRUCTURES as STRUCTURES
 from gread.structure.catalog import Origin as Origin
 from gread.structure.catalog import Prepared as Prepared

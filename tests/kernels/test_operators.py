@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from gread.kernels import Pattern, attention, drop, product
+from gread.kernels import Pattern, attention, drop, product, scores
 from gread.kernels.operators import _product
 
 ROW = torch.tensor([1, 2, 2, 0, 3, 1])  # the entry (1, 0) stands twice
@@ -65,6 +65,14 @@ def test_no_entries_give_zero():
     nothing = torch.empty(0, dtype=torch.int64)
     pattern, _ = Pattern.from_entries(nothing, nothing, (3, 3))
     assert not product(pattern, torch.empty(0), torch.randn(3, 2)).any()
+
+
+def test_scores_are_dot_products_of_every_head_and_so_are_their_gradients():
+    q = torch.randn(PATTERN.rows.start.numel() - 1, 3, 2, dtype=torch.float64, requires_grad=True)
+    k = torch.randn(PATTERN.num_columns, 3, 2, dtype=torch.float64, requires_grad=True)
+    expected = (q[PATTERN.rows.numbers()] * k[PATTERN.rows.column.long()]).sum(-1)
+    torch.testing.assert_close(scores(PATTERN, q, k), expected)
+    assert torch.autograd.gradcheck(lambda q, k: scores(PATTERN, q, k), (q, k))
 
 
 def test_gradients_of_attention_are_right():

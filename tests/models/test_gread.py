@@ -9,7 +9,7 @@ from torch_geometric.nn import GCNConv, Sequential
 
 import gread
 from gread.inputs import InputError
-from gread.models import MODELS, ReactionDiffusionConv
+from gread.models import ReactionDiffusionConv
 from tests.checks import dense
 
 
@@ -84,15 +84,6 @@ def test_fixed_points_stay_where_they_are(graph, reaction):
     ones = torch.ones(12, 2, dtype=torch.float64)
     torch.testing.assert_close(layer(ones, graph.edge_index), ones)
     torch.testing.assert_close(layer(0 * ones, graph.edge_index), 0 * ones)
-
-
-def test_gread_without_reaction_is_grand(graph):
-    options = {"input_dropout": 0.0, "time": 2.0}
-    grand = MODELS["grand"].build(3, 4, 2, **options).double().eval()
-    model = quiet(time=2.0, alpha="one")
-    nn.init.zeros_(model.layer.beta.value)
-    model.load_state_dict(grand.state_dict() | {"layer.beta.value": torch.zeros(4)})
-    torch.testing.assert_close(model(graph.x, graph.edge_index), grand(graph.x, graph.edge_index))
 
 
 def test_evolve_gives_the_trajectory_that_forward_decodes(graph):

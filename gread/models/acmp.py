@@ -1,0 +1,109 @@
+"""ACMP: particles that attract or repel each other, in a double well."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from gread.adjacency import Adjacency, edges_of
+from gread.inputs import check_not_negative
+from gread.kernels import product
+from gread.models.attention import EdgeAttention
+from gread.models.catalog import model
+from gread.models.continuous import ContinuousGNN
+from gread.models.parts import Gate, Signed, build_decoder, build_encoder
+from gread.ode import VectorField
+
+
+@model(
+    "acmp",
+    title="ACMP",
+    group="continuous",
+    reference="Wang et al., ICLR 2023",
+    continuous=True,
+    reaction=True,
+)
+class ACMP(ContinuousGNN):
+    """Allen-Cahn message passing.
+
+        dH_i/dt = σ(α) Σ_j (Ā_ij − β) (H_j − H_i) + σ(δ) H_i (1 − H_i²) + s H_i(0)
+
+    Ā is attention from H(0); neighbours to which less than β of it goes repel each other. α and δ
+    are one a channel. s starts at 0, and H(0) in it passes no gradient.
+
+    Args:
+        in_channels: Number of features.
+        hidden_channels: Width of the state.
+        out_channels: Number of classes.
+        repulsion: β. The state grows with β times the degree, so graphs with hubs need a small one.
+        relative: Whether messages are H_j − H_i, as in the paper; else H_j of the repulsive part
+            comes without H_i, as in the authors' code.
+        source: Whether there is the term s H(0).
+        attention, normalizer, normalization, heads, attention_channels: Of Ā, as in
+            `gread.models.attention.EdgeAttention`.
+        time, step_size, solver, tolerance: As in `gread.ReactionDiffusionConv`.
+        input_dropout: Dropout on the features.
+        dropout: Dropout before the decoder.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        repulsion: float = 0.05,
+        relative: bool = True,
+        source: bool = True,
+        attention: str = "scaled-dot",
+        normalizer: str = "softmax",
+        normalization: str = "row",
+        heads: int = 4,
+        attention_channels: int = 64,
+        time: float = 1.0,
+        step_size: float = 1.0,
+        solver: str = "rk4",
+        tolerance: float = 1e-5,
+        input_dropout: float = 0.5,
+        dropout: float = 0.0,
+    ):
+        super().__init__(
+            in_channels,
+            build_encoder("linear", in_channels, hidden_channels, input_dropout, dropout),
+            build_decoder("linear", hidden_channels, out_channels, dropout, True),
+            time=time,
+            step_size=step_size,
+            solver=solver,
+            tolerance=tolerance,
+        )
+        check_not_negative("repulsion", repulsion)
+        self.attention = EdgeAttention(
+            [hidden_channels],
+            attention=attention,
+            normalizer=normalizer,
+            normalization=normalization,
+            heads=heads,
+            attention_channels=attention_channels,
+        )
+        self.alpha = Gate(hidden_channels)
+        self.delta = Gate(hidden_channels, start=-10.0)  # at first there is hardly a well
+        self.strength = Signed() if source else None
+        self.repulsion = repulsion
+        self.relative = relative
+
+    def field(self, h0: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> VectorField:
+        """f(H) = σ(α) (M H − m H) + σ(δ) H (1 − H²) + s H(0), with M = Ā − β A."""
+        attention = self.attention(h0, edge_index, edge_weight)
+        edges = edges_of(edge_index, edge_weight, h0, 1.0)  # in the pattern of Ā
+        messages = Adjacency(edges.pattern, attention.weight - self.repulsion * edges.weight)
+        own: Tensor | float = 1.0  # m, what is taken away of H_i
+        if self.relative:
+            degree = product(edges.pattern, edges.weight, h0.new_ones(h0.size(0), 1))
+            own = 1 - self.repulsion * degree
+        alpha, delta = self.alpha(), self.delta()
+        source = None if self.strength is None else self.strength() * h0.detach()
+
+        def f(t: float, h: Tensor) -> Tensor:
+            slope = alpha * (messages @ h - own * h) + delta * h * (1 - h.square())
+            return slope if source is None else slope + source
+
+        return f

@@ -1,0 +1,232 @@
+"""Attention over the edges as the operator Ā of a diffusion, in the forms that GRAND has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+from torch_geometric.nn.inits import reset
+
+from gread.adjacency import Adjacency, ExplainedEdges, edges_of
+from gread.inputs import InputError, check_count
+from gread.kernels import Pattern, attention, scores
+from gread.models.continuous import Diffusion
+from gread.models.parts import Gate
+from gread.ode import VectorField
+from gread.registry import Registry
+
+
+class Queries(nn.Module):
+    """Queries and keys of every head, linear in the state.
+
+    Args:
+        channels: Width of the state.
+        heads: Number of heads.
+        attention_channels: Width of all queries together; d_k is this over ``heads``.
+    """
+
+    def __init__(self, channels: int, heads: int, attention_channels: int):
+        super().__init__()
+        self.heads = heads
+        self.query = nn.Linear(channels, attention_channels)
+        self.key = nn.Linear(channels, attention_channels)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Starts with scores that hardly depend on the state: the average over the neighbours."""
+        for linear in (self.query, self.key):
+            linear.reset_parameters()
+            nn.init.constant_(linear.weight, 1e-5)
+
+    def forward(self, h: Tensor) -> tuple[Tensor, Tensor]:
+        """q and k, [N, heads, d_k] each."""
+        q, k = (linear(h).unflatten(-1, (self.heads, -1)) for linear in (self.query, self.key))
+        return q, k
+
+
+Widths = Sequence[int]
+SCORES: Registry[Callable[[Widths, int, int], nn.Module]] = Registry("attention")
+"""By the widths of the parts that a state consists of, the heads and the width of all queries."""
+
+
+@SCORES.register("scaled-dot")
+class DotScores(nn.Module):
+    """q · k / √d_k."""
+
+    def __init__(self, widths: Widths, heads: int, attention_channels: int):
+        super().__init__()
+        self.queries = Queries(sum(widths), heads, attention_channels)
+
+    def forward(self, h: Tensor, pattern: Pattern) -> Tensor:
+        """[E, heads]."""
+        q, k = self.queries(h)
+        return scores(pattern, q * q.size(-1) ** -0.5, k)
+
+
+@SCORES.register("cosine")
+class CosineScores(nn.Module):
+    """q · k / (‖q‖ ‖k‖)."""
+
+    def __init__(self, widths: Widths, heads: int, attention_channels: int):
+        super().__init__()
+        self.queries = Queries(sum(widths), heads, attention_channels)
+
+    def forward(self, h: Tensor, pattern: Pattern) -> Tensor:
+        """[E, heads]."""
+        q, k = self.queries(h)
+        return scores(pattern, normalize(q, dim=-1), normalize(k, dim=-1))
+
+
+@SCORES.register("exponential")
+class KernelScores(nn.Module):
+    """Π over the parts of the state of s² exp(−‖q − k‖² / 2ℓ²), each with its own q, k, s and ℓ."""
+
+    def __init__(self, widths: Widths, heads: int, attention_channels: int):
+        super().__init__()
+        self.widths = list(widths)
+        self.queries = nn.ModuleList(Queries(w, heads, attention_channels) for w in widths)
+        self.scale = nn.Parameter(torch.empty(len(self.widths)))
+        self.length = nn.Parameter(torch.empty(len(self.widths)))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """s = ℓ = 1."""
+        reset(self.queries)
+        nn.init.ones_(self.scale)
+        nn.init.ones_(self.length)
+
+    def forward(self, h: Tensor, pattern: Pattern) -> Tensor:
+        """[E, heads]."""
+        parts = zip(self.queries, h.split(self.widths, -1), self.length, strict=True)
+        squares = [_squared(pattern, *q(part)) / (2 * length**2) for q, part, length in parts]
+        return self.scale.square().prod() * torch.exp(-torch.stack(squares).sum(0))
+
+
+def _squared(pattern: Pattern, q: Tensor, k: Tensor) -> Tensor:
+    """‖q[i] − k[j]‖² = ‖q‖² − 2 q · k + ‖k‖² as one dot product with two more channels."""
+    one = torch.ones_like(q[..., :1])
+    left = torch.cat([-2 * q, q.square().sum(-1, keepdim=True), one], -1)
+    right = torch.cat([k, one, k.square().sum(-1, keepdim=True)], -1)
+    return scores(pattern, left, right).clamp(min=0)
+
+
+NORMALIZERS: Registry[Callable[[Tensor, Tensor, int], Tensor]] = Registry("normalizer")
+"""What makes scores [E, heads] positive; then each group of entries is divided by its sum."""
+
+
+@NORMALIZERS.register("softmax")
+def softmax(score: Tensor, group: Tensor, count: int) -> Tensor:
+    """exp(score), less the highest of the group."""
+    index = group.unsqueeze(-1).expand_as(score)
+    highest = score.new_full((count, score.size(1)), -torch.inf)
+    highest = highest.scatter_reduce(0, index, score.detach(), "amax")
+    return (score - highest.index_select(0, group)).exp()
+
+
+@NORMALIZERS.register("squareplus")
+def squareplus(score: Tensor, group: Tensor, count: int) -> Tensor:
+    """(v + √(v² + 4)) / 2 with v = score − the highest of all: low scores stay in sight.
+
+    As 2 / (√(v² + 4) − v), since nothing cancels so where v is far below zero.
+    """
+    v = score - score.max()
+    return 2 / ((v.square() + 4).sqrt() - v)
+
+
+SIDES = ("row", "column")
+
+
+class EdgeAttention(nn.Module):
+    """Ā[i, j], the mean over heads of normalised attention on the edges and a loop at every node.
+
+    Args:
+        widths: Of the parts that the state consists of.
+        attention: ``"scaled-dot"``, ``"cosine"`` or ``"exponential"``.
+        normalizer: ``"softmax"`` or ``"squareplus"``.
+        normalization: Whether each ``"row"`` of Ā sums to one, or each ``"column"``.
+        heads: Number of heads.
+        attention_channels: Width of all queries together.
+    """
+
+    def __init__(
+        self,
+        widths: Widths,
+        *,
+        attention: str,
+        normalizer: str,
+        normalization: str,
+        heads: int,
+        attention_channels: int,
+    ):
+        super().__init__()
+        check_count("heads", heads)
+        check_count("attention_channels", attention_channels)
+        if attention_channels % heads:
+            raise InputError(
+                f"attention_channels must be a multiple of heads ({heads}), "
+                f"got {attention_channels}"
+            )
+        if normalization not in SIDES:
+            raise InputError(
+                f"unknown normalization {normalization!r}; choose from: {', '.join(SIDES)}"
+            )
+        self.scores = SCORES[attention](widths, heads, attention_channels)
+        self.normalize = NORMALIZERS[normalizer]
+        self.by_row = normalization == "row"
+        self.explained = ExplainedEdges()
+
+    def forward(self, h: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Adjacency:
+        """Ā of the graph and a state; with edge weights each entry is times its weight first."""
+        edges = edges_of(edge_index, edge_weight, h, 1.0)
+        weight = None if edge_weight is None else edges.weight
+        if isinstance(self.scores, DotScores) and self.normalize is softmax and self.by_row:
+            q, k = self.scores.queries(h)
+            found = attention(edges.pattern, q, k, weight)  # all of it in one kernel
+        else:
+            found = self._normalized(self.scores(h, edges.pattern), edges.pattern, weight)
+        return Adjacency(edges.pattern, self.explained(found, edges))
+
+    def _normalized(self, score: Tensor, pattern: Pattern, weight: Tensor | None) -> Tensor:
+        n = pattern.num_columns
+        group = pattern.rows.numbers() if self.by_row else pattern.rows.column.long()
+        part = self.normalize(score, group, n)
+        part = part if weight is None else part * weight.unsqueeze(-1)
+        total = part.new_zeros(n, part.size(1)).index_add(0, group, part)
+        return (part / total.masked_fill(total == 0, 1).index_select(0, group)).mean(-1)
+
+
+class AttentiveDiffusion(nn.Module):
+    """f(H) = σ(α) (Ā − I) H + β S, with Ā from H(0) for good, or from H(t) again and again.
+
+    Args:
+        attention: What makes Ā.
+        linear: Whether Ā stays as it is at first.
+    """
+
+    def __init__(self, attention: EdgeAttention, linear: bool):
+        super().__init__()
+        self.attention = attention
+        self.alpha = Gate()
+        self.linear = linear
+
+    def forward(
+        self,
+        h0: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor | None,
+        source: Tensor | None,
+        beta: Tensor | float = 1.0,
+    ) -> VectorField:
+        """f for one graph and one H(0)."""
+        alpha = self.alpha()
+        if self.linear:
+            adj = self.attention(h0, edge_index, edge_weight)
+            return Diffusion(adj, alpha, source, beta)
+
+        def f(t: float, h: Tensor) -> Tensor:
+            adj = self.attention(h, edge_index, edge_weight)
+            return Diffusion(adj, alpha, source, beta)(t, h)
+
+        return f

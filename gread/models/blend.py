@@ -1,0 +1,156 @@
+"""BLEND: what a node is and where it stands diffuse together (Beltrami flow)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from gread.inputs import check_count
+from gread.kernels import Pattern, product, remember
+from gread.models.attention import AttentiveDiffusion, EdgeAttention
+from gread.models.catalog import model
+from gread.models.continuous import ContinuousGNN
+from gread.models.parts import Dropout, Signed, build_decoder, build_encoder
+from gread.ode import Solution, VectorField
+from gread.structure.positions import page_rank
+
+
+@model(
+    "blend",
+    title="BLEND",
+    group="continuous",
+    reference="Chamberlain et al., NeurIPS 2021",
+    continuous=True,
+    structure="positions",
+)
+class BLEND(ContinuousGNN):
+    """GRAND on features and positions: dZ/dt = σ(α) (Ā − I) Z + β Z(0), Z(0) = [X W ‖ P V].
+
+    P is personalised PageRank, of which V has one row for each node. Ā is attention between whole
+    states; with the exponential kernel, features and positions have one each. Their product counts.
+
+    Args:
+        in_channels: Number of features.
+        hidden_channels: Width of what comes from the features.
+        out_channels: Number of classes.
+        num_nodes: Number of nodes of the graph.
+        position_channels: Width of what comes from the positions.
+        linear: Whether Ā comes from Z(0) and stays, or from Z(t).
+        source: Whether there is the term β Z(0).
+        attention, normalizer, normalization, heads, attention_channels: Of Ā, as in
+            `gread.models.attention.EdgeAttention`.
+        time, step_size, solver, tolerance: As in `gread.ReactionDiffusionConv`.
+        input_dropout: Dropout on the features and on P.
+        dropout: Dropout before the decoder.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        num_nodes: int,
+        position_channels: int = 16,
+        linear: bool = True,
+        source: bool = True,
+        attention: str = "scaled-dot",
+        normalizer: str = "softmax",
+        normalization: str = "row",
+        heads: int = 4,
+        attention_channels: int = 64,
+        time: float = 1.0,
+        step_size: float = 1.0,
+        solver: str = "rk4",
+        tolerance: float = 1e-5,
+        input_dropout: float = 0.5,
+        dropout: float = 0.0,
+    ):
+        encoder = build_encoder("linear", in_channels, hidden_channels, input_dropout, dropout)
+        check_count("position_channels", position_channels)
+        widths = [hidden_channels, position_channels]
+        super().__init__(
+            in_channels,
+            encoder,
+            build_decoder("linear", sum(widths), out_channels, dropout, True),
+            time=time,
+            step_size=step_size,
+            solver=solver,
+            tolerance=tolerance,
+            num_nodes=num_nodes,
+        )
+        self.place = PositionMap(num_nodes, position_channels, input_dropout)
+        operator = EdgeAttention(
+            widths,
+            attention=attention,
+            normalizer=normalizer,
+            normalization=normalization,
+            heads=heads,
+            attention_channels=attention_channels,
+        )
+        self.diffusion = AttentiveDiffusion(operator, linear)
+        self.beta = Signed() if source else None
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor | None = None,
+        *,
+        position_index: Tensor | None = None,
+        position_weight: Tensor | None = None,
+    ) -> Tensor:
+        """Logits [N, classes] from features [N, F], and from P by its places and entries."""
+        positions = position_index, position_weight
+        return self.decoder(self.evolve(x, edge_index, edge_weight, positions=positions).final)
+
+    def evolve(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor | None = None,
+        *,
+        save_at: Sequence[float] = (),
+        positions: tuple[Tensor | None, Tensor | None] = (None, None),
+    ) -> Solution:
+        """Z(T), and Z at the times of ``save_at``; ``positions`` are found where not given."""
+        self.check(x, edge_index, edge_weight)
+        index, weight = positions
+        if index is None or weight is None:
+            found = page_rank(edge_index, x.size(0))
+            index, weight = found["position_index"], found["position_weight"]
+        h0 = torch.cat([self.encoder(x), self.place(index, weight.to(x.dtype))], -1)
+        return self.follow(self.field(h0, edge_index, edge_weight), h0, save_at)
+
+    def field(self, h0: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> VectorField:
+        """f(Z) = σ(α) (Ā − I) Z + β Z(0)."""
+        if self.beta is None:
+            return self.diffusion(h0, edge_index, edge_weight, None)
+        return self.diffusion(h0, edge_index, edge_weight, h0.detach(), self.beta())
+
+
+class PositionMap(nn.Module):
+    """Dropout(P) V + b, for a sparse P [N, N]."""
+
+    def __init__(self, num_nodes: int, channels: int, dropout: float):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(num_nodes, channels))
+        self.bias = nn.Parameter(torch.empty(channels))
+        self.dropout = Dropout(dropout)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Uniform within 1 / √N, as in ``nn.Linear``."""
+        bound = self.weight.size(0) ** -0.5
+        nn.init.uniform_(self.weight, -bound, bound)
+        nn.init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, index: Tensor, weight: Tensor) -> Tensor:
+        """From places [2, entries] and entries of P to [N, channels]."""
+        n = self.weight.size(0)
+        row, column = index
+        pattern, order = remember(index, n, lambda: Pattern.from_entries(row, column, (n, n)))
+        entries = self.dropout(weight.index_select(0, order))
+        return product(pattern, entries, self.weight) + self.bias

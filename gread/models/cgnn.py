@@ -1,0 +1,135 @@
+"""CGNN: diffusion that every node takes part in as much as it likes, with a source."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+from torch.nn.utils.parametrizations import orthogonal
+
+from gread.adjacency import OriginalAdjacency, without_loops
+from gread.inputs import check_positive
+from gread.models.catalog import model
+from gread.models.continuous import ContinuousGNN
+from gread.models.parts import Gate, build_decoder, build_encoder
+from gread.ode import VectorField
+
+
+@model(
+    "cgnn",
+    title="CGNN",
+    group="continuous",
+    reference="Xhonneux et al., ICML 2020",
+    continuous=True,
+)
+class CGNN(ContinuousGNN):
+    """Continuous GNN: dH/dt = ½ σ(α) (Â − I) H + H (W − I) + H(0), with one α a node.
+
+    The state is the encoded features and as many channels of zeros; the first half is decoded.
+    Â = D^-½ (A + ωI) D^-½. H(0) as a source passes no gradient. Paper: Eq. (16).
+
+    Args:
+        in_channels: Number of features.
+        hidden_channels: Width of the encoded features, half of that of the state.
+        out_channels: Number of classes.
+        num_nodes: Number of nodes of the graph.
+        weights: Whether there is the term H (W − I), W = U diag(d) Uᵀ with U orthogonal and d in
+            [0, 1].
+        loop_weight: ω.
+        alpha: α at first, of which σ is taken.
+        time, step_size, solver, tolerance: As in `gread.ReactionDiffusionConv`.
+        input_dropout: Dropout on the features.
+        dropout: Dropout before the decoder.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        num_nodes: int,
+        weights: bool = False,
+        loop_weight: float = 0.5,
+        alpha: float = 0.9,
+        time: float = 1.0,
+        step_size: float = 1.0,
+        solver: str = "rk4",
+        tolerance: float = 1e-5,
+        input_dropout: float = 0.5,
+        dropout: float = 0.0,
+    ):
+        encoder = build_encoder("linear", in_channels, hidden_channels, input_dropout, dropout)
+        decoder = build_decoder("linear", hidden_channels, out_channels, dropout, True)
+        super().__init__(
+            in_channels,
+            nn.Sequential(encoder, Augment(hidden_channels)),
+            nn.Sequential(Narrow(hidden_channels), decoder),
+            time=time,
+            step_size=step_size,
+            solver=solver,
+            tolerance=tolerance,
+            num_nodes=num_nodes,
+        )
+        check_positive("loop_weight", loop_weight)
+        self.adjacency = OriginalAdjacency(self_loops=loop_weight)
+        self.alpha = Gate(num_nodes, 1, start=alpha)
+        self.weight = Contraction(2 * hidden_channels) if weights else None
+
+    def field(self, h0: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> VectorField:
+        """f(H) = ½ σ(α) (Â − I) H + H (W − I) + H(0)."""
+        adj = self.adjacency(h0, *without_loops(edge_index, edge_weight))
+        alpha, source = self.alpha() / 2, h0.detach()
+        weight = None if self.weight is None else self.weight()
+
+        def f(t: float, h: Tensor) -> Tensor:
+            slope = source - alpha * adj.laplacian(h)
+            return slope if weight is None else slope + h @ weight - h
+
+        return f
+
+
+class Contraction(nn.Module):
+    """W = U diag(d) Uᵀ, with U orthogonal and d in [0, 1]."""
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self.basis = nn.Linear(channels, channels, bias=False)
+        orthogonal(self.basis)
+        self.stretch = nn.Parameter(torch.empty(channels))
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """U anywhere, d uniform in [0, 1]."""
+        self.basis.weight = nn.init.orthogonal_(torch.empty_like(self.basis.weight))
+        nn.init.uniform_(self.stretch)
+
+    def forward(self) -> Tensor:
+        """W."""
+        u = self.basis.weight
+        return (u * self.stretch.clamp(0, 1)) @ u.T
+
+
+class Augment(nn.Module):
+    """Appends channels of zeros."""
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self.channels = channels
+
+    def forward(self, h: Tensor) -> Tensor:
+        """[N, d] to [N, d + channels]."""
+        return pad(h, (0, self.channels))
+
+
+class Narrow(nn.Module):
+    """Keeps the first channels."""
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self.channels = channels
+
+    def forward(self, h: Tensor) -> Tensor:
+        """[N, d] to [N, channels]."""
+        return h[:, : self.channels]

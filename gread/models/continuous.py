@@ -1,0 +1,146 @@
+"""What networks in continuous time share: an encoder, a right-hand side to follow, a decoder.
+
+    H(0) = e(X),    dH/dt = f(t, H),    ŷ = o(H(T))
+
+A model says what f is, from the graph and H(0).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from torch import Tensor, nn
+from torch_geometric.nn.inits import reset
+
+from gread.adjacency import Adjacency
+from gread.flow import solve
+from gread.inputs import (
+    InputError,
+    check_count,
+    check_edges,
+    check_features,
+    check_not_negative,
+    check_positive,
+)
+from gread.ode import SOLVERS, Solution, VectorField, integrate
+from gread.reactions import Terms
+
+
+@dataclass(frozen=True)
+class Diffusion:
+    """f(H) = −α L̃ H + β S, where all but H stays as it is; `gread.flow` knows how to follow it.
+
+    Attributes:
+        adj: Ã.
+        alpha: α, one for all channels or one a channel.
+        source: S [N, d], or None where there is none.
+        beta: β.
+    """
+
+    adj: Adjacency
+    alpha: Tensor
+    source: Tensor | None = None
+    beta: Tensor | float = 1.0
+
+    def __call__(self, t: float, h: Tensor) -> Tensor:
+        """The slope at H."""
+        slope = -self.alpha * self.adj.laplacian(h)
+        return slope if self.source is None else slope + self.beta * self.source
+
+
+class ContinuousGNN(nn.Module, ABC):
+    """Encoder, dynamics, decoder.
+
+    Args:
+        in_channels: Number of features.
+        encoder: From the features to H(0).
+        decoder: From H(T) to logits.
+        time: T.
+        step_size: τ of a fixed-step solver.
+        solver: A name of ``gread.SOLVERS``.
+        tolerance: Error allowed to an adaptive solver.
+        num_nodes: Number of nodes of the graph, of a model that is of one graph alone.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        encoder: nn.Module,
+        decoder: nn.Module,
+        *,
+        time: float,
+        step_size: float,
+        solver: str,
+        tolerance: float = 1e-5,
+        num_nodes: int | None = None,
+    ):
+        super().__init__()
+        if num_nodes is not None:
+            check_count("num_nodes", num_nodes)
+        check_not_negative("time", time)
+        check_positive("step_size", step_size)
+        check_positive("tolerance", tolerance)
+        SOLVERS[solver]  # an unknown name fails here, not at the first call
+        self.in_channels = in_channels
+        self.num_nodes = num_nodes
+        self.encoder = encoder
+        self.decoder = decoder
+        self.integrate = partial(
+            integrate, time=time, step_size=step_size, solver=solver, tolerance=tolerance
+        )
+
+    @abstractmethod
+    def field(self, h0: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> VectorField:
+        """f, the right-hand side, on a graph and from H(0) = ``h0``."""
+
+    @property
+    def time(self) -> float:
+        """T."""
+        time: float = self.integrate.keywords["time"]
+        return time
+
+    def reset_parameters(self) -> None:
+        """Draws every parameter anew."""
+        for part in self.children():
+            reset(part)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        """Logits [N, classes] from features [N, F]."""
+        return self.decoder(self.evolve(x, edge_index, edge_weight).final)
+
+    def evolve(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor | None = None,
+        *,
+        save_at: Sequence[float] = (),
+    ) -> Solution:
+        """H(T), and H at the times of ``save_at``: the trajectory of the node states."""
+        self.check(x, edge_index, edge_weight)
+        h0 = self.encoder(x)
+        return self.follow(self.field(h0, edge_index, edge_weight), h0, save_at)
+
+    def check(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> None:
+        """Requires a graph with the features the model was built for."""
+        check_features("x", x, self.in_channels)
+        check_edges(edge_index, edge_weight, x.size(0))
+        if self.num_nodes not in (None, x.size(0)):
+            raise InputError(
+                f"x must have {self.num_nodes} rows, one for each node of the graph that the model "
+                f"is of, got {x.size(0)}"
+            )
+
+    def follow(self, f: VectorField, h0: Tensor, save_at: Sequence[float]) -> Solution:
+        """From H(0) to H(T) along f, by the fastest way there is."""
+        if isinstance(f, Diffusion) and not save_at:
+            terms = Terms() if f.source is None else Terms(source=1)
+            source = h0 if f.source is None else f.source
+            solver = self.integrate.keywords
+            known = solve(f.adj, h0, source, f.alpha, f.beta, terms=terms, **solver)
+            if known is not None:
+                return known
+        return self.integrate(f, h0, save_at=save_at)

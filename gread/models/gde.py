@@ -1,0 +1,90 @@
+"""GDE: a graph convolutional network whose layers between are an ordinary differential equation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from gread.adjacency import OriginalAdjacency
+from gread.inputs import check_count, check_rate
+from gread.models.catalog import model
+from gread.models.continuous import ContinuousGNN
+from gread.models.parts import GraphConvolution
+from gread.ode import Solution, VectorField
+
+
+@model("gde", title="GDE", group="continuous", reference="Poli et al., 2019", continuous=True)
+class GDE(ContinuousGNN):
+    """Graph neural ordinary differential equation.
+
+        H(0) = ReLU(c(X)),    dH/dt = c₂(Softplus(c₁(H))),    ŷ = c₃(H(T))
+
+    Every c is a layer of a GCN, c(H) = S̃ H W + b with S̃ = D^-½ (A + I) D^-½.
+
+    Args:
+        in_channels: Number of features.
+        hidden_channels: Width of the state.
+        out_channels: Number of classes.
+        time, step_size, solver, tolerance: As in `gread.ReactionDiffusionConv`.
+        input_dropout: Dropout on the features.
+        dropout: Dropout before c₁ and c₂. Each evaluation draws anew, so that adaptive solvers
+            find no end with it.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        time: float = 1.0,
+        step_size: float = 1.0,
+        solver: str = "rk4",
+        tolerance: float = 1e-5,
+        input_dropout: float = 0.4,
+        dropout: float = 0.5,
+    ):
+        check_count("in_channels", in_channels)
+        check_count("hidden_channels", hidden_channels)
+        check_count("out_channels", out_channels)
+        check_rate("input_dropout", input_dropout)
+        check_rate("dropout", dropout)
+        super().__init__(
+            in_channels,
+            GraphConvolution(in_channels, hidden_channels, input_dropout),
+            GraphConvolution(hidden_channels, out_channels),
+            time=time,
+            step_size=step_size,
+            solver=solver,
+            tolerance=tolerance,
+        )
+        self.adjacency = OriginalAdjacency()
+        self.layers = nn.ModuleList(
+            GraphConvolution(hidden_channels, hidden_channels, dropout) for _ in range(2)
+        )
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        """Logits [N, classes] from features [N, F]."""
+        final = self.evolve(x, edge_index, edge_weight).final
+        return self.decoder(final, self.adjacency(final, edge_index, edge_weight))
+
+    def evolve(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor | None = None,
+        *,
+        save_at: Sequence[float] = (),
+    ) -> Solution:
+        """H(T), and H at the times of ``save_at``: the trajectory of the node states."""
+        self.check(x, edge_index, edge_weight)
+        h0 = self.encoder(x, self.adjacency(x, edge_index, edge_weight)).relu()
+        return self.follow(self.field(h0, edge_index, edge_weight), h0, save_at)
+
+    def field(self, h0: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> VectorField:
+        """f(H) = c₂(Softplus(c₁(H)))."""
+        adj = self.adjacency(h0, edge_index, edge_weight)
+        first, second = self.layers
+        return lambda t, h: second(softplus(first(h, adj)), adj)

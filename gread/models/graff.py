@@ -1,0 +1,157 @@
+"""GRAFF: the way down an energy that attracts along some channels and repels along others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from gread.adjacency import OriginalAdjacency, without_loops
+from gread.models.catalog import model
+from gread.models.continuous import ContinuousGNN
+from gread.models.parts import Signed, SignedVector, build_decoder, build_encoder
+from gread.ode import VectorField
+from gread.registry import Registry
+
+WEIGHTS: Registry[Callable[[int], nn.Module]] = Registry("weights")
+"""What makes the symmetric matrix W, from the number of channels; called with H, it gives H W."""
+
+
+@WEIGHTS.register("diagonal")
+class DiagonalWeight(nn.Module):
+    """W = diag(w), w uniform in [−1, 1] at first."""
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self.vector = SignedVector(channels)
+
+    def matrix(self) -> Tensor:
+        """W."""
+        return torch.diag(self.vector())
+
+    def forward(self) -> Callable[[Tensor], Tensor]:
+        """H ↦ H W."""
+        w = self.vector()
+        return lambda h: h * w
+
+
+@WEIGHTS.register("diagonally-dominant")
+class DominantWeight(nn.Module):
+    """W = V + diag(t ⊙ Σ_j |V_ij| + r), V symmetric with a diagonal of zeros."""
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self.free = nn.Parameter(torch.empty(channels, channels))
+        self.t = SignedVector(channels)
+        self.r = SignedVector(channels)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """V as Glorot and Bengio have it, t and r uniform in [−1, 1]."""
+        nn.init.xavier_uniform_(self.free)
+        self.t.reset_parameters()
+        self.r.reset_parameters()
+
+    def matrix(self) -> Tensor:
+        """W; the diagonal of what V is made of is not used."""
+        upper = self.free.triu(1)
+        lower = self.free.tril(-1)
+        v = (upper + upper.T + lower + lower.T) / 2
+        return v + torch.diag(self.t() * v.abs().sum(1) + self.r())
+
+    def forward(self) -> Callable[[Tensor], Tensor]:
+        """H ↦ H W."""
+        w = self.matrix()
+        return lambda h: h @ w
+
+
+@model(
+    "graff",
+    title="GRAFF",
+    group="continuous",
+    reference="Di Giovanni et al., TMLR 2023",
+    continuous=True,
+)
+class GRAFF(ContinuousGNN):
+    """Gradient flow: dH/dt = S H W − H Ω + β H(0), with S = D^-½ A D^-½ without loops.
+
+    W is symmetric and Ω diagonal, the same at all times: without β this is the way down
+    ½ tr(Hᵀ H Ω) − ½ tr(Hᵀ S H W). β starts at 0, and H(0) in it passes no gradient.
+
+    Args:
+        in_channels: Number of features.
+        hidden_channels: Width of the state.
+        out_channels: Number of classes.
+        weights: W, ``"diagonal"`` or ``"diagonally-dominant"``.
+        omega: Whether there is an Ω.
+        source: Whether there is the term β H(0).
+        nonlinear: Whether the right-hand side passes a ReLU.
+        standardize: Whether before that each channel of it is given mean 0 and deviation 1, what
+            the batch norms of the authors' code amount to, which are neither trained nor kept.
+        encoder: ``"linear"``, or ``"mlp"`` with two residual blocks.
+        output_activation: Whether H(T) passes a ReLU.
+        time, step_size, solver: As in `gread.ReactionDiffusionConv`.
+        input_dropout: Dropout on the features.
+        dropout: Dropout before the decoder, and inside the ``"mlp"`` encoder.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        weights: str = "diagonal",
+        omega: bool = True,
+        source: bool = True,
+        nonlinear: bool = False,
+        standardize: bool = False,
+        encoder: str = "linear",
+        output_activation: bool = False,
+        time: float = 1.0,
+        step_size: float = 1.0,
+        solver: str = "euler",
+        input_dropout: float = 0.5,
+        dropout: float = 0.0,
+    ):
+        super().__init__(
+            in_channels,
+            build_encoder(encoder, in_channels, hidden_channels, input_dropout, dropout),
+            build_decoder("linear", hidden_channels, out_channels, dropout, output_activation),
+            time=time,
+            step_size=step_size,
+            solver=solver,
+        )
+        self.adjacency = OriginalAdjacency(self_loops=0.0)
+        self.weights = WEIGHTS[weights](hidden_channels)
+        self.omega = SignedVector(hidden_channels) if omega else None
+        self.beta = Signed() if source else None
+        self.nonlinear = nonlinear
+        self.standardize = standardize
+
+    def field(self, h0: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> VectorField:
+        """f(H) = S H W − H Ω + β H(0)."""
+        adj = self.adjacency(h0, *without_loops(edge_index, edge_weight))
+        mixed = self.weights()
+        omega = None if self.omega is None else self.omega()
+        source = None if self.beta is None else self.beta() * h0.detach()
+
+        def f(t: float, h: Tensor) -> Tensor:
+            slope = adj @ mixed(h)
+            slope = slope if omega is None else slope - h * omega
+            slope = slope if source is None else slope + source
+            slope = standardized(slope) if self.standardize else slope
+            return slope.relu() if self.nonlinear else slope
+
+        return f
+
+
+EPSILON = 1e-5
+"""Added to a variance, as batch norm does."""
+
+
+def standardized(h: Tensor) -> Tensor:
+    """Every channel with mean 0 and variance 1 over the nodes."""
+    centred = h - h.mean(0)
+    return centred * (centred.square().mean(0) + EPSILON).rsqrt()

@@ -1,0 +1,243 @@
+"""GraphCON: nodes as oscillators that are coupled by a layer of a GNN."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from torch import Tensor, nn
+from torch.nn.functional import elu
+from torch_geometric.nn import GATConv
+from torch_geometric.nn.inits import reset
+from torch_geometric.utils import add_self_loops
+
+from gread.adjacency import OriginalAdjacency, without_loops
+from gread.inputs import (
+    InputError,
+    check_count,
+    check_edges,
+    check_features,
+    check_not_negative,
+    check_positive,
+    check_rate,
+)
+from gread.kernels import remember
+from gread.kernels.recording import values_can_be_read
+from gread.models.catalog import model
+from gread.models.parts import Dropout, FeatureMap, GraphConvolution
+from gread.registry import Registry
+
+
+class GraphCON(nn.Module):
+    """Graph-coupled oscillators, x'' = σ(F(x)) − γ x − α x', by the symplectic Euler method.
+
+        Y ← Y + τ (σ(F(X)) − α Y − γ X),    X ← X + τ Y
+
+    with X = Y = ReLU(W Dropout(X_in)) at first and the same F in every step.
+
+    Args:
+        coupling: Makes σ ∘ F from the width; called with ``(x, edge_index, edge_weight)``.
+        in_channels: Number of features.
+        hidden_channels: Width of the state.
+        out_channels: Number of classes.
+        num_layers: Number of steps.
+        damping: α.
+        frequency: γ.
+        step_size: τ.
+        input_dropout: Dropout on the features.
+        dropout: Dropout on X and Y at first and after every step.
+    """
+
+    def __init__(
+        self,
+        coupling: Callable[[int], nn.Module],
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        num_layers: int = 2,
+        damping: float = 0.0,
+        frequency: float = 0.0,
+        step_size: float = 1.0,
+        input_dropout: float = 0.3,
+        dropout: float = 0.3,
+    ):
+        super().__init__()
+        check_count("in_channels", in_channels)
+        check_count("hidden_channels", hidden_channels)
+        check_count("out_channels", out_channels)
+        check_count("num_layers", num_layers)
+        check_not_negative("damping", damping)
+        check_not_negative("frequency", frequency)
+        check_positive("step_size", step_size)
+        check_rate("input_dropout", input_dropout)
+        check_rate("dropout", dropout)
+        self.in_channels = in_channels
+        self.num_layers = num_layers
+        self.damping = damping
+        self.frequency = frequency
+        self.step_size = step_size
+        self.encoder = FeatureMap(in_channels, hidden_channels, input_dropout)
+        self.coupling = coupling(hidden_channels)
+        self.dropout = Dropout(dropout)
+        self.decoder = nn.Linear(hidden_channels, out_channels)
+
+    def reset_parameters(self) -> None:
+        """Draws every parameter anew."""
+        for part in self.children():
+            reset(part)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        """Logits [N, classes] from features [N, F]."""
+        check_features("x", x, self.in_channels)
+        check_edges(edge_index, edge_weight, x.size(0))
+        h = self.encoder(x).relu()
+        place, speed = self.dropout(h), self.dropout(h)
+        for _ in range(self.num_layers):
+            place, speed = self.step(place, speed, edge_index, edge_weight)
+            place, speed = self.dropout(place), self.dropout(speed)
+        return self.decoder(place)
+
+    def step(
+        self, place: Tensor, speed: Tensor, edge_index: Tensor, edge_weight: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """X and Y after one step, of which X goes with the new Y."""
+        force = self.coupling(place, edge_index, edge_weight)
+        force = force - self.damping * speed - self.frequency * place
+        speed = speed + self.step_size * force
+        return place + self.step_size * speed, speed
+
+
+RESIDUALS: Registry[Callable[[nn.Linear, Tensor, Tensor], Tensor]] = Registry(
+    "residual",
+    {
+        "mapped": lambda own, x, y: -own(y),
+        "added": lambda own, x, y: own(x) - y,
+    },
+)
+"""What a GCN's layer is taken against, from a linear map W_r, X and Y = X W."""
+
+
+class ConvolutionCoupling(nn.Module):
+    """ReLU(S̃ X W + b + residual), with S̃ = D^-½ (A + I) D^-½.
+
+    Args:
+        channels: Width of the state.
+        residual: ``"mapped"`` is −W_r (X W), ``"added"`` is W_r X − X W, each with a bias.
+    """
+
+    def __init__(self, channels: int, residual: str):
+        super().__init__()
+        self.convolution = GraphConvolution(channels, channels)
+        self.own = nn.Linear(channels, channels)
+        self.residual = RESIDUALS[residual]
+        self.adjacency = OriginalAdjacency()
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Tensor:
+        """[N, d] to [N, d]."""
+        adj = self.adjacency(x, edge_index, edge_weight)
+        y = x @ self.convolution.weight
+        return (adj @ y + self.convolution.bias + self.residual(self.own, x, y)).relu()
+
+
+class AttentionCoupling(nn.Module):
+    """The mean over heads of ELU(GAT(X) + W_r X).
+
+    The authors' code means the same, but averages neighbouring channels of one head instead.
+
+    Args:
+        channels: Width of the state.
+        heads: Number of heads.
+    """
+
+    def __init__(self, channels: int, heads: int):
+        super().__init__()
+        check_count("heads", heads)
+        self.heads = heads
+        self.attention = GATConv(channels, channels, heads=heads, add_self_loops=False)
+        self.own = nn.Linear(channels, heads * channels)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Tensor:
+        """[N, d] to [N, d]."""
+        if edge_weight is not None and values_can_be_read() and (edge_weight != 1).any():
+            raise InputError(
+                "edge_weight must be one for this model, which has no place for others"
+            )
+        y = elu(self.attention(x, with_loops(edge_index, x.size(0))) + self.own(x))
+        return y.unflatten(-1, (self.heads, -1)).mean(-2)
+
+
+def with_loops(edge_index: Tensor, num_nodes: int) -> Tensor:
+    """The edges and one loop at every node; found once."""
+    between, _ = without_loops(edge_index, None)
+    return remember(
+        edge_index, ("one loop", num_nodes), lambda: add_self_loops(between, num_nodes=num_nodes)[0]
+    )
+
+
+@model(
+    "gcon-gcn",
+    title="GCON-GCN",
+    group="oversmoothing",
+    reference="Rusch et al., ICML 2022",
+)
+def gcon_gcn(
+    in_channels: int,
+    hidden_channels: int,
+    out_channels: int,
+    *,
+    residual: str = "mapped",
+    num_layers: int = 2,
+    damping: float = 0.0,
+    frequency: float = 0.0,
+    step_size: float = 1.0,
+    input_dropout: float = 0.3,
+    dropout: float = 0.3,
+) -> GraphCON:
+    """`GraphCON` coupled by a GCN, with ``residual`` as in `ConvolutionCoupling`."""
+    return GraphCON(
+        partial(ConvolutionCoupling, residual=residual),
+        in_channels,
+        hidden_channels,
+        out_channels,
+        num_layers=num_layers,
+        damping=damping,
+        frequency=frequency,
+        step_size=step_size,
+        input_dropout=input_dropout,
+        dropout=dropout,
+    )
+
+
+@model(
+    "gcon-gat",
+    title="GCON-GAT",
+    group="oversmoothing",
+    reference="Rusch et al., ICML 2022",
+)
+def gcon_gat(
+    in_channels: int,
+    hidden_channels: int,
+    out_channels: int,
+    *,
+    heads: int = 4,
+    num_layers: int = 2,
+    damping: float = 0.0,
+    frequency: float = 0.0,
+    step_size: float = 1.0,
+    input_dropout: float = 0.3,
+    dropout: float = 0.3,
+) -> GraphCON:
+    """`GraphCON` coupled by a GAT of so many ``heads``."""
+    return GraphCON(
+        partial(AttentionCoupling, heads=heads),
+        in_channels,
+        hidden_channels,
+        out_channels,
+        num_layers=num_layers,
+        damping=damping,
+        frequency=frequency,
+        step_size=step_size,
+        input_dropout=input_dropout,
+        dropout=dropout,
+    )

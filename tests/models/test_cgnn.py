@@ -1,0 +1,83 @@
+import pytest
+import torch
+from torch import nn
+from torch_geometric.utils import add_self_loops
+
+import gread
+from gread.inputs import InputError
+from gread.models import MODELS
+
+
+def quiet(**options):
+    options = {"input_dropout": 0.0, "num_nodes": 12} | options
+    model = MODELS["cgnn"].build(3, 4, 2, **options).double().eval()
+    nn.init.normal_(model.alpha.logit)
+    return model
+
+
+def a_hat(graph, omega):
+    a = torch.zeros(12, 12, dtype=torch.float64)
+    a[graph.edge_index[1], graph.edge_index[0]] = 1
+    a = a + omega * torch.eye(12)
+    root = a.sum(1).rsqrt()
+    return root.unsqueeze(1) * a * root
+
+
+def test_without_weights_it_is_its_closed_form(graph):
+    """H' = M H + H(0) with M = ½ diag(σ(α)) (Â − I), by one matrix exponential."""
+    model = quiet(time=3.0, step_size=0.02, loop_weight=0.555)
+    m = model.alpha() / 2 * (a_hat(graph, 0.555) - torch.eye(12))
+    matrix = torch.zeros(24, 24, dtype=torch.float64)
+    matrix[:12, :12], matrix[:12, 12:] = m, torch.eye(12)
+    h0 = model.encoder(graph.x)
+    exact = (torch.linalg.matrix_exp(3 * matrix) @ torch.cat([h0, h0]))[:12]
+    final = model.evolve(graph.x, graph.edge_index).final
+    torch.testing.assert_close(final, exact)
+    assert h0.shape == (12, 8)
+    assert not h0[:, 4:].any()
+    torch.testing.assert_close(model(graph.x, graph.edge_index), model.decoder[1](exact[:, :4]))
+
+
+def test_with_weights_the_term_of_them_is_added(graph):
+    plain, model = quiet(solver="euler", time=0.5), quiet(weights=True, solver="euler", time=0.5)
+    model.load_state_dict(plain.state_dict(), strict=False)
+    h0 = model.encoder(graph.x)
+    expected = plain.evolve(graph.x, graph.edge_index).final
+    expected = expected + 0.5 * (h0 @ model.weight() - h0)
+    torch.testing.assert_close(model.evolve(graph.x, graph.edge_index).final, expected)
+
+
+def assert_orthogonal(u):
+    """Up to single precision, in which it was drawn."""
+    torch.testing.assert_close(u @ u.T, torch.eye(8, dtype=u.dtype), atol=1e-5, rtol=0)
+
+
+def test_the_weight_stays_a_contraction_with_an_orthogonal_basis_in_training(graph):
+    model = MODELS["cgnn"].build(3, 4, 2, num_nodes=12, weights=True).double()
+    before = model.weight.basis.weight.clone()
+    gread.fit(model, graph, gread.TrainConfig(epochs=20, lr=0.1))
+    assert_orthogonal(model.weight.basis.weight)
+    assert not torch.allclose(model.weight.basis.weight, before)
+    w = model.weight()
+    torch.testing.assert_close(w, w.T)
+    values = torch.linalg.eigvalsh(w)
+    assert values.min() > -1e-6
+    assert values.max() < 1 + 1e-6
+    for parameter in model.parameters():
+        nn.init.constant_(parameter, 9.0)
+    model.reset_parameters()
+    assert not any((parameter == 9.0).any() for parameter in model.parameters())
+    assert_orthogonal(model.weight.basis.weight)
+
+
+def test_loops_of_the_graph_are_those_of_the_model(graph):
+    model = quiet(loop_weight=0.3, time=2.0)
+    looped, weight = add_self_loops(graph.edge_index, torch.ones(graph.num_edges), num_nodes=12)
+    expected = model(graph.x, graph.edge_index)
+    torch.testing.assert_close(model(graph.x, looped), expected)
+    torch.testing.assert_close(model(graph.x, looped, weight.double()), expected)
+
+
+def test_another_graph_is_refused(graph):
+    with pytest.raises(InputError, match=r"x must have 9 rows, one for each node .*, got 12"):
+        quiet(num_nodes=9)(graph.x, graph.edge_index)

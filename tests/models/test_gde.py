@@ -1,0 +1,41 @@
+import torch
+from torch.nn.functional import softplus
+
+from gread.models import MODELS
+from tests.checks import dense
+
+
+def quiet(**options):
+    options = {"input_dropout": 0.0, "dropout": 0.0} | options
+    return MODELS["gde"].build(3, 4, 2, **options).double().eval()
+
+
+def test_it_equals_its_dense_formula(graph):
+    model = quiet(solver="euler", time=0.5)
+    weight = torch.rand(graph.num_edges, dtype=torch.float64) + 0.5
+    weight = (weight + weight.flip(0)).sqrt()
+    s = dense(model.adjacency(graph.x, graph.edge_index, weight))
+
+    def convolution(layer, h):
+        return s @ h @ layer.weight + layer.bias
+
+    h = convolution(model.encoder, graph.x).relu()
+    first, second = model.layers
+    h = h + 0.5 * convolution(second, softplus(convolution(first, h)))
+    expected = convolution(model.decoder, h)
+    torch.testing.assert_close(model(graph.x, graph.edge_index, weight), expected)
+
+
+def test_in_no_time_it_is_a_gcn_of_two_layers(graph):
+    model, gcn = quiet(time=0.0), MODELS["gcn"].build(3, 4, 2).double().eval()
+    for ours, theirs in zip((model.encoder, model.decoder), gcn.convs, strict=True):
+        ours.weight.data.copy_(theirs.lin.weight.T)
+        ours.bias.data.copy_(theirs.bias)
+    torch.testing.assert_close(model(graph.x, graph.edge_index), gcn(graph.x, graph.edge_index))
+
+
+def test_every_evaluation_has_its_own_dropout(graph):
+    model = MODELS["gde"].build(3, 16, 2, input_dropout=0.0, dropout=0.5).double().train()
+    slope = model.field(torch.ones(12, 16, dtype=torch.float64), graph.edge_index, None)
+    h = torch.ones(12, 16, dtype=torch.float64)
+    assert not torch.allclose(slope(0.0, h), slope(0.0, h))

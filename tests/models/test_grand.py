@@ -1,0 +1,143 @@
+import pytest
+import torch
+from torch import nn
+
+import gread
+from gread.inputs import InputError
+from gread.measures import dirichlet_energy
+from gread.models import MODELS
+from gread.models.attention import NORMALIZERS, SCORES
+from gread.models.grand import GRAND, centred
+from tests.checks import dense
+
+
+def quiet(name="grand", width=4, **options):
+    options = {"input_dropout": 0.0} | options
+    return MODELS[name].build(3, width, 2, **options).double().eval()
+
+
+def stir(model):
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    return model
+
+
+def test_gread_without_reaction_is_linear_grand_without_a_source(graph):
+    grand = stir(quiet(source="none", time=2.0))
+    model = gread.GREAD(
+        3, 4, 2, alpha="scalar", time=2.0, input_dropout=0.0, output_activation=True
+    ).double()
+    model.encoder.load_state_dict(grand.encoder.state_dict())
+    model.decoder.load_state_dict(grand.decoder.state_dict())
+    model.layer.alpha.load_state_dict(grand.diffusion.alpha.state_dict())
+    queries = grand.diffusion.attention.scores.queries
+    model.layer.adjacency.query.load_state_dict(queries.query.state_dict())
+    model.layer.adjacency.key.load_state_dict(queries.key.state_dict())
+    nn.init.zeros_(model.layer.beta.value)
+    torch.testing.assert_close(model(graph.x, graph.edge_index), grand(graph.x, graph.edge_index))
+
+
+@pytest.mark.parametrize("attention", SCORES)
+@pytest.mark.parametrize("normalizer", NORMALIZERS)
+def test_grand_l_solves_its_equation(graph, attention, normalizer):
+    """x' = σ(α) (Ā − I) x + β x(0) has a closed form, by one matrix exponential."""
+    form = {"attention": attention, "normalizer": normalizer, "normalization": "column"}
+    model = stir(quiet(time=1.5, step_size=0.01, **form))
+    h0 = model.encoder(graph.x)
+    a = dense(model.diffusion.attention(h0, graph.edge_index, None))
+    matrix = torch.zeros(24, 24, dtype=torch.float64)
+    matrix[:12, :12] = model.diffusion.alpha() * (a - torch.eye(12))
+    matrix[:12, 12:] = model.beta() * torch.eye(12)
+    exact = torch.linalg.matrix_exp(1.5 * matrix) @ torch.cat([h0, h0])
+    found = model.evolve(graph.x, graph.edge_index)
+    torch.testing.assert_close(found.final, exact[:12])
+    assert found.evaluations == 600
+
+
+@pytest.mark.parametrize("linear", [True, False])
+@pytest.mark.parametrize("source", ["none", "initial"])
+def test_looking_on_the_way_changes_nothing(graph, linear, source):
+    model = stir(quiet(linear=linear, source=source, time=2.3))
+    seen = model.evolve(graph.x, graph.edge_index, save_at=[0.0, 1.0, 2.3])
+    torch.testing.assert_close(seen.final, model.evolve(graph.x, graph.edge_index).final)
+    torch.testing.assert_close(seen.saved[0], model.encoder(graph.x))
+    logits = model.decoder(seen.saved[-1])
+    torch.testing.assert_close(logits, model(graph.x, graph.edge_index))
+
+
+def test_the_nonlinear_one_looks_again(graph):
+    """One Euler step is the same for both; of two, the second uses attention from H(τ)."""
+    both = [stir(quiet(linear=linear, source="none", solver="euler")) for linear in (True, False)]
+    both[1].load_state_dict(both[0].state_dict())
+    first, second = (model.evolve(graph.x, graph.edge_index).final for model in both)
+    torch.testing.assert_close(first, second)
+    model = quiet(linear=False, source="none", solver="euler", time=2.0)
+    model.load_state_dict(both[0].state_dict())
+    a = dense(model.diffusion.attention(second, graph.edge_index, None))
+    expected = second + model.diffusion.alpha() * (a @ second - second)
+    torch.testing.assert_close(model.evolve(graph.x, graph.edge_index).final, expected)
+
+
+@pytest.mark.parametrize("linear", [True, False])
+def test_diffusion_makes_neighbours_alike_and_leaves_no_range(graph, linear):
+    model = quiet(linear=linear, source="none", time=5.0, step_size=0.25)
+    times = torch.linspace(0, 5, 21).tolist()
+    states = model.evolve(graph.x, graph.edge_index, save_at=times).saved
+    energy = torch.stack([dirichlet_energy(h, graph.edge_index) for h in states])
+    assert (energy.diff() <= 0).all()
+    states = stir(model).evolve(graph.x, graph.edge_index, save_at=times).saved
+    assert (torch.stack([h.amax(0) for h in states]).diff(dim=0) <= 1e-12).all()
+    assert (torch.stack([h.amin(0) for h in states]).diff(dim=0) >= -1e-12).all()
+
+
+def test_in_no_time_it_is_encoder_and_decoder(graph):
+    model = stir(quiet(time=0.0))
+    expected = model.decoder(model.encoder(graph.x))
+    torch.testing.assert_close(model(graph.x, graph.edge_index), expected)
+    model.integrate.keywords["time"] = 1e-12
+    torch.testing.assert_close(model(graph.x, graph.edge_index), expected)
+
+
+def test_the_source_passes_no_gradient(graph):
+    model = quiet(width=3, time=1.0)
+    nn.init.constant_(model.diffusion.alpha.logit, -torch.inf)  # no diffusion
+    nn.init.ones_(model.beta.value)
+    h0 = torch.randn(12, 3, dtype=torch.float64, requires_grad=True)
+    final = model.follow(model.field(h0, graph.edge_index, None), h0, ()).final
+    torch.testing.assert_close(final, 2 * h0)
+    final.sum().backward()
+    torch.testing.assert_close(h0.grad, torch.ones_like(h0))
+
+
+def test_grand_plus_plus_without_trusted_nodes_is_grand(graph):
+    model = stir(quiet("grand++", time=2.0))
+    grand = quiet(source="none", time=2.0)
+    grand.load_state_dict(model.state_dict())
+    expected = grand(graph.x, graph.edge_index)
+    nobody = torch.zeros(12, dtype=torch.bool)
+    for mask in (None, nobody):
+        found = model(graph.x, graph.edge_index, train_mask=mask)
+        torch.testing.assert_close(found, expected)
+    everybody = model(graph.x, graph.edge_index, train_mask=~nobody)
+    assert not torch.allclose(everybody, expected)
+
+
+def test_the_source_of_grand_plus_plus_is_at_trusted_nodes_and_sums_to_zero(graph):
+    h0, trusted = torch.randn(12, 4, dtype=torch.float64), torch.arange(12) < 5
+    source = centred(h0, trusted)
+    torch.testing.assert_close(source.sum(0), torch.zeros(4, dtype=torch.float64))
+    torch.testing.assert_close(source[:5], h0[:5] - h0[:5].mean(0))
+    assert not source[5:].any()
+
+
+def test_grand_plus_plus_is_trained_with_the_mask_of_the_split(graph):
+    model = MODELS["grand++"].build(3, 4, 2, input_dropout=0.0).double()
+    gread.fit(model, graph, gread.TrainConfig(epochs=2), split=1)
+    with_mask = model(graph.x, graph.edge_index, train_mask=graph.train_mask[:, 1])
+    assert not torch.allclose(with_mask, model(graph.x, graph.edge_index))
+
+
+def test_a_source_that_does_not_exist_is_refused():
+    sentence = "unknown source 'river'; choose from: none, initial, trusted"
+    with pytest.raises(InputError, match=sentence):
+        GRAND(3, 4, 2, source="river")
