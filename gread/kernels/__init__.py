@@ -10,6 +10,7 @@ operators the kernels with their gradients
 from gread.kernels.choice import plain_only as plain_only
 from gread.kernels.operators import attention as attention
 from gread.kernels.operators import drop as drop
+from gread.kernels.operators import edge_dots as edge_dots
 from gread.kernels.operators import product as product
 from gread.kernels.pattern import Pattern as Pattern
 from gread.kernels.pattern import remember as remember

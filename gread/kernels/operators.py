@@ -133,6 +133,33 @@ def _edge_dots_back(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 _edge_dots.register_autograd(_edge_dots_back, setup_context=_edge_dots_save)
 
 
+def edge_dots(pattern: Pattern, a: Tensor, b: Tensor) -> Tensor:
+    """a[i] · b[j] for every entry of ``pattern``, at (i, j), [E]."""
+    if torch.compiler.is_compiling():
+        return _edge_dots(*pattern.rows, a, b)
+    return _EdgeDots.apply(pattern, a, b)
+
+
+class _EdgeDots(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, pattern: Pattern, a: Tensor, b: Tensor) -> Tensor:
+        ctx.pattern = pattern
+        ctx.save_for_backward(a, b)
+        return _edge_dots(*pattern.rows, a.contiguous(), b.contiguous())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """Products with the matrix that has the gradient as its entries, and its transpose."""
+        a, b = ctx.saved_tensors
+        pattern, grad_a, grad_b = ctx.pattern, None, None
+        if ctx.needs_input_grad[1]:
+            grad_a = _gather(pattern.rows, grad.contiguous(), b)
+        if ctx.needs_input_grad[2]:
+            grad_b = _gather(pattern.columns, grad.index_select(0, pattern.order), a)
+        return None, grad_a, grad_b
+
+
 def attention(pattern: Pattern, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Tensor:
     """The mean over heads of weight[e] exp(q[i] · k[j] / √d_k), every row divided by its sum.
 

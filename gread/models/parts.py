@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from gread.adjacency import Adjacency
 from gread.inputs import check_count, check_rate
 from gread.kernels import Pattern, drop, product, remember
 from gread.kernels.choice import fast
@@ -97,26 +98,31 @@ class FeatureMap(nn.Module):
     which is the same distribution.
     """
 
-    def __init__(self, in_channels: int, channels: int, dropout: float):
+    def __init__(self, in_channels: int, channels: int, dropout: float, *, bias: bool = True):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(in_channels, channels))
-        self.bias = nn.Parameter(torch.empty(channels))
+        if bias:
+            self.bias = nn.Parameter(torch.empty(channels))
+        else:
+            self.register_parameter("bias", None)
         self.dropout = Dropout(dropout)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Uniform within 1 / √in_channels, as in ``nn.Linear``."""
         bound = self.weight.size(0) ** -0.5
-        nn.init.uniform_(self.weight, -bound, bound)
-        nn.init.uniform_(self.bias, -bound, bound)
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -bound, bound)
 
     def forward(self, x: Tensor) -> Tensor:
         """[N, in_channels] to [N, channels]."""
         words = sparse_features(x)
         if words is None:
-            return torch.addmm(self.bias, self.dropout(x), self.weight)
+            x = self.dropout(x)
+            return x @ self.weight if self.bias is None else torch.addmm(self.bias, x, self.weight)
         pattern, values = words
-        return product(pattern, self.dropout(values), self.weight) + self.bias
+        out = product(pattern, self.dropout(values), self.weight)
+        return out if self.bias is None else out + self.bias
 
 
 def sparse_features(x: Tensor) -> tuple[Pattern, Tensor] | None:
@@ -132,6 +138,29 @@ def _sparse(x: Tensor) -> tuple[Pattern, Tensor] | None:
     row, column = x.nonzero(as_tuple=True)
     pattern, order = Pattern.from_entries(row, column, (x.size(0), x.size(1)))
     return pattern, x[row, column][order]
+
+
+class RowMap(nn.Module):
+    """A W + b: the rows of a sparse matrix of the graph as the features of its nodes.
+
+    W has a row for each node, so that it is of one graph and no other.
+    """
+
+    def __init__(self, num_nodes: int, channels: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(num_nodes, channels))
+        self.bias = nn.Parameter(torch.empty(channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Uniform within 1 / √num_nodes, as in ``nn.Linear``."""
+        bound = self.weight.size(0) ** -0.5
+        nn.init.uniform_(self.weight, -bound, bound)
+        nn.init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, adj: Adjacency) -> Tensor:
+        """[N, channels]."""
+        return adj @ self.weight + self.bias
 
 
 class Residual(nn.Module):

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from gread.kernels import Pattern, attention, drop, product
+from gread.kernels import Pattern, attention, drop, edge_dots, product
 from gread.kernels.operators import _product
 
 ROW = torch.tensor([1, 2, 2, 0, 3, 1])  # the entry (1, 0) stands twice
@@ -57,6 +57,15 @@ def test_no_entries_give_zero():
     nothing = torch.empty(0, dtype=torch.int64)
     pattern, _ = Pattern.from_entries(nothing, nothing, (3, 3))
     assert not product(pattern, torch.empty(0), torch.randn(3, 2)).any()
+
+
+def test_edge_dots_are_entries_of_a_dense_product_and_so_are_their_gradients():
+    pattern, order = Pattern.from_entries(ROW, COLUMN, (4, 5))
+    a = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    b = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    torch.testing.assert_close(edge_dots(pattern, a, b), (a @ b.T)[ROW, COLUMN][order])
+    assert torch.autograd.gradcheck(lambda a, b: edge_dots(pattern, a, b), (a, b))
+    assert torch.autograd.gradcheck(lambda a: edge_dots(PATTERN, a, a), (a,))
 
 
 def test_gradients_of_attention_are_right():
