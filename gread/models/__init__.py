@@ -1,6 +1,14 @@
 """Models: one file for each idea, entered into one catalogue."""
 
-from gread.models import grand, gread, stacks  # noqa: F401  # importing a file enters its models
+from gread.models import (  # noqa: F401  # importing a file enters its models
+    acm_gcn,
+    ggcn,
+    glognn,
+    grand,
+    gread,
+    linkx,
+    stacks,
+)
 from gread.models.catalog import MODELS as MODELS
 from gread.models.catalog import ModelEntry as ModelEntry
 from gread.models.catalog import model as model
