@@ -2,6 +2,7 @@
 
 from gread.models import (  # noqa: F401  # importing a file enters its models
     acm_gcn,
+    geom_gcn,
     ggcn,
     glognn,
     grand,
