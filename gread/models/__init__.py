@@ -9,6 +9,7 @@ from gread.models import (  # noqa: F401  # importing a file enters its models
     gread,
     linkx,
     stacks,
+    wrgat,
 )
 from gread.models.catalog import MODELS as MODELS
 from gread.models.catalog import ModelEntry as ModelEntry

@@ -1,6 +1,6 @@
 """What a model wants to know of a graph before training: one file for each idea."""
 
-from gread.structure import relations  # noqa: F401  # importing enters them
+from gread.structure import multigraph, relations  # noqa: F401  # importing enters them
 from gread.structure.catalog import STRUCTURES as STRUCTURES
 from gread.structure.catalog import Origin as Origin
 from gread.structure.catalog import Prepared as Prepared
