@@ -4,6 +4,7 @@ import torch
 import gread
 from gread.inputs import InputError
 from gread.models import MODELS
+from gread.models.glognn import _inverse
 from tests.checks import dense
 
 
@@ -82,3 +83,10 @@ def test_a_large_beta_keeps_single_precision(graph):
     single = model(graph.x.float(), graph.edge_index)
     double = model.double()(graph.x, graph.edge_index)
     torch.testing.assert_close(single.double(), double, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("spread", [1.0, 1e-6, 1e6])
+def test_elimination_inverts(spread):
+    h = torch.randn(30, 7, dtype=torch.float64) * spread
+    m = torch.eye(7) + h.T @ h
+    torch.testing.assert_close(_inverse(m), torch.linalg.inv(m), rtol=1e-7, atol=0.0)
