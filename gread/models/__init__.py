@@ -1,6 +1,7 @@
 """Models: one file for each idea, entered into one catalogue."""
 
 from gread.models import (  # noqa: F401  # importing a file enters its models
+    acm_gcn,
     acmp,
     attention,
     blend,
@@ -10,6 +11,9 @@ from gread.models import (  # noqa: F401  # importing a file enters its models
     gat,
     gcnii,
     gde,
+    geom_gcn,
+    ggcn,
+    glognn,
     gpr_gnn,
     graff,
     grand,
@@ -17,9 +21,11 @@ from gread.models import (  # noqa: F401  # importing a file enters its models
     gread,
     h2gcn,
     jknet,
+    linkx,
     mixhop,
     sheaf,
     stacks,
+    wrgat,
 )
 from gread.models.catalog import MODELS as MODELS
 from gread.models.catalog import ModelEntry as ModelEntry

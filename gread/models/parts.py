@@ -196,6 +196,29 @@ class GraphConvolution(nn.Module):
         return adj @ (self.dropout(h) @ self.weight) + self.bias
 
 
+class RowMap(nn.Module):
+    """A W + b: the rows of a sparse matrix of the graph as the features of its nodes.
+
+    W has a row for each node, so that it is of one graph and no other.
+    """
+
+    def __init__(self, num_nodes: int, channels: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(num_nodes, channels))
+        self.bias = nn.Parameter(torch.empty(channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Uniform within 1 / √num_nodes, as in ``nn.Linear``."""
+        bound = self.weight.size(0) ** -0.5
+        nn.init.uniform_(self.weight, -bound, bound)
+        nn.init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, adj: Adjacency) -> Tensor:
+        """[N, channels]."""
+        return adj @ self.weight + self.bias
+
+
 class Residual(nn.Module):
     """h ↦ Dropout(h + W σ(h))."""
 

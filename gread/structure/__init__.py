@@ -1,7 +1,9 @@
 """What a model wants to know of a graph before training: one file for each idea."""
 
 from gread.structure import (  # noqa: F401  # importing a file enters its structures
+    multigraph,
     positions,
+    relations,
     two_hop,
 )
 from gread.structure.catalog import STRUCTURES as STRUCTURES

@@ -1,0 +1,161 @@
+"""Geom-GCN: a convolution that keeps apart where in a plane a neighbour lies."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor, nn
+from torch_geometric.nn.inits import reset
+from torch_geometric.utils import scatter
+
+from gread.inputs import InputError, check_count, check_edges, check_features, check_rate
+from gread.kernels import Pattern, product, remember
+from gread.kernels.recording import values_can_be_read
+from gread.models.catalog import model
+from gread.models.parts import Dropout, FeatureMap
+from gread.structure.relations import NUM_RELATIONS, computed_relations
+
+
+class Operators(NamedTuple):
+    """The nine normalised adjacencies S_r, as one matrix each way of putting results together.
+
+    A column is a node and a relation, node after node.
+    """
+
+    apart: Pattern
+    """One row for every node and relation: results side by side."""
+    apart_weight: Tensor
+    together: Pattern
+    """One row for every node: the sum of the results."""
+    together_weight: Tensor
+
+
+class GeometricConv(nn.Module):
+    """The S_r H W_r of all nine relations r, side by side or their mean.
+
+    S_r[i, j] = 1 / √(d_i d_j) for the pairs j → i of relation r, where d counts the pairs into a
+    node over all relations.
+
+    Args:
+        linear: H ↦ H [W_1, ..., W_9], without bias.
+        in_channels: Width of H.
+        channels: Width of one result.
+        mean: Whether to take the mean.
+    """
+
+    def __init__(self, linear: nn.Module, in_channels: int, channels: int, *, mean: bool):
+        super().__init__()
+        self.linear = linear
+        self.channels = channels
+        self.bound = (6 / (in_channels + channels)) ** 0.5
+        self.mean = mean
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Every W_r as Glorot and Bengio draw it."""
+        for parameter in self.linear.parameters():
+            nn.init.uniform_(parameter, -self.bound, self.bound)
+
+    def forward(self, h: Tensor, operators: Operators) -> Tensor:
+        """[N, 9 · channels], or [N, channels]."""
+        y = self.linear(h).view(-1, self.channels)  # a row for every node and relation
+        if self.mean:
+            return product(operators.together, operators.together_weight, y) / NUM_RELATIONS
+        out = product(operators.apart, operators.apart_weight, y)
+        return out.view(h.size(0), -1)
+
+
+@model(
+    "geom-gcn",
+    title="Geom-GCN",
+    group="heterophily",
+    reference="Pei et al., ICLR 2020",
+    structure="relations",
+)
+class GeomGCN(nn.Module):
+    """Two layers: nine convolutions side by side behind a ReLU, then the mean of nine.
+
+    The relations are those of `gread.structure.relations`.
+
+    Args:
+        in_channels: Number of features.
+        hidden_channels: Width of each of the nine first results.
+        out_channels: Number of classes.
+        input_dropout: Dropout on the features.
+        dropout: Dropout between the layers.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        input_dropout: float = 0.5,
+        dropout: float = 0.5,
+    ):
+        super().__init__()
+        check_count("in_channels", in_channels)
+        check_count("hidden_channels", hidden_channels)
+        check_count("out_channels", out_channels)
+        check_rate("input_dropout", input_dropout)
+        check_rate("dropout", dropout)
+        self.in_channels = in_channels
+        width = NUM_RELATIONS * hidden_channels
+        words = FeatureMap(in_channels, width, input_dropout, bias=False)
+        self.first = GeometricConv(words, in_channels, hidden_channels, mean=False)
+        self.dropout = Dropout(dropout)
+        states = nn.Linear(width, NUM_RELATIONS * out_channels, bias=False)
+        self.second = GeometricConv(states, width, out_channels, mean=True)
+
+    def reset_parameters(self) -> None:
+        """Draws every parameter anew."""
+        for part in self.children():
+            reset(part)
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor | None = None,
+        *,
+        relation_index: Tensor | None = None,
+        relation_type: Tensor | None = None,
+    ) -> Tensor:
+        """Logits [N, classes] from features [N, F].
+
+        Args:
+            x: Features.
+            edge_index: The graph.
+            edge_weight: Ones: there is no place for others.
+            relation_index: Pairs, source and target, loops among them, [2, P].
+            relation_type: The relation of each, 0 to 8, [P].
+        """
+        check_features("x", x, self.in_channels)
+        check_edges(edge_index, edge_weight, x.size(0))
+        if edge_weight is not None and values_can_be_read() and not (edge_weight == 1).all():
+            raise InputError("edge_weight must be one everywhere: Geom-GCN has no use for others")
+        if relation_index is None or relation_type is None:
+            relation_index, relation_type = remember(
+                edge_index,
+                ("relations", x.size(0)),
+                lambda: computed_relations(edge_index, x.size(0)),
+            )
+        pairs, kind = relation_index, relation_type
+        operators = remember(
+            pairs, ("geom-gcn", x.dtype, x.size(0)), lambda: _operators(pairs, kind, x)
+        )
+        h = self.first(x, operators).relu()
+        return self.second(self.dropout(h), operators)
+
+
+def _operators(pairs: Tensor, kind: Tensor, x: Tensor) -> Operators:
+    n = x.size(0)
+    source, target = pairs
+    root = scatter(x.new_ones(target.numel()), target, dim_size=n).rsqrt()
+    weight = root[source] * root[target]
+    row, column = target * NUM_RELATIONS + kind, source * NUM_RELATIONS + kind
+    many = n * NUM_RELATIONS
+    apart, order = Pattern.from_entries(row, column, (many, many))
+    together, other_order = Pattern.from_entries(target, column, (n, many))
+    return Operators(apart, weight[order], together, weight[other_order])

@@ -1,0 +1,150 @@
+"""GGCN: signed messages, whose strength follows from states and degrees."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import elu, softplus
+from torch_geometric.nn.inits import reset
+from torch_geometric.utils import scatter
+
+from gread.adjacency import OriginalAdjacency, edges_of
+from gread.inputs import check_count, check_features, check_positive, check_rate
+from gread.kernels import Pattern, product, remember, scores
+from gread.models.catalog import model
+from gread.models.parts import Dropout, FeatureMap
+
+DECAY_POWER = 3
+"""k: how fast the weight of a layer falls with its number."""
+
+TINY = 1e-9
+"""A vector shorter than this has no direction: its cosine with any other is zero."""
+
+
+class Neighbours(NamedTuple):
+    """What a layer needs of the graph."""
+
+    pattern: Pattern
+    weight: Tensor
+    """S̃ = D̃^-½ (A + I) D̃^-½, with zeros for the loops, [E]."""
+    ratio: Tensor
+    """√(d̃_j / d̃_i) − 1, [E]."""
+
+
+class SignedMessages(nn.Module):
+    """softplus(s) (w₁ P⁺ Z + w₂ P⁻ Z + w₃ Z), where Z is H behind a linear map.
+
+    P_ij = S̃_ij softplus(a (√(d̃_j / d̃_i) − 1) + b) cos(z_i, z_j) for neighbours j of i, divided
+    into its positive part P⁺ and its negative part P⁻; w is a softmax of three numbers.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.degree = nn.Parameter(torch.empty(2))  # a, b
+        self.signs = nn.Parameter(torch.empty(3))  # w before the softmax
+        self.scale = nn.Parameter(torch.empty(()))  # s
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """The authors' start: a = ½, b = 0, equal weights, s = 2."""
+        with torch.no_grad():
+            self.degree.copy_(torch.tensor([0.5, 0.0]))
+        nn.init.zeros_(self.signs)
+        nn.init.constant_(self.scale, 2.0)
+
+    def forward(self, z: Tensor, near: Neighbours) -> Tensor:
+        """Of the shape of Z."""
+        length = z.norm(dim=-1, keepdim=True)
+        unit = z / length.masked_fill(length < TINY, torch.inf)
+        one_head = unit.unsqueeze(1)
+        cosine = scores(near.pattern, one_head, one_head).squeeze(1)
+        slope, shift = self.degree
+        positive, negative, own = self.signs.softmax(0)
+        strength = near.weight * softplus(slope * near.ratio + shift)
+        message = strength * (positive * cosine.clamp(min=0) + negative * cosine.clamp(max=0))
+        return softplus(self.scale) * (product(near.pattern, message, z) + own * z)
+
+
+@model("ggcn", title="GGCN", group="heterophily", reference="Yan et al., ICDM 2022")
+class GGCN(nn.Module):
+    """Layers of signed messages on a running sum R, to which every layer adds less.
+
+        Y₁ = messages(X W₁ + b₁),   R₁ = U₁ + ELU(X W + b),   Uᵢ = Dropout(ELU(Yᵢ))
+        Yᵢ = messages(Rᵢ₋₁ Wᵢ + bᵢ),   Rᵢ = Rᵢ₋₁ + log(η / (i + 1)³ + 1) Uᵢ
+
+    The last Y are the logits.
+
+    Args:
+        in_channels: Number of features.
+        hidden_channels: Width of the layers between.
+        out_channels: Number of classes.
+        num_layers: How many, at least two.
+        decay: η.
+        input_dropout: Dropout on the features.
+        dropout: Dropout on the hidden states.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        num_layers: int = 2,
+        decay: float = 1.0,
+        input_dropout: float = 0.5,
+        dropout: float = 0.5,
+    ):
+        super().__init__()
+        check_count("in_channels", in_channels)
+        check_count("hidden_channels", hidden_channels)
+        check_count("out_channels", out_channels)
+        check_count("num_layers", num_layers, minimum=2)
+        check_positive("decay", decay)
+        check_rate("input_dropout", input_dropout)
+        check_rate("dropout", dropout)
+        self.in_channels = in_channels
+        self.decay = decay
+        widths = [*[hidden_channels] * (num_layers - 2), out_channels]
+        self.linears = nn.ModuleList(nn.Linear(hidden_channels, width) for width in widths)
+        # Y₁ and R₁ see the same features dropped.
+        self.feature_map = FeatureMap(in_channels, 2 * hidden_channels, input_dropout)
+        self.messages = nn.ModuleList(SignedMessages() for _ in range(num_layers))
+        self.dropout = Dropout(dropout)
+        self.normalized = OriginalAdjacency()
+
+    def reset_parameters(self) -> None:
+        """Draws every parameter anew."""
+        for part in self.children():
+            reset(part)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        """Logits [N, classes] from features [N, F]."""
+        check_features("x", x, self.in_channels)
+        near = self._neighbours(x, edge_index, edge_weight)
+        z, sum_so_far = self.feature_map(x).chunk(2, dim=-1)
+        sum_so_far = elu(sum_so_far)
+        for i, linear in enumerate(self.linears, start=1):
+            u = self.dropout(elu(self.messages[i - 1](z, near)))
+            share = 1.0 if i == 1 else math.log(self.decay / (i + 1) ** DECAY_POWER + 1)
+            sum_so_far = sum_so_far + share * u
+            z = linear(sum_so_far)
+        return self.messages[-1](z, near)
+
+    def _neighbours(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Neighbours:
+        adj = self.normalized(x, edge_index, edge_weight)
+
+        def found() -> Neighbours:
+            edges = edges_of(edge_index, edge_weight, x, self_loops=1.0)
+            target, source = edges.pattern.rows.numbers(), edges.pattern.rows.column
+            degree = scatter(edges.weight, target, dim_size=x.size(0))
+            root = degree.masked_fill(degree == 0, 1).sqrt()
+            ratio = root.index_select(0, source) / root.index_select(0, target) - 1
+            return Neighbours(adj.pattern, adj.weight * (target != source), ratio)
+
+        if edge_weight is not None:
+            return found()
+        return remember(edge_index, ("ggcn", x.dtype, x.size(0)), found)

@@ -1,0 +1,173 @@
+"""GloGNN: every node gathers from all nodes, by coefficients that have a closed form."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn.inits import reset
+
+from gread.adjacency import Adjacency, OriginalAdjacency
+from gread.inputs import (
+    InputError,
+    check_count,
+    check_features,
+    check_fraction,
+    check_not_negative,
+    check_rate,
+)
+from gread.models.catalog import model
+from gread.models.parts import Dropout, FeatureMap, RowMap
+
+
+class GloGNN(nn.Module):
+    """H ← (1 − γ) Z H + γ H(0), H(0) = W₂ Dropout(ReLU(δ W₁ X + (1 − δ) W₃ R̃)).
+
+    Z [N, N] minimises ‖H − g Z H − γ H(0)‖² + α ‖Z‖² + β ‖Z − Σ_k λ_k R̃^k‖² with g = 1 − γ:
+
+        Z = (g H Hᵀ + β Σ_k λ_k R̃^k − γ g H(0) Hᵀ) (g² H Hᵀ + (α + β) I)⁻¹
+
+    R̃ = D̃⁻¹(A + I). Z is never formed: by Woodbury's identity its product with H takes an inverse of
+    as many rows as there are classes.
+
+    Args:
+        in_channels: Number of features.
+        hidden_channels: Width of the first map; all that follows is as wide as there are classes.
+        out_channels: Number of classes.
+        num_nodes: Length of a row of R̃.
+        alpha: α ≥ 0, not zero together with β.
+        beta: β ≥ 0.
+        gamma: γ in [0, 1), the share of H(0) in every layer.
+        delta: δ in [0, 1], the share of the features in H(0); the rest is that of the neighbours.
+        num_layers: How often Z is found and applied.
+        num_hops: K, the highest power of R̃.
+        weighted_classes: Whether every class has a learned weight in Z H: GloGNN++.
+        input_dropout: Dropout on the features.
+        dropout: Dropout inside H(0).
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        num_nodes: int,
+        alpha: float = 0.0,
+        beta: float = 1.0,
+        gamma: float = 0.1,
+        delta: float = 0.5,
+        num_layers: int = 2,
+        num_hops: int = 2,
+        weighted_classes: bool = False,
+        input_dropout: float = 0.0,
+        dropout: float = 0.5,
+    ):
+        super().__init__()
+        check_count("in_channels", in_channels)
+        check_count("hidden_channels", hidden_channels)
+        check_count("out_channels", out_channels)
+        check_count("num_nodes", num_nodes)
+        check_not_negative("alpha", alpha)
+        check_not_negative("beta", beta)
+        check_rate("gamma", gamma)
+        check_fraction("delta", delta)
+        check_count("num_layers", num_layers)
+        check_count("num_hops", num_hops)
+        check_rate("input_dropout", input_dropout)
+        check_rate("dropout", dropout)
+        if alpha + beta == 0:
+            raise InputError("alpha and beta must not both be zero")
+        self.in_channels = in_channels
+        self.alpha, self.beta, self.gamma, self.delta = alpha, beta, gamma, delta
+        self.num_layers = num_layers
+        self.normalized = OriginalAdjacency(normalization="row")
+        words = FeatureMap(in_channels, hidden_channels, input_dropout)
+        self.feature_map = words if delta > 0 else None
+        self.row_map = RowMap(num_nodes, hidden_channels) if delta < 1 else None
+        self.dropout = Dropout(dropout)
+        self.linear = nn.Linear(hidden_channels, out_channels)
+        self.hop_weight = nn.Parameter(torch.empty(num_hops))  # λ
+        self.class_weight = nn.Parameter(torch.empty(out_channels)) if weighted_classes else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws the maps anew; the weights of hops and classes are equal and sum to one."""
+        for part in self.children():
+            reset(part)
+        for weight in (self.hop_weight, self.class_weight):
+            if weight is not None:
+                nn.init.constant_(weight, 1 / weight.numel())
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        """Logits [N, classes] from features [N, F]."""
+        check_features("x", x, self.in_channels)
+        adj = self.normalized(x, edge_index, edge_weight)
+        h0 = h = self.linear(self.dropout(self._mapped(x, adj).relu()))
+        for _ in range(self.num_layers):
+            h = self._gathered(h, h0, adj)
+        return h
+
+    def _mapped(self, x: Tensor, adj: Adjacency) -> Tensor:
+        """δ W₁ X + (1 − δ) W₃ R̃, without the map of which there would be nothing."""
+        mapped = x.new_zeros(())
+        if self.feature_map is not None:
+            mapped = mapped + self.delta * self.feature_map(x)
+        if self.row_map is not None:
+            mapped = mapped + (1 - self.delta) * self.row_map(adj)
+        return mapped
+
+    def _gathered(self, h: Tensor, h0: Tensor, adj: Adjacency) -> Tensor:
+        """g Z H + γ H(0), with Q = g (g² H Hᵀ + (α + β) I)⁻¹ H and T = Hᵀ Q."""
+        g = 1 - self.gamma
+        q, t = self._shrunk(h)
+        far, hops = q, torch.zeros_like(q)
+        for weight in self.hop_weight:
+            far = adj @ far
+            hops = hops + weight * far
+        return g * (h - self.gamma * h0) @ t + self.beta * hops + self.gamma * h0
+
+    def _shrunk(self, h: Tensor) -> tuple[Tensor, Tensor]:
+        """Q and T.
+
+        Q = (q / g) H M⁻¹ where M = g⁻² I + q Hᵀ H and q = 1 / (α + β). In double precision: for a
+        large β the two terms of M differ by many orders of magnitude.
+        """
+        g, q = 1 - self.gamma, 1 / (self.alpha + self.beta)
+        exact = h.double()
+        gram = exact.mT @ exact
+        identity = torch.eye(h.size(1), dtype=exact.dtype, device=h.device)
+        found = exact @ _inverse(identity / g**2 + q * gram) * (q / g)
+        if self.class_weight is None:
+            t = exact.mT @ found
+        else:
+            found = found * self.class_weight
+            t = self.class_weight.unsqueeze(-1) * (exact.mT @ found)
+        return found.to(h.dtype), t.to(h.dtype)
+
+
+def _inverse(m: Tensor) -> Tensor:
+    """Of a symmetric positive definite matrix, by elimination, which needs no pivots then.
+
+    Written out, since inside a recorded CUDA graph nothing is promised of PyTorch's solvers.
+    """
+    n = m.size(0)
+    identity = torch.eye(n, dtype=m.dtype, device=m.device)
+    both = torch.cat([m, identity], dim=1)
+    for k in range(n):
+        row = both[k] / both[k, k]
+        rest = both - torch.outer(both[:, k], row)
+        both = torch.where(identity[k].bool().unsqueeze(1), row, rest)
+    return both[:, n:]
+
+
+glognn = model("glognn", title="GloGNN", group="heterophily", reference="Li et al., ICML 2022")(
+    partial(GloGNN, weighted_classes=False)
+)
+"""Coefficients as they are."""
+
+glognn_plus_plus = model(
+    "glognn++", title="GloGNN++", group="heterophily", reference="Li et al., ICML 2022"
+)(partial(GloGNN, weighted_classes=True))
+"""With a weight for each class."""

@@ -1,0 +1,98 @@
+"""LINKX: features and neighbours, each through an MLP of its own."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import BatchNorm
+from torch_geometric.nn.inits import reset
+
+from gread.adjacency import Adjacency, edges_of
+from gread.inputs import check_count, check_features, check_rate
+from gread.models.catalog import model
+from gread.models.parts import Dropout, FeatureMap, RowMap
+
+
+@model("linkx", title="LINKX", group="heterophily", reference="Lim et al., NeurIPS 2021")
+class LINKX(nn.Module):
+    """ŷ = MLP_f(ReLU(W [a ‖ b] + a + b)), a = MLP_A(A), b = MLP_X(X).
+
+    Row i of A, that is who the neighbours of node i are, is a vector of features like row i of X.
+
+    Args:
+        in_channels: Number of features.
+        hidden_channels: Width of everything between.
+        out_channels: Number of classes.
+        num_nodes: Length of a row of A.
+        num_edge_layers: Linear maps in MLP_A.
+        num_node_layers: Linear maps in MLP_X.
+        num_layers: Linear maps in MLP_f.
+        input_dropout: Dropout on the features.
+        dropout: Dropout in MLP_f; the other two have none.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        num_nodes: int,
+        num_edge_layers: int = 1,
+        num_node_layers: int = 1,
+        num_layers: int = 2,
+        input_dropout: float = 0.0,
+        dropout: float = 0.5,
+    ):
+        super().__init__()
+        check_count("in_channels", in_channels)
+        check_count("hidden_channels", hidden_channels)
+        check_count("out_channels", out_channels)
+        check_count("num_nodes", num_nodes)
+        check_count("num_edge_layers", num_edge_layers)
+        check_count("num_node_layers", num_node_layers)
+        check_count("num_layers", num_layers)
+        check_rate("input_dropout", input_dropout)
+        check_rate("dropout", dropout)
+        self.in_channels = in_channels
+        width = hidden_channels
+        self.edge_map = RowMap(num_nodes, width)
+        self.edge_mlp = _rest([width] * num_edge_layers)
+        self.node_map = FeatureMap(in_channels, width, input_dropout)
+        self.node_mlp = _rest([width] * num_node_layers)
+        self.mix = nn.Linear(2 * width, width)
+        first = nn.Linear(width, width if num_layers > 1 else out_channels)
+        self.final_mlp = nn.Sequential(
+            first, *_rest([width] * (num_layers - 1) + [out_channels], dropout)
+        )
+
+    def reset_parameters(self) -> None:
+        """Draws every parameter anew."""
+        for part in self.children():
+            reset(part)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        """Logits [N, classes] from features [N, F]."""
+        check_features("x", x, self.in_channels)
+        a = self.edge_mlp(self.edge_map(_without_loops(x, edge_index, edge_weight)))
+        b = self.node_mlp(self.node_map(x))
+        h = self.mix(torch.cat([a, b], dim=-1)) + a + b
+        return self.final_mlp(h.relu())
+
+
+def _rest(widths: list[int], dropout: float = 0.0) -> nn.Sequential:
+    """ReLU, batch norm, dropout and a linear map, for every width after the first."""
+    parts: list[nn.Module] = []
+    for before, after in pairwise(widths):
+        norm = BatchNorm(before, allow_single_element=True)
+        parts += [nn.ReLU(), norm, Dropout(dropout), nn.Linear(before, after)]
+    return nn.Sequential(*parts)
+
+
+def _without_loops(x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Adjacency:
+    """A: an entry for every edge, zero where it is a loop."""
+    edges = edges_of(edge_index, edge_weight, x, 0.0)
+    rows = edges.pattern.rows
+    return Adjacency(edges.pattern, edges.weight * (rows.numbers() != rows.column))

@@ -1,0 +1,202 @@
+"""WRGAT: attention over the graph and over a multigraph of nodes whose surroundings look alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import leaky_relu
+from torch_geometric.nn.inits import reset
+from torch_geometric.utils import scatter, softmax
+
+from gread.inputs import InputError, check_count, check_edges, check_features, check_rate
+from gread.kernels import Pattern, product, remember
+from gread.models.catalog import model
+from gread.models.parts import Dropout, FeatureMap
+from gread.structure.multigraph import RINGS, structural_multigraph
+
+SLOPE = 0.2
+"""Of the leaky ReLU."""
+
+
+class Relations(NamedTuple):
+    """Pairs of nodes with their relations.
+
+    A place is a node and a slot of it: one slot for each relation, and a last one for itself.
+    """
+
+    pattern: Pattern
+    """From places to nodes."""
+    target: Tensor
+    """The place into which a pair leads, [P]."""
+    weight: Tensor
+    """Of the pair, divided by the number of pairs into that place, [P]."""
+
+
+class WeightedRelationalAttention(nn.Module):
+    """out_i = Σ_r 1 / |N_r(i)| Σ_{j ∈ N_r(i)} w_ij α^r_ij W_r h_j + W h_i + b.
+
+    α^r_ij is the softmax over j in N_r(i) of LeakyReLU(a_r · [W_r h_i ‖ W_r h_j]).
+
+    Args:
+        linear: H ↦ H [W_0, ..., W_R, W], without bias.
+        in_channels: Width of H.
+        channels: Width of the result.
+        slots: Number of relations and one more.
+    """
+
+    def __init__(self, linear: nn.Module, in_channels: int, channels: int, slots: int):
+        super().__init__()
+        self.linear = linear
+        self.in_channels = in_channels
+        self.query = nn.Parameter(torch.empty(slots - 1, channels))  # a_r in two parts
+        self.key = nn.Parameter(torch.empty(slots - 1, channels))
+        self.bias = nn.Parameter(torch.empty(channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Every matrix as Glorot and Bengio draw it, no bias."""
+        channels = self.bias.numel()
+        bound = (6 / (self.in_channels + channels)) ** 0.5
+        for parameter in self.linear.parameters():
+            nn.init.uniform_(parameter, -bound, bound)
+        bound = (6 / (2 * channels + 1)) ** 0.5
+        nn.init.uniform_(self.query, -bound, bound)
+        nn.init.uniform_(self.key, -bound, bound)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, h: Tensor, graphs: Sequence[Relations]) -> Tensor:
+        """[N, channels]."""
+        slots = self.query.size(0) + 1
+        mapped = self.linear(h).unflatten(-1, (slots, -1))  # [N, slots, channels]
+        queries, keys = ((mapped[:, :-1] * part).sum(-1) for part in (self.query, self.key))
+        places, out = mapped.flatten(0, 1), mapped[:, -1] + self.bias
+        for pattern, target, weight in graphs:
+            score = _at(queries, target) + _at(keys, pattern.rows.column)
+            attention = softmax(leaky_relu(score, SLOPE), target, num_nodes=len(places))
+            out = out + product(pattern, weight * attention, places)
+        return out
+
+
+def _at(scores: Tensor, places: Tensor) -> Tensor:
+    """Scores [N, relations] at places, which have one slot more."""
+    slots = scores.size(1) + 1
+    return scores.flatten().index_select(0, places - places // slots)
+
+
+@model(
+    "wrgat",
+    title="WRGAT",
+    group="heterophily",
+    reference="Suresh et al., KDD 2021",
+    structure="multigraph",
+)
+class WRGAT(nn.Module):
+    """Two layers of weighted relational attention with ReLU and dropout between them.
+
+    Relation 0 are the edges of the graph, without loops; the others are those of
+    `gread.structure.multigraph`.
+
+    Args:
+        in_channels: Number of features.
+        hidden_channels: Width between the layers.
+        out_channels: Number of classes.
+        num_rings: How many relations of the multigraph to use.
+        input_dropout: Dropout on the features.
+        dropout: Dropout between the layers.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        num_rings: int = RINGS,
+        input_dropout: float = 0.5,
+        dropout: float = 0.5,
+    ):
+        super().__init__()
+        check_count("in_channels", in_channels)
+        check_count("hidden_channels", hidden_channels)
+        check_count("out_channels", out_channels)
+        check_count("num_rings", num_rings, minimum=0)
+        check_rate("input_dropout", input_dropout)
+        check_rate("dropout", dropout)
+        if num_rings > RINGS:
+            raise InputError(f"num_rings must be at most {RINGS}, got {num_rings}")
+        self.in_channels = in_channels
+        self.slots = num_rings + 2
+        words = FeatureMap(in_channels, self.slots * hidden_channels, input_dropout, bias=False)
+        self.first = WeightedRelationalAttention(words, in_channels, hidden_channels, self.slots)
+        self.dropout = Dropout(dropout)
+        states = nn.Linear(hidden_channels, self.slots * out_channels, bias=False)
+        self.second = WeightedRelationalAttention(states, hidden_channels, out_channels, self.slots)
+
+    def reset_parameters(self) -> None:
+        """Draws every parameter anew."""
+        for part in self.children():
+            reset(part)
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor | None = None,
+        *,
+        multigraph_index: Tensor | None = None,
+        multigraph_type: Tensor | None = None,
+        multigraph_weight: Tensor | None = None,
+    ) -> Tensor:
+        """Logits [N, classes] from features [N, F].
+
+        Args:
+            x: Features.
+            edge_index: The graph.
+            edge_weight: w of its edges.
+            multigraph_index: Pairs of alike nodes, source and target, [2, P].
+            multigraph_type: The relation of each, from 1, [P].
+            multigraph_weight: w of each, [P].
+        """
+        check_features("x", x, self.in_channels)
+        check_edges(edge_index, edge_weight, x.size(0))
+        n = x.size(0)
+        if multigraph_index is None or multigraph_type is None or multigraph_weight is None:
+            multigraph_index, multigraph_type, multigraph_weight = remember(
+                edge_index, ("multigraph", n), lambda: structural_multigraph(edge_index, n)
+            )
+        graphs = (
+            self._edges(x, edge_index, edge_weight),
+            self._alike(x, multigraph_index, multigraph_type, multigraph_weight),
+        )
+        return self.second(self.dropout(self.first(x, graphs).relu()), graphs)
+
+    def _edges(self, x: Tensor, index: Tensor, weight: Tensor | None) -> Relations:
+        def found() -> Relations:
+            kept = index[0] != index[1]
+            pairs, ones = index[:, kept], x.new_ones(index.size(1))
+            weights = (ones if weight is None else weight)[kept]
+            return _related(pairs, torch.zeros_like(pairs[0]), weights, x.size(0), self.slots)
+
+        if weight is not None:
+            return found()
+        return remember(index, ("wrgat", self.slots, x.size(0), x.dtype), found)
+
+    def _alike(self, x: Tensor, index: Tensor, kind: Tensor, weight: Tensor) -> Relations:
+        def found() -> Relations:
+            kept = kind < self.slots - 1
+            weights = weight[kept].to(x.dtype)
+            return _related(index[:, kept], kind[kept], weights, x.size(0), self.slots)
+
+        return remember(index, ("wrgat", self.slots, x.size(0), x.dtype), found)
+
+
+def _related(pairs: Tensor, kind: Tensor, weight: Tensor, n: int, slots: int) -> Relations:
+    source, target = pairs
+    pattern, order = Pattern.from_entries(target, source * slots + kind, (n, n * slots))
+    into = (target * slots + kind)[order]
+    weight = weight.index_select(0, order)
+    count = scatter(torch.ones_like(weight), into, dim_size=n * slots)
+    return Relations(pattern, into, weight / count.index_select(0, into))

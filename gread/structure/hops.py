@@ -1,0 +1,51 @@
+"""How many steps it takes from one node to another."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+from torch import Tensor
+
+FAR = -1
+"""The distance between nodes that no path joins, or none as short as asked for."""
+
+
+def adjacency_matrix(edge_index: Tensor, num_nodes: int) -> scipy.sparse.csr_array:
+    """A of the graph read as undirected, without loops: ones, each once."""
+    source, target = edge_index.cpu().numpy()
+    other = source != target
+    source, target = source[other], target[other]
+    both = np.concatenate([source, target]), np.concatenate([target, source])
+    shape = (num_nodes, num_nodes)
+    adj = scipy.sparse.csr_array((np.ones(len(both[0]), np.float32), both), shape=shape)
+    adj.sum_duplicates()
+    adj.data[:] = 1
+    return adj
+
+
+def hops_from(
+    adj: scipy.sparse.csr_array, sources: NDArray[np.int64], limit: int | None = None
+) -> NDArray[np.int16]:
+    """The number of steps from each source to each node, [sources, N].
+
+    All sources walk together, one product with A a step.
+
+    Args:
+        adj: A, symmetric.
+        sources: Where to begin.
+        limit: After how many steps to stop; what is farther is `FAR`.
+    """
+    n = adj.shape[0]
+    hops = np.full((n, len(sources)), FAR, np.int16)
+    hops[sources, np.arange(len(sources))] = 0
+    front = (hops == 0).astype(np.float32)
+    step = 0
+    while step != limit:
+        step += 1
+        reached = (adj @ front > 0) & (hops == FAR)
+        if not reached.any():
+            break
+        hops[reached] = step
+        front = reached.astype(np.float32)
+    return hops.T

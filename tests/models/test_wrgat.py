@@ -1,0 +1,53 @@
+import pytest
+import torch
+from torch.nn.functional import leaky_relu
+from torch_geometric.utils import add_self_loops
+
+from gread.inputs import InputError
+from gread.models import MODELS
+from gread.structure.multigraph import structural_multigraph
+
+
+def attended(layer, weight, h, graphs):
+    """The equation, node by node. ``graphs`` has (source, target, relation, w)."""
+    *maps, root = weight.chunk(layer.query.size(0) + 1, dim=1)
+    out = [h[i] @ root + layer.bias for i in range(len(h))]
+    for r, w_r in enumerate(maps):
+        for i in range(len(h)):
+            near = [(j, w) for j, target, kind, w in graphs if target == i and kind == r]
+            if near:
+                y = [h[j] @ w_r for j, _ in near]
+                own = h[i] @ w_r
+                scores = [own @ layer.query[r] + one @ layer.key[r] for one in y]
+                alpha = leaky_relu(torch.stack(scores), 0.2).softmax(0)
+                terms = [w * a * one for (_, w), a, one in zip(near, alpha, y, strict=True)]
+                out[i] = out[i] + sum(terms) / len(near)
+    return torch.stack(out)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_wrgat_equals_dense_formula(graph, weighted):
+    model = MODELS["wrgat"].build(3, 5, 2, num_rings=2).double().eval()
+    edge_weight = torch.rand(graph.num_edges).double() if weighted else None
+    w = torch.ones(graph.num_edges).double() if edge_weight is None else edge_weight
+    index, kind, alike = structural_multigraph(graph.edge_index, 12)
+    assert (kind > 2).any()  # which are not to be used
+    pairs = [(*pair, 0, v) for pair, v in zip(graph.edge_index.T.tolist(), w, strict=True)]
+    pairs += [
+        (*pair, k, v)
+        for pair, k, v in zip(index.T.tolist(), kind.tolist(), alike.double(), strict=True)
+    ]
+    h = attended(model.first, model.first.linear.weight, graph.x, pairs).relu()
+    expected = attended(model.second, model.second.linear.weight.T, h, pairs)
+    torch.testing.assert_close(model(graph.x, graph.edge_index, edge_weight), expected)
+
+
+def test_loops_change_nothing(graph):
+    model = MODELS["wrgat"].build(3, 5, 2).double().eval()
+    looped, _ = add_self_loops(graph.edge_index, num_nodes=12)
+    torch.testing.assert_close(model(graph.x, looped), model(graph.x, graph.edge_index))
+
+
+def test_there_are_no_more_rings_than_were_looked_at():
+    with pytest.raises(InputError, match="num_rings must be at most 5, got 6"):
+        MODELS["wrgat"].build(3, 5, 2, num_rings=6)
