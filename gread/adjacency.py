@@ -141,7 +141,7 @@ class OriginalAdjacency(nn.Module):
         normalization: ``"symmetric"``, ``"row"`` or ``"column"``.
         self_loops: Weight of the loop that every node without one receives before
             normalising; 0 adds none.
-        own_loops: Whether loops of the graph itself count; else they weigh nothing.
+        own_loops: Whether a loop of the graph itself keeps its weight; else it is ``self_loops``.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class OriginalAdjacency(nn.Module):
         rows, weight = edges.pattern.rows, edges.weight
         target, source = rows.numbers(), rows.column
         if not self.own_loops:
-            weight = weight * (target != source)
+            weight = torch.where(target == source, self.self_loops, weight)
         row_sum = scatter(weight, target, dim_size=edges.num_nodes).index_select(0, target)
         column_sum = scatter(weight, source.long(), dim_size=edges.num_nodes)
         weight = self.normalize(weight, row_sum, column_sum.index_select(0, source))
@@ -317,14 +317,6 @@ def edges_of(
             edge_index, key, lambda: _with_self_loops(edge_index, ones(), n, self_loops)
         )
     return _with_self_loops(edge_index, edge_weight, n, self_loops)
-
-
-def without_loops(edge_index: Tensor, edge_weight: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """The edges between two nodes, and their weights; found once."""
-    keep = remember(edge_index, "not loops", lambda: torch.nonzero(edge_index[0] != edge_index[1]))
-    keep = keep.squeeze(1)
-    between = remember(edge_index, "no loops", lambda: edge_index.index_select(1, keep))
-    return between, None if edge_weight is None else edge_weight.index_select(0, keep)
 
 
 def _with_self_loops(edge_index: Tensor, weight: Tensor, n: int, self_loops: float) -> Edges:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 
 from gread.adjacency import Adjacency, OriginalAdjacency
-from gread.inputs import check_count, check_features, check_rate
+from gread.inputs import check_features, check_sizes
 from gread.models.catalog import model
 from gread.models.parts import Dropout, FeatureMap
 
@@ -75,11 +75,13 @@ class ACMGCN(nn.Module):
         dropout: float = 0.5,
     ):
         super().__init__()
-        check_count("in_channels", in_channels)
-        check_count("hidden_channels", hidden_channels)
-        check_count("out_channels", out_channels)
-        check_rate("input_dropout", input_dropout)
-        check_rate("dropout", dropout)
+        check_sizes(
+            in_channels,
+            hidden_channels,
+            out_channels,
+            input_dropout=input_dropout,
+            dropout=dropout,
+        )
         self.in_channels = in_channels
         self.normalized = OriginalAdjacency(normalization="row")
         words = FeatureMap(in_channels, CHANNELS * hidden_channels, input_dropout, bias=False)

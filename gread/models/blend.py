@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from gread.adjacency import Adjacency
 from gread.inputs import check_count
-from gread.kernels import Pattern, product, remember
+from gread.kernels import Pattern, remember
 from gread.models.attention import AttentiveDiffusion, EdgeAttention
 from gread.models.catalog import model
 from gread.models.continuous import ContinuousGNN
-from gread.models.parts import Dropout, Signed, build_decoder, build_encoder
+from gread.models.parts import RowMap, Signed, build_decoder, build_encoder
 from gread.ode import Solution, VectorField
 from gread.structure.positions import page_rank
 
@@ -81,7 +82,7 @@ class BLEND(ContinuousGNN):
             tolerance=tolerance,
             num_nodes=num_nodes,
         )
-        self.place = PositionMap(num_nodes, position_channels, input_dropout)
+        self.place = RowMap(num_nodes, position_channels, input_dropout)
         operator = EdgeAttention(
             widths,
             attention=attention,
@@ -121,7 +122,7 @@ class BLEND(ContinuousGNN):
         if index is None or weight is None:
             found = page_rank(edge_index, x.size(0))
             index, weight = found["position_index"], found["position_weight"]
-        h0 = torch.cat([self.encoder(x), self.place(index, weight.to(x.dtype))], -1)
+        h0 = torch.cat([self.encoder(x), self.place(_matrix(index, weight.to(x.dtype), x))], -1)
         return self.follow(self.field(h0, edge_index, edge_weight), h0, save_at)
 
     def field(self, h0: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> VectorField:
@@ -131,26 +132,9 @@ class BLEND(ContinuousGNN):
         return self.diffusion(h0, edge_index, edge_weight, h0.detach(), self.beta())
 
 
-class PositionMap(nn.Module):
-    """Dropout(P) V + b, for a sparse P [N, N]."""
-
-    def __init__(self, num_nodes: int, channels: int, dropout: float):
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(num_nodes, channels))
-        self.bias = nn.Parameter(torch.empty(channels))
-        self.dropout = Dropout(dropout)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Uniform within 1 / √N, as in ``nn.Linear``."""
-        bound = self.weight.size(0) ** -0.5
-        nn.init.uniform_(self.weight, -bound, bound)
-        nn.init.uniform_(self.bias, -bound, bound)
-
-    def forward(self, index: Tensor, weight: Tensor) -> Tensor:
-        """From places [2, entries] and entries of P to [N, channels]."""
-        n = self.weight.size(0)
-        row, column = index
-        pattern, order = remember(index, n, lambda: Pattern.from_entries(row, column, (n, n)))
-        entries = self.dropout(weight.index_select(0, order))
-        return product(pattern, entries, self.weight) + self.bias
+def _matrix(index: Tensor, weight: Tensor, x: Tensor) -> Adjacency:
+    """P from its places (row, column) and entries; where they are is found once."""
+    row, column = index
+    shape = x.size(0), x.size(0)
+    pattern, order = remember(index, shape, lambda: Pattern.from_entries(row, column, shape))
+    return Adjacency(pattern, weight.index_select(0, order))

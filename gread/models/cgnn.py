@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 from torch.nn.utils.parametrizations import orthogonal
 
-from gread.adjacency import OriginalAdjacency, without_loops
+from gread.adjacency import OriginalAdjacency
 from gread.inputs import check_positive
 from gread.models.catalog import model
 from gread.models.continuous import ContinuousGNN
@@ -72,13 +72,13 @@ class CGNN(ContinuousGNN):
             num_nodes=num_nodes,
         )
         check_positive("loop_weight", loop_weight)
-        self.adjacency = OriginalAdjacency(self_loops=loop_weight)
+        self.adjacency = OriginalAdjacency(self_loops=loop_weight, own_loops=False)
         self.alpha = Gate(num_nodes, 1, start=alpha)
         self.weight = Contraction(2 * hidden_channels) if weights else None
 
     def field(self, h0: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> VectorField:
         """f(H) = ½ σ(α) (Â − I) H + H (W − I) + H(0)."""
-        adj = self.adjacency(h0, *without_loops(edge_index, edge_weight))
+        adj = self.adjacency(h0, edge_index, edge_weight)
         alpha, source = self.alpha() / 2, h0.detach()
         weight = None if self.weight is None else self.weight()
 

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from gread.adjacency import OriginalAdjacency
-from gread.inputs import check_count, check_rate
+from gread.inputs import check_sizes
 from gread.models.catalog import model
 from gread.models.continuous import ContinuousGNN
-from gread.models.parts import GraphConvolution
+from gread.models.stacks import Mix, feature_layer, gather, hidden_layer
 from gread.ode import Solution, VectorField
 
 
@@ -46,15 +46,17 @@ class GDE(ContinuousGNN):
         input_dropout: float = 0.4,
         dropout: float = 0.5,
     ):
-        check_count("in_channels", in_channels)
-        check_count("hidden_channels", hidden_channels)
-        check_count("out_channels", out_channels)
-        check_rate("input_dropout", input_dropout)
-        check_rate("dropout", dropout)
+        check_sizes(
+            in_channels,
+            hidden_channels,
+            out_channels,
+            input_dropout=input_dropout,
+            dropout=dropout,
+        )
         super().__init__(
             in_channels,
-            GraphConvolution(in_channels, hidden_channels, input_dropout),
-            GraphConvolution(hidden_channels, out_channels),
+            feature_layer(in_channels, hidden_channels, Mix(gather), input_dropout),
+            hidden_layer(hidden_channels, out_channels, Mix(gather), 0.0),
             time=time,
             step_size=step_size,
             solver=solver,
@@ -62,7 +64,7 @@ class GDE(ContinuousGNN):
         )
         self.adjacency = OriginalAdjacency()
         self.layers = nn.ModuleList(
-            GraphConvolution(hidden_channels, hidden_channels, dropout) for _ in range(2)
+            hidden_layer(hidden_channels, hidden_channels, Mix(gather), dropout) for _ in range(2)
         )
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:

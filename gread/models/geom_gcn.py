@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 from torch_geometric.utils import scatter
 
-from gread.inputs import InputError, check_count, check_edges, check_features, check_rate
+from gread.inputs import InputError, check_edges, check_features, check_sizes
 from gread.kernels import Pattern, product, remember
 from gread.kernels.recording import values_can_be_read
 from gread.models.catalog import model
@@ -95,11 +95,13 @@ class GeomGCN(nn.Module):
         dropout: float = 0.5,
     ):
         super().__init__()
-        check_count("in_channels", in_channels)
-        check_count("hidden_channels", hidden_channels)
-        check_count("out_channels", out_channels)
-        check_rate("input_dropout", input_dropout)
-        check_rate("dropout", dropout)
+        check_sizes(
+            in_channels,
+            hidden_channels,
+            out_channels,
+            input_dropout=input_dropout,
+            dropout=dropout,
+        )
         self.in_channels = in_channels
         width = NUM_RELATIONS * hidden_channels
         words = FeatureMap(in_channels, width, input_dropout, bias=False)

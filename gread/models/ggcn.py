@@ -12,7 +12,7 @@ from torch_geometric.nn.inits import reset
 from torch_geometric.utils import scatter
 
 from gread.adjacency import OriginalAdjacency, edges_of
-from gread.inputs import check_count, check_features, check_positive, check_rate
+from gread.inputs import check_count, check_features, check_positive, check_sizes
 from gread.kernels import Pattern, product, remember, scores
 from gread.models.catalog import model
 from gread.models.parts import Dropout, FeatureMap
@@ -99,13 +99,15 @@ class GGCN(nn.Module):
         dropout: float = 0.5,
     ):
         super().__init__()
-        check_count("in_channels", in_channels)
-        check_count("hidden_channels", hidden_channels)
-        check_count("out_channels", out_channels)
+        check_sizes(
+            in_channels,
+            hidden_channels,
+            out_channels,
+            input_dropout=input_dropout,
+            dropout=dropout,
+        )
         check_count("num_layers", num_layers, minimum=2)
         check_positive("decay", decay)
-        check_rate("input_dropout", input_dropout)
-        check_rate("dropout", dropout)
         self.in_channels = in_channels
         self.decay = decay
         widths = [*[hidden_channels] * (num_layers - 2), out_channels]

@@ -16,6 +16,7 @@ from gread.inputs import (
     check_fraction,
     check_not_negative,
     check_rate,
+    check_sizes,
 )
 from gread.models.catalog import model
 from gread.models.parts import Dropout, FeatureMap, RowMap
@@ -65,9 +66,13 @@ class GloGNN(nn.Module):
         dropout: float = 0.5,
     ):
         super().__init__()
-        check_count("in_channels", in_channels)
-        check_count("hidden_channels", hidden_channels)
-        check_count("out_channels", out_channels)
+        check_sizes(
+            in_channels,
+            hidden_channels,
+            out_channels,
+            input_dropout=input_dropout,
+            dropout=dropout,
+        )
         check_count("num_nodes", num_nodes)
         check_not_negative("alpha", alpha)
         check_not_negative("beta", beta)
@@ -75,8 +80,6 @@ class GloGNN(nn.Module):
         check_fraction("delta", delta)
         check_count("num_layers", num_layers)
         check_count("num_hops", num_hops)
-        check_rate("input_dropout", input_dropout)
-        check_rate("dropout", dropout)
         if alpha + beta == 0:
             raise InputError("alpha and beta must not both be zero")
         self.in_channels = in_channels

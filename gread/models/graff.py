@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from gread.adjacency import OriginalAdjacency, without_loops
+from gread.adjacency import OriginalAdjacency
 from gread.models.catalog import model
 from gread.models.continuous import ContinuousGNN
 from gread.models.parts import Signed, SignedVector, build_decoder, build_encoder
@@ -123,7 +123,7 @@ class GRAFF(ContinuousGNN):
             step_size=step_size,
             solver=solver,
         )
-        self.adjacency = OriginalAdjacency(self_loops=0.0)
+        self.adjacency = OriginalAdjacency(self_loops=0.0, own_loops=False)
         self.weights = WEIGHTS[weights](hidden_channels)
         self.omega = SignedVector(hidden_channels) if omega else None
         self.beta = Signed() if source else None
@@ -132,7 +132,7 @@ class GRAFF(ContinuousGNN):
 
     def field(self, h0: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> VectorField:
         """f(H) = S H W − H Ω + β H(0)."""
-        adj = self.adjacency(h0, *without_loops(edge_index, edge_weight))
+        adj = self.adjacency(h0, edge_index, edge_weight)
         mixed = self.weights()
         omega = None if self.omega is None else self.omega()
         source = None if self.beta is None else self.beta() * h0.detach()

@@ -7,24 +7,21 @@ from functools import partial
 
 from torch import Tensor, nn
 from torch.nn.functional import elu
-from torch_geometric.nn import GATConv
 from torch_geometric.nn.inits import reset
-from torch_geometric.utils import add_self_loops
 
-from gread.adjacency import OriginalAdjacency, without_loops
+from gread.adjacency import OriginalAdjacency
 from gread.inputs import (
-    InputError,
     check_count,
     check_edges,
     check_features,
     check_not_negative,
     check_positive,
-    check_rate,
+    check_sizes,
 )
-from gread.kernels import remember
-from gread.kernels.recording import values_can_be_read
 from gread.models.catalog import model
-from gread.models.parts import Dropout, FeatureMap, GraphConvolution
+from gread.models.gat import Attention, Neighbourhoods
+from gread.models.parts import Dropout, FeatureMap
+from gread.models.stacks import Mix, gather, hidden_layer
 from gread.registry import Registry
 
 
@@ -63,15 +60,17 @@ class GraphCON(nn.Module):
         dropout: float = 0.3,
     ):
         super().__init__()
-        check_count("in_channels", in_channels)
-        check_count("hidden_channels", hidden_channels)
-        check_count("out_channels", out_channels)
+        check_sizes(
+            in_channels,
+            hidden_channels,
+            out_channels,
+            input_dropout=input_dropout,
+            dropout=dropout,
+        )
         check_count("num_layers", num_layers)
         check_not_negative("damping", damping)
         check_not_negative("frequency", frequency)
         check_positive("step_size", step_size)
-        check_rate("input_dropout", input_dropout)
-        check_rate("dropout", dropout)
         self.in_channels = in_channels
         self.num_layers = num_layers
         self.damping = damping
@@ -128,7 +127,7 @@ class ConvolutionCoupling(nn.Module):
 
     def __init__(self, channels: int, residual: str):
         super().__init__()
-        self.convolution = GraphConvolution(channels, channels)
+        self.layer = hidden_layer(channels, channels, Mix(gather), 0.0)
         self.own = nn.Linear(channels, channels)
         self.residual = RESIDUALS[residual]
         self.adjacency = OriginalAdjacency()
@@ -136,8 +135,8 @@ class ConvolutionCoupling(nn.Module):
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Tensor:
         """[N, d] to [N, d]."""
         adj = self.adjacency(x, edge_index, edge_weight)
-        y = x @ self.convolution.weight
-        return (adj @ y + self.convolution.bias + self.residual(self.own, x, y)).relu()
+        y = self.layer.linear(x)
+        return (adj @ y + self.layer.bias + self.residual(self.own, x, y)).relu()
 
 
 class AttentionCoupling(nn.Module):
@@ -154,25 +153,16 @@ class AttentionCoupling(nn.Module):
         super().__init__()
         check_count("heads", heads)
         self.heads = heads
-        self.attention = GATConv(channels, channels, heads=heads, add_self_loops=False)
+        self.neighbourhoods = Neighbourhoods()
+        attention = Attention(channels, heads, 0.0, mean=False)
+        self.layer = hidden_layer(channels, channels, Mix(attention, heads, heads), 0.0)
         self.own = nn.Linear(channels, heads * channels)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Tensor:
         """[N, d] to [N, d]."""
-        if edge_weight is not None and values_can_be_read() and (edge_weight != 1).any():
-            raise InputError(
-                "edge_weight must be one for this model, which has no place for others"
-            )
-        y = elu(self.attention(x, with_loops(edge_index, x.size(0))) + self.own(x))
+        adj = self.neighbourhoods(x, edge_index, edge_weight)
+        y = elu(self.layer(x, adj) + self.own(x))
         return y.unflatten(-1, (self.heads, -1)).mean(-2)
-
-
-def with_loops(edge_index: Tensor, num_nodes: int) -> Tensor:
-    """The edges and one loop at every node; found once."""
-    between, _ = without_loops(edge_index, None)
-    return remember(
-        edge_index, ("one loop", num_nodes), lambda: add_self_loops(between, num_nodes=num_nodes)[0]
-    )
 
 
 @model(

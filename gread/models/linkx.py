@@ -10,7 +10,7 @@ from torch_geometric.nn import BatchNorm
 from torch_geometric.nn.inits import reset
 
 from gread.adjacency import Adjacency, edges_of
-from gread.inputs import check_count, check_features, check_rate
+from gread.inputs import check_count, check_features, check_sizes
 from gread.models.catalog import model
 from gread.models.parts import Dropout, FeatureMap, RowMap
 
@@ -47,15 +47,17 @@ class LINKX(nn.Module):
         dropout: float = 0.5,
     ):
         super().__init__()
-        check_count("in_channels", in_channels)
-        check_count("hidden_channels", hidden_channels)
-        check_count("out_channels", out_channels)
+        check_sizes(
+            in_channels,
+            hidden_channels,
+            out_channels,
+            input_dropout=input_dropout,
+            dropout=dropout,
+        )
         check_count("num_nodes", num_nodes)
         check_count("num_edge_layers", num_edge_layers)
         check_count("num_node_layers", num_node_layers)
         check_count("num_layers", num_layers)
-        check_rate("input_dropout", input_dropout)
-        check_rate("dropout", dropout)
         self.in_channels = in_channels
         width = hidden_channels
         self.edge_map = RowMap(num_nodes, width)

@@ -176,36 +176,17 @@ def _sparse(x: Tensor) -> tuple[Pattern, Tensor] | None:
     return pattern, x[row, column][order]
 
 
-class GraphConvolution(nn.Module):
-    """h ↦ Ã Dropout(h) W + b: the layer of a GCN, for an operator that is known already."""
-
-    def __init__(self, in_channels: int, out_channels: int, dropout: float = 0.0):
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(in_channels, out_channels))
-        self.bias = nn.Parameter(torch.empty(out_channels))
-        self.dropout = Dropout(dropout)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """The weight as Glorot and Bengio have it, no bias."""
-        nn.init.xavier_uniform_(self.weight)
-        nn.init.zeros_(self.bias)
-
-    def forward(self, h: Tensor, adj: Adjacency) -> Tensor:
-        """[N, in_channels] to [N, out_channels]."""
-        return adj @ (self.dropout(h) @ self.weight) + self.bias
-
-
 class RowMap(nn.Module):
-    """A W + b: the rows of a sparse matrix of the graph as the features of its nodes.
+    """Dropout(A) W + b: the rows of a sparse matrix of the graph as the features of its nodes.
 
     W has a row for each node, so that it is of one graph and no other.
     """
 
-    def __init__(self, num_nodes: int, channels: int):
+    def __init__(self, num_nodes: int, channels: int, dropout: float = 0.0):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(num_nodes, channels))
         self.bias = nn.Parameter(torch.empty(channels))
+        self.dropout = Dropout(dropout)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -216,7 +197,7 @@ class RowMap(nn.Module):
 
     def forward(self, adj: Adjacency) -> Tensor:
         """[N, channels]."""
-        return adj @ self.weight + self.bias
+        return product(adj.pattern, self.dropout(adj.weight), self.weight) + self.bias
 
 
 class Residual(nn.Module):

@@ -11,7 +11,7 @@ from torch.nn.functional import leaky_relu
 from torch_geometric.nn.inits import reset
 from torch_geometric.utils import scatter, softmax
 
-from gread.inputs import InputError, check_count, check_edges, check_features, check_rate
+from gread.inputs import InputError, check_count, check_edges, check_features, check_sizes
 from gread.kernels import Pattern, product, remember
 from gread.models.catalog import model
 from gread.models.parts import Dropout, FeatureMap
@@ -119,12 +119,14 @@ class WRGAT(nn.Module):
         dropout: float = 0.5,
     ):
         super().__init__()
-        check_count("in_channels", in_channels)
-        check_count("hidden_channels", hidden_channels)
-        check_count("out_channels", out_channels)
+        check_sizes(
+            in_channels,
+            hidden_channels,
+            out_channels,
+            input_dropout=input_dropout,
+            dropout=dropout,
+        )
         check_count("num_rings", num_rings, minimum=0)
-        check_rate("input_dropout", input_dropout)
-        check_rate("dropout", dropout)
         if num_rings > RINGS:
             raise InputError(f"num_rings must be at most {RINGS}, got {num_rings}")
         self.in_channels = in_channels

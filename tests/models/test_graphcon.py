@@ -4,7 +4,6 @@ from torch import nn
 from torch.nn.functional import elu
 from torch_geometric.nn import GATConv
 
-from gread.inputs import InputError
 from gread.models import MODELS
 from gread.models.graphcon import GraphCON
 from tests.checks import dense
@@ -33,7 +32,7 @@ def test_gcon_gcn_equals_its_dense_formula(graph, residual):
     model = quiet(residual=residual, damping=0.3, frequency=0.7, step_size=0.5, num_layers=2)
     coupling = model.coupling
     s = dense(coupling.adjacency(graph.x, graph.edge_index))
-    w, b = coupling.convolution.weight, coupling.convolution.bias
+    w, b = coupling.layer.linear[1].weight.T, coupling.layer.bias
     x = y = model.encoder(graph.x).relu()
     for _ in range(2):
         own = {"mapped": -coupling.own(x @ w), "added": coupling.own(x) - x @ w}[residual]
@@ -47,7 +46,14 @@ def test_gcon_gat_is_the_mean_over_its_heads(graph):
     x = model.encoder(graph.x).relu()
     coupling = model.coupling
     reference = GATConv(4, 4, heads=3).double()  # with loops of its own
-    reference.load_state_dict(coupling.attention.state_dict())
+    layer = coupling.layer
+    theirs = {
+        "att_src": layer.mix.source,
+        "att_dst": layer.mix.target,
+        "bias": layer.bias,
+        "lin.weight": layer.linear[1].weight,
+    }
+    reference.load_state_dict(theirs)
     whole = elu(reference(x, graph.edge_index) + coupling.own(x))
     force = (whole[:, :4] + whole[:, 4:8] + whole[:, 8:]) / 3
     expected = model.decoder(x + (x + force))
@@ -82,10 +88,3 @@ def test_free_oscillators_keep_areas_exactly_and_their_energy_nearly():
 
     jacobian = torch.autograd.functional.jacobian(flow, torch.randn(2, dtype=torch.float64))
     torch.testing.assert_close(jacobian.det(), torch.ones((), dtype=torch.float64))
-
-
-def test_weights_that_attention_cannot_take_are_refused(graph):
-    weight = torch.ones(graph.num_edges, dtype=torch.float64)
-    weight[3] = 0.5
-    with pytest.raises(InputError, match="edge_weight must be one"):
-        quiet("gcon-gat")(graph.x, graph.edge_index, weight)

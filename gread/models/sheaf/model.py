@@ -10,13 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import elu
 from torch_geometric.nn.inits import reset
 
-from gread.inputs import (
-    check_count,
-    check_edges,
-    check_features,
-    check_not_negative,
-    check_rate,
-)
+from gread.inputs import check_count, check_edges, check_features, check_not_negative, check_sizes
 from gread.models.catalog import model
 from gread.models.parts import Dropout, FeatureMap
 from gread.models.sheaf.ends import Ends, ends_of
@@ -110,13 +104,15 @@ class NeuralSheafDiffusion(nn.Module):
         shared_learner: bool = False,
     ):
         super().__init__()
-        check_count("in_channels", in_channels)
-        check_count("hidden_channels", hidden_channels)
-        check_count("out_channels", out_channels)
+        check_sizes(
+            in_channels,
+            hidden_channels,
+            out_channels,
+            input_dropout=input_dropout,
+            dropout=dropout,
+        )
         check_count("stalk_dim", stalk_dim)
         check_count("num_layers", num_layers)
-        check_rate("input_dropout", input_dropout)
-        check_rate("dropout", dropout)
         if sheaf_decay is not None:
             check_not_negative("sheaf_decay", sheaf_decay)
         self.in_channels = in_channels
