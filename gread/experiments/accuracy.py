@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from statistics import fmean, pstdev
 
@@ -89,15 +89,15 @@ def accuracy_table(title: str, baselines: Sequence[str], results: Sequence[Resul
     rows: list[tuple[Cell, ...]] = []
     for name in names:
         row = [Cell(name if name.startswith("GREAD") else f"{name} (paper)")]
-        row += [Cell(_number(shown[name].get(d)), best[d][name]) for d in DATASETS]
-        rows.append((*row, Cell(_average(shown[name]))))
+        row += [Cell(number(shown[name].get(d)), best[d][name]) for d in DATASETS]
+        rows.append((*row, Cell(average(shown[name]))))
         if name.startswith("GREAD"):
             paper = PAPER[name]
             rows.append(
                 (
                     Cell("– paper"),
-                    *(Cell(_number(paper[d])) for d in DATASETS),
-                    Cell(_average(paper)),
+                    *(Cell(number(paper[d])) for d in DATASETS),
+                    Cell(average(paper)),
                 )
             )
             apart = [_difference(shown[name].get(d), paper[d]) for d in DATASETS]
@@ -146,7 +146,8 @@ def _mean(value: Sequence[float] | None) -> float | None:
     return None if value is None else value[0]
 
 
-def _number(value: Sequence[float] | None) -> str:
+def number(value: Sequence[float] | None) -> str:
+    """Mean and deviation, or that there are none."""
     return "missing" if value is None else f"{value[0]:.2f} ± {value[1]:.2f}"
 
 
@@ -154,7 +155,8 @@ def _difference(ours: Sequence[float] | None, paper: Sequence[float]) -> str:
     return "" if ours is None else f"{ours[0] - paper[0]:+.2f}".replace("-", "−")
 
 
-def _average(row: dict[str, Sequence[float]] | dict[str, tuple[float, float]]) -> str:
+def average(row: Mapping[str, Sequence[float]]) -> str:
+    """Over all datasets, if there is a number for each."""
     if any(dataset not in row for dataset in DATASETS):
         return ""
     return f"{fmean(row[dataset][0] for dataset in DATASETS):.2f}"
