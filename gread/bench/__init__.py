@@ -1,6 +1,6 @@
 """What things cost: measured in one process, side by side, and told as ratios."""
 
-from gread.bench import costs, epochs, many  # noqa: F401  # importing a file enters its sections
+from gread.bench import costs, epochs, many, models  # noqa: F401  # importing enters sections
 from gread.bench.machine import machine as machine
 from gread.bench.section import BENCHES as BENCHES
 from gread.bench.section import Section as Section

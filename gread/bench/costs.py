@@ -85,6 +85,11 @@ def _columns(
 
 
 def states_held(model: nn.Module, data: Data, channels: int) -> float:
+    """What autograd keeps after a forward pass, in states of N · d numbers."""
+    return bytes_held(model, data) / (data.num_nodes * channels * data.x.element_size())
+
+
+def bytes_held(model: nn.Module, data: Data, extra: Mapping[str, Tensor] | None = None) -> int:
     """Storages that autograd keeps after a forward pass, small ones left out."""
     given = [*model.parameters(), data.x, data.edge_index]
     known = {tensor.untyped_storage().data_ptr() for tensor in given}
@@ -97,10 +102,11 @@ def states_held(model: nn.Module, data: Data, channels: int) -> float:
         return tensor
 
     with saved_tensors_hooks(pack, lambda tensor: tensor):
-        logits = model.train()(data.x, data.edge_index)  # what it keeps lives as long as this
+        # What it keeps lives as long as the logits.
+        logits = model.train()(data.x, data.edge_index, **(extra or {}))
     total = sum(held.values())
     del logits
-    return total / (data.num_nodes * channels * data.x.element_size())
+    return total
 
 
 NEIGHBOURS = 10

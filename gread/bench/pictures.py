@@ -146,3 +146,29 @@ def shares_of_one(bars: Mapping[str, Mapping[str, float]], *, title: str) -> Fig
     figure.legend(frameon=False, loc="outside lower center", ncols=len(parts))
     axis.set_title(title, fontsize=14, loc="left")
     return figure
+
+
+@matplotlib.rc_context(STYLE)
+def cost_bars(panels: Mapping[str, Mapping[str, float]]) -> Figure:
+    """Bars in the logarithm, one panel a graph, the cheapest on top of the first."""
+    first = next(iter(panels.values()))
+    names = sorted(first, key=lambda name: first[name])
+    size = (9.6, 1.4 + 0.24 * len(names))
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axis, (graph, costs) in zip(axes, panels.items(), strict=True):
+        values = [costs[name] for name in names]
+        colours = [OURS if name.startswith("GREAD") else "#999999" for name in names]
+        axis.barh(names, values, color=colours, height=0.7)
+        for place, value in enumerate(values):
+            text = f"{value:.1f}"
+            offset = (4, 0)
+            axis.annotate(text, (value, place), offset, textcoords="offset points", va="center")
+        axis.set_xscale("log")
+        axis.set_xlim(0.7 * min(values), 3 * max(values))
+        axis.axvline(1, color="#444444", linewidth=0.8, linestyle=":")
+        axis.set_title(graph, loc="left")
+        axis.set_xlabel("epochs of a GCN in one of its own")
+        axis.tick_params(axis="y", length=0)
+    axes[0].invert_yaxis()
+    return figure

@@ -26,7 +26,17 @@ from gread.experiments import ARTEFACTS
 from gread.experiments.accuracy import CODE, PAPER
 from gread.inputs import InputError
 from gread.models import MODELS
-from gread.runs import RECORDS, Result, ResultStore, RunSpec, find_preset, launch, records_of, run
+from gread.runs import (
+    RECORDS,
+    Result,
+    ResultStore,
+    RunSpec,
+    find_preset,
+    launch,
+    records_of,
+    run,
+    with_structure,
+)
 from gread.runs.presets import split_settings
 from gread.runs.trackers import TRACKERS, OnEpoch, tracked
 from gread.training import Epoch, TrainConfig
@@ -88,6 +98,13 @@ def train(
     kept = ResultStore(store)
     place = choose_device(device)
     missing = kept.missing(specs)
+    structure = MODELS[model].structure
+    if missing and structure is not None:
+        prepared = with_structure(specs[0])
+        err.print(
+            f"{structure}: {prepared.entries:,} numbers, computed once in {prepared.seconds:.1f} s",
+            highlight=False,
+        )
     with resumable(), bar() as progress:
         task = progress.add_task("", total=len(missing))
         if place.startswith("cuda") and not trackers:  # many at once, none of which can be watched

@@ -7,6 +7,7 @@ from gread.runs.run import RECORDS as RECORDS
 from gread.runs.run import Result as Result
 from gread.runs.run import records_of as records_of
 from gread.runs.run import run as run
+from gread.runs.run import with_structure as with_structure
 from gread.runs.spec import RunSpec as RunSpec
 from gread.runs.store import ResultStore as ResultStore
 from gread.runs.store import StoreError as StoreError

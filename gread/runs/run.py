@@ -27,7 +27,7 @@ from gread.models import MODELS
 from gread.population import fit_together
 from gread.registry import Registry
 from gread.runs.spec import RunSpec
-from gread.structure import Origin, add_structure
+from gread.structure import Origin, Prepared, add_structure
 from gread.training import Epoch, Fit, fit
 
 
@@ -277,14 +277,28 @@ def _prepared(
 ) -> tuple[Data, str]:
     """Kept, since runs on one graph come in rows."""
     data = load(dataset, root=root, **json.loads(options))
-    fingerprint = _fingerprint(data)
+    fingerprint = fingerprint_of(data)
     if structure is not None:
-        origin = Origin(dataset, data_root(root), fingerprint)
-        data = add_structure(data, structure, origin).data
+        data = _structured(data, structure, dataset, root, fingerprint).data
     return data.to(device), fingerprint
 
 
-def _fingerprint(data: Data) -> str:
+def with_structure(spec: RunSpec, root: str | None = None) -> Prepared:
+    """The graph of a spec whose model asks for structure, and what that costs."""
+    structure = MODELS[spec.model].structure
+    assert structure is not None
+    data = load(spec.dataset, root=root, **spec.options)
+    return _structured(data, structure, spec.dataset, root, fingerprint_of(data))
+
+
+def _structured(
+    data: Data, structure: str, dataset: str, root: str | None, fingerprint: str
+) -> Prepared:
+    return add_structure(data, structure, Origin(dataset, data_root(root), fingerprint))
+
+
+def fingerprint_of(data: Data) -> str:
+    """Of the tensors of a graph, short."""
     digest = hashlib.sha256()
     for name in ("x", "edge_index", "y", "train_mask", "val_mask", "test_mask"):
         tensor = data[name].contiguous()

@@ -1,0 +1,88 @@
+"""What every model costs: an epoch beside one of GCN, and what is kept and prepared for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from torch import nn
+from torch_geometric.data import Data
+
+from gread.bench.costs import bytes_held
+from gread.bench.pictures import cost_bars
+from gread.bench.section import BENCHES, Row, Section
+from gread.bench.timing import fitted, graph, interleave, ratio
+from gread.data.files import data_root
+from gread.models import MODELS
+from gread.runs import find_preset
+from gread.runs.run import fingerprint_of
+from gread.runs.spec import HIDDEN_CHANNELS
+from gread.structure import Origin, Prepared, add_structure
+from gread.training import TrainConfig, inputs_of, masks_of
+
+GRAPHS = ("cora", "squirrel")
+
+
+@BENCHES.register("models")
+def models(device: str, quick: bool) -> Section:
+    """Every model with its preset, on a sparse graph and on a dense one."""
+    rows: list[Row] = []
+    for name in GRAPHS:
+        data = graph(name, device, quick)
+        gcn, _ = _built("gcn", name, data)
+        for model, entry in MODELS.items():
+            prepared = _prepared(data, name, entry.structure, keep=not quick)
+            build, config = _built(model, name, prepared.data)
+            sides = {
+                "GCN": fitted(gcn, data, _slowly(config)),
+                "it": fitted(build, prepared.data, _slowly(config)),
+            }
+            # How many epochs of a GCN go into one of its own.
+            times = ratio(interleave(sides, quick), slow="it", fast="GCN")
+            own = build().to(data.x.device)
+            extra = inputs_of(own, prepared.data, masks_of(data, 0)[0])
+            rows.append(
+                {
+                    "model": entry.title,
+                    "graph": name,
+                    "epochs of a GCN": times["ratio"],
+                    "lowest": times["lowest"],
+                    "highest": times["highest"],
+                    "ms": times["it ms"],
+                    "MB kept": bytes_held(own, data, extra) / 1e6,
+                    "seconds before": prepared.seconds,
+                }
+            )
+    note = (
+        "An epoch is a training step with its evaluation, with the preset of the model; ratios to "
+        "a GCN are medians over rounds in turn. Kept is what autograd holds for the backward "
+        "pass; seconds before are those of structure that is computed once for a graph."
+    )
+    panels = {
+        name: {str(r["model"]): float(r["epochs of a GCN"]) for r in rows if r["graph"] == name}
+        for name in GRAPHS
+    }
+    return Section("What every model costs", rows, note, cost_bars(panels))
+
+
+def _built(model: str, dataset: str, data: Data) -> tuple[Callable[[], nn.Module], TrainConfig]:
+    """What builds the model with its preset for a graph, and how it is trained."""
+    preset = find_preset(model, dataset)
+    hyper = {"hidden_channels": HIDDEN_CHANNELS, **preset.hyper}
+    width, classes = hyper.pop("hidden_channels"), int(data.y.max()) + 1
+    make = partial(MODELS[model].make, data.num_features, width, classes)
+    return partial(make, num_nodes=data.num_nodes, **hyper), preset.train
+
+
+def _slowly(config: TrainConfig) -> TrainConfig:
+    """At this rate nothing blows up, and an epoch takes what it takes."""
+    return TrainConfig(lr=1e-5, weight_decay=config.weight_decay)
+
+
+def _prepared(data: Data, dataset: str, structure: str | None, keep: bool) -> Prepared:
+    if structure is None:
+        return Prepared(data, 0.0, 0)
+    on_cpu = data.cpu()
+    origin = Origin(dataset, data_root(), fingerprint_of(on_cpu)) if keep else None
+    found = add_structure(on_cpu, structure, origin)
+    return found._replace(data=found.data.to(data.x.device))
