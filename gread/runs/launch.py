@@ -47,7 +47,8 @@ def launch(
         deterministic: As in `run`.
         together: Whether specs of one form are computed as populations, as large as memory allows.
             By default they are on GPUs, where many cost little more than one; on a CPU they gain
-            less, and apart each gives the same numbers as `run`, bit by bit.
+            less, and apart each gives the same numbers as `run`, bit by bit. One that needs more
+            memory than there is after all is halved.
         histories: Whether results keep the numbers of every epoch, most of what is stored.
         imports: Modules that every process imports first: those that register what specs name.
         on_result: Called with every new result.
@@ -80,7 +81,18 @@ def _compute(job: Job) -> list[Result]:
     if len(specs) == 1:
         results = [run(specs[0], root=root, device=device, deterministic=deterministic)]
     else:
-        results = run_together(specs, root=root, device=device, deterministic=deterministic)
+        try:
+            results = run_together(specs, root=root, device=device, deterministic=deterministic)
+        except torch.OutOfMemoryError:
+            results = []
+        if not results:  # outside of the except, which would hold on to what has to go
+            torch.cuda.empty_cache()
+            middle = len(specs) // 2
+            return [
+                result
+                for half in (specs[:middle], specs[middle:])
+                for result in _compute((half, root, device, deterministic, histories))
+            ]
     return results if histories else [result.without_history() for result in results]
 
 

@@ -271,7 +271,7 @@ def prepared(spec: RunSpec, root: str | None, device: str) -> tuple[Data, str]:
     return _prepared(spec.dataset, options, root, device, MODELS[spec.model].structure)
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def _prepared(
     dataset: str, options: str, root: str | None, device: str, structure: str | None
 ) -> tuple[Data, str]:

@@ -5,9 +5,11 @@ import sys
 import time
 
 import pytest
+import torch
 
 from gread.inputs import InputError
 from gread.runs import ResultStore, launch, run
+from gread.runs.run import run_together
 from gread.training import TrainConfig
 
 KILLER = """
@@ -167,3 +169,21 @@ def test_stopped_with_its_processes_it_leaves_none_and_goes_on(tmp_path, launche
     launch(specs[:8], store)
     assert before.items() <= {result.spec.key: result.finished for result in store}.items()
     assert not store.missing(specs[:8])
+
+
+def test_a_population_that_needs_too_much_memory_is_halved(tmp_path, small, monkeypatch):
+    specs = [small(seed=seed) for seed in range(5)]
+    sizes = []
+
+    def little_memory(specs, **options):
+        sizes.append(len(specs))
+        if len(specs) > 2:
+            raise torch.OutOfMemoryError("no room")
+        return run_together(specs, **options)
+
+    monkeypatch.setattr(sys.modules["gread.runs.launch"], "run_together", little_memory)
+    store = ResultStore(tmp_path)
+    launch(specs, store, together=True)
+    assert sizes == [5, 2, 3, 2]  # the three are one and two
+    apart = {spec.key: run(spec).val for spec in specs}
+    assert store.numbers("val") == pytest.approx(apart)
