@@ -53,7 +53,6 @@ def check_sizes(
     in_channels: int,
     hidden_channels: int,
     out_channels: int,
-    *,
     input_dropout: float,
     dropout: float,
 ) -> None:

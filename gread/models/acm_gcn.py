@@ -75,13 +75,7 @@ class ACMGCN(nn.Module):
         dropout: float = 0.5,
     ):
         super().__init__()
-        check_sizes(
-            in_channels,
-            hidden_channels,
-            out_channels,
-            input_dropout=input_dropout,
-            dropout=dropout,
-        )
+        check_sizes(in_channels, hidden_channels, out_channels, input_dropout, dropout)
         self.in_channels = in_channels
         self.normalized = OriginalAdjacency(normalization="row")
         words = FeatureMap(in_channels, CHANNELS * hidden_channels, input_dropout, bias=False)

@@ -47,13 +47,7 @@ class FAGCN(nn.Module):
         super().__init__()
         check_fraction("eps", eps)
         check_count("num_layers", num_layers)
-        check_sizes(
-            in_channels,
-            hidden_channels,
-            out_channels,
-            input_dropout=input_dropout,
-            dropout=dropout,
-        )
+        check_sizes(in_channels, hidden_channels, out_channels, input_dropout, dropout)
         self.in_channels = in_channels
         self.encoder = FeatureMap(in_channels, hidden_channels, input_dropout)
         self.adjacency = OriginalAdjacency(self_loops=0.0, own_loops=False)

@@ -46,13 +46,7 @@ class GDE(ContinuousGNN):
         input_dropout: float = 0.4,
         dropout: float = 0.5,
     ):
-        check_sizes(
-            in_channels,
-            hidden_channels,
-            out_channels,
-            input_dropout=input_dropout,
-            dropout=dropout,
-        )
+        check_sizes(in_channels, hidden_channels, out_channels, input_dropout, dropout)
         super().__init__(
             in_channels,
             feature_layer(in_channels, hidden_channels, Mix(gather), input_dropout),

@@ -95,13 +95,7 @@ class GeomGCN(nn.Module):
         dropout: float = 0.5,
     ):
         super().__init__()
-        check_sizes(
-            in_channels,
-            hidden_channels,
-            out_channels,
-            input_dropout=input_dropout,
-            dropout=dropout,
-        )
+        check_sizes(in_channels, hidden_channels, out_channels, input_dropout, dropout)
         self.in_channels = in_channels
         width = NUM_RELATIONS * hidden_channels
         words = FeatureMap(in_channels, width, input_dropout, bias=False)

@@ -99,13 +99,7 @@ class GGCN(nn.Module):
         dropout: float = 0.5,
     ):
         super().__init__()
-        check_sizes(
-            in_channels,
-            hidden_channels,
-            out_channels,
-            input_dropout=input_dropout,
-            dropout=dropout,
-        )
+        check_sizes(in_channels, hidden_channels, out_channels, input_dropout, dropout)
         check_count("num_layers", num_layers, minimum=2)
         check_positive("decay", decay)
         self.in_channels = in_channels

@@ -66,13 +66,7 @@ class GloGNN(nn.Module):
         dropout: float = 0.5,
     ):
         super().__init__()
-        check_sizes(
-            in_channels,
-            hidden_channels,
-            out_channels,
-            input_dropout=input_dropout,
-            dropout=dropout,
-        )
+        check_sizes(in_channels, hidden_channels, out_channels, input_dropout, dropout)
         check_count("num_nodes", num_nodes)
         check_not_negative("alpha", alpha)
         check_not_negative("beta", beta)

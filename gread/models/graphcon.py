@@ -60,13 +60,7 @@ class GraphCON(nn.Module):
         dropout: float = 0.3,
     ):
         super().__init__()
-        check_sizes(
-            in_channels,
-            hidden_channels,
-            out_channels,
-            input_dropout=input_dropout,
-            dropout=dropout,
-        )
+        check_sizes(in_channels, hidden_channels, out_channels, input_dropout, dropout)
         check_count("num_layers", num_layers)
         check_not_negative("damping", damping)
         check_not_negative("frequency", frequency)

@@ -49,13 +49,7 @@ class H2GCN(nn.Module):
     ):
         super().__init__()
         check_count("rounds", rounds)
-        check_sizes(
-            in_channels,
-            hidden_channels,
-            out_channels,
-            input_dropout=input_dropout,
-            dropout=dropout,
-        )
+        check_sizes(in_channels, hidden_channels, out_channels, input_dropout, dropout)
         self.in_channels = in_channels
         self.encoder = FeatureMap(in_channels, hidden_channels, input_dropout, bias=False)
         self.activation = StateActivation(activation)

@@ -44,13 +44,7 @@ class JKNet(nn.Module):
     ):
         super().__init__()
         check_count("num_layers", num_layers)
-        check_sizes(
-            in_channels,
-            hidden_channels,
-            out_channels,
-            input_dropout=input_dropout,
-            dropout=dropout,
-        )
+        check_sizes(in_channels, hidden_channels, out_channels, input_dropout, dropout)
         if jump not in JUMPS:
             raise InputError(f"unknown jump {jump!r}; choose from: {', '.join(JUMPS)}")
         self.in_channels = in_channels

@@ -47,13 +47,7 @@ class LINKX(nn.Module):
         dropout: float = 0.5,
     ):
         super().__init__()
-        check_sizes(
-            in_channels,
-            hidden_channels,
-            out_channels,
-            input_dropout=input_dropout,
-            dropout=dropout,
-        )
+        check_sizes(in_channels, hidden_channels, out_channels, input_dropout, dropout)
         check_count("num_nodes", num_nodes)
         check_count("num_edge_layers", num_edge_layers)
         check_count("num_node_layers", num_node_layers)

@@ -45,13 +45,7 @@ class MixHop(nn.Module):
     ):
         super().__init__()
         check_count("num_layers", num_layers)
-        check_sizes(
-            in_channels,
-            hidden_channels,
-            out_channels,
-            input_dropout=input_dropout,
-            dropout=dropout,
-        )
+        check_sizes(in_channels, hidden_channels, out_channels, input_dropout, dropout)
         self.in_channels = in_channels
         self.adjacency = OriginalAdjacency()
         mix = Mix(hops, taken=POWERS, given=POWERS, bias=False)

@@ -113,13 +113,7 @@ class ConvStack(nn.Module):
     ):
         super().__init__()
         check_count("num_layers", num_layers)
-        check_sizes(
-            in_channels,
-            hidden_channels,
-            out_channels,
-            input_dropout=input_dropout,
-            dropout=dropout,
-        )
+        check_sizes(in_channels, hidden_channels, out_channels, input_dropout, dropout)
         self.in_channels = in_channels
         self.adjacency = adjacency()
         self.layers = nn.ModuleList()

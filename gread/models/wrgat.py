@@ -119,13 +119,7 @@ class WRGAT(nn.Module):
         dropout: float = 0.5,
     ):
         super().__init__()
-        check_sizes(
-            in_channels,
-            hidden_channels,
-            out_channels,
-            input_dropout=input_dropout,
-            dropout=dropout,
-        )
+        check_sizes(in_channels, hidden_channels, out_channels, input_dropout, dropout)
         check_count("num_rings", num_rings, minimum=0)
         if num_rings > RINGS:
             raise InputError(f"num_rings must be at most {RINGS}, got {num_rings}")

@@ -104,13 +104,7 @@ class NeuralSheafDiffusion(nn.Module):
         shared_learner: bool = False,
     ):
         super().__init__()
-        check_sizes(
-            in_channels,
-            hidden_channels,
-            out_channels,
-            input_dropout=input_dropout,
-            dropout=dropout,
-        )
+        check_sizes(in_channels, hidden_channels, out_channels, input_dropout, dropout)
         check_count("stalk_dim", stalk_dim)
         check_count("num_layers", num_layers)
         if sheaf_decay is not None:
