@@ -80,26 +80,55 @@ def _part_by_part(models: Sequence[nn.Module]) -> nn.Module:
 @torch.no_grad()
 def unstack(stacked: nn.Module, models: Sequence[nn.Module], members: Sequence[int]) -> None:
     """Gives parameters back: those of the member with each number to the model beside it."""
-    if isinstance(stacked, Coefficients):
-        for model, member in zip(models, members, strict=True):
-            for own in model.parameters():
-                own.copy_(stacked.row[member, : own.numel()].view(own.shape))
-        return
-    for name, parameter in stacked._parameters.items():
-        for model, member in zip(models, members, strict=True):
-            if parameter is not None:
-                model.get_parameter(name).copy_(parameter[member])
-    if isinstance(stacked, SoftAdjacencies):
-        unstack(stacked.soft, models, members)
-        return
-    if isinstance(stacked, OriginalAdjacencies):
-        return
+    if isinstance(stacked, Stacked):
+        stacked.give(models, members)
+    else:
+        _children(stacked, models, members)
+
+
+def keep(model: nn.Module, members: Sequence[int]) -> None:
+    """Lets all other members of a stacked model go."""
+    for module in model.modules():
+        if isinstance(module, Stacked):
+            module.keep(members)
+
+
+class Stacked(nn.Module):
+    """A part of several members, which stand in front of its parameters and buffers.
+
+    Attributes:
+        each: Names of attributes that have an entry for every member.
+    """
+
+    each: tuple[str, ...] = ()
+
+    def give(self, models: Sequence[nn.Module], members: Sequence[int]) -> None:
+        """Gives parameters of members to the parts that they are of."""
+        for name, parameter in self._parameters.items():
+            for model, member in zip(models, members, strict=True):
+                if parameter is not None:
+                    model.get_parameter(name).copy_(parameter[member])
+        _children(self, models, members)
+
+    def keep(self, members: Sequence[int]) -> None:
+        """Lets all other members go."""
+        for tensor in (*self._parameters.values(), *self._buffers.values()):
+            if tensor is not None:
+                index = torch.tensor(members, device=tensor.device)
+                tensor.data = tensor.detach().index_select(0, index)
+                tensor.grad = None
+        for name in self.each:
+            entries = getattr(self, name)
+            setattr(self, name, tuple(entries[member] for member in members))
+
+
+def _children(stacked: nn.Module, models: Sequence[nn.Module], members: Sequence[int]) -> None:
     for name, child in stacked._modules.items():
         if child is not None:
             unstack(child, [model.get_submodule(name) for model in models], members)
 
 
-class Linears(nn.Module):
+class Linears(Stacked):
     """h ↦ h Wᵀ + b, [members, N, in] to [members, N, out]."""
 
     def __init__(self, linears: Sequence[nn.Linear]):
@@ -112,7 +141,7 @@ class Linears(nn.Module):
         return torch.baddbmm(self.bias.unsqueeze(1), h, self.weight.mT)
 
 
-class Dropouts(nn.Module):
+class Dropouts(Stacked):
     """Dropout with a rate for every member."""
 
     rate: Tensor
@@ -165,7 +194,7 @@ class Seeds:
         self.numbers, self.next = self.numbers[index], self.next[index]
 
 
-class FeatureMaps(nn.Module):
+class FeatureMaps(Stacked):
     """W Dropout(X) + b, from features [N, F] that all members share."""
 
     def __init__(self, maps: Sequence[FeatureMap]):
@@ -189,7 +218,7 @@ class FeatureMaps(nn.Module):
         return shared.expand(len(self.weight), *shared.shape)
 
 
-class StateActivations(nn.Module):
+class StateActivations(Stacked):
     """ReLU on H(T) of those members that have it."""
 
     active: Tensor
@@ -204,13 +233,15 @@ class StateActivations(nn.Module):
         return torch.where(self.active, h.relu(), h)
 
 
-class OriginalAdjacencies(nn.Module):
+class OriginalAdjacencies(Stacked):
     """OA of members with different normalisations or self loops: entries [members, E].
 
     Attributes:
         kinds: The different ones.
         which: Which of them each member has.
     """
+
+    each = ("which",)
 
     def __init__(self, adjacencies: Sequence[OriginalAdjacency]):
         super().__init__()
@@ -231,12 +262,15 @@ class OriginalAdjacencies(nn.Module):
         key = ("together", self.keys, self.which, h0.dtype, h0.size(-2))
         return remember(edge_index, key, lambda: self._together(made))
 
+    def give(self, models: Sequence[nn.Module], members: Sequence[int]) -> None:
+        """Nothing: there is nothing to learn here."""
+
     def _together(self, made: Sequence[Adjacency]) -> Adjacency:
         pattern, weight = in_one_pattern([(one.pattern, one.weight) for one in made])
         return Adjacency(pattern, weight[list(self.which)], all(one.symmetric for one in made))
 
 
-class SoftAdjacencies(nn.Module):
+class SoftAdjacencies(Stacked):
     """SA of members with different self loops.
 
     Attributes:
@@ -244,6 +278,7 @@ class SoftAdjacencies(nn.Module):
         loops: The weight of each member's self loops.
     """
 
+    each = ("loops",)
     soft: SoftAdjacency
 
     def __init__(self, adjacencies: Sequence[SoftAdjacency]):
@@ -272,8 +307,12 @@ class SoftAdjacencies(nn.Module):
         )
         return Adjacency(pattern, self.soft.attend(h0, pattern, weight))
 
+    def give(self, models: Sequence[nn.Module], members: Sequence[int]) -> None:
+        """Queries and keys."""
+        unstack(self.soft, models, members)
 
-class Coefficients(nn.Module):
+
+class Coefficients(Stacked):
     """α or β of every member, whatever its kind, [members, channels].
 
     A scalar is the first number of its row; the others of that row are not used.
@@ -304,9 +343,17 @@ class Coefficients(nn.Module):
         row = torch.where(self.scalar, self.row[:, :1], self.row)
         return torch.where(self.signed, row, row.sigmoid()).masked_fill(self.fixed, 1.0)
 
+    def give(self, models: Sequence[nn.Module], members: Sequence[int]) -> None:
+        """As much of a row as the kind of the coefficient has."""
+        for model, member in zip(models, members, strict=True):
+            for own in model.parameters():
+                own.copy_(self.row[member, : own.numel()].view(own.shape))
 
-class Layers(nn.Module):
+
+class Layers(Stacked):
     """The reaction-diffusion layer, with T, τ, α and β of every member."""
+
+    each = ("times", "step_sizes")
 
     def __init__(self, layers: Sequence[ReactionDiffusionConv]):
         super().__init__()
@@ -362,23 +409,6 @@ RULES: dict[type[nn.Module], Callable[[Sequence[Any]], nn.Module]] = {
 
 PARTWISE = (GREAD, Residual, SoftAdjacency, nn.Sequential, nn.Tanh)
 """What has nothing of its own, and only calls its parts: several are one of several parts each."""
-
-
-def keep(model: nn.Module, members: Sequence[int]) -> None:
-    """Lets all other members of a stacked model go."""
-    for module in model.modules():
-        for tensor in (*module._parameters.values(), *module._buffers.values()):
-            if tensor is not None:
-                index = torch.tensor(members, device=tensor.device)
-                tensor.data = tensor.detach().index_select(0, index)
-                tensor.grad = None
-        if isinstance(module, Layers):
-            module.times = tuple(module.times[m] for m in members)
-            module.step_sizes = tuple(module.step_sizes[m] for m in members)
-        elif isinstance(module, OriginalAdjacencies):
-            module.which = tuple(module.which[m] for m in members)
-        elif isinstance(module, SoftAdjacencies):
-            module.loops = tuple(module.loops[m] for m in members)
 
 
 def _stacked(parameters: Sequence[Tensor]) -> nn.Parameter:
