@@ -83,7 +83,7 @@ def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> T
     """out[e], if given, + Σ over the one or two pairs of left[i] · right[j], for e at (i, j)."""
     first, second = pairs[0], pairs[-1]
     adds = out is not None
-    *members, n, d = first.right.shape
+    *members, length, d = first.right.shape
     out = first.right.new_empty(*members, rows.column.numel()) if out is None else out
     channels = _ceil2(d)
     arguments = []
@@ -96,7 +96,8 @@ def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> T
             out,
             *rows,
             *arguments,
-            n,
+            _count(rows),
+            length,
             rows.column.numel(),
             D=d,
             PAIRS=len(pairs),
@@ -531,7 +532,7 @@ def _left(a, b, coef, row, lane, there, D: tl.constexpr, LEFT: tl.constexpr, SCA
     return value
 
 
-@triton.jit(do_not_specialize=["n", "entries", "each"])
+@triton.jit(do_not_specialize=["n", "length", "entries", "each"])
 def _edge_dots_kernel(
     out,
     start,
@@ -545,6 +546,7 @@ def _edge_dots_kernel(
     right_2,
     coef_2,
     n,
+    length,
     entries,
     each,
     D: tl.constexpr,
@@ -561,15 +563,14 @@ def _edge_dots_kernel(
 ):
     """out[e] = left[i] · right[j], for one pair or two."""
     member = tl.program_id(1).to(tl.int64)
-    matrix = member * n * D
     out += member * entries
-    left += matrix
-    left_b += matrix
-    right += matrix
+    left += member * n * D
+    left_b += member * n * D
+    right += member * length * D
     coef += member * LEFT * D
-    left_2 += matrix
-    left_b_2 += matrix
-    right_2 += matrix
+    left_2 += member * n * D
+    left_b_2 += member * n * D
+    right_2 += member * length * D
     coef_2 += member * LEFT_2 * D
     lane, there = _heads(1, D, 1, BLOCK_D)
     first, last = _rows(start, n, each, FEWEST, SPAN)

@@ -241,6 +241,24 @@ def test_several_members_at_once(launches, own_weights, d):
     assert_same(gpu.dropout(x, seeds, rates), torch.stack(alone))
 
 
+@pytest.mark.parametrize("members", [(), (1,), (2,), (5,)])
+@pytest.mark.parametrize("shape", [(6, 40), (40, 6)])
+def test_matrices_that_are_not_square(launches, shape, members):
+    dtype, d = torch.float64, 16
+    counts = [number % 7 for number in range(shape[0])]  # row 6 is heavy
+    rows, entries = make_rows(counts, shape[1]), sum(counts)
+    left, right = (normal(*members, n, d, dtype=dtype) for n in shape)
+    weight = positive(*members, entries, dtype=dtype)
+    coef = normal(*members, 1, d, dtype=dtype)
+    arguments = (rows, weight, right, coef, (), 0)
+    assert_same(gpu.gather(*arguments), plain.gather(*arguments))
+    pairs = [Pair([left], right)]
+    assert_same(gpu.edge_dots(rows, pairs), plain.edge_dots(rows, pairs))
+    heads = normal(*members, entries, 3, dtype=dtype)
+    y = normal(*members, shape[1], 3, d, dtype=dtype)
+    assert_same(gpu.gather_heads(rows, heads, y), plain.gather_heads(rows, heads, y))
+
+
 @dtypes
 def test_what_is_not_contiguous(dtype):
     rows = rows_of("mixed")
