@@ -1,0 +1,45 @@
+"""Every model gives on a GPU what it gives on a CPU, also when its epochs are recorded."""
+
+import pytest
+import torch
+
+import gread
+from gread.models import MODELS
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+@pytest.fixture(params=MODELS)
+def build(request):
+    """Builds the model without dropout, always the same."""
+
+    def make():
+        torch.manual_seed(2)
+        quiet = {"input_dropout": 0.0, "dropout": 0.0}
+        model = MODELS[request.param].make(3, 8, 2, num_nodes=12, **quiet)
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter, std=0.3)
+        return model.double()
+
+    return make
+
+
+def test_logits_and_gradients_are_those_of_the_cpu(build, graph):
+    found = []
+    for device in ("cpu", "cuda"):
+        model, data = build().to(device), graph.to(device)
+        logits = model(data.x, data.edge_index)
+        logits.square().sum().backward()
+        found.append([logits, *(parameter.grad for parameter in model.parameters())])
+    for here, there in zip(*found, strict=True):
+        torch.testing.assert_close(there.cpu(), here)
+
+
+def test_training_is_that_of_the_cpu(build, graph):
+    config = gread.TrainConfig(epochs=8, lr=1e-3)
+    found = [
+        gread.fit(build().to(device), graph.to(device), config).history
+        for device in ("cpu", "cuda")
+    ]
+    losses = [[epoch.loss for epoch in history] for history in found]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-6)
