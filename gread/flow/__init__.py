@@ -72,8 +72,9 @@ def solve_together(
 ) -> Solution:
     """H(T) of several members, each with a time T and a step size of its own.
 
-    A member with fewer steps than another takes steps of no length at the end. One whose H(T) is
-    not finite is left so: it does not touch the others.
+    On a GPU a member with fewer steps than another is done earlier, if members are in falling order
+    of steps; else it takes steps of no length at the end. One whose H(T) is not finite is left so:
+    it does not touch the others.
 
     Args:
         adj: Ã, shared or with the entries of every member, [members, E].
@@ -86,11 +87,19 @@ def solve_together(
         step_sizes: τ of every member.
         tableau: The method.
     """
-    each = [_lengths(*pair) for pair in zip(times, step_sizes, strict=True)]
-    most = max(map(len, each))
+    each = [_lengths(*pair) or (0.0,) for pair in zip(times, step_sizes, strict=True)]
+    counts = [len(own) for own in each]
+    most, falling = max(counts), counts == sorted(counts, reverse=True)
     lengths = tuple(own + (0.0,) * (most - len(own)) for own in each)
+    active: tuple[int, ...] = ()
+    if h0.is_cuda and falling and min(counts) < most:
+        active = tuple(sum(count > step for count in counts) for step in range(most))
     final = stepped_flow(
-        adj, h0, source, alpha, beta, terms=terms, tableau=tableau, lengths=lengths
+        *(adj, h0, source, alpha, beta),
+        terms=terms,
+        tableau=tableau,
+        lengths=lengths,
+        active=active,
     )
     return Solution(final, (), tableau.stages * most)
 

@@ -47,6 +47,7 @@ def stepped_flow(
     terms: Terms,
     tableau: Tableau,
     lengths: Lengths,
+    active: tuple[int, ...] = (),
 ) -> Tensor:
     """H(T) after steps of the given lengths, equal to `gread.ode.integrate` up to rounding.
 
@@ -61,9 +62,10 @@ def stepped_flow(
         terms: The reaction.
         tableau: The method.
         lengths: Length of every step; of as many for every member, of which the last may be 0.
+        active: How many members take each step, the first ones; by default all take all.
     """
     tau = _constant(lengths, h0.dtype, h0.device).unsqueeze(-1)
-    plan = _plan(terms, tableau, tau.size(-2))
+    plan = _plan(terms, tableau, tau.size(-2), active)
     a, b = tau * alpha.unsqueeze(-2), tau * beta.unsqueeze(-2)  # [steps, d] or [steps, 1]
     basis = torch.stack([torch.ones_like(a), a, b], -2)
     coef = _tensor(plan, "matrix", h0.dtype, h0.device) @ basis
@@ -117,6 +119,7 @@ class Plan:
         steps: How many steps there are.
         two_products: Whether f has the term Ã L̃ H.
         source: Whether f has the term H(0).
+        active: How many members take each step; empty where all take all.
     """
 
     matrix: Numbers
@@ -124,6 +127,7 @@ class Plan:
     steps: int
     two_products: bool
     source: bool
+    active: tuple[int, ...] = ()
 
     @property
     def every(self) -> int:
@@ -137,11 +141,19 @@ class Plan:
         h = w.load(0)
         source = w.load(1) if self.source else NONE
         for number in range(self.steps):
+            w.members = self.taking(number)
             if number and number % self.every == 0:
                 w.store(h, number // self.every)
             h = self.write(w, self.links, number * len(self.matrix), h, source)[-1].after
-        w.store(h, 0)
+            if self.taking(number + 1) < w.members:  # others have arrived
+                w.leave(h, 0, self.taking(number + 1))
+        if not self.active:
+            w.store(h, 0)
         return w.done()
+
+    def taking(self, step: int) -> int:
+        """How many members take a step; 0 where all take all, and beyond the last."""
+        return self.active[step] if step < len(self.active) else 0
 
     def write(
         self, w: Writer, links: Sequence[Link], first: int, h: int, source: int
@@ -164,7 +176,7 @@ class Plan:
 
 
 @lru_cache(maxsize=64)
-def _plan(terms: Terms, tableau: Tableau, steps: int) -> Plan:
+def _plan(terms: Terms, tableau: Tableau, steps: int, active: tuple[int, ...]) -> Plan:
     two_products = bool(terms.blurred)
     assert not (two_products and (terms.square or terms.cube)), "one link would need two powers"
     degree = 3 if terms.cube else 2 if terms.square else 1
@@ -186,7 +198,7 @@ def _plan(terms: Terms, tableau: Tableau, steps: int) -> Plan:
             matrix += [(0, 0, c * terms.source)]
             bases = [*bases, SOURCE]
         links.append(Link(first, degree, tuple(bases)))
-    return Plan(tuple(matrix), tuple(links), steps, two_products, bool(terms.source))
+    return Plan(tuple(matrix), tuple(links), steps, two_products, bool(terms.source), active)
 
 
 @lru_cache(maxsize=256)
@@ -286,7 +298,7 @@ class BackPlan:
 @lru_cache(maxsize=64)
 def _back_plan(plan: Plan, weight: bool, source: bool) -> BackPlan:
     # The number of coefficients is known once one step is written.
-    rows = len(_Back(replace(plan, steps=1), weight, source, 0).planned().matrix)
+    rows = len(_Back(replace(plan, steps=1, active=()), weight, source, 0).planned().matrix)
     return _Back(plan, weight, source, rows).planned()
 
 
@@ -317,14 +329,20 @@ class _Back:
         plan, w = self.plan, self.w
         parts = [range(plan.steps)[k : k + plan.every] for k in range(0, plan.steps, plan.every)]
         self.source = w.load(1 + len(parts)) if plan.source else NONE
+        w.members = plan.taking(plan.steps - 1)
         grad = w.load(0)
         for number, part in reversed(list(enumerate(parts))):
+            w.members = 0
             before = [w.load(1 + number)]
             for step in part[:-1]:
+                w.members = plan.taking(step)
                 first = step * self.rows_of_a_step
                 done = plan.write(w, plan.links, first, before[-1], self.source)
                 before.append(done[-1].after)
             for step in reversed(part):
+                w.members = plan.taking(step)
+                if w.members > plan.taking(step + 1) > 0:  # those who arrived here join
+                    grad = w.join(grad, 0)
                 grad = self.step(step, before.pop(), grad)
         w.store(grad, 0)
         if self.grad_source is not None:

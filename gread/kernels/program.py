@@ -7,13 +7,15 @@ matrix: so a CPU takes some channels through the whole program while they lie in
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from gread.kernels.choice import kernels_for
 from gread.kernels.pattern import Pattern
@@ -23,6 +25,7 @@ MANY = 2**20
 """Numbers above which sums over parts of the nodes are added up at once, to save memory."""
 
 KINDS = ("load", "store", "product", "back", "gather", "pull", "add", "dot", "edge_dots")
+"""Those that kernels for whole programs know; `join` and `leave` are for members alone."""
 
 
 class Pass(NamedTuple):
@@ -34,9 +37,13 @@ class Pass(NamedTuple):
     back       out = Aᵀ x
     gather     out = c₀ A x + Σ_p c_p xᵖ + Σ c_b base, see `gread.kernels.plain.gather`
     pull       out = c₀ Aᵀ x + Σ_p c_p yᵖ⁻¹ x + Σ c_b base, and its sums
-    add        out = y + c₀ x, or c₀ x where there is no y
+    add        out = y + c₀ x, or c₀ x where there is no y, or none of a member
     dot        the sum Σ x y over the nodes
     edge_dots  for every entry (i, j) of A, its gradient grows by (Σ c_b base)[i] · y[j]
+    join       out = x, and behind it input number coef of the members that x does not have
+    leave      output number out = x, for the members from number coef on
+
+    A pass is done for the first ``members`` of several, and for all if that is 0.
     """
 
     kind: str
@@ -46,6 +53,7 @@ class Pass(NamedTuple):
     coef: int = 0
     degree: int = 0
     bases: tuple[int, ...] = ()
+    members: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +81,11 @@ class Program:
         return self.pull_sums + sum(p.kind == "dot" for p in self.passes)
 
     @cached_property
+    def for_some(self) -> bool:
+        """Whether a pass leaves members out."""
+        return any(p.members for p in self.passes)
+
+    @cached_property
     def kinds(self) -> frozenset[str]:
         """The kinds of passes that occur."""
         return frozenset(p.kind for p in self.passes)
@@ -90,6 +103,9 @@ class Program:
 class Writer:
     """Writes a program. States are numbered as they come about; `done` finds a slot for each.
 
+    Attributes:
+        members: What is written next is for so many of the first members; 0 means all.
+
     Example:
         >>> w = Writer()
         >>> h = w.load(0)
@@ -103,6 +119,7 @@ class Writer:
     def __init__(self) -> None:
         self.passes: list[Pass] = []
         self.states = 0
+        self.members = 0
 
     def load(self, number: int) -> int:
         """An input."""
@@ -110,7 +127,7 @@ class Writer:
 
     def store(self, x: int, number: int) -> None:
         """An output."""
-        self.passes.append(Pass("store", out=number, x=x))
+        self._append(Pass("store", out=number, x=x))
 
     def product(self, x: int) -> int:
         """A x; see `Pass`, as with all that follow."""
@@ -134,14 +151,25 @@ class Writer:
 
     def dot(self, x: int, y: int) -> None:
         """Σ x y, a sum."""
-        self.passes.append(Pass("dot", x=x, y=y))
+        self._append(Pass("dot", x=x, y=y))
 
     def edge_dots(self, bases: Sequence[int], y: int, *, coef: int) -> None:
         """Part of the gradient of A."""
-        self.passes.append(Pass("edge_dots", y=y, coef=coef, bases=tuple(bases)))
+        self._append(Pass("edge_dots", y=y, coef=coef, bases=tuple(bases)))
+
+    def join(self, x: int, number: int) -> int:
+        """x, and behind it an input of the members that x does not have."""
+        return self._new(Pass("join", x=x, coef=number))
+
+    def leave(self, x: int, number: int, first: int) -> None:
+        """An output of the members from ``first`` on."""
+        self._append(Pass("leave", out=number, x=x, coef=first))
+
+    def _append(self, one: Pass) -> None:
+        self.passes.append(one._replace(members=self.members))
 
     def _new(self, one: Pass) -> int:
-        self.passes.append(one._replace(out=self.states))
+        self._append(one._replace(out=self.states))
         self.states += 1
         return self.states - 1
 
@@ -159,7 +187,7 @@ class Writer:
             read = {state: slot[state] for state in _reads(p)}
             free += [slot.pop(state) for state in sorted(ends - late)]
             out = p.out
-            if p.kind not in ("store", "dot", "edge_dots"):
+            if p.kind not in ("store", "leave", "dot", "edge_dots"):
                 if not free:
                     free, slots = [slots], slots + 1
                 out = slot[p.out] = free.pop()
@@ -169,7 +197,8 @@ class Writer:
             x = p.x if p.kind == "load" else read.get(p.x, -1)
             bases = tuple(read[base] for base in p.bases)
             placed.append(p._replace(out=out, x=x, y=read.get(p.y, -1), bases=bases))
-        outputs = 1 + max((p.out for p in placed if p.kind == "store"), default=-1)
+        leaving = [p.out for p in placed if p.kind in ("store", "leave")]
+        outputs = 1 + max(leaving, default=-1)
         return Program(tuple(placed), slots, outputs)
 
 
@@ -215,7 +244,7 @@ def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor
         coef: One number a channel in every row, [rows, d]; of every member if there are several.
     """
     kernels = kernels_for(coef)
-    if hasattr(kernels, "run") and kernels.runs(matrix, coef):
+    if hasattr(kernels, "run") and not program.for_some and kernels.runs(matrix, coef):
         ran: Ran = kernels.run(program, matrix, inputs, coef)
         return ran
     return pass_by_pass(program, matrix, inputs, coef)
@@ -237,42 +266,90 @@ def pass_by_pass(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coe
     weight: Tensor | None = None
     pairs: list[Pair] = []  # of `edge_dots`, which takes two at a time
     for p, following in zip(program.passes, (*program.passes[1:], None), strict=True):
-        bases = [slots[base] for base in p.bases]
-        rows = coef[..., p.coef : p.coef + 1 + p.degree + len(bases), :]
         if p.kind == "load":
-            slots[p.out] = inputs[p.x].contiguous()
-        elif p.kind == "store":
-            outputs[p.out] = slots[p.x]
+            slots[p.out] = _first(inputs[p.x], p.members).contiguous()
+            continue
+        x, y, *bases = (_first(slots[k], p.members) for k in (p.x, p.y, *p.bases))
+        rows = _first(coef, p.members)[..., p.coef : p.coef + 1 + p.degree + len(bases), :]
+        if p.kind == "store":
+            outputs[p.out] = x
         elif p.kind == "product":
-            slots[p.out] = kernels.gather(pattern.rows, matrix.weight, slots[p.x], ones, (), 0)
+            entries = _of(matrix.weight, p.members)
+            slots[p.out] = kernels.gather(pattern.rows, entries, x, ones, (), 0)
         elif p.kind == "back":
-            x, weights = slots[p.x], matrix.transposed_weight
-            slots[p.out] = kernels.gather(pattern.columns, weights, x, ones, (), 0)
+            entries = _of(matrix.transposed_weight, p.members)
+            slots[p.out] = kernels.gather(pattern.columns, entries, x, ones, (), 0)
         elif p.kind == "gather":
-            x = slots[p.x]
-            slots[p.out] = kernels.gather(pattern.rows, matrix.weight, x, rows, bases, p.degree)
+            entries = _of(matrix.weight, p.members)
+            slots[p.out] = kernels.gather(pattern.rows, entries, x, rows, bases, p.degree)
         elif p.kind == "pull":
-            x, y = slots[p.x], slots[p.y]
-            out = kernels.pull(
-                pattern.columns, matrix.transposed_weight, x, y, rows, bases, p.degree
-            )
+            entries = _of(matrix.transposed_weight, p.members)
+            out = kernels.pull(pattern.columns, entries, x, y, rows, bases, p.degree)
             slots[p.out] = out[0]
             sums.append(_few(out[1]))
         elif p.kind == "add":
-            part = rows[..., :1, :] * slots[p.x]
-            slots[p.out] = part if p.y < 0 else part.add_(slots[p.y])
+            part = rows[..., :1, :] * x
+            if p.y >= 0:
+                _first(part, len(y) if p.members else 0).add_(y)
+            slots[p.out] = part
         elif p.kind == "dot":
-            dots.append(_few(kernels.dot(slots[p.x], slots[p.y])))
+            dots.append(_few(kernels.dot(x, y)))
+        elif p.kind == "join":
+            slots[p.out] = torch.cat([x, inputs[p.coef][len(x) : p.members]])
+        elif p.kind == "leave":
+            if outputs[p.out] is coef:
+                outputs[p.out] = torch.empty_like(inputs[0])
+            outputs[p.out][p.coef : len(x)] = x[p.coef :]
         else:
-            pairs.append(Pair(bases, slots[p.y], rows[..., : len(bases), :]))
+            pairs.append(Pair(bases, y, rows[..., : len(bases), :]))
             if len(pairs) == 2 or following is None or following.kind != "edge_dots":
-                weight, pairs = kernels.edge_dots(pattern.rows, pairs, weight), []
+                weight = _grown(weight, p.members, kernels, pattern, pairs, len(coef))
+                pairs = []
     return Ran(outputs, torch.cat([_added(sums, coef), _added(dots, coef)], -2), weight)
 
 
+def _first(states: Tensor, members: int) -> Tensor:
+    """Of the first members; of all for 0."""
+    return states[:members] if members else states
+
+
+def _of(entries: Tensor, members: int) -> Tensor:
+    """Entries of a matrix for the first members, which may share them."""
+    return entries if entries.dim() == 1 else _first(entries, members)
+
+
+def _grown(
+    weight: Tensor | None,
+    members: int,
+    kernels: Any,
+    pattern: Pattern,
+    pairs: Sequence[Pair],
+    count: int,
+) -> Tensor:
+    """The gradient of the matrix and what pairs add to it, for the first members of ``count``."""
+    if not members:
+        found: Tensor = kernels.edge_dots(pattern.rows, pairs, weight)
+        return found
+    if weight is None:
+        weight = pairs[0].right.new_zeros(count, pattern.rows.column.numel())
+    part = weight[:members]
+    found = kernels.edge_dots(pattern.rows, pairs, part)
+    if found.data_ptr() != part.data_ptr():  # it was not added in place
+        part.copy_(found)
+    return weight
+
+
 def _added(sums: list[Tensor], like: Tensor) -> Tensor:
-    """Sums over parts of the nodes [parts, k, d] to sums over all of them, [all k, d]."""
-    return torch.cat(sums, -2).sum(0) if sums else like[..., :0, :]
+    """Sums over parts of the nodes [parts, k, d] to sums over all of them, [all k, d].
+
+    Of some of the members there may be fewer sums: then the others are zero.
+    """
+    found = [like[..., :0, :]]
+    for _, alike in itertools.groupby(sums, lambda part: part.shape[:-2]):
+        total = torch.cat(list(alike), -2).sum(0)
+        missing = len(like) - len(total) if like.dim() == 3 else 0
+        found.append(pad(total, (0, 0, 0, 0, 0, missing)) if missing else total)
+    return found[-1] if len(found) == 2 else torch.cat(found, -2)
 
 
 def _few(parts: Tensor) -> Tensor:

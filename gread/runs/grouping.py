@@ -24,8 +24,8 @@ MOST = 2048
 """Members of a population, at most."""
 
 ENOUGH = 2**20
-"""Numbers in the states of all members from which their size is what an epoch takes: then those
-with many more steps go elsewhere. Below, it is the number of kernels, and they may as well stay."""
+"""Numbers in the states of all members from which, on a CPU, those with many fewer steps go
+elsewhere: there all take as many as the first."""
 
 
 def populations(
@@ -33,8 +33,9 @@ def populations(
 ) -> list[list[RunSpec]]:
     """Specs in groups to be computed together, each as large as the memory of a device allows.
 
-    Members take as many steps as the one with most of them: so those with about as many go
-    together. A spec whose model cannot be stacked stays alone.
+    Members come in falling order of steps: on a GPU those with fewer are done earlier; on a CPU
+    all take as many as the first, and so those with about as many go together. A spec whose model
+    cannot be stacked stays alone.
 
     Args:
         specs: What to compute.
@@ -54,17 +55,20 @@ def populations(
         if not _can_stack(members[0], data):
             groups += [[spec] for spec in members]
             continue
-        members.sort(key=_steps)
-        free = _free(device) / workers
+        members.sort(key=_steps, reverse=True)
+        free, on_cpu = _free(device) / workers, not device.startswith("cuda")
         width = int(members[0].hyper["hidden_channels"])  # type: ignore[arg-type]
         group: list[RunSpec] = []
+        taken = 0
         for spec in members:
-            full = len(group) == MOST or _bytes(spec, data) * (len(group) + 1) > free
-            enough = len(group) * data.num_nodes * width >= ENOUGH
-            if group and (full or (enough and _steps(spec) > 1.5 * _steps(group[0]))):
+            need = _bytes(spec, data)
+            enough = on_cpu and len(group) * data.num_nodes * width >= ENOUGH
+            apart = enough and _steps(group[0]) > 1.5 * _steps(spec)
+            if group and (len(group) == MOST or taken + need > free or apart):
                 groups.append(group)
-                group = []
+                group, taken = [], 0
             group.append(spec)
+            taken += need
         groups.append(group)
     return groups
 
@@ -73,7 +77,7 @@ def work(group: Sequence[RunSpec]) -> float:
     """About how long a group takes, beside others on the same graph."""
     first = group[0]
     order = SOLVERS[str(first.hyper["solver"])].order if "solver" in first.hyper else 1
-    return max(map(_steps, group)) * order * len(group) * first.train.epochs
+    return sum(map(_steps, group)) * order * first.train.epochs
 
 
 def _can_stack(spec: RunSpec, data: Data) -> bool:
@@ -98,7 +102,7 @@ def _free(device: str) -> float:
 
 
 def _bytes(spec: RunSpec, data: Data) -> int:
-    """About what a member with the most steps of its group needs, by what it keeps for backward."""
+    """About what a member needs, by what it keeps for backward."""
     nodes, edges, words = data.num_nodes, data.num_edges, int(data.x.count_nonzero())
     width = int(spec.hyper["hidden_channels"])  # type: ignore[arg-type]
     steps = _steps(spec)

@@ -223,3 +223,34 @@ def test_training_is_the_same_with_and_without_compiled_kernels(monkeypatch):
         results.append(gread.fit(model, data, gread.TrainConfig(epochs=5)))
     losses = [[epoch.loss for epoch in result.history] for result in results]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+@pytest.mark.parametrize("reaction", KNOWN)
+@pytest.mark.parametrize("solver", ["euler", "rk4"])
+@pytest.mark.parametrize("own_weights", [False, True])
+@pytest.mark.parametrize("counts", [(20, 18, 4, 4, 1), (3, 3, 2, 1, 1)])
+def test_members_that_are_done_earlier_give_what_steps_of_no_length_give(
+    graph, reaction, solver, own_weights, counts
+):
+    adj = gread.OriginalAdjacency()(graph.x.double(), graph.edge_index)
+    entries = adj.weight * torch.rand(5, adj.weight.numel()) if own_weights else adj.weight
+    h0, source, grad = torch.rand(3, 5, 60, 6, dtype=torch.float64)
+    alpha, beta = torch.rand(2, 5, 6, dtype=torch.float64)
+    terms, most = REACTIONS[reaction].terms, max(counts)
+    lengths = tuple((0.1,) * count + (0.0,) * (most - count) for count in counts)
+    leaving = tuple(sum(count > step for count in counts) for step in range(most))
+    found = []
+    for active in ((), leaving):
+        given = [part.clone().requires_grad_() for part in (entries, h0, source, alpha, beta)]
+        weight, *states = given
+        final = stepping.stepped_flow(
+            *(gread.Adjacency(adj.pattern, weight), *states),
+            terms=terms,
+            tableau=SOLVERS[solver],
+            lengths=lengths,
+            active=active,
+        )
+        wanted = [part for part in given if part is not states[1] or terms.source]
+        found.append([final, *torch.autograd.grad(final, wanted, grad)])
+    for padded, sliced in zip(*found, strict=True):
+        torch.testing.assert_close(sliced, padded, rtol=1e-11, atol=1e-12)
