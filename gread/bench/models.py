@@ -41,17 +41,17 @@ def models(device: str, quick: bool) -> Section:
             times = ratio(interleave(sides, quick), slow="it", fast="GCN")
             own = build().to(data.x.device)
             extra = inputs_of(own, prepared.data, masks_of(data, 0)[0])
+            row: Row = {
+                "model": entry.title,
+                "graph": name,
+                "epochs of a GCN": times["ratio"],
+                "lowest": times["lowest"],
+                "highest": times["highest"],
+                "ms": times["it ms"],
+                "MB kept": bytes_held(own, data, extra) / 1e6,
+            }
             rows.append(
-                {
-                    "model": entry.title,
-                    "graph": name,
-                    "epochs of a GCN": times["ratio"],
-                    "lowest": times["lowest"],
-                    "highest": times["highest"],
-                    "ms": times["it ms"],
-                    "MB kept": bytes_held(own, data, extra) / 1e6,
-                    "seconds before": prepared.seconds,
-                }
+                row | ({"seconds before": prepared.seconds} if entry.structure is not None else {})
             )
     note = (
         "An epoch is a training step with its evaluation, with the preset of the model; ratios to "

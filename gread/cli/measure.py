@@ -17,8 +17,8 @@ def bench(
         list[str] | None,
         typer.Argument(
             metavar="SECTIONS",
-            help="headline, figure-9, datasets, population, memory, scale, shares, bandwidth; "
-            "by default all.",
+            help="headline, figure-9, datasets, models, population, memory, scale, shares, "
+            "bandwidth; by default all.",
         ),
     ] = None,
     device: Device = "auto",

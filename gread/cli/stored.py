@@ -74,12 +74,12 @@ def export(
 ) -> None:
     """Write the runs behind an artefact as one file of JSON lines, without histories.
 
-    Artefacts from the same runs share a file, that of the first of them.
+    A run is in one file, that of the first artefact that needs it.
     """
-    files = {ARTEFACTS[name].specs: name for name in reversed(names or list(ARTEFACTS))}
     known = known_results(store)
-    for specs, name in reversed(files.items()):
-        results = [known[spec.key] for spec in specs() if spec.key in known]
+    for name in names or ARTEFACTS:
+        keys = [spec.key for spec in ARTEFACTS[name].specs()]
+        results = [known.pop(key) for key in keys if key in known]
         if results:
             path = folder / f"{name}.jsonl"
             write_results(path, results)
