@@ -17,6 +17,7 @@ LAYERS = {
     "flow": 1,
     "reactions": 1,
     "structure": 1,
+    "tables": 1,
     "data": 2,
     "models": 2,
     "training": 3,

@@ -39,7 +39,8 @@ def main() -> None:
     try:
         app()
     except (InputError, ArithmeticError, OSError) as error:
-        err.print(f"gread: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        sentence = " ".join(f"gread: {error}".split())  # names in it may have line breaks
+        err.print(sentence, style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(2)
 
 

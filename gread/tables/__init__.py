@@ -1,0 +1,10 @@
+"""A user's tables: files in, a graph of nodes with ids and columns out."""
+
+from gread.tables.column import Column as Column
+from gread.tables.column import column as column
+from gread.tables.formats import FORMATS as FORMATS
+from gread.tables.formats import read_table as read_table
+from gread.tables.graph import TableGraph as TableGraph
+from gread.tables.graph import join as join
+from gread.tables.graph import read_graph as read_graph
+from gread.tables.table import Table as Table

@@ -1,0 +1,220 @@
+"""A column of a table: values of one kind, and which of them are missing."""
+
+from __future__ import annotations
+
+import numbers
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gread.inputs import InputError
+
+Kind: TypeAlias = Literal["whole", "number", "truth", "text", "vector", "mixed"]
+
+WORDS: dict[Kind, str] = {
+    "whole": "whole numbers",
+    "number": "numbers",
+    "truth": "truth values",
+    "text": "text",
+    "vector": "lists of numbers",
+    "mixed": "values of several types",
+}
+"""What a kind is called in a sentence."""
+
+MISSING_NUMBERS = frozenset({"NA", "N/A", "null", "NULL", "None"})
+"""What stands for a missing number in files of text, besides nothing at all. Among words these may
+be words."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """Values of one kind.
+
+    Attributes:
+        kind: What they are.
+        values: [N], of ``int64`` (whole), ``float64`` (number), ``bool`` (truth) or Python objects
+            (text, mixed); of a vector ``float32`` [N, d]. Where one is missing, anything.
+        missing: [N], which values are missing.
+    """
+
+    kind: Kind
+    values: NDArray[Any]
+    missing: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def numeric(self) -> bool:
+        """Whether one can calculate with the values."""
+        return self.kind in ("whole", "number", "truth", "vector")
+
+    def unusable(self) -> NDArray[np.bool_]:
+        """[N], which values are there, but NaN or infinite."""
+        if self.kind not in ("number", "vector"):
+            return np.zeros(len(self), dtype=bool)
+        finite = np.isfinite(self.values)
+        return ~(finite.all(axis=1) if self.kind == "vector" else finite) & ~self.missing
+
+
+def column(
+    values: Sequence[Any] | NDArray[Any], missing: NDArray[np.bool_] | None = None
+) -> Column:
+    """A column of Python or NumPy values, where None is missing.
+
+    Args:
+        values: One a row; an array that is not of Python objects is taken as it is.
+        missing: Which are missing besides.
+
+    Example:
+        >>> column([1, None, 3]).kind
+        'whole'
+        >>> column(["a", 2]).kind
+        'mixed'
+    """
+    if isinstance(values, np.ndarray) and values.dtype != object:
+        return _typed(values, missing)
+    absent = np.fromiter((value is None for value in values), bool, len(values))
+    if missing is not None:
+        absent |= missing
+    present = [value for value, gone in zip(values, absent, strict=True) if not gone]
+    kind = _kind_of(present)
+    filled: NDArray[Any]
+    if kind == "vector":
+        return _vectors(present, absent)
+    if kind == "whole":
+        try:
+            filled = np.zeros(len(absent), dtype=np.int64)
+            filled[~absent] = present
+            return Column(kind, filled, absent)
+        except OverflowError:  # beyond 64 bits they can be told apart, no more
+            present, kind = [str(value) for value in present], "text"
+    if kind in ("number", "truth"):
+        filled = np.zeros(len(absent), dtype=np.float64 if kind == "number" else bool)
+        filled[~absent] = [_double(value) for value in present] if kind == "number" else present
+        return Column(kind, filled, absent)
+    if kind == "text":
+        present = [value if type(value) is str else str(value) for value in present]
+    filled = np.full(len(absent), "", dtype=object)
+    filled[~absent] = np.fromiter(present, dtype=object, count=len(present))
+    return Column(kind, filled, absent)
+
+
+def column_of_texts(texts: Sequence[str]) -> Column:
+    """A column of a file that holds text alone: numbers where all of it reads as numbers.
+
+    Nothing is missing; so is what `MISSING_NUMBERS` names among numbers. A leading zero makes a
+    code, which is text: 007 is not 7.
+
+    Example:
+        >>> column_of_texts(["1", "", "2.5"]).kind
+        'number'
+        >>> column_of_texts(["007", "008"]).kind
+        'text'
+    """
+    empty = np.fromiter((text == "" for text in texts), bool, len(texts))
+    absent = empty | np.fromiter((text in MISSING_NUMBERS for text in texts), bool, len(texts))
+    present = [text for text, gone in zip(texts, absent, strict=True) if not gone]
+    if not present and not (absent & ~empty).any():
+        return Column("number", np.zeros(len(texts)), empty)
+    if present:
+        kind, values = _numbers(present)
+        if values is not None:
+            filled = np.zeros(len(texts), dtype=values.dtype)
+            filled[~absent] = values
+            return Column(kind, filled, absent)
+    return Column("text", np.array(texts, dtype=object), empty)
+
+
+_CODE = re.compile(r"^[+-]?0\d|_", re.MULTILINE)
+_WHOLE = re.compile(r"[-0-9\n]*")
+_TRUTH = {"true": True, "false": False}
+
+
+def _numbers(texts: list[str]) -> tuple[Kind, NDArray[Any] | None]:
+    """The texts as truth values or numbers, where all of them are."""
+    if texts[0].lower() in _TRUTH:
+        truths = [_TRUTH.get(text.lower()) for text in texts]
+        return "truth", None if None in truths else np.array(truths, dtype=bool)
+    joined = "\n".join(texts)
+    if _CODE.search(joined):
+        return "text", None
+    try:
+        if _WHOLE.fullmatch(joined):
+            return "whole", np.array(texts, dtype=np.int64)
+        return "number", np.array(texts, dtype=np.float64)
+    except (ValueError, OverflowError):
+        return "text", None
+
+
+def _typed(values: NDArray[Any], missing: NDArray[np.bool_] | None) -> Column:
+    """An array of NumPy's types."""
+    if values.ndim not in (1, 2) or (values.ndim == 2 and values.dtype.kind not in "biuf"):
+        raise InputError(
+            f"a column must be an array [N], or [N, d] of numbers, got {list(values.shape)} of "
+            f"{values.dtype}"
+        )
+    absent = np.zeros(len(values), dtype=bool) if missing is None else missing
+    if values.ndim == 2:
+        return Column("vector", values.astype(np.float32, copy=False), absent)
+    if values.dtype.kind == "b":
+        return Column("truth", values, absent)
+    if values.dtype.kind in "iu" and (values.dtype.itemsize < 8 or values.dtype.kind == "i"):
+        return Column("whole", values.astype(np.int64, copy=False), absent)
+    if values.dtype.kind == "f":
+        return Column("number", values.astype(np.float64, copy=False), absent)
+    if values.dtype.kind == "M":
+        return column([str(value) for value in values], absent | np.isnat(values))
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8")
+    return column(values.astype(object), absent)
+
+
+def _vectors(rows: list[Any], absent: NDArray[np.bool_]) -> Column:
+    """Rows of numbers, all of one length."""
+    lengths = {len(row) for row in rows}
+    if len(lengths) > 1:
+        some = sorted(lengths)[:2]
+        raise InputError(f"lists in a column must have one length, got {some[0]} and {some[1]}")
+    try:
+        filled = np.zeros((len(absent), lengths.pop()), dtype=np.float32)
+        filled[~absent] = np.array(rows, dtype=np.float64)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InputError(f"lists in a column must hold numbers alone: {error}") from error
+    return Column("vector", filled, absent)
+
+
+def _kind_of(values: Iterable[Any]) -> Kind:
+    """The one kind that holds all of the values."""
+    kinds = {_kind_of_type(of) for of in set(map(type, values))}
+    if not kinds:
+        return "number"
+    if kinds == {"whole", "number"}:
+        return "number"
+    return kinds.pop() if len(kinds) == 1 else "mixed"
+
+
+def _kind_of_type(of: type) -> Kind:
+    if issubclass(of, bool | np.bool_):
+        return "truth"
+    if issubclass(of, numbers.Integral):
+        return "whole"
+    if issubclass(of, numbers.Real):
+        return "number"
+    if issubclass(of, list | tuple | np.ndarray):
+        return "vector"
+    if issubclass(of, dict):
+        raise InputError("a column must hold plain values, got an object")
+    return "text"
+
+
+def _double(value: Any) -> float:
+    """As float64, where a whole number may be too large for it."""
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf")

@@ -1,0 +1,259 @@
+"""Files of tables, by the ending of their names."""
+
+from __future__ import annotations
+
+import csv
+import json
+import zipfile
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gread.inputs import InputError
+from gread.registry import Registry, UnknownName
+from gread.tables.column import Column, column, column_of_texts
+from gread.tables.memory import check_fits
+from gread.tables.table import Table
+
+FORMATS: Registry[Callable[[Path], Table]] = Registry("format of a table")
+"""Readers by the ending of the file."""
+
+ROWS = 1 << 15
+"""So many rows of text are held at a time."""
+
+
+def read_table(path: str | Path) -> Table:
+    """The table in a file, in the format that its ending names.
+
+    Raises:
+        InputError: It cannot be read; the sentence says why.
+    """
+    file = Path(path)
+    try:
+        read = FORMATS[file.suffix.lower().removeprefix(".")]
+    except UnknownName as error:
+        raise InputError(f"{file} cannot be read: {error}") from error
+    check_file(file)
+    try:
+        return read(file)
+    except InputError as error:
+        raise InputError(f"{file} cannot be read: {error}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{file} must be text in UTF-8, got the byte 0x{error.object[error.start]:02x} "
+            f"({error.reason}): save it with that encoding"
+        ) from error
+    except MemoryError as error:
+        raise InputError(f"{file} does not fit into memory") from error
+
+
+def check_file(file: Path) -> None:
+    """Requires a file that has something in it."""
+    if not file.exists():
+        raise InputError(f"there is no file {file}")
+    if not file.is_file():
+        raise InputError(f"{file} must be a file, got a folder")
+    if file.stat().st_size == 0:
+        raise InputError(f"{file} is empty")
+
+
+@FORMATS.register("csv")
+def read_csv(path: Path) -> Table:
+    """Fields between commas, semicolons or tabs, whichever the header has most of."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        header = file.readline()
+    return _read_texts(path, max(",;\t", key=header.count))
+
+
+@FORMATS.register("tsv")
+def read_tsv(path: Path) -> Table:
+    """Fields between tabs."""
+    return _read_texts(path, "\t")
+
+
+@FORMATS.register("jsonl")
+def read_json_lines(path: Path) -> Table:
+    """An object a line; a key that a line lacks, and null, are missing values."""
+    check_fits(path, 6)
+    rows: list[dict[str, Any]] = []
+    with path.open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                rows.append(_object(line, number))
+    names = dict.fromkeys(name for row in rows for name in row)
+    return Table(path.name, {name: _named(name, [row.get(name) for row in rows]) for name in names})
+
+
+FORMATS.add("ndjson", read_json_lines)
+
+
+@FORMATS.register("npz")
+def read_npz(path: Path) -> Table:
+    """An array a column, [N] or, for features, [N, d]."""
+    check_fits(path, 2)
+    columns = {}
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            for name in arrays.files:
+                columns[name] = _named(name, arrays[name])
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, KeyError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"it is no NPZ file of plain arrays ({_first_line(error)})") from error
+    return Table(path.name, columns)
+
+
+@FORMATS.register("parquet")
+def read_parquet(path: Path) -> Table:
+    """Columns of plain values, or lists of numbers."""
+    pyarrow = import_pyarrow()
+    check_fits(path, 4)
+    try:
+        found = pyarrow.parquet.read_table(path)
+        chunks = {name: found.column(name).combine_chunks() for name in found.column_names}
+        return Table(path.name, {name: _arrow(name, chunk) for name, chunk in chunks.items()})
+    except InputError:
+        raise
+    except Exception as error:  # a parser of others fails in its own ways
+        raise InputError(
+            f"it is no Parquet file that pyarrow reads ({_first_line(error)})"
+        ) from error
+
+
+def import_pyarrow() -> Any:
+    """Pyarrow, which is an extra."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise InputError("Parquet needs pyarrow: pip install 'gread[parquet]'") from error
+    return pyarrow
+
+
+def _read_texts(path: Path, delimiter: str) -> Table:
+    """A file with a header and fields of text.
+
+    What a column holds is found in one pass over blocks of rows, which keeps no text. Columns
+    whose blocks disagree, for instance with the first word after a million numbers, are read again
+    as a whole.
+    """
+    check_fits(path, 3)
+    names = _header(path, delimiter)
+    blocks: dict[str, list[Column]] = {name: [] for name in names}
+    for rows in _blocks(path, delimiter, len(names)):
+        for name, texts in zip(names, zip(*rows, strict=True), strict=True):
+            if name:
+                blocks[name].append(column_of_texts(texts))
+    columns = {name: _joined(parts) for name, parts in blocks.items() if name}
+    again = [name for name, found in columns.items() if found is None]
+    if again:
+        texts_of: dict[str, list[str]] = {name: [] for name in again}
+        for rows in _blocks(path, delimiter, len(names)):
+            for name, texts in zip(names, zip(*rows, strict=True), strict=True):
+                if name in texts_of:
+                    texts_of[name] += texts
+        columns |= {name: column_of_texts(texts) for name, texts in texts_of.items()}
+    return Table(path.name, {name: found for name, found in columns.items() if found is not None})
+
+
+def _header(path: Path, delimiter: str) -> list[str]:
+    """The names of the columns; one without a name, as pandas writes for its index, is left out."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        names = next(_fields(file, delimiter), [])
+    named = [name for name in names if name]
+    if not named:
+        raise InputError("its first line must name the columns, got none")
+    for name in named:
+        if named.count(name) > 1:
+            raise InputError(f"its columns must have different names, got {name!r} twice")
+    return names
+
+
+def _blocks(path: Path, delimiter: str, width: int) -> Iterator[list[list[str]]]:
+    """The rows below the header, `ROWS` at a time; blank lines are none."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        fields = _fields(file, delimiter)
+        next(fields)
+        done = 0
+        while rows := list(islice(fields, ROWS)):
+            for number, row in enumerate(rows, done + 1):
+                if len(row) != width:
+                    raise InputError(
+                        f"its rows must have {width} fields, as many as the header, got "
+                        f"{len(row)} in row {number}"
+                    )
+            yield rows
+            done += len(rows)
+
+
+def _fields(file: Any, delimiter: str) -> Iterator[list[str]]:
+    try:
+        for row in csv.reader(file, delimiter=delimiter, skipinitialspace=True, strict=True):
+            if row:
+                yield row
+    except csv.Error as error:
+        raise InputError(f"it is no table of text ({error})") from error
+
+
+def _joined(parts: list[Column]) -> Column | None:
+    """The blocks of a column as one; None where they are of different kinds."""
+    if not parts:
+        return Column("number", np.zeros(0), np.zeros(0, dtype=bool))
+    kinds = {part.kind for part in parts if not part.missing.all()} or {"number"}
+    if len(kinds) > 1 and kinds != {"whole", "number"}:
+        return None
+    kind = "number" if len(kinds) > 1 else kinds.pop()
+    like = next((part.values.dtype for part in parts if part.kind == kind), np.dtype(np.float64))
+    return Column(
+        kind,
+        np.concatenate([_as(part, like) for part in parts]),
+        np.concatenate([part.missing for part in parts]),
+    )
+
+
+def _as(part: Column, like: np.dtype[Any]) -> Any:
+    """The values in the type of other blocks, to which one with nothing in it adapts."""
+    if part.missing.all():
+        return np.full(len(part), "" if like.kind == "O" else 0, dtype=like)
+    return part.values.astype(like, copy=False)
+
+
+def _object(line: str, number: int) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+        if "\\ud" in line.lower():
+            json.dumps(found, ensure_ascii=False).encode()  # half a character cannot be written
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"line {number} is no JSON ({error})") from error
+    if not isinstance(found, dict):
+        raise InputError(f"line {number} must be an object, got {type(found).__name__}")
+    return found
+
+
+def _named(name: str, values: Any) -> Column:
+    try:
+        return column(values)
+    except InputError as error:
+        raise InputError(f"column {name!r}: {error}") from error
+
+
+def _arrow(name: str, chunk: Any) -> Column:
+    """A column of Arrow's, without a detour through Python objects where it is plain numbers."""
+    import pyarrow as pa
+
+    of = chunk.type
+    if pa.types.is_dictionary(of):
+        chunk = chunk.dictionary_decode()
+        of = chunk.type
+    if pa.types.is_integer(of) or pa.types.is_floating(of) or pa.types.is_boolean(of):
+        missing = chunk.is_null().to_numpy(zero_copy_only=False)
+        filled = chunk.fill_null(False if pa.types.is_boolean(of) else 0)
+        return column(filled.to_numpy(zero_copy_only=False), missing)
+    return _named(name, chunk.to_pylist())
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

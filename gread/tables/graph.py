@@ -1,0 +1,345 @@
+"""From tables to a graph: nodes by their ids, edges as pairs of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch_geometric.utils import coalesce, to_undirected
+
+from gread.inputs import InputError
+from gread.registry import Registry
+from gread.tables.column import WORDS, Column, column
+from gread.tables.formats import check_file, read_table
+from gread.tables.memory import check_fits
+from gread.tables.table import Table
+
+IDS = ("id", "node", "node_id")
+"""What the column of ids may be called, if nobody says."""
+
+ENDS = (("source", "target"), ("src", "dst"), ("from", "to"))
+"""Likewise the columns of an edge's two ends."""
+
+
+@dataclass(frozen=True)
+class TableGraph:
+    """A graph whose nodes have ids and columns.
+
+    Attributes:
+        name: Of the file of nodes, or what else a user knows it by.
+        ids: Of the nodes, in their order.
+        columns: What is known of the nodes.
+        edge_index: [2, E], each edge once in each direction; of a directed graph, once.
+        edge_weight: [E], where the edges have weights.
+        directed: Whether an edge has one direction.
+        loops: How many edges from a node to itself were left out.
+        repeated: How many edges were named before, those in the other direction not counted.
+    """
+
+    name: str
+    ids: list[Any]
+    columns: Mapping[str, Column]
+    edge_index: Tensor
+    edge_weight: Tensor | None
+    directed: bool
+    loops: int
+    repeated: int
+
+    @property
+    def num_nodes(self) -> int:
+        """N."""
+        return len(self.ids)
+
+    @property
+    def num_edges(self) -> int:
+        """Of an undirected graph, pairs of nodes that are joined."""
+        return self.edge_index.size(1) // (1 if self.directed else 2)
+
+    def table(self) -> Table:
+        """The nodes."""
+        return Table(self.name, self.columns)
+
+
+def read_graph(
+    nodes: str | Path,
+    edges: str | Path | None = None,
+    *,
+    id: str | None = None,
+    source: str | None = None,
+    target: str | None = None,
+    weight: str | None = None,
+    directed: bool = False,
+) -> TableGraph:
+    """A graph from two files, or from one that holds nodes and edges.
+
+    Args:
+        nodes: A table with a row a node (CSV, TSV, Parquet, JSON lines, NPZ), or a GraphML or GML
+            file, which needs no ``edges``.
+        edges: A table with a row an edge.
+        id: Column of the node ids; by default one of `IDS`.
+        source: Column of the id where an edge begins; by default as in `ENDS`, or the first of
+            two columns.
+        target: Likewise where it ends.
+        weight: Column of the edges' weights.
+        directed: Whether edges have one direction.
+
+    Raises:
+        InputError: One sentence that says what is wrong with the files.
+    """
+    parse = PARSERS.get(Path(nodes).suffix.lower())
+    if parse is None:
+        if edges is None:
+            endings = ", ".join(PARSERS)
+            raise InputError(
+                f"edges must be given with {nodes}: a file of nodes alone is no graph ({endings} "
+                "hold both)"
+            )
+        return join(
+            read_table(nodes),
+            read_table(edges),
+            id=id,
+            source=source,
+            target=target,
+            weight=weight,
+            directed=directed,
+        )
+    if any(given is not None for given in (edges, id, source, target)):
+        raise InputError(
+            f"edges, id, source and target must be left out with {nodes}, which names its nodes "
+            "and edges itself"
+        )
+    return from_networkx(_parsed(Path(nodes), parse), Path(nodes).name, weight, directed)
+
+
+def join(
+    nodes: Table,
+    edges: Table,
+    *,
+    id: str | None = None,
+    source: str | None = None,
+    target: str | None = None,
+    weight: str | None = None,
+    directed: bool = False,
+) -> TableGraph:
+    """The graph of two tables; see `read_graph`.
+
+    An edge that is named more than once counts once, with the mean of its weights; loops are left
+    out.
+    """
+    id = _id_column(nodes, id)
+    ids = _ids(nodes, id)
+    if not len(ids):
+        raise InputError(f"{nodes.name} must have a node, got no rows")
+    place = {name: number for number, name in enumerate(ids)}
+    if len(place) < len(ids):
+        twice = [name for number, name in enumerate(ids) if place[name] != number]
+        raise InputError(
+            f"node ids must be unique, got {len(twice)} repeated in {nodes.name}: {_some(twice)}"
+        )
+    first, second = _end_columns(edges, source, target)
+    ends = [_places(edges, end, nodes, id, place) for end in (first, second)]
+    pairs = np.stack(ends)
+    weights = None if weight is None else _weights(edges, weight)
+    return TableGraph(
+        nodes.name,
+        ids,
+        {name: values for name, values in nodes.columns.items() if name != id},
+        *cleaned(pairs, weights, len(ids), directed),
+    )
+
+
+def cleaned(
+    pairs: NDArray[np.int64], weights: NDArray[np.float32] | None, num_nodes: int, directed: bool
+) -> tuple[Tensor, Tensor | None, bool, int, int]:
+    """Edges without loops and repetitions, with their weights; and how many of these there were."""
+    edge_index = torch.from_numpy(np.ascontiguousarray(pairs))
+    edge_weight = None if weights is None else torch.from_numpy(weights)
+    keep = edge_index[0] != edge_index[1]
+    loops = int((~keep).sum())
+    edge_index = edge_index[:, keep]
+    named = edge_index.size(1)
+    if edge_weight is not None:
+        edge_weight = edge_weight[keep]
+    options: dict[str, Any] = {"num_nodes": num_nodes, "reduce": "mean"}
+    if edge_weight is None:
+        edge_index = coalesce(edge_index, num_nodes=num_nodes)
+        repeated = named - edge_index.size(1)
+        if not directed:
+            edge_index = to_undirected(edge_index, num_nodes=num_nodes)
+    else:
+        edge_index, edge_weight = coalesce(edge_index, edge_weight, **options)
+        repeated = named - edge_index.size(1)
+        if not directed:
+            edge_index, edge_weight = to_undirected(edge_index, edge_weight, **options)
+    return edge_index, edge_weight, directed, loops, repeated
+
+
+def _id_column(nodes: Table, id: str | None) -> str:
+    if id is not None:
+        nodes[id]  # a misspelt name fails here
+        return id
+    found = next((name for name in IDS if name in nodes.columns), None)
+    if found is None:
+        raise InputError(
+            f"id must name the column of the node ids in {nodes.name}, which has none of "
+            f"{', '.join(IDS)} but: {', '.join(list(nodes.columns)[:20]) or 'no columns'}"
+        )
+    return found
+
+
+def _end_columns(edges: Table, source: str | None, target: str | None) -> tuple[str, str]:
+    pairs = [*ENDS, *([tuple(edges.columns)] if len(edges.columns) == 2 else [])]
+    known = next((pair for pair in pairs if set(pair) <= set(edges.columns)), None)
+    for name in (source, target):
+        if name is not None:
+            edges[name]  # a misspelt name fails here
+    if known is None and (source is None or target is None):
+        raise InputError(
+            f"source and target must name the columns of the edges' ends in {edges.name}, which "
+            f"has: {', '.join(list(edges.columns)[:20]) or 'no columns'}"
+        )
+    default = known or ("", "")
+    return source or default[0], target or default[1]
+
+
+def _ids(table: Table, name: str) -> list[Any]:
+    """The ids in a column, which must all be there and of one type."""
+    found = table[name]
+    if found.missing.any():
+        row = int(found.missing.argmax()) + 1
+        raise InputError(f"column {name!r} of {table.name} must hold ids, got none in row {row}")
+    if found.kind == "mixed":
+        types = sorted({type(value).__name__ for value in found.values})
+        raise InputError(
+            f"ids must be of one type, got {' and '.join(types)} in column {name!r} of {table.name}"
+        )
+    if found.kind == "vector" or found.unusable().any():
+        raise InputError(
+            f"column {name!r} of {table.name} must hold ids, got "
+            f"{'lists' if found.kind == 'vector' else 'NaN or infinity'}"
+        )
+    values = found.values
+    if found.kind == "number" and (values == np.rint(values)).all() and (abs(values) < 2**53).all():
+        values = values.astype(np.int64)  # whole numbers, as tables with a gap keep them
+    ids: list[Any] = values.tolist()
+    return ids
+
+
+def _places(
+    edges: Table, end: str, nodes: Table, id: str, place: Mapping[Any, int]
+) -> NDArray[np.int64]:
+    """The numbers of the nodes that one end of the edges names."""
+    names = _ids(edges, end)
+    kinds = edges[end].kind, nodes[id].kind
+    if kinds == ("whole", "text"):  # a file of text where these happen to be numbers
+        names = list(map(str, names))
+    elif kinds == ("text", "whole"):
+        place = {str(name): number for name, number in place.items()}
+    elif "text" in kinds and kinds[0] != kinds[1] and names:
+        raise InputError(
+            f"ids must be of one type, got {WORDS[kinds[1]]} in column {id!r} of {nodes.name} and "
+            f"{WORDS[kinds[0]]} in column {end!r} of {edges.name}"
+        )
+    found = np.fromiter(map(place.get, names, repeat(-1)), np.int64, len(names))
+    unknown = np.flatnonzero(found < 0)
+    if len(unknown):
+        some = dict.fromkeys(names[row] for row in unknown)
+        raise InputError(
+            f"every edge must join nodes of {nodes.name}, got {len(unknown)} edges in "
+            f"{edges.name} whose {end!r} is none of them: {_some(list(some))}"
+        )
+    return found
+
+
+def _weights(edges: Table, name: str) -> NDArray[np.float32]:
+    found = edges[name]
+    if found.kind not in ("whole", "number", "truth"):
+        wrong = next((value for value in found.values if not _is_number(value)), "a list")
+        raise InputError(
+            f"column {name!r} of {edges.name} must hold numbers, got {WORDS[found.kind]}, such as "
+            f"{wrong!r}"
+        )
+    values = found.values.astype(np.float64)
+    bad = found.missing | ~np.isfinite(values) | (values < 0)
+    if bad.any():
+        row = int(bad.argmax())
+        what = "none" if found.missing[row] else f"{values[row]:g}"
+        raise InputError(
+            f"column {name!r} of {edges.name} must hold finite weights, zero or above, got {what} "
+            f"in row {row + 1}"
+        )
+    return values.astype(np.float32)
+
+
+def _some(names: list[Any]) -> str:
+    return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
+
+
+def _is_number(value: object) -> bool:
+    try:
+        float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+Parse = Callable[[Path], Any]
+
+
+def _parse_graphml(path: Path) -> Any:
+    import networkx
+
+    return networkx.read_graphml(path)
+
+
+def _parse_gml(path: Path) -> Any:
+    import networkx
+
+    return networkx.read_gml(path, label="id")
+
+
+PARSERS: Registry[Parse] = Registry(
+    "format of a graph", {".graphml": _parse_graphml, ".gml": _parse_gml}
+)
+"""Files that hold nodes and edges, by their endings; NetworkX reads them."""
+
+
+def _parsed(path: Path, parse: Parse) -> Any:
+    check_file(path)
+    check_fits(path, 20)
+    try:
+        return parse(path)
+    except OSError:
+        raise
+    except Exception as error:  # a parser of others fails in its own ways
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise InputError(f"{path} cannot be read as a graph ({reason})") from error
+
+
+def from_networkx(graph: Any, name: str, weight: str | None, directed: bool) -> TableGraph:
+    """The graph of a NetworkX graph, whose nodes may be anything; attributes become columns."""
+    ids = list(graph)
+    if not ids:
+        raise InputError(f"{name} must have a node, got none")
+    place = {node: number for number, node in enumerate(ids)}
+    edges = list(graph.edges(data=True))
+    pairs = [[place[edge[end]] for edge in edges] for end in (0, 1)]
+    weights = None if weight is None else _weights(_attributes(name, [e[2] for e in edges]), weight)
+    return TableGraph(
+        name,
+        ids,
+        _attributes(name, [attributes for _, attributes in graph.nodes(data=True)]).columns,
+        *cleaned(np.array(pairs, dtype=np.int64), weights, len(ids), directed),
+    )
+
+
+def _attributes(name: str, attributes: list[dict[Any, Any]]) -> Table:
+    keys = dict.fromkeys(key for found in attributes for key in found)
+    return Table(name, {str(k): column([found.get(k) for found in attributes]) for k in keys})

@@ -1,0 +1,50 @@
+"""A table: columns by name, and what to call it in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from gread.inputs import InputError
+from gread.tables.column import Column
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of one length.
+
+    Attributes:
+        name: Of the file, or what else a user knows it by.
+        columns: By their names.
+
+    Example:
+        >>> from gread.tables.column import column
+        >>> Table("nodes.csv", {"id": column([1, 2])})["idd"]
+        Traceback (most recent call last):
+        ...
+        gread.inputs.InputError: nodes.csv has no column 'idd', did you mean 'id'? It has: id
+    """
+
+    name: str
+    columns: Mapping[str, Column]
+
+    def __post_init__(self) -> None:
+        lengths = {len(column) for column in self.columns.values()}
+        if len(lengths) > 1:
+            some = ", ".join(f"{name} {len(column)}" for name, column in self.columns.items())
+            raise InputError(f"the columns of {self.name} must have one length, got {some}")
+
+    def __len__(self) -> int:
+        return next((len(column) for column in self.columns.values()), 0)
+
+    def __getitem__(self, name: str) -> Column:
+        if name in self.columns:
+            return self.columns[name]
+        near = get_close_matches(name, self.columns, n=1)
+        hint = f", did you mean {near[0]!r}? It" if near else "; it"
+        shown = list(self.columns)[:20]
+        more = ", ..." if len(self.columns) > len(shown) else ""
+        raise InputError(
+            f"{self.name} has no column {name!r}{hint} has: {', '.join(shown) or 'none'}{more}"
+        )

@@ -1,0 +1,80 @@
+import numpy as np
+import pytest
+
+from gread.inputs import InputError
+from gread.tables.column import column, column_of_texts
+
+
+@pytest.mark.parametrize(
+    ("texts", "kind", "missing"),
+    [
+        (["1", "-2", "3"], "whole", 0),
+        (["1", "", "3"], "whole", 1),
+        (["1", "2.5", "1e3"], "number", 0),
+        (["1", "NA", "2.5", "null"], "number", 2),
+        (["inf", "1"], "number", 0),
+        (["True", "false", ""], "truth", 1),
+        (["true", "maybe"], "text", 0),
+        (["a", "", "NA"], "text", 1),  # NA may be a word
+        (["007", "12"], "text", 0),  # a code
+        (["1_000"], "text", 0),
+        (["2020-01-02"], "text", 0),
+        ([str(2**70)], "text", 0),
+        (["", ""], "number", 2),
+    ],
+)
+def test_texts_are_what_all_of_them_are(texts, kind, missing):
+    found = column_of_texts(texts)
+    assert (found.kind, int(found.missing.sum())) == (kind, missing)
+
+
+def test_numbers_of_text_are_exact():
+    found = column_of_texts([str(2**62 + 1), "", "-7"])
+    assert found.values[[0, 2]].tolist() == [2**62 + 1, -7]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([1, None, 2], "whole"),
+        ([1, 2.5, None], "number"),
+        ([True, None], "truth"),
+        (["a", None], "text"),
+        ([[1, 2], [3.0, 4]], "vector"),
+        (["a", 1], "mixed"),
+        ([True, 1], "mixed"),
+        ([2**70, 1], "text"),
+        ([2.5, 10**400], "number"),
+        (np.array([1, 2], dtype=np.uint64), "whole"),
+        (np.array([b"a", b"b"]), "text"),
+        (np.array(["2020-01-02", "NaT"], dtype="datetime64[D]"), "text"),
+        (np.ones((2, 3), dtype=int), "vector"),
+        ([None, None], "number"),
+    ],
+)
+def test_values_are_of_one_kind(values, kind):
+    found = column(values)
+    assert found.kind == kind
+    assert len(found) == len(found.missing) == 2 + (len(values) == 3)
+
+
+def test_nan_is_there_but_cannot_be_used_and_none_is_missing():
+    found = column([1.0, None, float("nan"), float("inf")])
+    assert found.missing.tolist() == [False, True, False, False]
+    assert found.unusable().tolist() == [False, False, True, True]
+    assert column(np.array([[1.0, 2.0], [0.0, np.nan]])).unusable().tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ([[1], [1, 2]], "lists in a column must have one length, got 1 and 2"),
+        ([["a"], ["b"]], "lists in a column must hold numbers alone"),
+        ([{"a": 1}], "a column must hold plain values, got an object"),
+        (np.zeros((2, 2, 2)), "a column must be an array"),
+        (np.zeros(()), "a column must be an array"),
+    ],
+)
+def test_what_is_no_column_is_said_in_one_sentence(values, sentence):
+    with pytest.raises(InputError, match=sentence):
+        column(values)

@@ -1,0 +1,124 @@
+import numpy as np
+import pytest
+
+from gread.inputs import InputError
+from gread.tables import FORMATS, formats, read_table
+from tests.tables.conftest import NODES, WRITERS
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_every_format_gives_the_same_table(ending, tmp_path):
+    path = tmp_path / f"nodes.{ending}"
+    WRITERS[ending](path, NODES)
+    table = read_table(path)
+    assert len(table) == 4
+    assert table["id"].values.tolist() == ["a", "b", "c", "d"]
+    assert table["score"].values.tolist() == NODES["score"]
+    assert table["member"].kind == "truth"
+    if ending != "npz":
+        assert table["age"].kind == "whole"
+        assert table["age"].missing.tolist() == [False, True, False, False]
+        assert table["colour"].kind == "text"
+        assert table["colour"].missing.tolist() == [False, False, True, False]
+
+
+def test_blocks_of_rows_that_disagree_are_read_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(formats, "ROWS", 2)
+    path = tmp_path / "t.csv"
+    rows = ["1,1,,", "2,2,,NA", "3.5,x,,NA", "4,5,a,NA", "5,6,,7"]
+    path.write_text("\n".join(["a,b,c,d", *rows]))
+    table = read_table(path)
+    assert {name: found.kind for name, found in table.columns.items()} == {
+        "a": "number",
+        "b": "text",
+        "c": "text",
+        "d": "whole",
+    }
+    assert table["b"].values.tolist() == ["1", "2", "x", "5", "6"]
+    assert table["c"].missing.tolist() == [True, True, True, False, True]
+    assert table["d"].values[4] == 7
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_a_csv_file_may_have_other_delimiters(tmp_path, delimiter):
+    path = tmp_path / "t.csv"
+    path.write_text(delimiter.join(["id", "name"]) + "\n" + delimiter.join(["1", '"a b"']) + "\n")
+    assert read_table(path)["name"].values.tolist() == ["a b"]
+
+
+def test_a_byte_order_mark_blank_lines_and_an_index_without_a_name_do_no_harm(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes("\ufeff,id\r\n\r\n0,é\r\n1,b\r\n\r\n".encode())
+    table = read_table(path)
+    assert list(table.columns) == ["id"]
+    assert table["id"].values.tolist() == ["é", "b"]
+
+
+def test_arrays_and_lists_are_columns_of_vectors(tmp_path):
+    np.savez(tmp_path / "t.npz", id=np.arange(3), x=np.eye(3))
+    assert read_table(tmp_path / "t.npz")["x"].values.shape == (3, 3)
+    (tmp_path / "t.jsonl").write_text('{"x": [1, 2]}\n{"x": null}\n')
+    found = read_table(tmp_path / "t.jsonl")["x"]
+    assert found.kind == "vector"
+    assert found.missing.tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("t.csv", b"", "t.csv is empty"),
+        ("t.csv", b"\n\n", "its first line must name the columns"),
+        ("t.csv", b"a,a\n1,2\n", "its columns must have different names, got 'a' twice"),
+        (
+            "t.csv",
+            b"a,b\n1\n",
+            "its rows must have 2 fields, as many as the header, got 1 in row 1",
+        ),
+        ("t.csv", b'a,b\n1,"2\n', "it is no table of text"),
+        ("t.csv", "id\nköln\n".encode("latin-1"), "must be text in UTF-8, got the byte 0xf6"),
+        ("t.csv", "id\na\n".encode("utf-16"), "must be text in UTF-8"),
+        ("t.xlsx", b"PK", "unknown format of a table 'xlsx'"),
+        ("t.jsonl", b"{}\n[1]\n", "line 2 must be an object, got list"),
+        ("t.jsonl", b'{"a": 1\n', "line 1 is no JSON"),
+        ("t.jsonl", b'{"a":' + 10**5 * b"[", "line 1 is no JSON"),
+        ("t.jsonl", b'{"a": "\\ud800"}', "line 1 is no JSON"),
+        ("t.jsonl", b'{"a": {"b": 1}}', "column 'a': a column must hold plain values"),
+        ("t.npz", b"no zip", "it is no NPZ file"),
+        ("t.parquet", b"no parquet", "it is no Parquet file"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path, name, content, sentence):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=sentence) as raised:
+        read_table(tmp_path / name)
+    assert "\n" not in str(raised.value)
+
+
+def test_an_npz_file_with_objects_is_not_unpickled(tmp_path):
+    np.savez(tmp_path / "t.npz", a=np.array([{}], dtype=object))
+    with pytest.raises(InputError, match="no NPZ file of plain arrays"):
+        read_table(tmp_path / "t.npz")
+
+
+def test_columns_of_one_table_have_one_length(tmp_path):
+    np.savez(tmp_path / "t.npz", a=np.arange(3), b=np.arange(4))
+    with pytest.raises(InputError, match="must have one length, got a 3, b 4"):
+        read_table(tmp_path / "t.npz")
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "npz", "parquet"])
+def test_a_file_larger_than_the_memory_is_not_read(tmp_path, ending):
+    path = tmp_path / f"t.{ending}"
+    with path.open("wb") as file:
+        file.write(b"id,a\n1,2\n")
+        file.truncate(2**42)  # of which the disk holds nothing
+    with pytest.raises(InputError, match=r"must fit into memory, got 4398\.0 GB"):
+        read_table(path)
+
+
+def test_a_file_that_is_not_there_or_a_folder_is_said(tmp_path):
+    with pytest.raises(InputError, match="there is no file"):
+        read_table(tmp_path / "t.csv")
+    (tmp_path / "d.csv").mkdir()
+    with pytest.raises(InputError, match="must be a file, got a folder"):
+        read_table(tmp_path / "d.csv")
