@@ -1,0 +1,292 @@
+"""From columns to features: what training rows look like is found once, stored, and applied to all.
+
+Every column has an encoder, a value of plain numbers and texts, so that a fitted preprocessing is a
+JSON file and a new table is encoded just as the first one was.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gread.inputs import InputError
+from gread.registry import Registry
+from gread.tables.column import WORDS, Column
+from gread.tables.table import Table
+
+MOST_CATEGORIES = 64
+"""A column of text with more different values is read as words."""
+
+HASHED_WORDS = 256
+"""Features of a column of text."""
+
+LARGEST = 10.0
+"""Standardised values beyond are cut off: one outlier must not drive the state of a node."""
+
+
+class Encoder(Protocol):
+    """What turns a column into features."""
+
+    @property
+    def width(self) -> int:
+        """Number of features."""
+
+    def encode(self, column: Column, out: NDArray[np.float32]) -> None:
+        """Writes the features [N, width] of a column, which begin as zeros."""
+
+    def names(self, column: str) -> list[str]:
+        """What to call the features of a column."""
+
+
+ENCODERS: Registry[type[Encoder]] = Registry("encoder")
+
+
+@ENCODERS.register("numbers")
+@dataclass(frozen=True)
+class Numbers:
+    """(x − shift) / scale, zero where it is missing, and whether it is.
+
+    A column whose training rows are mostly zero (counts, words, indicators) keeps its zeros and is
+    divided by its largest value; another gets mean 0 and deviation 1.
+
+    Attributes:
+        shift: Of every number of a row.
+        scale: Likewise.
+        indicator: Whether a feature says that the value is missing: where training rows lack some.
+    """
+
+    shift: tuple[float, ...]
+    scale: tuple[float, ...]
+    indicator: bool
+
+    @staticmethod
+    def fit(column: Column, rows: NDArray[np.int64]) -> Numbers:
+        """From the training rows."""
+        present = rows[~column.missing[rows]]
+        values = column.values[present].astype(np.float64)
+        values = values[:, None] if values.ndim == 1 else values
+        indicator = len(present) < len(rows)
+        if not len(present):
+            return Numbers((0.0,) * values.shape[1], (1.0,) * values.shape[1], indicator)
+        largest = np.abs(values).max(axis=0)
+        largest[largest == 0] = 1.0
+        scaled = values / largest  # so that squares are finite
+        sparse = (values == 0).mean(axis=0) > 0.5
+        deviation = scaled.std(axis=0)
+        deviation[deviation < 1e-12] = 1.0
+        shift = np.where(sparse, 0.0, scaled.mean(axis=0) * largest)
+        scale = np.maximum(np.where(sparse, 1.0, deviation) * largest, np.finfo(np.float64).tiny)
+        return Numbers(tuple(shift.tolist()), tuple(scale.tolist()), indicator)
+
+    @property
+    def width(self) -> int:
+        """A feature a number, and the indicator."""
+        return len(self.scale) + self.indicator
+
+    def encode(self, column: Column, out: NDArray[np.float32]) -> None:
+        """See `Encoder`."""
+        if not column.numeric:
+            if not column.missing.all():
+                wrong = column.values[~column.missing][0]
+                raise InputError(f"must hold numbers, got {WORDS[column.kind]}: {wrong!r}")
+            values = np.zeros((len(column), len(self.scale)))
+        else:
+            values = column.values if column.kind == "vector" else column.values[:, None]
+        if values.shape[1] != len(self.scale):
+            raise InputError(
+                f"must hold {len(self.scale)} numbers a row, as in training, got {values.shape[1]}"
+            )
+        known = out[:, : len(self.scale)]
+        with np.errstate(over="ignore"):  # infinity is cut off too
+            for place, (shift, scale) in enumerate(zip(self.shift, self.scale, strict=True)):
+                known[:, place] = np.clip((values[:, place] - shift) / scale, -LARGEST, LARGEST)
+        known[column.missing] = 0.0
+        if self.indicator:
+            out[:, -1] = column.missing
+
+    def names(self, column: str) -> list[str]:
+        """See `Encoder`."""
+        several = len(self.scale) > 1
+        numbers = [f"{column}[{k}]" if several else column for k in range(len(self.scale))]
+        return numbers + [f"{column} is missing"] * self.indicator
+
+
+@ENCODERS.register("categories")
+@dataclass(frozen=True)
+class Categories:
+    """A feature a value: 1 where the column has it. A value not seen in training has none.
+
+    Attributes:
+        values: As text.
+        indicator: Whether a feature says that the value is missing.
+    """
+
+    values: tuple[str, ...]
+    indicator: bool
+
+    @property
+    def width(self) -> int:
+        """A feature a value, and the indicator."""
+        return len(self.values) + self.indicator
+
+    def encode(self, column: Column, out: NDArray[np.float32]) -> None:
+        """See `Encoder`."""
+        places = {value: place for place, value in enumerate(self.values)}
+        for row, value in enumerate(column.values.tolist()):
+            place = None if column.missing[row] else places.get(str(value))
+            if place is not None:
+                out[row, place] = 1.0
+        if self.indicator:
+            out[:, -1] = column.missing
+
+    def names(self, column: str) -> list[str]:
+        """See `Encoder`."""
+        return [f"{column} = {value}" for value in self.values] + (
+            [f"{column} is missing"] * self.indicator
+        )
+
+
+@ENCODERS.register("words")
+@dataclass(frozen=True)
+class Words:
+    """A bag of words, hashed: ± the weight of a word at the place of its hash, of length 1.
+
+    Attributes:
+        weights: Of every place, 1 + log((1 + n) / (1 + rows that have it)) of n training rows.
+    """
+
+    weights: tuple[float, ...]
+
+    @staticmethod
+    def fit(column: Column, rows: NDArray[np.int64]) -> Words:
+        """From the training rows."""
+        counts = np.zeros((len(rows), HASHED_WORDS), dtype=np.float32)
+        _count_words(column, rows, counts)
+        having = (counts != 0).sum(axis=0)
+        weights = 1 + np.log((1 + len(rows)) / (1 + having))
+        return Words(tuple(weights.tolist()))
+
+    @property
+    def width(self) -> int:
+        """Places."""
+        return len(self.weights)
+
+    def encode(self, column: Column, out: NDArray[np.float32]) -> None:
+        """See `Encoder`."""
+        _count_words(column, np.arange(len(column)), out)
+        out *= np.array(self.weights, dtype=np.float32)
+        length = np.linalg.norm(out, axis=1, keepdims=True)
+        np.divide(out, length, out=out, where=length > 0)
+
+    def names(self, column: str) -> list[str]:
+        """See `Encoder`."""
+        return [f"{column} word {place}" for place in range(self.width)]
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """An encoder for every column that is used, in their order.
+
+    Example:
+        >>> from gread.tables import column
+        >>> table = Table("nodes", {"age": column([1, 2, 3]), "colour": column(["a", "b", "a"])})
+        >>> fitted = Preprocessing.fit(table, ["age", "colour"], np.array([0, 2]))
+        >>> fitted.transform(table).tolist()
+        [[-1.0, 1.0], [0.0, 0.0], [1.0, 1.0]]
+        >>> Preprocessing.from_dict(fitted.to_dict()) == fitted
+        True
+    """
+
+    encoders: Mapping[str, Encoder]
+
+    @staticmethod
+    def fit(table: Table, names: Sequence[str], rows: NDArray[np.int64]) -> Preprocessing:
+        """Looks at the training ``rows`` of some columns, and at no other row."""
+        for name in names:
+            _check_finite(table, name)
+        return Preprocessing({name: _fitted(table[name], rows) for name in names})
+
+    def transform(self, table: Table) -> NDArray[np.float32]:
+        """The features [N, F] of every row."""
+        out = np.zeros((len(table), self.width), dtype=np.float32)
+        start = 0
+        for name, encoder in self.encoders.items():
+            _check_finite(table, name)
+            try:
+                encoder.encode(table[name], out[:, start : start + encoder.width])
+            except InputError as error:
+                raise InputError(f"column {name!r} of {table.name} {error}") from error
+            start += encoder.width
+        return out
+
+    @property
+    def width(self) -> int:
+        """F."""
+        return sum(encoder.width for encoder in self.encoders.values())
+
+    def names(self) -> list[str]:
+        """Of the features."""
+        return [text for name, encoder in self.encoders.items() for text in encoder.names(name)]
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Plain values, for JSON."""
+        kinds = {of: kind for kind, of in ENCODERS.items()}
+        return [
+            {"column": name, "encoder": kinds[type(encoder)], **asdict(encoder)}  # type: ignore[call-overload]
+            for name, encoder in self.encoders.items()
+        ]
+
+    @staticmethod
+    def from_dict(values: Sequence[Mapping[str, Any]]) -> Preprocessing:
+        """What `to_dict` gave."""
+        encoders = {}
+        for entry in values:
+            fields = {
+                name: tuple(value) if isinstance(value, list) else value
+                for name, value in entry.items()
+                if name not in ("column", "encoder")
+            }
+            encoders[entry["column"]] = ENCODERS[entry["encoder"]](**fields)
+        return Preprocessing(encoders)
+
+
+def _fitted(column: Column, rows: NDArray[np.int64]) -> Encoder:
+    """The encoder that suits what a column holds."""
+    if column.numeric:
+        return Numbers.fit(column, rows)
+    present = rows[~column.missing[rows]]
+    values = sorted({str(value) for value in column.values[present]})
+    if len(values) <= min(MOST_CATEGORIES, max(2, len(present) // 2)):
+        return Categories(tuple(values), len(present) < len(rows))
+    return Words.fit(column, rows)
+
+
+def _check_finite(table: Table, name: str) -> None:
+    bad = table[name].unusable()
+    if bad.any():
+        raise InputError(
+            f"column {name!r} of {table.name} must hold finite numbers, got NaN or infinity in "
+            f"{int(bad.sum())} rows, the first in row {int(bad.argmax()) + 1}: leave empty what is "
+            "missing"
+        )
+
+
+def _count_words(column: Column, rows: NDArray[np.int64], out: NDArray[np.float32]) -> None:
+    """Adds ±1 for every word of the rows at the place of its hash."""
+    known: dict[str, tuple[int, float]] = {}
+    width = out.shape[1]
+    for place, row in enumerate(rows.tolist()):
+        if column.missing[row]:
+            continue
+        for word in re.findall(r"\w+", str(column.values[row]).lower()):
+            if word not in known:
+                code = zlib.crc32(word.encode())
+                known[word] = (code >> 1) % width, 1.0 - 2.0 * (code & 1)
+            at, sign = known[word]
+            out[place, at] += sign

@@ -1,0 +1,81 @@
+import numpy as np
+import pytest
+
+from gread.inputs import InputError
+from gread.tables import Table, column, read_labels, read_split
+from gread.tables.labels import check_split, draw_split
+
+
+def labels(values, **options):
+    return read_labels(Table("nodes.csv", {"topic": column(values)}), "topic", **options)
+
+
+@pytest.mark.parametrize(
+    ("values", "classes", "y"),
+    [
+        (["b", None, "a"], ("a", "b"), [1, -1, 0]),
+        ([3, 1, None], (1, 3), [1, 0, -1]),
+        ([3.0, 1.0, None], (1, 3), [1, 0, -1]),
+        ([True, False, None], (False, True), [1, 0, -1]),
+    ],
+)
+def test_classes_are_sorted_and_what_is_missing_is_to_predict(values, classes, y):
+    found = labels(values)
+    assert found.classes == classes
+    assert found.y.tolist() == y
+    assert found.known.tolist() == [place >= 0 for place in y]
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        (["a", "a", None], "must have two classes or more, got 'a' alone"),
+        ([None, None], "must name the class of some nodes, got none"),
+        ([0.5, 1.0], "must hold classes, got numbers such as 0.5"),
+        (["a", 1], "must hold classes of one type, got values of several types"),
+        ([[1], [2]], "must hold classes of one type, got lists of numbers"),
+        ([1.0, float("nan")], "must hold classes, got NaN or infinity: leave them empty"),
+    ],
+)
+def test_a_column_that_is_no_label_is_one_sentence(values, sentence):
+    with pytest.raises(InputError) as raised:
+        labels(values)
+    assert f"label column 'topic' of nodes.csv {sentence}" in str(raised.value)
+
+
+def test_classes_that_are_known_are_the_only_ones():
+    assert labels(["b", None], classes=("a", "b")).y.tolist() == [1, -1]
+    with pytest.raises(InputError, match="must have the classes 'a', 'b', got 'c'"):
+        labels(["c"], classes=("a", "b"))
+
+
+def test_a_split_may_be_given_by_a_column():
+    table = Table("t", {"split": column(["train", "Val", "validation", "test", None])})
+    assert read_split(table, "split").tolist() == [0, 1, 1, 2, -1]
+    with pytest.raises(InputError, match=r"must say train, val, .* got 'tset' in row 1"):
+        read_split(Table("t", {"split": column(["tset"])}), "split")
+
+
+def test_a_drawn_split_cuts_every_class_alike_and_depends_on_the_seed_alone():
+    y = np.repeat([0, 1, 2, -1], [100, 50, 10, 40])
+    parts = draw_split(y, (0.6, 0.2, 0.2), seed=3)
+    assert [[int((parts[y == c] == p).sum()) for p in range(3)] for c in range(3)] == [
+        [60, 20, 20],
+        [30, 10, 10],
+        [6, 2, 2],
+    ]
+    assert (parts[y < 0] == -1).all()
+    assert (draw_split(y, (0.6, 0.2, 0.2), seed=3) == parts).all()
+    assert (draw_split(y, (0.6, 0.2, 0.2), seed=4) != parts).any()
+
+
+def test_a_rare_class_trains():
+    y = np.array([0] * 20 + [1])
+    assert draw_split(y, (0.6, 0.2, 0.2), seed=0)[20] == 0
+
+
+def test_too_few_labels_are_one_sentence():
+    with pytest.raises(InputError, match="got 1 train, 0 validation, 1 test"):
+        check_split(np.array([0, 2]), np.array([0, 1]))
+    with pytest.raises(InputError, match="training nodes must be of two classes"):
+        check_split(np.array([0, 1, 2]), np.array([0, 1, 1]))
