@@ -12,6 +12,7 @@ from gread.data import preferential_attachment as preferential_attachment
 from gread.data import random_splits as random_splits
 from gread.inputs import InputError as InputError
 from gread.kernels import plain_only as plain_only
+from gread.measures import adjusted_homophily as adjusted_homophily
 from gread.measures import dirichlet_energy as dirichlet_energy
 from gread.measures import edge_homophily as edge_homophily
 from gread.measures import node_homophily as node_homophily

@@ -112,6 +112,87 @@ def selection(
     return figure
 
 
+@matplotlib.rc_context(STYLE)
+def portrait(
+    degrees: Sequence[int],
+    classes: Mapping[str, int],
+    mixing: Sequence[Sequence[float]],
+    *,
+    title: str,
+) -> Figure:
+    """A graph before training: degrees, sizes of the classes, and who is joined to whom.
+
+    Args:
+        degrees: How many nodes have 0, 1, 2 to 3, 4 to 7, ... neighbours.
+        classes: From a class to the number of its nodes.
+        mixing: A row a class, the share of each class among its neighbours.
+        title: Above all.
+    """
+    figure = Figure(figsize=(13.0, 4.2), layout="constrained")
+    left, middle, right = figure.subplots(1, 3)
+    bounds = [0, 1, *(2**k for k in range(1, len(degrees) - 1))][: len(degrees)]
+    left.bar(range(len(degrees)), degrees, color=COLOURS[1])
+    left.set_xticks(range(len(degrees)), [str(bound) for bound in bounds], rotation=45)
+    left.set(xlabel="neighbours, at least", ylabel="nodes", yscale="symlog")
+    left.set_title("Degrees", loc="left")
+    names = list(classes)
+    middle.barh(names, list(classes.values()), color=COLOURS[2])
+    middle.invert_yaxis()
+    middle.set(xlabel="labelled nodes")
+    middle.set_title("Classes", loc="left")
+    _shares(right, names, mixing, "class of the neighbours", "class of a node")
+    right.set_title("Neighbours by class", loc="left")
+    figure.suptitle(title, fontsize=14)
+    return figure
+
+
+@matplotlib.rc_context(STYLE)
+def confusion(classes: Sequence[str], counts: Sequence[Sequence[int]], *, title: str) -> Figure:
+    """What nodes of each class were taken for, as shares of the class."""
+    table = np.asarray(counts, dtype=np.float64)
+    shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
+    size = 3.6 + 0.35 * len(classes)
+    figure = Figure(figsize=(size + 1.2, size), layout="constrained")
+    axis = figure.subplots()
+    _shares(axis, classes, shares.tolist(), "predicted", "true")
+    axis.set_title(title, fontsize=14, loc="left")
+    return figure
+
+
+@matplotlib.rc_context(STYLE)
+def reliability(
+    confidences: Sequence[float], accuracies: Sequence[float], sizes: Sequence[int], *, title: str
+) -> Figure:
+    """How often predictions of a confidence are right; on the diagonal, as often as they say."""
+    figure = Figure(figsize=(5.2, 4.8), layout="constrained")
+    axis = figure.subplots()
+    axis.plot([0, 1], [0, 1], color=COLOURS[6], linewidth=1, linestyle="--")
+    axis.plot(confidences, accuracies, color=COLOURS[1], linewidth=1.5)
+    areas = 20 + 280 * np.asarray(sizes) / max(1, *sizes, 1)
+    axis.scatter(confidences, accuracies, s=areas, color=COLOURS[1], edgecolor="white", zorder=3)
+    axis.set(xlabel="confidence", ylabel="share that is right", xlim=(0, 1), ylim=(0, 1))
+    axis.grid(alpha=0.2)
+    axis.set_title(title, fontsize=14, loc="left")
+    return figure
+
+
+def _shares(
+    axis: Any, names: Sequence[str], shares: Sequence[Sequence[float]], across: str, down: str
+) -> None:
+    """A square of shares from 0 to 1, with the numbers where there is room."""
+    axis.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    short = [name if len(name) <= 14 else name[:13] + "…" for name in names]
+    axis.set_xticks(range(len(names)), short, rotation=45, ha="right")
+    axis.set_yticks(range(len(names)), short)
+    axis.set(xlabel=across, ylabel=down)
+    axis.spines[:].set_visible(False)
+    if len(names) <= 12:
+        for row, values in enumerate(shares):
+            for column, share in enumerate(values):
+                colour = "white" if share > 0.55 else "black"
+                axis.text(column, row, f"{share:.2f}", ha="center", va="center", color=colour)
+
+
 def _correlation(points: NDArray[np.float64]) -> str:
     """Pearson's, where there is one."""
     if len(points) < 3 or (np.ptp(points, axis=0) == 0).any():

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from gread.figures import energies, snapshots
+from gread.figures import confusion, energies, portrait, reliability, snapshots
 
 
 @pytest.fixture
@@ -26,3 +26,24 @@ def test_energies_are_curves_named_at_their_ends(tmp_path):
     assert [text.get_text() for text in axis.texts] == ["up", "down"]
     figure.savefig(tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 5000
+
+
+def test_a_portrait_has_degrees_classes_and_mixing(tmp_path):
+    figure = portrait([1, 4, 2], {"a": 3, "b": 4}, [[0.9, 0.1], [0.5, 0.5]], title="nodes.csv")
+    degrees, classes, mixing = figure.axes
+    assert [label.get_text() for label in degrees.get_xticklabels()] == ["0", "1", "2"]
+    assert [bar.get_width() for bar in classes.patches] == [3, 4]
+    assert [text.get_text() for text in mixing.texts] == ["0.90", "0.10", "0.50", "0.50"]
+    figure.savefig(tmp_path / "figure.png")
+
+
+def test_confusion_shows_shares_of_each_class(tmp_path):
+    figure = confusion(["a", "b"], [[3, 1], [0, 0]], title="Title")
+    assert [text.get_text() for text in figure.axes[0].texts] == ["0.75", "0.25", "0.00", "0.00"]
+    figure.savefig(tmp_path / "figure.png")
+
+
+def test_reliability_is_a_curve_beside_the_diagonal(tmp_path):
+    figure = reliability([0.4, 0.9], [0.5, 0.8], [3, 9], title="Title")
+    np.testing.assert_array_equal(figure.axes[0].lines[1].get_ydata(), [0.5, 0.8])
+    figure.savefig(tmp_path / "figure.png")

@@ -19,6 +19,7 @@ LAYERS = {
     "structure": 1,
     "tables": 1,
     "data": 2,
+    "diagnosis": 2,
     "models": 2,
     "training": 3,
     "population": 4,

@@ -39,13 +39,24 @@ def test_homophily_of_a_small_graph():
 def test_homophily_does_not_depend_on_how_edges_are_stored():
     data = gread.csbm(200, 3, homophily=0.3, degree=6)
     once = data.edge_index[:, data.edge_index[0] < data.edge_index[1]]
-    for measure in (gread.edge_homophily, gread.node_homophily):
+    measures = gread.edge_homophily, gread.node_homophily, gread.adjusted_homophily
+    for measure in measures:
         assert measure(once, data.y) == pytest.approx(measure(data.edge_index, data.y))
     expected = homophily(data.edge_index, data.y, method="edge")
     assert gread.edge_homophily(data.edge_index, data.y) == pytest.approx(expected)
+
+
+def test_adjusted_homophily_is_1_0_or_below():
+    apart = torch.tensor([[0, 1], [1, 2]])
+    assert gread.adjusted_homophily(apart, torch.tensor([0, 1, 0])) < -0.7
+    pairs = torch.tensor([[0, 2], [1, 3]])
+    assert gread.adjusted_homophily(pairs, torch.tensor([0, 0, 1, 1])) == pytest.approx(1)
+    data = gread.csbm(2000, 2, homophily=0.5, degree=10)
+    assert gread.adjusted_homophily(data.edge_index, data.y) == pytest.approx(0, abs=0.05)
 
 
 def test_homophily_without_edges_is_undefined():
     nothing = torch.empty(2, 0, dtype=torch.int64)
     assert math.isnan(gread.node_homophily(nothing, torch.zeros(3, dtype=torch.int64)))
     assert math.isnan(gread.edge_homophily(nothing, torch.zeros(3, dtype=torch.int64)))
+    assert math.isnan(gread.adjusted_homophily(nothing, torch.zeros(3, dtype=torch.int64)))

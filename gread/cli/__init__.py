@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import gread
-from gread.cli import measure, search, show, stored, work
+from gread.cli import measure, own, search, show, stored, work
 from gread.cli.console import err, out
 from gread.inputs import InputError
 
@@ -22,6 +22,7 @@ app = typer.Typer(
 for command in (
     show.demo,
     show.datasets,
+    own.diagnose,
     work.train,
     search.search,
     work.reproduce,

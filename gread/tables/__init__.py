@@ -3,6 +3,7 @@
 from gread.tables.column import Column as Column
 from gread.tables.column import column as column
 from gread.tables.features import Preprocessing as Preprocessing
+from gread.tables.features import choose_features as choose_features
 from gread.tables.formats import FORMATS as FORMATS
 from gread.tables.formats import read_table as read_table
 from gread.tables.graph import TableGraph as TableGraph

@@ -256,6 +256,21 @@ class Preprocessing:
         return Preprocessing(encoders)
 
 
+def choose_features(table: Table, wanted: str | Sequence[str], others: Sequence[str]) -> list[str]:
+    """The columns to use: those that are named, or with ``"auto"`` all but ``others``."""
+    if isinstance(wanted, str) and wanted == "auto":
+        return [name for name in table.columns if name not in others]
+    named = wanted.split(",") if isinstance(wanted, str) else list(wanted)
+    names = [name.strip() for name in named if name.strip()]
+    for name in names:
+        table[name]  # a misspelt name fails here
+        if name in others:
+            raise InputError(
+                f"features must not name the column to predict or to split by: {name!r}"
+            )
+    return names
+
+
 def _fitted(column: Column, rows: NDArray[np.int64]) -> Encoder:
     """The encoder that suits what a column holds."""
     if column.numeric:
