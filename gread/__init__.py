@@ -1,5 +1,7 @@
 """GREAD: graph neural reaction-diffusion networks, on PyTorch and PyTorch Geometric."""
 
+from typing import TYPE_CHECKING, Any
+
 from gread.adjacency import Adjacency as Adjacency
 from gread.adjacency import OriginalAdjacency as OriginalAdjacency
 from gread.adjacency import SoftAdjacency as SoftAdjacency
@@ -29,4 +31,16 @@ from gread.training import Fit as Fit
 from gread.training import TrainConfig as TrainConfig
 from gread.training import fit as fit
 
+if TYPE_CHECKING:
+    from gread.estimator import GraphClassifier as GraphClassifier
+
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """`GraphClassifier` when it is asked for: scikit-learn takes a second to import."""
+    if name == "GraphClassifier":
+        from gread.estimator import GraphClassifier
+
+        return GraphClassifier
+    raise AttributeError(f"module 'gread' has no attribute {name!r}")

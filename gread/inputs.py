@@ -96,6 +96,20 @@ def check_edges(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) 
         raise InputError("edge_weight must be finite and not negative, got a weight that is not")
 
 
+def choose_device(name: str) -> str:
+    """The device of that name, which this machine must have; ``auto`` takes a GPU, if any."""
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(
+            f"device must be one that this machine has, got {name!r}: {reason}"
+        ) from error
+    return name
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 

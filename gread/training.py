@@ -77,6 +77,7 @@ def fit(
     config: TrainConfig = TrainConfig(),
     *,
     split: int = 0,
+    class_weight: Tensor | None = None,
     on_epoch: Callable[[Epoch], None] | None = None,
 ) -> Fit:
     """Trains ``model`` on one split of ``data`` and leaves it with the best parameters.
@@ -93,6 +94,8 @@ def fit(
         data: With ``x, edge_index, y, train_mask, val_mask, test_mask``, masks [N] or [N, splits].
         config: How to train.
         split: Which column of the masks.
+        class_weight: [classes], how much a node of each class counts in the loss and in the
+            accuracies; by default all count alike.
         on_epoch: Called after every epoch, for progress.
 
     Example:
@@ -106,7 +109,7 @@ def fit(
     masks = masks_of(data, split)
     extra = inputs_of(model, data, masks[0])
     check_labels(model, data, masks, extra)
-    epochs = _Epochs(model, data, masks, config, extra)
+    epochs = _Epochs(model, data, masks, config, extra, class_weight)
     numbers = Recording(epochs.numbers) if data.x.is_cuda and fast() else epochs.numbers
     progress = Progress(config)
     best_state = copy.deepcopy(model.state_dict())
@@ -187,13 +190,17 @@ class _Epochs:
         masks: tuple[Tensor, Tensor, Tensor],
         config: TrainConfig,
         extra: Mapping[str, Tensor],
+        class_weight: Tensor | None,
     ):
         self.model = model
         self.graph = data.x, data.edge_index, data.edge_weight
         self.extra = extra
         self.labels = data.y
         self.nodes = [mask.nonzero().squeeze(1) for mask in masks[:2]]
+        self.class_weight = class_weight
         self.chosen = torch.stack(masks).to(data.x.dtype)
+        if class_weight is not None:
+            self.chosen = self.chosen * class_weight[data.y.clamp(min=0)]
         self.sizes = self.chosen.sum(1)
         self.optimizer = torch.optim.Adam(
             model.parameter_groups(config.weight_decay)
@@ -231,7 +238,8 @@ class _Epochs:
         return torch.cat([loss.detach().view(1), accuracies, val_loss.view(1)])
 
     def _loss(self, logits: Tensor, nodes: Tensor) -> Tensor:
-        return cross_entropy(logits.index_select(0, nodes), self.labels.index_select(0, nodes))
+        labels = self.labels.index_select(0, nodes)
+        return cross_entropy(logits.index_select(0, nodes), labels, self.class_weight)
 
     def _forward(self) -> Tensor:
         return self.model(*self.graph, **self.extra)

@@ -219,7 +219,7 @@ def test_train_logs_new_runs_to_trackers(train, tmp_path):
         (("--splits", "99"), "split must be below 10, the number of splits, got 99"),
         (("--model", "gred"), "unknown model 'gred'"),
         (("--preset", "mine"), "unknown preset 'mine'; choose from: tuned, published, paper"),
-        (("--device", "cuda:77"), "--device must be one that this machine has, got 'cuda:77'"),
+        (("--device", "cuda:77"), "device must be one that this machine has, got 'cuda:77'"),
         (("--epochs", "0"), "epochs must be a whole number of at least 1, got 0"),
         (("--store", "/proc/nowhere"), "the store /proc/nowhere/results.sqlite cannot be written"),
     ],

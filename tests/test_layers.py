@@ -24,6 +24,7 @@ LAYERS = {
     "training": 3,
     "population": 4,
     "runs": 5,
+    "estimator": 6,
     "figures": 6,
     "report": 6,
     "experiments": 7,

@@ -9,7 +9,8 @@ import typer
 from rich.table import Table
 
 from gread.cli.console import Json, bar, err, out
-from gread.cli.work import Device, choose_device
+from gread.cli.work import Device
+from gread.inputs import choose_device
 
 
 def bench(

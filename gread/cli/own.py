@@ -84,8 +84,8 @@ def print_diagnosis(found: Diagnosis) -> None:
         out.print(f"! {warning}", style="yellow", highlight=False, markup=False)
     begin = found.recommendation
     out.print(
-        f"Begin with the reaction {begin.reaction} and the {begin.adjacency} adjacency: "
-        f"{begin.reason}.",
+        f"Begin with the reaction {begin.reaction}, the {begin.adjacency} adjacency and "
+        f"T = {begin.time:g}: {begin.reason}.",
         highlight=False,
     )
 

@@ -12,8 +12,8 @@ from rich.table import Table
 
 from gread.cli.console import Json, bar, err, out, print_json
 from gread.cli.stored import STORE, Store
-from gread.cli.work import Deterministic, Device, choose_device, numbers, resumable
-from gread.inputs import InputError
+from gread.cli.work import Deterministic, Device, numbers, resumable
+from gread.inputs import InputError, choose_device
 from gread.models import MODELS
 from gread.runs import ResultStore
 from gread.search import RULES, SAMPLERS, Progress, Report, Trial, read_space, select

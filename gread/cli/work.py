@@ -24,7 +24,7 @@ from gread.cli.console import Json, bar, err, out, print_json
 from gread.cli.stored import STORE, Store, known_results, percent
 from gread.experiments import ARTEFACTS
 from gread.experiments.accuracy import CODE, PAPER
-from gread.inputs import InputError
+from gread.inputs import InputError, choose_device
 from gread.models import MODELS
 from gread.runs import (
     RECORDS,
@@ -253,17 +253,3 @@ def numbers(name: str, text: str) -> list[int]:
             raise InputError(f"--{name} must be numbers like 0-9 or 0,3,5, got {text!r}")
         found += range(int(first), int(last or first) + 1)
     return found
-
-
-def choose_device(name: str) -> str:
-    """The device by its name, which this machine must have."""
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.empty(0, device=name)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).partition("\n")[0]
-        raise InputError(
-            f"--device must be one that this machine has, got {name!r}: {reason}"
-        ) from error
-    return name

@@ -1,0 +1,8 @@
+"""A user's own graph: train, predict, compare."""
+
+from gread.estimator.classifier import GraphClassifier as GraphClassifier
+from gread.estimator.comparison import BASELINES as BASELINES
+from gread.estimator.comparison import compare as compare
+from gread.estimator.graphs import as_graph as as_graph
+from gread.estimator.metrics import Scores as Scores
+from gread.estimator.metrics import score as score

@@ -1,0 +1,339 @@
+"""A user's graph in, predictions out, in the manners of scikit-learn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.exceptions import NotFittedError
+from torch import Tensor, nn
+from torch_geometric.data import Data
+from torch_geometric.utils import degree
+
+from gread.diagnosis import Diagnosis, diagnose
+from gread.estimator.graphs import as_graph, column_of, masks_of_data
+from gread.estimator.metrics import Scores, score
+from gread.inputs import InputError, choose_device
+from gread.models import MODELS
+from gread.runs.presets import split_settings
+from gread.runs.spec import HIDDEN_CHANNELS, Value
+from gread.structure import add_structure
+from gread.tables import (
+    Column,
+    Labels,
+    Preprocessing,
+    Table,
+    TableGraph,
+    choose_features,
+    column,
+    read_labels,
+    read_split,
+)
+from gread.tables.labels import check_split, draw_split
+from gread.training import Epoch, TrainConfig, fit, inputs_of
+
+TRAIN: dict[str, Any] = {"epochs": 200, "lr": 0.01, "weight_decay": 5e-4, "patience": 50}
+"""How to train, if nobody says: stop when 50 epochs have not improved validation."""
+
+FRACTIONS = (0.6, 0.2, 0.2)
+"""Train, validation and test, if nobody says."""
+
+DEGREE = "(degree)"
+"""What stands in for features where there are none: log(1 + neighbours)."""
+
+
+class GraphClassifier(ClassifierMixin, BaseEstimator):
+    """Predicts the class of nodes from their columns and their neighbours.
+
+    Nodes without a class are the ones to predict. The others are split: the first part trains, the
+    second decides when to stop, the third says how good it is. Columns are encoded by a fitted
+    preprocessing (`gread.tables.Preprocessing`), from training nodes alone.
+
+    Args:
+        model: A name of ``gread.MODELS``.
+        settings: Hyperparameters of the model and of ``gread.TrainConfig``, by name. Without one,
+            GREAD takes the adjacency and the time that the diagnosis recommends.
+        features: Columns to use, or ``"auto"`` for all but label and split.
+        id, source, target, weight: Columns, see `gread.tables.read_graph`.
+        directed: Whether edges have one direction.
+        class_weight: How much nodes of each class count: None for alike, ``"balanced"`` for
+            inversely to the size of the class, or a mapping.
+        random_state: Where the random numbers of split and training start.
+        device: ``"auto"`` takes a GPU if there is one.
+
+    Attributes:
+        classes_: In the order of the columns of `predict_proba`.
+        graph_: The graph it was trained on.
+        labels_: Of its nodes.
+        parts_: [N], 0 where a node trains, 1 where it validates, 2 where it tests, else −1.
+        preprocessing_: From columns to features.
+        diagnosis_: Of the graph, without the classes of the test.
+        settings_: All hyperparameters of the model.
+        module_: The trained model.
+        fit_: How training went.
+
+    Example:
+        >>> import gread
+        >>> from sklearn.base import clone
+        >>> data = gread.load("csbm", num_nodes=200, homophily=0.8, degree=8)
+        >>> classifier = gread.GraphClassifier(settings={"epochs": 20}).fit(data)
+        >>> classifier.predict_proba().shape
+        (200, 2)
+        >>> clone(classifier).get_params()["model"]
+        'gread-bs'
+    """
+
+    def __init__(
+        self,
+        model: str = "gread-bs",
+        *,
+        settings: Mapping[str, Value] | None = None,
+        features: str | Sequence[str] = "auto",
+        id: str | None = None,
+        source: str | None = None,
+        target: str | None = None,
+        weight: str | None = None,
+        directed: bool = False,
+        class_weight: str | Mapping[Any, float] | None = None,
+        random_state: int = 0,
+        device: str = "auto",
+    ):
+        self.model = model
+        self.settings = settings
+        self.features = features
+        self.id = id
+        self.source = source
+        self.target = target
+        self.weight = weight
+        self.directed = directed
+        self.class_weight = class_weight
+        self.random_state = random_state
+        self.device = device
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        edges: Any = None,
+        split: Any = None,
+        on_epoch: Callable[[Epoch], None] | None = None,
+    ) -> GraphClassifier:
+        """Trains on a graph.
+
+        Args:
+            X: The graph or its nodes, see `gread.estimator.as_graph`.
+            y: The name of the column of classes, or classes [N], None, NaN or −1 where there is
+                none; of a PyG ``Data`` by default its ``y``.
+            edges: Its edges, where X has none.
+            split: The name of a column that says train, val or test, or a list of these; of a PyG
+                ``Data`` which of its splits, by default the first. Otherwise it is drawn.
+            on_epoch: Called after every epoch, for progress.
+        """
+        self._config()  # misspelt names fail before anything is computed
+        graph = self._graph(X, edges)
+        self.labels_ = _labels(X, y, graph)
+        self.classes_ = np.array(self.labels_.classes)
+        self.parts_ = self._split(X, split, graph)
+        others = [name for name in (y, split) if isinstance(name, str)]
+        names = choose_features(graph.table(), self.features, others)
+        self.graph_ = graph if names else _with_degrees(graph)
+        self.diagnosis_ = self._diagnosis(names)
+        trained = np.flatnonzero(self.parts_ == 0)
+        self.preprocessing_ = Preprocessing.fit(self.graph_.table(), names or [DEGREE], trained)
+        self._learn(on_epoch)
+        return self
+
+    def predict_proba(self, X: Any = None, *, edges: Any = None) -> NDArray[np.float64]:
+        """The probability of every class, [N, classes].
+
+        Args:
+            X: A graph with the same columns, new or grown; by default the one it was trained on.
+            edges: Its edges, where X has none.
+        """
+        self._check_fitted()
+        if X is None:
+            graph, train_mask = self.graph_, torch.from_numpy(self.parts_ == 0)
+        else:
+            self._check_inductive()
+            graph = self._graph(X, edges)
+            train_mask = torch.zeros(graph.num_nodes, dtype=torch.bool)
+        device = next(self.module_.parameters()).device
+        data = self._inputs(graph).to(device)
+        extra = inputs_of(self.module_, data, train_mask.to(device))
+        with torch.no_grad():
+            logits = self.module_.eval()(data.x, data.edge_index, data.edge_weight, **extra)
+        found: NDArray[np.float64] = logits.double().softmax(dim=1).cpu().numpy()
+        return found
+
+    def predict(self, X: Any = None, *, edges: Any = None) -> NDArray[Any]:
+        """The most probable class of every node; arguments as in `predict_proba`."""
+        chosen = self.predict_proba(X, edges=edges).argmax(axis=1)
+        found: NDArray[Any] = self.classes_[chosen]
+        return found
+
+    def score(self, X: Any = None, y: Any = None, *, edges: Any = None) -> float:
+        """The accuracy on nodes with a class; by default on those that were kept for the test."""
+        return self.scores(X, y, edges=edges).accuracy
+
+    def scores(self, X: Any = None, y: Any = None, *, edges: Any = None) -> Scores:
+        """All measures, see `gread.estimator.Scores`; arguments as in `score`."""
+        self._check_fitted()
+        if X is None:
+            tested = self.parts_ == 2
+            return score(self.labels_.y[tested], self.predict_proba()[tested])
+        graph = self._graph(X, edges)
+        labels = _labels(X, y, graph, self.labels_.classes)
+        if not labels.known.any():
+            raise InputError("y must name the class of some nodes, got none")
+        return score(labels.y[labels.known], self.predict_proba(graph)[labels.known])
+
+    def like(self, model: str, settings: Mapping[str, Value]) -> GraphClassifier:
+        """Another model on the graph, the split and the features of this one, trained likewise."""
+        self._check_fitted()
+        other = clone(self).set_params(model=model, settings=settings)
+        other.labels_, other.parts_, other.classes_ = self.labels_, self.parts_, self.classes_
+        other.graph_, other.diagnosis_ = self.graph_, self.diagnosis_
+        other.preprocessing_ = self.preprocessing_
+        other._learn(None)
+        return other
+
+    def _graph(self, X: Any, edges: Any) -> TableGraph:
+        return as_graph(
+            X,
+            edges,
+            id=self.id,
+            source=self.source,
+            target=self.target,
+            weight=self.weight,
+            directed=self.directed,
+        )
+
+    def _split(self, X: Any, split: Any, graph: TableGraph) -> NDArray[np.int64]:
+        """Parts of the nodes that have a class."""
+        if isinstance(split, str):
+            parts = read_split(graph.table(), split)
+        elif split is not None and not isinstance(split, int):
+            parts = read_split(Table("split", {"split": _checked(split, graph.num_nodes)}), "split")
+        else:
+            given = masks_of_data(X, split or 0) if isinstance(X, Data) else None
+            drawn = draw_split(self.labels_.y, FRACTIONS, self.random_state)
+            parts = drawn if given is None else given
+        parts = np.where(self.labels_.known, parts, -1)
+        check_split(parts, self.labels_.y)
+        return parts
+
+    def _diagnosis(self, names: Sequence[str]) -> Diagnosis:
+        seen = np.where(self.parts_ == 2, -1, self.labels_.y)
+        return diagnose(self.graph_, Labels(self.labels_.classes, seen), names)
+
+    def _config(self) -> tuple[dict[str, Value], TrainConfig, str]:
+        """Hyperparameters that are given, how to train, and where."""
+        hyper, training = split_settings(self.model, dict(self.settings or {}))
+        return hyper, TrainConfig(**(TRAIN | training)), choose_device(self.device)
+
+    def _learn(self, on_epoch: Callable[[Epoch], None] | None) -> None:
+        """Builds the model and trains it; all else is known."""
+        hyper, config, device = self._config()
+        entry = MODELS[self.model]
+        if entry.group == "GREAD":
+            begin = self.diagnosis_.recommendation
+            hyper = {"adjacency": begin.adjacency, "time": begin.time, **hyper}
+        self.settings_ = {"hidden_channels": HIDDEN_CHANNELS} | entry.hyperparameters | hyper
+        data = self._data()
+        weights = self._class_weights()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.random_state)
+            self.module_ = self._built(data.num_features).to(device)
+            self.fit_ = fit(
+                self.module_,
+                data.to(device),
+                config,
+                class_weight=None if weights is None else weights.to(device),
+                on_epoch=on_epoch,
+            )
+
+    def _data(self) -> Data:
+        """What is trained on."""
+        data = self._inputs(self.graph_)
+        data.y = torch.from_numpy(self.labels_.y)
+        names = ("train_mask", "val_mask", "test_mask")
+        for part, name in enumerate(names):
+            data[name] = torch.from_numpy(self.parts_ == part)
+        return data
+
+    def _inputs(self, graph: TableGraph) -> Data:
+        """Features and edges, and what the model wants to know of them."""
+        if DEGREE in self.preprocessing_.encoders:  # there are no features but this
+            graph = _with_degrees(graph)
+        x = torch.from_numpy(self.preprocessing_.transform(graph.table()))
+        data = Data(x=x, edge_index=graph.edge_index, edge_weight=graph.edge_weight)
+        structure = MODELS[self.model].structure
+        return data if structure is None else add_structure(data, structure).data
+
+    def _built(self, num_features: int) -> nn.Module:
+        hyper = dict(self.settings_)
+        width, classes = hyper.pop("hidden_channels"), len(self.labels_.classes)
+        n = self.graph_.num_nodes
+        return MODELS[self.model].make(num_features, width, classes, num_nodes=n, **hyper)
+
+    def _class_weights(self) -> Tensor | None:
+        """[classes], with a mean of 1 over the training nodes where they are balanced."""
+        given = self.class_weight
+        if given is None:
+            return None
+        trained = self.labels_.y[self.parts_ == 0]
+        sizes = np.bincount(trained, minlength=len(self.labels_.classes))
+        if given == "balanced":
+            weights = len(trained) / (np.maximum(sizes, 1) * (sizes > 0).sum())
+            return torch.tensor(weights, dtype=torch.float32)
+        if not isinstance(given, Mapping):
+            raise InputError(f"class_weight must be None, 'balanced' or a mapping, got {given!r}")
+        for label in given:
+            if label not in self.labels_.classes:
+                known = ", ".join(map(repr, self.labels_.classes))
+                raise InputError(f"class_weight must name the classes {known}, got {label!r}")
+        return torch.tensor([float(given.get(label, 1.0)) for label in self.labels_.classes])
+
+    def _check_fitted(self) -> None:
+        if "module_" not in vars(self):
+            raise NotFittedError("this GraphClassifier must be fitted before it predicts")
+
+    def _check_inductive(self) -> None:
+        if MODELS[self.model].transductive:
+            raise InputError(
+                f"{self.model} has weights for every node of the graph it was trained on, so it "
+                "cannot predict on another: train one that can, for instance gread-bs"
+            )
+
+
+def _labels(X: Any, y: Any, graph: TableGraph, classes: Sequence[Any] | None = None) -> Labels:
+    """Classes by the name of a column, or as they are given."""
+    if isinstance(y, str):
+        return read_labels(graph.table(), y, classes)
+    if y is None and isinstance(X, Data):
+        y = X.y
+    if y is None:
+        raise InputError("y must be the name of the column of classes, or classes, got none")
+    found = _checked(y, graph.num_nodes)
+    if found.kind == "whole":  # as elsewhere in scikit-learn
+        found = Column("whole", found.values, found.missing | (found.values == -1))
+    return read_labels(Table("y", {"y": found}), "y", classes)
+
+
+def _checked(values: Any, count: int) -> Column:
+    found = column_of(values)
+    if len(found) != count:
+        raise InputError(f"there must be a value for each of {count} nodes, got {len(found)}")
+    return found
+
+
+def _with_degrees(graph: TableGraph) -> TableGraph:
+    """The graph with a column of what is known of every node of every graph."""
+    neighbours = degree(graph.edge_index[1], graph.num_nodes).log1p().numpy()
+    return replace(graph, columns={**graph.columns, DEGREE: column(neighbours)})

@@ -1,0 +1,74 @@
+"""Whether the graph helps at all: the same nodes by simpler means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn.functional import one_hot
+from torch_geometric.nn import LabelPropagation
+
+from gread.estimator.classifier import TRAIN, GraphClassifier
+from gread.estimator.metrics import Scores, score
+from gread.models import MODELS
+from gread.registry import Registry
+
+BASELINES: Registry[Callable[[GraphClassifier], Scores]] = Registry("baseline")
+"""From a fitted classifier to the scores of something simpler on the same split."""
+
+
+def compare(classifier: GraphClassifier) -> dict[str, Scores]:
+    """The scores of a fitted classifier on its test nodes, and of every baseline.
+
+    Example:
+        >>> import gread
+        >>> data = gread.load("csbm", num_nodes=100, homophily=0.9, degree=8)
+        >>> classifier = gread.GraphClassifier(settings={"epochs": 5}).fit(data)
+        >>> list(compare(classifier))
+        ['GREAD-BS', 'MLP', 'Label propagation', 'GCN']
+    """
+    own = MODELS[classifier.model].title
+    return {own: classifier.scores()} | {
+        name: make(classifier) for name, make in BASELINES.items() if name != own
+    }
+
+
+def _trained(model: str) -> Callable[[GraphClassifier], Scores]:
+    """Another model with its own defaults, trained for as long."""
+
+    def scores(classifier: GraphClassifier) -> Scores:
+        given = dict(classifier.settings or {})
+        settings = {name: given[name] for name in TRAIN if name in given}
+        other = classifier.like(model, settings)
+        return other.scores()
+
+    return scores
+
+
+BASELINES.add("MLP", _trained("mlp"))
+
+
+@BASELINES.register("Label propagation")
+def label_propagation(classifier: GraphClassifier) -> Scores:
+    """Y ← 0.9 Ã Y + 0.1 Y(0), fifty times: the graph and the classes of training nodes alone.
+
+    Zhou et al., NeurIPS 2003. A node that nothing reaches gets the shares of the classes.
+    """
+    graph, labels = classifier.graph_, classifier.labels_
+    trained = torch.from_numpy(classifier.parts_ == 0)
+    known = one_hot(torch.from_numpy(labels.y).clamp(min=0), len(labels.classes)).float()
+    found = LabelPropagation(num_layers=50, alpha=0.9)(
+        known, graph.edge_index, trained, graph.edge_weight
+    )
+    shares = known[trained].mean(dim=0)
+    total = found.sum(dim=1, keepdim=True)
+    spread: NDArray[np.float64] = (
+        torch.where(total > 0, found / total.clamp(min=1e-30), shares).double().numpy()
+    )
+    tested = classifier.parts_ == 2
+    return score(labels.y[tested], spread[tested])
+
+
+BASELINES.add("GCN", _trained("gcn"))

@@ -1,0 +1,174 @@
+"""Graphs as users have them: files, frames, matrices, NetworkX, PyG; all become one kind."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch_geometric.data import Data
+
+from gread.inputs import InputError
+from gread.tables import Column, Table, TableGraph, column, join, read_graph
+from gread.tables.graph import IDS, cleaned, from_networkx
+
+
+def as_graph(
+    graph: Any,
+    edges: Any = None,
+    *,
+    id: str | None = None,
+    source: str | None = None,
+    target: str | None = None,
+    weight: str | None = None,
+    directed: bool = False,
+) -> TableGraph:
+    """The graph that a user has.
+
+    Args:
+        graph: A PyG ``Data`` or a NetworkX graph, which have edges; or what is known of the nodes:
+            a file, a pandas frame, or features as an array, tensor or sparse matrix [N, F].
+        edges: A file, a frame, a sparse matrix [N, N] whose entry i, j is the edge from i to j,
+            or node numbers [2, E].
+        id: Column of the node ids; a frame without such a column has its index.
+        source: Column where an edge begins, as in `gread.tables.read_graph`.
+        target: Column where it ends.
+        weight: Column, or attribute in NetworkX, of the edges' weights.
+        directed: Whether edges have one direction.
+    """
+    if isinstance(graph, TableGraph):
+        return graph
+    if isinstance(graph, Data):
+        _need_no_edges(edges)
+        return _from_data(graph, directed)
+    networkx = sys.modules.get("networkx")  # who has such a graph has imported it
+    if networkx is not None and isinstance(graph, networkx.Graph):
+        _need_no_edges(edges)
+        return from_networkx(graph, "the graph", weight, directed)
+    names = {"id": id, "source": source, "target": target, "weight": weight}
+    if isinstance(graph, str | Path):
+        return read_graph(graph, edges, directed=directed, **names)
+    nodes = _nodes(graph, id)
+    if _is_frame(edges):
+        return join(nodes, _from_frame("edges", edges), directed=directed, **names)
+    id = id or next(name for name in IDS if name in nodes.columns)
+    columns = {name: found for name, found in nodes.columns.items() if name != id}
+    pairs, weights = _pairs(edges, len(nodes))
+    return TableGraph(
+        nodes.name,
+        nodes[id].values.tolist(),
+        columns,
+        *cleaned(pairs, weights, len(nodes), directed),
+    )
+
+
+def column_of(values: Any) -> Column:
+    """A column from what a user has: a list, an array, a tensor or a pandas series."""
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(values, pandas.Series):
+        return _from_series(values)
+    if isinstance(values, Tensor):
+        values = values.cpu().numpy()
+    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
+        return column(np.nan_to_num(values), np.isnan(values))
+    if isinstance(values, np.ndarray | Sequence) and not isinstance(values, str):
+        return column([None if value != value else value for value in list(values)])
+    raise InputError(f"a column must be a list, an array or a series, got {type(values).__name__}")
+
+
+def _nodes(nodes: Any, id: str | None) -> Table:
+    """A table of the nodes, with a column of ids."""
+    if _is_frame(nodes):
+        table = _from_frame("nodes", nodes)
+        if id is not None or any(name in table.columns for name in IDS):
+            return table
+        return Table("nodes", {IDS[0]: column(nodes.index.tolist()), **table.columns})
+    if scipy.sparse.issparse(nodes):
+        nodes = nodes.toarray()
+    if isinstance(nodes, Tensor):
+        nodes = nodes.cpu().numpy()
+    if not isinstance(nodes, np.ndarray) or nodes.ndim != 2:
+        raise InputError(
+            "a graph must be a PyG Data, a NetworkX graph, a pandas frame, a file, or features "
+            f"[N, F], got {type(nodes).__name__}"
+        )
+    return Table("nodes", {IDS[0]: column(np.arange(len(nodes))), "x": column(nodes)})
+
+
+def _pairs(edges: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
+    """Pairs [2, E] of node numbers, and weights where they are not all 1."""
+    if edges is None:
+        raise InputError(
+            "edges must be given with these nodes: a frame, a sparse matrix, or node numbers [2, E]"
+        )
+    if scipy.sparse.issparse(edges):
+        if edges.shape != (n, n):
+            raise InputError(f"edges must be a matrix {[n, n]}, got {list(edges.shape)}")
+        entries = edges.tocoo()
+        pairs = np.stack([entries.row, entries.col]).astype(np.int64)
+        weights = entries.data.astype(np.float32)
+        if not (np.isfinite(weights).all() and (weights >= 0).all()):
+            raise InputError("edges must have finite weights, zero or above, got one that is not")
+        return pairs, None if (weights == 1).all() else weights
+    found = edges.cpu().numpy() if isinstance(edges, Tensor) else np.asarray(edges)
+    if found.ndim != 2 or len(found) != 2 or (found.size and found.dtype.kind not in "iu"):
+        raise InputError(f"edges must be node numbers [2, E], got {list(found.shape)}")
+    if found.size and not 0 <= found.min() <= found.max() < n:
+        wrong = found.min() if found.min() < 0 else found.max()
+        raise InputError(f"edges must name nodes 0 to {n - 1}, got node {wrong}")
+    return found.astype(np.int64), None
+
+
+def _from_data(data: Data, directed: bool) -> TableGraph:
+    if data.edge_index is None:
+        raise InputError("data must have edge_index, got none")
+    n = int(data.num_nodes)
+    pairs, _ = _pairs(data.edge_index, n)
+    weights = None if data.edge_weight is None else data.edge_weight.cpu().float().numpy()
+    columns = {} if data.x is None else {"x": column(data.x.cpu().numpy())}
+    return TableGraph("data", list(range(n)), columns, *cleaned(pairs, weights, n, directed))
+
+
+def masks_of_data(data: Data, which: int) -> NDArray[np.int64] | None:
+    """The parts that the masks of a ``Data`` give, 0 to 2 and −1 for none; None without masks."""
+    names = ("train_mask", "val_mask", "test_mask")
+    if not all(name in data for name in names):
+        return None
+    parts = torch.full((int(data.num_nodes),), -1)
+    for part, name in enumerate(names):
+        mask = data[name].bool()
+        mask = mask.unsqueeze(1) if mask.dim() == 1 else mask
+        if which >= mask.size(1):
+            raise InputError(f"split must be below {mask.size(1)}, got {which}")
+        parts[mask[:, which]] = part
+    return parts.numpy()
+
+
+def _is_frame(values: Any) -> bool:
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(values, pandas.DataFrame)
+
+
+def _from_frame(name: str, frame: Any) -> Table:
+    return Table(name, {str(key): _from_series(frame[key]) for key in frame.columns})
+
+
+def _from_series(series: Any) -> Column:
+    """A column of pandas, for which NaN is what is missing."""
+    missing = series.isna().to_numpy()
+    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biuf":
+        values = series.to_numpy()
+        return column(np.where(missing, 0, values) if missing.any() else values, missing)
+    values = series.tolist()
+    return column([None if gone else value for value, gone in zip(values, missing, strict=True)])
+
+
+def _need_no_edges(edges: Any) -> None:
+    if edges is not None:
+        raise InputError("edges must be left out with a graph that has its own")

@@ -1,0 +1,45 @@
+import numpy as np
+import pytest
+import torch
+
+import gread
+from gread.tables import Table, column, join
+
+FAST = {"epochs": 12, "hidden_channels": 8}
+
+
+@pytest.fixture(scope="session")
+def data():
+    """A homophilous graph of 150 nodes in three classes."""
+    return gread.csbm(150, 3, homophily=0.8, degree=8, num_features=12, num_splits=1, seed=1)
+
+
+@pytest.fixture(scope="session")
+def columns(data):
+    """The same as a table of nodes, every tenth without a class, and a table of edges."""
+    names = np.array(["blue", "green", "red"])[data.y.numpy()].tolist()
+    label = [None if k % 10 == 0 else name for k, name in enumerate(names)]
+    nodes = {"id": [f"n{k}" for k in range(150)], "topic": label}
+    nodes |= {f"x{k}": data.x[:, k].tolist() for k in range(12)}
+    once = data.edge_index[:, data.edge_index[0] < data.edge_index[1]]
+    edges = {
+        "src": [f"n{k}" for k in once[0].tolist()],
+        "dst": [f"n{k}" for k in once[1].tolist()],
+    }
+    return nodes, edges
+
+
+@pytest.fixture
+def table_graph(columns):
+    nodes, edges = (
+        Table(name, {key: column(values) for key, values in part.items()})
+        for name, part in zip(("nodes.csv", "edges.csv"), columns, strict=True)
+    )
+    return join(nodes, edges)
+
+
+@pytest.fixture(scope="session")
+def fitted(data):
+    """A classifier for all tests that only look."""
+    torch.manual_seed(0)
+    return gread.GraphClassifier(settings=FAST).fit(data)

@@ -1,0 +1,196 @@
+import networkx
+import numpy as np
+import pandas
+import pytest
+import scipy.sparse
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import gread
+from gread import GraphClassifier
+from gread.inputs import InputError
+from gread.models import MODELS
+from tests.estimator.conftest import FAST
+
+
+def test_parameters_are_kept_and_cloned():
+    classifier = GraphClassifier("gcn", settings=FAST, class_weight="balanced", random_state=3)
+    copy = clone(classifier)
+    assert copy.get_params() == classifier.get_params()
+    assert copy.set_params(model="mlp").model == "mlp"
+    with pytest.raises(NotFittedError):
+        copy.predict()
+
+
+def test_it_learns_a_homophilous_graph(data):
+    classifier = GraphClassifier(settings={"epochs": 60}).fit(data)
+    assert classifier.score() > 0.8
+    assert classifier.predict_proba().sum(axis=1) == pytest.approx(1)
+    assert set(classifier.predict()) <= {0, 1, 2}
+
+
+def test_the_same_seed_gives_the_same_numbers_and_leaves_the_generator_alone(data):
+    torch.manual_seed(5)
+    first = GraphClassifier(settings=FAST).fit(data).predict_proba()
+    after = torch.rand(1)
+    torch.manual_seed(5)
+    assert torch.rand(1) == after
+    np.testing.assert_array_equal(GraphClassifier(settings=FAST).fit(data).predict_proba(), first)
+    other = GraphClassifier(settings=FAST, random_state=1).fit(data).predict_proba()
+    assert (other != first).any()
+
+
+def given_as(kind, data, columns):
+    """Arguments of `fit` for the same graph in another form."""
+    y = np.where(np.arange(150) % 10 == 0, -1, data.y.numpy())
+    nodes, edges = columns
+    ends = data.edge_index[:, data.edge_index[0] < data.edge_index[1]].numpy()
+    if kind == "matrix":
+        adjacency = scipy.sparse.coo_array((np.ones(ends.shape[1]), tuple(ends)), shape=(150, 150))
+        return {"X": data.x.numpy(), "y": y, "edges": adjacency}
+    if kind == "frames":
+        return {"X": pandas.DataFrame(nodes), "y": "topic", "edges": pandas.DataFrame(edges)}
+    graph = networkx.Graph()
+    for k in range(150):
+        graph.add_node(nodes["id"][k], x=data.x[k].tolist())
+        if nodes["topic"][k] is not None:
+            graph.nodes[nodes["id"][k]]["topic"] = nodes["topic"][k]
+    graph.add_edges_from(zip(edges["src"], edges["dst"], strict=True))
+    return {"X": graph, "y": "topic"}
+
+
+def test_every_kind_of_graph_gives_the_same_predictions(data, columns):
+    found = []
+    for kind in ("matrix", "frames", "networkx"):
+        classifier = GraphClassifier(settings=FAST).fit(**given_as(kind, data, columns))
+        assert (classifier.parts_ >= 0).sum() == 135
+        found.append(classifier.predict_proba())
+    np.testing.assert_allclose(found[1], found[0], atol=1e-4)
+    np.testing.assert_allclose(found[2], found[0], atol=1e-4)
+
+
+def test_classes_keep_their_names(table_graph):
+    classifier = GraphClassifier(settings=FAST).fit(table_graph, "topic")
+    assert classifier.classes_.tolist() == ["blue", "green", "red"]
+    assert set(classifier.predict()) <= {"blue", "green", "red"}
+    assert "topic" not in classifier.preprocessing_.encoders
+
+
+def test_a_given_split_is_kept(data, table_graph):
+    assert (GraphClassifier(settings=FAST).fit(data).parts_ == 0).tolist() == data.train_mask[
+        :, 0
+    ].tolist()
+    words = ["train", "val", "test"] * 50
+    classifier = GraphClassifier(settings=FAST).fit(table_graph, "topic", split=words)
+    known = classifier.labels_.known
+    assert (classifier.parts_[known] == np.arange(150)[known] % 3).all()
+    assert (classifier.parts_[~known] == -1).all()
+
+
+def test_a_new_graph_is_predicted_with_what_was_learned(fitted, data):
+    np.testing.assert_allclose(fitted.predict_proba(data), fitted.predict_proba(), atol=1e-5)
+    other = gread.csbm(60, 3, homophily=0.8, degree=8, num_features=12, num_splits=1, seed=1)
+    assert fitted.predict(other).shape == (60,)
+    assert 0 <= fitted.score(other, other.y) <= 1
+
+
+def test_new_nodes_do_not_change_what_is_far_away(fitted, data):
+    """A grown graph: a component of its own is no news for the others."""
+    grown = data.clone()
+    grown.x = torch.cat([data.x, data.x[:5]])
+    found = fitted.predict_proba(grown)
+    assert len(found) == 155
+    np.testing.assert_allclose(found[:150], fitted.predict_proba(), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["linkx", "glognn", "blend", "cgnn"])
+def test_models_with_weights_for_nodes_say_that_they_cannot(data, name):
+    assert MODELS[name].transductive
+    settings = {"epochs": 1, "hidden_channels": 8}
+    classifier = GraphClassifier(name, settings=settings).fit(data)
+    assert classifier.predict().shape == (150,)
+    with pytest.raises(InputError, match="it cannot predict on another"):
+        classifier.predict(data)
+
+
+@pytest.mark.parametrize("name", ["gcn", "h2gcn", "grand++", "gread-st", "mlp"])
+def test_other_models_do_the_same(data, name):
+    classifier = GraphClassifier(name, settings={"epochs": 2, "hidden_channels": 8}).fit(data)
+    assert classifier.predict_proba(data).shape == (150, 3)
+
+
+def test_gread_takes_what_is_recommended_unless_told(data):
+    recommended = GraphClassifier(settings=FAST).fit(data)
+    begin = recommended.diagnosis_.recommendation
+    assert recommended.settings_["adjacency"] == begin.adjacency
+    assert recommended.settings_["time"] == begin.time
+    told = GraphClassifier(settings=FAST | {"adjacency": "original", "time": 0.5}).fit(data)
+    assert told.settings_["adjacency"] == "original"
+    assert told.settings_["time"] == 0.5
+
+
+def test_the_diagnosis_does_not_see_the_classes_of_the_test(data):
+    hidden = data.clone()
+    tested = data.test_mask[:, 0]
+    hidden.y = torch.where(tested, data.y.flip(0), data.y)
+    settings = {"epochs": 1}
+    one = GraphClassifier(settings=settings).fit(data)
+    other = GraphClassifier(settings=settings).fit(hidden)
+    assert one.diagnosis_ == other.diagnosis_
+    assert one.preprocessing_ == other.preprocessing_
+
+
+def test_a_graph_without_features_has_its_degrees(data):
+    bare = data.clone()
+    bare.x = None
+    bare.num_nodes = 150
+    classifier = GraphClassifier(settings=FAST).fit(bare)
+    assert list(classifier.preprocessing_.encoders) == ["(degree)"]
+    np.testing.assert_allclose(classifier.predict_proba(bare), classifier.predict_proba())
+
+
+def test_balanced_weights_find_the_rare_class():
+    data = gread.csbm(400, 2, homophily=0.6, degree=6, num_features=8, num_splits=1, seed=2)
+    rare = torch.arange(400) % 12 == 0
+    data.y = rare.long()
+    data.x = torch.randn(400, 8, generator=torch.Generator().manual_seed(0)) + rare[:, None] * 0.6
+    recalls = []
+    for weight in (None, "balanced", {1: 12.0}):
+        classifier = GraphClassifier("mlp", settings={"epochs": 60}, class_weight=weight).fit(data)
+        (_, (_, found)) = classifier.scores().confusion
+        recalls.append(found)
+    assert recalls[1] > recalls[0]
+    assert recalls[2] > recalls[0]
+
+
+def test_it_stops_when_validation_no_longer_improves(data):
+    classifier = GraphClassifier("mlp", settings={"epochs": 500, "patience": 5}).fit(data)
+    assert len(classifier.fit_.history) < 500
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments", "sentence"),
+    [
+        ({"model": "gred"}, {}, "unknown model 'gred'"),
+        ({"settings": {"tme": 1}}, {}, "gread-bs has no hyperparameter 'tme'"),
+        ({"device": "cuda:77"}, {}, "device must be one that this machine has"),
+        ({"class_weight": "heavy"}, {}, "class_weight must be None, 'balanced' or a mapping"),
+        ({"class_weight": {9: 1.0}}, {}, "class_weight must name the classes 0, 1, 2, got 9"),
+        ({"features": "y"}, {}, "data has no column 'y'"),
+        ({}, {"y": [1, 2]}, "there must be a value for each of 150 nodes, got 2"),
+        ({}, {"y": [0] * 150}, "must have two classes or more"),
+        ({}, {"y": [-1] * 150}, "must name the class of some nodes, got none"),
+        ({}, {"y": [0, 1] + [-1] * 148}, "there must be nodes with a class to train"),
+        ({}, {"split": 7}, "split must be below 1, got 7"),
+    ],
+)
+def test_what_cannot_be_fitted_is_one_sentence(data, options, arguments, sentence):
+    with pytest.raises(InputError, match=sentence):
+        GraphClassifier(**options).fit(data, **arguments)
+
+
+def test_classes_must_be_given_somewhere(columns):
+    frames = [pandas.DataFrame(part) for part in columns]
+    with pytest.raises(InputError, match="y must be the name of the column of classes"):
+        GraphClassifier().fit(frames[0], edges=frames[1])

@@ -1,0 +1,112 @@
+import networkx
+import numpy as np
+import pandas
+import pytest
+import scipy.sparse
+import torch
+from torch_geometric.data import Data
+
+from gread.estimator import as_graph
+from gread.estimator.graphs import column_of
+from gread.inputs import InputError
+
+EDGES = np.array([[0, 1, 2], [1, 2, 2]])
+X = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+
+
+def data():
+    return Data(x=torch.tensor(X), edge_index=torch.tensor(EDGES))
+
+
+def frames():
+    nodes = pandas.DataFrame({"x0": X[:, 0], "x1": X[:, 1]})
+    return nodes, pandas.DataFrame({"source": EDGES[0], "target": EDGES[1]})
+
+
+def network():
+    graph = networkx.Graph()
+    for node, (x0, x1) in enumerate(X):
+        graph.add_node(node, x0=x0, x1=x1)
+    graph.add_edges_from(EDGES.T.tolist())
+    return graph
+
+
+def matrix():
+    return scipy.sparse.coo_array((np.ones(3), tuple(EDGES)), shape=(3, 3))
+
+
+GRAPHS = {
+    "data": (data(),),
+    "frames": frames(),
+    "frame and numbers": (frames()[0], EDGES),
+    "networkx": (network(),),
+    "sparse matrices": (scipy.sparse.csr_array(X), matrix()),
+    "array and frame": (X, frames()[1]),
+    "tensors": (torch.tensor(X), torch.tensor(EDGES)),
+}
+
+
+@pytest.mark.parametrize("given", GRAPHS.values(), ids=GRAPHS)
+def test_every_kind_of_graph_is_the_same_graph(given):
+    graph = as_graph(*given)
+    assert graph.ids == [0, 1, 2]
+    assert graph.edge_index.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
+    assert graph.loops == 1
+    values = [found.values.reshape(3, -1) for found in graph.columns.values()]
+    np.testing.assert_array_equal(np.concatenate(values, axis=1), X)
+
+
+def test_weights_are_taken_where_there_are_some():
+    weighted = scipy.sparse.coo_array((np.array([2.0, 3.0, 1.0]), tuple(EDGES)), shape=(3, 3))
+    assert as_graph(X, weighted).edge_weight.tolist() == [2, 2, 3, 3]
+    assert as_graph(X, matrix()).edge_weight is None
+    graph = network()
+    networkx.set_edge_attributes(graph, 4.0, "w")
+    assert as_graph(graph, weight="w").edge_weight.tolist() == [4] * 4
+    with_weights = Data(
+        x=torch.tensor(X), edge_index=torch.tensor(EDGES), edge_weight=torch.ones(3)
+    )
+    assert as_graph(with_weights, directed=True).edge_weight.tolist() == [1, 1]
+
+
+def test_an_entry_of_a_matrix_is_an_edge_from_row_to_column():
+    assert as_graph(X, matrix(), directed=True).edge_index.tolist() == [[0, 1], [1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("series", "kind", "missing"),
+    [
+        (pandas.Series([1.0, None]), "number", 1),
+        (pandas.Series([1, None], dtype="Int64"), "whole", 1),
+        (pandas.Series([True, None], dtype="boolean"), "truth", 1),
+        (pandas.Series(["a", None]), "text", 1),
+        (pandas.Series(["a", "b"], dtype="category"), "text", 0),
+        (pandas.Series([1, 2]), "whole", 0),
+        (pandas.to_datetime(pandas.Series(["2020-01-01", None])), "text", 1),
+        ([1.5, float("nan")], "number", 1),
+        (np.array([1.0, np.nan]), "number", 1),
+        (torch.tensor([1, 2]), "whole", 0),
+    ],
+)
+def test_in_python_nan_is_what_is_missing(series, kind, missing):
+    found = column_of(series)
+    assert (found.kind, int(found.missing.sum())) == (kind, missing)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ((7,), "a graph must be a PyG Data, a NetworkX graph"),
+        ((X,), "edges must be given with these nodes"),
+        ((X, np.zeros((3, 3))), r"edges must be node numbers \[2, E\], got \[3, 3\]"),
+        ((X, np.array([[0], [7]])), "edges must name nodes 0 to 2, got node 7"),
+        ((X, scipy.sparse.eye_array(4)), r"edges must be a matrix \[3, 3\], got \[4, 4\]"),
+        ((X, -matrix()), "edges must have finite weights"),
+        ((network(), EDGES), "edges must be left out"),
+        ((data(), EDGES), "edges must be left out"),
+        ((Data(x=torch.tensor(X)),), "data must have edge_index"),
+    ],
+)
+def test_what_is_no_graph_is_one_sentence(given, sentence):
+    with pytest.raises(InputError, match=sentence):
+        as_graph(*given)
