@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -111,7 +111,19 @@ class Diagnosis:
     mixing: tuple[tuple[float, ...], ...]
     leaks: tuple[Leak, ...]
     recommendation: Recommendation
-    warnings: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = ()
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> Diagnosis:
+        """What ``dataclasses.asdict`` gave, perhaps through JSON, which knows no tuples."""
+        known: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in values.items()
+        }
+        known["mixing"] = tuple(tuple(row) for row in values["mixing"])
+        known["leaks"] = tuple(Leak(**leak) for leak in values["leaks"])
+        known["recommendation"] = Recommendation(**values["recommendation"])
+        return Diagnosis(**known)
 
 
 def diagnose(graph: TableGraph, labels: Labels, features: Sequence[str]) -> Diagnosis:

@@ -11,6 +11,7 @@ LAYERS = {
     "kernels": 0,
     "registry": 0,
     "shipped": 0,
+    "versions": 0,
     "adjacency": 1,
     "measures": 1,
     "ode": 1,

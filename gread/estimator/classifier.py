@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.utils import degree
 
-from gread.diagnosis import Diagnosis, diagnose
+from gread.diagnosis import diagnose
 from gread.estimator.graphs import as_graph, column_of, masks_of_data
 from gread.estimator.metrics import Scores, score
 from gread.inputs import InputError, choose_device
@@ -43,6 +45,8 @@ TRAIN: dict[str, Any] = {"epochs": 200, "lr": 0.01, "weight_decay": 5e-4, "patie
 FRACTIONS = (0.6, 0.2, 0.2)
 """Train, validation and test, if nobody says."""
 
+MASKS = ("train_mask", "val_mask", "test_mask")
+
 DEGREE = "(degree)"
 """What stands in for features where there are none: log(1 + neighbours)."""
 
@@ -68,9 +72,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     Attributes:
         classes_: In the order of the columns of `predict_proba`.
-        graph_: The graph it was trained on.
-        labels_: Of its nodes.
-        parts_: [N], 0 where a node trains, 1 where it validates, 2 where it tests, else −1.
+        ids_: Of the nodes it was trained on.
+        data_: Their graph: features, edges, classes (−1 where there is none) and masks.
         preprocessing_: From columns to features.
         diagnosis_: Of the graph, without the classes of the test.
         settings_: All hyperparameters of the model.
@@ -135,18 +138,50 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
                 ``Data`` which of its splits, by default the first. Otherwise it is drawn.
             on_epoch: Called after every epoch, for progress.
         """
+        return self.prepare(X, y, edges=edges, split=split).train(on_epoch)
+
+    def prepare(
+        self, X: Any, y: Any = None, *, edges: Any = None, split: Any = None
+    ) -> GraphClassifier:
+        """All of `fit` but the training: reads, splits, diagnoses, encodes."""
         self._config()  # misspelt names fail before anything is computed
         graph = self._graph(X, edges)
-        self.labels_ = _labels(X, y, graph)
-        self.classes_ = np.array(self.labels_.classes)
-        self.parts_ = self._split(X, split, graph)
+        labels = _labels(X, y, graph)
+        parts = self._split(X, split, graph, labels)
         others = [name for name in (y, split) if isinstance(name, str)]
         names = choose_features(graph.table(), self.features, others)
-        self.graph_ = graph if names else _with_degrees(graph)
-        self.diagnosis_ = self._diagnosis(names)
-        trained = np.flatnonzero(self.parts_ == 0)
-        self.preprocessing_ = Preprocessing.fit(self.graph_.table(), names or [DEGREE], trained)
-        self._learn(on_epoch)
+        graph = graph if names else _with_degrees(graph)
+        seen = Labels(labels.classes, np.where(parts == 2, -1, labels.y))
+        self.diagnosis_ = diagnose(graph, seen, names)
+        rows = np.flatnonzero(parts == 0)
+        self.preprocessing_ = Preprocessing.fit(graph.table(), names or [DEGREE], rows)
+        self.classes_, self.ids_ = np.array(labels.classes), graph.ids
+        self.data_ = self._inputs(graph)
+        self.data_.y = torch.from_numpy(labels.y)
+        for part, name in enumerate(MASKS):
+            self.data_[name] = torch.from_numpy(parts == part)
+        return self
+
+    def train(self, on_epoch: Callable[[Epoch], None] | None = None) -> GraphClassifier:
+        """Builds the model and trains it on what is prepared."""
+        hyper, config, device = self._config()
+        entry = MODELS[self.model]
+        if entry.group == "GREAD":
+            begin = self.diagnosis_.recommendation
+            hyper = {"adjacency": begin.adjacency, "time": begin.time, **hyper}
+        self.settings_ = {"hidden_channels": HIDDEN_CHANNELS} | entry.hyperparameters | hyper
+        weights = self._class_weights()
+        data = self._structured(self.data_).to(device)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.random_state)
+            self.module_ = self.built().to(device)
+            self.fit_ = fit(
+                self.module_,
+                data,
+                config,
+                class_weight=None if weights is None else weights.to(device),
+                on_epoch=on_epoch,
+            )
         return self
 
     def predict_proba(self, X: Any = None, *, edges: Any = None) -> NDArray[np.float64]:
@@ -158,16 +193,17 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         """
         self._check_fitted()
         if X is None:
-            graph, train_mask = self.graph_, torch.from_numpy(self.parts_ == 0)
+            self._check_graph()
+            data = self.data_
         else:
             self._check_inductive()
-            graph = self._graph(X, edges)
-            train_mask = torch.zeros(graph.num_nodes, dtype=torch.bool)
-        device = next(self.module_.parameters()).device
-        data = self._inputs(graph).to(device)
-        extra = inputs_of(self.module_, data, train_mask.to(device))
+            data = self._inputs(self._graph(X, edges))
+            data.train_mask = torch.zeros(data.num_nodes, dtype=torch.bool)
+        data = self._structured(data).to(choose_device(self.device))
+        module = self.module_.to(data.x.device).eval()
+        extra = inputs_of(module, data, data.train_mask)
         with torch.no_grad():
-            logits = self.module_.eval()(data.x, data.edge_index, data.edge_weight, **extra)
+            logits = module(data.x, data.edge_index, data.edge_weight, **extra)
         found: NDArray[np.float64] = logits.double().softmax(dim=1).cpu().numpy()
         return found
 
@@ -185,23 +221,34 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         """All measures, see `gread.estimator.Scores`; arguments as in `score`."""
         self._check_fitted()
         if X is None:
-            tested = self.parts_ == 2
-            return score(self.labels_.y[tested], self.predict_proba()[tested])
+            self._check_graph()
+            tested = self.data_.test_mask.numpy()
+            return score(self.data_.y.numpy()[tested], self.predict_proba()[tested])
         graph = self._graph(X, edges)
-        labels = _labels(X, y, graph, self.labels_.classes)
+        labels = _labels(X, y, graph, self.classes_.tolist())
         if not labels.known.any():
             raise InputError("y must name the class of some nodes, got none")
         return score(labels.y[labels.known], self.predict_proba(graph)[labels.known])
 
     def like(self, model: str, settings: Mapping[str, Value]) -> GraphClassifier:
-        """Another model on the graph, the split and the features of this one, trained likewise."""
-        self._check_fitted()
-        other = clone(self).set_params(model=model, settings=settings)
-        other.labels_, other.parts_, other.classes_ = self.labels_, self.parts_, self.classes_
-        other.graph_, other.diagnosis_ = self.graph_, self.diagnosis_
-        other.preprocessing_ = self.preprocessing_
-        other._learn(None)
-        return other
+        """Another model or other settings on what is prepared here, trained."""
+        other: GraphClassifier = clone(self).set_params(model=model, settings=settings)
+        other.classes_, other.ids_, other.data_ = self.classes_, self.ids_, self.data_
+        other.preprocessing_, other.diagnosis_ = self.preprocessing_, self.diagnosis_
+        return other.train()
+
+    def save(self, folder: str | Path) -> Path:
+        """Writes a model folder, see `gread.estimator.folder`; it must not exist."""
+        from gread.estimator.folder import save
+
+        return save(self, folder)
+
+    @staticmethod
+    def load(folder: str | Path) -> GraphClassifier:
+        """The classifier in a model folder, or in a repository of the Hugging Face Hub."""
+        from gread.estimator.folder import load
+
+        return load(folder)
 
     def _graph(self, X: Any, edges: Any) -> TableGraph:
         return as_graph(
@@ -214,95 +261,73 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             directed=self.directed,
         )
 
-    def _split(self, X: Any, split: Any, graph: TableGraph) -> NDArray[np.int64]:
-        """Parts of the nodes that have a class."""
+    def _split(self, X: Any, split: Any, graph: TableGraph, labels: Labels) -> NDArray[np.int64]:
+        """Parts of the nodes that have a class: 0 train, 1 validation, 2 test."""
         if isinstance(split, str):
             parts = read_split(graph.table(), split)
         elif split is not None and not isinstance(split, int):
-            parts = read_split(Table("split", {"split": _checked(split, graph.num_nodes)}), "split")
+            given = _checked(split, graph.num_nodes)
+            parts = read_split(Table("split", {"split": given}), "split")
         else:
-            given = masks_of_data(X, split or 0) if isinstance(X, Data) else None
-            drawn = draw_split(self.labels_.y, FRACTIONS, self.random_state)
-            parts = drawn if given is None else given
-        parts = np.where(self.labels_.known, parts, -1)
-        check_split(parts, self.labels_.y)
+            masks = masks_of_data(X, split or 0) if isinstance(X, Data) else None
+            drawn = draw_split(labels.y, FRACTIONS, self.random_state)
+            parts = drawn if masks is None else masks
+        parts = np.where(labels.known, parts, -1)
+        check_split(parts, labels.y)
         return parts
-
-    def _diagnosis(self, names: Sequence[str]) -> Diagnosis:
-        seen = np.where(self.parts_ == 2, -1, self.labels_.y)
-        return diagnose(self.graph_, Labels(self.labels_.classes, seen), names)
 
     def _config(self) -> tuple[dict[str, Value], TrainConfig, str]:
         """Hyperparameters that are given, how to train, and where."""
         hyper, training = split_settings(self.model, dict(self.settings or {}))
         return hyper, TrainConfig(**(TRAIN | training)), choose_device(self.device)
 
-    def _learn(self, on_epoch: Callable[[Epoch], None] | None) -> None:
-        """Builds the model and trains it; all else is known."""
-        hyper, config, device = self._config()
-        entry = MODELS[self.model]
-        if entry.group == "GREAD":
-            begin = self.diagnosis_.recommendation
-            hyper = {"adjacency": begin.adjacency, "time": begin.time, **hyper}
-        self.settings_ = {"hidden_channels": HIDDEN_CHANNELS} | entry.hyperparameters | hyper
-        data = self._data()
-        weights = self._class_weights()
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.random_state)
-            self.module_ = self._built(data.num_features).to(device)
-            self.fit_ = fit(
-                self.module_,
-                data.to(device),
-                config,
-                class_weight=None if weights is None else weights.to(device),
-                on_epoch=on_epoch,
-            )
-
-    def _data(self) -> Data:
-        """What is trained on."""
-        data = self._inputs(self.graph_)
-        data.y = torch.from_numpy(self.labels_.y)
-        names = ("train_mask", "val_mask", "test_mask")
-        for part, name in enumerate(names):
-            data[name] = torch.from_numpy(self.parts_ == part)
-        return data
-
     def _inputs(self, graph: TableGraph) -> Data:
-        """Features and edges, and what the model wants to know of them."""
+        """Features and edges."""
         if DEGREE in self.preprocessing_.encoders:  # there are no features but this
             graph = _with_degrees(graph)
         x = torch.from_numpy(self.preprocessing_.transform(graph.table()))
-        data = Data(x=x, edge_index=graph.edge_index, edge_weight=graph.edge_weight)
-        structure = MODELS[self.model].structure
-        return data if structure is None else add_structure(data, structure).data
+        data = Data(x=x, edge_index=graph.edge_index)
+        if graph.edge_weight is not None:
+            data.edge_weight = graph.edge_weight
+        return data
 
-    def _built(self, num_features: int) -> nn.Module:
+    def _structured(self, data: Data) -> Data:
+        """With what the model wants to know of the graph; a copy, so that it may be moved."""
+        structure = MODELS[self.model].structure
+        return copy(data) if structure is None else add_structure(data, structure).data
+
+    def built(self) -> nn.Module:
+        """The model with these settings, untrained."""
         hyper = dict(self.settings_)
-        width, classes = hyper.pop("hidden_channels"), len(self.labels_.classes)
-        n = self.graph_.num_nodes
-        return MODELS[self.model].make(num_features, width, classes, num_nodes=n, **hyper)
+        sizes = self.preprocessing_.width, hyper.pop("hidden_channels"), len(self.classes_)
+        return MODELS[self.model].make(*sizes, num_nodes=len(self.ids_), **hyper)
 
     def _class_weights(self) -> Tensor | None:
         """[classes], with a mean of 1 over the training nodes where they are balanced."""
         given = self.class_weight
         if given is None:
             return None
-        trained = self.labels_.y[self.parts_ == 0]
-        sizes = np.bincount(trained, minlength=len(self.labels_.classes))
+        classes = self.classes_.tolist()
+        trained = self.data_.y[self.data_.train_mask].numpy()
+        sizes = np.bincount(trained, minlength=len(classes))
         if given == "balanced":
             weights = len(trained) / (np.maximum(sizes, 1) * (sizes > 0).sum())
             return torch.tensor(weights, dtype=torch.float32)
         if not isinstance(given, Mapping):
             raise InputError(f"class_weight must be None, 'balanced' or a mapping, got {given!r}")
         for label in given:
-            if label not in self.labels_.classes:
-                known = ", ".join(map(repr, self.labels_.classes))
+            if label not in classes:
+                known = ", ".join(map(repr, classes))
                 raise InputError(f"class_weight must name the classes {known}, got {label!r}")
-        return torch.tensor([float(given.get(label, 1.0)) for label in self.labels_.classes])
+        return torch.tensor([float(given.get(label, 1.0)) for label in classes])
 
     def _check_fitted(self) -> None:
         if "module_" not in vars(self):
             raise NotFittedError("this GraphClassifier must be fitted before it predicts")
+
+    def _check_graph(self) -> None:
+        if "data_" not in vars(self):
+            raise InputError("a graph must be given: this model was shared without its own")
 
     def _check_inductive(self) -> None:
         if MODELS[self.model].transductive:

@@ -41,8 +41,7 @@ def _trained(model: str) -> Callable[[GraphClassifier], Scores]:
     def scores(classifier: GraphClassifier) -> Scores:
         given = dict(classifier.settings or {})
         settings = {name: given[name] for name in TRAIN if name in given}
-        other = classifier.like(model, settings)
-        return other.scores()
+        return classifier.like(model, settings).scores()
 
     return scores
 
@@ -56,19 +55,18 @@ def label_propagation(classifier: GraphClassifier) -> Scores:
 
     Zhou et al., NeurIPS 2003. A node that nothing reaches gets the shares of the classes.
     """
-    graph, labels = classifier.graph_, classifier.labels_
-    trained = torch.from_numpy(classifier.parts_ == 0)
-    known = one_hot(torch.from_numpy(labels.y).clamp(min=0), len(labels.classes)).float()
+    data = classifier.data_
+    known = one_hot(data.y.clamp(min=0), len(classifier.classes_)).float()
     found = LabelPropagation(num_layers=50, alpha=0.9)(
-        known, graph.edge_index, trained, graph.edge_weight
+        known, data.edge_index, data.train_mask, data.edge_weight
     )
-    shares = known[trained].mean(dim=0)
+    shares = known[data.train_mask].mean(dim=0)
     total = found.sum(dim=1, keepdim=True)
     spread: NDArray[np.float64] = (
         torch.where(total > 0, found / total.clamp(min=1e-30), shares).double().numpy()
     )
-    tested = classifier.parts_ == 2
-    return score(labels.y[tested], spread[tested])
+    tested = data.test_mask.numpy()
+    return score(data.y.numpy()[tested], spread[tested])
 
 
 BASELINES.add("GCN", _trained("gcn"))

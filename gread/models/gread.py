@@ -26,6 +26,7 @@ from gread.inputs import (
     check_positive,
 )
 from gread.models.catalog import MODELS, ModelEntry
+from gread.models.hub import Pretrained
 from gread.models.parts import ALPHAS, BETAS, build_decoder, build_encoder
 from gread.ode import SOLVERS, Solution, integrate
 from gread.reactions import REACTIONS, Reaction, State, Terms, build_reaction
@@ -153,8 +154,11 @@ class ReactionDiffusionConv(nn.Module):
         return Terms() if self.reaction is None else getattr(self.reaction, "terms", None)
 
 
-class GREAD(nn.Module):
+class GREAD(nn.Module, Pretrained):
     """Graph neural reaction-diffusion network (Choi et al., ICML 2023).
+
+    ``model.save_pretrained(folder)`` and ``GREAD.from_pretrained(folder)`` keep it as safetensors
+    and JSON, in a folder or on the Hugging Face Hub (the extra ``gread[hub]``).
 
     Args:
         in_channels: Number F of features of a node.

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from functools import lru_cache
-from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from gread.registry import Registry
 from gread.runs.spec import RunSpec
 from gread.structure import Origin, Prepared, add_structure
 from gread.training import Epoch, Fit, fit
+from gread.versions import versions
 
 
 @dataclass(frozen=True)
@@ -311,14 +311,8 @@ def _now(start: float) -> dict[str, Any]:
     return {
         "seconds": round(time.perf_counter() - start, 3),
         "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "versions": _versions(),
+        "versions": versions(),
     }
-
-
-@lru_cache(maxsize=1)
-def _versions() -> dict[str, str]:
-    names = ("torch", "torch-geometric", "torchdiffeq", "numpy")
-    return {"python": platform.python_version()} | {n: metadata.version(n) for n in names}
 
 
 def _describe(device: str) -> str:

@@ -64,7 +64,7 @@ def test_every_kind_of_graph_gives_the_same_predictions(data, columns):
     found = []
     for kind in ("matrix", "frames", "networkx"):
         classifier = GraphClassifier(settings=FAST).fit(**given_as(kind, data, columns))
-        assert (classifier.parts_ >= 0).sum() == 135
+        assert (classifier.data_.y >= 0).sum() == 135
         found.append(classifier.predict_proba())
     np.testing.assert_allclose(found[1], found[0], atol=1e-4)
     np.testing.assert_allclose(found[2], found[0], atol=1e-4)
@@ -78,14 +78,13 @@ def test_classes_keep_their_names(table_graph):
 
 
 def test_a_given_split_is_kept(data, table_graph):
-    assert (GraphClassifier(settings=FAST).fit(data).parts_ == 0).tolist() == data.train_mask[
-        :, 0
-    ].tolist()
+    kept = GraphClassifier(settings=FAST).fit(data).data_
+    assert (kept.train_mask == data.train_mask[:, 0]).all()
     words = ["train", "val", "test"] * 50
     classifier = GraphClassifier(settings=FAST).fit(table_graph, "topic", split=words)
-    known = classifier.labels_.known
-    assert (classifier.parts_[known] == np.arange(150)[known] % 3).all()
-    assert (classifier.parts_[~known] == -1).all()
+    known = classifier.data_.y >= 0
+    for part, name in enumerate(("train_mask", "val_mask", "test_mask")):
+        assert (classifier.data_[name] == known & (torch.arange(150) % 3 == part)).all()
 
 
 def test_a_new_graph_is_predicted_with_what_was_learned(fitted, data):

@@ -1,3 +1,5 @@
+import sys
+
 import numpy as np
 import pytest
 
@@ -122,3 +124,10 @@ def test_a_file_that_is_not_there_or_a_folder_is_said(tmp_path):
     (tmp_path / "d.csv").mkdir()
     with pytest.raises(InputError, match="must be a file, got a folder"):
         read_table(tmp_path / "d.csv")
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "t.parquet").write_bytes(b"PAR1")
+    with pytest.raises(InputError, match=r"pip install 'gread\[parquet\]'"):
+        read_table(tmp_path / "t.parquet")

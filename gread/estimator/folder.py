@@ -1,0 +1,224 @@
+"""A trained classifier as a folder that can be shared: safetensors, JSON and a model card.
+
+    config.json        settings of the model, from which ``GREAD.from_pretrained`` builds it too
+    model.safetensors  its weights
+    classifier.json    columns, fitted preprocessing, classes, scores, versions
+    graph.safetensors  the graph it was trained on; without it, predictions need a new one
+    README.md          the model card
+
+Nothing is pickled, so that a stranger's folder can be read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+from torch_geometric.data import Data
+
+from gread.diagnosis import Diagnosis
+from gread.estimator.classifier import MASKS, GraphClassifier
+from gread.estimator.metrics import Scores
+from gread.estimator.output import whole_folder
+from gread.inputs import InputError
+from gread.models import MODELS
+from gread.models.catalog import NUM_NODES
+from gread.models.hub import CARD, CONFIG, EXTRA, WEIGHTS, load_weights, model_card, save_weights
+from gread.runs.run import fingerprint_of
+from gread.tables import Preprocessing
+from gread.versions import versions
+
+FORMAT = 1
+CLASSIFIER = "classifier.json"
+GRAPH = "graph.safetensors"
+
+
+def save(classifier: GraphClassifier, path: str | Path) -> Path:
+    """Writes a fitted classifier into a new folder."""
+    with whole_folder(path) as folder:
+        write(classifier, folder, {MODELS[classifier.model].title: classifier.scores()})
+    return Path(path)
+
+
+def write(classifier: GraphClassifier, folder: Path, scores: Mapping[str, Scores]) -> None:
+    """Writes a fitted classifier and its scores, the first its own, into a folder that exists."""
+    fingerprint = fingerprint_of(classifier.data_)
+    _write_json(folder / CONFIG, _config(classifier))
+    about = {
+        "format": FORMAT,
+        "model": classifier.model,
+        "settings": classifier.settings_,
+        "parameters": _parameters(classifier),
+        "classes": classifier.classes_.tolist(),
+        "num_nodes": len(classifier.ids_),
+        "preprocessing": classifier.preprocessing_.to_dict(),
+        "diagnosis": asdict(classifier.diagnosis_),
+        "scores": {name: asdict(found) for name, found in scores.items()},
+        "fingerprint": fingerprint,
+        "versions": versions(),
+    }
+    _write_json(folder / CLASSIFIER, about)
+    save_weights(classifier.module_, folder)
+    save_file(_graph_tensors(classifier), folder / GRAPH)
+    card = _card(classifier, scores, fingerprint)
+    (folder / CARD).write_text(card, encoding="utf-8")
+
+
+def load(path: str | Path) -> GraphClassifier:
+    """The classifier in a folder, or in a repository of the Hugging Face Hub."""
+    folder = _local(path)
+    about = _read_json(folder / CLASSIFIER)
+    if about.get("format") != FORMAT:
+        raise InputError(f"{folder} must have format {FORMAT}, got {about.get('format')!r}")
+    try:
+        parameters = dict(about["parameters"])
+        if isinstance(parameters["class_weight"], list):
+            parameters["class_weight"] = dict(parameters["class_weight"])
+        classifier = GraphClassifier(about["model"], **parameters)
+        classifier.settings_ = about["settings"]
+        classifier.classes_ = np.array(about["classes"])
+        classifier.preprocessing_ = Preprocessing.from_dict(about["preprocessing"])
+        classifier.diagnosis_ = Diagnosis.from_dict(about["diagnosis"])
+        classifier.ids_ = list(range(about["num_nodes"]))
+        classifier.module_ = classifier.built()
+    except (KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{folder / CLASSIFIER} is not as gread writes it: {error!r}") from error
+    load_weights(classifier.module_, folder / WEIGHTS)
+    if (folder / GRAPH).exists():
+        classifier.ids_, classifier.data_ = _read_graph(folder / GRAPH)
+    return classifier
+
+
+def read_scores(path: str | Path) -> dict[str, Scores]:
+    """What `write` was told about how good the classifier and simpler means are."""
+    about = _read_json(Path(path) / CLASSIFIER)
+    return {name: Scores(**found) for name, found in about["scores"].items()}
+
+
+def _config(classifier: GraphClassifier) -> dict[str, Any]:
+    """The arguments with which the model is built."""
+    build = MODELS[classifier.model].build
+    fixed = build.keywords if isinstance(build, partial) else {}
+    sizes: dict[str, Any] = {
+        "in_channels": classifier.preprocessing_.width,
+        "out_channels": len(classifier.classes_),
+    }
+    if MODELS[classifier.model].transductive:
+        sizes[NUM_NODES] = len(classifier.ids_)
+    return {**sizes, **fixed, **classifier.settings_}
+
+
+def _parameters(classifier: GraphClassifier) -> dict[str, Any]:
+    """What the classifier was made with; JSON has no mapping whose keys are numbers."""
+    found: dict[str, Any] = classifier.get_params()
+    del found["model"]
+    if isinstance(found["class_weight"], Mapping):
+        found["class_weight"] = list(found["class_weight"].items())
+    found["settings"] = None if found["settings"] is None else dict(found["settings"])
+    return found
+
+
+def _graph_tensors(classifier: GraphClassifier) -> dict[str, Tensor]:
+    """The graph, with the ids as the bytes of a JSON list."""
+    data = classifier.data_
+    names = ["x", "edge_index", "y", *MASKS]
+    names += ["edge_weight"] * (data.edge_weight is not None)
+    ids = json.dumps(classifier.ids_, default=str, ensure_ascii=False).encode()
+    return {
+        "ids": torch.frombuffer(bytearray(ids), dtype=torch.uint8),
+        **{name: data[name].cpu().contiguous() for name in names},
+    }
+
+
+def _read_graph(file: Path) -> tuple[list[Any], Data]:
+    """Ids and graph; the features stay on the disk until they are read."""
+    try:
+        with safe_open(file, framework="pt") as tensors:
+            found = {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
+        ids = json.loads(found.pop("ids").numpy().tobytes())
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise InputError(f"{file} is not as gread writes it: {error}") from error
+    return ids, Data(**found)
+
+
+def _card(classifier: GraphClassifier, scores: Mapping[str, Scores], fingerprint: str) -> str:
+    title = MODELS[classifier.model].title
+    classes = ", ".join(map(str, classifier.classes_.tolist()[:20]))
+    names = ", ".join(classifier.preprocessing_.encoders)
+    metrics = {}
+    for name, found in scores.items():
+        metrics[f"{name}, accuracy"] = found.accuracy
+        metrics[f"{name}, macro-F1"] = found.macro_f1
+        if found.roc_auc is not None:
+            metrics[f"{name}, ROC-AUC"] = found.roc_auc
+        metrics[f"{name}, calibration error"] = found.calibration_error
+    about = (
+        f"Predicts the class of a node ({classes}) from the columns {names} and the graph around "
+        f"it: {title}, trained on {len(classifier.ids_)} nodes."
+    )
+    usage = (
+        "```python\nfrom gread import GraphClassifier\n\n"
+        'classifier = GraphClassifier.load("THIS FOLDER")\n'
+        'classifier.predict("nodes.csv", edges="edges.csv")\n```\n\n'
+        "or `gread predict THIS_FOLDER --nodes nodes.csv --edges edges.csv --out predictions.csv`. "
+        f"`{GRAPH}` holds the graph of the training, features and classes included: remove it "
+        "before sharing what must stay private."
+    )
+    notes = "\n".join(f"- {warning}" for warning in classifier.diagnosis_.warnings)
+    return model_card(
+        f"{title} for node classification",
+        about=about,
+        fingerprint=fingerprint,
+        metrics=metrics,
+        usage=usage,
+        notes=notes,
+    )
+
+
+def _local(path: str | Path) -> Path:
+    """The folder on this machine, downloaded where it is on the Hub."""
+    folder = Path(path)
+    if folder.is_dir():
+        return folder
+    name = str(path)
+    if folder.exists() or name.count("/") != 1 or name.startswith((".", "/", "~")):
+        raise InputError(f"there is no model folder {path}")
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError as error:
+        raise InputError(
+            f"there is no model folder {path}; to look on the Hugging Face Hub: {EXTRA}"
+        ) from error
+    try:
+        return Path(snapshot_download(name))
+    except Exception as error:  # no network, no such repository, no right to read it
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(
+            f"there is no model folder {path}, and none on the Hugging Face Hub: {reason}"
+        ) from error
+
+
+def _write_json(file: Path, values: Any) -> None:
+    text = json.dumps(values, indent=1, ensure_ascii=False)
+    file.write_text(text + "\n", encoding="utf-8")
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file.parent} is no model folder of gread: {error}") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{file} must hold an object, got {type(found).__name__}")
+    return found

@@ -1,0 +1,182 @@
+"""Models as folders: weights in safetensors, settings in JSON, a model card. Nothing is pickled.
+
+Saving and loading go through huggingface_hub's mixin, an extra, so that a folder on disk and one on
+the Hub are the same.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from gread.inputs import InputError
+from gread.versions import versions
+
+WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
+CARD = "README.md"
+EXTRA = "pip install 'gread[hub]'"
+
+try:
+    from huggingface_hub import ModelCard, ModelHubMixin, hf_hub_download
+except ImportError:
+
+    class ModelHubMixin:  # type: ignore[no-redef]
+        """Says what is missing."""
+
+        def __new__(cls, *arguments: Any, **options: Any) -> Any:
+            """As without it."""
+            return super().__new__(cls)
+
+        def save_pretrained(self, *arguments: Any, **options: Any) -> NoReturn:
+            """Needs huggingface_hub."""
+            raise InputError(f"save_pretrained needs huggingface_hub: {EXTRA}")
+
+        @classmethod
+        def from_pretrained(cls, *arguments: Any, **options: Any) -> NoReturn:
+            """Needs huggingface_hub."""
+            raise InputError(f"from_pretrained needs huggingface_hub: {EXTRA}")
+
+
+class Pretrained(ModelHubMixin):
+    """What a module inherits to have ``save_pretrained`` and ``from_pretrained``.
+
+    The arguments of its ``__init__`` are the config, so all of them must be plain values.
+    """
+
+    _not_plain: list[str]
+
+    def __new__(cls, *arguments: Any, **options: Any) -> Any:
+        """Remembers which arguments a config cannot hold."""
+        model = super().__new__(cls, *arguments, **options)
+        names = list(inspect.signature(cls.__init__).parameters)[1:]
+        given = dict(zip(names, arguments, strict=False)) | options
+        plain = (bool, int, float, str, type(None))
+        model._not_plain = [name for name, value in given.items() if not isinstance(value, plain)]
+        return model
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        for name in self._not_plain:
+            raise InputError(
+                f"{name} must be a plain value for the model to be saved: register it, and give "
+                "its name"
+            )
+        save_weights(self, save_directory)
+
+    @classmethod
+    def _from_pretrained(
+        cls,
+        *,
+        model_id: str,
+        revision: str | None,
+        cache_dir: str | Path | None,
+        force_download: bool,
+        local_files_only: bool,
+        token: str | bool | None,
+        **settings: Any,
+    ) -> Any:
+        if Path(model_id).is_dir():
+            file = Path(model_id) / WEIGHTS
+        else:
+            file = Path(
+                hf_hub_download(
+                    repo_id=model_id,
+                    filename=WEIGHTS,
+                    revision=revision,
+                    cache_dir=cache_dir,
+                    force_download=force_download,
+                    local_files_only=local_files_only,
+                    token=token,
+                )
+            )
+        try:
+            model = cls(**settings)
+        except TypeError as error:
+            raise InputError(
+                f"{model_id} must hold a {CONFIG} of {cls.__name__}: {error}"
+            ) from error
+        load_weights(model, file)
+        return model
+
+    def generate_model_card(
+        self,
+        *,
+        fingerprint: str = "",
+        metrics: Mapping[str, float] | None = None,
+        **others: Any,
+    ) -> Any:
+        """The card, with what is known of the training.
+
+        ``save_pretrained(folder, model_card_kwargs={"fingerprint": ..., "metrics": {...}})`` hands
+        it over.
+        """
+        title = type(self).__name__
+        return ModelCard(model_card(title, fingerprint=fingerprint, metrics=metrics or {}))
+
+
+def save_weights(module: Any, folder: Path) -> None:
+    """Writes the parameters of a module."""
+    tensors = {name: tensor.contiguous() for name, tensor in module.state_dict().items()}
+    save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+
+
+def load_weights(module: Any, file: Path) -> None:
+    """Reads the parameters of a module, which must be its own."""
+    assert isinstance(module, nn.Module)
+    try:
+        module.load_state_dict(load_file(file))
+    except (OSError, SafetensorError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{file} must hold the weights of the model: {reason}") from error
+    module.eval()
+
+
+def model_card(
+    title: str,
+    *,
+    about: str = "",
+    fingerprint: str = "",
+    metrics: Mapping[str, float],
+    usage: str = "",
+    notes: str = "",
+) -> str:
+    """The text of a model card, with the head that the Hub reads.
+
+    Args:
+        title: What the model is called.
+        about: What it predicts.
+        fingerprint: Of the data it was trained on.
+        metrics: On test nodes, by name.
+        usage: How to use it, as Markdown.
+        notes: What to be careful about, as Markdown.
+    """
+    lines = [
+        *(
+            "---",
+            "library_name: gread",
+            "tags:",
+            "- graph-machine-learning",
+            "- node-classification",
+        ),
+        *("- gread", "---", "", f"# {title}", ""),
+        about or "A graph neural reaction-diffusion network (GREAD, Choi et al., ICML 2023).",
+        "",
+    ]
+    if metrics:
+        lines += ["| on test nodes | |", "| --- | ---: |"]
+        lines += [f"| {name} | {value:.4f} |" for name, value in metrics.items()]
+        lines.append("")
+    for heading, text in (("Use", usage), ("Careful", notes)):
+        if text:
+            lines += [f"## {heading}", "", text, ""]
+    lines += ["## Made with", ""]
+    if fingerprint:
+        lines.append(f"- data with the fingerprint `{fingerprint}`")
+    lines += [f"- {name} {version}" for name, version in versions().items()]
+    return "\n".join(lines) + "\n"

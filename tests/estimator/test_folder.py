@@ -1,0 +1,144 @@
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import gread
+from gread import GraphClassifier
+from gread.estimator import folder as folders
+from gread.inputs import InputError
+from gread.models import MODELS
+from tests.estimator.conftest import FAST
+
+
+@pytest.fixture(scope="module")
+def saved(fitted, tmp_path_factory):
+    return fitted.save(tmp_path_factory.mktemp("saved") / "model")
+
+
+def test_a_loaded_classifier_predicts_the_same(fitted, saved, data):
+    loaded = GraphClassifier.load(saved)
+    np.testing.assert_array_equal(loaded.predict_proba(), fitted.predict_proba())
+    np.testing.assert_array_equal(loaded.predict_proba(data), fitted.predict_proba(data))
+    assert loaded.get_params() == fitted.get_params()
+    assert loaded.classes_.tolist() == [0, 1, 2]
+    assert loaded.ids_ == fitted.ids_
+    assert loaded.diagnosis_ == fitted.diagnosis_
+    assert loaded.scores() == fitted.scores()
+
+
+def test_a_loaded_classifier_can_be_saved_again(saved, tmp_path):
+    again = GraphClassifier.load(saved).save(tmp_path / "again")
+    for name in ("config.json", "classifier.json", "model.safetensors", "graph.safetensors"):
+        assert (again / name).read_bytes() == (saved / name).read_bytes()
+
+
+def test_gread_reads_the_same_folder(fitted, saved):
+    pytest.importorskip("huggingface_hub")
+    model = gread.GREAD.from_pretrained(saved)
+    data = fitted.data_
+    with torch.no_grad():
+        found = model(data.x, data.edge_index).double().softmax(dim=1).numpy()
+    np.testing.assert_allclose(found, fitted.predict_proba(), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["gcn", "linkx", "h2gcn", "grand++", "sheaf-bundle", "gread-fb*"])
+def test_every_kind_of_model_comes_back(data, tmp_path, name):
+    settings = {"epochs": 1, "hidden_channels": 8}
+    classifier = GraphClassifier(name, settings=settings, class_weight={0: 2.0}).fit(data)
+    loaded = GraphClassifier.load(classifier.save(tmp_path / "m"))
+    np.testing.assert_allclose(loaded.predict_proba(), classifier.predict_proba(), atol=1e-6)
+    assert loaded.class_weight == {0: 2.0}
+    if MODELS[name].transductive:
+        with pytest.raises(InputError, match="cannot predict on another"):
+            loaded.predict(data)
+
+
+def test_nothing_is_pickled(fitted, tmp_path, monkeypatch):
+    def refuse(*arguments, **options):
+        raise AssertionError("pickle was used")
+
+    for name in ("load", "loads", "dump", "dumps", "Pickler", "Unpickler"):
+        monkeypatch.setattr(pickle, name, refuse)
+    monkeypatch.setattr(torch, "load", refuse)
+    monkeypatch.setattr(torch, "save", refuse)
+    fitted.save(tmp_path / "m")
+    assert {path.suffix for path in (tmp_path / "m").iterdir()} == {".json", ".safetensors", ".md"}
+    GraphClassifier.load(tmp_path / "m").predict()
+
+
+def test_text_columns_classes_and_ids_come_back(table_graph, tmp_path):
+    classifier = GraphClassifier(settings=FAST, features="x0,x1").fit(table_graph, "topic")
+    loaded = GraphClassifier.load(classifier.save(tmp_path / "m"))
+    assert loaded.ids_[:2] == ["n0", "n1"]
+    assert loaded.predict().tolist() == classifier.predict().tolist()
+    assert loaded.predict(table_graph).tolist() == classifier.predict(table_graph).tolist()
+    card = (tmp_path / "m" / "README.md").read_text()
+    assert "blue, green, red" in card
+    assert "columns x0, x1" in card
+    assert "GREAD-BS, macro-F1" in card
+    fingerprint = json.loads((tmp_path / "m" / "classifier.json").read_text())["fingerprint"]
+    assert fingerprint in card
+
+
+def test_a_folder_without_its_graph_predicts_new_ones(saved, data, tmp_path):
+    shutil.copytree(saved, tmp_path / "m")
+    (tmp_path / "m" / "graph.safetensors").unlink()
+    loaded = GraphClassifier.load(tmp_path / "m")
+    assert loaded.predict(data).shape == (150,)
+    with pytest.raises(InputError, match="a graph must be given"):
+        loaded.predict()
+
+
+def test_features_of_a_loaded_graph_are_mapped_from_the_file(saved):
+    with folders.safe_open(saved / folders.GRAPH, framework="pt") as file:
+        names = set(file.keys())
+    assert names == {"ids", "x", "edge_index", "y", "train_mask", "val_mask", "test_mask"}
+    loaded = GraphClassifier.load(saved)
+    mapped = (saved / folders.GRAPH).resolve().as_posix()
+    with open("/proc/self/maps") as maps:
+        assert mapped in maps.read()
+    assert loaded.data_.x.shape == (150, 12)
+
+
+@pytest.mark.parametrize("file", ["classifier.json", "model.safetensors", "graph.safetensors"])
+@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"format": 1}', b"\xff\xfe"])
+def test_a_broken_folder_is_one_sentence(saved, tmp_path, file, content):
+    shutil.copytree(saved, tmp_path / "m")
+    (tmp_path / "m" / file).write_bytes(content)
+    with pytest.raises(InputError) as raised:
+        GraphClassifier.load(tmp_path / "m")
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["nowhere", "./no/where", "/nowhere/at"])
+def test_a_folder_that_is_not_there_is_one_sentence(name):
+    with pytest.raises(InputError, match="there is no model folder"):
+        GraphClassifier.load(name)
+
+
+def test_a_folder_from_the_hub_loads_the_same_way(saved, tmp_path):
+    """As the Hub's own cache lays it out, read without a network."""
+    pytest.importorskip("huggingface_hub")
+    place = tmp_path / "hub" / "models--someone--model"
+    shutil.copytree(saved, place / "snapshots" / ("0" * 40))
+    (place / "refs").mkdir()
+    (place / "refs" / "main").write_text("0" * 40)
+    code = (
+        "import gread\n"
+        "print(gread.GraphClassifier.load('someone/model').predict().shape)\n"
+        "print(gread.GREAD.from_pretrained('someone/model').in_channels)\n"
+        "gread.GraphClassifier.load('someone/other')"
+    )
+    environment = os.environ | {"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment
+    )
+    assert shown.stdout.split("\n")[:2] == ["(150,)", "12"], shown.stderr
+    assert "InputError: there is no model folder someone/other, and none on" in shown.stderr
