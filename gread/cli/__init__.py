@@ -23,6 +23,8 @@ for command in (
     show.demo,
     show.datasets,
     own.diagnose,
+    own.fit,
+    own.predict,
     work.train,
     search.search,
     work.reproduce,

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
+from rich.progress import Progress, TaskID
 from rich.table import Table
 
-from gread.cli.console import Json, err, out, print_json
+from gread.cli.console import Json, bar, err, out, print_json
+from gread.cli.work import Device, Settings, setting
 from gread.diagnosis import Diagnosis
 from gread.diagnosis import diagnose as diagnose_graph
+from gread.inputs import InputError
 from gread.tables import choose_features, read_graph, read_labels
+from gread.training import Epoch
+
+if TYPE_CHECKING:
+    from gread.estimator import GraphClassifier, Scores
 
 Nodes = Annotated[
     Path,
@@ -72,6 +83,202 @@ def diagnose(
         folder.mkdir(parents=True, exist_ok=True)
         figure.savefig(folder / "diagnosis.png")
         err.print(f"Wrote {folder / 'diagnosis.png'}", highlight=False, soft_wrap=True)
+
+
+def fit(
+    nodes: Nodes,
+    label: Label,
+    folder: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="The model folder; it must not exist.")
+    ],
+    edges: Edges = None,
+    features: Features = "auto",
+    id: Id = None,
+    source: Source = None,
+    target: Target = None,
+    weight: Weight = None,
+    directed: Directed = False,
+    split: Split = None,
+    model: Annotated[str, typer.Option(help="A model: gread list models.")] = "gread-bs",
+    settings: Settings = None,
+    class_weight: Annotated[
+        str | None,
+        typer.Option(help="balanced: rare classes count as much as common ones."),
+    ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option("--tune", metavar="MINUTES", help="Look for better settings so long."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the split and the training.")] = 0,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Train on a graph of your own: two files in, a model folder out."""
+    from gread.estimator import GraphClassifier, compare  # with scikit-learn
+    from gread.estimator.folder import write
+    from gread.estimator.output import whole_folder
+    from gread.figures import confusion, portrait, reliability
+    from gread.search.tune import tune
+
+    classifier = GraphClassifier(
+        model,
+        settings=dict(map(setting, settings or [])),
+        features=features,
+        id=id,
+        source=source,
+        target=target,
+        weight=weight,
+        directed=directed,
+        class_weight=class_weight,
+        random_state=seed,
+        device=device,
+    )
+    clock = Clock()
+    with stoppable(), whole_folder(folder) as part:
+        graph = read_graph(
+            nodes, edges, id=id, source=source, target=target, weight=weight, directed=directed
+        )
+        clock.lap("reading")
+        classifier.prepare(graph, label, split=split)
+        clock.lap("preparing")
+        if not as_json:
+            print_diagnosis(classifier.diagnosis_)
+            _print_split(classifier)
+        with bar() as progress:
+            task = progress.add_task("training", total=classifier.config().epochs)
+            classifier.train(partial(_advance, progress, task))
+        clock.lap("training")
+        if minutes is not None:
+            with bar() as progress:
+                task = progress.add_task("tuning", total=None)
+                classifier = tune(classifier, minutes, partial(_tell, progress, task))
+            clock.lap("tuning")
+        with err.status("comparing with simpler means"):
+            scores = compare(classifier)
+        clock.lap("comparing")
+        own = next(iter(scores.values()))
+        names = [str(name) for name in classifier.classes_.tolist()]
+        found = classifier.diagnosis_
+        figures = {
+            "diagnosis": portrait(found.degrees, found.classes, found.mixing, title=nodes.name),
+            "confusion": confusion(names, own.confusion, title="Test nodes"),
+            "calibration": reliability(*zip(*own.bins, strict=True), title="Test nodes"),
+        }
+        write(classifier, part, scores)
+        for name, figure in figures.items():
+            figure.savefig(part / f"{name}.png")
+        clock.lap("writing")
+    if as_json:
+        about = {"settings": classifier.settings_, "seconds": clock.seconds, "folder": str(folder)}
+        print_json(
+            {
+                **about,
+                "diagnosis": dataclasses.asdict(classifier.diagnosis_),
+                "scores": {name: dataclasses.asdict(found) for name, found in scores.items()},
+            }
+        )
+        return
+    print_scores(scores, names)
+    laps = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in clock.seconds.items())
+    err.print(f"{laps}\nWrote {folder}: gread predict {folder}", highlight=False, soft_wrap=True)
+
+
+def predict(
+    folder: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A model folder, or one on the Hub.")
+    ],
+    file: Annotated[Path, typer.Option("--out", metavar="FILE", help="CSV, a row a node.")],
+    nodes: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A new or grown graph; else the training graph."),
+    ] = None,
+    edges: Edges = None,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Predict the nodes without a class, or all nodes of a new graph."""
+    from gread.estimator import GraphClassifier, write_predictions
+
+    if edges is not None and nodes is None:
+        raise InputError("--edges must come with --nodes, got the edges alone")
+    with stoppable():
+        classifier = GraphClassifier.load(folder).set_params(device=device)
+        count = write_predictions(classifier, file, nodes, edges)
+    if as_json:
+        print_json({"nodes": count, "file": str(file)})
+    else:
+        err.print(f"Wrote {file}: {count:,} nodes", highlight=False, soft_wrap=True)
+
+
+def _print_split(classifier: GraphClassifier) -> None:
+    data = classifier.data_
+    train, val, test = (int(data[f"{part}_mask"].sum()) for part in ("train", "val", "test"))
+    out.print(
+        f"{train:,} nodes train, {val:,} say when to stop, {test:,} test (not counted "
+        f"as classes above), {int((data.y < 0).sum()):,} are to be predicted.",
+        highlight=False,
+    )
+
+
+class Clock:
+    """How long each part of a command took."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        """Gives the time since the last lap a name."""
+        now = time.perf_counter()
+        self.seconds[name] = round(now - self.last, 3)
+        self.last = now
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Ctrl-C leaves nothing half-written."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        err.print("gread: stopped; nothing is written")
+        raise typer.Exit(130) from None
+
+
+def _advance(progress: Progress, task: TaskID, epoch: Epoch) -> None:
+    text = f"epoch {epoch.number} loss {epoch.loss:.3f} validation {epoch.val:.1%}"
+    progress.update(task, completed=epoch.number + 1, description=text)
+
+
+def _tell(progress: Progress, task: TaskID, count: int, best: GraphClassifier) -> None:
+    text = f"tuning: {count} trained, best validation {best.fit_.best.val:.1%}"
+    progress.update(task, description=text)
+
+
+def print_scores(scores: Mapping[str, Scores], classes: Sequence[str]) -> None:
+    """How good it is beside simpler means, what it mixes up, and how far its confidence goes."""
+    (own, found), *_ = scores.items()
+    out.print(f"\n{found.nodes:,} test nodes, seen by nobody before", highlight=False)
+    table = Table("", "accuracy", "macro-F1", "ROC-AUC", "calibration error")
+    for name, other in scores.items():
+        auc = "" if other.roc_auc is None else f"{other.roc_auc:.3f}"
+        shares = (f"{100 * other.accuracy:.2f}", f"{100 * other.macro_f1:.2f}", auc)
+        table.add_row(name, *shares, f"{other.calibration_error:.3f}")
+    out.print(table)
+    if len(classes) <= 12:
+        square = Table("true \\ predicted", *map(escape, classes))
+        for name, row in zip(classes, found.confusion, strict=True):
+            square.add_row(escape(name), *map(str, row))
+        out.print(square)
+    sure = sum(size * confidence for confidence, _, size in found.bins) / found.nodes
+    out.print(
+        f"{own} is {sure:.0%} sure on average and right in {found.accuracy:.0%}: off by "
+        f"{found.calibration_error:.3f} over ten bins of confidence.",
+        highlight=False,
+    )
+    if "MLP" in scores:
+        from gread.estimator import verdict
+
+        out.print(verdict(own, found, scores["MLP"]), highlight=False)
 
 
 def print_diagnosis(found: Diagnosis) -> None:

@@ -44,6 +44,9 @@ from gread.training import Epoch, TrainConfig
 Device = Annotated[
     str, typer.Option(help="cpu, cuda, cuda:1, ...; auto takes a GPU if there is one.")
 ]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting.")
+]
 Deterministic = Annotated[
     bool,
     typer.Option("--deterministic", help="On a GPU too, the same bytes every time; slower."),
@@ -55,9 +58,7 @@ def train(
     model: Annotated[str, typer.Option(help="A model: gread list models.")] = "gread-bs",
     splits: Annotated[str, typer.Option(help="For instance 0-9 or 0,3,5.")] = "0-9",
     seeds: Annotated[str, typer.Option(help="Likewise.")] = "0",
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting.")
-    ] = None,
+    settings: Settings = None,
     preset: Annotated[
         str | None,
         typer.Option(help="tuned, published, paper or a TOML file; by default the first there is."),
@@ -77,7 +78,7 @@ def train(
     trackers = track or []
     for name in trackers:
         TRACKERS[name]  # a misspelt name fails even where nothing is left to run
-    hyper, changed = split_settings(model, dict(map(_setting, settings or [])))
+    hyper, changed = split_settings(model, dict(map(setting, settings or [])))
     training: dict[str, Any] = dataclasses.asdict(found.train) | changed
     if epochs is not None:
         training["epochs"] = epochs
@@ -233,7 +234,7 @@ def _report(results: list[Result], source: str) -> None:
         out.print(f"its published code reaches {code:.2f}", highlight=False)
 
 
-def _setting(text: str) -> tuple[str, Any]:
+def setting(text: str) -> tuple[str, Any]:
     """``key=value``; the value as JSON where it is some, else as it stands."""
     key, equals, value = text.partition("=")
     if not equals or not key:

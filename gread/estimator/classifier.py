@@ -144,8 +144,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         self, X: Any, y: Any = None, *, edges: Any = None, split: Any = None
     ) -> GraphClassifier:
         """All of `fit` but the training: reads, splits, diagnoses, encodes."""
-        self._config()  # misspelt names fail before anything is computed
-        graph = self._graph(X, edges)
+        self.config()  # misspelt names fail before anything is computed
+        choose_device(self.device)
+        graph = self.graph(X, edges)
         labels = _labels(X, y, graph)
         parts = self._split(X, split, graph, labels)
         others = [name for name in (y, split) if isinstance(name, str)]
@@ -164,8 +165,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     def train(self, on_epoch: Callable[[Epoch], None] | None = None) -> GraphClassifier:
         """Builds the model and trains it on what is prepared."""
-        hyper, config, device = self._config()
-        entry = MODELS[self.model]
+        hyper, _ = split_settings(self.model, dict(self.settings or {}))
+        entry, device = MODELS[self.model], choose_device(self.device)
         if entry.group == "GREAD":
             begin = self.diagnosis_.recommendation
             hyper = {"adjacency": begin.adjacency, "time": begin.time, **hyper}
@@ -178,7 +179,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             self.fit_ = fit(
                 self.module_,
                 data,
-                config,
+                self.config(),
                 class_weight=None if weights is None else weights.to(device),
                 on_epoch=on_epoch,
             )
@@ -197,7 +198,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             data = self.data_
         else:
             self._check_inductive()
-            data = self._inputs(self._graph(X, edges))
+            data = self._inputs(self.graph(X, edges))
             data.train_mask = torch.zeros(data.num_nodes, dtype=torch.bool)
         data = self._structured(data).to(choose_device(self.device))
         module = self.module_.to(data.x.device).eval()
@@ -224,18 +225,23 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             self._check_graph()
             tested = self.data_.test_mask.numpy()
             return score(self.data_.y.numpy()[tested], self.predict_proba()[tested])
-        graph = self._graph(X, edges)
+        graph = self.graph(X, edges)
         labels = _labels(X, y, graph, self.classes_.tolist())
         if not labels.known.any():
             raise InputError("y must name the class of some nodes, got none")
         return score(labels.y[labels.known], self.predict_proba(graph)[labels.known])
 
-    def like(self, model: str, settings: Mapping[str, Value]) -> GraphClassifier:
+    def like(
+        self,
+        model: str,
+        settings: Mapping[str, Value],
+        on_epoch: Callable[[Epoch], None] | None = None,
+    ) -> GraphClassifier:
         """Another model or other settings on what is prepared here, trained."""
         other: GraphClassifier = clone(self).set_params(model=model, settings=settings)
         other.classes_, other.ids_, other.data_ = self.classes_, self.ids_, self.data_
         other.preprocessing_, other.diagnosis_ = self.preprocessing_, self.diagnosis_
-        return other.train()
+        return other.train(on_epoch)
 
     def save(self, folder: str | Path) -> Path:
         """Writes a model folder, see `gread.estimator.folder`; it must not exist."""
@@ -250,7 +256,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
         return load(folder)
 
-    def _graph(self, X: Any, edges: Any) -> TableGraph:
+    def graph(self, X: Any, edges: Any = None) -> TableGraph:
+        """The graph that is given, read as this classifier was told to."""
         return as_graph(
             X,
             edges,
@@ -276,10 +283,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         check_split(parts, labels.y)
         return parts
 
-    def _config(self) -> tuple[dict[str, Value], TrainConfig, str]:
-        """Hyperparameters that are given, how to train, and where."""
-        hyper, training = split_settings(self.model, dict(self.settings or {}))
-        return hyper, TrainConfig(**(TRAIN | training)), choose_device(self.device)
+    def config(self) -> TrainConfig:
+        """How it trains."""
+        return TrainConfig(**(TRAIN | split_settings(self.model, dict(self.settings or {}))[1]))
 
     def _inputs(self, graph: TableGraph) -> Data:
         """Features and edges."""

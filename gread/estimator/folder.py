@@ -71,6 +71,8 @@ def write(classifier: GraphClassifier, folder: Path, scores: Mapping[str, Scores
     save_file(_graph_tensors(classifier), folder / GRAPH)
     card = _card(classifier, scores, fingerprint)
     (folder / CARD).write_text(card, encoding="utf-8")
+    for file in folder.iterdir():
+        file.chmod(0o644)  # a folder to share; safetensors' files are private
 
 
 def load(path: str | Path) -> GraphClassifier:
@@ -122,7 +124,7 @@ def _config(classifier: GraphClassifier) -> dict[str, Any]:
 def _parameters(classifier: GraphClassifier) -> dict[str, Any]:
     """What the classifier was made with; JSON has no mapping whose keys are numbers."""
     found: dict[str, Any] = classifier.get_params()
-    del found["model"]
+    del found["model"], found["device"]  # which another machine may not have
     if isinstance(found["class_weight"], Mapping):
         found["class_weight"] = list(found["class_weight"].items())
     found["settings"] = None if found["settings"] is None else dict(found["settings"])

@@ -178,5 +178,8 @@ def model_card(
     lines += ["## Made with", ""]
     if fingerprint:
         lines.append(f"- data with the fingerprint `{fingerprint}`")
-    lines += [f"- {name} {version}" for name, version in versions().items()]
+    from gread import __version__  # which is not there yet while this file is imported
+
+    made_with = {"gread": __version__, **versions()}
+    lines += [f"- {name} {version}" for name, version in made_with.items()]
     return "\n".join(lines) + "\n"

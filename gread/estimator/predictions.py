@@ -1,0 +1,55 @@
+"""Predictions as a file: a row a node, with how sure they are."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gread.estimator.classifier import GraphClassifier
+from gread.estimator.output import whole_file
+from gread.inputs import InputError
+
+
+def write_predictions(
+    classifier: GraphClassifier,
+    file: str | Path,
+    X: Any = None,
+    edges: Any = None,
+) -> int:
+    """Writes the columns ``id``, ``prediction``, ``confidence`` and ``p_CLASS`` of every class.
+
+    Args:
+        classifier: Fitted.
+        file: CSV; it appears when it is whole.
+        X: A graph, all nodes of which are predicted; by default those nodes of the training graph
+            that have no class.
+        edges: Its edges, where X has none.
+
+    Returns:
+        The number of nodes.
+    """
+    with whole_file(file) as part:
+        if X is None:
+            found = classifier.predict_proba()
+            chosen = (classifier.data_.y < 0).numpy()
+            if not chosen.any():
+                raise InputError(
+                    "the training graph must have nodes without a class, got none: name a new "
+                    "graph, for instance the same files"
+                )
+            ids = [name for name, wanted in zip(classifier.ids_, chosen, strict=True) if wanted]
+            found = found[chosen]
+        else:
+            graph = classifier.graph(X, edges)
+            ids, found = graph.ids, classifier.predict_proba(graph)
+        best = found.argmax(axis=1)
+        classes = classifier.classes_.tolist()
+        with part.open("w", newline="", encoding="utf-8") as out:
+            writer = csv.writer(out)
+            writer.writerow(["id", "prediction", "confidence", *(f"p_{name}" for name in classes)])
+            for name, place, row in zip(ids, best.tolist(), np.round(found, 6), strict=True):
+                writer.writerow([name, classes[place], row[place], *row.tolist()])
+    return len(ids)

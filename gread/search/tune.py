@@ -1,0 +1,59 @@
+"""Better settings for a user's own graph, in the time there is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from gread.estimator import GraphClassifier
+from gread.inputs import check_positive
+from gread.search.space import read_space
+from gread.search.study import import_optuna
+from gread.training import Epoch
+
+
+def tune(
+    classifier: GraphClassifier,
+    minutes: float,
+    on_trial: Callable[[int, GraphClassifier], None] | None = None,
+) -> GraphClassifier:
+    """The classifier with the best validation accuracy among those trained in some minutes.
+
+    Settings are drawn by Optuna from the search space of the model; what the classifier was given
+    stays. A training that the time runs out for does not count.
+
+    Args:
+        classifier: Fitted; it is the one to beat.
+        minutes: How long to search.
+        on_trial: Called after every training with how many there were and the best so far.
+    """
+    check_positive("minutes", minutes)
+    optuna = import_optuna()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    space = read_space(classifier.model)
+    sampler = optuna.samplers.TPESampler(seed=classifier.random_state)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    given = dict(classifier.settings or {})
+    end = time.monotonic() + 60 * minutes
+    best, count = classifier, 0
+
+    def check_time(_: Epoch) -> None:
+        if time.monotonic() > end:
+            raise TimeoutError
+
+    while time.monotonic() < end:
+        trial = study.ask()
+        try:
+            other = classifier.like(classifier.model, space.suggest(trial) | given, check_time)
+        except TimeoutError:
+            break
+        except ArithmeticError:  # it diverged in its first epoch
+            study.tell(trial, 0.0)
+            continue
+        count += 1
+        study.tell(trial, other.fit_.best.val)
+        if other.fit_.best.val > best.fit_.best.val:
+            best = other
+        if on_trial is not None:
+            on_trial(count, best)
+    return best
