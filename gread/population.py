@@ -125,7 +125,9 @@ class Population:
         self.members = list(range(len(models)))
         self.model = stack(models).to(device)
         together = [torch.stack(column).any(0) for column in zip(*masks, strict=True)]
-        check_labels(self.model, data, (together[0], together[1], together[2]))
+        with torch.no_grad():
+            logits = self.model.eval()(data.x, data.edge_index, data.edge_weight)
+        check_labels(logits, data, (together[0], together[1], together[2]))
         draws = sum(isinstance(module, Dropouts) for module in self.model.modules())
         most = max(config.epochs for config in configs)
         self.seeds = Seeds(generators, draws * most, device)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,7 @@ from torch_geometric.data import Data
 from gread.inputs import InputError, check_count, check_not_negative, check_positive
 from gread.kernels.choice import fast
 from gread.kernels.recording import Recording
+from gread.parts import HALO, Part, cut
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,16 +25,21 @@ class TrainConfig:
     """How to train.
 
     Attributes:
-        epochs: Number of full-batch steps.
+        epochs: Number of steps, each on all training nodes.
         lr: Learning rate of Adam.
         weight_decay: L2 penalty on all parameters, inside the gradient (Adam, not AdamW).
         patience: Stop when the validation accuracy has not improved for so many epochs.
+        parts: Into how many parts the graph is cut, one after the other in memory, see
+            `gread.parts`. Their gradients are added before a step, so that nothing else changes.
+        halo: Hops around each part.
     """
 
     epochs: int = 200
     lr: float = 0.01
     weight_decay: float = 5e-4
     patience: int | None = None
+    parts: int = 1
+    halo: int = HALO
 
     def __post_init__(self) -> None:
         check_count("epochs", self.epochs)
@@ -41,6 +47,8 @@ class TrainConfig:
         check_not_negative("weight_decay", self.weight_decay)
         if self.patience is not None:
             check_count("patience", self.patience)
+        check_count("parts", self.parts)
+        check_count("halo", self.halo, minimum=0)
 
 
 @dataclass(frozen=True)
@@ -91,7 +99,8 @@ def fit(
             ``data`` that are named as keyword-only arguments of its ``forward`` are handed over
             too, of ``train_mask`` the column of the split. If it is a `HasParameterGroups`, it
             says which of its parameters decay.
-        data: With ``x, edge_index, y, train_mask, val_mask, test_mask``, masks [N] or [N, splits].
+        data: With ``x, edge_index, y, train_mask, val_mask, test_mask``, masks [N] or [N, splits];
+            where it is cut into parts, these go to the device of the model in turn.
         config: How to train.
         split: Which column of the masks.
         class_weight: [classes], how much a node of each class counts in the loss and in the
@@ -107,9 +116,10 @@ def fit(
         5
     """
     masks = masks_of(data, split)
-    extra = inputs_of(model, data, masks[0])
-    check_labels(model, data, masks, extra)
-    epochs = _Epochs(model, data, masks, config, extra, class_weight)
+    graph = PartedGraph(model.eval(), data, masks[0], config)
+    with torch.no_grad():
+        check_labels(graph.logits(graph.parts[0]), data, masks)
+    epochs = _Epochs(graph, data, masks, config, class_weight)
     numbers = Recording(epochs.numbers) if data.x.is_cuda and fast() else epochs.numbers
     progress = Progress(config)
     best_state = copy.deepcopy(model.state_dict())
@@ -174,6 +184,66 @@ class Progress:
         return Fit(self.best, tuple(self.history), self.diverged)
 
 
+class PartedGraph:
+    """A model on a graph, part by part; the whole graph is one part."""
+
+    def __init__(self, model: nn.Module, data: Data, train_mask: Tensor, config: TrainConfig):
+        self.model = model
+        self.x = data.x
+        self.parts = cut(data, config.parts, config.halo)
+        self.extra = inputs_of(model, data, train_mask)
+        if config.parts > 1 and (others := set(self.extra) - {"train_mask"}):
+            raise InputError(
+                f"parts must be 1 for a model that uses {', '.join(sorted(others))}, which is "
+                f"known of the whole graph alone, got {config.parts}"
+            )
+        self.device = next((p.device for p in model.parameters()), data.x.device)
+
+    def logits(self, part: Part) -> Tensor:
+        """Of the part's own nodes, [own, classes]."""
+        weight = part.edge_weight
+        found: Tensor = self.model(
+            part.take(self.x).to(self.device),
+            part.edge_index.to(self.device),
+            None if weight is None else weight.to(self.device),
+            **{name: self._share(part, tensor) for name, tensor in self.extra.items()},
+        )
+        return found[: part.own]
+
+    def _share(self, part: Part, tensor: Tensor) -> Tensor:
+        return part.take(tensor).to(self.device)
+
+
+@torch.no_grad()
+def logits_of(model: nn.Module, data: Data, train_mask: Tensor, config: TrainConfig) -> Tensor:
+    """What a trained model says of every node, [N, classes], by the parts of ``config``."""
+    model.eval()
+    graph = PartedGraph(model, data, train_mask, config)
+    found = [graph.logits(part).to(data.x.device) for part in graph.parts]
+    if len(found) == 1:
+        return found[0]
+    own = [part.nodes[: part.own] for part in graph.parts if part.nodes is not None]
+    return torch.empty_like(torch.cat(found)).index_copy_(0, torch.cat(own), torch.cat(found))
+
+
+class _Counted(NamedTuple):
+    """Whom an epoch looks at in a part.
+
+    Attributes:
+        part: The part.
+        labels: Classes of its own nodes.
+        chosen: How much each of these counts in the three accuracies, [3, own].
+        nodes: Those that train and those that validate, by their places.
+        shares: Of all that counts in the two losses, this part's.
+    """
+
+    part: Part
+    labels: Tensor
+    chosen: Tensor
+    nodes: tuple[Tensor, Tensor]
+    shares: tuple[float, float]
+
+
 class _Epochs:
     """What an epoch is: a step on the training nodes, then the accuracies.
 
@@ -185,38 +255,36 @@ class _Epochs:
 
     def __init__(
         self,
-        model: nn.Module,
+        graph: PartedGraph,
         data: Data,
         masks: tuple[Tensor, Tensor, Tensor],
         config: TrainConfig,
-        extra: Mapping[str, Tensor],
         class_weight: Tensor | None,
     ):
-        self.model = model
-        self.graph = data.x, data.edge_index, data.edge_weight
-        self.extra = extra
-        self.labels = data.y
-        self.nodes = [mask.nonzero().squeeze(1) for mask in masks[:2]]
+        self.graph, self.model = graph, graph.model
         self.class_weight = class_weight
-        self.chosen = torch.stack(masks).to(data.x.dtype)
+        chosen = torch.stack(masks).to(data.x.dtype)
         if class_weight is not None:
-            self.chosen = self.chosen * class_weight[data.y.clamp(min=0)]
-        self.sizes = self.chosen.sum(1)
+            chosen = chosen * class_weight.to(data.x.device)[data.y.clamp(min=0)]
+        self.sizes = chosen.sum(1).to(graph.device)
+        counted = [self._count(part, data.y, chosen) for part in graph.parts]
+        self.counted = [part for part in counted if part.chosen.any()]
         self.optimizer = torch.optim.Adam(
-            model.parameter_groups(config.weight_decay)
-            if isinstance(model, HasParameterGroups)
-            else model.parameters(),
+            self.model.parameter_groups(config.weight_decay)
+            if isinstance(self.model, HasParameterGroups)
+            else self.model.parameters(),
             lr=config.lr,
             weight_decay=config.weight_decay,
             fused=fast() and data.x.is_floating_point(),
-            capturable=data.x.is_cuda,
+            capturable=graph.device.type == "cuda",
         )
 
     def read(self, found: Tensor) -> list[float]:
         """The numbers of an epoch, if all of them are finite."""
         numbers: list[float] = found.tolist()  # the one moment that waits for the device
         if not all(map(math.isfinite, numbers)):
-            self._forward()  # says more, if the state was not finite
+            for part in self.graph.parts:
+                self.graph.logits(part)  # says more, if the state was not finite
             raise ArithmeticError("the loss is not finite: choose a smaller lr")
         return numbers
 
@@ -224,25 +292,46 @@ class _Epochs:
         """Loss, accuracy on the three sets of nodes, and loss on the second."""
         self.model.train()
         self.optimizer.zero_grad()
-        loss = self._loss(self._forward(), self.nodes[0])
-        loss.backward()
+        losses = [self._learn(part) for part in self.counted if part.nodes[0].numel()]
         self.optimizer.step()
         self.model.eval()
         with torch.no_grad():
-            logits = self._forward()
-            highest, classes = logits.max(dim=-1)
-            right = (classes == self.labels).to(self.chosen.dtype)
-            # NaN has a largest class too; its accuracies must not pass for numbers.
-            accuracies = (self.chosen @ right) / self.sizes + 0 * highest.sum()
-            val_loss = self._loss(logits, self.nodes[1])
-        return torch.cat([loss.detach().view(1), accuracies, val_loss.view(1)])
+            seen = [self._look(part) for part in self.counted]
+        right, val_losses = zip(*seen, strict=True)
+        loss, val_loss = (torch.stack(values).sum().view(1) for values in (losses, val_losses))
+        return torch.cat([loss, torch.stack(right).sum(0) / self.sizes, val_loss])
 
-    def _loss(self, logits: Tensor, nodes: Tensor) -> Tensor:
-        labels = self.labels.index_select(0, nodes)
-        return cross_entropy(logits.index_select(0, nodes), labels, self.class_weight)
+    def _learn(self, counted: _Counted) -> Tensor:
+        """Adds the gradient of a part, and gives its loss."""
+        loss = self._loss(self.graph.logits(counted.part), counted, 0)
+        loss.backward()
+        return loss.detach()
 
-    def _forward(self) -> Tensor:
-        return self.model(*self.graph, **self.extra)
+    def _look(self, counted: _Counted) -> tuple[Tensor, Tensor]:
+        """How many are right in each of the three sets, and the validation loss."""
+        logits = self.graph.logits(counted.part)
+        highest, classes = logits.max(dim=-1)
+        right = (classes == counted.labels).to(counted.chosen.dtype)
+        # NaN has a largest class too; its accuracies must not pass for numbers.
+        return counted.chosen @ right + 0 * highest.sum(), self._loss(logits, counted, 1)
+
+    def _loss(self, logits: Tensor, counted: _Counted, which: int) -> Tensor:
+        """Of a part, so that those of all parts add up to the mean over all nodes."""
+        nodes = counted.nodes[which]
+        if not nodes.numel():
+            return logits.new_zeros(())
+        labels = counted.labels.index_select(0, nodes)
+        mean = cross_entropy(logits.index_select(0, nodes), labels, self.class_weight)
+        return mean * counted.shares[which]
+
+    def _count(self, part: Part, labels: Tensor, chosen: Tensor) -> _Counted:
+        device = self.graph.device
+        own = part.take(chosen.T)[: part.own].T.contiguous()
+        whole = chosen.sum(1)
+        train, val = (own[which].nonzero().squeeze(1).to(device) for which in (0, 1))
+        shares = [float(own[which].sum() / whole[which]) for which in (0, 1)]
+        labels = part.take(labels)[: part.own].to(device)
+        return _Counted(part, labels, own.to(device), (train, val), (shares[0], shares[1]))
 
 
 def inputs_of(model: nn.Module, data: Data, train_mask: Tensor) -> dict[str, Tensor]:
@@ -256,15 +345,8 @@ def inputs_of(model: nn.Module, data: Data, train_mask: Tensor) -> dict[str, Ten
     return known | ({"train_mask": train_mask} if "train_mask" in names else {})
 
 
-@torch.no_grad()
-def check_labels(
-    model: nn.Module,
-    data: Data,
-    masks: tuple[Tensor, Tensor, Tensor],
-    extra: Mapping[str, Tensor] | None = None,
-) -> None:
-    """Asks the model for its number of classes: nothing else knows it."""
-    logits = model.eval()(data.x, data.edge_index, data.edge_weight, **(extra or {}))
+def check_labels(logits: Tensor, data: Data, masks: tuple[Tensor, Tensor, Tensor]) -> None:
+    """Asks what a model says for its number of classes: nothing else knows it."""
     classes = logits.size(-1)
     labels = data.y[masks[0] | masks[1] | masks[2]]
     wrong = labels[(labels < 0) | (labels >= classes)]

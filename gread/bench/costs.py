@@ -10,8 +10,7 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.autograd.graph import saved_tensors_hooks
+from torch import nn
 from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
 
@@ -32,6 +31,7 @@ from gread.bench.timing import (
 )
 from gread.data import random_splits
 from gread.kernels.recording import Recording
+from gread.memory import bytes_held
 from gread.models import GREAD
 from gread.runs import find_preset
 
@@ -86,27 +86,9 @@ def _columns(
 
 def states_held(model: nn.Module, data: Data, channels: int) -> float:
     """What autograd keeps after a forward pass, in states of N · d numbers."""
-    return bytes_held(model, data) / (data.num_nodes * channels * data.x.element_size())
-
-
-def bytes_held(model: nn.Module, data: Data, extra: Mapping[str, Tensor] | None = None) -> int:
-    """Storages that autograd keeps after a forward pass, small ones left out."""
-    given = [*model.parameters(), data.x, data.edge_index]
-    known = {tensor.untyped_storage().data_ptr() for tensor in given}
-    held: dict[int, int] = {}
-
-    def pack(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if tensor.numel() >= data.num_nodes and storage.data_ptr() not in known:
-            held[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with saved_tensors_hooks(pack, lambda tensor: tensor):
-        # What it keeps lives as long as the logits.
-        logits = model.train()(data.x, data.edge_index, **(extra or {}))
-    total = sum(held.values())
-    del logits
-    return total
+    return bytes_held(model, data.x, data.edge_index) / (
+        data.num_nodes * channels * data.x.element_size()
+    )
 
 
 NEIGHBOURS = 10

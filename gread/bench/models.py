@@ -8,11 +8,11 @@ from functools import partial
 from torch import nn
 from torch_geometric.data import Data
 
-from gread.bench.costs import bytes_held
 from gread.bench.pictures import cost_bars
 from gread.bench.section import BENCHES, Row, Section
 from gread.bench.timing import fitted, graph, interleave, ratio
 from gread.data.files import data_root
+from gread.memory import bytes_held
 from gread.models import MODELS
 from gread.runs import find_preset
 from gread.runs.run import fingerprint_of
@@ -48,7 +48,7 @@ def models(device: str, quick: bool) -> Section:
                 "lowest": times["lowest"],
                 "highest": times["highest"],
                 "ms": times["it ms"],
-                "MB kept": bytes_held(own, data, extra) / 1e6,
+                "MB kept": bytes_held(own, data.x, data.edge_index, extra) / 1e6,
             }
             rows.append(
                 row | ({"seconds before": prepared.seconds} if entry.structure is not None else {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import warnings
 from typing import Annotated
 
 import typer
@@ -40,11 +41,18 @@ app.command()(show.doctor)
 def main() -> None:
     """Runs the command; what a user got wrong is one sentence and exit code 2."""
     try:
-        app()
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn
+            app()
     except (InputError, ArithmeticError, OSError) as error:
         sentence = " ".join(f"gread: {error}".split())  # names in it may have line breaks
         err.print(sentence, style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(2)
+
+
+def _warn(message: Warning | str, *others: object, **options: object) -> None:
+    """What a user should know, without where in the code it was said."""
+    err.print(f"gread: {message}", style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 def _version(asked: bool) -> None:

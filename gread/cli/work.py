@@ -31,6 +31,7 @@ from gread.runs import (
     Result,
     ResultStore,
     RunSpec,
+    division,
     find_preset,
     launch,
     records_of,
@@ -82,6 +83,7 @@ def train(
     training: dict[str, Any] = dataclasses.asdict(found.train) | changed
     if epochs is not None:
         training["epochs"] = epochs
+    config = TrainConfig(**training)
     specs = [
         RunSpec(
             dataset=dataset,
@@ -89,15 +91,17 @@ def train(
             split=split,
             seed=seed,
             hyper={**found.hyper, **hyper},
-            train=TrainConfig(**training),
+            train=config,
             options=found.options,
-            record=records_of(model),
+            record=records_of(model) if config.parts == 1 else (),  # they are of whole graphs
         )
         for seed in numbers("seeds", seeds)
         for split in numbers("splits", splits)
     ]
     kept = ResultStore(store)
     place = choose_device(device)
+    if "parts" not in changed and kept.missing(specs):
+        specs = _that_fit(specs, place)
     missing = kept.missing(specs)
     structure = MODELS[model].structure
     if missing and structure is not None:
@@ -179,6 +183,16 @@ def resumable() -> Iterator[None]:
         raise typer.Exit(130) from None
 
 
+def _that_fit(specs: list[RunSpec], device: str) -> list[RunSpec]:
+    """The same runs by parts of their graph, where the whole does not fit into memory."""
+    found = division(specs[0], device=device)
+    if found is None or found.parts == 1:
+        return specs
+    err.print(f"gread: {found}", style="yellow", highlight=False, soft_wrap=True)
+    config = dataclasses.replace(specs[0].train, parts=found.parts, halo=found.halo)
+    return [dataclasses.replace(spec, train=config, record=()) for spec in specs]
+
+
 def _tell(progress: Progress, task: TaskID, text: str) -> None:
     progress.update(task, description=text)
 
@@ -192,7 +206,7 @@ def _both(first: OnEpoch, second: OnEpoch) -> OnEpoch:
 
 
 class _Progress:
-    """Tells the bar how a run stands, at most twice a second: looking costs a forward pass."""
+    """Tells the bar how a run stands, now and then: looking costs a forward pass."""
 
     def __init__(self, tell: Callable[[str], None], spec: RunSpec):
         self.tell, self.spec, self.next = tell, spec, 0.0
@@ -200,7 +214,7 @@ class _Progress:
     def __call__(self, epoch: Epoch, model: nn.Module, data: Data) -> None:
         if time.monotonic() < self.next:
             return
-        self.next = time.monotonic() + 0.5
+        start = time.monotonic()
         text = f"split {self.spec.split} epoch {epoch.number} loss {epoch.loss:.3f}"
         text += f" val {epoch.val:.1%}"
         with torch.no_grad():
@@ -211,6 +225,8 @@ class _Progress:
             alpha, beta = (fmean(seen["coefficients"][name]) for name in ("alpha", "beta"))
             text += f" α {alpha:.2f} β {beta:+.2f}"
         self.tell(text)
+        now = time.monotonic()
+        self.next = now + max(0.5, 20 * (now - start))  # on a large graph it is not for free
 
 
 def _report(results: list[Result], source: str) -> None:

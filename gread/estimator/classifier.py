@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -22,6 +23,7 @@ from gread.estimator.graphs import as_graph, column_of, masks_of_data
 from gread.estimator.metrics import Scores, score
 from gread.inputs import InputError, choose_device
 from gread.models import MODELS
+from gread.parts import parts_that_fit
 from gread.runs.presets import split_settings
 from gread.runs.spec import HIDDEN_CHANNELS, Value
 from gread.structure import add_structure
@@ -37,7 +39,7 @@ from gread.tables import (
     read_split,
 )
 from gread.tables.labels import check_split, draw_split
-from gread.training import Epoch, TrainConfig, fit, inputs_of
+from gread.training import Epoch, TrainConfig, fit, logits_of
 
 TRAIN: dict[str, Any] = {"epochs": 200, "lr": 0.01, "weight_decay": 5e-4, "patience": 50}
 """How to train, if nobody says: stop when 50 epochs have not improved validation."""
@@ -61,7 +63,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     Args:
         model: A name of ``gread.MODELS``.
         settings: Hyperparameters of the model and of ``gread.TrainConfig``, by name. Without one,
-            GREAD takes the adjacency and the time that the diagnosis recommends.
+            GREAD takes the adjacency and the time that the diagnosis recommends, and a graph that
+            does not fit into memory is cut into parts (`gread.parts`).
         features: Columns to use, or ``"auto"`` for all but label and split.
         id, source, target, weight: Columns, see `gread.tables.read_graph`.
         directed: Whether edges have one direction.
@@ -77,6 +80,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         preprocessing_: From columns to features.
         diagnosis_: Of the graph, without the classes of the test.
         settings_: All hyperparameters of the model.
+        config_: How it was trained.
         module_: The trained model.
         fit_: How training went.
 
@@ -172,14 +176,16 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             hyper = {"adjacency": begin.adjacency, "time": begin.time, **hyper}
         self.settings_ = {"hidden_channels": HIDDEN_CHANNELS} | entry.hyperparameters | hyper
         weights = self._class_weights()
-        data = self._structured(self.data_).to(device)
+        with torch.random.fork_rng(devices=[]):
+            self.config_ = self._divided(self.data_, self.built().to(device))
+        data = self._structured(self.data_).to(device if self.config_.parts == 1 else "cpu")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.random_state)
             self.module_ = self.built().to(device)
             self.fit_ = fit(
                 self.module_,
                 data,
-                self.config(),
+                self.config_,
                 class_weight=None if weights is None else weights.to(device),
                 on_epoch=on_epoch,
             )
@@ -193,18 +199,17 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             edges: Its edges, where X has none.
         """
         self._check_fitted()
+        device = choose_device(self.device)
         if X is None:
             self._check_graph()
-            data = self.data_
+            data, config = self.data_, self.config_
         else:
             self._check_inductive()
             data = self._inputs(self.graph(X, edges))
             data.train_mask = torch.zeros(data.num_nodes, dtype=torch.bool)
-        data = self._structured(data).to(choose_device(self.device))
-        module = self.module_.to(data.x.device).eval()
-        extra = inputs_of(module, data, data.train_mask)
-        with torch.no_grad():
-            logits = module(data.x, data.edge_index, data.edge_weight, **extra)
+            config = self._divided(data, self.module_.to(device))
+        data = self._structured(data).to(device if config.parts == 1 else "cpu")
+        logits = logits_of(self.module_.to(device), data, data.train_mask, config)
         found: NDArray[np.float64] = logits.double().softmax(dim=1).cpu().numpy()
         return found
 
@@ -286,6 +291,16 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     def config(self) -> TrainConfig:
         """How it trains."""
         return TrainConfig(**(TRAIN | split_settings(self.model, dict(self.settings or {}))[1]))
+
+    def _divided(self, data: Data, module: nn.Module) -> TrainConfig:
+        """How it trains on a graph, by parts where it would not fit into memory."""
+        config = self.config()
+        if "parts" in (self.settings or {}) or not MODELS[self.model].divisible:
+            return replace(config, parts=min(config.parts, int(data.num_nodes)))
+        found = parts_that_fit(module, data)
+        if found.parts > 1:
+            warnings.warn(str(found), stacklevel=3)
+        return replace(config, parts=found.parts, halo=found.halo)
 
     def _inputs(self, graph: TableGraph) -> Data:
         """Features and edges."""

@@ -19,7 +19,7 @@ BASELINES: Registry[Callable[[GraphClassifier], Scores]] = Registry("baseline")
 """From a fitted classifier to the scores of something simpler on the same split."""
 
 
-TIMES = ["epochs", "patience"]
+SHARED = ["epochs", "patience", "parts", "halo"]
 """Settings that baselines share; all else is their own."""
 
 
@@ -61,7 +61,7 @@ def _trained(model: str) -> Callable[[GraphClassifier], Scores]:
 
     def scores(classifier: GraphClassifier) -> Scores:
         given = dict(classifier.settings or {})
-        settings = {name: given[name] for name in TIMES if name in given}
+        settings = {name: given[name] for name in SHARED if name in given}
         return classifier.like(model, settings).scores()
 
     return scores

@@ -35,6 +35,7 @@ from gread.models.catalog import NUM_NODES
 from gread.models.hub import CARD, CONFIG, EXTRA, WEIGHTS, load_weights, model_card, save_weights
 from gread.runs.run import fingerprint_of
 from gread.tables import Preprocessing
+from gread.training import TrainConfig
 from gread.versions import versions
 
 FORMAT = 1
@@ -57,6 +58,7 @@ def write(classifier: GraphClassifier, folder: Path, scores: Mapping[str, Scores
         "format": FORMAT,
         "model": classifier.model,
         "settings": classifier.settings_,
+        "training": asdict(classifier.config_),
         "parameters": _parameters(classifier),
         "classes": classifier.classes_.tolist(),
         "num_nodes": len(classifier.ids_),
@@ -87,6 +89,7 @@ def load(path: str | Path) -> GraphClassifier:
             parameters["class_weight"] = dict(parameters["class_weight"])
         classifier = GraphClassifier(about["model"], **parameters)
         classifier.settings_ = about["settings"]
+        classifier.config_ = TrainConfig(**about["training"])
         classifier.classes_ = np.array(about["classes"])
         classifier.preprocessing_ = Preprocessing.from_dict(about["preprocessing"])
         classifier.diagnosis_ = Diagnosis.from_dict(about["diagnosis"])

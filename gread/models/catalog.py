@@ -62,6 +62,11 @@ class ModelEntry:
         return NUM_NODES in self._keywords
 
     @property
+    def divisible(self) -> bool:
+        """Whether it can be trained on parts of a graph; means over nodes are then of a part."""
+        return self.structure is None and not self.transductive
+
+    @property
     def year(self) -> int | None:
         """Of the reference, which ends with it."""
         word = self.reference.split()[-1]

@@ -5,6 +5,7 @@ from gread.runs.presets import Preset as Preset
 from gread.runs.presets import find_preset as find_preset
 from gread.runs.run import RECORDS as RECORDS
 from gread.runs.run import Result as Result
+from gread.runs.run import division as division
 from gread.runs.run import records_of as records_of
 from gread.runs.run import run as run
 from gread.runs.run import with_structure as with_structure

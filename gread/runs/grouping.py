@@ -81,6 +81,8 @@ def work(group: Sequence[RunSpec]) -> float:
 
 
 def _can_stack(spec: RunSpec, data: Data) -> bool:
+    if spec.train.parts > 1:
+        return False
     try:
         stack([built(spec, data)])
     except CannotStack:

@@ -23,6 +23,7 @@ from gread.data import load
 from gread.data.files import data_root
 from gread.measures import dirichlet_energy
 from gread.models import MODELS
+from gread.parts import Division, parts_that_fit
 from gread.population import fit_together
 from gread.registry import Registry
 from gread.runs.spec import RunSpec
@@ -72,7 +73,7 @@ class Result:
 
     def to_json(self) -> str:
         """One line of JSON."""
-        values = asdict(self)
+        values = asdict(self) | {"spec": json.loads(self.spec.to_json())}
         if self.val_loss is None:  # as in results from before it was kept
             del values["val_loss"]
         return json.dumps(values, sort_keys=True, separators=(",", ":"))
@@ -144,7 +145,8 @@ def run(
         deterministic: Whether a GPU must give the same numbers every time too, which is slower.
         on_epoch: Called after every epoch with the epoch, the model and the data.
     """
-    data, fingerprint = prepared(spec, root, device)
+    # Parts of a graph go to the device in turn.
+    data, fingerprint = prepared(spec, root, device if spec.train.parts == 1 else "cpu")
     model = built(spec, data).to(device)
     told = None if on_epoch is None else lambda epoch: on_epoch(epoch, model, data)
     start = time.perf_counter()
@@ -212,7 +214,7 @@ OWN = (
 def form(spec: RunSpec) -> str:
     """What specs must share to be computed together."""
     shared = {name: value for name, value in spec.hyper.items() if name not in OWN}
-    about = [spec.dataset, dict(spec.options), spec.model, shared]
+    about = [spec.dataset, dict(spec.options), spec.model, shared, spec.train.parts]
     return json.dumps(about, sort_keys=True)
 
 
@@ -228,6 +230,14 @@ def built(spec: RunSpec, data: Data) -> nn.Module:
         num_nodes=data.num_nodes,
         **hyper,
     )
+
+
+def division(spec: RunSpec, *, root: str | None = None, device: str = "cpu") -> Division | None:
+    """Into how many parts the graph of a spec must go to fit; None where it cannot be cut."""
+    if not MODELS[spec.model].divisible:
+        return None
+    data, _ = prepared(spec, root, "cpu")
+    return parts_that_fit(built(spec, data).to(device), data)
 
 
 def _result(
@@ -303,7 +313,7 @@ def fingerprint_of(data: Data) -> str:
     for name in ("x", "edge_index", "y", "train_mask", "val_mask", "test_mask"):
         tensor = data[name].contiguous()
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
-        digest.update(tensor.numpy().tobytes())
+        digest.update(tensor.numpy().reshape(-1).data)
     return digest.hexdigest()[:20]
 
 

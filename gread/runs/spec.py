@@ -63,7 +63,10 @@ class RunSpec:
 
     def to_json(self) -> str:
         """Canonical JSON."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        values = asdict(self)
+        if self.train.parts == 1:  # the whole graph, as in specs from before there were parts
+            del values["train"]["parts"], values["train"]["halo"]
+        return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
     @staticmethod
     def from_json(text: str) -> RunSpec:

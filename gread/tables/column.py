@@ -49,6 +49,9 @@ class Column:
     def __len__(self) -> int:
         return len(self.values)
 
+    def __getitem__(self, rows: slice) -> Column:
+        return Column(self.kind, self.values[rows], self.missing[rows])
+
     @property
     def numeric(self) -> bool:
         """Whether one can calculate with the values."""

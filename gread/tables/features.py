@@ -7,6 +7,7 @@ JSON file and a new table is encoded just as the first one was.
 from __future__ import annotations
 
 import re
+import tempfile
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gread.inputs import InputError
+from gread.memory import free_memory
 from gread.registry import Registry
 from gread.tables.column import WORDS, Column
 from gread.tables.table import Table
@@ -25,6 +27,12 @@ MOST_CATEGORIES = 64
 
 HASHED_WORDS = 256
 """Features of a column of text."""
+
+BLOCK = 65_536
+"""Rows that are encoded at a time, so that what is needed on the way stays small."""
+
+MAPPED = 0.2
+"""Features that take more than this of the free memory are kept on the disk."""
 
 LARGEST = 10.0
 """Standardised values beyond are cut off: one outlier must not drive the state of a node."""
@@ -213,15 +221,17 @@ class Preprocessing:
         return Preprocessing({name: _fitted(table[name], rows) for name in names})
 
     def transform(self, table: Table) -> NDArray[np.float32]:
-        """The features [N, F] of every row."""
-        out = np.zeros((len(table), self.width), dtype=np.float32)
+        """The features [N, F] of every row, on the disk where they would fill the memory."""
+        out = _zeros(len(table), self.width)
         start = 0
         for name, encoder in self.encoders.items():
             _check_finite(table, name)
-            try:
-                encoder.encode(table[name], out[:, start : start + encoder.width])
-            except InputError as error:
-                raise InputError(f"column {name!r} of {table.name} {error}") from error
+            for first in range(0, len(table), BLOCK):
+                rows = slice(first, first + BLOCK)
+                try:
+                    encoder.encode(table[name][rows], out[rows, start : start + encoder.width])
+                except InputError as error:
+                    raise InputError(f"column {name!r} of {table.name} {error}") from error
             start += encoder.width
         return out
 
@@ -280,6 +290,15 @@ def _fitted(column: Column, rows: NDArray[np.int64]) -> Encoder:
     if len(values) <= min(MOST_CATEGORIES, max(2, len(present) // 2)):
         return Categories(tuple(values), len(present) < len(rows))
     return Words.fit(column, rows)
+
+
+def _zeros(rows: int, width: int) -> NDArray[np.float32]:
+    """Zeros in memory, or mapped from a file that goes when they do."""
+    if 4 * rows * width <= MAPPED * free_memory():
+        return np.zeros((rows, width), dtype=np.float32)
+    with tempfile.TemporaryFile() as file:
+        file.truncate(4 * rows * width)
+        return np.memmap(file, dtype=np.float32, mode="r+", shape=(rows, width))
 
 
 def _check_finite(table: Table, name: str) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from gread.inputs import InputError
+from gread.memory import check_fits
 from gread.registry import Registry, UnknownName
 from gread.tables.column import Column, column, column_of_texts
-from gread.tables.memory import check_fits
 from gread.tables.table import Table
 
 FORMATS: Registry[Callable[[Path], Table]] = Registry("format of a table")

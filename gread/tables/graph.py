@@ -15,10 +15,10 @@ from torch import Tensor
 from torch_geometric.utils import coalesce, to_undirected
 
 from gread.inputs import InputError
+from gread.memory import check_fits
 from gread.registry import Registry
 from gread.tables.column import WORDS, Column, column
 from gread.tables.formats import check_file, read_table
-from gread.tables.memory import check_fits
 from gread.tables.table import Table
 
 IDS = ("id", "node", "node_id")
