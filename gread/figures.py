@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -112,6 +114,13 @@ def selection(
     return figure
 
 
+def save(figure: Figure, file: Path) -> None:
+    """Writes a figure with a user's names in it: letters that the font lacks are empty boxes."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        figure.savefig(file)
+
+
 @matplotlib.rc_context(STYLE)
 def portrait(
     degrees: Sequence[int],
@@ -135,14 +144,14 @@ def portrait(
     left.set_xticks(range(len(degrees)), [str(bound) for bound in bounds], rotation=45)
     left.set(xlabel="neighbours, at least", ylabel="nodes", yscale="symlog")
     left.set_title("Degrees", loc="left")
-    names = list(classes)
-    middle.barh(names, list(classes.values()), color=COLOURS[2])
+    middle.barh(range(len(classes)), list(classes.values()), color=COLOURS[2])
+    middle.set_yticks(range(len(classes)), [_shown(name, 14) for name in classes])
     middle.invert_yaxis()
     middle.set(xlabel="labelled nodes")
     middle.set_title("Classes", loc="left")
-    _shares(right, names, mixing, "class of the neighbours", "class of a node")
+    _shares(right, list(classes), mixing, "class of the neighbours", "class of a node")
     right.set_title("Neighbours by class", loc="left")
-    figure.suptitle(title, fontsize=14)
+    figure.suptitle(_shown(title, 80), fontsize=14)
     return figure
 
 
@@ -176,12 +185,18 @@ def reliability(
     return figure
 
 
+def _shown(name: str, length: int) -> str:
+    """A user's name, cut where it is long; in it a dollar does not begin mathematics."""
+    short = name if len(name) <= length else name[: length - 1] + "…"
+    return short.replace("$", r"\$")
+
+
 def _shares(
     axis: Any, names: Sequence[str], shares: Sequence[Sequence[float]], across: str, down: str
 ) -> None:
     """A square of shares from 0 to 1, with the numbers where there is room."""
     axis.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    short = [name if len(name) <= 14 else name[:13] + "…" for name in names]
+    short = [_shown(name, 14) for name in names]
     axis.set_xticks(range(len(names)), short, rotation=45, ha="right")
     axis.set_yticks(range(len(names)), short)
     axis.set(xlabel=across, ylabel=down)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from gread.figures import confusion, energies, portrait, reliability, snapshots
+from gread.figures import confusion, energies, portrait, reliability, save, snapshots
 
 
 @pytest.fixture
@@ -47,3 +47,12 @@ def test_reliability_is_a_curve_beside_the_diagonal(tmp_path):
     figure = reliability([0.4, 0.9], [0.5, 0.8], [3, 9], title="Title")
     np.testing.assert_array_equal(figure.axes[0].lines[1].get_ydata(), [0.5, 0.8])
     figure.savefig(tmp_path / "figure.png")
+
+
+@pytest.mark.parametrize("name", [r"$\foo$", "$", "猫", "\x1f", "a\nb", "", "x" * 200])
+def test_a_class_may_have_any_name(tmp_path, name):
+    for figure in (
+        portrait([1], {name: 3, "b": 4}, [[0.9, 0.1], [0.5, 0.5]], title=name),
+        confusion([name, "b"], [[3, 1], [0, 0]], title="Title"),
+    ):
+        save(figure, tmp_path / "figure.png")

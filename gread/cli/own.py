@@ -77,11 +77,11 @@ def diagnose(
     else:
         print_diagnosis(found)
     if folder is not None:
-        from gread.figures import portrait  # with matplotlib
+        from gread.figures import portrait, save  # with matplotlib
 
         figure = portrait(found.degrees, found.classes, found.mixing, title=nodes.name)
         folder.mkdir(parents=True, exist_ok=True)
-        figure.savefig(folder / "diagnosis.png")
+        save(figure, folder / "diagnosis.png")
         err.print(f"Wrote {folder / 'diagnosis.png'}", highlight=False, soft_wrap=True)
 
 
@@ -117,7 +117,7 @@ def fit(
     from gread.estimator import GraphClassifier, compare  # with scikit-learn
     from gread.estimator.folder import write
     from gread.estimator.output import whole_folder
-    from gread.figures import confusion, portrait, reliability
+    from gread.figures import confusion, portrait, reliability, save
     from gread.search.tune import tune
 
     classifier = GraphClassifier(
@@ -166,7 +166,7 @@ def fit(
         }
         write(classifier, part, scores)
         for name, figure in figures.items():
-            figure.savefig(part / f"{name}.png")
+            save(figure, part / f"{name}.png")
         clock.lap("writing")
     if as_json:
         about = {"settings": classifier.settings_, "seconds": clock.seconds, "folder": str(folder)}
