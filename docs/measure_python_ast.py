@@ -25,10 +25,8 @@ def train(parts: int, epochs: int) -> None:
     fit = gread.fit(model, data, gread.TrainConfig(epochs=epochs, lr=0.02, parts=parts))
     seconds = (time.perf_counter() - start) / epochs
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    accuracies = f"{100 * fit.best.val:.2f} | {100 * fit.best.test:.2f}"
-    print(
-        f"| {parts} | {accuracies} | {fit.best.number} | {seconds:.1f} | {peak:.1f} |", flush=True
-    )
+    found = f"{100 * fit.best.val:.2f} | {100 * fit.best.test:.2f} | {fit.best.number}"
+    print(f"| {parts} | {found} | {seconds:.1f} | {peak:.1f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -191,7 +191,25 @@ def test_train_takes_settings_of_the_model_and_of_the_training(train):
     spec = json.loads(shown.stdout)[0]["spec"]
     assert spec["hyper"]["time"] == 0.5
     assert spec["hyper"]["beta"] == "scalar"
-    assert spec["train"] == {"epochs": 2, "lr": 0.1, "patience": None, "weight_decay": 0.0005}
+    assert spec["train"]["epochs"] == 2
+    assert spec["train"]["lr"] == 0.1
+
+
+def test_train_goes_by_parts(train):
+    shown = train("--splits", "0", "--set", "parts=3", "--set", "halo=1", "--json")
+    (result,) = json.loads(shown.stdout)
+    assert result["status"] == "ok"
+    assert (result["spec"]["train"]["parts"], result["spec"]["train"]["halo"]) == (3, 1)
+    assert result["records"] == {}
+
+
+def test_train_says_when_a_graph_must_go_by_parts(train, monkeypatch):
+    monkeypatch.setattr("gread.parts.free_memory", lambda device: 1e6)
+    shown = train("--splits", "0", "--json")
+    assert "so it goes in" in shown.stderr
+    assert json.loads(shown.stdout)[0]["spec"]["train"]["parts"] > 1
+    whole = train("--splits", "0", "--set", "parts=1", "--json")
+    assert json.loads(whole.stdout)[0]["spec"]["train"]["parts"] == 1
 
 
 def test_train_shows_what_the_paper_prints_and_its_code_reaches(train, real_root, monkeypatch):
@@ -213,6 +231,8 @@ def test_train_logs_new_runs_to_trackers(train, tmp_path):
     [
         (("--track", "wandv"), "unknown tracker 'wandv', did you mean 'wandb'?"),
         (("--set", "tme=3"), "gread-bs has no hyperparameter 'tme', did you mean 'time'?"),
+        (("--set", "parts=0"), "parts must be a whole number of at least 1, got 0"),
+        (("--set", "parts=101"), "parts must be at most the 100 nodes, got 101"),
         (("--set", "time"), "--set must be KEY=VALUE, got 'time'"),
         (("--set", "time=soon"), "time must be a number, zero or above, got 'soon'"),
         (("--splits", "a-b"), "--splits must be numbers like 0-9 or 0,3,5, got 'a-b'"),

@@ -301,6 +301,24 @@ def test_ctrl_c_leaves_nothing(files, tmp_path):
     assert not [path for path in tmp_path.iterdir() if "model" in path.name]
 
 
+@pytest.mark.filterwarnings("default")
+def test_a_graph_that_does_not_fit_goes_by_parts_and_says_so(fit, gread, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setattr("gread.parts.free_memory", lambda device: 1e5)
+    shown = fit()
+    assert shown.returncode == 0
+    assert "gread: training on the whole graph takes about" in shown.stderr
+    assert ".py" not in shown.stderr
+    about = json.loads((tmp_path / "model" / "classifier.json").read_text())
+    assert about["training"]["parts"] > 1
+    assert gread("predict", tmp_path / "model", "--out", tmp_path / "p.csv").returncode == 0
+
+
+def test_parts_may_be_asked_for(fit, tmp_path):
+    assert fit("--set", "parts=4").returncode == 0
+    about = json.loads((tmp_path / "model" / "classifier.json").read_text())
+    assert about["training"]["parts"] == 4
+
+
 CELLS = st.one_of(
     st.sampled_from(["", "a", "b", "0", "1", "2", "nan", "inf", "1e400", "NA", "true", "x y z"]),
     st.text(max_size=3),

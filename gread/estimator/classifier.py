@@ -44,6 +44,10 @@ from gread.training import Epoch, TrainConfig, fit, logits_of
 TRAIN: dict[str, Any] = {"epochs": 200, "lr": 0.01, "weight_decay": 5e-4, "patience": 50}
 """How to train, if nobody says: stop when 50 epochs have not improved validation."""
 
+LARGE, SOON = 50_000, 20
+"""On a graph of so many nodes validation hardly fluctuates and an epoch takes seconds: there 20
+epochs without improvement are enough, if nobody says."""
+
 FRACTIONS = (0.6, 0.2, 0.2)
 """Train, validation and test, if nobody says."""
 
@@ -294,9 +298,11 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     def _divided(self, data: Data, module: nn.Module) -> TrainConfig:
         """How it trains on a graph, by parts where it would not fit into memory."""
-        config = self.config()
-        if "parts" in (self.settings or {}) or not MODELS[self.model].divisible:
-            return replace(config, parts=min(config.parts, int(data.num_nodes)))
+        config, given, n = self.config(), self.settings or {}, int(data.num_nodes)
+        if n >= LARGE and "patience" not in given:
+            config = replace(config, patience=SOON)
+        if "parts" in given or not MODELS[self.model].divisible:
+            return replace(config, parts=min(config.parts, n))
         found = parts_that_fit(module, data)
         if found.parts > 1:
             warnings.warn(str(found), stacklevel=3)

@@ -193,3 +193,37 @@ def test_classes_must_be_given_somewhere(columns):
     frames = [pandas.DataFrame(part) for part in columns]
     with pytest.raises(InputError, match="y must be the name of the column of classes"):
         GraphClassifier().fit(frames[0], edges=frames[1])
+
+
+PARTS = {**FAST, "parts": 5, "halo": 150}
+
+
+def test_by_parts_it_is_the_same_but_for_the_random_numbers_of_dropout(data, tmp_path):
+    settings = {"input_dropout": 0.0}
+    whole = GraphClassifier(settings={**FAST, **settings}).fit(data)
+    parted = GraphClassifier(settings={**PARTS, **settings}).fit(data)
+    assert parted.config_.parts == 5
+    np.testing.assert_allclose(parted.predict_proba(), whole.predict_proba(), atol=1e-3)
+    loaded = GraphClassifier.load(parted.save(tmp_path / "model"))
+    assert loaded.config_ == parted.config_
+    np.testing.assert_array_equal(loaded.predict_proba(), parted.predict_proba())
+
+
+def test_a_graph_that_does_not_fit_goes_by_parts_and_says_so(data, monkeypatch):
+    monkeypatch.setattr("gread.parts.free_memory", lambda device: 2e5)
+    with pytest.warns(UserWarning, match=r"training on the whole graph takes about .* parts"):
+        classifier = GraphClassifier(settings=FAST).fit(data)
+    assert classifier.config_.parts > 1
+    assert classifier.predict_proba().shape == (150, 3)
+
+
+def test_who_asks_for_the_whole_graph_gets_it(data, monkeypatch):
+    monkeypatch.setattr("gread.parts.free_memory", lambda device: 2e5)
+    classifier = GraphClassifier(settings={**FAST, "parts": 1}).fit(data)
+    assert classifier.config_.parts == 1
+
+
+def test_a_new_graph_may_be_smaller_than_the_number_of_parts(data):
+    classifier = GraphClassifier(settings=PARTS).fit(data)
+    few = data.subgraph(torch.arange(3))
+    assert classifier.predict_proba(few).shape == (3, 3)

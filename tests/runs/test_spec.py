@@ -27,6 +27,8 @@ def test_everything_that_determines_the_number_is_in_the_key(small):
         replace(spec, options={"num_nodes": 31}),
         replace(spec, hyper={**spec.hyper, "time": 2.0}),
         replace(spec, train=TrainConfig(epochs=4)),
+        replace(spec, train=TrainConfig(parts=2)),
+        replace(spec, train=TrainConfig(parts=2, halo=1)),
         replace(spec, record=("energy",)),
     ]
     keys = {spec.key, *(other.key for other in changed)}
@@ -38,6 +40,13 @@ def test_the_key_is_the_same_in_another_process(small):
     code = f"from gread.runs import RunSpec; print(RunSpec.from_json({small().to_json()!r}).key)"
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert other.stdout.strip() == small().key
+
+
+def test_the_whole_graph_has_the_key_it_had_before_there_were_parts(small):
+    assert "parts" not in small().to_json()
+    assert RunSpec(dataset="texas", model="gread-bs").key == "fb29a9a9b1ca3bd59f4c"
+    parted = small(train=TrainConfig(parts=3, halo=1))
+    assert RunSpec.from_json(parted.to_json()) == parted
 
 
 def test_a_spec_survives_json(small):

@@ -156,3 +156,15 @@ def test_features_are_finite_whatever_numbers_there_are(values, share):
     found = Preprocessing.fit(table, ["x"], rows).transform(table)
     assert np.isfinite(found).all()
     assert np.abs(found).max() <= LARGEST
+
+
+def test_features_that_would_fill_the_memory_stay_on_the_disk(monkeypatch):
+    names = column([f"word{k % 70} and {k % 7}" for k in range(200)])
+    table = Table("nodes", {"x": column(np.arange(200.0)), "text": names})
+    fitted = Preprocessing.fit(table, ["x", "text"], np.arange(150))
+    here = fitted.transform(table)
+    monkeypatch.setattr("gread.tables.features.free_memory", lambda: 0.0)
+    monkeypatch.setattr("gread.tables.features.BLOCK", 64)
+    there = fitted.transform(table)
+    assert isinstance(there, np.memmap)
+    np.testing.assert_array_equal(there, here)
