@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 SNIPPETS = [
     pytest.param(code, id=f"{page.stem}-{number}")
     for page in PAGES
@@ -40,6 +41,16 @@ def test_snippets_run(code, tmp_path):
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda path: path.stem)
+def test_tutorials_run_from_top_to_bottom(tutorial, tmp_path):
+    blocks = re.findall(r"```(python|sh)\n(.*?)```", tutorial.read_text(), re.DOTALL)
+    command = f'set -e\ngread() {{ "{sys.executable}" -m gread "$@"; }}\n'
+    for language, code in blocks:
+        run = [sys.executable, "-c", code] if language == "python" else ["sh", "-c", command + code]
+        result = subprocess.run(run, capture_output=True, text=True, cwd=tmp_path)
+        assert result.returncode == 0, f"{code}\n{result.stderr}"
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_run(example, tmp_path):
     result = subprocess.run([sys.executable, example], capture_output=True, text=True, cwd=tmp_path)
@@ -47,7 +58,7 @@ def test_examples_run(example, tmp_path):
     assert result.stdout
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("page", [*PAGES, *TUTORIALS], ids=lambda path: path.stem)
 def test_links_between_pages_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
         assert (page.parent / target).exists(), target
