@@ -70,7 +70,8 @@ def main(nodes: int, folder: Path) -> None:
     print(f"| `gread fit`, all of it | {fitting:.1f} |\n| `gread predict` | {predicting:.1f} |\n")
     for name, scores in fitted["scores"].items():
         print(f"{name}: {100 * scores['accuracy']:.2f}")
-    print(f"peak {resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6:.2f} GB")
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"{used.ru_utime + used.ru_stime:.0f} s on a CPU, peak {used.ru_maxrss / 1e6:.2f} GB")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Half a million nodes, on the whole graph and by parts: the table in docs/large-graphs.md.
+"""Half a million nodes, on the whole graph and by parts: the table in docs/own-graph.md.
 
     python docs/measure_python_ast.py [EPOCHS]
 

@@ -145,7 +145,9 @@ def fit(
             print_diagnosis(classifier.diagnosis_)
             _print_split(classifier)
         with bar() as progress:
-            task = progress.add_task("training", total=classifier.config().epochs)
+            task = progress.add_task(
+                "training", total=classifier.config(len(classifier.ids_)).epochs
+            )
             classifier.train(partial(_advance, progress, task))
         clock.lap("training")
         if minutes is not None:

@@ -44,9 +44,9 @@ from gread.training import Epoch, TrainConfig, fit, logits_of
 TRAIN: dict[str, Any] = {"epochs": 200, "lr": 0.01, "weight_decay": 5e-4, "patience": 50}
 """How to train, if nobody says: stop when 50 epochs have not improved validation."""
 
-LARGE, SOON = 50_000, 20
-"""On a graph of so many nodes validation hardly fluctuates and an epoch takes seconds: there 20
-epochs without improvement are enough, if nobody says."""
+LARGE = 50_000
+TRAIN_LARGE = {"epochs": 50, "patience": 20}
+"""On a graph of so many nodes an epoch takes seconds and validation hardly fluctuates."""
 
 FRACTIONS = (0.6, 0.2, 0.2)
 """Train, validation and test, if nobody says."""
@@ -292,16 +292,16 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         check_split(parts, labels.y)
         return parts
 
-    def config(self) -> TrainConfig:
-        """How it trains."""
-        return TrainConfig(**(TRAIN | split_settings(self.model, dict(self.settings or {}))[1]))
+    def config(self, nodes: int = 0) -> TrainConfig:
+        """How it trains on a graph of so many nodes."""
+        given = split_settings(self.model, dict(self.settings or {}))[1]
+        return TrainConfig(**(TRAIN | (TRAIN_LARGE if nodes >= LARGE else {}) | given))
 
     def _divided(self, data: Data, module: nn.Module) -> TrainConfig:
         """How it trains on a graph, by parts where it would not fit into memory."""
-        config, given, n = self.config(), self.settings or {}, int(data.num_nodes)
-        if n >= LARGE and "patience" not in given:
-            config = replace(config, patience=SOON)
-        if "parts" in given or not MODELS[self.model].divisible:
+        n = int(data.num_nodes)
+        config = self.config(n)
+        if "parts" in (self.settings or {}) or not MODELS[self.model].divisible:
             return replace(config, parts=min(config.parts, n))
         found = parts_that_fit(module, data)
         if found.parts > 1:
