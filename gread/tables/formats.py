@@ -64,7 +64,7 @@ def check_file(file: Path) -> None:
 def read_csv(path: Path) -> Table:
     """Fields between commas, semicolons or tabs, whichever the header has most of."""
     with path.open(encoding="utf-8-sig", newline="") as file:
-        header = file.readline()
+        header = file.readline(2**20)  # a file without line breaks may be larger than the memory
     return _read_texts(path, max(",;\t", key=header.count))
 
 

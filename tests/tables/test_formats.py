@@ -109,10 +109,11 @@ def test_columns_of_one_table_have_one_length(tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "npz", "parquet"])
-def test_a_file_larger_than_the_memory_is_not_read(tmp_path, ending):
+@pytest.mark.parametrize("begin", [b"id,a\n1,2\n", b""])
+def test_a_file_larger_than_the_memory_is_not_read(tmp_path, ending, begin):
     path = tmp_path / f"t.{ending}"
     with path.open("wb") as file:
-        file.write(b"id,a\n1,2\n")
+        file.write(begin)
         file.truncate(2**42)  # of which the disk holds nothing
     with pytest.raises(InputError, match=r"must fit into memory, got 4398\.0 GB"):
         read_table(path)
