@@ -202,6 +202,15 @@ BAD = {
     "a weight of classes": (None, None, ("--class-weight", "b"), "class_weight must be None"),
     "a split": (None, None, ("--split", "x0"), "must say train, val"),
     "the label as feature": (None, None, ("--features", "topic"), "must not name the column"),
+    "a seed": (None, None, ("--seed", "-1"), "random_state must be a whole number of at least 0"),
+    "minutes": (None, None, ("--tune", "-1"), "tune must be a positive number"),
+    "parts": (None, None, ("--set", "parts=0"), "parts must be a whole number of at least 1"),
+    "parts of a model with weights a node": (
+        None,
+        None,
+        ("--set", "parts=2", "--model", "linkx"),
+        "parts must be 1 for LINKX",
+    ),
     "divergence": (None, None, ("--set", "lr=1e30"), "finite"),
 }
 

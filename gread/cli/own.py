@@ -19,7 +19,7 @@ from gread.cli.console import Json, bar, err, out, print_json
 from gread.cli.work import Device, Settings, setting
 from gread.diagnosis import Diagnosis
 from gread.diagnosis import diagnose as diagnose_graph
-from gread.inputs import InputError
+from gread.inputs import InputError, check_positive
 from gread.tables import choose_features, read_graph, read_labels
 from gread.training import Epoch
 
@@ -118,6 +118,7 @@ def fit(
     from gread.estimator.folder import write
     from gread.estimator.output import whole_folder
     from gread.figures import confusion, portrait, reliability, save
+    from gread.search.study import import_optuna
     from gread.search.tune import tune
 
     classifier = GraphClassifier(
@@ -133,6 +134,9 @@ def fit(
         random_state=seed,
         device=device,
     )
+    if minutes is not None:
+        check_positive("tune", minutes)
+        import_optuna()  # what is missing is said before the training
     clock = Clock()
     with stoppable(), whole_folder(folder) as part:
         graph = read_graph(

@@ -21,7 +21,7 @@ from torch_geometric.utils import degree
 from gread.diagnosis import diagnose
 from gread.estimator.graphs import as_graph, column_of, masks_of_data
 from gread.estimator.metrics import Scores, score
-from gread.inputs import InputError, choose_device
+from gread.inputs import InputError, check_count, choose_device
 from gread.models import MODELS
 from gread.parts import parts_that_fit
 from gread.runs.presets import split_settings
@@ -154,6 +154,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         """All of `fit` but the training: reads, splits, diagnoses, encodes."""
         self.config()  # misspelt names fail before anything is computed
         choose_device(self.device)
+        check_count("random_state", self.random_state, minimum=0)
         graph = self.graph(X, edges)
         labels = _labels(X, y, graph)
         parts = self._split(X, split, graph, labels)
@@ -169,6 +170,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         self.data_.y = torch.from_numpy(labels.y)
         for part, name in enumerate(MASKS):
             self.data_[name] = torch.from_numpy(parts == part)
+        self._class_weights()  # which may name others than there are
         return self
 
     def train(self, on_epoch: Callable[[Epoch], None] | None = None) -> GraphClassifier:
@@ -295,7 +297,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     def config(self, nodes: int = 0) -> TrainConfig:
         """How it trains on a graph of so many nodes."""
         given = split_settings(self.model, dict(self.settings or {}))[1]
-        return TrainConfig(**(TRAIN | (TRAIN_LARGE if nodes >= LARGE else {}) | given))
+        found = TrainConfig(**(TRAIN | (TRAIN_LARGE if nodes >= LARGE else {}) | given))
+        MODELS[self.model].check_parts(found.parts)
+        return found
 
     def _divided(self, data: Data, module: nn.Module) -> TrainConfig:
         """How it trains on a graph, by parts where it would not fit into memory."""

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from torch import nn
 
+from gread.inputs import InputError
 from gread.registry import Registry
 
 Build = Callable[..., nn.Module]
@@ -65,6 +66,11 @@ class ModelEntry:
     def divisible(self) -> bool:
         """Whether it can be trained on parts of a graph; means over nodes are then of a part."""
         return self.structure is None and not self.transductive
+
+    def check_parts(self, parts: int) -> None:
+        """Requires that so many parts are no more than one, if it needs the whole graph."""
+        if parts > 1 and not self.divisible:
+            raise InputError(f"parts must be 1 for {self.title}, which needs the whole graph")
 
     @property
     def year(self) -> int | None:

@@ -51,6 +51,7 @@ class RunSpec:
         check_count("seed", self.seed, minimum=0)
         known = {"hidden_channels": HIDDEN_CHANNELS} | MODELS[self.model].hyperparameters
         check_keys(self.hyper, known, self.model)
+        MODELS[self.model].check_parts(self.train.parts)
         object.__setattr__(self, "hyper", known | dict(self.hyper))
 
     @cached_property

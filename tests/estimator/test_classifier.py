@@ -223,6 +223,12 @@ def test_who_asks_for_the_whole_graph_gets_it(data, monkeypatch):
     assert classifier.config_.parts == 1
 
 
+@pytest.mark.parametrize("model", ["h2gcn", "linkx"])
+def test_a_model_of_the_whole_graph_cannot_go_by_parts(data, model):
+    with pytest.raises(InputError, match="parts must be 1 for"):
+        GraphClassifier(model, settings={"parts": 2}).fit(data)
+
+
 def test_a_new_graph_may_be_smaller_than_the_number_of_parts(data):
     classifier = GraphClassifier(settings=PARTS).fit(data)
     few = data.subgraph(torch.arange(3))
