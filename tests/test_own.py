@@ -205,6 +205,7 @@ BAD = {
     "a seed": (None, None, ("--seed", "-1"), "random_state must be a whole number of at least 0"),
     "minutes": (None, None, ("--tune", "-1"), "tune must be a positive number"),
     "parts": (None, None, ("--set", "parts=0"), "parts must be a whole number of at least 1"),
+    "too many parts": (None, None, ("--set", "parts=81"), "parts must be at most the 80 nodes"),
     "parts of a model with weights a node": (
         None,
         None,

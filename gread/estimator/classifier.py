@@ -214,6 +214,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             data = self._inputs(self.graph(X, edges))
             data.train_mask = torch.zeros(data.num_nodes, dtype=torch.bool)
             config = self._divided(data, self.module_.to(device))
+            config = replace(config, parts=min(config.parts, int(data.num_nodes)))
         data = self._structured(data).to(device if config.parts == 1 else "cpu")
         logits = logits_of(self.module_.to(device), data, data.train_mask, config)
         found: NDArray[np.float64] = logits.double().softmax(dim=1).cpu().numpy()
@@ -303,10 +304,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     def _divided(self, data: Data, module: nn.Module) -> TrainConfig:
         """How it trains on a graph, by parts where it would not fit into memory."""
-        n = int(data.num_nodes)
-        config = self.config(n)
+        config = self.config(int(data.num_nodes))
         if "parts" in (self.settings or {}) or not MODELS[self.model].divisible:
-            return replace(config, parts=min(config.parts, n))
+            return config
         found = parts_that_fit(module, data)
         if found.parts > 1:
             warnings.warn(str(found), stacklevel=3)
