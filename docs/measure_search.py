@@ -141,10 +141,13 @@ def run_search(cell: Cell, folder: str, device: str) -> str:
 
 
 def share_device(processes: int, threads: int) -> None:
-    """What a process does first: it takes no more than its part."""
+    """What a process does first: it takes no more than its part.
+
+    A tenth of the device is left for what CUDA itself needs in each process.
+    """
     torch.set_num_threads(threads)
     if torch.cuda.is_available():
-        torch.cuda.set_per_process_memory_fraction(1 / processes)
+        torch.cuda.set_per_process_memory_fraction(0.9 / processes)
 
 
 def search_all(folder: str, device: str, processes: int, seconds: float) -> None:
