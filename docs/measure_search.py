@@ -85,9 +85,9 @@ def cells() -> Iterator[Cell]:
     for model in OTHERS:
         for dataset in WEBKB:
             yield Cell(dataset, model, 100, best=10)
-    for kind, sampler in (("paper-space", "random"), ("tpe", "tpe")):
+    for kind, sampler, trials in (("paper-space", "random", 500), ("tpe", "tpe", 200)):
         for dataset in WEBKB:
-            yield Cell(dataset, "gread-bs", 500, sampler=sampler, kind=kind)
+            yield Cell(dataset, "gread-bs", trials, sampler=sampler, kind=kind)
     for dataset in ("cora", "citeseer", "chameleon", "pubmed", "film", "squirrel"):
         for model in OTHERS:
             yield Cell(
