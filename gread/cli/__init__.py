@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import gread
-from gread.cli import measure, search, show, stored, work
+from gread.cli import measure, reproduce, search, show, stored, work
 from gread.cli.console import err, out
 from gread.inputs import InputError
 
@@ -24,7 +24,7 @@ for command in (
     show.datasets,
     work.train,
     search.search,
-    work.reproduce,
+    reproduce.reproduce,
     stored.compare,
     measure.bench,
 ):

@@ -7,18 +7,11 @@ from functools import partial
 from statistics import fmean, pstdev
 
 from gread.experiments.artefact import ARTEFACTS, Artefact
+from gread.experiments.protocol import DATASETS, GREAD, PUBLISHED, runs_of
 from gread.models import MODELS
 from gread.report.statistics import Standing, standings
 from gread.report.tables import Cell, Table, places
-from gread.runs import Result, RunSpec, find_preset
-from gread.shipped import read_toml
-
-DATASETS = (
-    *("texas", "wisconsin", "cornell", "film", "squirrel", "chameleon"),
-    *("cora", "citeseer", "pubmed"),
-)
-SEVERAL_SEEDS = ("texas", "wisconsin", "cornell")
-"""Here 37 to 51 test nodes a split let one seed move the mean by two points."""
+from gread.runs import Result, RunSpec
 
 MAIN = (
     *("Geom-GCN", "H2GCN", "GGCN", "LINKX", "GloGNN", "ACM-GCN", "GCNII"),
@@ -26,14 +19,10 @@ MAIN = (
 )
 """The baselines of the paper's Table 4; Table 8 has all."""
 
-GREAD = tuple(f"gread-{reaction}" for reaction in ("bs", "f", "ac", "z", "st", "fb", "fb*"))
-
-_tables = read_toml("experiments", "published.toml")
-assert _tables is not None
-PAPER = {name: row for name, row in _tables["paper"].items() if name != "GRAND++"}
+PAPER = {name: row for name, row in PUBLISHED["paper"].items() if name != "GRAND++"}
 """Model to dataset to mean and deviation, as the paper prints them."""
 
-CODE = _tables["code"]
+CODE = PUBLISHED["code"]
 """Model to dataset to mean, as the authors' published code reaches them when run again."""
 
 
@@ -46,33 +35,13 @@ EXTRA = tuple(title for title in BASELINES if title not in PAPER)
 
 
 def specs(baselines: Sequence[str] = ()) -> list[RunSpec]:
-    """Models on nine datasets and ten splits: the seven of GREAD, and baselines by their titles.
-
-    GREAD has the settings of the published code or of the paper, so that the tables are what those
-    give; a baseline the best that are known here.
-    """
-    found = []
-    for dataset in DATASETS:
-        seeds = range(3) if dataset in SEVERAL_SEEDS else range(1)
-        for model in (*(BASELINES[title] for title in baselines), *GREAD):
-            source = None
-            if model in GREAD:
-                source = "published" if model == "gread-bs" else "paper"
-            preset = find_preset(model, dataset, source)
-            found += [
-                RunSpec(
-                    dataset=dataset,
-                    model=model,
-                    split=split,
-                    seed=seed,
-                    hyper=preset.hyper,
-                    train=preset.train,
-                    options=preset.options,
-                )
-                for seed in seeds
-                for split in range(10)
-            ]
-    return found
+    """Models on nine datasets and ten splits: the seven of GREAD, and baselines by their titles."""
+    return [
+        spec
+        for dataset in DATASETS
+        for model in (*(BASELINES[title] for title in baselines), *GREAD)
+        for spec in runs_of(model, dataset)
+    ]
 
 
 def summary(results: Iterable[Result]) -> dict[str, dict[str, tuple[float, float]]]:
@@ -161,8 +130,8 @@ def _mean(value: Sequence[float] | None) -> float | None:
 
 
 def number(value: Sequence[float] | None) -> str:
-    """Mean and deviation, or that there are none."""
-    return "missing" if value is None else f"{value[0]:.2f} ± {value[1]:.2f}"
+    """Mean and deviation, or the mean where the paper prints no more, or that there is none."""
+    return "missing" if value is None else " ± ".join(f"{part:.2f}" for part in value)
 
 
 def _difference(ours: Sequence[float] | None, paper: Sequence[float]) -> str:

@@ -76,3 +76,11 @@ def compare(first: Sequence[float], second: Sequence[float]) -> Comparison:
     return Comparison(
         float(apart.mean()), float(stats.wilcoxon(apart).pvalue), float(t_test), len(apart)
     )
+
+
+def unpaired_t_test(first: Sequence[float], second: Sequence[float]) -> tuple[float, float] | None:
+    """Student's statistic and its p-value; None where there are too few numbers or no spread."""
+    if min(len(first), len(second)) < 2 or np.ptp([*first]) == np.ptp([*second]) == 0:
+        return None
+    found = stats.ttest_ind(first, second)
+    return float(found.statistic), float(found.pvalue)
