@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,17 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import LogLocator
 from numpy.typing import NDArray
 
 from gread.report.charts import COLOURS as COLOURS
-from gread.report.charts import Chart, Panel, Series
+from gread.report.charts import Axis, Chart, Panel, Series
 
 STYLE: Any = {
-    "font.size": 11,
+    "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.linewidth": 0.8,
@@ -33,104 +35,166 @@ WIDTHS = {1: 6.0, 2: 7.2, 3: 7.6, 4: 8.4}
 
 @matplotlib.rc_context(STYLE)
 def draw(chart: Chart) -> Figure:
-    """A picture of a chart: panels in rows, one legend for all, the note below."""
-    rows = math.ceil(len(chart.panels) / chart.columns)
+    """A picture of a chart: panels in rows, the title and one legend above, the note below.
+
+    Lines are named at their ends instead where there is one panel, or more than colours tell apart.
+    """
     width = WIDTHS.get(chart.columns, 2.1 * chart.columns)
-    labels = chart.legend
-    note = textwrap.fill(chart.note, int(width * 17.5))
-    legend_rows = math.ceil(len(labels) / _legend_columns(labels, width))
-    extra = 0.45 + 0.24 * legend_rows + 0.15 * (note.count("\n") + 1 if note else 0)
-    height = max(_heights(chart)) * width / chart.columns
-    figure = Figure(figsize=(width, rows * (height + 0.25) + extra), layout="constrained")
+    images = [panel.image for panel in chart.panels if panel.image is not None]
+    rows = math.ceil(len(chart.panels) / chart.columns)
+    at_ends = len(chart.panels) == 1 or len(chart.legend) > 2 * len(COLOURS)
+    keys = {} if at_ends or len(chart.legend) < 2 else chart.legend
+    columns = _legend_columns(keys, width)
+    above = 0.32 + 0.19 * math.ceil(len(keys) / columns) + 0.06
+    note = textwrap.fill(chart.note, int(width * 16.5))
+    below = 0.06 + 0.135 * (note.count("\n") + 1) if note else 0.0
+    each = (width - (0.9 if images else 0.0)) / chart.columns
+    height = rows * (each * _shape(chart) + 0.3) + above + below
+    room = (0, below / height, 1, 1 - (above + below) / height)
+    layout = ConstrainedLayoutEngine(rect=room, h_pad=0.05, w_pad=0.06)
+    figure = Figure(figsize=(width, height), layout=layout)
     axes = figure.subplots(rows, chart.columns, squeeze=False)
     for place, axis in enumerate(axes.flat):
         if place >= len(chart.panels):
             axis.set_axis_off()
             continue
+        panel = chart.panels[place]
         last = place + chart.columns >= len(chart.panels)
-        _draw_panel(axis, chart.panels[place], outer=(last, place % chart.columns == 0))
-    images = [panel.image for panel in chart.panels if panel.image is not None]
+        first = place % chart.columns == 0 or panel.y.label != chart.panels[place - 1].y.label
+        _draw_panel(axis, panel, outer=(last, first))
+        if at_ends:
+            _name_at_ends(axis, panel)
     if images and images[0].label:
         drawn = axes.flat[0].get_images()[0]
         figure.colorbar(drawn, ax=axes, shrink=0.6, aspect=30, label=images[0].label)
-    if len(labels) > 1:
+    figure.text(0.01, 1 - 0.07 / height, chart.title, va="top", fontsize=11, fontweight="bold")
+    figure.text(0.01, 0.05 / height, note, va="bottom", fontsize=7.5, color="#555555")
+    if keys:
         figure.legend(
-            handles=[_key(label, series) for label, series in labels.items()],
-            loc="outside upper center",
-            ncols=_legend_columns(labels, width),
+            handles=[_key(label, series) for label, series in keys.items()],
+            loc="upper left",
+            bbox_to_anchor=(0.0, 1 - 0.27 / height),
+            ncols=columns,
             frameon=False,
-            fontsize=9,
-            columnspacing=1.4,
-            handlelength=2.0,
+            fontsize=8.5,
+            columnspacing=1.3,
+            labelspacing=0.3,
+            handlelength=2.2,
+            borderaxespad=0.2,
         )
-    figure.suptitle(chart.title, fontsize=12, fontweight="bold")
-    if note:
-        figure.supxlabel(note, fontsize=7.5, color="#555555", x=0.01, ha="left")
     return figure
 
 
 def _legend_columns(labels: Mapping[str, Series], width: float) -> int:
     """As many as fit beside each other, in rows of about the same length."""
     longest = max(map(len, labels), default=1)
-    fit = max(1, int(width / (0.62 + 0.075 * longest)))
+    fit = max(1, int(width / (0.5 + 0.075 * longest)))
     rows = max(1, math.ceil(len(labels) / fit))
     return max(1, math.ceil(len(labels) / rows))
 
 
-def _heights(chart: Chart) -> Iterator[float]:
-    """Of every panel, in its width."""
-    for panel in chart.panels:
-        square = panel.image is not None or (panel.x.hidden and panel.y.hidden)
-        yield 1.0 if square else 0.62 if chart.columns == 1 else 0.78
+def _shape(chart: Chart) -> float:
+    """Height of a panel in its width."""
+    if any(panel.image or (panel.x.hidden and panel.y.hidden) for panel in chart.panels):
+        return 1.0
+    return 0.62 if chart.columns == 1 else 0.74
 
 
 def _draw_panel(axis: Axes, panel: Panel, *, outer: tuple[bool, bool]) -> None:
     """What is in a panel; labels of axes only where they are the outermost."""
-    axis.set_title(panel.title, fontsize=10)
+    axis.set_title(panel.title, fontsize=9.5)
     if panel.image is not None:
         image = panel.image
         axis.imshow(np.array(image.rows), cmap="magma", vmin=image.low, vmax=image.high)
-        axis.spines[:].set_visible(False)
+    crowd = sum(len(series.x) for series in panel.series)
     for series in reversed(panel.series):
-        DRAWN[series.mark](axis, series)
+        DRAWN[series.mark](axis, series, crowd)
     for side, about, shown in zip("xy", (panel.x, panel.y), outer, strict=True):
-        scale = {"yscale": "log", "xscale": "log"} if about.log else {}
-        axis.set(**{key: value for key, value in scale.items() if key[0] == side})
-        if about.limits is not None:
-            axis.set(**{f"{side}lim": about.limits})
-        if about.ticks:
-            places, names = zip(*about.ticks, strict=True)
-            axis.set(**{f"{side}ticks": places, f"{side}ticklabels": names})
-            if side == "x" and max(map(len, names)) > 4:
-                axis.tick_params("x", rotation=90)
-        if about.hidden or panel.image is not None:
-            axis.set(**{f"{side}ticks": []})
-        if shown:
-            axis.set(**{f"{side}label": about.label})
-    if not panel.image and not (panel.x.hidden and panel.y.hidden):
+        _set_axis(axis, side, about, named=shown)
+    if panel.x.hidden and panel.y.hidden:
+        axis.spines[:].set_visible(False)
+    else:
         axis.grid(axis="y", which="major", alpha=0.25, linewidth=0.6)
         axis.set_axisbelow(True)
-    if panel.remark:
-        axis.text(
-            *(0.5, 0.5, panel.remark),
-            transform=axis.transAxes,
-            ha="center",
-            va="center",
-            color="#777777",
-            fontsize=9,
-        )
+    middle = {"transform": axis.transAxes, "ha": "center", "va": "center"}
+    axis.text(0.5, 0.5, panel.remark, color="#777777", fontsize=9, **middle)  # type: ignore[arg-type]
 
 
-def _line(axis: Axes, series: Series) -> None:
+def _set_axis(axis: Axes, side: str, about: Axis, *, named: bool) -> None:
+    lines = {"x": axis.xaxis, "y": axis.yaxis}[side]
+    if about.log:
+        axis.set(**{f"{side}scale": "log"})
+    if about.limits is not None:
+        axis.set(**{f"{side}lim": about.limits})
+    if about.log and np.ptp(np.log10(axis.get_xlim() if side == "x" else axis.get_ylim())) < 1.5:
+        lines.set_major_formatter("{x:g}")  # powers of ten say little where there are one or two
+        lines.set_minor_formatter("{x:g}")
+        lines.set_minor_locator(LogLocator(subs=(2.0, 5.0)))
+    if about.ticks:
+        places, names = zip(*about.ticks, strict=True)
+        axis.set(**{f"{side}ticks": places, f"{side}ticklabels": names})
+        if side == "x" and max(map(len, names)) > 4:
+            axis.tick_params("x", rotation=90)
+    if about.hidden:
+        axis.set(**{f"{side}ticks": []})
+    if named:
+        axis.set(**{f"{side}label": about.label})
+
+
+def _name_at_ends(axis: Axes, panel: Panel) -> None:
+    """Names right of the panel, moved apart where they touch.
+
+    That of a line which ends earlier, or falls out of sight, stands where it was last seen.
+    """
+    style: dict[str, Any] = {"fontsize": 8.5, "fontweight": "bold"}
+    ends: list[tuple[float, Series]] = []
+    for series in panel.series:
+        points = list(zip(series.x, series.y, strict=True))
+        seen = [point for point in points if 0 <= _height(axis, point) <= 1]
+        if not series.label or not seen:
+            continue
+        last, height = seen[-1], _height(axis, points[-1])
+        if height >= 0 and points[-1][0] >= axis.get_xlim()[1]:
+            ends.append((min(height, 1.0), series))
+            continue
+        offset = (6, 6 if _height(axis, last) < 0.1 else -8)  # inside the panel
+        about = {"xytext": offset, "textcoords": "offset points", "color": series.colour}
+        axis.annotate(series.label, last, **about, **style)  # type: ignore[arg-type]
+    ends.sort(key=lambda end: end[0])
+    heights = _apart([height for height, _ in ends], 0.052)
+    for (_, series), height in zip(ends, heights, strict=True):
+        place: dict[str, Any] = {"transform": axis.transAxes, "va": "center"}
+        axis.text(1.015, height, series.label, color=series.colour, **place, **style)
+
+
+def _height(axis: Axes, point: tuple[float, float]) -> float:
+    """0 at the bottom of a panel and 1 at its top."""
+    if axis.get_yscale() == "log" and point[1] <= 0:
+        return -1.0
+    return float(axis.transLimits.transform(axis.transScale.transform(point))[1])
+
+
+def _apart(heights: list[float], room: float) -> list[float]:
+    """Rising heights, moved until neighbours have room: they push each other."""
+    moved = list(heights)
+    for _ in range(200):
+        for k in range(1, len(moved)):
+            lack = max(0.0, room - (moved[k] - moved[k - 1]))
+            moved[k] += lack / 2
+            moved[k - 1] -= lack / 2
+    return moved
+
+
+def _line(axis: Axes, series: Series, crowd: int) -> None:
     if series.low:
         axis.fill_between(
-            series.x, series.low, series.high, color=series.colour, alpha=0.15, linewidth=0
+            series.x, series.low, series.high, color=series.colour, alpha=0.13, linewidth=0
         )
     axis.plot(series.x, series.y, **_stroke(series))
 
 
-def _points(axis: Axes, series: Series) -> None:
-    size = 4.0 if len(series.x) > 60 else 16.0
+def _points(axis: Axes, series: Series, crowd: int) -> None:
+    size = min(16.0, max(4.0, 3000 / crowd))  # the more points in a panel, the smaller
     # Thousands of points as an image: a PDF of them would be slow to open.
     axis.scatter(
         *(series.x, series.y),
@@ -142,7 +206,7 @@ def _points(axis: Axes, series: Series) -> None:
     )
 
 
-def _bars(axis: Axes, series: Series) -> None:
+def _bars(axis: Axes, series: Series, crowd: int) -> None:
     apart = np.diff(np.sort(series.x))
     width = 0.8 if len(apart) < 3 else 0.95 * float(apart.min())
     axis.bar(series.x, series.y, width, color=series.colour)
@@ -170,6 +234,8 @@ def _key(label: str, series: Series) -> Line2D | Patch:
     """What stands for a series in the legend."""
     if series.mark == "bars":
         return Patch(color=series.colour, label=label)
+    if series.width == 0:
+        return Patch(color=series.colour, alpha=0.2, linewidth=0, label=label)
     if series.mark == "points":
         return Line2D([], [], color=series.colour, marker="o", linestyle="", label=label)
     return Line2D([], [], label=label, **_stroke(series))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from statistics import fmean, median, pstdev
+from statistics import fmean, pstdev
 from typing import NamedTuple, TypeVar
+
+import numpy as np
 
 from gread.models import MODELS
 from gread.report.charts import COLOURS, Series
@@ -78,15 +80,11 @@ def curve(title: str, samples: Mapping[float, Sequence[float]]) -> Series:
 
 
 def median_curve(title: str, rows: Sequence[Sequence[float]]) -> Series:
-    """Median over rows of equal length at places 0, 1, 2, ..., in a band from least to most."""
-    columns = list(zip(*rows, strict=True))
+    """Median over rows of equal length at places 0, 1, 2, ..., in a band of the middle half."""
+    middle, low, high = np.quantile(np.array(rows), [0.5, 0.25, 0.75], axis=0).tolist()
     several = len(rows) > 1
     return styled(
-        title,
-        range(len(columns)),
-        list(map(median, columns)),
-        list(map(min, columns)) if several else [],
-        list(map(max, columns)) if several else [],
+        title, range(len(middle)), middle, low if several else (), high if several else ()
     )
 
 

@@ -68,6 +68,9 @@ def render(results: Sequence[Result]) -> Chart:
     note += "median with the middle half of the epochs. The paper names no baselines."
     if devices:
         note += f" Measured on {' and '.join(devices)}."
+    failed = sorted({title_of(result) for result in results if not result.records})
+    if failed:
+        note += f" Diverged before it could be timed: {', '.join(failed)}."
     return Chart("Figure 9: running time of an epoch on Cora", tuple(panels), columns=2, note=note)
 
 

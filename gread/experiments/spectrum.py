@@ -16,8 +16,8 @@ import numpy as np
 import torch
 
 from gread.data import DATASETS as CATALOGUE
-from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
-from gread.experiments.evolution import final_specs
+from gread.experiments.artefact import ARTEFACTS, Artefact
+from gread.experiments.evolution import FINAL, final_specs
 from gread.experiments.protocol import DATASETS
 from gread.ode import integrate
 from gread.report.charts import COLOURS, Axis, Chart, Panel, Series
@@ -26,7 +26,8 @@ from gread.runs import Result
 SHOWN = 24
 """Channels in a panel, at most, evenly spread from the lowest β to the highest."""
 
-BINS = 24
+BINS, RANGE = 30, 1.5
+"""Of a histogram; values beyond the range are in its last bins."""
 
 
 def response(
@@ -75,7 +76,7 @@ def render_response(results: Sequence[Result]) -> Chart:
                 CATALOGUE[dataset].title,
                 tuple(series),
                 x=Axis("eigenvalue λ of Ã", limits=(-1.0, 1.0)),
-                y=Axis("response"),
+                y=Axis("response", limits=(-0.5, 2.0)),
                 remark="" if series else "no runs yet",
             )
         )
@@ -94,7 +95,8 @@ def render_beta(results: Sequence[Result]) -> Chart:
     panels = []
     known = {r.spec.dataset: r.records["coefficients"]["beta"] for r in results if r.records}
     for dataset in DATASETS:
-        counts, edges = np.histogram(known.get(dataset, []), BINS)
+        within = np.clip(known.get(dataset, []), -RANGE, RANGE)
+        counts, edges = np.histogram(within, BINS, (-RANGE, RANGE))
         share = counts / max(1, counts.sum())
         middles = (edges[1:] + edges[:-1]) / 2
         bars = Series("", tuple(middles.tolist()), tuple(share.tolist()), mark="bars")
@@ -102,7 +104,7 @@ def render_beta(results: Sequence[Result]) -> Chart:
             Panel(
                 CATALOGUE[dataset].title,
                 (bars,) if dataset in known else (),
-                x=Axis("β"),
+                x=Axis("β", limits=(-RANGE, RANGE)),
                 y=Axis("share of channels"),
                 remark="" if dataset in known else "no runs yet",
             )
@@ -116,4 +118,4 @@ def render_beta(results: Sequence[Result]) -> Chart:
 
 
 for _name, _render in (("response", render_response), ("beta", render_beta)):
-    ARTEFACTS.add(_name, Artefact(final_specs, _render, Quick(without=())))
+    ARTEFACTS.add(_name, Artefact(final_specs, _render, FINAL))

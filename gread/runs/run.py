@@ -144,7 +144,7 @@ def journey(model: Any, data: Data) -> dict[str, Any]:
     return _maps(model, data, sorted({0.0, min(1.0, model.time), model.time}))
 
 
-MAPPED = 1500
+MAPPED = 1000
 """Nodes on a map, at most: t-SNE takes seconds for so many, and a picture shows no more."""
 
 
@@ -176,7 +176,7 @@ def epoch_seconds(model: Any, data: Data) -> list[float]:
         fit(
             copy.deepcopy(model),
             data,
-            TrainConfig(epochs=2 * TIMED),
+            TrainConfig(epochs=2 * TIMED, lr=1e-6),  # so that nothing diverges meanwhile
             on_epoch=lambda _: ends.append(time.perf_counter()),
         )
     return [round(seconds, 7) for seconds in np.diff(ends)[-TIMED:].tolist()]
