@@ -22,18 +22,21 @@ from gread.report.charts import COLOURS as COLOURS
 from gread.report.charts import Axis, Chart, Panel, Series
 
 STYLE: Any = {
-    "font.size": 9,
+    "font.size": 11,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.linewidth": 0.8,
     "figure.dpi": 200,
 }
 
+PRINT: Any = STYLE | {"font.size": 9}
+"""For charts, which are as wide as a page."""
+
 WIDTHS = {1: 6.0, 2: 7.2, 3: 7.6, 4: 8.4}
 """In inches, by the number of columns: a page of the paper has 6.75."""
 
 
-@matplotlib.rc_context(STYLE)
+@matplotlib.rc_context(PRINT)
 def draw(chart: Chart) -> Figure:
     """A picture of a chart: panels in rows, the title and one legend above, the note below.
 

@@ -26,7 +26,7 @@ def specs() -> list[RunSpec]:
             hyper={
                 **ABOUT["common"],
                 **(ABOUT["continuous"] if MODELS[model].continuous else {}),
-                **ABOUT["models"].get(model, {}),
+                **(ABOUT["gread"] if model in GREAD else {}),
             },
             train=TrainConfig(**ABOUT["train"]),
             options={"graph": graph},

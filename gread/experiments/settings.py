@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gread.experiments.accuracy import PAPER, average, number, summary
+from gread.experiments.accuracy import PAPER, QUICK, average, number, summary
 from gread.experiments.artefact import ARTEFACTS, Artefact
 from gread.experiments.protocol import DATASETS, GREAD, SEVERAL_SEEDS
 from gread.inputs import InputError
@@ -77,4 +77,4 @@ def render(results: Sequence[Result]) -> Table:
     )
 
 
-ARTEFACTS.add("settings", Artefact(specs, render))
+ARTEFACTS.add("settings", Artefact(specs, render, QUICK))

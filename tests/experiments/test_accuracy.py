@@ -13,24 +13,6 @@ from gread.runs import Result
 TABLES = os.environ.get("GREAD_PAPER")
 
 
-@pytest.mark.parametrize("name", ARTEFACTS)
-def test_runs_behind_an_artefact_are_there_and_each_is_one(name):
-    found = list(ARTEFACTS[name].specs())
-    assert found
-    assert len({spec.key for spec in found}) == len(found)
-
-
-@pytest.mark.parametrize("name", ARTEFACTS)
-def test_artefacts_render_from_all_results_from_some_and_from_none(name):
-    results = [Result(spec, "ok", test=0.5 + 0.01 * spec.split) for spec in specs()]
-    for some in (results, results[:100], []):
-        table = ARTEFACTS[name].render(some)
-        assert all(len(row) == len(table.columns) for row in table.rows)
-        assert table.markdown()
-        assert table.csv()
-        assert table.latex()
-
-
 def test_there_are_ten_splits_and_three_seeds_where_test_sets_are_small():
     found = specs()
     assert len(found) == len(GREAD) * (3 * 30 + 6 * 10)
