@@ -29,7 +29,7 @@ STYLE: Any = {
     "figure.dpi": 200,
 }
 
-PRINT: Any = STYLE | {"font.size": 9}
+PRINT: Any = STYLE | {"font.size": 9, "figure.dpi": 250}
 """For charts, which are as wide as a page."""
 
 WIDTHS = {1: 6.0, 2: 7.2, 3: 7.6, 4: 8.4}
@@ -178,13 +178,13 @@ def _height(axis: Axes, point: tuple[float, float]) -> float:
 
 
 def _apart(heights: list[float], room: float) -> list[float]:
-    """Rising heights, moved until neighbours have room: they push each other."""
+    """Rising heights from 0 to 1, moved until neighbours have room: they push each other."""
     moved = list(heights)
-    for _ in range(200):
+    for _ in range(300):
         for k in range(1, len(moved)):
             lack = max(0.0, room - (moved[k] - moved[k - 1]))
-            moved[k] += lack / 2
-            moved[k - 1] -= lack / 2
+            moved[k] = min(moved[k] + lack / 2, 1.0)
+            moved[k - 1] = max(moved[k - 1] - lack / 2, 0.0)
     return moved
 
 

@@ -67,9 +67,18 @@ def reproduce(
         )
         known = known_results(store)
     folder.mkdir(parents=True, exist_ok=True)
+    files = {}
     for name, plan in plans.items():
         found = [known[spec.key] for spec in plan.specs if spec.key in known]
-        _write(name, show(ARTEFACTS[name], plan, found), folder, alone=len(plans) == 1)
+        shown = show(ARTEFACTS[name], plan, found)
+        files[name] = _write(name, shown, folder)
+        if isinstance(shown, Table) and len(plans) == 1 and not as_json:
+            text = shown.markdown()
+            out.print(Markdown(text) if out.is_terminal else text, soft_wrap=True)
+        suffixes = ", ".join(file.suffix for file in files[name][1:])
+        err.print(f"Wrote {files[name][0]}, {suffixes}", highlight=False, soft_wrap=True)
+    if as_json:
+        print_json({name: list(map(str, paths)) for name, paths in files.items()})
 
 
 def _compute(
@@ -130,18 +139,13 @@ def _tell_plan(
     out.print("Times are estimates, good to a factor of a few; runs that several need count once.")
 
 
-def _write(name: str, shown: Table | Chart, folder: Path, *, alone: bool) -> None:
-    """As files; a table that was asked for alone is printed too."""
+def _write(name: str, shown: Table | Chart, folder: Path) -> list[Path]:
     if isinstance(shown, Chart):
         from gread.figures import write  # with matplotlib
 
-        files = write(shown, folder, name)
-    else:
-        texts = {"md": shown.markdown(), "csv": shown.csv(), "tex": shown.latex()}
-        files = [folder / f"{name}.{suffix}" for suffix in texts]
-        for file, text in zip(files, texts.values(), strict=True):
-            file.write_text(text, encoding="utf-8")
-        if alone:
-            out.print(Markdown(texts["md"]) if out.is_terminal else texts["md"], soft_wrap=True)
-    suffixes = ", ".join(file.suffix for file in files[1:])
-    err.print(f"Wrote {files[0]}, {suffixes}", highlight=False, soft_wrap=True)
+        return write(shown, folder, name)
+    texts = {"md": shown.markdown(), "csv": shown.csv(), "tex": shown.latex()}
+    files = [folder / f"{name}.{suffix}" for suffix in texts]
+    for file, text in zip(files, texts.values(), strict=True):
+        file.write_text(text, encoding="utf-8")
+    return files

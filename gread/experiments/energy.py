@@ -24,6 +24,8 @@ ENERGY = PROTOCOL["energy"]
 DEPTH = PROTOCOL["depth"]
 
 LAYER = Axis("layer", limits=(0, 40))
+TABLE_10 = "the setting of Table 10 with features a tenth as large"
+
 SHOWN = (1e-14, 1e6)
 """Energies in a picture: below, float32 has lost the differences of the states."""
 
@@ -150,7 +152,7 @@ def render_depth(results: Sequence[Result]) -> Chart:
         "Every model over forty layers: energy, and effective rank",
         tuple(panels) or (Panel(remark="no runs yet"),) * 2,
         columns=2,
-        note=_setting(results),
+        note=_setting(results, "sixteen features and channels, Euler's steps of 1 as layers"),
     )
 
 
@@ -168,14 +170,15 @@ def _recorded(name: str, results: Sequence[Result]) -> dict[str, list[list[float
     return rows
 
 
-def _setting(results: Sequence[Result], *, band: bool = False) -> str:
+def _setting(results: Sequence[Result], setting: str = TABLE_10, *, band: bool = False) -> str:
     """How the lines came about, and who has none."""
     failed: dict[str, int] = {}
     for result in results:
         if not result.records:
             failed[title_of(result)] = failed.get(title_of(result), 0) + 1
     seeds = len({result.spec.seed for result in results})
-    note = f"cSBM of 100 nodes, Table 10, features a tenth as large; median of {seeds} seeds"
+    note = f"cSBM of 100 nodes, {setting}"
+    note += f"; median of {seeds} seeds" if seeds > 1 else ""
     note += " in a band of the middle half." if band and seeds > 1 else "."
     if failed:
         counts = ", ".join(f"{title} {count}" for title, count in failed.items())
