@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from gread.report.charts import COLOURS as COLOURS
 from gread.report.charts import Axis, Chart, Panel, Series
+from gread.report.claims import noted
 
 STYLE: Any = {
     "font.size": 11,
@@ -49,7 +50,7 @@ def draw(chart: Chart) -> Figure:
     keys = {} if at_ends or len(chart.legend) < 2 else chart.legend
     columns = _legend_columns(keys, width)
     above = 0.32 + 0.19 * math.ceil(len(keys) / columns) + 0.06
-    note = textwrap.fill(chart.note, int(width * 16.5))
+    note = textwrap.fill(noted(chart.note, chart.claims), int(width * 16.5))
     below = 0.06 + 0.135 * (note.count("\n") + 1) if note else 0.0
     each = (width - (0.9 if images else 0.0)) / chart.columns
     height = rows * (each * _shape(chart) + 0.3) + above + below

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import gread
-from gread.cli import measure, reproduce, search, show, stored, work
+from gread.cli import measure, report, reproduce, search, show, stored, work
 from gread.cli.console import err, out
 from gread.inputs import InputError
 
@@ -25,6 +25,7 @@ for command in (
     work.train,
     search.search,
     reproduce.reproduce,
+    report.report,
     stored.compare,
     measure.bench,
 ):

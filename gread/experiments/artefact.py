@@ -90,9 +90,13 @@ def quick(artefact: Artefact) -> Plan:
 
 
 def show(artefact: Artefact, plan: Plan, results: Sequence[Result]) -> Table | Chart:
-    """The results of a plan, with its note before that of the artefact."""
+    """The results of a plan, with its note before that of the artefact.
+
+    Where there is one the plan is not the paper's, and its results do not speak about the paper.
+    """
     shown = artefact.render(results)
-    return replace(shown, note=f"{plan.note} {shown.note}".strip())
+    claims = () if plan.note else shown.claims
+    return replace(shown, note=f"{plan.note} {shown.note}".strip(), claims=claims)
 
 
 def _count(number: int, word: str) -> str:

@@ -17,6 +17,7 @@ from gread.experiments.curves import median_curve, title_of
 from gread.experiments.protocol import GREAD, PROTOCOL
 from gread.models import MODELS
 from gread.report.charts import COLOURS, Axis, Chart, Panel, Series, empty_without
+from gread.report.claims import Claim, listed
 from gread.runs import Result, RunSpec
 from gread.training import TrainConfig
 
@@ -84,7 +85,8 @@ def render_models(results: Sequence[Result]) -> Chart:
     y = Axis("Dirichlet energy (Eq. 18)", log=True, limits=SHOWN)
     panel = Panel(series=lines, x=LAYER, y=y, remark=empty_without(lines))
     note = f"{_setting(results, band=True)} {_changes(rows)}"
-    return Chart("Figure 5: Dirichlet energy over forty layers", (panel,), note=note)
+    title = "Figure 5: Dirichlet energy over forty layers"
+    return Chart(title, (panel,), note=note, claims=(*_decays(rows), *_stays(rows)))
 
 
 def render_beta(results: Sequence[Result]) -> Chart:
@@ -111,7 +113,8 @@ def render_beta(results: Sequence[Result]) -> Chart:
         "Figure 11: Dirichlet energy with a scalar and a vector β",
         tuple(panels),
         columns=4,
-        note=f"{_setting(results)} {_conserved(rows)}",
+        note=_setting(results),
+        claims=_conserved(rows),
     )
 
 
@@ -198,7 +201,49 @@ def _changes(rows: Rows) -> str:
     return f"Change in orders of magnitude from the first layer to the last: {text}."
 
 
-def _conserved(rows: Mapping[str, Rows]) -> str:
+VANISHED = 8
+"""Orders of magnitude that an energy falls by when nothing is left of it."""
+
+BOUNDED = 3
+"""Orders of magnitude within which an energy has neither vanished nor exploded."""
+
+
+def _orders(seeds: Sequence[Sequence[float]], layer: int) -> float:
+    """By which the energy has risen at a layer, as the median of the seeds."""
+    ratio = median(row[layer] / row[0] for row in seeds)
+    return math.log10(ratio) if ratio > 0 else -math.inf
+
+
+def _fall(orders: float) -> str:
+    return "to zero" if orders == -math.inf else f"by {-orders:.1f} orders of magnitude"
+
+
+def _decays(rows: Rows) -> tuple[Claim, ...]:
+    known = [title for title in ("GCN", "GAT") if title in rows and len(rows[title][0]) > 5]
+    if len(known) < 2:
+        return ()
+    here = "; ".join(
+        f"that of {title} falls {_fall(_orders(rows[title], 5))} in five layers and "
+        f"{_fall(_orders(rows[title], -1))} in all"
+        for title in known
+    )
+    says = "the energy of GCN and GAT decays exponentially to zero in the first five layers"
+    return (Claim(says, here, all(_orders(rows[t], 5) <= -VANISHED for t in known)),)
+
+
+def _stays(rows: Rows) -> tuple[Claim, ...]:
+    change = {t: _orders(seeds, -1) for t, seeds in rows.items() if t.startswith("GREAD")}
+    if not change:
+        return ()
+    gone = [title for title, orders in change.items() if orders < -BOUNDED]
+    grown = [f"{t} ({n:.0f} orders of magnitude)" for t, n in change.items() if n > BOUNDED]
+    here = f"after the last layer it is below a thousandth of the first with {listed(gone)}"
+    here += f", and more than a thousand times it with {listed(grown)}"
+    says = "the energy of GREAD does not vanish, and can be bounded in time"
+    return (Claim(says, here, not gone and not grown),)
+
+
+def _conserved(rows: Mapping[str, Rows]) -> tuple[Claim, ...]:
     """Who keeps more energy with a vector, beside whom the paper names."""
     last = {
         short: {title: median(row[-1] for row in seeds) for title, seeds in known.items()}
@@ -206,12 +251,10 @@ def _conserved(rows: Mapping[str, Rows]) -> str:
     }
     both = [title for title in last["VC"] if title in last["SC"]]
     if not both:
-        return ""
-    more = [title for title in both if last["VC"][title] > last["SC"][title]]
-    return (
-        "The paper says that with F, AC, ST and FB a vector keeps more energy than a scalar; here "
-        f"it does with {', '.join(title.removeprefix('GREAD-') for title in more) or 'none'}."
-    )
+        return ()
+    more = [t.removeprefix("GREAD-") for t in both if last["VC"][t] > last["SC"][t]]
+    says = "with F, AC, ST and FB a vector β conserves more energy than a scalar"
+    return (Claim(says, f"it does with {listed(more)}", {"F", "AC", "ST", "FB"} <= {*more}),)
 
 
 for _name, _specs, _render, _quick in (

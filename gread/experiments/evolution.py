@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -15,11 +16,15 @@ from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
 from gread.experiments.datasets import no_runs
 from gread.experiments.protocol import DATASETS, runs_of
 from gread.models import ReactionDiffusionConv
-from gread.report.charts import COLOURS, Axis, Chart, Image, Panel, Series
+from gread.report.charts import COLOURS, Axis, Chart, Frame, Image, Panel, Series
 from gread.runs import Result, RunSpec
+from gread.runs.run import MAPPED
 
 SIZE = 40
 TIMES = (0.0, 5.0, 25.0, 50.0)
+MOMENTS = (*range(10), *range(10, 51, 5))
+"""Of the slider: closer where more happens."""
+
 DYNAMICS = {"blurring-sharpening": "bs", "diffusion": None}
 HIDDEN = Axis(hidden=True)
 FINAL = Quick(epochs=15, without=())
@@ -60,7 +65,28 @@ def _noisy_letter(pos: Tensor) -> Tensor:
 @lru_cache(maxsize=1)
 def snapshots() -> tuple[Panel, ...]:
     """A row for each dynamics, a column for each time, in the colours of the first."""
-    states = on_a_grid(TIMES)
+    return _panels(TIMES)
+
+
+@lru_cache(maxsize=1)
+def film() -> tuple[Frame, ...]:
+    """Either dynamics at every moment."""
+    panels = _panels(tuple(map(float, MOMENTS)))
+    count = len(MOMENTS)
+    return tuple(
+        Frame(
+            f"t = {time}",
+            tuple(
+                replace(panels[place + row * count], title=name)
+                for row, name in enumerate(DYNAMICS)
+            ),
+        )
+        for place, time in enumerate(MOMENTS)
+    )
+
+
+def _panels(times: Sequence[float]) -> tuple[Panel, ...]:
+    states = on_a_grid(times)
     low, high = np.quantile(states["diffusion"][0].numpy(), [0.02, 0.98]).tolist()
     return tuple(
         Panel(
@@ -70,12 +96,13 @@ def snapshots() -> tuple[Panel, ...]:
             x=HIDDEN,
         )
         for name, row in states.items()
-        for place, (time, h) in enumerate(zip(TIMES, row, strict=True))
+        for place, (time, h) in enumerate(zip(times, row, strict=True))
     )
 
 
 def _square(h: Tensor) -> tuple[tuple[float, ...], ...]:
-    return tuple(map(tuple, h.view(SIZE, SIZE).tolist()))
+    """Row by row, with as many digits as a colour shows."""
+    return tuple(map(tuple, h.view(SIZE, SIZE).double().round(decimals=3).tolist()))
 
 
 def render_grid(results: Sequence[Result]) -> Chart:
@@ -84,7 +111,9 @@ def render_grid(results: Sequence[Result]) -> Chart:
         "Figure 1: diffusion forgets, the reaction remembers",
         snapshots(),
         columns=len(TIMES),
-        note="Eq. (14) above, Eq. (11) below, on a grid of 1600 nodes with one feature.",
+        note="Blurring-sharpening is Eq. (14), diffusion Eq. (11); a grid of 1600 nodes with one "
+        "feature.",
+        frames=film(),
     )
 
 
@@ -105,18 +134,21 @@ def final_specs() -> list[RunSpec]:
 
 
 def render_journey(results: Sequence[Result]) -> Chart:
-    """Figure 2: the nodes of Cora at t = 0, 1 and T."""
-    panels = [
-        Panel(f"t = {time:.3g}", _classes(places, record["classes"]), x=HIDDEN, y=HIDDEN)
-        for record in (r.records["journey"] for r in results[:1] if r.records)
+    """Figure 2: the nodes of Cora at t = 0, 1 and T, and at more moments on a page."""
+    known = [r.records["journey"] for r in results[:1] if r.records]
+    panels = {
+        time: Panel(f"t = {time:.3g}", _classes(places, record["classes"]), x=HIDDEN, y=HIDDEN)
+        for record in known
         for time, places in zip(record["times"], record["maps"], strict=True)
-    ]
+    }
+    shown = [panel for time, panel in panels.items() if time in (0.0, 1.0, max(panels))]
     return Chart(
         "Figure 2: the nodes of Cora on their way",
-        tuple(panels) or (Panel(x=HIDDEN, y=HIDDEN, remark="no runs yet"),) * 3,
+        tuple(shown) or (Panel(x=HIDDEN, y=HIDDEN, remark="no runs yet"),) * 3,
         columns=3,
         note="H(t) of a trained GREAD-BS in the plane by t-SNE, each map from where the one before "
-        "ended; 1000 nodes, coloured by class.",
+        f"ended; {MAPPED} nodes, coloured by class.",
+        frames=tuple(Frame(panel.title, (panel,)) for panel in panels.values()),
     )
 
 
@@ -139,7 +171,7 @@ def render_final(results: Sequence[Result]) -> Chart:
         "Figure 10: the final states of all datasets",
         panels,
         columns=3,
-        note="H(T) of a trained GREAD-BS in the plane by t-SNE; at most 1000 nodes a dataset, "
+        note=f"H(T) of a trained GREAD-BS in the plane by t-SNE; at most {MAPPED} nodes a dataset, "
         "coloured by class.",
     )
 

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from gread.report.claims import Claim
+
 COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#444444")
 """Okabe and Ito's palette, which colour-blind readers can tell apart."""
 
@@ -111,6 +113,19 @@ class Panel:
 
 
 @dataclass(frozen=True)
+class Frame:
+    """The panels of a chart at one moment.
+
+    Attributes:
+        label: Which moment.
+        panels: Row by row.
+    """
+
+    label: str
+    panels: tuple[Panel, ...]
+
+
+@dataclass(frozen=True)
 class Chart:
     """A figure.
 
@@ -119,6 +134,9 @@ class Chart:
         panels: Row by row.
         columns: Panels in a row.
         note: What a reader must know.
+        claims: What the paper says of it.
+        frames: Many moments, which a page shows one at a time, with a slider; a picture has no room
+            for them and shows the panels.
 
     Example:
         >>> line = Series("a", (0.0, 1.0), (1.0, float("inf")))
@@ -131,6 +149,8 @@ class Chart:
     panels: tuple[Panel, ...]
     columns: int = 1
     note: str = ""
+    claims: tuple[Claim, ...] = ()
+    frames: tuple[Frame, ...] = ()
 
     @property
     def legend(self) -> dict[str, Series]:

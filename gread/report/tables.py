@@ -7,6 +7,8 @@ import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from gread.report.claims import Claim, noted
+
 MARKDOWN = {1: "**{}**", 2: "*{}*", 3: "<u>{}</u>"}
 LATEX = {1: r"\textbf{{{}}}", 2: r"\underline{{{}}}", 3: r"\textit{{{}}}"}
 
@@ -28,12 +30,14 @@ class Table:
         columns: Headings.
         rows: One cell a column.
         note: What a reader must know.
+        claims: What the paper says of it.
     """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
+    claims: tuple[Claim, ...] = ()
 
     def markdown(self) -> str:
         """With the best three bold, italic and underlined."""
@@ -42,7 +46,7 @@ class Table:
             lines.append(
                 _line(MARKDOWN.get(cell.place or 0, "{}").format(cell.text) for cell in row)
             )
-        return f"# {self.title}\n\n" + "\n".join(lines) + f"\n\n{self.note}\n"
+        return f"# {self.title}\n\n" + "\n".join(lines) + f"\n\n{noted(self.note, self.claims)}\n"
 
     def csv(self) -> str:
         """Texts alone."""
@@ -60,7 +64,7 @@ class Table:
             body.append(" & ".join(marked) + r" \\")
         return "\n".join(
             [
-                f"% {self.title}. {self.note}",
+                f"% {self.title}. {noted(self.note, self.claims)}",
                 rf"\begin{{tabular}}{{l{'r' * (len(self.columns) - 1)}}} \toprule",
                 *body,
                 r"\bottomrule",

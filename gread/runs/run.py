@@ -140,8 +140,12 @@ def final_map(model: Any, data: Data) -> dict[str, Any]:
 
 @RECORDS.register("journey")
 def journey(model: Any, data: Data) -> dict[str, Any]:
-    """The nodes in the plane at t = 0, 1 and T, each map from where the one before ended."""
-    return _maps(model, data, sorted({0.0, min(1.0, model.time), model.time}))
+    """The nodes in the plane on the way to T, each map from where the one before ended.
+
+    At t = 0, 1 and T, which the paper shows, and at eighths of the way.
+    """
+    eighths = {eighth * model.time / 8 for eighth in range(8)}
+    return _maps(model, data, sorted({*eighths, min(1.0, model.time), model.time}))
 
 
 MAPPED = 1000
