@@ -255,9 +255,9 @@ function colourBar(image) {
   return html(
     "div",
     { class: "colours" },
-    html("span", {}, number(image.low)),
+    html("span", {}, number(Number(image.low.toPrecision(2)))),
     html("i", { style: `background:linear-gradient(90deg,${stops})` }),
-    html("span", {}, number(image.high)),
+    html("span", {}, number(Number(image.high.toPrecision(2)))),
     html("span", { class: "what" }, image.label),
   );
 }

@@ -110,7 +110,8 @@ function article(section) {
   }
   root.append(runs(section));
   if (shown.claims.length) root.append(html("ul", { class: "claims" }, ...shown.claims.map((said) => claim(said))));
-  root.append(kind === "chart" ? new ChartView(shown).root : drawTable(shown));
+  if (kind === "chart") root.append(new ChartView(shown).root);
+  else if (shown.columns.length) root.append(drawTable(shown));
   if (shown.note) root.append(html("p", { class: "note" }, shown.note));
   return root;
 }
