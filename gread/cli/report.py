@@ -57,7 +57,7 @@ def section(name: str, known: dict[str, Result]) -> Section:
     return Section(name, shown, len(found), len(plan.specs), f"gread reproduce {name}")
 
 
-def _order(name: str) -> tuple[str, int, str]:
-    """By kind and number, what has none last."""
+def _order(name: str) -> tuple[str, int]:
+    """By kind and number; what has none last, as it is registered."""
     found = re.fullmatch(r"(\w+)-(\d+)", name)
-    return (found[1], int(found[2]), "") if found else ("~", 0, name)
+    return (found[1], int(found[2])) if found else ("~", 0)

@@ -7,6 +7,7 @@ from gread.experiments import (  # noqa: F401  # importing enters artefacts
     energy,
     evolution,
     homophily,
+    newer,
     runtime,
     sensitivity,
     settings,

@@ -65,14 +65,14 @@ def specs(ablation: Ablation, datasets: Sequence[str]) -> list[RunSpec]:
 
 def _form(ablation: Ablation, value: str, model: str, dataset: str) -> str:
     """The value, in the form of the preset where that has one: a positive vector is a vector."""
-    own = str(preset_of(model, dataset).hyper[ablation.name])
+    own = str(preset_of(model, dataset).hyper.get(ablation.name))
     return own if own.endswith(f"-{value}") else value
 
 
 def render(
     title: str,
     ablation: Ablation,
-    said: Said,
+    said: Said | None,
     datasets: Sequence[str],
     results: Sequence[Result],
 ) -> Table:
@@ -89,10 +89,9 @@ def render(
             ]
             for value in ablation.values
         }
-        if dataset in said.without:
+        both = [pair for pair in zip(*means.values(), strict=True) if None not in pair]
+        if said is not None and dataset in said.without:
             both = []
-        else:
-            both = [pair for pair in zip(*means.values(), strict=True) if None not in pair]
         better += sum(second > first for first, second in both)
         pairs += len(both)
         for value, short in ablation.values.items():
@@ -103,16 +102,19 @@ def render(
                 shown = None if found is None else (fmean(found), pstdev(found))
                 cells.append(Cell(number(shown), 1 if place == 1 and None not in pair else None))
             rows.append((Cell(CATALOGUE[dataset].title), Cell(short), *cells))
-            paper = PUBLISHED[ablation.name][dataset][value]
-            rows.append((Cell(""), Cell("– paper"), *(Cell(number(paper[n])) for n in titles)))
+            if dataset in PUBLISHED[ablation.name]:
+                paper = PUBLISHED[ablation.name][dataset][value]
+                rows.append((Cell(""), Cell("– paper"), *(Cell(number(paper[n])) for n in titles)))
     first, second = ablation.values.values()
     note = "Test accuracy in percent, mean ± deviation over splits and seeds; the better is bold."
+    here = f"{second} is better than {first} in {better} of {pairs} pairs"
     claims = []
-    if pairs:
-        here = f"{second} is better than {first} in {better} of {pairs} pairs"
+    if said is not None and pairs:
         if said.without:
             here += f", without {listed(CATALOGUE[name].title for name in said.without)}"
         claims.append(Claim(said.text, here, better >= said.share * pairs))
+    elif pairs:
+        note += f" {here}."
     columns = ("dataset", ablation.name, *titles)
     return Table(title, columns, tuple(rows), note, tuple(claims))
 

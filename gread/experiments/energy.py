@@ -155,8 +155,14 @@ def render_depth(results: Sequence[Result]) -> Chart:
         "Every model over forty layers: energy, and effective rank",
         tuple(panels) or (Panel(remark="no runs yet"),) * 2,
         columns=2,
-        note=_setting(results, "sixteen features and channels, Euler's steps of 1 as layers"),
+        note=_setting(results, "sixteen features and channels, Euler's steps of 1 as layers")
+        + f" Not shown, since their layers are two or none: {listed(_shallow())}.",
     )
+
+
+def _shallow() -> list[str]:
+    shown = {spec.model for spec in depth_specs()}
+    return [entry.title for name, entry in MODELS.items() if name not in shown]
 
 
 def _told_apart(line: Series, place: int) -> Series:

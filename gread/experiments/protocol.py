@@ -34,10 +34,12 @@ def preset_of(model: str, dataset: str) -> Preset:
     """What the paper's tables are repeated with.
 
     GREAD has the settings of the published code or of the paper, so that the tables are what those
-    give; a baseline the best that are known here.
+    give; a baseline the best that are known here. A graph that the paper does not have is treated
+    as the one that it comes from; one that comes from none has what is known here, or defaults.
     """
+    dataset = PROTOCOL["newer"]["like"].get(dataset, dataset)
     source = None
-    if model in GREAD:
+    if model in GREAD and dataset in DATASETS:
         source = "published" if model == "gread-bs" else "paper"
     return find_preset(model, dataset, source)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
@@ -37,14 +37,22 @@ TIME = Sweep("time", "integration time T", {})
 STEP = Sweep("step_size", "step size τ", {"solver": "rk4"})
 
 
-def specs(sweep: Sweep, datasets: Sequence[str]) -> list[RunSpec]:
+def specs(
+    sweep: Sweep, datasets: Sequence[str], splits: Iterable[int] = range(10)
+) -> list[RunSpec]:
     """Every reaction at every value, with the rest of its preset."""
     return [
         spec
         for dataset in datasets
         for model in GREAD
         for value in PROTOCOL["sensitivity"][sweep.name]
-        for spec in runs_of(model, dataset, change={sweep.name: value, **sweep.fixed}, seeds=(0,))
+        for spec in runs_of(
+            model,
+            dataset,
+            change={sweep.name: value, **sweep.fixed},
+            splits=splits,
+            seeds=(0,),
+        )
     ]
 
 
