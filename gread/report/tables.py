@@ -12,6 +12,13 @@ from gread.report.claims import Claim, noted
 MARKDOWN = {1: "**{}**", 2: "*{}*", 3: "<u>{}</u>"}
 LATEX = {1: r"\textbf{{{}}}", 2: r"\underline{{{}}}", 3: r"\textit{{{}}}"}
 
+SAFE = {
+    **{letter: f"\\{letter}" for letter in "%&_#"},
+    **{"±": r"$\pm$", "−": "$-$", "–": "--", "<": "$<$", ">": "$>$", "≠": r"$\neq$"},
+    **{"∗": r"$^\ast$", "†": r"$^\dagger$", "α": r"$\alpha$", "β": r"$\beta$", "τ": r"$\tau$"},
+}
+"""How LaTeX writes what is special to it, or not in its fonts."""
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -88,6 +95,4 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def _escape(text: str) -> str:
-    for plain, safe in (("±", r"$\pm$"), ("−", "$-$"), ("%", r"\%"), ("–", "--")):
-        text = text.replace(plain, safe)
-    return text
+    return "".join(SAFE.get(letter, letter) for letter in text)

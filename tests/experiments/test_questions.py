@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from gread.adjacency import Adjacency
-from gread.experiments import ARTEFACTS
+from gread.experiments import ARTEFACTS, Plan, show
 from gread.experiments.accuracy import PAPER, marks
 from gread.experiments.energy import depth_specs
-from gread.experiments.protocol import DATASETS, preset_of
+from gread.experiments.protocol import DATASETS, PUBLISHED, preset_of
 from gread.experiments.source_term import depth_specs as layer_specs
 from gread.experiments.spectrum import response
-from gread.models import ReactionDiffusionConv
+from gread.models import MODELS, ReactionDiffusionConv
 from gread.report.statistics import unpaired_t_test
 from gread.runs import Result, run
 from gread.runs.run import built, prepared
@@ -116,3 +116,78 @@ def test_quick_rankings_are_over_the_datasets_with_runs():
     table = ARTEFACTS["table-2"].render(results)
     assert "Over texas, cora alone" in table.note
     assert table.rows[0][0].text == "GREAD-BS"
+
+
+def as_printed(name, means):
+    """Results whose accuracies are those of a table of the paper."""
+    found = []
+    for spec in ARTEFACTS[name].specs():
+        title = MODELS[spec.model].title
+        if title in means and spec.dataset in means[title]:
+            found.append(Result(spec, "ok", test=means[title][spec.dataset][0] / 100))
+    return found
+
+
+@pytest.mark.parametrize("name", ["table-2", "table-4", "table-8", "table-22"])
+def test_the_papers_numbers_agree_with_its_text(name):
+    shown = ARTEFACTS[name].render(as_printed(name, PUBLISHED["paper"]))
+    assert shown.claims
+    assert all(claim.holds for claim in shown.claims)
+
+
+@pytest.mark.parametrize("kind", ["adjacency", "beta"])
+def test_the_papers_ablations_agree_with_its_text(kind):
+    for name in {"adjacency": ("table-5", "table-20"), "beta": ("table-6", "table-21")}[kind]:
+        results = []
+        for spec in ARTEFACTS[name].specs():
+            value = str(spec.hyper[kind]).rpartition("-")[2]
+            mean = PUBLISHED[kind][spec.dataset][value][MODELS[spec.model].title][0]
+            results.append(Result(spec, "ok", test=mean / 100))
+        (claim,) = ARTEFACTS[name].render(results).claims
+        assert claim.holds, claim
+
+
+def test_what_disagrees_is_named():
+    means = PUBLISHED["paper"] | {"GREAD-ST": PUBLISHED["paper"]["GREAD-ST"] | {"cora": [50.0]}}
+    (claim,) = ARTEFACTS["table-22"].render(as_printed("table-22", means)).claims
+    assert str(claim) == (
+        "The paper says that GREAD-ST is superior in all datasets. "
+        "Ours disagree: it is ahead on 8 of 9, not on Cora."
+    )
+
+
+def test_quick_runs_say_nothing_about_the_paper():
+    results = as_printed("table-22", PUBLISHED["paper"])
+    artefact = ARTEFACTS["table-22"]
+    assert show(artefact, Plan([]), results).claims
+    assert not show(artefact, Plan([], "Quick."), results).claims
+
+
+def energies(**rows):
+    first = {spec.model: spec for spec in ARTEFACTS["figure-5"].specs()}
+    return [Result(first[m], "ok", records={"layer_energy": row}) for m, row in rows.items()]
+
+
+def test_energies_that_vanish_or_explode_are_told():
+    gone, stays, grows = [10.0 ** (-2 * k) for k in range(41)], [1.0] * 41, [1.0] * 40 + [1e9]
+    render = ARTEFACTS["figure-5"].render
+    decays, bounded = render(energies(gcn=gone, gat=gone, **{"gread-bs": stays})).claims
+    assert decays.holds
+    assert bounded.holds
+    decays, bounded = render(energies(gcn=gone, gat=stays, **{"gread-fb*": grows})).claims
+    assert not decays.holds
+    assert not bounded.holds
+    assert "GREAD-FB* (9 orders of magnitude)" in bounded.here
+
+
+def test_newer_graphs_have_the_settings_of_those_they_come_from():
+    filtered, other = (
+        preset_of("gread-bs", "chameleon-filtered"),
+        preset_of("gread-bs", "questions"),
+    )
+    assert filtered == preset_of("gread-bs", "chameleon")
+    assert other.source in ("default", "tuned")
+    specs = {name: ARTEFACTS[f"newer-{name}"].specs() for name in ("accuracy", "adjacency", "time")}
+    assert {spec.dataset for spec in specs["accuracy"]} == {s.dataset for s in specs["time"]}
+    shared = {s.key for s in specs["accuracy"]} & {s.key for s in specs["adjacency"]}
+    assert len(shared) == len(specs["adjacency"]) / 2
