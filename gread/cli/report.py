@@ -13,12 +13,14 @@ import gread
 from gread.cli.console import err
 from gread.cli.stored import STORE, Store, known_results
 from gread.data import DataError
-from gread.experiments import ARTEFACTS, SCALES, show
+from gread.experiments import ARTEFACTS, SCALES, Artefact, Plan, show
 from gread.report.page import Section, page
 from gread.report.tables import Table
 from gread.runs import Result
 
 TITLE = "GREAD: every table and figure"
+ENOUGH = 0.1
+"""The share of an artefact's runs from which it is shown by the paper's protocol."""
 
 
 def report(
@@ -41,20 +43,23 @@ def report(
 
 
 def section(name: str, known: dict[str, Result]) -> Section:
-    """An artefact by the paper's protocol, or at quick scale where only that is stored."""
+    """An artefact by the paper's protocol, or at quick scale where that alone is stored."""
     artefact = ARTEFACTS[name]
-    for scale in SCALES:
-        plan = SCALES[scale](artefact)
-        found = [known[spec.key] for spec in plan.specs if spec.key in known]
-        if found or not plan.specs:
-            break
-    else:
-        plan = SCALES["full"](artefact)
+    plan, found = _stored("full", artefact, known)
+    if len(found) < ENOUGH * len(plan.specs):  # a few that others share show little of a figure
+        quick, some = _stored("quick", artefact, known)
+        if some:
+            plan, found = quick, some
     try:
         shown = show(artefact, plan, found)
     except DataError as error:  # the page has the others nevertheless
         shown = Table(name.replace("-", " ").capitalize(), (), (), f"Its data is not here: {error}")
     return Section(name, shown, len(found), len(plan.specs), f"gread reproduce {name}")
+
+
+def _stored(scale: str, artefact: Artefact, known: dict[str, Result]) -> tuple[Plan, list[Result]]:
+    plan = SCALES[scale](artefact)
+    return plan, [known[spec.key] for spec in plan.specs if spec.key in known]
 
 
 def _order(name: str) -> tuple[str, int]:

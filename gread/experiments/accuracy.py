@@ -148,7 +148,10 @@ def ranking_table(title: str, rows: int, results: Sequence[Result]) -> Table:
     ordered = standings(means)
     return Table(
         title,
-        ("model", "average rank", "average accuracy", "gold", "silver", "bronze"),
+        (
+            *("model", "average rank", "– paper", "average accuracy", "– paper"),
+            *("gold", "silver", "bronze", "– paper"),
+        ),
         tuple(
             _ranked(standing, standing.model in ours, marks(means, standing.model))
             for standing in ordered[:rows]
@@ -200,7 +203,13 @@ def _marked(means: Mapping[str, Mapping[str, float]]) -> str:
 def _ranked(standing: Standing, ours: bool, marked: str) -> tuple[Cell, ...]:
     name = standing.model if ours else f"{standing.model} (paper)"
     accuracy = f"{standing.accuracy:.2f}{marked}"
-    return tuple(map(Cell, (name, f"{standing.rank:.2f}", accuracy, *map(str, standing.medals))))
+    rank, mean, *medals = PUBLISHED["ranking"][standing.model]
+    texts = (
+        *(name, f"{standing.rank:.2f}", f"{rank:.2f}", accuracy, f"{mean:.2f}"),
+        *map(str, standing.medals),
+        ", ".join(map(str, medals)),
+    )
+    return tuple(map(Cell, texts))
 
 
 def _mean(value: Sequence[float] | None) -> float | None:

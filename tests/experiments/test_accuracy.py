@@ -7,6 +7,7 @@ import pytest
 
 from gread.experiments import ARTEFACTS
 from gread.experiments.accuracy import DATASETS, GREAD, PAPER, specs, summary
+from gread.experiments.protocol import PUBLISHED
 from gread.report.statistics import standings
 from gread.runs import Result
 
@@ -67,6 +68,9 @@ def test_the_papers_numbers_give_the_papers_ranking():
     with open(Path(TABLES, "ranking.csv")) as file:
         theirs = list(csv.DictReader(file))
     assert len(ours) == len(theirs) == 35
+    columns = ("average_rank", "average_accuracy", "gold", "silver", "bronze")
+    printed = {name.lower(): values for name, values in PUBLISHED["ranking"].items()}
+    assert printed == {row["model"].lower(): [float(row[c]) for c in columns] for row in theirs}
     apart = {
         row["model"]: ours[row["model"].lower()].rank - float(row["average_rank"]) for row in theirs
     }

@@ -50,16 +50,16 @@ function drawPanel(panel, width, { hidden, single, named }) {
       };
   const all = panel.series.flatMap((s) => s.x);
   const heights = visible.flatMap((s) => [...s.y, ...s.low, ...s.high]);
-  if (visible.some((s) => s.mark === "bars")) heights.push(0);
   const x = scale(panel.x, all, [box.left, box.right]);
-  const y = scale(panel.y, heights, [box.bottom, box.top]);
+  const upright = visible.some((s) => s.mark === "bars") && !panel.y.limits && heights.every((value) => value >= 0);
+  const y = scale(upright ? { ...panel.y, limits: [0, Math.max(...heights) * 1.05 || 1] } : panel.y, heights, [box.bottom, box.top]);
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img" });
   root.setAttribute("aria-label", [panel.title, panel.y.label, panel.x.label && `by ${panel.x.label}`].filter(Boolean).join(", "));
   if (panel.image) {
     root.append(picture(panel.image, box));
     return { root, find: (px, py) => pixel(panel.image, box, px, py) };
   }
-  if (!square) root.append(axes(panel, box, x, y, tall, named));
+  if (!square && all.length) root.append(axes(panel, box, x, y, tall, named));
   const clip = `clip-${(clips += 1)}`;
   root.append(
     svg("clipPath", { id: clip }, svg("rect", { x: box.left - 4, y: box.top - 4, width: box.right - box.left + 8, height: box.bottom - box.top + 8 })),
