@@ -160,6 +160,18 @@ def test_a_pointer_is_told_the_values(visit):
     assert tab.locator("#tooltip").is_hidden()
 
 
+def test_a_finger_is_told_too_until_it_touches_something_else(visit):
+    tab = visit(has_touch=True, viewport={"width": 390, "height": 800})
+    drawing = tab.locator("#figure-5 .drawing")
+    drawing.evaluate("drawn => drawn.scrollIntoView({block: 'center', behavior: 'instant'})")
+    tab.wait_for_timeout(200)
+    drawing.tap()
+    assert "GREAD-BS" in tab.locator("#tooltip").inner_text()
+    assert tab.locator("#tooltip").is_visible()
+    tab.locator("#figure-5 .runs").tap()
+    assert tab.locator("#tooltip").is_hidden()
+
+
 def test_a_model_is_turned_off_and_on(visit):
     tab = visit()
     line = tab.locator("#figure-5 g.line[data-label='GCN']")

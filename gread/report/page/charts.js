@@ -2,6 +2,9 @@
 
 const tooltip = html("div", { id: "tooltip", role: "status", hidden: true });
 
+document.addEventListener("pointerdown", ({ target }) => target.closest(".drawing") || tell(null));
+document.addEventListener("scroll", () => tell(null), { passive: true });
+
 function tell(found, event) {
   if (!found) {
     tooltip.hidden = true;
@@ -130,9 +133,10 @@ class ChartView {
       const { left, top } = place.getBoundingClientRect();
       tell(box.find(event.clientX - left, event.clientY - top), event);
     };
-    const leave = () => {
+    const leave = (event) => {
+      if (event.pointerType === "touch") return; // a finger that is lifted has not gone elsewhere
       tell(null);
-      box.find(NaN, NaN);
+      place.querySelector(".pointed")?.replaceChildren();
     };
     place.addEventListener("pointermove", point);
     place.addEventListener("pointerdown", point);
