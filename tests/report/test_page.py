@@ -58,6 +58,7 @@ def small():
         "figure-2": Chart("Figure 2: nodes", (points(0.0, 1.0),), frames=way),
         "figure-5": Chart("Figure 5: energy", (energy,)),
         "table-4": table,
+        "figure-6": Chart("Figure 6: homophily", (energy, Panel("Film", remark="no runs yet")), 2),
         "evil": evil,
         "evil-lines": Chart(EVIL, (Panel(EVIL, lines(EVIL, "other"), remark=EVIL),)),
     }
@@ -261,6 +262,8 @@ def test_what_is_not_computed_is_named_with_its_command(visit):
     tab = visit()
     assert "gread reproduce figure-7" in tab.locator("#figure-7").inner_text()
     assert "1 of 2 runs" in tab.locator("#figure-5").inner_text()
+    assert tab.locator("#figure-6 svg[role=img]").count() == 1
+    assert "no runs yet: Film" in tab.locator("#figure-6").inner_text()
 
 
 def test_the_page_is_one_file_with_its_data_as_json():

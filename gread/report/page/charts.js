@@ -52,6 +52,11 @@ function labels(panels) {
   return found;
 }
 
+/** Whether there is nothing in a panel but a remark that says so. */
+function blank(panel) {
+  return panel.remark !== "" && !panel.image && panel.series.every((series) => series.x.length === 0);
+}
+
 const CROWD = 14; // labels from which every row of panels has a legend of its own
 
 class ChartView {
@@ -73,9 +78,11 @@ class ChartView {
         this.root.append(this.legend(labels(row), false));
         place = grid();
       }
-      row.forEach((panel) => place.append(this.box(panel)));
+      row.filter((panel) => !blank(panel)).forEach((panel) => place.append(this.box(panel)));
       this.root.append(place);
     }
+    const missing = chart.panels.filter(blank).map((panel) => panel.title).filter(Boolean);
+    if (missing.length) this.root.append(html("p", { class: "note" }, `${chart.panels.find(blank).remark}: ${missing.join(", ")}`));
     const image = chart.panels.find((panel) => panel.image)?.image;
     if (image) this.root.append(colourBar(image));
     if (chart.frames.length) this.root.append(this.film());
