@@ -45,16 +45,17 @@ def report(
 def section(name: str, known: dict[str, Result]) -> Section:
     """An artefact by the paper's protocol, or at quick scale where that alone is stored."""
     artefact = ARTEFACTS[name]
-    plan, found = _stored("full", artefact, known)
+    scale, (plan, found) = "full", _stored("full", artefact, known)
     if len(found) < ENOUGH * len(plan.specs):  # a few that others share show little of a figure
         quick, some = _stored("quick", artefact, known)
         if some:
-            plan, found = quick, some
+            scale, plan, found = "quick", quick, some
     try:
         shown = show(artefact, plan, found)
     except DataError as error:  # the page has the others nevertheless
         shown = Table(name.replace("-", " ").capitalize(), (), (), f"Its data is not here: {error}")
-    return Section(name, shown, len(found), len(plan.specs), f"gread reproduce {name}")
+    command = f"gread reproduce {name}"
+    return Section(name, shown, len(found), len(plan.specs), scale, command)
 
 
 def _stored(scale: str, artefact: Artefact, known: dict[str, Result]) -> tuple[Plan, list[Result]]:

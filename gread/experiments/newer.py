@@ -6,9 +6,11 @@ Platonov et al., ICLR 2023.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from statistics import fmean, pstdev
+from typing import TypeVar
 
 from gread.data import DATASETS as CATALOGUE
 from gread.experiments import ablations, sensitivity
@@ -17,9 +19,12 @@ from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
 from gread.experiments.curves import accuracies, title_of
 from gread.experiments.protocol import GREAD, PROTOCOL, runs_of
 from gread.models import MODELS
+from gread.report.charts import Chart
 from gread.report.statistics import standings
 from gread.report.tables import Cell, Table, places
 from gread.runs import Result, RunSpec
+
+Shown = TypeVar("Shown", Table, Chart)
 
 ABOUT = PROTOCOL["newer"]
 DATASETS: tuple[str, ...] = tuple(ABOUT["datasets"])
@@ -73,6 +78,12 @@ def render(results: Sequence[Result]) -> Table:
     )
 
 
+def noted(render: Callable[[Sequence[Result]], Shown], results: Sequence[Result]) -> Shown:
+    """What is shown of the paper's graphs, with what to know of these."""
+    shown = render(results)
+    return replace(shown, note=f"{shown.note} {NOTE}")
+
+
 QUICK = Quick(epochs=10, without=tuple(d for d in DATASETS if d != SMALLEST))
 
 ARTEFACTS.add("newer-accuracy", Artefact(specs, render, QUICK))
@@ -84,7 +95,7 @@ for _name, _ablation, _title in (
         _name,
         Artefact(
             partial(ablations.specs, _ablation, DATASETS),
-            partial(ablations.render, _title, _ablation, None, DATASETS),
+            partial(noted, partial(ablations.render, _title, _ablation, None, DATASETS)),
             QUICK,
         ),
     )
@@ -96,7 +107,7 @@ for _name, _sweep, _title in (
         _name,
         Artefact(
             partial(sensitivity.specs, _sweep, DATASETS, range(ABOUT["splits"])),
-            partial(sensitivity.render, _title, _sweep, DATASETS, ()),
+            partial(noted, partial(sensitivity.render, _title, _sweep, DATASETS, ())),
             QUICK,
         ),
     )

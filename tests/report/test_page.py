@@ -63,10 +63,11 @@ def small():
         "evil-lines": Chart(EVIL, (Panel(EVIL, lines(EVIL, "other"), remark=EVIL),)),
     }
     sections = [
-        Section(name, value, 1, 2, f"gread reproduce {name}") for name, value in shown.items()
+        Section(name, value, 1, 2, "full", f"gread reproduce {name}")
+        for name, value in shown.items()
     ]
     sections.append(
-        Section("figure-7", Chart("Figure 7: T", ()), 0, 90, "gread reproduce figure-7")
+        Section("figure-7", Chart("Figure 7: T", ()), 0, 90, "full", "gread reproduce figure-7")
     )
     return page(sections, title="Report", about=EVIL)
 
@@ -78,7 +79,7 @@ def everything():
         if name not in FROM_FILES:
             plan = SCALES["quick"](artefact)._replace(note="")
             shown = show(artefact, plan, results_of(plan.specs))
-            sections.append(Section(name, shown, len(plan.specs), len(plan.specs), ""))
+            sections.append(Section(name, shown, len(plan.specs), len(plan.specs), "quick", ""))
     return page(sections, title="Report", about="All.")
 
 
@@ -261,7 +262,9 @@ def test_claims_that_fail_are_told_first_and_lead_to_their_section(visit):
 def test_what_is_not_computed_is_named_with_its_command(visit):
     tab = visit()
     assert "gread reproduce figure-7" in tab.locator("#figure-7").inner_text()
-    assert "1 of 2 runs" in tab.locator("#figure-5").inner_text()
+    assert (
+        "1 of 2 runs; the others: gread reproduce figure-5" in tab.locator("#figure-5").inner_text()
+    )
     assert tab.locator("#figure-6 svg[role=img]").count() == 1
     assert "no runs yet: Film" in tab.locator("#figure-6").inner_text()
 

@@ -30,13 +30,15 @@ class Section:
         shown: What there is to see.
         stored: How many of its runs there are.
         needed: How many it has.
-        command: Computes the others.
+        scale: At which scale.
+        command: Computes what is not there of the paper's protocol.
     """
 
     name: str
     shown: Table | Chart
     stored: int
     needed: int
+    scale: str
     command: str
 
     @property
@@ -86,6 +88,7 @@ def _plain(section: Section) -> dict[str, Any]:
         "shown": value,
         "stored": section.stored,
         "needed": section.needed,
+        "scale": section.scale,
         "command": section.command,
         "empty": section.empty,
     }

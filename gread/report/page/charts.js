@@ -68,14 +68,14 @@ class ChartView {
     this.root = html("div", { class: axed ? "drawn axed" : "drawn" });
     const all = labels(chart.panels);
     const crowded = all.size > CROWD;
-    if (!crowded) this.root.append(this.legend(all, true));
+    if (!crowded) this.root.append(this.legend(all));
     const rows = [];
     for (let k = 0; k < chart.panels.length; k += chart.columns) rows.push(chart.panels.slice(k, k + chart.columns));
     const grid = () => html("div", { class: "panels", style: `--columns:${Math.min(chart.columns, chart.panels.length)}` });
     let place = grid();
     for (const row of rows) {
       if (crowded) {
-        this.root.append(this.legend(labels(row), false));
+        this.root.append(this.legend(labels(row)));
         place = grid();
       }
       row.filter((panel) => !blank(panel)).forEach((panel) => place.append(this.box(panel)));
@@ -94,8 +94,8 @@ class ChartView {
     }).observe(this.root);
   }
 
-  /** Buttons that hide and show; with a shift, or twice, one alone. */
-  legend(entries, withAll) {
+  /** Buttons that hide and show; with Shift they show one alone. */
+  legend(entries) {
     const root = html("div", { class: "legend" });
     if (entries.size < 2) return root;
     for (const [label, series] of entries) {
@@ -114,9 +114,7 @@ class ChartView {
         ),
       );
     }
-    if (withAll || entries.size > 2) {
-      root.append(html("button", { type: "button", class: "all", hidden: true, onclick: () => this.show([...entries.keys()]) }, "show all"));
-    }
+    root.append(html("button", { type: "button", class: "all", hidden: true, onclick: () => this.show([...entries.keys()]) }, "show all"));
     return root;
   }
 

@@ -92,10 +92,11 @@ function claims() {
   );
 }
 
-function runs({ stored, needed, command }) {
+function runs({ stored, needed, scale, command }) {
   if (needed === 0) return html("p", { class: "runs" }, "measured, no runs");
   const parts = [`${stored} of ${needed} runs`];
-  if (stored < needed) parts.push("; the others: ", html("code", {}, command));
+  if (scale !== "full") parts.push(` at ${scale} scale; by the paper’s protocol: `, html("code", {}, command));
+  else if (stored < needed) parts.push("; the others: ", html("code", {}, command));
   return html("p", { class: "runs" }, ...parts);
 }
 
