@@ -66,7 +66,7 @@ function drawTable(table) {
   });
   fillBody(groups);
   const element = html("table", {}, html("thead", {}, html("tr", {}, ...heads)), body);
-  const parts = [html("div", { class: "scroll", tabindex: "0" }, element)];
+  const parts = [html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": table.title }, element)];
   if (groups.some((family) => family.length > 1) && groups.some((family) => family[0].slice(1).some((cell) => cell.text))) {
     const box = html("input", { type: "checkbox", checked: true, onchange: () => element.classList.toggle("alone", !box.checked) });
     parts.unshift(html("label", { class: "beside" }, box, " the paper’s values beside ours"));
