@@ -108,6 +108,6 @@ for _name, _sweep, _title in (
         Artefact(
             partial(sensitivity.specs, _sweep, DATASETS, range(ABOUT["splits"])),
             partial(noted, partial(sensitivity.render, _title, _sweep, DATASETS, ())),
-            QUICK,
+            replace(QUICK, epochs=5),
         ),
     )
