@@ -23,7 +23,14 @@ import gread
 from gread.inputs import InputError
 from gread.runs import RECORDS, ResultStore, RunSpec, find_preset, launch
 from gread.search import Space, Trial, read_space, search, select
-from gread.search.study import Plan, import_optuna, load_study, study_name, trials_of
+from gread.search.study import (
+    Plan,
+    create_study,
+    import_optuna,
+    load_study,
+    study_name,
+    trials_of,
+)
 
 WEBKB = ("texas", "wisconsin", "cornell")
 OTHERS = tuple(f"gread-{reaction}" for reaction in ("f", "ac", "z", "st", "fb", "fb*"))
@@ -43,6 +50,7 @@ class Cell:
         prune: Whether the poor ones end early.
         sampler: How settings are drawn.
         kind: Empty, or what is different about this study.
+        drawn: Seeds of the trials.
         best: So many settings go into the second stage,
         stage: on these splits,
         seeds: with these seeds.
@@ -56,6 +64,7 @@ class Cell:
     prune: bool = True
     sampler: str = "random"
     kind: str = ""
+    drawn: Sequence[int] = (0,)
     best: int = 20
     stage: Sequence[int] = SPLITS
     seeds: Sequence[int] = (0, 1, 2)
@@ -85,9 +94,14 @@ def cells() -> Iterator[Cell]:
     for model in OTHERS:
         for dataset in WEBKB:
             yield Cell(dataset, model, 100, best=10)
-    for kind, sampler in (("paper-space", "random"), ("tpe", "tpe")):
+    for kind, sampler, trials in (("paper-space", "random", 500), ("tpe", "tpe", 200)):
         for dataset in WEBKB:
-            yield Cell(dataset, "gread-bs", 500, sampler=sampler, kind=kind)
+            yield Cell(dataset, "gread-bs", trials, sampler=sampler, kind=kind)
+    refined = {"prune": False, "sampler": "tpe", "kind": "refined"}
+    for dataset in (*WEBKB, "cornell-fixed"):
+        yield Cell(dataset, "gread-bs", 100, drawn=(0, 1, 2), best=10, **refined)
+    for dataset, trials in LARGER.items():
+        yield Cell(dataset, "gread-bs", trials // 2, best=5, **few, **refined)
     for dataset in ("cora", "citeseer", "chameleon", "pubmed", "film", "squirrel"):
         for model in OTHERS:
             yield Cell(
@@ -121,18 +135,21 @@ def ensemble(model, data) -> dict[str, list[list[float]]]:
 def run_search(cell: Cell, folder: str, device: str) -> str:
     """One study, from where it is."""
     import_optuna().logging.set_verbosity(30)
-    start = time.time()
+    start, store = time.time(), ResultStore(folder)
+    if cell.kind == "refined":
+        begin_where_others_ended(cell, store)
     search(
         cell.dataset,
         cell.model,
         trials=cell.trials,
-        store=ResultStore(folder),
+        store=store,
         space=cell.space,
         sampler=cell.sampler,
         prune=cell.prune,
         splits=list(cell.splits),
+        seeds=list(cell.drawn),
         study=cell.study,
-        batch=64 if cell.sampler == "tpe" else cell.trials,
+        batch=BATCHES.get(cell.kind, cell.trials),
         devices=[device],
     )
     if device.startswith("cuda"):
@@ -140,11 +157,33 @@ def run_search(cell: Cell, folder: str, device: str) -> str:
     return f"{cell.study}: {cell.trials} trials, {time.time() - start:.0f} s"
 
 
+BATCHES = {"tpe": 64, "refined": 16}
+"""Of studies that learn from the trials before."""
+
+
+def begin_where_others_ended(cell: Cell, store: ResultStore) -> None:
+    """The first trials of a refined study: the best of the first one, and the published setting."""
+    first = first_of(cell)
+    plan = Plan(
+        *(cell.dataset, cell.model, cell.space.table, cell.sampler, cell.prune),
+        *(list(cell.splits), list(cell.drawn)),
+    )
+    study = create_study(cell.study, plan, None, store.path.parent / "studies", cell.trials)
+    if not study.get_trials(deepcopy=False):
+        known = published(cell)
+        best = sorted(trials_in(first, store), key=lambda trial: (-trial.mean, trial.number))
+        for settings in [*([known] if known else []), *(trial.settings for trial in best[:10])]:
+            study.enqueue_trial({n: v for n, v in settings.items() if n in cell.space.parts})
+
+
 def share_device(processes: int, threads: int) -> None:
-    """What a process does first: it takes no more than its part."""
+    """What a process does first: it takes no more than its part.
+
+    A tenth of the device is left for what CUDA itself needs in each process.
+    """
     torch.set_num_threads(threads)
     if torch.cuda.is_available():
-        torch.cuda.set_per_process_memory_fraction(1 / processes)
+        torch.cuda.set_per_process_memory_fraction(0.9 / processes)
 
 
 def search_all(folder: str, device: str, processes: int, seconds: float) -> None:
@@ -188,6 +227,11 @@ def second_stage(cell: Cell, trials: Sequence[Trial]) -> dict[int, list[RunSpec]
     return {trial.number: runs(cell, trial.settings, cell.seeds, cell.stage) for trial in best}
 
 
+def first_of(refined: Cell) -> Cell:
+    """The study that a refined one goes on from."""
+    return next(c for c in cells() if c.study == study_name(refined.dataset, refined.model))
+
+
 def published(cell: Cell) -> dict | None:
     """The settings of the published code, where it has some."""
     try:
@@ -212,6 +256,11 @@ def selected(cell: Cell, store: ResultStore, val: dict[str, float | None]) -> di
     settings = {trial.number: dict(trial.settings) for trial in trials}
     winner = max(means, key=lambda number: (means[number], -number))
     found = {"search": settings[winner]}
+    if cell.kind == "refined":
+        rivals = selected(first_of(cell), store, val)
+        rival = rivals.get("better by validation", rivals["search"])
+        own = fmean(val.get(spec.key) or 0.0 for spec in runs(cell, rival, cell.seeds))
+        found["best of all by validation"] = rival if own > means[winner] else settings[winner]
     if cell.model == "gread-bs" and not cell.kind:
         if cell.dataset in WEBKB:
             found["no second stage"] = dict(select(trials, cell.space).settings)
@@ -239,9 +288,14 @@ def final_specs(store: ResultStore) -> Iterator[RunSpec]:
     val = store.numbers("val")
     for cell in cells():
         for rule, settings in selected(cell, store, val).items():
-            main = rule == "search" and cell.model == "gread-bs" and not cell.kind
-            more = {"record": ("ensemble",)} if main else {}
+            more = {"record": ("ensemble",)} if with_ensembles(cell, rule) else {}
             yield from runs(cell, settings, cell.final, **more)
+
+
+def with_ensembles(cell: Cell, rule: str) -> bool:
+    """Whether the probabilities of these runs are kept."""
+    main = {"": "search", "refined": "best of all by validation"}
+    return cell.model == "gread-bs" and main.get(cell.kind) == rule
 
 
 def compute(specs: Iterable[RunSpec], store: ResultStore, device: str, processes: int) -> None:

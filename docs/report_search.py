@@ -12,13 +12,24 @@ import csv
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, pstdev
 
 import torch
 
 import gread
-from docs.measure_search import WEBKB, Cell, cells, runs, selected, trials_in
+from docs.measure_search import (
+    WEBKB,
+    Cell,
+    cells,
+    published,
+    runs,
+    second_stage,
+    selected,
+    trials_in,
+    with_ensembles,
+)
 from gread.figures import selection
 from gread.models import MODELS
 from gread.runs import Result, ResultStore
@@ -43,13 +54,14 @@ def finals(cell: Cell, settings: Mapping, store: ResultStore, **more) -> list[Re
 def rows(cell: Cell, store: ResultStore, val: dict) -> Iterator[tuple[str, list[float]]]:
     """What each way to select gives on test, and the ensembles of the first."""
     for rule, settings in selected(cell, store, val).items():
-        main = rule == "search" and cell.model == "gread-bs" and not cell.kind
+        main = with_ensembles(cell, rule)
         results = finals(cell, settings, store, **({"record": ("ensemble",)} if main else {}))
         name = f"{cell.kind}: {rule}" if cell.kind else rule
         yield name, [result.test or 0.0 for result in results]
         if main and results:
-            yield "ensemble over three seeds", ensembles(cell, results, "at_the_end", seeds=True)
-            yield "ensemble over time", ensembles(cell, results, "over_time", seeds=False)
+            both = (("three seeds", "at_the_end", True), ("time", "over_time", False))
+            for over, record, seeds in both:
+                yield f"{name}, ensemble over {over}", ensembles(cell, results, record, seeds=seeds)
 
 
 def ensembles(cell: Cell, results: list[Result], kind: str, *, seeds: bool) -> list[float]:
@@ -93,7 +105,7 @@ def main(folder: str) -> None:
     store = ResultStore(folder)
     val, test = store.numbers("val"), store.numbers("test")
     table: dict[tuple[str, str], dict[str, str]] = {}
-    kept: list[Result] = []
+    kept: dict[tuple[str, str], list[Result]] = {}
     with open(ROOT / "results" / "trials.csv", "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["study", "trial", "runs", "validation", "test"])
@@ -101,46 +113,52 @@ def main(folder: str) -> None:
             trials = trials_in(cell, store)
             points = {}
             for trial in trials:
-                keys = [s.key for s in runs(cell, trial.settings, (0,), cell.splits)]
+                keys = [s.key for s in runs(cell, trial.settings, cell.drawn, cell.splits)]
                 point = 100 * trial.mean, 100 * fmean(test[key] or 0.0 for key in keys)
                 points[trial.number] = point
                 numbers = f"{point[0]:.2f}", f"{point[1]:.2f}"
                 writer.writerow([cell.study, trial.number, len(keys), *numbers])
-            if not trials:
+            stage = [spec for specs in second_stage(cell, trials).values() for spec in specs]
+            if not trials or store.missing(stage):
                 print(f"{cell.study}: not finished")
                 continue
             for name, values in rows(cell, store, val):
                 table.setdefault((cell.model, name), {})[cell.dataset] = shown(values)
-            if cell.kind:
+            if cell.kind not in ("", "refined"):
                 continue
             chosen = selected(cell, store, val)
-            rule = "better by validation" if "better by validation" in chosen else "search"
-            settings = chosen[rule]
-            taken = settings == chosen.get("published") and settings != chosen["search"]
+            *_, settings = chosen.values()
+            taken = settings == published(cell) and settings != chosen["search"]
             source = "the published setting validates better" if taken else "found by it"
+            if cell.kind == "refined" and not taken and settings != chosen["search"]:
+                source = "the first study's validates better"
             if cell.dataset in LISTED:
                 path = ROOT / "gread/presets/tuned" / f"{study_name('', cell.model)[1:]}.toml"
                 path.parent.mkdir(exist_ok=True)
                 text = preset(cell, settings, source, store, val)
                 merge_preset(path, text, MODELS[cell.model].title)
-            for record in ((), ("ensemble",)):
-                kept += finals(cell, settings, store, record=record)
-            if cell.dataset in WEBKB and cell.model == "gread-bs":
+            found = [
+                _plain(result)
+                for record in ((), ("ensemble",))
+                for result in finals(cell, settings, store, record=record)
+            ]
+            kept[cell.model, cell.dataset] = list({r.spec.key: r for r in found}.values())
+            if cell.dataset in WEBKB and cell.model == "gread-bs" and not cell.kind:
                 number = min(
                     trial.number for trial in trials if dict(trial.settings) == chosen["search"]
                 )
                 title = f"GREAD-BS on {cell.dataset.title()}: {len(points)} settings"
                 picture = selection(points, number, title=title)
                 picture.savefig(ROOT / "docs/images" / f"luck-{cell.dataset}.png", dpi=150)
-    write_results(ROOT / "results" / "settings.jsonl", [_plain(result) for result in kept])
+    write_results(
+        ROOT / "results" / "settings.jsonl", [r for results in kept.values() for r in results]
+    )
     for (model, name), row in table.items():
         print(f"| {model} {name} | " + " | ".join(row.get(d, "") for d in LISTED + MORE) + " |")
 
 
 def _plain(result: Result) -> Result:
     """Without what was recorded for ensembles: the run of the preset, small enough to commit."""
-    from dataclasses import replace
-
     return replace(result, spec=replace(result.spec, record=()), records={})
 
 

@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from gread.data import csbm, grid
-from gread.figures import energies, snapshots
+from gread.experiments.evolution import SIZE, on_a_grid, snapshots
+from gread.figures import draw as draw_chart
 from gread.measures import dirichlet_energy
-from gread.models import GREAD, MODELS, ReactionDiffusionConv
+from gread.models import GREAD, MODELS
 from gread.models.catalog import Build
+from gread.report.charts import COLOURS, Axis, Chart, Panel, Series
 from gread.training import TrainConfig, fit
 
 HOMOPHILIES = (0.0, 0.2, 0.5, 0.8)
@@ -79,41 +80,26 @@ def compare(on_run: Callable[[], None]) -> list[Cell]:
 
 def draw(folder: Path) -> list[Path]:
     """Writes Figure 1 of the paper, and the Dirichlet energy of the same two processes."""
-    graph = grid(40, 40)
-    h0 = _noisy_letter(graph.pos / 39 * 2 - 1)
-    shown = (0.0, 5.0, 25.0, 50.0)
+    edges = grid(SIZE, SIZE).edge_index
     times = np.geomspace(0.1, 50.0, 80).round(6).tolist()
-    images, curves = {}, {}
-    for name, reaction in {"blurring-sharpening": "bs", "diffusion": None}.items():
-        layer = ReactionDiffusionConv(
-            1,
-            reaction=reaction,
-            adjacency="original",
-            alpha="one",
-            beta="one",
-            time=50.0,
-            step_size=0.25,
-            normalization="row",  # its steady state is flat up to the border
-            self_loops=0.0,
+    curves = tuple(
+        Series(
+            name,
+            tuple(times),
+            tuple(dirichlet_energy(h, edges).item() for h in states),
+            colour=colour,
         )
-        states = layer.evolve(h0, graph.edge_index, save_at=[*shown, *times]).saved
-        images[name] = [h.view(40, 40).numpy() for h in states[: len(shown)]]
-        curves[name] = [dirichlet_energy(h, graph.edge_index).item() for h in states[len(shown) :]]
-    figures = {
-        "grid.png": snapshots(images, shown, title="Diffusion forgets; the reaction remembers"),
-        "energy.png": energies(times, curves, title="How fast the nodes of the grid become alike"),
+        for colour, (name, states) in zip(COLOURS, on_a_grid(times).items(), strict=False)
+    )
+    axes = Axis("time t", log=True, limits=(0.1, 50.0)), Axis("Dirichlet energy (Eq. 18)", log=True)
+    charts = {
+        "grid.png": Chart("Diffusion forgets; the reaction remembers", snapshots(), columns=4),
+        "energy.png": Chart(
+            "How fast the nodes of the grid become alike",
+            (Panel(series=curves, x=axes[0], y=axes[1]),),
+        ),
     }
     folder.mkdir(parents=True, exist_ok=True)
-    for file, figure in figures.items():
-        figure.savefig(folder / file)
-    return [folder / file for file in figures]
-
-
-def _noisy_letter(pos: Tensor) -> Tensor:
-    """A letter G under noise, as one feature of nodes placed in [−1, 1]²; [N, 1]."""
-    x, y = pos[:, 0], -pos[:, 1]
-    radius, angle = pos.norm(dim=1), torch.atan2(y, x)
-    ring = (radius > 0.5) & (radius < 0.82) & ~((angle > 0) & (angle < 0.75))
-    bar = (x > 0.1) & (radius < 0.82) & (y < 0) & (y > -0.3)
-    noise = torch.randn(len(pos), generator=torch.Generator().manual_seed(0))
-    return ((ring | bar).float() + 0.3 * noise).unsqueeze(1)
+    for file, chart in charts.items():
+        draw_chart(chart).savefig(folder / file)
+    return [folder / file for file in charts]

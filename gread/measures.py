@@ -1,7 +1,8 @@
-"""Numbers about a graph and a signal on it: Dirichlet energy and homophily."""
+"""Numbers about a graph and a signal on it: Dirichlet energy, effective rank and homophily."""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 from torch_geometric.utils import remove_self_loops, scatter, to_undirected
 
@@ -22,6 +23,22 @@ def dirichlet_energy(h: Tensor, edge_index: Tensor, edge_weight: Tensor | None =
     if edge_weight is not None:
         squared = squared * edge_weight
     return squared.sum() / h.size(0)
+
+
+def effective_rank(h: Tensor) -> float:
+    """exp of the entropy of the singular values of H, as shares of their sum.
+
+    Between 1, where all nodes lie on one line through zero, and the width of H. Roy and Vetterli,
+    EUSIPCO 2007; not in the paper. Zero for H = 0.
+
+    Example:
+        >>> import torch
+        >>> round(effective_rank(torch.eye(3)), 4)
+        3.0
+    """
+    values = torch.linalg.svdvals(h.double())
+    shares = values / values.sum().clamp_min(torch.finfo(values.dtype).tiny)
+    return float(values.any()) * torch.special.entr(shares).sum().exp().item()
 
 
 def node_homophily(edge_index: Tensor, y: Tensor) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,12 @@ else:
     import tomli as tomllib
 
 
+@cache
 def read_toml(folder: str, name: str) -> Mapping[str, Any] | None:
-    """The table ``name`` in a folder below ``gread/``; None where there is none."""
+    """The table ``name`` in a folder below ``gread/``; None where there is none.
+
+    Read once: a table is not to be written to.
+    """
     file = resources.files("gread").joinpath(folder, name)
     return tomllib.loads(file.read_text("utf-8")) if file.is_file() else None
 

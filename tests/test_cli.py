@@ -6,13 +6,15 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from gread import DATASETS, MODELS, REACTIONS, SOLVERS, __version__
 from gread.cli import main
+from gread.data import DataError
+from gread.experiments import ARTEFACTS
 
 ROOT = Path(__file__).parents[1]
 
@@ -317,3 +319,61 @@ def test_ctrl_c_is_a_way_to_stop(tmp_path):
     assert process.returncode == 130
     assert "gread: stopped; what is done is stored" in stderr
     assert "Traceback" not in stderr
+
+
+def test_reproduce_tells_its_plan_before_anything_is_computed(gread, tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    store = ("--store", tmp_path / "store")
+    rows = json.loads(gread("reproduce", "all", "--dry-run", "--json", *store).stdout)
+    plan = {row["artefact"]: row for row in rows}
+    assert list(plan) == [*ARTEFACTS, "all"]
+    assert plan["table-4"]["stored"] == 1050  # what is committed
+    assert plan["table-1"] == {"artefact": "table-1", "runs": 0, "stored": 0, "seconds": 0}
+    assert max(row["runs"] for row in rows[:-1]) < plan["all"]["runs"]
+    assert plan["all"]["runs"] < sum(row["runs"] for row in rows[:-1])  # artefacts share runs
+    quick = json.loads(
+        gread("reproduce", "all", "--scale", "quick", "--dry-run", "--json", *store).stdout
+    )
+    assert quick[-1]["seconds"] < plan["all"]["seconds"] / 20
+    assert "to compute" in gread("reproduce", "figure-5", "--dry-run", *store).stdout
+
+
+def test_reproduce_draws_a_figure_in_every_format(gread, tmp_path):
+    places = ("--store", tmp_path / "store", "--out", tmp_path / "out", "--workers", "1")
+    shown = gread("reproduce", "figure-1", *places)
+    assert shown.returncode == 0, shown.stderr
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {f"figure-1.{suffix}" for suffix in ("svg", "pdf", "png", "json")}
+
+
+def test_a_scale_that_does_not_exist_is_one_sentence(gread, tmp_path):
+    wrong = gread("reproduce", "figure-1", "--scale", "tiny", "--store", tmp_path)
+    assert wrong.returncode == 2
+    assert "unknown scale 'tiny'; choose from: full, quick" in wrong.stderr
+
+
+def test_report_is_one_page_with_every_artefact(gread, tmp_path, monkeypatch, real_root):
+    monkeypatch.chdir(ROOT)
+    page = tmp_path / "new" / "report.html"
+    shown = gread("report", "--out", page, "--store", tmp_path / "store")
+    assert shown.returncode == 0, shown.stderr
+    data = page.read_text().split('id="data">')[1].split("</script>")[0]
+    sections = {section["name"]: section for section in json.loads(data)["sections"]}
+    assert set(sections) == set(ARTEFACTS)
+    assert list(sections)[:2] == ["figure-1", "figure-2"]
+    assert sections["table-4"]["stored"] == 1050  # what is committed
+    assert sections["table-4"]["shown"]["claims"]
+    assert sections["figure-5"]["empty"]
+    assert sections["figure-5"]["command"] == "gread reproduce figure-5"
+
+
+def test_report_goes_on_without_the_data(gread, tmp_path, monkeypatch):
+    def refuse(results):
+        raise DataError("there is no network")
+
+    monkeypatch.chdir(tmp_path)
+    without = {name: replace(ARTEFACTS[name], render=refuse) for name in ("table-3", "table-9")}
+    monkeypatch.setattr("gread.cli.report.ARTEFACTS", {**ARTEFACTS, **without})
+    shown = gread("report")
+    assert shown.returncode == 0, shown.stderr
+    assert "Its data is not here: there is no network" in Path("report.html").read_text()

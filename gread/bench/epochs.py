@@ -13,7 +13,7 @@ from gread.bench.pictures import grouped_bars, ratio_bars
 from gread.bench.section import BENCHES, Row, Section
 from gread.bench.timing import SLOWLY, both, fitted, graph, interleave, ratio
 from gread.data import DataError
-from gread.experiments.accuracy import DATASETS
+from gread.experiments.protocol import DATASETS
 from gread.runs import find_preset
 
 FIGURE_9: Mapping[str, Any] = {

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import gread
-from gread.cli import measure, own, search, show, stored, work
+from gread.cli import measure, own, report, reproduce, search, show, stored, work
 from gread.cli.console import err, out
 from gread.inputs import InputError
 
@@ -28,7 +28,8 @@ for command in (
     own.predict,
     work.train,
     search.search,
-    work.reproduce,
+    reproduce.reproduce,
+    report.report,
     stored.compare,
     measure.bench,
 ):

@@ -1,4 +1,4 @@
-"""Commands that compute: train and reproduce."""
+"""The command that trains, and what others that compute share with it."""
 
 from __future__ import annotations
 
@@ -8,21 +8,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Annotated, Any
 
 import torch
 import typer
-from rich.markdown import Markdown
 from rich.progress import Progress, TaskID
 from rich.table import Table
 from torch import nn
 from torch_geometric.data import Data
 
 from gread.cli.console import Json, bar, err, out, print_json
-from gread.cli.stored import STORE, Store, known_results, percent
-from gread.experiments import ARTEFACTS
+from gread.cli.stored import STORE, Store, percent
 from gread.experiments.accuracy import CODE, PAPER
 from gread.inputs import InputError, choose_device
 from gread.models import MODELS
@@ -131,46 +128,6 @@ def train(
         print_json([dataclasses.asdict(result.without_history()) for result in results])
         return
     _report(results, found.source)
-
-
-def reproduce(
-    context: typer.Context,
-    name: Annotated[str, typer.Argument(help=f"One of: {', '.join(ARTEFACTS)}.")],
-    stored: Annotated[
-        bool, typer.Option("--stored", help="Compute nothing; show what is stored.")
-    ] = False,
-    workers: Annotated[int, typer.Option(help="Processes at a time.")] = 1,
-    device: Device = "auto",
-    deterministic: Deterministic = False,
-    store: Store = STORE,
-    folder: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Where the table goes.")
-    ] = Path("runs/reproduce"),
-) -> None:
-    """Regenerate a table of the paper from stored runs, computing what is missing."""
-    artefact = ARTEFACTS[name]
-    specs = list(artefact.specs())
-    known = known_results(store)
-    if not stored:
-        missing = [spec for spec in specs if spec.key not in known]
-        with resumable(), bar() as progress:
-            task = progress.add_task(name, total=len(missing))
-            launch(
-                missing,
-                ResultStore(store),
-                devices=[choose_device(device)],
-                workers=workers,
-                deterministic=deterministic,
-                imports=context.find_root().params["imports"] or (),
-                on_result=lambda _: progress.advance(task),
-            )
-        known = known_results(store)
-    table = artefact.render([known[spec.key] for spec in specs if spec.key in known])
-    folder.mkdir(parents=True, exist_ok=True)
-    for suffix, text in (("md", table.markdown()), ("csv", table.csv()), ("tex", table.latex())):
-        (folder / f"{name}.{suffix}").write_text(text, encoding="utf-8")
-    out.print(Markdown(table.markdown()) if out.is_terminal else table.markdown(), soft_wrap=True)
-    err.print(f"Wrote {folder / name}.md, .csv and .tex", highlight=False)
 
 
 @contextmanager

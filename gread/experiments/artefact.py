@@ -1,26 +1,103 @@
-"""A table of the paper is two pure functions: which runs it needs, and how they are shown."""
+"""A table or figure is two pure functions: which runs it needs, and how they are shown.
+
+At quick scale it needs a few of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+from gread.data import DATASETS
 from gread.registry import Registry
+from gread.report.charts import Chart
 from gread.report.tables import Table
 from gread.runs import Result, RunSpec
+
+LARGE = ("film", "squirrel", "citeseer", "pubmed")
+"""Graphs of more than 3000 nodes."""
+
+
+@dataclass(frozen=True)
+class Quick:
+    """What of an artefact is run at quick scale.
+
+    Attributes:
+        runs: How many of those that differ in split, seed or drawn graph alone.
+        epochs: At most so many.
+        without: Datasets that are left out.
+    """
+
+    runs: int = 1
+    epochs: int = 30
+    without: tuple[str, ...] = LARGE
 
 
 @dataclass(frozen=True)
 class Artefact:
-    """Something of the paper to regenerate.
+    """Something to regenerate.
 
     Attributes:
-        specs: The runs behind it.
+        specs: The runs behind it; none where it is measured from the data or the catalogue.
         render: What is shown of their results; results may be missing.
+        quick: What is run of it at quick scale.
     """
 
     specs: Callable[[], Iterable[RunSpec]]
-    render: Callable[[Sequence[Result]], Table]
+    render: Callable[[Sequence[Result]], Table | Chart]
+    quick: Quick = Quick()
 
 
 ARTEFACTS: Registry[Artefact] = Registry("artefact")
+
+
+class Plan(NamedTuple):
+    """What is run of an artefact, and what is to be said of it."""
+
+    specs: list[RunSpec]
+    note: str = ""
+
+
+SCALES: Registry[Callable[[Artefact], Plan]] = Registry("scale")
+
+
+@SCALES.register("full")
+def full(artefact: Artefact) -> Plan:
+    """The paper's protocol."""
+    return Plan(list(artefact.specs()))
+
+
+@SCALES.register("quick")
+def quick(artefact: Artefact) -> Plan:
+    """Enough to see what it looks like, in minutes on a CPU."""
+    rule = artefact.quick
+    groups: dict[RunSpec, list[RunSpec]] = {}
+    left_out: dict[str, None] = {}
+    for spec in artefact.specs():
+        if spec.dataset in rule.without:
+            left_out[DATASETS[spec.dataset].title] = None
+            continue
+        epochs = min(rule.epochs, spec.train.epochs)
+        short = replace(spec, train=replace(spec.train, epochs=epochs))
+        options = {key: value for key, value in spec.options.items() if key != "graph"}
+        groups.setdefault(replace(short, split=0, seed=0, options=options), []).append(short)
+    if not groups:
+        return Plan([])
+    note = f"Quick scale: {_count(rule.runs, 'run')} a number, at most {rule.epochs} epochs"
+    note += f", without {', '.join(left_out)}." if left_out else "."
+    return Plan([spec for group in groups.values() for spec in group[: rule.runs]], note)
+
+
+def show(artefact: Artefact, plan: Plan, results: Sequence[Result]) -> Table | Chart:
+    """The results of a plan, with its note before that of the artefact.
+
+    Where there is one the plan is not the paper's, and its results do not speak about the paper.
+    """
+    shown = artefact.render(results)
+    claims = () if plan.note else shown.claims
+    return replace(shown, note=f"{plan.note} {shown.note}".strip(), claims=claims)
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" + ("" if number == 1 else "s")

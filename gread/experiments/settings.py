@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gread.experiments.accuracy import (
-    DATASETS,
-    GREAD,
-    PAPER,
-    SEVERAL_SEEDS,
-    average,
-    number,
-    summary,
-)
+from gread.experiments.accuracy import PAPER, QUICK, average, number, summary
 from gread.experiments.artefact import ARTEFACTS, Artefact
+from gread.experiments.protocol import DATASETS, GREAD, SEVERAL_SEEDS
 from gread.inputs import InputError
 from gread.models import MODELS
 from gread.report.tables import Cell, Table
@@ -84,4 +77,4 @@ def render(results: Sequence[Result]) -> Table:
     )
 
 
-ARTEFACTS.add("settings", Artefact(specs, render))
+ARTEFACTS.add("settings", Artefact(specs, render, QUICK))

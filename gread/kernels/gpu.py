@@ -248,7 +248,8 @@ def _launches(
         fitting = max(32 * warps * in_flight // width, 1)
         options = {
             "each": each,
-            "SPAN": _ceil2(each),
+            # Of no use where no row is too short: one number, so that nothing is compiled anew.
+            "SPAN": _ceil2(each) if fewest else 1,
             "FEWEST": fewest,
             "MOST": most,
             # A block much longer than the rows is work for nothing.

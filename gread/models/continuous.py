@@ -25,7 +25,7 @@ from gread.inputs import (
     check_not_negative,
     check_positive,
 )
-from gread.ode import SOLVERS, Solution, VectorField, integrate
+from gread.ode import SOLVERS, Solution, VectorField, integrate, steps
 from gread.reactions import Terms
 
 
@@ -123,6 +123,13 @@ class ContinuousGNN(nn.Module, ABC):
         self.check(x, edge_index, edge_weight)
         h0 = self.encoder(x)
         return self.follow(self.field(h0, edge_index, edge_weight), h0, save_at)
+
+    def hidden_states(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
+    ) -> list[Tensor]:
+        """H(0), and the state behind every step of the solver: its layers."""
+        times = [0.0, *(end for _, end in steps(self.time, self.integrate.keywords["step_size"]))]
+        return list(self.evolve(x, edge_index, edge_weight, save_at=times).saved)
 
     def check(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> None:
         """Requires a graph with the features the model was built for."""

@@ -66,14 +66,21 @@ class FAGCN(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Logits [N, classes] from features [N, F]."""
+        return self.decoder(self.hidden_states(x, edge_index, edge_weight)[-1])
+
+    def hidden_states(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
+    ) -> list[Tensor]:
+        """H⁰, and the state behind every layer."""
         check_features("x", x, self.in_channels)
         check_edges(edge_index, edge_weight, x.size(0))
         adj = self.adjacency(x, edge_index, edge_weight)
-        h = h0 = self.dropout(torch.relu(self.encoder(x)))
+        states = [self.dropout(torch.relu(self.encoder(x)))]
         for gate in self.gates:
+            h = states[-1]
             signed = Adjacency(adj.pattern, self.dropout(gate(h, adj.pattern) * adj.weight))
-            h = self.eps * h0 + signed @ h
-        return self.decoder(h)
+            states.append(self.eps * states[0] + signed @ h)
+        return states
 
 
 class SignedAttention(nn.Module):

@@ -77,12 +77,18 @@ class GCNII(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Logits [N, classes] from features [N, F]."""
+        return self.decoder(self.hidden_states(x, edge_index, edge_weight)[-1])
+
+    def hidden_states(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
+    ) -> list[Tensor]:
+        """H⁰, and the state behind every layer."""
         check_features("x", x, self.in_channels)
         check_edges(edge_index, edge_weight, x.size(0))
         adj = self.adjacency(x, edge_index, edge_weight)
-        h = h0 = torch.relu(self.encoder(x))
+        states = [torch.relu(self.encoder(x))]
         for number, weight in enumerate(self.weights, start=1):
             theta = math.log(self.strength / number + 1)
-            p = (1 - self.alpha) * (adj @ self.dropout(h)) + self.alpha * h0
-            h = torch.relu(torch.addmm(p, p, weight, beta=1 - theta, alpha=theta))
-        return self.decoder(h)
+            p = (1 - self.alpha) * (adj @ self.dropout(states[-1])) + self.alpha * states[0]
+            states.append(torch.relu(torch.addmm(p, p, weight, beta=1 - theta, alpha=theta)))
+        return states

@@ -119,16 +119,22 @@ class GGCN(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Logits [N, classes] from features [N, F]."""
+        return self.hidden_states(x, edge_index, edge_weight)[-1]
+
+    def hidden_states(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
+    ) -> list[Tensor]:
+        """X W, the state behind every layer, and the logits as the last."""
         check_features("x", x, self.in_channels)
         near = self._neighbours(x, edge_index, edge_weight)
         z, sum_so_far = self.feature_map(x).chunk(2, dim=-1)
-        sum_so_far = elu(sum_so_far)
+        states = [sum_so_far := elu(sum_so_far)]
         for i, linear in enumerate(self.linears, start=1):
             u = self.dropout(elu(self.messages[i - 1](z, near)))
             share = 1.0 if i == 1 else math.log(self.decay / (i + 1) ** DECAY_POWER + 1)
-            sum_so_far = sum_so_far + share * u
+            states.append(sum_so_far := sum_so_far + share * u)
             z = linear(sum_so_far)
-        return self.messages[-1](z, near)
+        return [*states, self.messages[-1](z, near)]
 
     def _neighbours(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Neighbours:
         adj = self.normalized(x, edge_index, edge_weight)

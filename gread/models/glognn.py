@@ -99,12 +99,18 @@ class GloGNN(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Logits [N, classes] from features [N, F]."""
+        return self.hidden_states(x, edge_index, edge_weight)[-1]
+
+    def hidden_states(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
+    ) -> list[Tensor]:
+        """H⁰, the state behind every layer, and so the logits as the last."""
         check_features("x", x, self.in_channels)
         adj = self.normalized(x, edge_index, edge_weight)
-        h0 = h = self.linear(self.dropout(self._mapped(x, adj).relu()))
+        states = [self.linear(self.dropout(self._mapped(x, adj).relu()))]
         for _ in range(self.num_layers):
-            h = self._gathered(h, h0, adj)
-        return h
+            states.append(self._gathered(states[-1], states[0], adj))
+        return states
 
     def _mapped(self, x: Tensor, adj: Adjacency) -> Tensor:
         """δ W₁ X + (1 − δ) W₃ R̃, without the map of which there would be nothing."""

@@ -79,13 +79,20 @@ class GPRGNN(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Logits [N, classes] from features [N, F]."""
+        states = self.hidden_states(x, edge_index, edge_weight)
+        total = self.gamma[0] * states[0]
+        for gamma, z in zip(self.gamma[1:], states[1:], strict=True):
+            total = total + gamma * z
+        return total
+
+    def hidden_states(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
+    ) -> list[Tensor]:
+        """Z, Ã Z, Ã² Z, ..., as many as there are weights."""
         check_features("x", x, self.in_channels)
         check_edges(edge_index, edge_weight, x.size(0))
         adj = self.adjacency(x, edge_index, edge_weight)
-        z = self.dropout(self.decoder(self.encoder(x)))
-        first, *others = self.gamma
-        total = first * z
-        for gamma in others:
-            z = adj @ z
-            total = total + gamma * z
-        return total
+        states = [self.dropout(self.decoder(self.encoder(x)))]
+        for _ in self.gamma[1:]:
+            states.append(adj @ states[-1])
+        return states

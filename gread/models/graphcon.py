@@ -82,14 +82,22 @@ class GraphCON(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Logits [N, classes] from features [N, F]."""
+        return self.decoder(self.hidden_states(x, edge_index, edge_weight)[-1])
+
+    def hidden_states(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
+    ) -> list[Tensor]:
+        """The places at the start and behind every step."""
         check_features("x", x, self.in_channels)
         check_edges(edge_index, edge_weight, x.size(0))
         h = self.encoder(x).relu()
         place, speed = self.dropout(h), self.dropout(h)
+        states = [place]
         for _ in range(self.num_layers):
             place, speed = self.step(place, speed, edge_index, edge_weight)
             place, speed = self.dropout(place), self.dropout(speed)
-        return self.decoder(place)
+            states.append(place)
+        return states
 
     def step(
         self, place: Tensor, speed: Tensor, edge_index: Tensor, edge_weight: Tensor | None

@@ -28,7 +28,7 @@ from gread.inputs import (
 from gread.models.catalog import MODELS, ModelEntry
 from gread.models.hub import Pretrained
 from gread.models.parts import ALPHAS, BETAS, build_decoder, build_encoder
-from gread.ode import SOLVERS, Solution, integrate
+from gread.ode import SOLVERS, Solution, integrate, steps
 from gread.reactions import REACTIONS, Reaction, State, Terms, build_reaction
 
 
@@ -260,6 +260,16 @@ class GREAD(nn.Module, Pretrained):
         check_features("x", x, self.in_channels)
         h0 = self.encoder(x)  # Eq. (6)
         return self.layer.evolve(h0, edge_index, edge_weight, save_at=save_at)  # Eq. (7)
+
+    def hidden_states(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
+    ) -> list[Tensor]:
+        """H(0), and the state behind every step of the solver: its layers."""
+        times = [
+            0.0,
+            *(end for _, end in steps(self.time, self.layer.integrate.keywords["step_size"])),
+        ]
+        return list(self.evolve(x, edge_index, edge_weight, save_at=times).saved)
 
 
 def _register(name: str, reaction: Reaction | type[nn.Module]) -> None:

@@ -81,6 +81,18 @@ class H2GCN(nn.Module):
             edge_weight: Their weights.
             two_hop: Pairs of nodes two steps apart [2, E₂], if they are known.
         """
+        states = self.hidden_states(x, edge_index, edge_weight, two_hop=two_hop)
+        return self.decoder(self.dropout(torch.cat(states, dim=-1)))
+
+    def hidden_states(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor | None = None,
+        *,
+        two_hop: Tensor | None = None,
+    ) -> list[Tensor]:
+        """R_0 to that of the last round, each twice as wide as the one before."""
         check_features("x", x, self.in_channels)
         check_edges(edge_index, edge_weight, x.size(0))
         if two_hop is None:
@@ -92,4 +104,4 @@ class H2GCN(nn.Module):
         for _ in range(self.rounds):
             r = states[-1]
             states.append(torch.cat([near @ r, far @ r], dim=-1))
-        return self.decoder(self.dropout(torch.cat(states, dim=-1)))
+        return states

@@ -67,11 +67,16 @@ class JKNet(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Logits [N, classes] from features [N, F]."""
+        return self.decoder(self.jump(self.hidden_states(x, edge_index, edge_weight)[1:]))
+
+    def hidden_states(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
+    ) -> list[Tensor]:
+        """X, and the state behind every layer."""
         check_features("x", x, self.in_channels)
         check_edges(edge_index, edge_weight, x.size(0))
         adj = self.adjacency(x, edge_index, edge_weight)
-        states, h = [], x
+        states = [x]
         for layer in self.layers:
-            h = self.dropout(torch.relu(layer(h, adj)))
-            states.append(h)
-        return self.decoder(self.jump(states))
+            states.append(self.dropout(torch.relu(layer(states[-1], adj))))
+        return states

@@ -68,14 +68,20 @@ class MixHop(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Logits [N, classes] from features [N, F]."""
+        last = self.hidden_states(x, edge_index, edge_weight)[-1]
+        return (self.scores.softmax(0).unsqueeze(-1) * last.unflatten(-1, (POWERS, -1))).sum(1)
+
+    def hidden_states(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
+    ) -> list[Tensor]:
+        """X, and the state behind every layer."""
         check_features("x", x, self.in_channels)
         check_edges(edge_index, edge_weight, x.size(0))
         adj = self.adjacency(x, edge_index, edge_weight)
-        h = x
+        states = [x]
         for layer, norm in zip(self.layers, self.norms, strict=False):
-            h = torch.relu(norm(layer(h, adj)))
-        parts = self.layers[-1](h, adj).unflatten(-1, (POWERS, -1))
-        return (self.scores.softmax(0).unsqueeze(-1) * parts).sum(1)
+            states.append(torch.relu(norm(layer(states[-1], adj))))
+        return [*states, self.layers[-1](states[-1], adj)]
 
 
 def hops(y: Tensor, adj: Adjacency) -> Tensor:

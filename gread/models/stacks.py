@@ -134,13 +134,19 @@ class ConvStack(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Logits [N, classes] from features [N, F]."""
+        return self.hidden_states(x, edge_index, edge_weight)[-1]
+
+    def hidden_states(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
+    ) -> list[Tensor]:
+        """X, the state behind every layer, and the logits as the last."""
         check_features("x", x, self.in_channels)
         check_edges(edge_index, edge_weight, x.size(0))
         adj = self.adjacency(x, edge_index, edge_weight)
-        h = x
+        states = [x]
         for layer, between in zip(self.layers, self.between, strict=False):
-            h = between(layer(h, adj))
-        return self.layers[-1](h, adj)
+            states.append(between(layer(states[-1], adj)))
+        return [*states, self.layers[-1](states[-1], adj)]
 
 
 def relu(channels: int) -> nn.Module:

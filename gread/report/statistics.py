@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -76,3 +76,17 @@ def compare(first: Sequence[float], second: Sequence[float]) -> Comparison:
     return Comparison(
         float(apart.mean()), float(stats.wilcoxon(apart).pvalue), float(t_test), len(apart)
     )
+
+
+def improves(first: Iterable[float], second: Iterable[float], level: float = 0.05) -> bool:
+    """Whether the first is better: Wilcoxon's signed-rank test on pairs, one-sided."""
+    apart = np.array(list(first)) - np.array(list(second))
+    return bool(apart.any()) and float(stats.wilcoxon(apart, alternative="greater").pvalue) < level
+
+
+def unpaired_t_test(first: Sequence[float], second: Sequence[float]) -> tuple[float, float] | None:
+    """Student's statistic and its p-value; None where there are too few numbers or no spread."""
+    if min(len(first), len(second)) < 2 or np.ptp([*first]) == np.ptp([*second]) == 0:
+        return None
+    found = stats.ttest_ind(first, second)
+    return float(found.statistic), float(found.pvalue)

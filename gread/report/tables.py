@@ -7,8 +7,17 @@ import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from gread.report.claims import Claim, noted
+
 MARKDOWN = {1: "**{}**", 2: "*{}*", 3: "<u>{}</u>"}
 LATEX = {1: r"\textbf{{{}}}", 2: r"\underline{{{}}}", 3: r"\textit{{{}}}"}
+
+SAFE = {
+    **{letter: f"\\{letter}" for letter in "%&_#"},
+    **{"±": r"$\pm$", "−": "$-$", "–": "--", "<": "$<$", ">": "$>$", "≠": r"$\neq$"},
+    **{"∗": r"$^\ast$", "†": r"$^\dagger$", "α": r"$\alpha$", "β": r"$\beta$", "τ": r"$\tau$"},
+}
+"""How LaTeX writes what is special to it, or not in its fonts."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +37,14 @@ class Table:
         columns: Headings.
         rows: One cell a column.
         note: What a reader must know.
+        claims: What the paper says of it.
     """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
+    claims: tuple[Claim, ...] = ()
 
     def markdown(self) -> str:
         """With the best three bold, italic and underlined."""
@@ -42,7 +53,7 @@ class Table:
             lines.append(
                 _line(MARKDOWN.get(cell.place or 0, "{}").format(cell.text) for cell in row)
             )
-        return f"# {self.title}\n\n" + "\n".join(lines) + f"\n\n{self.note}\n"
+        return f"# {self.title}\n\n" + "\n".join(lines) + f"\n\n{noted(self.note, self.claims)}\n"
 
     def csv(self) -> str:
         """Texts alone."""
@@ -60,7 +71,7 @@ class Table:
             body.append(" & ".join(marked) + r" \\")
         return "\n".join(
             [
-                f"% {self.title}. {self.note}",
+                f"% {self.title}. {noted(self.note, self.claims)}",
                 rf"\begin{{tabular}}{{l{'r' * (len(self.columns) - 1)}}} \toprule",
                 *body,
                 r"\bottomrule",
@@ -84,6 +95,4 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def _escape(text: str) -> str:
-    for plain, safe in (("±", r"$\pm$"), ("−", "$-$"), ("%", r"\%"), ("–", "--")):
-        text = text.replace(plain, safe)
-    return text
+    return "".join(SAFE.get(letter, letter) for letter in text)

@@ -16,7 +16,7 @@ import torch
 
 from gread.inputs import check_count
 from gread.runs.grouping import populations, work
-from gread.runs.run import Result, run, run_together
+from gread.runs.run import ALONE, Result, run, run_together
 from gread.runs.spec import RunSpec
 from gread.runs.store import ResultStore
 
@@ -36,7 +36,8 @@ def launch(
 ) -> None:
     """Computes and stores every spec that has no result yet.
 
-    Results are stored as they come: whatever ends the launch, calling it again goes on.
+    Results are stored as they come: whatever ends the launch, calling it again goes on. Specs with
+    a record that measures the machine come last, in this process and with nothing beside them.
 
     Args:
         specs: What to compute.
@@ -57,15 +58,17 @@ def launch(
     if together is None:
         together = all(device.startswith("cuda") for device in devices)
     missing = store.missing(specs)
-    groups = populations(missing, devices[0], root, workers) if together else [[s] for s in missing]
+    timed = [spec for spec in missing if set(ALONE) & set(spec.record)]
+    others = [spec for spec in missing if not set(ALONE) & set(spec.record)]
+    groups = populations(others, devices[0], root, workers) if together else [[s] for s in others]
     if workers > 1:
         groups.sort(key=work, reverse=True)  # so that nobody waits for the longest at the end
     jobs = [
         (group, root, devices[turn % len(devices)], deterministic, histories)
         for turn, group in enumerate(groups)
     ]
-    one_by_one = (_compute(job) for job in jobs)
-    with closing(one_by_one if workers == 1 else _in_processes(jobs, workers, imports)) as done:
+    last = [([spec], root, devices[0], deterministic, histories) for spec in timed]
+    with closing(_compute_all(jobs, last, workers, imports)) as done:
         for results in done:
             store.put(*results)
             for result in results:
@@ -94,6 +97,17 @@ def _compute(job: Job) -> list[Result]:
                 for result in _compute((half, root, device, deterministic, histories))
             ]
     return results if histories else [result.without_history() for result in results]
+
+
+def _compute_all(
+    jobs: Sequence[Job], last: Sequence[Job], workers: int, imports: Sequence[str]
+) -> Generator[list[Result], None, None]:
+    """Results as they come; those of the last jobs one by one, with nothing beside them."""
+    if workers == 1:
+        yield from map(_compute, jobs)
+    elif jobs:
+        yield from _in_processes(jobs, workers, imports)
+    yield from map(_compute, last)
 
 
 def _in_processes(

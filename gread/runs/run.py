@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -21,14 +22,14 @@ from torch_geometric.data import Data
 
 from gread.data import load
 from gread.data.files import data_root
-from gread.measures import dirichlet_energy
+from gread.measures import dirichlet_energy, effective_rank
 from gread.models import MODELS
 from gread.parts import Division, parts_that_fit
 from gread.population import fit_together
 from gread.registry import Registry
 from gread.runs.spec import RunSpec
 from gread.structure import Origin, Prepared, add_structure
-from gread.training import Epoch, Fit, fit
+from gread.training import Epoch, Fit, TrainConfig, fit
 from gread.versions import versions
 
 
@@ -115,8 +116,83 @@ def coefficients(model: Any, data: Data) -> dict[str, list[float]]:
     return {name: torch.as_tensor(value).flatten().tolist() for name, value in values.items()}
 
 
+@RECORDS.register("layer_energy")
+def layer_energy(model: Any, data: Data) -> list[float]:
+    """Dirichlet energy behind every layer, of a model with ``hidden_states``.
+
+    In continuous time a layer is a step of the solver.
+    """
+    states = model.hidden_states(data.x, data.edge_index, data.edge_weight)
+    return [dirichlet_energy(h, data.edge_index).item() for h in states]
+
+
+@RECORDS.register("layer_rank")
+def layer_rank(model: Any, data: Data) -> list[float]:
+    """Effective rank of the states behind every layer."""
+    states = model.hidden_states(data.x, data.edge_index, data.edge_weight)
+    return [effective_rank(h) for h in states]
+
+
+@RECORDS.register("map")
+def final_map(model: Any, data: Data) -> dict[str, Any]:
+    """The nodes in the plane by t-SNE of H(T), with their classes."""
+    return _maps(model, data, [model.time])
+
+
+@RECORDS.register("journey")
+def journey(model: Any, data: Data) -> dict[str, Any]:
+    """The nodes in the plane on the way to T, each map from where the one before ended.
+
+    At t = 0, 1 and T, which the paper shows, and at eighths of the way.
+    """
+    eighths = {eighth * model.time / 8 for eighth in range(8)}
+    return _maps(model, data, sorted({*eighths, min(1.0, model.time), model.time}))
+
+
+MAPPED = 1000
+"""Nodes on a map, at most: t-SNE takes seconds for so many, and a picture shows no more."""
+
+
+def _maps(model: Any, data: Data, times: Sequence[float]) -> dict[str, Any]:
+    from sklearn.manifold import TSNE
+
+    states = model.evolve(data.x, data.edge_index, data.edge_weight, save_at=times).saved
+    nodes = torch.randperm(data.num_nodes, generator=torch.Generator().manual_seed(0))[:MAPPED]
+    place: Any = "pca"
+    maps = []
+    for h in states:
+        kept = h.cpu().double().numpy()[nodes.numpy()]
+        perplexity = min(30.0, (len(kept) - 1) / 3)
+        place = TSNE(init=place, perplexity=perplexity, random_state=0).fit_transform(kept)
+        maps.append(np.asarray(place, dtype=float).round(2).tolist())
+    classes = data.y.cpu()[nodes].tolist()
+    return {"times": list(times), "classes": classes, "maps": maps}
+
+
+TIMED = 20
+"""Epochs that are timed, after as many that are not."""
+
+
+@RECORDS.register("epoch_seconds")
+def epoch_seconds(model: Any, data: Data) -> list[float]:
+    """Seconds of each of some epochs of training, evaluation included, of a copy of the model."""
+    ends: list[float] = []
+    with torch.enable_grad():
+        fit(
+            copy.deepcopy(model),
+            data,
+            TrainConfig(epochs=2 * TIMED, lr=1e-6),  # so that nothing diverges meanwhile
+            on_epoch=lambda _: ends.append(time.perf_counter()),
+        )
+    return [round(seconds, 7) for seconds in np.diff(ends)[-TIMED:].tolist()]
+
+
+ALONE = ("epoch_seconds",)
+"""Records that measure the machine: `gread.runs.launch` runs such a spec with nothing beside it."""
+
+
 def records_of(model: str) -> tuple[str, ...]:
-    """What can be recorded of a model.
+    """What is worth recording of every run of a model.
 
     Example:
         >>> records_of("gcn")
@@ -124,7 +200,7 @@ def records_of(model: str) -> tuple[str, ...]:
     """
     entry = MODELS[model]
     if entry.group == "GREAD":
-        return tuple(RECORDS)
+        return ("energy", "evaluations", "coefficients")
     return ("energy", "evaluations") if entry.continuous else ()
 
 

@@ -25,6 +25,12 @@ def test_csv_and_latex():
     assert TABLE.latex().count(r"\\") == 3
 
 
+def test_latex_writes_what_its_fonts_lack():
+    table = Table("Title", ("β", "a_b"), ((Cell("76.64∗†"), Cell("< 0.001 ≠")),))
+    assert r"$\beta$ & a\_b \\" in table.latex()
+    assert r"76.64$^\ast$$^\dagger$ & $<$ 0.001 $\neq$ \\" in table.latex()
+
+
 def test_places_are_shared_by_equal_values():
     assert places([3.0, 5.0, None, 5.0, 4.0, 1.0]) == [3, 1, None, 1, 2, None]
     assert places([None]) == [None]

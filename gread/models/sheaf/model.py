@@ -150,14 +150,20 @@ class NeuralSheafDiffusion(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Logits [N, classes] from features [N, F]."""
+        return self.decoder(self.hidden_states(x, edge_index, edge_weight)[-1])
+
+    def hidden_states(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
+    ) -> list[Tensor]:
+        """The stalks of every node side by side, at the start and behind every layer."""
         check_features("x", x, self.in_channels)
         check_edges(edge_index, edge_weight, x.size(0))
         ends = ends_of(edge_index, edge_weight, x)
         fixed = fixed_laplacian(self.signs, ends) if self.signs.numel() else None
-        state = self.encoder(x)
+        states = [self.encoder(x)]
         for layer in self.layers:
-            state = layer(state, ends, fixed)
-        return self.decoder(state.flatten(1))
+            states.append(layer(states[-1], ends, fixed))
+        return [state.flatten(1) for state in states]
 
 
 _sheaf = partial(model, group="continuous", reference="Bodnar et al., NeurIPS 2022")

@@ -1,0 +1,60 @@
+"""Would a dense Ã be faster on small graphs? One product, sparse and dense, for a population.
+
+    python docs/measure_dense.py [DEVICE]
+
+prints the milliseconds of Ã H forwards for 64 channels and as many members, once with the kernels
+of this library and once with a dense matrix in single precision.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from operator import matmul
+
+import torch
+
+import gread
+from gread.adjacency import OriginalAdjacency
+
+MEMBERS = (1, 10, 100)
+
+
+def milliseconds(product: Callable[[], torch.Tensor], device: str) -> float:
+    """The fastest of several rounds of products, each round a tenth of a second or more."""
+
+    def seconds(count: int) -> float:
+        if device != "cpu":
+            torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(count):
+            product()
+        if device != "cpu":
+            torch.cuda.synchronize()
+        return time.perf_counter() - begin
+
+    seconds(3)
+    count = max(1, int(0.1 / max(seconds(3) / 3, 1e-6)))
+    return 1e3 * min(seconds(count) for _ in range(5)) / count
+
+
+def main(device: str = "cpu") -> None:
+    """Prints a table."""
+    print("| graph | nodes | members | sparse (ms) | dense (ms) | dense / sparse |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: |")
+    for name in ("texas", "cornell", "wisconsin", "chameleon", "cora"):
+        data = gread.load(name).to(device)
+        adjacency = OriginalAdjacency()(data.x, data.edge_index, data.edge_weight)
+        dense = adjacency @ torch.eye(data.num_nodes, device=device)
+        for members in MEMBERS:
+            h = torch.randn(members, data.num_nodes, 64, device=device)
+            sparse_ms = milliseconds(partial(matmul, adjacency, h), device)
+            dense_ms = milliseconds(partial(matmul, dense, h), device)
+            cells = name, data.num_nodes, members, f"{sparse_ms:.3f}", f"{dense_ms:.3f}"
+            print("|", " | ".join(map(str, cells)), f"| {dense_ms / sparse_ms:.1f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,69 @@
+"""The command that binds tables and figures into one page."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import gread
+from gread.cli.console import err
+from gread.cli.stored import STORE, Store, known_results
+from gread.data import DataError
+from gread.experiments import ARTEFACTS, SCALES, Artefact, Plan, show
+from gread.report.page import Section, page
+from gread.report.tables import Table
+from gread.runs import Result
+
+TITLE = "GREAD: every table and figure"
+ENOUGH = 0.1
+"""The share of an artefact's runs from which it is shown by the paper's protocol."""
+
+
+def report(
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where the page goes.")] = Path(
+        "report.html"
+    ),
+    store: Store = STORE,
+) -> None:
+    """Write all tables and figures from stored runs as one page, which opens without a network."""
+    known = known_results(store)
+    sections = [section(name, known) for name in sorted(ARTEFACTS, key=_order)]
+    about = (
+        "Graph neural reaction-diffusion networks (ICML 2023), run again: with the paper’s own "
+        f"numbers beside ours, from {len(known)} stored runs. Written by "
+        f"gread {gread.__version__} on {date.today():%d %B %Y}."
+    )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(page(sections, title=TITLE, about=about), encoding="utf-8")
+    err.print(f"Wrote {out}", highlight=False, soft_wrap=True)
+
+
+def section(name: str, known: dict[str, Result]) -> Section:
+    """An artefact by the paper's protocol, or at quick scale where that alone is stored."""
+    artefact = ARTEFACTS[name]
+    scale, (plan, found) = "full", _stored("full", artefact, known)
+    if len(found) < ENOUGH * len(plan.specs):  # a few that others share show little of a figure
+        quick, some = _stored("quick", artefact, known)
+        if some:
+            scale, plan, found = "quick", quick, some
+    try:
+        shown = show(artefact, plan, found)
+    except DataError as error:  # the page has the others nevertheless
+        shown = Table(name.replace("-", " ").capitalize(), (), (), f"Its data is not here: {error}")
+    command = f"gread reproduce {name}"
+    return Section(name, shown, len(found), len(plan.specs), scale, command)
+
+
+def _stored(scale: str, artefact: Artefact, known: dict[str, Result]) -> tuple[Plan, list[Result]]:
+    plan = SCALES[scale](artefact)
+    return plan, [known[spec.key] for spec in plan.specs if spec.key in known]
+
+
+def _order(name: str) -> tuple[str, int]:
+    """By kind and number; what has none last, as it is registered."""
+    found = re.fullmatch(r"(\w+)-(\d+)", name)
+    return (found[1], int(found[2])) if found else ("~", 0)

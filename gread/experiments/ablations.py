@@ -1,0 +1,156 @@
+"""What soft adjacency and a vector β are worth: Tables 5, 6, 20 and 21."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import fmean, pstdev
+
+from gread.data import DATASETS as CATALOGUE
+from gread.experiments.accuracy import number
+from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
+from gread.experiments.curves import accuracies, title_of
+from gread.experiments.protocol import DATASETS, GREAD, PUBLISHED, preset_of, runs_of
+from gread.models import MODELS
+from gread.report.claims import Claim, listed
+from gread.report.tables import Cell, Table, places
+from gread.runs import Result, RunSpec
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """A hyperparameter of GREAD with two values.
+
+    Attributes:
+        name: Of the hyperparameter.
+        values: What the paper calls the two, by their names here.
+    """
+
+    name: str
+    values: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the paper's text says of the second value against the first.
+
+    Attributes:
+        text: As it follows "that".
+        share: Of the pairs in which the second must be better at least for ours to agree.
+        without: Datasets that the text excepts.
+    """
+
+    text: str
+    share: float
+    without: tuple[str, ...] = ()
+
+
+ADJACENCY = Ablation("adjacency", {"original": "OA", "soft": "SA"})
+BETA = Ablation("beta", {"scalar": "SC", "vector": "VC"})
+
+
+def specs(ablation: Ablation, datasets: Sequence[str]) -> list[RunSpec]:
+    """Every reaction with either value, and the rest of its preset."""
+    return [
+        spec
+        for dataset in datasets
+        for model in GREAD
+        for value in ablation.values
+        for spec in runs_of(
+            model, dataset, change={ablation.name: _form(ablation, value, model, dataset)}
+        )
+    ]
+
+
+def _form(ablation: Ablation, value: str, model: str, dataset: str) -> str:
+    """The value, in the form of the preset where that has one: a positive vector is a vector."""
+    own = str(preset_of(model, dataset).hyper.get(ablation.name))
+    return own if own.endswith(f"-{value}") else value
+
+
+def render(
+    title: str,
+    ablation: Ablation,
+    said: Said | None,
+    datasets: Sequence[str],
+    results: Sequence[Result],
+) -> Table:
+    """The two values below each other, the better one bold, and what the paper prints."""
+    ours = accuracies(((r.spec.dataset, _value(ablation, r.spec), title_of(r)), r) for r in results)
+    titles = [MODELS[model].title for model in GREAD]
+    rows: list[tuple[Cell, ...]] = []
+    better, pairs = 0, 0
+    for dataset in datasets:
+        means = {
+            value: [
+                fmean(ours[key]) if (key := (dataset, value, name)) in ours else None
+                for name in titles
+            ]
+            for value in ablation.values
+        }
+        both = [pair for pair in zip(*means.values(), strict=True) if None not in pair]
+        if said is not None and dataset in said.without:
+            both = []
+        better += sum(second > first for first, second in both)
+        pairs += len(both)
+        for value, short in ablation.values.items():
+            cells = []
+            for name, *pair in zip(titles, *means.values(), strict=True):
+                found = ours.get((dataset, value, name))
+                place = places(pair)[list(ablation.values).index(value)]
+                shown = None if found is None else (fmean(found), pstdev(found))
+                cells.append(Cell(number(shown), 1 if place == 1 and None not in pair else None))
+            rows.append((Cell(CATALOGUE[dataset].title), Cell(short), *cells))
+            if dataset in PUBLISHED[ablation.name]:
+                paper = PUBLISHED[ablation.name][dataset][value]
+                rows.append((Cell(""), Cell("– paper"), *(Cell(number(paper[n])) for n in titles)))
+    first, second = ablation.values.values()
+    note = "Test accuracy in percent, mean ± deviation over splits and seeds; the better is bold."
+    here = f"{second} is better than {first} in {better} of {pairs} pairs"
+    claims = []
+    if said is not None and pairs:
+        if said.without:
+            here += f", without {listed(CATALOGUE[name].title for name in said.without)}"
+        claims.append(Claim(said.text, here, better >= said.share * pairs))
+    elif pairs:
+        note += f" {here}."
+    columns = ("dataset", ablation.name, *titles)
+    return Table(title, columns, tuple(rows), note, tuple(claims))
+
+
+def _value(ablation: Ablation, spec: RunSpec) -> str:
+    form = str(spec.hyper[ablation.name])
+    return next(v for v in ablation.values if form == v or form.endswith(f"-{v}"))
+
+
+INCREASES = Said("SA increases the accuracy in Cornell and Film", 0.9)
+ALL_BUT_TWO = Said(
+    "SA outperforms OA in all the datasets except for Texas and Wisconsin",
+    0.9,
+    ("texas", "wisconsin"),
+)
+MOST = Said("VC is effective in most cases", 0.5)
+ALMOST_ALL = Said("VC is better in almost all cases", 0.8)
+
+for _name, _ablation, _said, _title, _datasets in (
+    ("table-5", ADJACENCY, INCREASES, "Table 5: soft adjacency", {"cornell", "film"}),
+    (
+        *("table-20", ADJACENCY, ALL_BUT_TWO, "Table 20: soft adjacency"),
+        set(DATASETS) - {"cornell", "film"},
+    ),
+    ("table-6", BETA, MOST, "Table 6: scalar and vector β", {"texas", "wisconsin"}),
+    (
+        *("table-21", BETA, ALMOST_ALL, "Table 21: scalar and vector β"),
+        set(DATASETS) - {"texas", "wisconsin"},
+    ),
+):
+    _ordered = [dataset for dataset in DATASETS if dataset in _datasets]
+    ARTEFACTS.add(
+        _name,
+        Artefact(
+            partial(specs, _ablation, _ordered),
+            partial(render, _title, _ablation, _said, _ordered),
+            Quick(epochs=10),
+        ),
+    )

@@ -1,0 +1,110 @@
+"""Lines: how results over something that is varied become series, and what a model looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from statistics import fmean, pstdev
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from gread.models import MODELS
+from gread.report.charts import COLOURS, Series
+from gread.runs import Result
+
+
+class Look(NamedTuple):
+    """Of a model, the same in all figures."""
+
+    colour: str
+    marker: str
+    dashed: bool = False
+
+
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+
+LOOKS = {
+    f"GREAD-{letter}": Look(colour, marker)
+    for letter, colour, marker in zip(
+        ("BS", "F", "AC", "Z", "ST", "FB", "FB*"), COLOURS, MARKERS, strict=True
+    )
+} | {
+    title: Look(colour, marker, dashed=True)
+    for title, colour, marker in zip(
+        ("GRAND", "GCN", "GAT", "H2GCN", "MLP", "GRAND++"),
+        (COLOURS[3], COLOURS[1], COLOURS[2], COLOURS[4], COLOURS[6], COLOURS[5]),
+        MARKERS,
+        strict=False,
+    )
+}
+"""GREAD is solid, all others are dashed."""
+
+K = TypeVar("K", bound=Hashable)
+
+
+def title_of(result: Result) -> str:
+    """Of the model, as in the paper."""
+    return MODELS[result.spec.model].title
+
+
+def look_of(title: str) -> Look:
+    """That of a model without one of its own by its place in the catalogue."""
+    if title in LOOKS:
+        return LOOKS[title]
+    place = [entry.title for entry in MODELS.values()].index(title)
+    return Look(COLOURS[place % len(COLOURS)], MARKERS[place // len(COLOURS) % len(MARKERS)], True)
+
+
+def accuracies(pairs: Iterable[tuple[K, Result]]) -> dict[K, list[float]]:
+    """Test accuracies in percent by what they belong to; runs that failed have none."""
+    found: dict[K, list[float]] = {}
+    for key, result in pairs:
+        if result.test is not None:
+            found.setdefault(key, []).append(100 * result.test)
+    return found
+
+
+def curve(title: str, samples: Mapping[float, Sequence[float]]) -> Series:
+    """Mean of what was found at every place, in a band of one deviation."""
+    places = sorted(samples)
+    y = [fmean(samples[x]) for x in places]
+    spread = [pstdev(samples[x]) for x in places]
+    several = any(len(values) > 1 for values in samples.values())
+    return styled(
+        title,
+        places,
+        y,
+        [a - b for a, b in zip(y, spread, strict=True)] if several else [],
+        [a + b for a, b in zip(y, spread, strict=True)] if several else [],
+    )
+
+
+def median_curve(title: str, rows: Sequence[Sequence[float]]) -> Series:
+    """Median over rows of equal length at places 0, 1, 2, ..., in a band of the middle half."""
+    middle, low, high = np.quantile(np.array(rows), [0.5, 0.25, 0.75], axis=0).tolist()
+    several = len(rows) > 1
+    return styled(
+        title, range(len(middle)), middle, low if several else (), high if several else ()
+    )
+
+
+def styled(
+    title: str,
+    x: Iterable[float],
+    y: Iterable[float],
+    low: Iterable[float] = (),
+    high: Iterable[float] = (),
+) -> Series:
+    """A line that looks like its model."""
+    look = look_of(title)
+    places = tuple(map(float, x))
+    return Series(
+        title,
+        places,
+        tuple(y),
+        tuple(low),
+        tuple(high),
+        colour=look.colour,
+        marker=look.marker if len(places) <= 15 else "",
+        dashed=look.dashed,
+    )

@@ -1,0 +1,271 @@
+"""Oversmoothing: what is left of the differences between nodes behind every layer.
+
+Figures 5 and 11, and beyond the paper the same for every model, with the effective rank.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from statistics import median
+from typing import Any
+
+from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
+from gread.experiments.curves import median_curve, title_of
+from gread.experiments.protocol import GREAD, PROTOCOL
+from gread.models import MODELS
+from gread.report.charts import COLOURS, Axis, Chart, Panel, Series, empty_without
+from gread.report.claims import Claim, listed
+from gread.runs import Result, RunSpec
+from gread.training import TrainConfig
+
+ENERGY = PROTOCOL["energy"]
+DEPTH = PROTOCOL["depth"]
+
+LAYER = Axis("layer", limits=(0, 40))
+TABLE_10 = "the setting of Table 10 with features a tenth as large"
+
+SHOWN = (1e-14, 1e6)
+"""Energies in a picture: below, float32 has lost the differences of the states."""
+
+Rows = Mapping[str, Sequence[Sequence[float]]]
+"""Title to what was recorded over depth, a row for every seed."""
+
+
+def specs(betas: Sequence[str], *, baselines: bool = False) -> list[RunSpec]:
+    """GREAD with forty steps in the setting of Table 10, by its β; and baselines as deep."""
+    hypers: list[tuple[str, Mapping[str, Any]]] = [
+        (model, {**ENERGY["continuous"], **ENERGY["gread"], "beta": beta})
+        for model in GREAD
+        for beta in betas
+    ]
+    if baselines:
+        hypers += [("grand", ENERGY["continuous"]), *ENERGY["baselines"].items()]
+    return _runs(ENERGY, hypers, ("layer_energy",))
+
+
+def depth_specs() -> list[RunSpec]:
+    """Every model that can be made forty layers deep."""
+    hypers = []
+    for model, entry in MODELS.items():
+        if entry.continuous:
+            own = DEPTH["gread"] if entry.group == "GREAD" else {}
+            hypers.append((model, {**DEPTH["common"], **DEPTH["continuous"], **own}))
+        elif model in DEPTH["layered"]:
+            hypers.append((model, {**DEPTH["common"], **DEPTH["layered"][model]}))
+    return _runs(DEPTH, hypers, ("layer_energy", "layer_rank"))
+
+
+def _runs(
+    about: Mapping[str, Any],
+    hypers: Sequence[tuple[str, Mapping[str, Any]]],
+    record: tuple[str, ...],
+) -> list[RunSpec]:
+    return [
+        RunSpec(
+            dataset="csbm",
+            model=model,
+            seed=seed,
+            hyper=hyper,
+            train=TrainConfig(**about["train"]),
+            options=about["options"],
+            record=record,
+        )
+        for model, hyper in hypers
+        for seed in range(about["seeds"])
+    ]
+
+
+def render_models(results: Sequence[Result]) -> Chart:
+    """Figure 5: GREAD and the baselines in one panel."""
+    rows = _recorded("layer_energy", results)
+    lines = tuple(median_curve(title, seeds) for title, seeds in rows.items())
+    y = Axis("Dirichlet energy (Eq. 18)", log=True, limits=SHOWN)
+    panel = Panel(series=lines, x=LAYER, y=y, remark=empty_without(lines))
+    note = f"{_setting(results, band=True)} {_changes(rows)}"
+    title = "Figure 5: Dirichlet energy over forty layers"
+    return Chart(title, (panel,), note=note, claims=(*_decays(rows), *_stays(rows)))
+
+
+def render_beta(results: Sequence[Result]) -> Chart:
+    """Figure 11: a panel for every reaction, SC against VC, and the area between them."""
+    rows = {
+        short: _recorded("layer_energy", [r for r in results if r.spec.hyper["beta"] == beta])
+        for beta, short in (("vector", "VC"), ("scalar", "SC"))
+    }
+    panels = []
+    for title in (MODELS[model].title for model in GREAD):
+        lines = [
+            replace(
+                median_curve(title, rows[short][title]), label=short, colour=colour, dashed=dashed
+            )
+            for short, colour, dashed in (("VC", COLOURS[0], False), ("SC", COLOURS[1], True))
+            if title in rows[short]
+        ]
+        series = [replace(line, low=(), high=()) for line in lines]
+        if len(series) == 2:
+            series.append(_between(*series))
+        y = Axis("Dirichlet energy", log=True)
+        panels.append(Panel(title, tuple(series), x=LAYER, y=y, remark=empty_without(series)))
+    return Chart(
+        "Figure 11: Dirichlet energy with a scalar and a vector β",
+        tuple(panels),
+        columns=4,
+        note=_setting(results),
+        claims=_conserved(rows),
+    )
+
+
+def _between(first: Series, second: Series) -> Series:
+    """The area between two lines."""
+    ends = list(zip(first.y, second.y, strict=True))
+    return Series(
+        "difference",
+        first.x,
+        first.y,
+        tuple(map(min, ends)),
+        tuple(map(max, ends)),
+        colour="#555555",
+        width=0,
+    )
+
+
+def render_depth(results: Sequence[Result]) -> Chart:
+    """Energy and effective rank beside each other, a row for every family of models."""
+    energies, ranks = (_recorded(name, results) for name in ("layer_energy", "layer_rank"))
+    groups: dict[str, dict[str, None]] = {}
+    for result in results:
+        groups.setdefault(MODELS[result.spec.model].group, {})[title_of(result)] = None
+    shown = (
+        (energies, Axis("Dirichlet energy", log=True, limits=SHOWN)),
+        (ranks, Axis("effective rank")),
+    )
+    panels = []
+    for group, titles in groups.items():
+        for rows, y in shown:
+            lines = tuple(
+                _told_apart(median_curve(title, rows[title]), place)
+                for place, title in enumerate(titles)
+                if title in rows
+            )
+            panels.append(Panel(group, lines, x=LAYER, y=y, remark=empty_without(lines)))
+    return Chart(
+        "Every model over forty layers: energy, and effective rank",
+        tuple(panels) or (Panel(remark="no runs yet"),) * 2,
+        columns=2,
+        note=_setting(results, "sixteen features and channels, Euler's steps of 1 as layers")
+        + f" Not shown, since their layers are two or none: {listed(_shallow())}.",
+    )
+
+
+def _shallow() -> list[str]:
+    shown = {spec.model for spec in depth_specs()}
+    return [entry.title for name, entry in MODELS.items() if name not in shown]
+
+
+def _told_apart(line: Series, place: int) -> Series:
+    """Without its band, and in a colour by its place in the family."""
+    colour = COLOURS[place % len(COLOURS)]
+    return replace(line, low=(), high=(), colour=colour, dashed=place >= len(COLOURS))
+
+
+def _recorded(name: str, results: Sequence[Result]) -> dict[str, list[list[float]]]:
+    rows: dict[str, list[list[float]]] = {}
+    for result in results:
+        if name in result.records:
+            rows.setdefault(title_of(result), []).append(result.records[name])
+    return rows
+
+
+def _setting(results: Sequence[Result], setting: str = TABLE_10, *, band: bool = False) -> str:
+    """How the lines came about, and who has none."""
+    failed: dict[str, int] = {}
+    for result in results:
+        if not result.records:
+            failed[title_of(result)] = failed.get(title_of(result), 0) + 1
+    seeds = len({result.spec.seed for result in results})
+    note = f"cSBM of 100 nodes, {setting}"
+    note += f"; median of {seeds} seeds" if seeds > 1 else ""
+    note += " in a band of the middle half." if band and seeds > 1 else "."
+    if failed:
+        counts = ", ".join(f"{title} {count}" for title, count in failed.items())
+        note += f" Runs that left float32 in their first epoch and are not shown: {counts}."
+    return note
+
+
+def _changes(rows: Rows) -> str:
+    """Orders of magnitude from the first layer to the last."""
+    if not rows:
+        return ""
+    words = []
+    for title, seeds in rows.items():
+        ratio = median(row[-1] / row[0] for row in seeds)
+        words.append(f"{title} {math.log10(ratio):+.1f}" if ratio > 0 else f"{title} to zero")
+    text = ", ".join(words).replace(" -", " −")
+    return f"Change in orders of magnitude from the first layer to the last: {text}."
+
+
+VANISHED = 8
+"""Orders of magnitude that an energy falls by when nothing is left of it."""
+
+BOUNDED = 3
+"""Orders of magnitude within which an energy has neither vanished nor exploded."""
+
+
+def _orders(seeds: Sequence[Sequence[float]], layer: int) -> float:
+    """By which the energy has risen at a layer, as the median of the seeds."""
+    ratio = median(row[layer] / row[0] for row in seeds)
+    return math.log10(ratio) if ratio > 0 else -math.inf
+
+
+def _fall(orders: float) -> str:
+    return "to zero" if orders == -math.inf else f"by {-orders:.1f} orders of magnitude"
+
+
+def _decays(rows: Rows) -> tuple[Claim, ...]:
+    known = [title for title in ("GCN", "GAT") if title in rows and len(rows[title][0]) > 5]
+    if len(known) < 2:
+        return ()
+    here = "; ".join(
+        f"that of {title} falls {_fall(_orders(rows[title], 5))} in five layers and "
+        f"{_fall(_orders(rows[title], -1))} in all"
+        for title in known
+    )
+    says = "the energy of GCN and GAT decays exponentially to zero in the first five layers"
+    return (Claim(says, here, all(_orders(rows[t], 5) <= -VANISHED for t in known)),)
+
+
+def _stays(rows: Rows) -> tuple[Claim, ...]:
+    change = {t: _orders(seeds, -1) for t, seeds in rows.items() if t.startswith("GREAD")}
+    if not change:
+        return ()
+    gone = [title for title, orders in change.items() if orders < -BOUNDED]
+    grown = [f"{t} ({n:.0f} orders of magnitude)" for t, n in change.items() if n > BOUNDED]
+    here = f"after the last layer it is below a thousandth of the first with {listed(gone)}"
+    here += f", and more than a thousand times it with {listed(grown)}"
+    says = "the energy of GREAD does not vanish, and can be bounded in time"
+    return (Claim(says, here, not gone and not grown),)
+
+
+def _conserved(rows: Mapping[str, Rows]) -> tuple[Claim, ...]:
+    """Who keeps more energy with a vector, beside whom the paper names."""
+    last = {
+        short: {title: median(row[-1] for row in seeds) for title, seeds in known.items()}
+        for short, known in rows.items()
+    }
+    both = [title for title in last["VC"] if title in last["SC"]]
+    if not both:
+        return ()
+    more = [t.removeprefix("GREAD-") for t in both if last["VC"][t] > last["SC"][t]]
+    says = "with F, AC, ST and FB a vector β conserves more energy than a scalar"
+    return (Claim(says, f"it does with {listed(more)}", {"F", "AC", "ST", "FB"} <= {*more}),)
+
+
+for _name, _specs, _render, _quick in (
+    ("figure-5", partial(specs, ("vector",), baselines=True), render_models, Quick(runs=3)),
+    ("figure-11", partial(specs, ("scalar", "vector")), render_beta, Quick(runs=3)),
+    ("depth", depth_specs, render_depth, Quick(epochs=5)),
+):
+    ARTEFACTS.add(_name, Artefact(_specs, _render, _quick))

@@ -1,0 +1,195 @@
+"""States over time: Figures 1, 2 and 10."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gread.data import DATASETS as CATALOGUE
+from gread.data import grid
+from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
+from gread.experiments.datasets import no_runs
+from gread.experiments.protocol import DATASETS, runs_of
+from gread.models import ReactionDiffusionConv
+from gread.report.charts import COLOURS, Axis, Chart, Frame, Image, Panel, Series
+from gread.runs import Result, RunSpec
+from gread.runs.run import MAPPED
+
+SIZE = 40
+TIMES = (0.0, 5.0, 25.0, 50.0)
+MOMENTS = (*range(10), *range(10, 51, 5))
+"""Of the slider: closer where more happens."""
+
+DYNAMICS = {"blurring-sharpening": "bs", "diffusion": None}
+HIDDEN = Axis(hidden=True)
+FINAL = Quick(epochs=15, without=())
+"""Of what needs one run a dataset."""
+
+
+def on_a_grid(times: Sequence[float]) -> dict[str, list[Tensor]]:
+    """A noisy letter on a grid graph at some times, under either dynamics, with α = β = 1."""
+    graph = grid(SIZE, SIZE)
+    h0 = _noisy_letter(graph.pos / (SIZE - 1) * 2 - 1)
+    states = {}
+    for name, reaction in DYNAMICS.items():
+        layer = ReactionDiffusionConv(
+            1,
+            reaction=reaction,
+            adjacency="original",
+            alpha="one",
+            beta="one",
+            time=max(times),
+            step_size=0.25,
+            normalization="row",  # its steady state is flat up to the border
+            self_loops=0.0,
+        )
+        states[name] = list(layer.evolve(h0, graph.edge_index, save_at=times).saved)
+    return states
+
+
+def _noisy_letter(pos: Tensor) -> Tensor:
+    """A letter G under noise, as one feature of nodes placed in [−1, 1]²; [N, 1]."""
+    x, y = pos[:, 0], -pos[:, 1]
+    radius, angle = pos.norm(dim=1), torch.atan2(y, x)
+    ring = (radius > 0.5) & (radius < 0.82) & ~((angle > 0) & (angle < 0.75))
+    bar = (x > 0.1) & (radius < 0.82) & (y < 0) & (y > -0.3)
+    noise = torch.randn(len(pos), generator=torch.Generator().manual_seed(0))
+    return ((ring | bar).float() + 0.3 * noise).unsqueeze(1)
+
+
+@lru_cache(maxsize=1)
+def snapshots() -> tuple[Panel, ...]:
+    """A row for each dynamics, a column for each time, in the colours of the first."""
+    return _panels(TIMES)
+
+
+@lru_cache(maxsize=1)
+def film() -> tuple[Frame, ...]:
+    """Either dynamics at every moment."""
+    panels = _panels(tuple(map(float, MOMENTS)))
+    count = len(MOMENTS)
+    return tuple(
+        Frame(
+            f"t = {time}",
+            tuple(
+                replace(panels[place + row * count], title=name)
+                for row, name in enumerate(DYNAMICS)
+            ),
+        )
+        for place, time in enumerate(MOMENTS)
+    )
+
+
+def _panels(times: Sequence[float]) -> tuple[Panel, ...]:
+    states = on_a_grid(times)
+    low, high = np.quantile(states["diffusion"][0].numpy(), [0.02, 0.98]).tolist()
+    return tuple(
+        Panel(
+            f"t = {time:g}",
+            image=Image(_square(h), low, high, "state of a node"),
+            y=Axis(name if place == 0 else "", hidden=True),
+            x=HIDDEN,
+        )
+        for name, row in states.items()
+        for place, (time, h) in enumerate(zip(times, row, strict=True))
+    )
+
+
+def _square(h: Tensor) -> tuple[tuple[float, ...], ...]:
+    """Row by row, with as many digits as a colour shows."""
+    return tuple(map(tuple, h.view(SIZE, SIZE).double().round(decimals=3).tolist()))
+
+
+def render_grid(results: Sequence[Result]) -> Chart:
+    """Figure 1: blurring-sharpening above diffusion."""
+    return Chart(
+        "Figure 1: diffusion forgets, the reaction remembers",
+        snapshots(),
+        columns=len(TIMES),
+        note="Blurring-sharpening is Eq. (14), diffusion Eq. (11); a grid of 1600 nodes with one "
+        "feature.",
+        frames=film(),
+    )
+
+
+def journey_specs() -> list[RunSpec]:
+    """GREAD-BS on Cora, with its states on the way."""
+    return runs_of("gread-bs", "cora", splits=(0,), record=("journey",))
+
+
+def final_specs() -> list[RunSpec]:
+    """GREAD-BS on every dataset, with its final states and what it learned."""
+    return [
+        spec
+        for dataset in DATASETS
+        for spec in runs_of(
+            "gread-bs", dataset, splits=(0,), seeds=(0,), record=("map", "coefficients")
+        )
+    ]
+
+
+def render_journey(results: Sequence[Result]) -> Chart:
+    """Figure 2: the nodes of Cora at t = 0, 1 and T, and at more moments on a page."""
+    known = [r.records["journey"] for r in results[:1] if r.records]
+    panels = {
+        time: Panel(f"t = {time:.3g}", _classes(places, record["classes"]), x=HIDDEN, y=HIDDEN)
+        for record in known
+        for time, places in zip(record["times"], record["maps"], strict=True)
+    }
+    shown = [panel for time, panel in panels.items() if time in (0.0, 1.0, max(panels))]
+    return Chart(
+        "Figure 2: the nodes of Cora on their way",
+        tuple(shown) or (Panel(x=HIDDEN, y=HIDDEN, remark="no runs yet"),) * 3,
+        columns=3,
+        note="H(t) of a trained GREAD-BS in the plane by t-SNE, each map from where the one before "
+        f"ended; {MAPPED} nodes, coloured by class.",
+        frames=tuple(Frame(panel.title, (panel,)) for panel in panels.values()),
+    )
+
+
+def render_final(results: Sequence[Result]) -> Chart:
+    """Figure 10: the final states on all datasets."""
+    maps = {r.spec.dataset: r.records["map"] for r in results if r.records}
+    panels = tuple(
+        Panel(
+            CATALOGUE[dataset].title,
+            _classes(maps[dataset]["maps"][-1], maps[dataset]["classes"])
+            if dataset in maps
+            else (),
+            x=HIDDEN,
+            y=HIDDEN,
+            remark="" if dataset in maps else "no runs yet",
+        )
+        for dataset in DATASETS
+    )
+    return Chart(
+        "Figure 10: the final states of all datasets",
+        panels,
+        columns=3,
+        note=f"H(T) of a trained GREAD-BS in the plane by t-SNE; at most {MAPPED} nodes a dataset, "
+        "coloured by class.",
+    )
+
+
+def _classes(places: Sequence[Sequence[float]], classes: Sequence[int]) -> tuple[Series, ...]:
+    """The nodes of every class."""
+    return tuple(
+        Series(
+            f"class {number}",
+            tuple(place[0] for place, c in zip(places, classes, strict=True) if c == number),
+            tuple(place[1] for place, c in zip(places, classes, strict=True) if c == number),
+            mark="points",
+            colour=COLOURS[number % len(COLOURS)],
+        )
+        for number in sorted(set(classes))
+    )
+
+
+ARTEFACTS.add("figure-1", Artefact(no_runs, render_grid))
+ARTEFACTS.add("figure-2", Artefact(journey_specs, render_journey))
+ARTEFACTS.add("figure-10", Artefact(final_specs, render_final, FINAL))

@@ -1,0 +1,126 @@
+"""Accuracy from heterophily to homophily on synthetic Cora: Figure 6."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import fmean
+
+from gread.experiments.artefact import ARTEFACTS, Artefact
+from gread.experiments.curves import accuracies, curve, title_of
+from gread.experiments.protocol import GREAD, PROTOCOL
+from gread.models import MODELS
+from gread.report.charts import Axis, Chart, Panel, empty_without
+from gread.report.claims import Claim
+from gread.runs import Result, RunSpec
+from gread.training import TrainConfig
+
+BASELINES = ("mlp", "gcn", "gat", "grand", "h2gcn")
+ABOUT = PROTOCOL["homophily"]
+
+Accuracies = dict[tuple[str, float], list[float]]
+"""Title and homophily to what was found."""
+
+LOW = (0.0, 0.1, 0.2)
+"""What is a low homophily."""
+
+SUDDEN = 5.0
+"""Points from a level to the next that are a sudden drop."""
+
+
+def specs() -> list[RunSpec]:
+    """Every model on three graphs of every level of homophily."""
+    return [
+        RunSpec(
+            dataset=f"syn-cora-h{level}",
+            model=model,
+            hyper={
+                **ABOUT["common"],
+                **(ABOUT["continuous"] if MODELS[model].continuous else {}),
+                **(ABOUT["gread"] if model in GREAD else {}),
+            },
+            train=TrainConfig(**ABOUT["train"]),
+            options={"graph": graph},
+        )
+        for level in ABOUT["levels"]
+        for model in (*BASELINES, *GREAD)
+        for graph in ABOUT["graphs"]
+    ]
+
+
+def render(results: Sequence[Result]) -> Chart:
+    """GREAD-BS against the baselines, and the seven reactions."""
+    found = accuracies(((title_of(r), _level(r.spec)), r) for r in results)
+    panels = []
+    for title, models in (
+        ("GREAD-BS and baselines", ("gread-bs", *reversed(BASELINES))),
+        ("GREAD", GREAD),
+    ):
+        lines = []
+        for name in (MODELS[model].title for model in models):
+            lines.append(curve(name, {x: values for (t, x), values in found.items() if t == name}))
+        panels.append(
+            Panel(
+                title,
+                tuple(lines),
+                x=Axis("homophily", limits=(0.0, 1.0)),
+                y=Axis("test accuracy (%)"),
+                remark=empty_without(lines),
+            )
+        )
+    return Chart(
+        "Figure 6: accuracy by homophily, synthetic Cora",
+        tuple(panels),
+        columns=2,
+        note=f"Mean over the graphs of a level in a band of one deviation. {_ahead(found)}".strip(),
+        claims=(*_poor(found), *_steady(found)),
+    )
+
+
+def _level(spec: RunSpec) -> float:
+    return float(spec.dataset.removeprefix("syn-cora-h"))
+
+
+def _ahead(found: Accuracies) -> str:
+    """How far GREAD-BS is above GCN where few neighbours share a class."""
+    ahead = [
+        fmean(found["GREAD-BS", x]) - fmean(found["GCN", x])
+        for x in LOW
+        if ("GREAD-BS", x) in found and ("GCN", x) in found
+    ]
+    if not ahead:
+        return ""
+    points = ", ".join(f"{value:+.1f}" for value in ahead).replace("-", "−")
+    return f"GREAD-BS less GCN at homophily 0.0 to 0.2, in points: {points}."
+
+
+def _poor(found: Accuracies) -> tuple[Claim, ...]:
+    """Worse than without a graph."""
+    names = ("GCN", "GAT", "GRAND")
+    if any((name, x) not in found for name in (*names, "MLP") for x in LOW):
+        return ()
+    behind = {
+        name: fmean(fmean(found["MLP", x]) - fmean(found[name, x]) for x in LOW) for name in names
+    }
+    here = "at homophily 0.0 to 0.2 they are below MLP by "
+    here += ", ".join(f"{points:.1f} ({name})" for name, points in behind.items()) + " points"
+    says = "GCN, GAT and GRAND perform poorly at low homophily"
+    return (Claim(says, here.replace("-", "−"), min(behind.values()) > 0),)
+
+
+def _steady(found: Accuracies) -> tuple[Claim, ...]:
+    drops = {}
+    for name in (*(MODELS[model].title for model in GREAD), "H2GCN"):
+        means = [fmean(values) for (title, _), values in sorted(found.items()) if title == name]
+        drops[name] = max((a - b for a, b in pairwise(means)), default=0.0)
+    if not any(title == "GREAD-BS" for title, _ in found):
+        return ()
+    sudden = [name for name in drops if name != "H2GCN" and drops[name] > SUDDEN]
+    here = "the largest drop from a level to the next is " + ", ".join(
+        f"{points:.1f} ({name})" for name, points in sorted(drops.items(), key=lambda d: -d[1])
+    )
+    says = "no GREAD model drops suddenly on the way from heterophily to homophily, and H2GCN does"
+    return (Claim(says, f"{here} points", not sudden and drops["H2GCN"] > SUDDEN),)
+
+
+ARTEFACTS.add("figure-6", Artefact(specs, render))

@@ -1,0 +1,110 @@
+"""What an epoch takes: Figure 9."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
+from gread.experiments.curves import look_of, title_of
+from gread.experiments.protocol import GREAD, PROTOCOL
+from gread.models import MODELS
+from gread.report.charts import Axis, Chart, Panel, Series, empty_without
+from gread.report.claims import Claim
+from gread.runs import Result, RunSpec
+from gread.training import TrainConfig
+
+ABOUT = PROTOCOL["runtime"]
+MODELS_SHOWN = (*ABOUT["baselines"], *GREAD)
+
+
+def specs() -> list[RunSpec]:
+    """Every model with either solver; trained for one epoch, since the record times its own."""
+    return [
+        RunSpec(
+            dataset=ABOUT["dataset"],
+            model=model,
+            seed=seed,
+            hyper={
+                **ABOUT["continuous"],
+                **(ABOUT["gread"] if model in GREAD else {}),
+                "solver": solver,
+            },
+            train=TrainConfig(epochs=1),
+            record=("epoch_seconds",),
+        )
+        for solver in ABOUT["solvers"]
+        for model in MODELS_SHOWN
+        for seed in range(ABOUT["seeds"])
+    ]
+
+
+def render(results: Sequence[Result]) -> Chart:
+    """A panel for every solver, a bar for every model."""
+    panels = []
+    for solver in ABOUT["solvers"]:
+        bars = []
+        for place, model in enumerate(MODELS_SHOWN):
+            title = MODELS[model].title
+            times = [
+                1000 * seconds
+                for r in results
+                if (r.spec.hyper["solver"], title_of(r)) == (solver, title) and r.records
+                for seconds in r.records["epoch_seconds"]
+            ]
+            if times:
+                bars.append(_bar(place, title, times, model in GREAD))
+        ticks = tuple((float(n), MODELS[model].title) for n, model in enumerate(MODELS_SHOWN))
+        panels.append(
+            Panel(
+                {"euler": "Euler", "rk4": "RK4"}[solver],
+                tuple(bars),
+                x=Axis(ticks=ticks, limits=(-0.7, len(ticks) - 0.3)),
+                y=Axis("ms an epoch"),
+                remark=empty_without(bars),
+            )
+        )
+    devices = sorted({result.device for result in results})
+    note = "Cora, T = 3, τ = 1, SC and OA, width 64: a training step and the evaluation after it; "
+    note += "median with the middle half of the epochs. The paper names no baselines."
+    if devices:
+        note += f" Measured on {' and '.join(devices)}."
+    failed = sorted({title_of(result) for result in results if not result.records})
+    if failed:
+        note += f" Diverged before it could be timed: {', '.join(failed)}."
+    return Chart(
+        "Figure 9: running time of an epoch on Cora",
+        tuple(panels),
+        columns=2,
+        note=note,
+        claims=_little_longer(results),
+    )
+
+
+def _little_longer(results: Sequence[Result]) -> tuple[Claim, ...]:
+    times: dict[bool, list[float]] = {True: [], False: []}
+    for result in results:
+        times[result.spec.model in GREAD] += result.records.get("epoch_seconds", [])
+    if not all(times.values()):
+        return ()
+    ratio = median(times[True]) / median(times[False])
+    here = f"over both solvers the median epoch of GREAD takes {ratio:.2f} times that of the others"
+    says = "GREAD's training time is a little larger than that of the baselines"
+    return (Claim(says, here, 1 <= ratio < 1.5),)
+
+
+def _bar(place: int, title: str, times: Sequence[float], ours: bool) -> Series:
+    ordered = sorted(times)
+    quarter = len(ordered) // 4
+    return Series(
+        "",
+        (float(place),),
+        (median(ordered),),
+        (ordered[quarter],),
+        (ordered[-1 - quarter],),
+        mark="bars",
+        colour=look_of(title).colour if ours else "#9A9A9A",
+    )
+
+
+ARTEFACTS.add("figure-9", Artefact(specs, render, Quick()))

@@ -1,0 +1,174 @@
+"""How accuracy depends on the time T and the step size τ: Figures 3, 4, 7 and 8."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import fmean
+
+from gread.data import DATASETS as CATALOGUE
+from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
+from gread.experiments.curves import accuracies, curve, title_of
+from gread.experiments.protocol import DATASETS, GREAD, PROTOCOL, runs_of
+from gread.models import MODELS
+from gread.report.charts import Axis, Chart, Panel, empty_without
+from gread.report.claims import Claim
+from gread.runs import Result, RunSpec
+from gread.runs.spec import Value
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A hyperparameter that is varied.
+
+    Attributes:
+        name: Of the hyperparameter.
+        label: What it is called on the axis.
+        fixed: What else differs from the presets.
+    """
+
+    name: str
+    label: str
+    fixed: dict[str, Value]
+
+
+TIME = Sweep("time", "integration time T", {})
+STEP = Sweep("step_size", "step size τ", {"solver": "rk4"})
+
+
+def specs(
+    sweep: Sweep, datasets: Sequence[str], splits: Iterable[int] = range(10)
+) -> list[RunSpec]:
+    """Every reaction at every value, with the rest of its preset."""
+    return [
+        spec
+        for dataset in datasets
+        for model in GREAD
+        for value in PROTOCOL["sensitivity"][sweep.name]
+        for spec in runs_of(
+            model,
+            dataset,
+            change={sweep.name: value, **sweep.fixed},
+            splits=splits,
+            seeds=(0,),
+        )
+    ]
+
+
+Accuracies = Mapping[tuple[str, str, float], Sequence[float]]
+"""Dataset, title and what is varied to what was found."""
+
+Said = Callable[[Accuracies], list[Claim]]
+
+
+def render(
+    title: str,
+    sweep: Sweep,
+    datasets: Sequence[str],
+    claims: Sequence[Said],
+    results: Sequence[Result],
+) -> Chart:
+    """A panel for every dataset, a line for every reaction."""
+    found = accuracies(
+        ((r.spec.dataset, title_of(r), float(r.spec.hyper[sweep.name])), r)  # type: ignore[arg-type]
+        for r in results
+    )
+    panels = []
+    for dataset in datasets:
+        lines: dict[str, dict[float, list[float]]] = {MODELS[model].title: {} for model in GREAD}
+        for (name, title_here, value), values in found.items():
+            if name == dataset:
+                lines[title_here][value] = values
+        series = tuple(curve(name, samples) for name, samples in lines.items())
+        panels.append(
+            Panel(
+                CATALOGUE[dataset].title,
+                series,
+                x=Axis(sweep.label),
+                y=Axis("test accuracy (%)"),
+                remark=empty_without(series),
+            )
+        )
+    failed = sum(result.test is None for result in results)
+    note = "Mean over the splits in a band of one deviation."
+    if failed:
+        note += f" {failed} of {len(results)} runs diverged in their first epoch and are not shown."
+    return Chart(
+        title,
+        tuple(panels),
+        columns=min(3, len(panels)),
+        note=note,
+        claims=tuple(claim for said in claims for claim in said(found)),
+    )
+
+
+def best_time(found: Accuracies) -> list[Claim]:
+    """Of Section 5.2 on Figure 3."""
+    means = _over_time(found, "chameleon")
+    if not means:
+        return []
+    best = max(means, key=means.__getitem__)
+    says = "on Chameleon GREAD-BS has its highest mean accuracy at T = 1.9"
+    here = f"of the times shown it is highest at T = {best:g}, with {means[best]:.2f}"
+    return [Claim(says, here, 1.5 <= best <= 2.0)]
+
+
+def _over_time(found: Accuracies, dataset: str) -> dict[float, float]:
+    """Means of GREAD-BS, if it has all of them."""
+    means = {x: fmean(v) for (d, t, x), v in found.items() if (d, t) == (dataset, "GREAD-BS")}
+    return means if len(means) == len(PROTOCOL["sensitivity"]["time"]) else {}
+
+
+STEADY = 5.0
+"""Points that an accuracy may lose and still be maintained."""
+
+
+def steady(found: Accuracies) -> list[Claim]:
+    """Of the appendix on Figure 7."""
+    lost = {}
+    for dataset in DATASETS:
+        means = _over_time(found, dataset)
+        if means:
+            lost[dataset] = max(means.values()) - means[max(means)]
+    if not lost:
+        return []
+    most = max(lost, key=lost.__getitem__)
+    here = f"from its best T to the largest it loses at most {lost[most]:.1f} points, on "
+    says = "GREAD-BS maintains its performance even when T is increased"
+    return [Claim(says, here + CATALOGUE[most].title, lost[most] <= STEADY)]
+
+
+def weak(found: Accuracies) -> list[Claim]:
+    """Of the appendix on Figure 7."""
+    points = {}
+    for dataset in ("texas", "cornell", "film"):
+        means = {
+            title: fmean(fmean(v) for (d, t, _), v in found.items() if (d, t) == (dataset, title))
+            for title in {t for d, t, _ in found if d == dataset}
+        }
+        if len(means) > 1 and "GREAD-Z" in means:
+            others = fmean(mean for title, mean in means.items() if title != "GREAD-Z")
+            points[CATALOGUE[dataset].title] = means["GREAD-Z"] - others
+    if not points:
+        return []
+    words = ", ".join(f"{value:+.1f} on {name}" for name, value in points.items())
+    here = f"against the mean of the other reactions it has {words} points".replace("-", "−")
+    says = "GREAD-Z tends to low performance on Texas, Cornell and Film"
+    return [Claim(says, here, max(points.values()) < 0)]
+
+
+for _name, _title, _sweep, _datasets, _claims in (
+    ("figure-3", "Figure 3: sensitivity to T", TIME, ("chameleon", "cora"), (best_time,)),
+    ("figure-4", "Figure 4: sensitivity to the step size", STEP, ("chameleon", "cora"), ()),
+    ("figure-7", "Figure 7: sensitivity to T", TIME, DATASETS, (steady, weak)),
+    ("figure-8", "Figure 8: sensitivity to the step size", STEP, DATASETS, ()),
+):
+    ARTEFACTS.add(
+        _name,
+        Artefact(
+            partial(specs, _sweep, _datasets),
+            partial(render, _title, _sweep, _datasets, _claims),
+            Quick(epochs=5),
+        ),
+    )

@@ -1,0 +1,45 @@
+"""What the paper's text says, beside what is found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper, and whether ours agrees.
+
+    Attributes:
+        says: What the paper says, as it follows "that".
+        here: What is found.
+        holds: Whether that agrees.
+
+    Example:
+        >>> print(Claim("A is the best", "B is", holds=False))
+        The paper says that A is the best. Ours disagree: B is.
+    """
+
+    says: str
+    here: str
+    holds: bool
+
+    def __str__(self) -> str:
+        verdict = "Ours agree" if self.holds else "Ours disagree"
+        return f"The paper says that {self.says}. {verdict}: {self.here}."
+
+
+def noted(note: str, claims: Iterable[Claim]) -> str:
+    """A note with a sentence for every claim."""
+    return " ".join([note, *map(str, claims)]).strip()
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names as in a sentence.
+
+    Example:
+        >>> listed(["a", "b", "c"]), listed(["a"]), listed([])
+        ('a, b and c', 'a', 'none')
+    """
+    *most, last = list(names) or ["none"]
+    return f"{', '.join(most)} and {last}" if most else last

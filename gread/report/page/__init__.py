@@ -1,0 +1,94 @@
+"""One page with everything: HTML that opens from a file and asks nobody for anything.
+
+The page is made of its data, the charts and tables as JSON, and of the scripts and styles in this
+folder, which draw them. Data is only ever parsed as JSON and shown as text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from importlib import resources
+from typing import Any
+
+from gread.report.charts import Chart
+from gread.report.tables import Table
+
+STYLES = ("page.css",)
+SCRIPTS = ("dom.js", "scales.js", "panels.js", "charts.js", "tables.js", "page.js")
+"""In the order in which they need each other."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """An artefact on the page.
+
+    Attributes:
+        name: Of the artefact, and of the place on the page.
+        shown: What there is to see.
+        stored: How many of its runs there are.
+        needed: How many it has.
+        scale: At which scale.
+        command: Computes what is not there of the paper's protocol.
+    """
+
+    name: str
+    shown: Table | Chart
+    stored: int
+    needed: int
+    scale: str
+    command: str
+
+    @property
+    def empty(self) -> bool:
+        """Whether all is still to be computed."""
+        return self.needed > 0 and self.stored == 0
+
+
+def page(sections: Iterable[Section], *, title: str, about: str) -> str:
+    """The page, as one text.
+
+    Args:
+        sections: In the order of the page.
+        title: Above all.
+        about: A sentence below it: what was made when, from what.
+
+    Example:
+        >>> text = page([], title="<Report>", about="nothing in it")
+        >>> "&lt;Report&gt;" in text, "<link" in text, "src=" in text
+        (True, False, False)
+    """
+    data = {"title": title, "about": about, "sections": [_plain(part) for part in sections]}
+    parts = {
+        "title": title.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"),
+        "style": "\n".join(map(_read, STYLES)),
+        "script": "\n".join(map(_read, SCRIPTS)),
+        # Inside a script element nothing but its end is special, so no "<" is left.
+        "data": json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c"),
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _read("page.html"))
+
+
+def _read(name: str) -> str:
+    return resources.files("gread").joinpath("report", "page", name).read_text("utf-8")
+
+
+def _plain(section: Section) -> dict[str, Any]:
+    shown = section.shown
+    kind, value = (
+        ("chart", json.loads(shown.to_json()))
+        if isinstance(shown, Chart)
+        else ("table", asdict(shown))
+    )
+    return {
+        "name": section.name,
+        "kind": kind,
+        "shown": value,
+        "stored": section.stored,
+        "needed": section.needed,
+        "scale": section.scale,
+        "command": section.command,
+        "empty": section.empty,
+    }

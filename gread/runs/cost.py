@@ -1,0 +1,61 @@
+"""About how long runs take: enough for a plan and for the time left, no more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from functools import lru_cache
+
+from gread.data import DATASETS
+from gread.ode import SOLVERS, Tableau
+from gread.runs.run import Result
+from gread.runs.spec import RunSpec
+
+START, PER_NUMBER = 8e-3, 3e-9
+"""Seconds of an epoch on one core of a CPU, and of every number that a product with Ã writes."""
+
+ENOUGH = 20
+"""Results from which the speed of a device is taken."""
+
+
+def estimate(spec: RunSpec) -> float:
+    """Seconds on one core of a CPU, within a factor of a few.
+
+    Example:
+        >>> short = RunSpec(dataset="csbm", model="gread-bs")
+        >>> estimate(short) < estimate(RunSpec(dataset="cora", model="gread-bs"))
+        True
+    """
+    nodes, edges = _size(spec.dataset)
+    width = int(spec.hyper["hidden_channels"])  # type: ignore[arg-type]
+    products = _products(spec)
+    return spec.train.epochs * (START + PER_NUMBER * width * products * (nodes + 2 * edges))
+
+
+def speed(known: Iterable[Result], device: str) -> float:
+    """How many times longer than estimated runs took on this kind of device; 1 if nobody knows."""
+    kind = device.partition(":")[0]
+    taken = [(r.seconds, estimate(r.spec)) for r in known if r.device.startswith(kind)]
+    if len(taken) < ENOUGH:
+        return 1.0
+    return sum(seconds for seconds, _ in taken) / sum(guess for _, guess in taken)
+
+
+def _products(spec: RunSpec) -> int:
+    """With Ã, in a forward pass."""
+    hyper = spec.hyper
+    if "time" in hyper and "step_size" in hyper:
+        method = SOLVERS[str(hyper["solver"])]
+        stages = method.stages if isinstance(method, Tableau) else 20
+        return 2 * stages * math.ceil(float(hyper["time"]) / float(hyper["step_size"]))  # type: ignore[arg-type]
+    return 2 * int(hyper.get("num_layers", 2))  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=64)
+def _size(dataset: str) -> tuple[int, int]:
+    """Nodes and edges, of a dataset that is not here those that the paper names, or a guess."""
+    entry = DATASETS[dataset]
+    found = entry.statistics(build=False)
+    if found is not None:
+        return found.nodes, found.edges
+    return int(entry.paper.get("nodes", 3000)), int(entry.paper.get("edges", 10000))

@@ -1,0 +1,122 @@
+"""The laws of every artefact."""
+
+import csv
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gread.experiments import ARTEFACTS, SCALES, show
+from gread.experiments.protocol import DATASETS, PUBLISHED
+from gread.figures import draw
+from gread.report.charts import Chart
+from gread.runs import RECORDS, Result
+
+TABLES = os.environ.get("GREAD_PAPER")
+MEASURED = ("table-1", "table-3", "table-9", "figure-1")
+FROM_FILES = ("table-3", "table-9")
+
+RECORDED = {
+    "coefficients": {"alpha": [0.5], "beta": [-0.5, 0.25, 0.75]},
+    "energy": [1.0] * 11,
+    "epoch_seconds": [0.01, 0.02, 0.015, 0.01],
+    "evaluations": 4,
+    "journey": {
+        "times": [0.0, 1.0, 3.8],
+        "classes": [0, 1],
+        "maps": [[[0.0, 1.0], [1.0, 0.0]]] * 3,
+    },
+    "layer_energy": [2.0, 1.0, 0.0],
+    "layer_rank": [2.0, 1.5, 1.0],
+    "map": {"times": [3.8], "classes": [0, 1], "maps": [[[0.0, 1.0], [1.0, 0.0]]]},
+}
+
+
+def results_of(specs):
+    return [
+        Result(
+            spec,
+            "ok",
+            test=0.5 + 0.01 * spec.split,
+            records={name: RECORDED[name] for name in spec.record},
+        )
+        for spec in specs
+    ]
+
+
+@pytest.fixture(params=ARTEFACTS)
+def artefact(request):
+    if request.param in FROM_FILES:
+        request.getfixturevalue("real_root")
+    return ARTEFACTS[request.param]
+
+
+def test_there_is_something_recorded_to_render_from():
+    assert set(RECORDED) == set(RECORDS)
+
+
+def test_all_of_the_paper_is_there():
+    tables = {f"table-{n}" for n in (*range(1, 10), *range(20, 25))}
+    figures = {f"figure-{n}" for n in range(1, 12)}
+    assert set(ARTEFACTS) >= tables | figures
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", ARTEFACTS)
+def test_runs_behind_an_artefact_are_there_and_each_is_one(name, scale):
+    found = SCALES[scale](ARTEFACTS[name]).specs
+    assert bool(found) == (name not in MEASURED)
+    assert len({spec.key for spec in found}) == len(found)
+
+
+@pytest.mark.parametrize("name", ARTEFACTS)
+def test_quick_is_a_few_short_runs_and_says_so(name):
+    full, quick = (SCALES[scale](ARTEFACTS[name]) for scale in ("full", "quick"))
+    assert full.note == ""
+    if name in MEASURED:
+        return
+    rule = ARTEFACTS[name].quick
+    assert len(quick.specs) < len(full.specs) or all(
+        s.train.epochs == rule.epochs for s in quick.specs
+    )
+    assert all(spec.train.epochs <= rule.epochs for spec in quick.specs)
+    assert quick.note.startswith("Quick scale: ")
+    shown = show(ARTEFACTS[name], quick, results_of(quick.specs))
+    assert shown.note.startswith(quick.note)
+
+
+def test_artefacts_render_from_all_results_from_some_and_from_none(artefact):
+    results = results_of(artefact.specs())
+    failed = [replace(r, status="failed", test=None, records={}) for r in results[:40]]
+    for some in (results, results[: len(results) // 3], failed + results[40:], failed, []):
+        shown = artefact.render(some)
+        if isinstance(shown, Chart):
+            json.loads(shown.to_json())
+            assert shown.panels
+        else:
+            assert all(len(row) == len(shown.columns) for row in shown.rows)
+            assert shown.markdown()
+            assert shown.csv()
+            assert shown.latex()
+
+
+def test_charts_can_be_drawn_without_a_result(artefact):
+    shown = artefact.render([])
+    if isinstance(shown, Chart):
+        draw(shown).canvas.draw()
+
+
+@pytest.mark.skipif(not TABLES, reason="GREAD_PAPER does not say where the paper's tables are")
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [("adjacency", {"OA": "original", "SA": "soft"}), ("beta", {"SC": "scalar", "VC": "vector"})],
+)
+def test_published_ablations_are_the_papers(kind, names):
+    with open(Path(TABLES, f"ablation_{kind}.csv")) as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(DATASETS) * 2 * 7
+    for row in rows:
+        found = PUBLISHED[kind][row["dataset"]][names[row[kind]]][f"GREAD-{row['reaction']}"]
+        assert found == [float(row[part]) for part in ("mean", "std") if row[part]]

@@ -1,0 +1,278 @@
+"""The page in a real browser, opened from a file."""
+
+import json
+import re
+import shutil
+
+import pytest
+
+from gread.experiments import ARTEFACTS, SCALES, show
+from gread.report.charts import COLOURS, Axis, Chart, Frame, Image, Panel, Series
+from gread.report.claims import Claim
+from gread.report.page import Section, page
+from gread.report.tables import Cell, Table
+from tests.experiments.test_artefacts import FROM_FILES, results_of
+
+HIDDEN = Axis(hidden=True)
+EVIL = '</script><script>window.broken = 1</script><img src="x" onerror="window.broken = 1">'
+
+
+def lines(*labels):
+    return tuple(
+        Series(label, (0.0, 1.0, 2.0), (1.0, 10.0 * k, 0.0), (0.5,) * 3, (20.0,) * 3, colour=colour)
+        for k, (label, colour) in enumerate(zip(labels, COLOURS, strict=False), 1)
+    )
+
+
+def image(value):
+    return Panel(image=Image(((value, 0.5), (0.25, 1.0)), 0.0, 1.0, "state"), x=HIDDEN, y=HIDDEN)
+
+
+def points(*x):
+    return Panel(series=(Series("class 0", x, (0.0, 1.0), mark="points"),), x=HIDDEN, y=HIDDEN)
+
+
+def rows(*texts):
+    return tuple(tuple(map(Cell, row)) for row in texts)
+
+
+def small():
+    """A page of every kind of thing."""
+    energy = Panel(series=lines("GCN", "GREAD-BS"), x=Axis("layer"), y=Axis("energy", log=True))
+    table = Table(
+        "Table 4: accuracy",
+        ("model", "texas", "cora"),
+        rows(
+            ("B", "70.00 ± 1.00", "9.00 ± 1.00"),
+            ("– paper", "99.00 ± 1.00", "1.00 ± 1.00"),
+            ("A", "80.00 ± 1.00", "80.00 ± 1.00"),
+            ("C", "missing", "−5.00"),
+        ),
+        claims=(Claim("B is the best", "A is", holds=False),),
+    )
+    films = (Frame("t = 0", (image(0.0),)), Frame("t = 5", (image(0.75),)))
+    way = (Frame("t = 0", (points(0.0, 1.0),)), Frame("t = 1", (points(3.0, 1.0),)))
+    evil = Table(EVIL, (EVIL, "b"), rows((EVIL, EVIL)), EVIL, (Claim(EVIL, EVIL, holds=True),))
+    shown = {
+        "figure-1": Chart("Figure 1: grid", (image(0.0),), frames=films),
+        "figure-2": Chart("Figure 2: nodes", (points(0.0, 1.0),), frames=way),
+        "figure-5": Chart("Figure 5: energy", (energy,)),
+        "table-4": table,
+        "figure-6": Chart("Figure 6: homophily", (energy, Panel("Film", remark="no runs yet")), 2),
+        "evil": evil,
+        "evil-lines": Chart(EVIL, (Panel(EVIL, lines(EVIL, "other"), remark=EVIL),)),
+    }
+    sections = [
+        Section(name, value, 1, 2, "full", f"gread reproduce {name}")
+        for name, value in shown.items()
+    ]
+    sections.append(
+        Section("figure-7", Chart("Figure 7: T", ()), 0, 90, "full", "gread reproduce figure-7")
+    )
+    return page(sections, title="Report", about=EVIL)
+
+
+def everything():
+    """A page of all artefacts that need no files, from made-up results."""
+    sections = []
+    for name, artefact in ARTEFACTS.items():
+        if name not in FROM_FILES:
+            plan = SCALES["quick"](artefact)._replace(note="")
+            shown = show(artefact, plan, results_of(plan.specs))
+            sections.append(Section(name, shown, len(plan.specs), len(plan.specs), "quick", ""))
+    return page(sections, title="Report", about="All.")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page")
+    found = {"small": folder / "small.html", "everything": folder / "everything.html"}
+    found["small"].write_text(small(), encoding="utf-8")
+    found["everything"].write_text(everything(), encoding="utf-8")
+    return found
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("there is no Chromium: Debian's package is called chromium")
+    with playwright.sync_playwright() as driver:
+        # Without a sandbox, which root and many containers do not have: the page is ours.
+        started = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def visit(browser, files):
+    """Opens a page; in the end nothing may have been asked for or complained about."""
+    troubles, contexts = [], []
+
+    def open_page(name="small", **options):
+        context = browser.new_context(**{"viewport": {"width": 1300, "height": 1100}, **options})
+        contexts.append(context)
+        tab = context.new_page()
+        tab.on("console", lambda message: troubles.append(message.text))
+        tab.on("pageerror", lambda error: troubles.append(str(error)))
+        address = files[name].as_uri()
+        local = (address, "data:")
+        tab.on("request", lambda r: r.url.startswith(local) or troubles.append(r.url))
+        tab.goto(address)
+        return tab
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert not troubles
+
+
+def hover(tab, drawing, across, down):
+    drawing.evaluate("drawn => drawn.scrollIntoView({block: 'center', behavior: 'instant'})")
+    box = drawing.bounding_box()
+    tab.mouse.move(box["x"] + across * box["width"], box["y"] + down * box["height"])
+    return tab.locator("#tooltip").inner_text()
+
+
+def brightness(tab, element):
+    """From 0 to 255, of what is behind an element."""
+    colour = tab.evaluate(f"getComputedStyle(document.querySelector('{element}')).backgroundColor")
+    return sum(map(int, re.findall(r"\d+", colour)[:3])) / 3
+
+
+@pytest.mark.parametrize("width", [1300, 820, 360])
+def test_all_artefacts_are_there_and_nothing_is_wider_than_the_page(visit, width):
+    tab = visit("everything", viewport={"width": width, "height": 800})
+    for name in set(ARTEFACTS) - set(FROM_FILES):
+        assert tab.locator(f"#{name} :is(.drawn svg, table)").count(), name
+        assert tab.locator(f"nav a[href='#{name}']").count() == 1
+    wide, screen = tab.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    assert wide <= screen == width
+
+
+def test_a_pointer_is_told_the_values(visit):
+    tab = visit()
+    told = hover(tab, tab.locator("#figure-5 .drawing"), 0.5, 0.3)
+    assert "layer 1" in told
+    assert "GREAD-BS\n20 (0.5 to 20)" in told
+    assert "state\n0.25" in hover(tab, tab.locator("#figure-1 .drawing").first, 0.25, 0.75)
+    assert "class 0" in hover(tab, tab.locator("#figure-2 .drawing").first, 0.05, 0.95)
+    tab.mouse.move(2, 2)
+    assert tab.locator("#tooltip").is_hidden()
+
+
+def test_a_finger_is_told_too_until_it_touches_something_else(visit):
+    tab = visit(has_touch=True, viewport={"width": 390, "height": 800})
+    drawing = tab.locator("#figure-5 .drawing")
+    drawing.evaluate("drawn => drawn.scrollIntoView({block: 'center', behavior: 'instant'})")
+    tab.wait_for_timeout(200)
+    drawing.tap()
+    assert "GREAD-BS" in tab.locator("#tooltip").inner_text()
+    assert tab.locator("#tooltip").is_visible()
+    tab.locator("#figure-5 .runs").tap()
+    assert tab.locator("#tooltip").is_hidden()
+
+
+def test_a_model_is_turned_off_and_on(visit):
+    tab = visit()
+    line = tab.locator("#figure-5 g.line[data-label='GCN']")
+    button = tab.locator("#figure-5 .legend button[data-label='GCN']")
+    assert line.count() == 1
+    button.click()
+    assert line.count() == 0
+    assert button.get_attribute("aria-pressed") == "false"
+    assert "GCN" not in hover(tab, tab.locator("#figure-5 .drawing"), 0.5, 0.3)
+    tab.locator("#figure-5 .legend .all").click()
+    assert line.count() == 1
+    button.click(modifiers=["Shift"])
+    assert line.count() == 1
+    assert tab.locator("#figure-5 g.line").count() == 1
+
+
+def test_a_slider_goes_through_time(visit):
+    tab = visit()
+    pictures = {}
+    for name, drawn in (("figure-1", ".film image"), ("figure-2", ".film .points")):
+        slider = tab.locator(f"#{name} input[type=range]")
+        what = {"figure-1": "href", "figure-2": "d"}[name]
+        pictures[name] = tab.locator(f"#{name} {drawn}").get_attribute(what)
+        slider.focus()
+        slider.press("ArrowRight")
+        tab.wait_for_timeout(600)
+        assert tab.locator(f"#{name} output").inner_text() in ("t = 5", "t = 1")
+        assert tab.locator(f"#{name} {drawn}").get_attribute(what) != pictures[name]
+    tab.locator("#figure-1 .play").click()
+    assert tab.locator("#figure-1 output").inner_text() == "t = 0"
+
+
+def test_tables_sort_and_rows_of_the_paper_stay_with_ours(visit):
+    tab = visit()
+
+    def first_column():
+        return tab.locator("#table-4 tbody th").all_inner_texts()
+
+    def head(name):
+        return tab.locator("#table-4 thead button", has_text=name)
+
+    printed = ["B", "– paper", "A", "C"]
+    assert first_column() == printed
+    head("cora").click()
+    assert first_column() == ["A", "B", "– paper", "C"]
+    head("cora").click()
+    assert first_column() == ["C", "B", "– paper", "A"]
+    head("cora").click()
+    assert first_column() == printed
+    head("texas").click()
+    assert first_column() == ["A", "B", "– paper", "C"]  # what is missing comes last
+    head("model").click()
+    assert first_column() == ["A", "B", "– paper", "C"]
+    tab.locator("#table-4 .beside input").click()
+    assert tab.locator("#table-4 tbody tr:visible").count() == 3
+
+
+@pytest.mark.parametrize(("scheme", "dark"), [("light", False), ("dark", True)])
+def test_light_and_dark_are_the_systems_until_the_switch_says_otherwise(visit, scheme, dark):
+    tab = visit(color_scheme=scheme)
+    assert (brightness(tab, "body") < 60) == dark
+    tab.locator("#theme").click()  # light
+    assert brightness(tab, "body") > 200
+    tab.locator("#theme").click()  # dark
+    assert brightness(tab, "body") < 60
+    tab.reload()
+    assert brightness(tab, "body") < 60
+    tab.locator("#theme").click()  # as the system
+    assert (brightness(tab, "body") < 60) == dark
+
+
+def test_text_of_the_data_stays_text(visit):
+    tab = visit()
+    assert tab.evaluate("window.broken") is None
+    assert EVIL in tab.locator("#evil td").inner_text()
+    assert EVIL in tab.locator("#evil-lines .legend button").first.inner_text()
+
+
+def test_claims_that_fail_are_told_first_and_lead_to_their_section(visit):
+    tab = visit()
+    first = tab.locator("#claims li").first
+    assert "Ours disagree" in first.inner_text()
+    assert first.locator("a").get_attribute("href") == "#table-4"
+
+
+def test_what_is_not_computed_is_named_with_its_command(visit):
+    tab = visit()
+    assert "gread reproduce figure-7" in tab.locator("#figure-7").inner_text()
+    assert (
+        "1 of 2 runs; the others: gread reproduce figure-5" in tab.locator("#figure-5").inner_text()
+    )
+    assert tab.locator("#figure-6 svg[role=img]").count() == 1
+    assert "no runs yet: Film" in tab.locator("#figure-6").inner_text()
+
+
+def test_the_page_is_one_file_with_its_data_as_json():
+    text = small()
+    assert set(re.findall(r"https?://[^\s\"']+", text)) == {"http://www.w3.org/2000/svg"}
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    value = json.loads(data[1])
+    assert [section["name"] for section in value["sections"]][:2] == ["figure-1", "figure-2"]
+    assert value["about"] == EVIL
