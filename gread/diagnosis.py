@@ -16,13 +16,19 @@ from torch import Tensor
 from torch_geometric.utils import degree, scatter
 
 from gread.measures import adjusted_homophily, edge_homophily, node_homophily
-from gread.tables import Column, Labels, TableGraph
+from gread.tables import Column, Labels, Preprocessing, Table, TableGraph
 
 MANY_EDGES = 500_000
 """Beyond, attention is not worth its time."""
 
 RARE = 10
 """A class with fewer nodes has no number to trust."""
+
+SEEN = 5000
+"""From so many labelled nodes at most it is found what their columns tell."""
+
+LEAD = 0.15
+"""So much more than columns tell neighbours where one should listen to many of them."""
 
 LEAK = 0.99
 """A column that tells the class of so many nodes equals the label."""
@@ -84,6 +90,10 @@ class Diagnosis:
         edge_homophily: See `gread.edge_homophily`.
         adjusted_homophily: See `gread.adjusted_homophily`.
         mixing: A row a class, the share of each class among its neighbours.
+        neighbours_tell: Share of the nodes with labelled neighbours whose class is the commonest
+            among these.
+        features_tell: Share of the labelled nodes whose class a linear model finds from their
+            columns, of each half with what it learned from the other; None where that is unknown.
         leaks: Columns that tell the class.
         recommendation: Where to begin.
         warnings: What to know before trusting a result, one sentence each.
@@ -109,6 +119,8 @@ class Diagnosis:
     edge_homophily: float | None
     adjusted_homophily: float | None
     mixing: tuple[tuple[float, ...], ...]
+    neighbours_tell: float | None
+    features_tell: float | None
     leaks: tuple[Leak, ...]
     recommendation: Recommendation
     warnings: tuple[str, ...] = ()
@@ -173,28 +185,41 @@ def diagnose(graph: TableGraph, labels: Labels, features: Sequence[str]) -> Diag
         "edge_homophily": _number(edge_homophily, edge_index, y),
         "adjusted_homophily": _number(adjusted_homophily, edge_index, y),
         "mixing": _mixing(edge_index, y, len(labels.classes)),
+        "neighbours_tell": _neighbours_tell(edge_index, y, len(labels.classes)),
+        "features_tell": _features_tell(graph.table(), features, labels),
         "leaks": leaks,
     }
     recommendation = recommend(
-        known["adjusted_homophily"], edges=graph.edge_index.size(1), has_features=bool(features)
+        known["adjusted_homophily"],
+        edges=graph.edge_index.size(1),
+        has_features=bool(features),
+        lead=(known["neighbours_tell"] or 0.0) - (known["features_tell"] or 0.0),
     )
     return Diagnosis(**known, recommendation=recommendation, warnings=tuple(_warnings(known)))
 
 
-def recommend(homophily: float | None, *, edges: int, has_features: bool) -> Recommendation:
+def recommend(
+    homophily: float | None, *, edges: int, has_features: bool, lead: float = 0.0
+) -> Recommendation:
     """Where to begin: rules from validation accuracies on graphs of the paper (own-graph.md).
 
     Args:
         homophily: See `gread.adjusted_homophily`; None where it is unknown.
         edges: Entries of the adjacency matrix.
         has_features: Whether nodes have columns to use.
+        lead: How much more neighbours tell about the class than columns do, as shares of nodes.
 
     Example:
         >>> recommend(0.8, edges=10556, has_features=True).time
         2.0
+        >>> recommend(0.8, edges=10556, has_features=True, lead=0.5).time
+        4.0
     """
     if homophily is None:
         told, time = "no edge joins two labelled nodes, so nobody knows yet what edges mean", 1.0
+    elif homophily > 0.3 and lead > LEAD:
+        told = "neighbours mostly share a class and tell more about it than features do"
+        told, time = f"{told}, so a long time helps", 4.0
     elif homophily > 0.3:
         told, time = "neighbours mostly share a class, so a longer time helps", 2.0
     elif homophily < -0.05:
@@ -312,6 +337,32 @@ def _mixing(edge_index: Tensor, y: Tensor, classes: int) -> tuple[tuple[float, .
     table = counts.view(classes, classes).double()
     shares = table / table.sum(dim=1, keepdim=True).clamp(min=1)
     return tuple(tuple(row) for row in shares.tolist())
+
+
+def _neighbours_tell(edge_index: Tensor, y: Tensor, classes: int) -> float | None:
+    source, target = edge_index.numpy()
+    if not len(target):
+        return None
+    votes = coo_matrix((np.ones(len(source)), (target, y.numpy()[source])), (len(y), classes))
+    asked = np.unique(target)
+    most = np.asarray(votes.tocsr().argmax(axis=1)).ravel()
+    return float((most[asked] == y.numpy()[asked]).mean())
+
+
+def _features_tell(table: Table, features: Sequence[str], labels: Labels) -> float | None:
+    from sklearn.linear_model import RidgeClassifier
+
+    rows = np.random.default_rng(0).permutation(np.flatnonzero(labels.known))[:SEEN]
+    halves = np.array_split(np.arange(len(rows)), 2)
+    y = labels.y[rows]
+    if not features or any(len(set(y[half])) < 2 for half in halves):
+        return None
+    some = Table(table.name, {name: table[name][rows] for name in features})
+    right = 0
+    for seen, others in (halves, halves[::-1]):
+        x = Preprocessing.fit(some, features, seen).transform(some)
+        right += (RidgeClassifier().fit(x[seen], y[seen]).predict(x[others]) == y[others]).sum()
+    return float(right / len(rows))
 
 
 def _sizes(labels: Labels) -> list[int]:

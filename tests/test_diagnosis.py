@@ -99,6 +99,22 @@ def test_attention_is_not_recommended_where_it_does_not_pay(change):
     assert recommend(0.5, **(usual | change)).adjacency == "original"
 
 
+def test_what_neighbours_and_features_tell():
+    # A ring of two halves, each of one class: only the four at the seams are told a tie or wrong.
+    n = 40
+    label = ["a"] * 20 + ["b"] * 20
+    ring = (list(range(n)), [(k + 1) % n for k in range(n)])
+    found = diagnosed({"label": label, "x": [0.0] * 20 + [1.0] * 20}, ring)
+    assert 36 / 40 <= found.neighbours_tell <= 1
+    assert found.features_tell == 1
+    assert found.recommendation.time == 2.0
+    noise = np.random.default_rng(1).normal(size=n)
+    blind = diagnosed({"label": label, "x": noise}, ring)
+    assert blind.neighbours_tell == found.neighbours_tell
+    assert blind.features_tell < 0.8
+    assert blind.recommendation.time == 4.0
+
+
 def test_homophilies_are_those_of_the_library():
     data = gread.load("csbm", num_nodes=200, num_classes=3, homophily=0.7, degree=6)
     keep = data.edge_index[0] < data.edge_index[1]

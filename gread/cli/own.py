@@ -281,10 +281,12 @@ def print_scores(scores: Mapping[str, Scores], classes: Sequence[str]) -> None:
         f"{found.calibration_error:.3f} over ten bins of confidence.",
         highlight=False,
     )
-    if "MLP" in scores:
-        from gread.estimator import verdict
+    from gread.estimator import advice, verdict
 
+    if "MLP" in scores:
         out.print(verdict(own, found, scores["MLP"]), highlight=False)
+    if better := advice(own, scores):
+        out.print(better, style="yellow", highlight=False)
 
 
 def print_diagnosis(found: Diagnosis) -> None:
@@ -324,6 +326,8 @@ def _rows(found: Diagnosis) -> Mapping[str, str]:
         "homophily": f"of edges {_share(found.edge_homophily)}, of nodes "
         f"{_share(found.node_homophily)}, adjusted for the classes "
         f"{_share(found.adjusted_homophily)}",
+        "class told by": f"labelled neighbours {_share(found.neighbours_tell)}, a linear model of "
+        f"the features {_share(found.features_tell)} (shares of nodes that are right)",
     }
 
 

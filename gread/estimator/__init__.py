@@ -2,6 +2,7 @@
 
 from gread.estimator.classifier import GraphClassifier as GraphClassifier
 from gread.estimator.comparison import BASELINES as BASELINES
+from gread.estimator.comparison import advice as advice
 from gread.estimator.comparison import compare as compare
 from gread.estimator.comparison import verdict as verdict
 from gread.estimator.graphs import as_graph as as_graph

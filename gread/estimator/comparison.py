@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
@@ -45,8 +45,7 @@ def verdict(name: str, own: Scores, mlp: Scores) -> str:
     A difference below two of its standard errors, as if both were tried on other nodes, is none.
     """
     points = 100 * (own.accuracy - mlp.accuracy)
-    variance = sum(found.accuracy * (1 - found.accuracy) / found.nodes for found in (own, mlp))
-    if abs(points) < 200 * variance**0.5:
+    if abs(points) < _luck(own, mlp):
         return (
             f"{name} and an MLP, which sees no edge, are {abs(points):.1f} points apart, no more "
             f"than luck on {own.nodes} nodes: do not count on the graph."
@@ -54,6 +53,25 @@ def verdict(name: str, own: Scores, mlp: Scores) -> str:
     if points < 0:
         return f"{name} is {-points:.1f} points worse than an MLP: the graph harms."
     return f"{name} is {points:.1f} points better than an MLP, which sees no edge: the graph helps."
+
+
+def advice(name: str, scores: Mapping[str, Scores]) -> str:
+    """One sentence where something simpler is better than luck explains, else nothing."""
+    own = scores[name]
+    best = max(scores, key=lambda other: scores[other].accuracy)
+    points = 100 * (scores[best].accuracy - own.accuracy)
+    if points < _luck(own, scores[best]) or best == name:
+        return ""
+    return (
+        f"{best} is {points:.1f} points better than {name}: look for better settings with "
+        "--tune MINUTES, or take the simpler one."
+    )
+
+
+def _luck(one: Scores, other: Scores) -> float:
+    """Two standard errors of a difference in points, as if both were tried on other nodes."""
+    variance = sum(found.accuracy * (1 - found.accuracy) / found.nodes for found in (one, other))
+    return float(200 * variance**0.5)
 
 
 def _trained(model: str) -> Callable[[GraphClassifier], Scores]:

@@ -49,7 +49,7 @@ class Column:
     def __len__(self) -> int:
         return len(self.values)
 
-    def __getitem__(self, rows: slice) -> Column:
+    def __getitem__(self, rows: slice | NDArray[np.int64]) -> Column:
         return Column(self.kind, self.values[rows], self.missing[rows])
 
     @property

@@ -1,8 +1,9 @@
+import numpy as np
 import pytest
 import torch
 
 from gread import GraphClassifier
-from gread.estimator import BASELINES, compare
+from gread.estimator import BASELINES, advice, compare, score, verdict
 from tests.estimator.conftest import FAST
 
 
@@ -36,3 +37,31 @@ def test_label_propagation_follows_edges_alone(data):
     classifier = GraphClassifier("mlp", settings={"epochs": 2}).fit(blind)
     found = compare(classifier)
     assert found["Label propagation"].accuracy > found["MLP"].accuracy + 0.2
+
+
+def right_in(share, nodes=1000):
+    """Scores with this accuracy."""
+    y = np.zeros(nodes, dtype=np.int64)
+    p = np.tile([0.9, 0.1], (nodes, 1))
+    p[int(share * nodes) :] = [0.1, 0.9]
+    return score(y, p)
+
+
+@pytest.mark.parametrize(
+    ("share", "nodes", "words"),
+    [
+        (0.9, 1000, "the graph helps"),
+        (0.5, 1000, "the graph harms"),
+        (0.72, 1000, "do not count on the graph"),
+        (0.9, 10, "do not count on the graph"),
+    ],
+)
+def test_the_verdict_is_beside_an_mlp_and_knows_luck(share, nodes, words):
+    assert words in verdict("GREAD-BS", right_in(share, nodes), right_in(0.7, nodes))
+
+
+def test_advice_is_given_where_something_simpler_is_better_than_luck():
+    scores = {"GREAD-BS": right_in(0.7), "MLP": right_in(0.4), "GCN": right_in(0.9)}
+    assert advice("GREAD-BS", scores).startswith("GCN is 20.0 points better")
+    assert advice("GCN", scores) == ""
+    assert advice("GREAD-BS", scores | {"GCN": right_in(0.71)}) == ""
