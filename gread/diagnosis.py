@@ -19,7 +19,7 @@ from gread.measures import adjusted_homophily, edge_homophily, node_homophily
 from gread.tables import Column, Labels, Preprocessing, Table, TableGraph
 
 MANY_EDGES = 500_000
-"""Beyond, attention is not worth its time."""
+"""Beyond, attention and fine steps are not worth their time."""
 
 RARE = 10
 """A class with fewer nodes has no number to trust."""
@@ -42,12 +42,14 @@ class Recommendation:
         reaction: A name of ``gread.REACTIONS``.
         adjacency: ``"soft"`` or ``"original"``.
         time: T.
+        solver: Of the integration.
         reason: One sentence.
     """
 
     reaction: str
     adjacency: str
     time: float
+    solver: str
     reason: str
 
 
@@ -229,14 +231,16 @@ def recommend(
     if not has_features:
         adjacency, why = "original", "attention needs features, and there are none"
     elif edges > MANY_EDGES:
-        adjacency, why = "original", "attention on so many edges costs several times as much"
+        adjacency = "original"
+        why = "attention and more than Euler's steps on so many edges cost several times as much"
     else:
         adjacency, why = "soft", "attention can learn which neighbours to listen to"
     reaction = (
         "blurring-sharpening is never more than 1.4 points of validation accuracy behind the best "
         "reaction on the nine graphs of the paper, homophilous or not"
     )
-    return Recommendation("bs", adjacency, time, f"{told}; {reaction}; {why}")
+    solver = "euler" if edges > MANY_EDGES else "rk4"
+    return Recommendation("bs", adjacency, time, solver, f"{told}; {reaction}; {why}")
 
 
 def _warnings(known: Mapping[str, Any]) -> list[str]:

@@ -96,7 +96,9 @@ def test_the_reason_names_the_homophily(homophily, words):
 @pytest.mark.parametrize("change", [{"edges": 10**7}, {"has_features": False}])
 def test_attention_is_not_recommended_where_it_does_not_pay(change):
     usual = {"edges": 100, "has_features": True}
-    assert recommend(0.5, **(usual | change)).adjacency == "original"
+    begin = recommend(0.5, **(usual | change))
+    assert begin.adjacency == "original"
+    assert begin.solver == ("euler" if "edges" in change else "rk4")
 
 
 def test_what_neighbours_and_features_tell():

@@ -67,8 +67,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     Args:
         model: A name of ``gread.MODELS``.
         settings: Hyperparameters of the model and of ``gread.TrainConfig``, by name. Without one,
-            GREAD takes the adjacency and the time that the diagnosis recommends, and a graph that
-            does not fit into memory is cut into parts (`gread.parts`).
+            GREAD takes the adjacency, time and solver that the diagnosis recommends, and a graph
+            that does not fit into memory is cut into parts (`gread.parts`).
         features: Columns to use, or ``"auto"`` for all but label and split.
         id, source, target, weight: Columns, see `gread.tables.read_graph`.
         directed: Whether edges have one direction.
@@ -179,7 +179,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         entry, device = MODELS[self.model], choose_device(self.device)
         if entry.group == "GREAD":
             begin = self.diagnosis_.recommendation
-            hyper = {"adjacency": begin.adjacency, "time": begin.time, **hyper}
+            found = {"adjacency": begin.adjacency, "time": begin.time, "solver": begin.solver}
+            hyper = {**found, **hyper}
         self.settings_ = {"hidden_channels": HIDDEN_CHANNELS} | entry.hyperparameters | hyper
         weights = self._class_weights()
         with torch.random.fork_rng(devices=[]):
