@@ -179,8 +179,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         entry, device = MODELS[self.model], choose_device(self.device)
         if entry.group == "GREAD":
             begin = self.diagnosis_.recommendation
-            found = {"adjacency": begin.adjacency, "time": begin.time, "solver": begin.solver}
-            hyper = {**found, **hyper}
+            named = "adjacency", "time", "solver"
+            hyper = {name: getattr(begin, name) for name in named} | hyper
         self.settings_ = {"hidden_channels": HIDDEN_CHANNELS} | entry.hyperparameters | hyper
         weights = self._class_weights()
         with torch.random.fork_rng(devices=[]):
