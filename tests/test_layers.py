@@ -36,8 +36,9 @@ LAYERS = {
     "demo": 7,
     "doctor": 7,
     "listing": 7,
-    "cli": 8,
-    "__main__": 9,
+    "explorer": 8,
+    "cli": 9,
+    "__main__": 10,
 }
 STRANGERS = {("models", "data"), ("data", "models"), ("training", "models"), ("training", "data")}
 

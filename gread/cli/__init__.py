@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import gread
-from gread.cli import measure, own, report, reproduce, search, show, stored, work
+from gread.cli import explore, measure, own, report, reproduce, search, show, stored, work
 from gread.cli.console import err, out
 from gread.inputs import InputError
 
@@ -30,6 +30,7 @@ for command in (
     search.search,
     reproduce.reproduce,
     report.report,
+    explore.explore,
     stored.compare,
     measure.bench,
 ):

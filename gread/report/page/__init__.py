@@ -16,9 +16,11 @@ from typing import Any
 from gread.report.charts import Chart
 from gread.report.tables import Table
 
-STYLES = ("page.css",)
-SCRIPTS = ("dom.js", "scales.js", "panels.js", "charts.js", "tables.js", "page.js")
-"""In the order in which they need each other."""
+SHARED_STYLES = ("report/page/theme.css",)
+SHARED_SCRIPTS = tuple(
+    f"report/page/{name}.js" for name in ("dom", "theme", "scales", "panels", "charts", "tables")
+)
+"""What all pages draw with, below ``gread/``, in the order in which they need each other."""
 
 
 @dataclass(frozen=True)
@@ -60,19 +62,39 @@ def page(sections: Iterable[Section], *, title: str, about: str) -> str:
         >>> "&lt;Report&gt;" in text, "<link" in text, "src=" in text
         (True, False, False)
     """
-    data = {"title": title, "about": about, "sections": [_plain(part) for part in sections]}
+    return bind(
+        "report/page/page.html",
+        title=title,
+        styles=(*SHARED_STYLES, "report/page/page.css"),
+        scripts=(*SHARED_SCRIPTS, "report/page/page.js"),
+        data={"title": title, "about": about, "sections": [_plain(part) for part in sections]},
+    )
+
+
+def bind(
+    template: str, *, title: str, styles: Iterable[str], scripts: Iterable[str], data: Any
+) -> str:
+    """One file of many: what the template leaves open is filled with the text of files.
+
+    Args:
+        template: A file below ``gread/``, as all others.
+        title: Of the page.
+        styles: Files of CSS.
+        scripts: Files of JavaScript, which share one scope.
+        data: What the scripts find as JSON.
+    """
     parts = {
         "title": title.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"),
-        "style": "\n".join(map(_read, STYLES)),
-        "script": "\n".join(map(_read, SCRIPTS)),
+        "style": "\n".join(map(_read, styles)),
+        "script": "\n".join(map(_read, scripts)),
         # Inside a script element nothing but its end is special, so no "<" is left.
         "data": json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c"),
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _read("page.html"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _read(template))
 
 
 def _read(name: str) -> str:
-    return resources.files("gread").joinpath("report", "page", name).read_text("utf-8")
+    return resources.files("gread").joinpath(*name.split("/")).read_text("utf-8")
 
 
 def _plain(section: Section) -> dict[str, Any]:

@@ -167,6 +167,7 @@ class ChartView {
       hidden: this.hidden,
       single: this.chart.panels.length === 1,
       named: this.outermost(box),
+      tall: this.chart.tall,
     });
     box.find = find;
     box.place.replaceChildren(root);

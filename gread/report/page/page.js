@@ -32,34 +32,6 @@ function contents() {
   return html("nav", { "aria-label": "contents" }, html("details", { open: innerWidth >= 1000 }, html("summary", {}, "Contents"), ...list));
 }
 
-const THEMES = { auto: "light or dark: as the system", light: "light", dark: "dark" };
-
-/** A button that goes from the system's colours to light to dark; remembered where that is allowed. */
-function themeSwitch() {
-  const names = Object.keys(THEMES);
-  let theme = "auto";
-  try {
-    theme = localStorage.getItem("gread-theme") ?? "auto";
-  } catch {
-    // a page from a file may have no storage
-  }
-  const button = html("button", { type: "button", id: "theme", onclick: () => set(names[(names.indexOf(theme) + 1) % 3]) });
-  const set = (next) => {
-    theme = THEMES[next] ? next : "auto";
-    document.documentElement.dataset.theme = theme;
-    button.textContent = { auto: "◐", light: "☀", dark: "☾" }[theme];
-    button.title = THEMES[theme];
-    button.setAttribute("aria-label", THEMES[theme]);
-    try {
-      localStorage.setItem("gread-theme", theme);
-    } catch {
-      // as above
-    }
-  };
-  set(theme);
-  return button;
-}
-
 function claim({ says, here, holds }, section = null) {
   return html(
     "li",

@@ -31,12 +31,12 @@ let clips = 0;
  * @param panel of the chart
  * @param width in pixels
  * @param about hidden: labels that are turned off; single: whether it is the only panel; named: which
- *   axes have their names
+ *   axes have their names; tall: pixels, where the chart says how high its panels are
  * @returns the element, and find(x, y): what is nearest to a place in it, with the lines of a tooltip
  */
-function drawPanel(panel, width, { hidden, single, named }) {
+function drawPanel(panel, width, { hidden, single, named, tall: wanted }) {
   const square = panel.image !== null || (panel.x.hidden && panel.y.hidden);
-  const height = Math.round(square ? width : single ? Math.min(0.56 * width, 460) + 40 : 0.7 * width + 34);
+  const height = wanted ?? Math.round(square ? width : single ? Math.min(0.56 * width, 460) + 40 : 0.7 * width + 34);
   const visible = panel.series.filter((series) => !hidden.has(series.label));
   const atEnds = single && width > 560 && visible.some((s) => s.mark === "line" && s.label);
   const tall = panel.x.ticks.some(([, text]) => text.length > 4);

@@ -1,0 +1,196 @@
+"""The page on loopback: a handful of answers, none of them a file of the machine.
+
+Only who asks for this very address is answered (Host), and only pages of it (Origin): another
+page in the same browser, or a name that was pointed here, gets nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import threading
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple
+
+from gread.explorer.trained import portrait_of_run
+from gread.inputs import InputError
+from gread.models import MODELS
+from gread.runs import Result
+
+ADDRESS = "127.0.0.1"
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+class Answer(NamedTuple):
+    """What a request gets."""
+
+    status: HTTPStatus
+    kind: str
+    body: bytes
+
+    @staticmethod
+    def json(value: Any, status: HTTPStatus = HTTPStatus.OK) -> Answer:
+        """As JSON."""
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        return Answer(status, "application/json", text.encode())
+
+
+class Runs:
+    """Stored runs of models in continuous time, trained again when somebody looks at one.
+
+    Args:
+        results: What is stored.
+        root: The data root.
+    """
+
+    def __init__(self, results: Iterable[Result], root: str | None = None):
+        self.results = {
+            result.spec.key: result
+            for result in results
+            if result.test is not None and MODELS[result.spec.model].continuous
+        }
+        self.root = root
+        self._answers: dict[str, Answer] = {}
+        self._one_at_a_time = threading.Lock()
+
+    def listed(self) -> list[dict[str, Any]]:
+        """What there is to choose from."""
+        found = sorted(
+            self.results.values(),
+            key=lambda r: (r.spec.dataset, r.spec.model, r.spec.split, r.spec.seed),
+        )
+        return [
+            {
+                "key": result.spec.key,
+                "dataset": result.spec.dataset,
+                "model": MODELS[result.spec.model].title,
+                "split": result.spec.split,
+                "seed": result.spec.seed,
+                "val": f"{100 * (result.val or 0.0):.1f} %",
+                "test": f"{100 * (result.test or 0.0):.1f} %",
+            }
+            for result in found
+        ]
+
+    def answer(self, key: str) -> Answer | None:
+        """The portrait, how far its training is, or None where there is no such run."""
+        if key not in self.results:
+            return None
+        if key not in self._answers:
+            self._progress(key, 0)
+            threading.Thread(target=self._train, args=(key,), daemon=True).start()
+        return self._answers[key]
+
+    def _progress(self, key: str, epoch: int) -> None:
+        epochs = self.results[key].spec.train.epochs
+        self._answers[key] = Answer.json(
+            {"epoch": epoch, "epochs": epochs}, status=HTTPStatus.ACCEPTED
+        )
+
+    def _train(self, key: str) -> None:
+        with self._one_at_a_time:
+            try:
+                found = portrait_of_run(
+                    self.results[key], lambda epoch: self._progress(key, epoch), root=self.root
+                )
+                self._answers[key] = Answer.json(found)
+            except (InputError, ArithmeticError, OSError, RuntimeError) as error:
+                self._answers[key] = Answer.json(
+                    {"error": str(error)}, HTTPStatus.INTERNAL_SERVER_ERROR
+                )
+
+
+class ExplorerServer(ThreadingHTTPServer):
+    """Answers on loopback; ``port`` 0 takes one that is free."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self, page: str, runs: Runs, port: int):
+        self.page = Answer(HTTPStatus.OK, "text/html; charset=utf-8", page.encode())
+        self.runs = runs
+        super().__init__((ADDRESS, port), _Handler)
+
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        return f"http://{ADDRESS}:{self.server_port}/"
+
+    def find(self, path: str) -> Answer | None:
+        """The answer to a path; there is nothing but the page and the runs of the store."""
+        if path == "/":
+            return self.page
+        if path.startswith("/runs/") and path.endswith(".json"):
+            return self.runs.answer(path.removeprefix("/runs/").removesuffix(".json"))
+        return None
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: ExplorerServer
+    server_version = "gread"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        """The page, or a run."""
+        hosts = {f"{name}:{self.server.server_port}" for name in (ADDRESS, "localhost")}
+        origin = self.headers.get("Origin")
+        if self.headers.get("Host") not in hosts:
+            return self._send(_refusal(HTTPStatus.FORBIDDEN, "another host was asked for"))
+        if origin is not None and origin not in {f"http://{host}" for host in hosts}:
+            return self._send(_refusal(HTTPStatus.FORBIDDEN, "another page asks"))
+        found = self.server.find(self.path.partition("?")[0])
+        return self._send(found or _refusal(HTTPStatus.NOT_FOUND, "there is nothing here"))
+
+    do_HEAD = do_GET
+
+    def _send(self, answer: Answer) -> None:
+        self.send_response(answer.status)
+        self.send_header("Content-Type", answer.kind)
+        self.send_header("Content-Length", str(len(answer.body)))
+        self.send_header("Content-Security-Policy", POLICY)
+        self.send_header("Cross-Origin-Resource-Policy", "same-origin")
+        self.send_header("Cross-Origin-Opener-Policy", "same-origin")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Referrer-Policy", "no-referrer")
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(answer.body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Says nothing: a terminal full of requests tells nobody anything."""
+
+
+def _refusal(status: HTTPStatus, reason: str) -> Answer:
+    return Answer.json({"error": reason}, status)
+
+
+def serve(page: str, runs: Runs, port: int, on_start: Callable[[str], None]) -> None:
+    """Serves the page until Ctrl-C.
+
+    Args:
+        page: Of `gread.explorer.page`.
+        runs: What it may ask for.
+        port: Where; 0 for any that is free.
+        on_start: Called with the address once it answers.
+    """
+    try:
+        server = ExplorerServer(page, runs, port)
+    except OSError as error:
+        if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+            raise
+        raise InputError(
+            f"--port must be free to listen on, got {port}: {error.strerror}; --port 0 takes one "
+            "that is"
+        ) from error
+    with server:
+        on_start(server.url)
+        try:
+            server.serve_forever(poll_interval=0.1)
+        except KeyboardInterrupt:
+            return

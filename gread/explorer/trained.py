@@ -1,0 +1,266 @@
+"""A trained model for the page: its nodes over time, what it learned, where it errs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch_geometric.data import Data
+from torch_geometric.utils import degree, scatter
+
+from gread.estimator import GraphClassifier
+from gread.estimator.folder import load
+from gread.inputs import InputError
+from gread.measures import dirichlet_energy
+from gread.models import GREAD, MODELS
+from gread.ode import integrate
+from gread.reactions import Terms
+from gread.runs import Result
+from gread.runs.run import run
+from gread.training import Epoch
+
+MOMENTS = 25
+"""At which the states are looked at, from 0 to T; the page moves the nodes from one to the next."""
+
+SHOWN = 2000
+"""Nodes on the page, at most."""
+
+CHANNELS = 24
+"""Lines of the frequency response, at most, evenly spread from the lowest β to the highest."""
+
+LAMBDAS = 61
+
+
+def portrait(
+    model: Any,
+    data: Data,
+    *,
+    key: str,
+    title: str,
+    labels: Sequence[str],
+    names: Sequence[Any] | None = None,
+    notes: Sequence[str] = (),
+) -> dict[str, Any]:
+    """What the page shows of a model in continuous time.
+
+    The projection is that of principal components, one for all moments together: two nodes that
+    come closer on the page come closer in it. Each moment is scaled to fill the picture.
+
+    Args:
+        model: Trained, with ``evolve`` and ``decoder``.
+        data: Its graph, with classes (−1 where there is none) and masks [N].
+        key: Its name in a link.
+        title: Above it.
+        labels: Of the classes.
+        names: Of the nodes; by default their numbers.
+        notes: What a reader must know.
+    """
+    times = np.linspace(0, model.time, MOMENTS)
+    model.eval()
+    with torch.no_grad():
+        edges = data.edge_index, data.edge_weight
+        states = model.evolve(data.x, *edges, save_at=times.tolist()).saved
+        logits = [model.decoder(h) for h in states]
+    nodes = torch.randperm(data.num_nodes, generator=torch.Generator().manual_seed(0))[:SHOWN]
+    nodes = nodes.sort().values
+    if data.num_nodes > SHOWN:
+        notes = (*notes, f"{SHOWN} of {data.num_nodes} nodes are shown, drawn at random.")
+    predictions = [found.argmax(dim=1) for found in logits]
+    parts = _parts(data)
+    sure = logits[-1].double().softmax(dim=1).amax(dim=1)
+    learned, response, remark = _learned(model)
+    return {
+        "key": key,
+        "title": title,
+        "labels": [str(label) for label in labels],
+        "names": [names[i] if names is not None else i for i in nodes.tolist()],
+        "times": times.round(6).tolist(),
+        "places": [_unit(h).round(4).flatten().tolist() for h in _plane(states, nodes)],
+        "classes": data.y[nodes].tolist(),
+        "predictions": [found[nodes].tolist() for found in predictions],
+        "confidence": logits[-1]
+        .softmax(dim=1)
+        .amax(dim=1)[nodes]
+        .double()
+        .numpy()
+        .round(4)
+        .tolist(),
+        "parts": parts[nodes].tolist(),
+        "edges": _edges_among(data.edge_index, nodes, data.num_nodes),
+        "degrees": degree(data.edge_index[1], data.num_nodes).long()[nodes].tolist(),
+        "alike": [None if a != a else round(a, 3) for a in _alike(data)[nodes].tolist()],
+        "accuracy": {
+            name: [_share(found, data.y, parts == part) for found in predictions]
+            for part, name in enumerate(("train", "val", "test"))
+        },
+        "energy": [dirichlet_energy(h, data.edge_index).item() for h in states],
+        "beta": learned,
+        "response": response,
+        "notes": [
+            *notes,
+            "Places are the first two principal components of all moments together, each moment "
+            "scaled to fill the picture.",
+            *([remark] if remark else []),
+        ],
+    }
+
+
+def portrait_of_folder(folder: Path) -> dict[str, Any]:
+    """Of a model folder that `gread fit` or ``GraphClassifier.save`` wrote, on its own graph."""
+    classifier: GraphClassifier = load(folder)
+    entry = MODELS[classifier.model]
+    if not entry.continuous:
+        raise InputError(f"--model must hold a model in continuous time, got {entry.title}")
+    data: Data | None = getattr(classifier, "data_", None)
+    if data is None:
+        raise InputError(f"--model must hold the graph of its training, {folder} has none")
+    return portrait(
+        classifier.module_.cpu(),
+        data,
+        key="folder",
+        title=f"{entry.title} in {folder.name}",
+        labels=[str(label) for label in classifier.classes_.tolist()],
+        names=classifier.ids_,
+    )
+
+
+def portrait_of_run(
+    stored: Result, on_epoch: Callable[[int], None], *, root: str | None = None
+) -> dict[str, Any]:
+    """Of a stored run, which keeps numbers and no weights: it is trained again from its spec."""
+    spec = stored.spec
+    seen: list[tuple[nn.Module, Data]] = []
+
+    def told(epoch: Epoch, model: nn.Module, data: Data) -> None:
+        seen[:] = [(model, data)]
+        on_epoch(epoch.number)
+
+    again = run(spec, root=root, on_epoch=told)
+    if again.test is None:
+        raise InputError(f"the run could not be trained again: {again.message}")
+    model, data = seen[0]
+    entry = MODELS[spec.model]
+    note = (
+        "A store keeps numbers and no weights: this model was trained again just now, from its "
+        f"settings and its seed. Test accuracy {100 * again.test:.2f}, stored "
+        f"{100 * (stored.test or 0.0):.2f} ({stored.device})."
+    )
+    return portrait(
+        model,
+        _on_split(data, spec.split),
+        key=spec.key,
+        title=f"{entry.title} on {spec.dataset}, split {spec.split}, seed {spec.seed}",
+        labels=[str(number) for number in range(int(data.y.max()) + 1)],
+        notes=[note],
+    )
+
+
+def _on_split(data: Data, split: int) -> Data:
+    chosen = data.clone()
+    for name in ("train_mask", "val_mask", "test_mask"):
+        chosen[name] = data[name][:, split] if data[name].dim() == 2 else data[name]
+    return chosen
+
+
+def _parts(data: Data) -> Tensor:
+    """0 train, 1 validation, 2 test, 3 none of them."""
+    parts = torch.full((int(data.num_nodes),), 3)
+    for part, name in enumerate(("train_mask", "val_mask", "test_mask")):
+        parts[data[name]] = part
+    return parts
+
+
+def _share(found: Tensor, y: Tensor, chosen: Tensor) -> float | None:
+    """Of the chosen nodes with a class, those that are right."""
+    chosen = chosen & (y >= 0)
+    if not chosen.any():
+        return None
+    return round((found[chosen] == y[chosen]).double().mean().item(), 5)
+
+
+def _plane(states: Sequence[Tensor], nodes: Tensor) -> NDArray[np.float64]:
+    """Two principal components of all states together, [moments, nodes, 2]."""
+    kept = torch.stack([h[nodes].double() for h in states])
+    centred = kept - kept.mean(dim=(0, 1))
+    flat = centred.flatten(0, 1)
+    _, axes = torch.linalg.eigh(flat.T @ flat)
+    plane = axes[:, -2:].flip(1)
+    if plane.size(1) == 1:
+        plane = torch.cat([plane, torch.zeros_like(plane)], dim=1)
+    # An axis has no sign of its own; a fixed one keeps the picture the same on every machine.
+    largest = plane.abs().argmax(dim=0)
+    plane = plane * plane.gather(0, largest.unsqueeze(0)).sign()
+    found: NDArray[np.float64] = (centred @ plane).numpy()
+    return found
+
+
+def _unit(places: NDArray[np.float64]) -> NDArray[np.float64]:
+    """In [0, 1]², both axes by the same factor."""
+    low, high = places.min(axis=0), places.max(axis=0)
+    wide = max(float((high - low).max()), 1e-12)
+    return (places - (low + high) / 2) / wide + 0.5
+
+
+def _edges_among(edge_index: Tensor, nodes: Tensor, count: int) -> list[int]:
+    """Each edge between shown nodes once, by their numbers on the page."""
+    number = torch.full((count,), -1)
+    number[nodes] = torch.arange(len(nodes))
+    a, b = number[edge_index]
+    kept = (a >= 0) & (b >= 0) & (a < b)
+    return torch.stack([a[kept], b[kept]], dim=1).flatten().tolist()
+
+
+def _alike(data: Data) -> Tensor:
+    """Of every node the share of neighbours of its class, NaN without neighbours."""
+    source, target = data.edge_index
+    same = (data.y[source] == data.y[target]).double()
+    counts = degree(target, data.num_nodes)
+    shares = scatter(same, target, dim_size=data.num_nodes) / counts
+    return shares.masked_fill(data.y < 0, torch.nan)
+
+
+def _learned(model: Any) -> tuple[list[float], dict[str, Any] | None, str]:
+    """β by channel, the frequency response, and a remark where there is none."""
+    if not isinstance(model, GREAD) or model.layer.reaction is None:
+        return [], None, "This model has no β."
+    with torch.no_grad():
+        alpha, beta = (
+            torch.as_tensor(value).double().flatten().expand(model.layer.channels)
+            for value in (model.layer.alpha(), model.layer.beta())
+        )
+    terms = model.layer.terms
+    if terms is None or terms.square or terms.cube:
+        return beta.tolist(), None, "Its reaction is not linear, so it has no frequency response."
+    order = beta.argsort()
+    chosen = order[np.linspace(0, len(order) - 1, min(CHANNELS, len(order))).round()]
+    lambdas = torch.linspace(-1, 1, LAMBDAS, dtype=torch.float64)
+    lines = response(terms, alpha[chosen], beta[chosen], lambdas, **model.layer.integrate.keywords)
+    return (
+        [round(value, 5) for value in beta.tolist()],
+        {
+            "lambdas": lambdas.numpy().round(4).tolist(),
+            "lines": [
+                {"beta": round(value, 4), "values": line.numpy().round(5).tolist()}
+                for value, line in zip(beta[chosen].tolist(), lines.T, strict=True)
+            ],
+        },
+        "",
+    )
+
+
+def response(terms: Terms, alpha: Tensor, beta: Tensor, lambdas: Tensor, **solver: Any) -> Tensor:
+    """What the integration multiplies a mode by, [eigenvalues, channels], of a linear reaction.
+
+    Along an eigenvector of Ã with eigenvalue λ every channel is a number:
+    dh/dt = (−α (1 − λ) + β (p₁ + q (1 − λ) + s λ (1 − λ))) h + β p₀ h(0), with h(0) = 1.
+    """
+    loss = (1 - lambdas).unsqueeze(1)
+    reaction = terms.linear + terms.laplacian * loss + terms.blurred * lambdas.unsqueeze(1) * loss
+    rate = -alpha * loss + beta * reaction
+    source = beta * terms.source
+    return integrate(lambda t, h: rate * h + source, torch.ones_like(rate), **solver).final
