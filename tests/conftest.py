@@ -1,6 +1,7 @@
 """What all tests share: one thread each, a fixed seed, and small graphs."""
 
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -41,3 +42,17 @@ def real_root() -> Path:
     if not root:
         pytest.skip("GREAD_DATA does not say where the benchmark files are")
     return Path(root)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A Chromium of the system, driven by Playwright."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("there is no Chromium: Debian's package is called chromium")
+    with playwright.sync_playwright() as driver:
+        # Without a sandbox, which root and many containers do not have: the page is ours.
+        started = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield started
+        started.close()

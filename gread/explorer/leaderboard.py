@@ -39,6 +39,7 @@ def leaderboard(results: Iterable[Result]) -> dict[str, Any]:
         _cell(cells, title, dataset)["ours"] = list(ours)
     known = {dataset for row in cells.values() for dataset in row}
     others = sorted(known - set(DATASETS))
+    run_here = {title for title, _ in groups}
     family = {entry.title: entry.group for entry in MODELS.values()}
     return {
         "datasets": [
@@ -46,7 +47,7 @@ def leaderboard(results: Iterable[Result]) -> dict[str, Any]:
         ],
         "rows": [
             {"model": title, "group": family.get(title, "others"), "cells": row}
-            for title, row in cells.items()
+            for title, row in sorted(cells.items(), key=lambda item: item[0] not in run_here)
         ],
         "note": "Ours: mean and deviation over splits and seeds of the runs of the paper’s "
         "protocol, or where there are none of the settings with the most runs; by validation "

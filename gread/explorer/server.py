@@ -142,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get("Host") not in hosts:
             return self._send(_refusal(HTTPStatus.FORBIDDEN, "another host was asked for"))
         if origin is not None and origin not in {f"http://{host}" for host in hosts}:
-            return self._send(_refusal(HTTPStatus.FORBIDDEN, "another page asks"))
+            return self._send(_refusal(HTTPStatus.FORBIDDEN, "the request comes from elsewhere"))
         found = self.server.find(self.path.partition("?")[0])
         return self._send(found or _refusal(HTTPStatus.NOT_FOUND, "there is nothing here"))
 

@@ -52,7 +52,7 @@ def portrait(
     come closer on the page come closer in it. Each moment is scaled to fill the picture.
 
     Args:
-        model: Trained, with ``evolve`` and ``decoder``.
+        model: Trained, with ``evolve`` and ``decode``.
         data: Its graph, with classes (−1 where there is none) and masks [N].
         key: Its name in a link.
         title: Above it.
@@ -65,7 +65,7 @@ def portrait(
     with torch.no_grad():
         edges = data.edge_index, data.edge_weight
         states = model.evolve(data.x, *edges, save_at=times.tolist()).saved
-        logits = [model.decoder(h) for h in states]
+        logits = [model.decode(h, *edges) for h in states]
     nodes = torch.randperm(data.num_nodes, generator=torch.Generator().manual_seed(0))[:SHOWN]
     nodes = nodes.sort().values
     if data.num_nodes > SHOWN:
@@ -83,13 +83,7 @@ def portrait(
         "places": [_unit(h).round(4).flatten().tolist() for h in _plane(states, nodes)],
         "classes": data.y[nodes].tolist(),
         "predictions": [found[nodes].tolist() for found in predictions],
-        "confidence": logits[-1]
-        .softmax(dim=1)
-        .amax(dim=1)[nodes]
-        .double()
-        .numpy()
-        .round(4)
-        .tolist(),
+        "confidence": sure[nodes].numpy().round(4).tolist(),
         "parts": parts[nodes].tolist(),
         "edges": _edges_among(data.edge_index, nodes, data.num_nodes),
         "degrees": degree(data.edge_index[1], data.num_nodes).long()[nodes].tolist(),
@@ -224,15 +218,15 @@ def _alike(data: Data) -> Tensor:
     return shares.masked_fill(data.y < 0, torch.nan)
 
 
+@torch.no_grad()
 def _learned(model: Any) -> tuple[list[float], dict[str, Any] | None, str]:
     """β by channel, the frequency response, and a remark where there is none."""
     if not isinstance(model, GREAD) or model.layer.reaction is None:
         return [], None, "This model has no β."
-    with torch.no_grad():
-        alpha, beta = (
-            torch.as_tensor(value).double().flatten().expand(model.layer.channels)
-            for value in (model.layer.alpha(), model.layer.beta())
-        )
+    alpha, beta = (
+        torch.as_tensor(value).double().flatten().expand(model.layer.channels)
+        for value in (model.layer.alpha(), model.layer.beta())
+    )
     terms = model.layer.terms
     if terms is None or terms.square or terms.cube:
         return beta.tolist(), None, "Its reaction is not linear, so it has no frequency response."

@@ -109,7 +109,11 @@ class ContinuousGNN(nn.Module, ABC):
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Logits [N, classes] from features [N, F]."""
-        return self.decoder(self.evolve(x, edge_index, edge_weight).final)
+        return self.decode(self.evolve(x, edge_index, edge_weight).final, edge_index, edge_weight)
+
+    def decode(self, h: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        """Logits [N, classes] from a state: at T, or on the way what it would say there."""
+        return self.decoder(h)
 
     def evolve(
         self,

@@ -61,10 +61,9 @@ class GDE(ContinuousGNN):
             hidden_layer(hidden_channels, hidden_channels, Mix(gather), dropout) for _ in range(2)
         )
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """Logits [N, classes] from features [N, F]."""
-        final = self.evolve(x, edge_index, edge_weight).final
-        return self.decoder(final, self.adjacency(final, edge_index, edge_weight))
+    def decode(self, h: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        """Logits [N, classes] from a state, by a layer that gathers as well."""
+        return self.decoder(h, self.adjacency(h, edge_index, edge_weight))
 
     def evolve(
         self,

@@ -246,7 +246,11 @@ class GREAD(nn.Module, Pretrained):
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Logits ŷ [N, classes] from features X = ``x`` [N, F]."""
-        return self.decoder(self.evolve(x, edge_index, edge_weight).final)  # Eq. (8)
+        return self.decode(self.evolve(x, edge_index, edge_weight).final, edge_index, edge_weight)
+
+    def decode(self, h: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        """Logits [N, classes] from a state: at T, or on the way what it would say there."""
+        return self.decoder(h)  # Eq. (8)
 
     def evolve(
         self,

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 
 import pytest
 
@@ -90,19 +89,6 @@ def files(tmp_path_factory):
     found["small"].write_text(small(), encoding="utf-8")
     found["everything"].write_text(everything(), encoding="utf-8")
     return found
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("there is no Chromium: Debian's package is called chromium")
-    with playwright.sync_playwright() as driver:
-        # Without a sandbox, which root and many containers do not have: the page is ours.
-        started = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield started
-        started.close()
 
 
 @pytest.fixture

@@ -28,6 +28,18 @@ function pixelOf(colour) {
 
 const DRAWN_EDGES = 40000;
 
+/** How far nodes are from the nearest other one, in the middle, from some of them. */
+function spacing({ count, x, y }) {
+  const every = Math.max(1, Math.floor(count / 150));
+  const found = [];
+  for (let i = 0; i < count; i += every) {
+    let near = 2;
+    for (let j = 0; j < count; j += 1) if (j !== i) near = Math.min(near, (x[i] - x[j]) ** 2 + (y[i] - y[j]) ** 2);
+    found.push(Math.sqrt(near));
+  }
+  return found.sort((a, b) => a - b)[Math.floor(found.length / 2)];
+}
+
 class Stage {
   /** @param name for who cannot see it */
   constructor(name) {
@@ -37,8 +49,8 @@ class Stage {
     this.root = html("div", { class: "stage" }, this.below, this.canvas, this.ring);
   }
 
-  /** Takes places in [0, 1]² for a size in pixels of the page; ``emphasis`` makes some nodes larger. */
-  place(graph, size, sizes = null) {
+  /** Takes the places of a graph, for a picture of so many pixels of the page. */
+  place(graph, size) {
     const scale = Math.min(2, devicePixelRatio || 1);
     const wide = Math.max(40, Math.round(size * scale));
     this.graph = graph;
@@ -52,13 +64,13 @@ class Stage {
     this.pixels = new Uint32Array(this.image.data.buffer);
     const margin = graph.kind === "cells" ? 0 : 10 * scale;
     this.inner = { margin, wide: wide - 2 * margin, scale };
-    const radius = Math.min(15, Math.max(1.6, 0.36 * (size / Math.sqrt(graph.count)))) * scale * (graph.thick ? Math.min(1, 60 / graph.count) + 0.25 : 1);
-    this.owners(graph, wide, radius, sizes);
+    const radius = Math.min(12, Math.max(1.6, 0.52 * size * spacing(graph))) * scale;
+    this.owners(graph, wide, radius);
     this.edges(graph, scale);
   }
 
   /** Lists of pixels: which, whose, and how much of it is covered. */
-  owners(graph, wide, radius, sizes) {
+  owners(graph, wide, radius) {
     this.owner = new Int32Array(wide * wide).fill(-1);
     const cover = new Uint8Array(wide * wide);
     const put = (px, py, node, share) => {
@@ -76,11 +88,9 @@ class Stage {
         for (let py = edge(row); py < edge(row + 1); py += 1) for (let px = edge(column); px < edge(column + 1); px += 1) put(px, py, i, 255);
         continue;
       }
-      const r = radius * (sizes ? sizes[i] : 1);
-      if (r <= 0) continue;
-      for (let py = Math.floor(y - r - 1); py <= y + r + 1; py += 1) {
-        for (let px = Math.floor(x - r - 1); px <= x + r + 1; px += 1) {
-          const share = Math.min(1, Math.max(0, r + 0.5 - Math.hypot(px + 0.5 - x, py + 0.5 - y)));
+      for (let py = Math.floor(y - radius - 1); py <= y + radius + 1; py += 1) {
+        for (let px = Math.floor(x - radius - 1); px <= x + radius + 1; px += 1) {
+          const share = Math.min(1, Math.max(0, radius + 0.5 - Math.hypot(px + 0.5 - x, py + 0.5 - y)));
           if (share > 0) put(px, py, i, Math.round(255 * share));
         }
       }
@@ -102,7 +112,7 @@ class Stage {
     context.clearRect(0, 0, this.below.width, this.below.height);
     const count = graph.weights.length;
     if (graph.kind === "cells" || count > DRAWN_EDGES) return;
-    context.strokeStyle = getComputedStyle(this.root).getPropertyValue("--edge") || "#888";
+    context.strokeStyle = getComputedStyle(this.root).color; // that of edges
     context.globalAlpha = Math.min(0.55, Math.max(0.06, 90 / Math.sqrt(count) / 10));
     context.lineWidth = Math.min(1.4, Math.max(0.5, 30 / Math.sqrt(count))) * scale;
     context.beginPath();

@@ -49,7 +49,7 @@ const GRAPHS = {
       const turn = (i) => (2 * Math.PI * i) / n;
       const x = Float64Array.from({ length: n }, (_, i) => 0.5 + 0.47 * Math.sin(turn(i)));
       const y = Float64Array.from({ length: n }, (_, i) => 0.5 - 0.47 * Math.cos(turn(i)));
-      return graphOf(n, pairs, x, y, { thick: true });
+      return graphOf(n, pairs, x, y);
     },
   },
   geometric: {
@@ -140,7 +140,7 @@ function inBlocks(classes, first, blocks) {
   classes.forEach((c, i) => {
     const [k, all] = [i - first[c] + 0.5, first[c + 1] - first[c]];
     const [far, turn] = [size * Math.sqrt(k / all), 2.399963 * k]; // a sunflower
-    const angle = (2 * Math.PI * (c + 0.5)) / blocks - Math.PI;
+    const angle = Math.PI + (2 * Math.PI * c) / blocks; // from the left
     x[i] = 0.5 + reach * Math.cos(angle) + far * Math.cos(turn);
     y[i] = 0.5 + reach * Math.sin(angle) + far * Math.sin(turn);
   });

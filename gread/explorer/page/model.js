@@ -115,7 +115,7 @@ class TrainedView {
     this.details = html("div", { class: "details", "aria-live": "polite" });
     this.tint = choiceControl("colour by", Object.entries(TINTS), (tint) => this.take({ tint }));
     this.only = checkControl("only misclassified nodes", (on) => this.take({ wrong: on ? 1 : 0 }));
-    this.charts = new ChartView({ panels: this.panels(), columns: 1, frames: [] });
+    this.charts = new ChartView({ panels: this.panels(), columns: 1, frames: [], tall: 156 });
     this.body.replaceChildren(
       html("div", { class: "scene" },
         html("h2", {}, p.title),
@@ -233,11 +233,11 @@ class TrainedView {
     context.clearRect(0, 0, this.size, this.size);
     const style = getComputedStyle(this.root);
     const colours = CLASS_INKS.map((colour) => resolved(this.root, colour));
-    const radius = Math.min(6, Math.max(2.2, 90 / Math.sqrt(p.classes.length)));
+    const radius = Math.min(6, Math.max(2.6, 100 / Math.sqrt(p.classes.length)));
     const crossed = [];
     const neighbours = this.settings.node >= 0 ? this.near(this.settings.node) : [];
     if (neighbours.length) {
-      context.strokeStyle = style.getPropertyValue("color");
+      context.strokeStyle = style.color;
       context.globalAlpha = 0.35;
       context.beginPath();
       for (const other of neighbours) {
@@ -247,7 +247,7 @@ class TrainedView {
       context.stroke();
     }
     for (let c = -1; c < p.labels.length; c += 1) {
-      context.fillStyle = c < 0 ? style.getPropertyValue("--faint") : colours[c % colours.length];
+      context.fillStyle = c < 0 ? style.color : colours[c % colours.length];
       context.globalAlpha = 0.8;
       context.beginPath();
       for (let i = 0; i < p.classes.length; i += 1) {
@@ -262,8 +262,8 @@ class TrainedView {
       context.fill();
     }
     context.globalAlpha = 1;
-    context.strokeStyle = style.getPropertyValue("color");
-    context.lineWidth = 1.3;
+    context.strokeStyle = style.color;
+    context.lineWidth = 1;
     context.beginPath();
     for (const [x, y] of crossed) {
       context.moveTo(x + radius + 1.5, y);

@@ -36,7 +36,7 @@ const SCENES = [
   },
 ];
 
-const LAMBDAS = [...Array(61).keys()].map((k) => Math.cos((Math.PI * (60 - k)) / 60)); // closer at the ends
+const LAMBDAS = [...Array(26).keys()].map((k) => Math.cos((Math.PI * (25 - k)) / 25)); // as fine as the moments see
 
 class Playground {
   constructor(settings, changed) {
@@ -79,14 +79,14 @@ class Playground {
     this.equation = html("p", { class: "equation" });
     this.facts = html("p", { class: "facts" });
     this.spoken = html("p", { class: "spoken", role: "status" });
-    this.charts = new ChartView({ panels: [panelOf("Dirichlet energy"), panelOf("range of the states"), panelOf("spectrum: squares of h by eigenvalue")], columns: 1, frames: [], tall: 168 });
+    this.charts = new ChartView({ panels: [panelOf("Dirichlet energy"), panelOf("range of the states"), panelOf("spectrum of the states")], columns: 1, frames: [], tall: 168 });
     this.root = html(
       "div",
       { class: "playground" },
       html("div", { class: "scenes", role: "group", "aria-label": "things worth seeing" }, ...SCENES.map((scene) => this.sceneButton(scene))),
       html("aside", { class: "controls", "aria-label": "settings" }, this.controlPanel()),
       html("div", { class: "scene" }, this.equation, this.stages, this.transport(), this.warning, this.facts, this.brushPanel(), this.spoken),
-      html("aside", { class: "measures", "aria-label": "measures" }, this.charts.root),
+      html("aside", { class: "measures", "aria-label": "measures" }, this.charts.root, html("p", { class: "hint" }, "The spectrum is how the squares of the states are spread over the eigenvalues of Ã: λ = 1 is smooth over the graph, λ = −1 alternates along every edge.")),
     );
     this.root.addEventListener("dragover", (event) => {
       event.preventDefault();
@@ -510,7 +510,7 @@ class Playground {
       const densities = order.map((p) => spectralDensity(this.symmetric, simulation.states[p][this.settings.channel], LAMBDAS));
       const most = Math.max(...densities.flat(), 1e-300);
       panels.push(
-        panelOf("spectrum: squares of h by eigenvalue", order.map((p, k) => seriesOf(simulation.processes[p].name, LAMBDAS, densities[k].map((d) => Math.max(d, most * 1e-7)), INKS[p])), { label: "eigenvalue λ of Ã: 1 is smooth, −1 alternates", limits: [-1, 1] }, { label: "", log: true, limits: [most * 1e-6, most * 2] }),
+        panelOf("spectrum of the states", order.map((p, k) => seriesOf(simulation.processes[p].name, LAMBDAS, densities[k].map((d) => Math.max(d, most * 1e-7)), INKS[p])), { label: "eigenvalue λ of Ã", limits: [-1, 1] }, { label: "", log: true, limits: [most * 1e-6, most * 2] }),
       );
     }
     panels.forEach((panel, k) => {

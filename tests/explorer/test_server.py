@@ -1,0 +1,175 @@
+"""The server: who gets an answer, and to what."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from gread.explorer.server import ADDRESS, ExplorerServer, Runs, serve
+from gread.inputs import InputError
+from gread.runs import Result, ResultStore, RunSpec, run
+from gread.training import TrainConfig
+
+SPEC = RunSpec(
+    dataset="csbm",
+    model="gread-bs",
+    hyper={"hidden_channels": 8, "time": 2.0, "step_size": 0.5},
+    train=TrainConfig(epochs=5),
+    options={"num_nodes": 60},
+)
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    return run(SPEC)
+
+
+@pytest.fixture(scope="module")
+def server(result):
+    with ExplorerServer("<!doctype html><p>page</p>", Runs([result]), 0) as made:
+        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+def ask(server, path, method="GET", **headers):
+    """The raw path, which no client may tidy up."""
+    connection = http.client.HTTPConnection(ADDRESS, server.server_port, timeout=20)
+    connection.putrequest(method, path, skip_host=True)
+    for name, value in {"Host": f"{ADDRESS}:{server.server_port}", **headers}.items():
+        if value is not None:
+            connection.putheader(name, value)
+    connection.endheaders()
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return answer, body
+
+
+def test_the_page_is_served_with_headers_that_let_nobody_else_in(server):
+    answer, body = ask(server, "/")
+    assert answer.status == 200
+    assert b"page" in body
+    assert "default-src 'none'" in answer.getheader("Content-Security-Policy")
+    assert "frame-ancestors 'none'" in answer.getheader("Content-Security-Policy")
+    assert answer.getheader("Cross-Origin-Resource-Policy") == "same-origin"
+    assert answer.getheader("Access-Control-Allow-Origin") is None
+    assert ask(server, "/", "HEAD")[1] == b""
+    assert ask(server, "/?a=b")[0].status == 200
+
+
+def test_it_listens_on_loopback_alone(server):
+    assert server.server_address[0] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    "host", [None, "evil.example", "127.0.0.1", "localhost", "127.0.0.1:1", "evil.example:{port}"]
+)
+def test_another_host_gets_nothing(server, host):
+    asked = host and host.format(port=server.server_port)
+    answer, body = ask(server, "/", Host=asked)
+    assert answer.status == 403
+    assert b"page" not in body
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "https://127.0.0.1:{port}", "http://127.0.0.1:1"]
+)
+def test_another_page_gets_nothing(server, origin):
+    answer, body = ask(server, "/", Origin=origin.format(port=server.server_port))
+    assert answer.status == 403
+    assert b"page" not in body
+
+
+def test_its_own_page_gets_an_answer_by_both_names(server):
+    for name in (ADDRESS, "localhost"):
+        own = f"{name}:{server.server_port}"
+        assert ask(server, "/", Host=own, Origin=f"http://{own}")[0].status == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/../../../../etc/passwd", "//etc/passwd", "/etc/passwd", "/.", "/..", "/%2e%2e/%2e%2e/"),
+        *("/runs/../../results.sqlite", "/runs/..%2f..%2fpyproject.toml", "/runs/.json", "/runs/"),
+        *("/runs//etc/passwd.json", "/runs/%00.json", "/page/explorer.js", "/results.sqlite"),
+        *("http://evil.example/", "*", "/runs/\\..\\..\\x.json", "/index.html"),
+    ],
+)
+def test_there_are_no_files_to_be_found(server, path):
+    answer, body = ask(server, path)
+    assert answer.status in (400, 404)
+    assert b"root:" not in body
+    assert b"SQLite" not in body
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
+def test_nothing_can_be_changed(server, method):
+    assert ask(server, "/", method)[0].status == 501
+
+
+def test_a_stored_run_is_trained_again_and_says_so(server, result):
+    path = f"/runs/{result.spec.key}.json"
+    deadline = time.monotonic() + 60
+    while (answer := ask(server, path))[0].status == 202 and time.monotonic() < deadline:
+        assert json.loads(answer[1])["epochs"] == 5
+        time.sleep(0.05)
+    assert answer[0].status == 200
+    found = json.loads(answer[1])
+    assert found["key"] == result.spec.key
+    assert (
+        f"Test accuracy {100 * result.test:.2f}, stored {100 * result.test:.2f}"
+        in found["notes"][0]
+    )
+    assert ask(server, "/runs/0123456789.json")[0].status == 404
+
+
+def test_runs_that_cannot_be_shown_are_not_listed(result):
+    other = RunSpec(dataset="csbm", model="gcn", train=TrainConfig(epochs=1))
+    unlucky = RunSpec(dataset="csbm", model="gread-f", train=TrainConfig(epochs=1))
+    runs = Runs([result, Result(other, "ok", test=0.5), Result(unlucky, "failed")])
+    assert [listed["key"] for listed in runs.listed()] == [result.spec.key]
+
+
+def test_a_port_that_is_taken_is_one_sentence(server):
+    with pytest.raises(
+        InputError, match=f"--port must be free to listen on, got {server.server_port}"
+    ):
+        serve("", Runs([]), server.server_port, on_start=lambda url: None)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_ends_cleanly(tmp_path, result, how):
+    ResultStore(tmp_path).put(result)
+    command = [sys.executable, "-m", "gread", "explore", "--store", tmp_path, "--port", "0"]
+    process = subprocess.Popen(
+        [*command, "--no-browser"],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    address = process.stderr.readline()
+    assert "http://127.0.0.1:" in address
+    port = int(address.split("127.0.0.1:")[1].split("/")[0])
+    connection = http.client.HTTPConnection(ADDRESS, port, timeout=20)
+    connection.request("GET", "/")
+    body = connection.getresponse().read().decode()
+    assert result.spec.key in body
+    process.send_signal(how)
+    rest = process.communicate(timeout=20)[1]
+    assert process.returncode == 0
+    assert rest == "The explorer has ended.\n"
+    with socket.socket() as again:
+        again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        again.bind((ADDRESS, port))

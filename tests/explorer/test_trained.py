@@ -1,0 +1,141 @@
+"""What the page is told of trained models and stored results."""
+
+import json
+
+import pytest
+import torch
+
+import gread
+from gread.experiments.accuracy import PAPER
+from gread.experiments.protocol import runs_of
+from gread.explorer.leaderboard import leaderboard
+from gread.explorer.trained import MOMENTS, portrait, portrait_of_folder, portrait_of_run, response
+from gread.inputs import InputError
+from gread.models import MODELS
+from gread.reactions import REACTIONS, Terms
+from gread.runs import Result, RunSpec, run
+from gread.training import TrainConfig
+
+CONTINUOUS = [name for name, entry in MODELS.items() if entry.continuous]
+
+
+def small(model, **more):
+    return RunSpec(
+        dataset="csbm",
+        model=model,
+        hyper={"hidden_channels": 8} | more.pop("hyper", {}),
+        train=TrainConfig(epochs=2),
+        options={"num_nodes": 60},
+        **more,
+    )
+
+
+@pytest.mark.parametrize("model", CONTINUOUS)
+def test_the_last_moment_is_what_the_model_says(model):
+    polynomial = model in ("gread-f", "gread-ac", "gread-z")  # which run away from a wild start
+    spec = small(model, hyper={"time": 0.05, "step_size": 0.05} if polynomial else {})
+    seen = []
+    result = run(spec, on_epoch=lambda epoch, model, data: seen.append((model, data)))
+    found = portrait_of_run(result, lambda epoch: None)
+    trained, data = seen[-1]
+    with torch.no_grad():
+        logits = trained.eval()(data.x, data.edge_index)
+    assert found["predictions"][-1] == logits.argmax(dim=1).tolist()
+    assert found["accuracy"]["test"][-1] == pytest.approx(result.test, abs=1e-4)
+    assert len(found["places"]) == len(found["times"]) == MOMENTS
+    assert all(len(places) == 120 for places in found["places"])
+    assert all(0 <= place <= 1 for places in found["places"] for place in places)
+    json.dumps(found, allow_nan=False)
+
+
+def test_two_nodes_of_one_state_are_at_one_place(graph):
+    model = gread.GREAD(3, 4, 2, time=1.0).double()
+    graph.x[1] = graph.x[0]
+    masks = {name: graph[name][:, 0] for name in ("train_mask", "val_mask", "test_mask")}
+    data = graph.clone().update(masks)
+    found = portrait(model, data, key="k", title="t", labels=["a", "b"])
+    assert found["places"][0][:2] == found["places"][0][2:4]
+    assert found["parts"].count(3) == 12 - sum(int(mask.sum()) for mask in masks.values())
+    assert found["alike"][11] is None  # node 11 has no neighbours
+    assert found["degrees"][11] == 0
+
+
+@pytest.mark.parametrize("reaction", ["bs", "st", "fb", "fb*"])
+def test_the_response_is_what_becomes_of_an_eigenvector(graph, reaction):
+    layer = gread.ReactionDiffusionConv(
+        1, reaction=reaction, adjacency="original", time=1.7, step_size=0.3, solver="heun"
+    ).double()
+    adj = layer.adjacency(graph.x[:, :1], graph.edge_index)
+    values, vectors = torch.linalg.eigh(adj @ torch.eye(12, dtype=torch.float64))
+    terms: Terms = REACTIONS[reaction].terms
+    with torch.no_grad():
+        coefficients = (torch.as_tensor(c).flatten() for c in (layer.alpha(), layer.beta()))
+        found = response(terms, *coefficients, values, **layer.integrate.keywords)
+        for place in (0, 5, 11):
+            vector = vectors[:, place : place + 1]
+            after = layer(vector, graph.edge_index)
+            torch.testing.assert_close(after, found[place] * vector)
+
+
+@pytest.mark.parametrize(("reaction", "linear"), [("bs", True), ("ac", False), (None, False)])
+def test_only_linear_reactions_have_a_response(graph, reaction, linear):
+    model = gread.GREAD(3, 4, 2, reaction=reaction, time=0.5).double()
+    for name in ("train_mask", "val_mask", "test_mask"):
+        graph[name] = graph[name][:, 0]
+    found = portrait(model, graph, key="k", title="t", labels=["a", "b"])
+    assert (found["response"] is not None) == linear
+    assert len(found["beta"]) == (0 if reaction is None else 4)
+
+
+def test_a_model_folder_is_shown_on_its_own_graph(tmp_path):
+    data = gread.load("csbm", num_nodes=80, homophily=0.8, degree=8)
+    settings = {"epochs": 3, "hidden_channels": 8}
+    gread.GraphClassifier(settings=settings).fit(data).save(tmp_path / "good")
+    found = portrait_of_folder(tmp_path / "good")
+    classifier = gread.GraphClassifier.load(tmp_path / "good")
+    assert [found["labels"][k] for k in found["predictions"][-1]] == [
+        str(label) for label in classifier.predict()
+    ]
+    assert found["title"] == "GREAD-BS in good"
+    gread.GraphClassifier("gcn", settings=settings).fit(data).save(tmp_path / "gcn")
+    with pytest.raises(InputError, match="continuous time, got GCN"):
+        portrait_of_folder(tmp_path / "gcn")
+    (tmp_path / "good" / "graph.safetensors").unlink()
+    with pytest.raises(InputError, match="must hold the graph of its training"):
+        portrait_of_folder(tmp_path / "good")
+
+
+def rated(spec, test, val=0.5):
+    return Result(spec, "ok", test=test, val=val)
+
+
+def cell(board, model, dataset):
+    return {row["model"]: row["cells"] for row in board["rows"]}[model][dataset]
+
+
+def test_the_leaderboard_has_the_papers_numbers_without_any_run():
+    board = leaderboard([])
+    assert {row["model"] for row in board["rows"]} == set(PAPER)
+    assert cell(board, "GREAD-BS", "texas") == {"ours": None, "paper": [88.92, 3.72]}
+
+
+def test_runs_of_the_protocol_count_before_others():
+    protocol = runs_of("gread-bs", "texas")
+    others = [small("gread-bs", split=k) for k in range(3)]
+    results = [rated(spec, 0.8) for spec in protocol[:2]]
+    results += [rated(RunSpec(dataset="texas", model="gread-bs", split=k), 1.0) for k in range(9)]
+    results += [rated(spec, 0.25 * k) for k, spec in enumerate(others)]
+    board = leaderboard(results)
+    assert cell(board, "GREAD-BS", "texas")["ours"] == [80.0, 0.0, 2]
+    assert cell(board, "GREAD-BS", "csbm")["ours"] == [25.0, pytest.approx(20.4124), 3]
+    assert board["rows"][0]["model"] == "GREAD-BS"
+
+
+def test_validation_decides_between_settings_and_never_the_test():
+    def group(epochs, val, test):
+        train = TrainConfig(epochs=epochs)
+        specs = [RunSpec(dataset="csbm", model="gcn", split=k, train=train) for k in range(2)]
+        return [rated(spec, test, val) for spec in specs]
+
+    board = leaderboard([*group(1, 0.6, 0.4), *group(2, 0.5, 0.9)])
+    assert cell(board, "GCN", "csbm")["ours"][0] == 40.0
