@@ -13,7 +13,7 @@ function graphFromText(text, name) {
   const { pairs, weights } = once(found.edges);
   if (weights.length === 0) throw new FileProblem(`${name} has no edges between different nodes.`);
   if (weights.length > MOST.edges) throw new FileProblem(`${name} has ${weights.length} edges; this page takes ${MOST.edges}.`);
-  const [x, y] = found.places ?? layout(count, pairs);
+  const [x, y] = (found.places ?? layout(count, pairs)).map((places) => places.map(rounded)); // as in a link
   const labels = found.classes && [...new Set(found.classes)].sort();
   return graphOf(count, pairs, x, y, {
     weights,
@@ -100,7 +100,7 @@ function once(edges) {
 
 /** A graph of a user as a short text for a link, or null where it would be too long for one. */
 async function packed(graph) {
-  const value = { n: graph.names, e: [...graph.pairs], x: [...graph.x].map(rounded), y: [...graph.y].map(rounded) };
+  const value = { n: graph.names, e: [...graph.pairs], x: [...graph.x], y: [...graph.y] };
   if (graph.weights.some((weight) => weight !== 1)) value.w = [...graph.weights];
   if (graph.labels) Object.assign(value, { c: [...graph.classes], l: graph.labels });
   const stream = new Blob([JSON.stringify(value)]).stream().pipeThrough(new CompressionStream("deflate-raw"));

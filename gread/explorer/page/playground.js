@@ -311,8 +311,8 @@ class Playground {
 
   /** Makes a stage for everything that is shown, and sizes them. */
   resize(colours = false) {
-    const shown = this.shown?.call(this) ?? [];
-    if (!this.simulation || !shown.length) return;
+    if (!this.simulation) return; // a graph is still being unpacked
+    const shown = this.shown();
     const width = this.stages.clientWidth;
     if (width < 40) return;
     const high = Math.max(260, innerHeight - 300);

@@ -1,0 +1,495 @@
+"""The explorer in a real browser: served, and from a file."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+import gread
+from gread.experiments.protocol import runs_of
+from gread.explorer import Runs, leaderboard, page, portrait_of_folder
+from gread.explorer.page import reactions
+from gread.explorer.server import ExplorerServer
+from gread.reactions import REACTIONS, Terms, made_of
+from gread.runs import Result
+from tests.explorer.test_server import SPEC
+
+AXE = Path(__file__).parents[2] / ".node" / "node_modules" / "axe-core" / "axe.min.js"
+EVIL = "</script><img src=x onerror='window.broken = 1'>"
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
+SMALL = "#view=playground&n=100&T=10&graph=grid"
+
+
+@pytest.fixture(scope="module")
+def board():
+    specs = [*runs_of("gread-bs", "texas")[:3], *runs_of("gread-fb", "texas")[:3]]
+    return leaderboard([Result(spec, "ok", test=0.8 + 0.01 * k) for k, spec in enumerate(specs)])
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model") / "folder"
+    data = gread.load("csbm", num_nodes=80, homophily=0.8, degree=8)
+    gread.GraphClassifier(settings={"epochs": 3, "hidden_channels": 8}).fit(data).save(folder)
+    found = portrait_of_folder(folder)
+    return found | {"labels": ["no", EVIL]}
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory, board, trained):
+    """The address of the page in a file."""
+    file = tmp_path_factory.mktemp("page") / "page.html"
+    file.write_text(page(board, portraits=[trained]), encoding="utf-8")
+    return file.as_uri()
+
+
+@pytest.fixture(scope="module")
+def served(board):
+    """The address of a server with one stored run."""
+    runs = Runs([Result(SPEC, "ok", test=0.5, val=0.5)])
+    text = page(board, runs=runs.listed(), served=True)
+    with ExplorerServer(text, runs, 0) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        yield server.url
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def visit(browser, exported):
+    """Opens a page; in the end nobody else may have been asked, and nothing complained about."""
+    troubles, contexts = [], []
+
+    def open_page(link=SMALL, address=exported, **options):
+        context = browser.new_context(**{"viewport": {"width": 1400, "height": 900}, **options})
+        contexts.append(context)
+        tab = context.new_page()
+        tab.set_default_timeout(8000)
+        tab.on("console", lambda message: troubles.append(message.text))
+        tab.on("pageerror", lambda error: troubles.append(str(error)))
+        own = (address.split("#")[0], "data:")
+        tab.on("request", lambda asked: asked.url.startswith(own) or troubles.append(asked.url))
+        tab.goto(address + link)
+        other = "view=model" in link or "view=leaderboard" in link
+        drawn = "[role=tab]" if other else ".playground .clock:not(:empty)"
+        tab.wait_for_selector(drawn, state="attached")
+        return tab
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert not troubles
+
+
+def clock(tab):
+    return float(tab.locator(".playground .clock").inner_text().removeprefix("t = "))
+
+
+def until(tab, time):
+    """Waits for the clock; the page forbids what Playwright would wait with."""
+    for _ in range(200):
+        if clock(tab) > time:
+            return
+        tab.wait_for_timeout(50)
+    raise AssertionError(f"t = {clock(tab)} after ten seconds")
+
+
+def choose(tab, label, value):
+    tab.get_by_label(label, exact=True).select_option(value)
+
+
+def slide(tab, label, value):
+    slider = tab.get_by_label(label, exact=True)
+    slider.evaluate("(input, value) => { input.value = value; }", value)
+    slider.dispatch_event("input")
+
+
+def rest(tab):
+    """Waits until the page has nothing to compute any more; gives what it says then."""
+    tab.wait_for_timeout(150)
+    return tab.locator(".spoken").text_content()
+
+
+def energy(tab, process):
+    said = next(part for part in rest(tab).split(";") if process in part)
+    text = said.split("energy ")[1].split(",")[0].replace("−", "-").replace("·10", "e")
+    return float(text.translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")))
+
+
+def picture(tab, which=1):
+    return tab.locator(".stage canvas:nth-child(2)").nth(which).evaluate("c => c.toDataURL()")
+
+
+def link(tab):
+    tab.wait_for_timeout(400)
+    return tab.evaluate("location.hash")
+
+
+def test_reaction_keeps_more_of_the_letter_than_diffusion(visit):
+    tab = visit("")
+    assert tab.locator(".stages figcaption").all_inner_texts() == [
+        "diffusion",
+        "Blurring-sharpening (BS)",
+    ]
+    tab.get_by_role("button", name="play").click()
+    until(tab, 5)
+    tab.get_by_role("button", name="pause").click()
+    assert energy(tab, "Blurring") > 2 * energy(tab, "diffusion")
+    assert tab.locator(".measures svg[role=img]").count() == 3
+    assert "frames/s" in tab.locator(".rate").inner_text()
+
+
+@pytest.mark.parametrize("reaction", reactions(), ids=lambda found: found["name"])
+def test_every_reaction_evolves_its_own_way(visit, reaction):
+    tab = visit(SMALL + "&start=spot&beta=0.5")
+    choose(tab, "reaction r(H)", reaction["name"])
+    assert tab.locator(".stages figcaption").nth(1).inner_text() == reaction["title"]
+    slide(tab, "time t", "20")
+    rest(tab)
+    assert clock(tab) == 5
+    assert picture(tab, 0) != picture(tab, 1)
+    assert reaction["formula"].split(" = ")[-1] in tab.locator(".equation").inner_text()
+
+
+def test_time_goes_to_and_fro_and_leads_to_the_same_state(visit):
+    tab = visit()
+    first = picture(tab)
+    slide(tab, "time t", "30")
+    rest(tab)
+    assert clock(tab) == 7.5
+    later = picture(tab)
+    assert later != first
+    slide(tab, "time t", "0")
+    rest(tab)
+    assert picture(tab) == first
+    slide(tab, "time t", "30")
+    rest(tab)
+    assert picture(tab) == later
+    tab.get_by_label("a step on").click()
+    rest(tab)
+    assert clock(tab) == 7.75
+
+
+def test_keys_play_step_and_paint(visit):
+    tab = visit()
+    tab.keyboard.press("ArrowRight")
+    rest(tab)
+    assert clock(tab) == 0.25
+    tab.keyboard.press("r")
+    rest(tab)
+    assert clock(tab) == 0
+    tab.keyboard.press("Space")
+    until(tab, 0.5)
+    tab.keyboard.press("Space")
+    tab.keyboard.press("r")
+    rest(tab)
+    before = picture(tab)
+    tab.keyboard.press("p")
+    tab.locator(".stage canvas:nth-child(2)").nth(1).focus()
+    for key in ("ArrowLeft", "ArrowUp", "Enter"):
+        tab.keyboard.press(key)
+    rest(tab)
+    assert picture(tab) != before
+    assert "strokes=" in link(tab)
+
+
+def test_a_brush_paints_and_the_link_has_the_painting(visit):
+    tab = visit(SMALL + "&start=empty")
+    assert tab.get_by_role("button", name="paint").get_attribute("aria-pressed") == "true"
+    box = tab.locator(".stage").nth(1).bounding_box()
+    before = picture(tab)
+    tab.mouse.move(box["x"] + 100, box["y"] + 100)
+    tab.mouse.down()
+    tab.mouse.move(box["x"] + 200, box["y"] + 160, steps=5)
+    tab.mouse.up()
+    rest(tab)
+    assert picture(tab) != before
+    slide(tab, "time t", "8")
+    rest(tab)
+    shared, shown = link(tab), picture(tab)
+    other = visit(shared)
+    rest(other)
+    assert picture(other) == shown
+    assert clock(other) == 2
+
+
+def test_a_link_has_all_of_the_state(visit):
+    asked = {
+        "graph": "sbm",
+        "n": "120",
+        "degree": "6",
+        "homophily": "0.15",
+        "blocks": "3",
+        "seed": "7",
+        "normalization": "symmetric",
+        "loops": "1",
+        "start": "classes",
+        "channels": "2",
+        "reaction": "fb*",
+        "alpha": "0.5,1",
+        "beta": "-0.3,0.6",
+        "tau": "0.2",
+        "solver": "heun",
+        "time": "12",
+        "step": "17",
+        "look": "channels",
+        "palette": "cividis",
+        "colours": "now",
+        "speed": "4",
+    }
+    tab = visit("#view=playground&" + "&".join(f"{k}={v}" for k, v in asked.items()))
+    rest(tab)
+    assert clock(tab) == 3.4
+    found = dict(part.split("=") for part in link(tab)[1:].replace("%2C", ",").split("&"))
+    assert {name: found[name] for name in asked} == asked
+    again = visit(link(tab))
+    rest(again)
+    assert picture(again, 0) == picture(tab, 0)
+    assert picture(again, 1) == picture(tab, 1)
+    assert again.locator(".stage").count() == 2
+
+
+def test_a_wrong_link_is_said_and_does_no_harm(visit):
+    tab = visit("#view=playground&graph=torus&n=1e99&__proto__=1&strokes=a~b&tau=-1&beta=NaN")
+    said = tab.get_by_role("alert").first.inner_text()
+    for name in ("graph", "n", "__proto__", "strokes", "tau", "beta"):
+        assert name in said
+    assert tab.locator(".stage").count() == 2
+
+
+def test_an_unstable_step_is_warned_of_with_the_reason(visit):
+    tab = visit(SMALL + "&tau=0.5")
+    warning = tab.locator(".playground .scene .warning")
+    rest(tab)
+    assert warning.is_hidden()
+    slide(tab, "step τ", "0")  # its slider is logarithmic: τ = 1
+    slide(tab, "time t", "10")
+    rest(tab)
+    assert "The step is unstable: at λ = −1" in warning.inner_text()
+    assert "choose τ ≤ 0.696" in warning.inner_text()
+
+
+def test_where_the_states_are_not_finite_it_stops_and_says_so(visit):
+    tab = visit(SMALL + "&reaction=ac&beta=-2&tau=1&time=100&solver=rk4")
+    slide(tab, "time t", "100")
+    rest(tab)
+    assert "not finite any more at t =" in tab.locator(".playground .scene .warning").inner_text()
+    assert clock(tab) < 100
+
+
+GOOD = "source,target\n" + "\n".join(f"n{k},n{(k + 1) % 12}" for k in range(12))
+DROP = """(target, [name, text]) => {
+  const data = new DataTransfer();
+  data.items.add(new File([text], name));
+  const how = { dataTransfer: data, bubbles: true, cancelable: true };
+  target.dispatchEvent(new DragEvent("drop", how));
+}"""
+
+
+def drop(tab, name, text):
+    tab.locator(".playground").evaluate(DROP, [name, text])
+    tab.wait_for_timeout(300)
+
+
+def test_a_file_is_dropped_and_travels_with_the_link(visit):
+    tab = visit()
+    drop(tab, "ring.csv", GOOD)
+    assert "12 nodes, 12 edges" in tab.locator(".facts").inner_text()
+    slide(tab, "time t", "6")
+    rest(tab)
+    other = visit(link(tab))
+    rest(other)
+    assert "12 nodes, 12 edges" in other.locator(".facts").inner_text()
+    assert picture(other) == picture(tab)
+
+
+@pytest.mark.parametrize("text", ["a,b\nonly one\n" + "x", '{"nodes": 1}', "\x00\xff", "", EVIL])
+def test_a_malformed_file_is_said_and_the_graph_stays(visit, text):
+    tab = visit()
+    before = tab.locator(".facts").inner_text()
+    drop(tab, f"{EVIL}.csv", text)
+    trouble = tab.locator(".controls .warning")
+    assert trouble.is_visible()
+    assert EVIL in trouble.inner_text()
+    assert tab.locator(".facts").inner_text() == before
+    assert tab.evaluate("window.broken") is None
+
+
+@pytest.mark.parametrize("graph", ["grid", "ring", "geometric", "sbm", "karate"])
+def test_every_graph_has_nodes_that_say_what_they_are(visit, graph):
+    tab = visit(f"#view=playground&graph={graph}&n=64&seed=1")
+    stage = tab.locator(".stage").nth(0)
+    box = stage.bounding_box()
+    place = (
+        stage.locator("canvas")
+        .nth(1)
+        .evaluate(
+            """canvas => {
+          const { width } = canvas;
+          const { data } = canvas.getContext("2d").getImageData(0, 0, width, width);
+          const full = (k) => data[4 * k + 3] === 255 && data[4 * (k + 2) + 3] === 255;
+          const places = [...Array(width * width).keys()].slice(width * width / 4);
+          const at = places.find((k) => full(k) && k % width > 20 && k % width < width - 20);
+          return [(at % width + 1) / width, (Math.floor(at / width) + 1) / width];
+        }"""
+        )
+    )
+    tab.mouse.move(box["x"] + place[0] * box["width"], box["y"] + place[1] * box["height"])
+    assert "class" in tab.locator("#tooltip").inner_text()
+    assert "diffusion" in tab.locator("#tooltip").inner_text()
+
+
+def test_homophily_is_what_the_slider_says(visit):
+    tab = visit("#view=playground&graph=sbm&n=1000&degree=20")
+    slide(tab, "homophily", "0.25")
+    rest(tab)
+    share = float(tab.locator(".facts").inner_text().split("homophily ")[1].split(";")[0])
+    assert share == pytest.approx(0.25, abs=0.03)
+
+
+def test_coefficients_may_differ_by_channel(visit):
+    tab = visit(SMALL)
+    slide(tab, "channels", "3")
+    tab.locator("fieldset", has_text="β").get_by_label("per channel").check()
+    slide(tab, "β, reaction of channel 2", "-1")
+    choose(tab, "show", "channels")
+    rest(tab)
+    assert tab.locator(".stages figcaption").nth(1).inner_text().endswith("β = −1")
+    assert "beta=1%2C-1%2C1" in link(tab)
+
+
+def test_a_reaction_that_is_registered_is_in_the_menu():
+    name = "nagumo"
+    terms = Terms(linear=-0.25, square=1.25, cube=-1)
+    REACTIONS.add(name, made_of(terms)(lambda s: s.h * (1 - s.h) * (s.h - 0.25)))
+    try:
+        (found,) = [found for found in reactions() if found["name"] == name]
+    finally:
+        del REACTIONS._entries[name], gread.MODELS._entries[f"gread-{name}"]
+    assert found["terms"]["square"] == 1.25
+
+
+def test_a_trained_model_moves_over_time(visit):
+    tab = visit("#view=model&moment=0")
+    canvas = tab.locator(".cloud canvas")
+    first = canvas.evaluate("c => c.toDataURL()")
+    slide(tab, "integration time t", "1000")
+    assert canvas.evaluate("c => c.toDataURL()") != first
+    assert "test accuracy if the integration ended here" in canvas.get_attribute("aria-label")
+    assert EVIL in tab.locator(".keys").first.inner_text()
+    last = canvas.evaluate("c => c.toDataURL()")
+    choose(tab, "colour by", "prediction")
+    assert canvas.evaluate("c => c.toDataURL()") != last
+    tab.get_by_label("only misclassified nodes").check()
+    tab.locator(".errors tbody button").first.click()
+    assert "predicted at T" in tab.locator(".details").inner_text()
+    shared = link(tab)
+    assert "wrong=1" in shared
+    assert "tint=prediction" in shared
+    other = visit(shared)
+    assert other.locator(".details").inner_text() == tab.locator(".details").inner_text()
+    assert tab.evaluate("window.broken") is None
+
+
+def test_hover_tells_of_a_node(visit):
+    tab = visit("#view=model&moment=1")
+    box = tab.locator(".cloud canvas").bounding_box()
+    for share in range(10, 90, 2):
+        tab.mouse.move(box["x"] + box["width"] * share / 100, box["y"] + box["height"] / 2)
+        if tab.locator("#tooltip").is_visible():
+            break
+    assert "neighbours" in tab.locator("#tooltip").inner_text()
+
+
+def test_a_stored_run_is_trained_again_when_it_is_chosen(visit, served):
+    tab = visit("#view=model", address=served)
+    tab.get_by_role("button", name="train again and show").click()
+    tab.wait_for_selector(".cloud canvas")
+    note = tab.locator(".portrait .note").first.inner_text()
+    assert "A store keeps numbers and no weights" in note
+    assert SPEC.key in link(tab)
+
+
+def test_without_a_model_it_says_how_to_get_one(visit, tmp_path, board):
+    file = tmp_path / "empty.html"
+    file.write_text(page(board), encoding="utf-8")
+    tab = visit("#view=model", address=file.as_uri())
+    assert "gread explore --model" in tab.locator(".empty").inner_text()
+
+
+def test_the_leaderboard_sorts_and_filters(visit):
+    tab = visit("#view=leaderboard")
+    models = tab.locator(".leaderboard tbody tr:not(.below) th")
+    assert models.all_inner_texts()[:2] == ["GREAD-BS", "GREAD-FB"]
+    assert tab.locator(".leaderboard tbody tr.below").count() == 2
+    tab.get_by_role("button", name="Texas").click()
+    values = tab.locator(".leaderboard tbody tr:not(.below) td:nth-child(2)").all_inner_texts()
+    means = [float(value.split(" ")[0]) for value in values if value != "missing"]
+    assert means == sorted(means, reverse=True)
+    tab.get_by_label("models with").fill("gcn")
+    assert {"gcn" in name.lower() for name in models.all_inner_texts()} == {True}
+    tab.get_by_label("models with").fill("")
+    choose(tab, "dataset", "texas")
+    assert tab.locator(".dotplots figure").count() == 1
+    assert tab.locator(".dotplots circle.own").count() == 2
+    assert "dataset=texas" in link(tab)
+
+
+@pytest.mark.parametrize("view", ["playground", "model", "leaderboard"])
+@pytest.mark.parametrize("width", [1400, 900, 360])
+def test_nothing_is_wider_than_the_screen(visit, view, width):
+    tab = visit(f"#view={view}", viewport={"width": width, "height": 800})
+    wide, screen = tab.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    assert wide <= screen == width
+
+
+def test_a_phone_shows_pictures_first_and_scrolls_over_them(visit):
+    tab = visit("", **PHONE)
+    assert tab.locator(".stage").nth(1).bounding_box()["y"] < 500
+    assert tab.get_by_role("button", name="play").bounding_box()["y"] < 700
+    canvas = tab.locator(".stage canvas:nth-child(2)").first
+    assert canvas.evaluate("c => getComputedStyle(c).touchAction") == "auto"
+    tab.get_by_role("button", name="paint").tap()
+    assert canvas.evaluate("c => getComputedStyle(c).touchAction") == "none"
+    before = picture(tab, 0)
+    canvas.tap()
+    rest(tab)
+    assert picture(tab, 0) != before
+
+
+def test_tabs_go_by_arrows_and_the_address_follows(visit):
+    tab = visit()
+    tab.get_by_role("tab", name="Playground").focus()
+    tab.keyboard.press("ArrowRight")
+    assert tab.get_by_role("tab", name="Trained model").get_attribute("aria-selected") == "true"
+    assert tab.locator("#view-playground").is_hidden()
+    assert link(tab).startswith("#view=model")
+    tab.evaluate("location.hash = '#view=leaderboard&dataset=cora'")
+    tab.wait_for_timeout(200)
+    assert tab.locator(".dotplots figcaption").all_inner_texts() == ["Cora"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("view", ["playground", "model", "leaderboard"])
+def test_axe_finds_nothing(visit, view, scheme):
+    if not AXE.exists():
+        pytest.skip("there is no axe: npm install --no-save --prefix .node axe-core@4.10.3")
+    tab = visit(f"#view={view}&tau=1&step=4", color_scheme=scheme)
+    rest(tab)
+    tab.evaluate(AXE.read_text("utf-8"))
+    found = tab.evaluate("axe.run()")
+    assert [
+        (rule["id"], node["html"][:200], node["failureSummary"])
+        for rule in found["violations"]
+        for node in rule["nodes"]
+    ] == []
+
+
+def test_ten_thousand_nodes_move(visit):
+    """How fast depends on the machine; docs/explorer.md says what was seen."""
+    tab = visit("")
+    tab.get_by_role("button", name="A wave").click()
+    tab.wait_for_timeout(2500)
+    assert "10000 nodes" in tab.locator(".facts").inner_text()
+    assert float(tab.locator(".rate").inner_text().split(" ")[0]) > 5
