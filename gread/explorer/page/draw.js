@@ -64,7 +64,7 @@ class Stage {
     this.pixels = new Uint32Array(this.image.data.buffer);
     const margin = graph.kind === "cells" ? 0 : 10 * scale;
     this.inner = { margin, wide: wide - 2 * margin, scale };
-    const radius = Math.min(12, Math.max(1.6, 0.52 * size * spacing(graph))) * scale;
+    const radius = Math.min(12, Math.max(2.2, 0.54 * size * spacing(graph))) * scale;
     this.owners(graph, wide, radius);
     this.edges(graph, scale);
   }

@@ -17,7 +17,7 @@ const SCENES = [
   {
     title: "Two phases",
     about: "Allen-Cahn: every node must choose −1 or 1, and regions fight for the border.",
-    to: { graph: "geometric", n: 3000, degree: 12, start: "classes", seed: 4, reaction: "ac", tau: 0.1, time: 40, palette: "blue-orange", colours: "now", normalization: "symmetric" },
+    to: { graph: "geometric", n: 4000, degree: 14, start: "signed", seed: 4, reaction: "ac", beta: [0.5], tau: 0.1, time: 40, palette: "blue-orange", colours: "now", normalization: "symmetric" },
   },
   {
     title: "A wave",

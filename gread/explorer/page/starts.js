@@ -5,6 +5,10 @@ const STARTS = {
     title: "noise",
     make: ({ graph, normal }) => Float64Array.from({ length: graph.count }, () => 0.5 + 0.3 * normal()),
   },
+  signed: {
+    title: "noise around zero",
+    make: ({ graph, normal }) => Float64Array.from({ length: graph.count }, () => 0.5 * normal()),
+  },
   classes: {
     title: "class-dependent features",
     make({ graph, normal, random }) {
