@@ -4,8 +4,10 @@ import threading
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import gread
+from gread.cli import app
 from gread.experiments.protocol import runs_of
 from gread.explorer import Runs, leaderboard, page, portrait_of_folder
 from gread.explorer.page import reactions
@@ -427,6 +429,9 @@ def test_the_leaderboard_sorts_and_filters(visit):
     values = tab.locator(".leaderboard tbody tr:not(.below) td:nth-child(2)").all_inner_texts()
     means = [float(value.split(" ")[0]) for value in values if value != "missing"]
     assert means == sorted(means, reverse=True)
+    assert "sort=Texas%3Adescending" in link(tab)
+    again = visit(link(tab)).locator(".leaderboard tbody tr:not(.below) th")
+    assert again.all_inner_texts() == models.all_inner_texts()
     tab.get_by_label("models with").fill("gcn")
     assert {"gcn" in name.lower() for name in models.all_inner_texts()} == {True}
     tab.get_by_label("models with").fill("")
@@ -434,6 +439,15 @@ def test_the_leaderboard_sorts_and_filters(visit):
     assert tab.locator(".dotplots figure").count() == 1
     assert tab.locator(".dotplots circle.own").count() == 2
     assert "dataset=texas" in link(tab)
+
+
+def test_the_command_writes_a_file_that_opens_without_a_network(visit, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["explore", "--store", "store", "--export", "deep/page.html"])
+    assert done.exit_code == 0, done.output
+    tab = visit("", address=(tmp_path / "deep" / "page.html").as_uri(), offline=True)
+    tab.get_by_role("button", name="play").click()
+    until(tab, 1)
 
 
 @pytest.mark.parametrize("view", ["playground", "model", "leaderboard"])

@@ -45,9 +45,23 @@ class Leaderboard {
     const shown = rows.filter((row) => row.model.toLowerCase().includes(wanted) && (!group || row.group === group) && columns.some(({ name }) => row.cells[name]));
     this.count.textContent = `${shown.length} of ${rows.length} models. Test accuracy in percent; click a column to sort by it.`;
     this.table.replaceChildren(drawTable(tableOf(shown, columns)));
+    this.keepSorted();
     this.table.querySelector(".scroll").setAttribute("role", "region");
     this.table.querySelector(".scroll").setAttribute("aria-label", "accuracies");
     this.plots.replaceChildren(...columns.map((column) => dotPlot(column, shown)));
+  }
+
+  /** Sorts as the link says, and tells the link how it is sorted from then on. */
+  keepSorted() {
+    const heads = [...this.table.querySelectorAll("thead th")];
+    const [wanted, way] = this.settings.sort.split(":");
+    const head = heads.find(({ textContent }) => textContent === wanted);
+    for (let turn = 0; head && turn < 2 && head.getAttribute("aria-sort") !== way; turn += 1) head.firstChild.click();
+    this.table.querySelector("thead").addEventListener("click", () => {
+      const sorted = heads.find((other) => other.getAttribute("aria-sort") !== "none");
+      this.settings.sort = sorted ? `${sorted.textContent}:${sorted.getAttribute("aria-sort")}` : "";
+      this.changed();
+    });
   }
 }
 

@@ -69,6 +69,7 @@ const SETTINGS = {
   dataset: free("", 100),
   group: free("", 100),
   filter: free("", 100),
+  sort: free("", 100),
 };
 
 function defaults() {
@@ -91,7 +92,7 @@ function readLink(hash) {
 const CARRIED = {
   playground: Object.keys(SETTINGS).slice(1, Object.keys(SETTINGS).indexOf("model")),
   model: ["model", "moment", "tint", "wrong", "node"],
-  leaderboard: ["dataset", "group", "filter"],
+  leaderboard: ["dataset", "group", "filter", "sort"],
 };
 
 function writeLink(settings) {
