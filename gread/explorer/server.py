@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import json
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
@@ -120,6 +121,11 @@ class ExplorerServer(ThreadingHTTPServer):
     def url(self) -> str:
         """Where the page is."""
         return f"http://{ADDRESS}:{self.server_port}/"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """What goes wrong is told, but a browser that went away before its answer is no news."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
     def find(self, path: str) -> Answer | None:
         """The answer to a path; there is nothing but the page and the runs of the store."""

@@ -59,7 +59,13 @@ function checkControl(label, change) {
 function coefficientControl(name, range, change) {
   const place = html("div");
   const box = html("input", { type: "checkbox" });
-  const root = html("fieldset", { class: "coefficient" }, html("legend", {}, name), html("label", { class: "check" }, box, " per channel"), place);
+  const root = html(
+    "fieldset",
+    { class: "coefficient" },
+    html("legend", {}, name),
+    html("label", { class: "check" }, box, " per channel"),
+    place,
+  );
   let [values, channels] = [[1], 1];
   box.addEventListener("change", () => change(box.checked ? Array(channels).fill(values[0]) : [values[0]]));
   const draw = () => {
@@ -79,7 +85,8 @@ function coefficientControl(name, range, change) {
   return {
     root,
     sync(next, count) {
-      const same = next.length === values.length && next.every((value, k) => value === values[k]) && count === channels && place.childElementCount;
+      const same =
+        next.length === values.length && next.every((value, k) => value === values[k]) && count === channels && place.childElementCount;
       [values, channels] = [next, count];
       if (!same) draw();
     },

@@ -4,9 +4,18 @@
 // Each nine colours from low to high: Matplotlib's magma, viridis and cividis, and a diverging one.
 const PALETTES = {
   magma: MAGMA,
-  viridis: [[68, 1, 84], [71, 44, 122], [59, 81, 139], [44, 113, 142], [33, 144, 141], [39, 173, 129], [92, 200, 99], [170, 220, 50], [253, 231, 37]],
-  cividis: [[0, 34, 78], [31, 55, 108], [67, 78, 108], [94, 102, 110], [124, 123, 120], [154, 146, 119], [186, 171, 110], [220, 197, 94], [254, 232, 56]],
-  "blue-orange": [[0, 62, 125], [23, 108, 179], [94, 158, 211], [172, 205, 233], [242, 242, 240], [247, 201, 160], [240, 149, 82], [208, 93, 19], [138, 51, 0]],
+  viridis: [
+    [68, 1, 84], [71, 44, 122], [59, 81, 139], [44, 113, 142], [33, 144, 141],
+    [39, 173, 129], [92, 200, 99], [170, 220, 50], [253, 231, 37],
+  ],
+  cividis: [
+    [0, 34, 78], [31, 55, 108], [67, 78, 108], [94, 102, 110], [124, 123, 120],
+    [154, 146, 119], [186, 171, 110], [220, 197, 94], [254, 232, 56],
+  ],
+  "blue-orange": [
+    [0, 62, 125], [23, 108, 179], [94, 158, 211], [172, 205, 233], [242, 242, 240],
+    [247, 201, 160], [240, 149, 82], [208, 93, 19], [138, 51, 0],
+  ],
 };
 
 /** 256 colours of a palette as numbers that go into pixels, without alpha. */
@@ -18,12 +27,6 @@ function paletteOf(name) {
     const [r, g, b] = marks[first].map((part, side) => Math.round(part + (place - first) * (marks[first + 1][side] - part)));
     return (b << 16) | (g << 8) | r;
   });
-}
-
-/** A number as a pixel without alpha, from "#rrggbb". */
-function pixelOf(colour) {
-  const value = parseInt(colour.slice(1), 16);
-  return ((value & 255) << 16) | (value & 0xff00) | (value >> 16);
 }
 
 const DRAWN_EDGES = 40000;
@@ -85,7 +88,8 @@ class Stage {
       if (graph.kind === "cells") {
         const edge = (k) => Math.round((k / graph.side) * wide);
         const [column, row] = [i % graph.side, Math.floor(i / graph.side)];
-        for (let py = edge(row); py < edge(row + 1); py += 1) for (let px = edge(column); px < edge(column + 1); px += 1) put(px, py, i, 255);
+        for (let py = edge(row); py < edge(row + 1); py += 1)
+          for (let px = edge(column); px < edge(column + 1); px += 1) put(px, py, i, 255);
         continue;
       }
       for (let py = Math.floor(y - radius - 1); py <= y + radius + 1; py += 1) {

@@ -25,7 +25,10 @@ const views = {
 };
 
 const tabs = Object.fromEntries(
-  Object.entries(VIEWS).map(([name, title]) => [name, html("button", { type: "button", role: "tab", id: `tab-${name}`, "aria-controls": `view-${name}`, onclick: () => show(name) }, title)]),
+  Object.entries(VIEWS).map(([name, title]) => [
+    name,
+    html("button", { type: "button", role: "tab", id: `tab-${name}`, "aria-controls": `view-${name}`, onclick: () => show(name) }, title),
+  ]),
 );
 const tablist = html("div", { role: "tablist", class: "tabs", "aria-label": "views" }, ...Object.values(tabs));
 tablist.addEventListener("keydown", ({ key }) => {
@@ -69,12 +72,20 @@ for (const [name, view] of Object.entries(views)) {
   view.root.setAttribute("aria-labelledby", `tab-${name}`);
 }
 
-const notice = html("p", { class: "warning", role: "alert", hidden: unknown.length === 0 }, unknown.length ? `This link says something of ${unknown.join(", ")} that this page does not understand; the rest is as it says.` : "");
+const notice = html(
+  "p",
+  { class: "warning", role: "alert", hidden: unknown.length === 0 },
+  unknown.length ? `This link says something of ${unknown.join(", ")} that this page does not understand; the rest is as it says.` : "",
+);
 
 document.body.append(
   html("header", { class: "bar" }, html("h1", {}, "GREAD explorer"), tablist, html("div", { class: "tools" }, copied, themeSwitch())),
   html("main", {}, notice, ...Object.values(views).map(({ root }) => root)),
-  html("footer", {}, `Graph neural reaction-diffusion networks (Choi et al., ICML 2023). gread ${DATA.version}. All of this is computed ${DATA.served ? "on this machine" : "in this file"}.`),
+  html(
+    "footer",
+    {},
+    `Graph neural reaction-diffusion networks (Choi et al., ICML 2023). gread ${DATA.version}. All of this is computed ${DATA.served ? "on this machine" : "in this file"}.`,
+  ),
   tooltip,
 );
 

@@ -32,7 +32,10 @@ function fromLines(text, name) {
   let header = true;
   text.split(/\r?\n/).forEach((line, k) => {
     if (line.trim() === "" || /^\s*[#%]/.test(line)) return;
-    const parts = line.trim().split(/[\t,;]|\s+/).map((part) => part.trim().replace(/^"(.*)"$/, "$1"));
+    const parts = line
+      .trim()
+      .split(/[\t,;]|\s+/)
+      .map((part) => part.trim().replace(/^"(.*)"$/, "$1"));
     if (parts.length < 2 || parts.length > 3 || parts[0] === "" || parts[1] === "") {
       throw new FileProblem(`${name}, line ${k + 1}: expected source, target and perhaps a weight, got “${line.trim().slice(0, 40)}”.`);
     }
@@ -57,8 +60,11 @@ function fromJson(text, name) {
     throw new FileProblem(`${name} is no JSON: ${error.message}.`);
   }
   const list = Array.isArray(value) ? value : (value.edges ?? value.links);
-  if (!Array.isArray(list)) throw new FileProblem(`${name} must have a list “edges” or “links”, got ${Object.keys(value).slice(0, 5).join(", ") || "nothing"}.`);
-  const nodes = Array.isArray(value.nodes) ? value.nodes.map((node) => (typeof node === "object" && node !== null ? node : { id: node })) : null;
+  if (!Array.isArray(list))
+    throw new FileProblem(`${name} must have a list “edges” or “links”, got ${Object.keys(value).slice(0, 5).join(", ") || "nothing"}.`);
+  const nodes = Array.isArray(value.nodes)
+    ? value.nodes.map((node) => (typeof node === "object" && node !== null ? node : { id: node }))
+    : null;
   const numbers = new Map(nodes?.map((node, k) => [String(node.id), k]));
   if (nodes && numbers.size !== nodes.length) throw new FileProblem(`${name} must give every node an id of its own.`);
   const node = (id, k) => {
@@ -71,7 +77,8 @@ function fromJson(text, name) {
   };
   const edges = list.map((edge, k) => {
     const [source, target, weight = 1] = Array.isArray(edge) ? edge : [edge?.source, edge?.target, edge?.weight];
-    if (!(typeof weight === "number" && weight > 0)) throw new FileProblem(`${name}, edge ${k + 1}: expected a weight above zero, got ${JSON.stringify(weight)}.`);
+    if (!(typeof weight === "number" && weight > 0))
+      throw new FileProblem(`${name}, edge ${k + 1}: expected a weight above zero, got ${JSON.stringify(weight)}.`);
     return [node(source, k), node(target, k), weight];
   });
   const label = (item) => item.class ?? item.label ?? item.club ?? item.y_class;
@@ -106,7 +113,10 @@ async function packed(graph) {
   const stream = new Blob([JSON.stringify(value)]).stream().pipeThrough(new CompressionStream("deflate-raw"));
   const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
   if (bytes.length > LONGEST) return null;
-  return btoa(String.fromCharCode(...bytes)).replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "");
+  return btoa(String.fromCharCode(...bytes))
+    .replace(/\+/g, "-")
+    .replace(/\//g, "_")
+    .replace(/=+$/, "");
 }
 
 const LONGEST = 24000;
@@ -119,7 +129,8 @@ async function unpacked(text) {
   const value = JSON.parse(await new Response(stream).text());
   const whole = (list, below) => list.every((item) => Number.isInteger(item) && item >= 0 && item < below);
   const count = value.n.length;
-  if (count > MOST.nodes || value.x.length !== count || value.y.length !== count || !whole(value.e, count)) throw new FileProblem("no graph");
+  if (count > MOST.nodes || value.x.length !== count || value.y.length !== count || !whole(value.e, count))
+    throw new FileProblem("no graph");
   return graphOf(count, value.e, Float64Array.from(value.x), Float64Array.from(value.y), {
     names: value.n.map(String),
     ...(value.w && { weights: Float64Array.from(value.w) }),

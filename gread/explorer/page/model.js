@@ -32,10 +32,29 @@ class TrainedView {
 
   nothing() {
     this.body.replaceChildren(
-      html("div", { class: "empty" },
+      html(
+        "div",
+        { class: "empty" },
         html("h2", {}, "No trained model yet"),
-        html("p", {}, DATA.runs.length ? "Choose a stored run above: it is trained again from its settings and its seed." : "This view shows a model from a folder, or a run from a store:"),
-        ...(DATA.runs.length ? [] : [html("p", {}, html("code", {}, "gread fit nodes.csv edges.csv --label class --out model"), html("br"), html("code", {}, "gread explore --model model")), html("p", {}, html("code", {}, "gread train texas"), html("br"), html("code", {}, "gread explore --store runs/store"))]),
+        html(
+          "p",
+          {},
+          DATA.runs.length
+            ? "Choose a stored run above: it is trained again from its settings and its seed."
+            : "This view shows a model from a folder, or a run from a store:",
+        ),
+        ...(DATA.runs.length
+          ? []
+          : [
+              html(
+                "p",
+                {},
+                html("code", {}, "gread fit nodes.csv edges.csv --label class --out model"),
+                html("br"),
+                html("code", {}, "gread explore --model model"),
+              ),
+              html("p", {}, html("code", {}, "gread train texas"), html("br"), html("code", {}, "gread explore --store runs/store")),
+            ]),
       ),
     );
   }
@@ -45,7 +64,11 @@ class TrainedView {
   chooser() {
     const parts = [];
     if (DATA.portraits.length) {
-      const list = choiceControl("model", DATA.portraits.map(({ key, title }) => [key, title]), (key) => this.choose(key));
+      const list = choiceControl(
+        "model",
+        DATA.portraits.map(({ key, title }) => [key, title]),
+        (key) => this.choose(key),
+      );
       if (DATA.portraits.length > 1) parts.push(list.root);
     }
     if (DATA.runs.length) parts.push(this.runChooser());
@@ -55,21 +78,35 @@ class TrainedView {
   /** Dataset, then model, then split and seed. */
   runChooser() {
     const unique = (values) => [...new Set(values)];
-    const dataset = choiceControl("stored runs on", unique(DATA.runs.map((run) => run.dataset)).map((name) => [name, name]), () => fillModels());
+    const dataset = choiceControl(
+      "stored runs on",
+      unique(DATA.runs.map((run) => run.dataset)).map((name) => [name, name]),
+      () => fillModels(),
+    );
     const model = choiceControl("model", [], () => fillRuns());
     const which = choiceControl("run", [], () => {});
     const fillIn = (control, choices) => control.input.replaceChildren(...choices.map(([value, text]) => html("option", { value }, text)));
     const here = () => DATA.runs.filter((run) => run.dataset === dataset.input.value);
     const fillModels = () => {
-      fillIn(model, unique(here().map((run) => run.model)).map((name) => [name, name]));
+      fillIn(
+        model,
+        unique(here().map((run) => run.model)).map((name) => [name, name]),
+      );
       fillRuns();
     };
     const fillRuns = () => {
       const runs = here().filter((run) => run.model === model.input.value);
-      fillIn(which, runs.map((run) => [run.key, `split ${run.split}, seed ${run.seed}: validation ${run.val}, test ${run.test}`]));
+      fillIn(
+        which,
+        runs.map((run) => [run.key, `split ${run.split}, seed ${run.seed}: validation ${run.val}, test ${run.test}`]),
+      );
     };
     fillModels();
-    const go = html("button", { type: "button", class: "play main", onclick: () => this.choose(which.input.value) }, "train again and show");
+    const go = html(
+      "button",
+      { type: "button", class: "play main", onclick: () => this.choose(which.input.value) },
+      "train again and show",
+    );
     return html("div", { class: "runs" }, dataset.root, model.root, which.root, go);
   }
 
@@ -78,7 +115,11 @@ class TrainedView {
     this.wanted = key;
     while (!this.known.has(key)) {
       if (!DATA.served || !DATA.runs.some((run) => run.key === key)) {
-        this.say(DATA.served ? "The model of this link is not in this store." : "The model of this link is not in this file: open it with gread explore.");
+        this.say(
+          DATA.served
+            ? "The model of this link is not in this store."
+            : "The model of this link is not in this file: open it with gread explore.",
+        );
         return this.nothing();
       }
       const answer = await fetch(`/runs/${key}.json`).catch(() => null);
@@ -109,7 +150,14 @@ class TrainedView {
   build() {
     const p = this.portrait;
     this.canvas = html("canvas", { role: "img", tabindex: "0" });
-    this.slider = html("input", { type: "range", min: 0, max: 1000, step: 1, "aria-label": "integration time t", oninput: () => this.go(Number(this.slider.value) / 1000) });
+    this.slider = html("input", {
+      type: "range",
+      min: 0,
+      max: 1000,
+      step: 1,
+      "aria-label": "integration time t",
+      oninput: () => this.go(Number(this.slider.value) / 1000),
+    });
     this.clock = html("output", { class: "clock" });
     this.playButton = html("button", { type: "button", class: "play main", onclick: () => this.play(!this.playing) }, "▶ play");
     this.details = html("div", { class: "details", "aria-live": "polite" });
@@ -117,10 +165,19 @@ class TrainedView {
     this.only = checkControl("only misclassified nodes", (on) => this.take({ wrong: on ? 1 : 0 }));
     this.charts = new ChartView({ panels: this.panels(), columns: 1, frames: [], tall: 156 });
     this.body.replaceChildren(
-      html("div", { class: "scene" },
+      html(
+        "div",
+        { class: "scene" },
         html("h2", {}, p.title),
         html("div", { class: "choices" }, this.tint.root, this.only.root),
-        html("div", { class: "keys" }, ...p.labels.map((label, k) => html("span", {}, html("i", { style: `background:${ink(CLASS_INKS[k % CLASS_INKS.length])}` }), label)), html("span", {}, html("i", { class: "wrong" }), "misclassified at T")),
+        html(
+          "div",
+          { class: "keys" },
+          ...p.labels.map((label, k) =>
+            html("span", {}, html("i", { style: `background:${ink(CLASS_INKS[k % CLASS_INKS.length])}` }), label),
+          ),
+          html("span", {}, html("i", { class: "wrong" }), "misclassified at T"),
+        ),
         html("div", { class: "cloud" }, this.canvas),
         html("div", { class: "transport" }, this.playButton, this.slider, this.clock),
         ...p.notes.map((note) => html("p", { class: "note" }, note)),
@@ -162,7 +219,12 @@ class TrainedView {
       this.go(Math.min(1, Math.max(0, moment)));
       this.slider.value = Math.round(1000 * this.settings.moment);
     };
-    return { " ": () => this.play(!this.playing), arrowleft: to(this.settings.moment - step), arrowright: to(this.settings.moment + step), r: to(0) };
+    return {
+      " ": () => this.play(!this.playing),
+      arrowleft: to(this.settings.moment - step),
+      arrowright: to(this.settings.moment + step),
+      r: to(0),
+    };
   }
 
   play(on) {
@@ -281,7 +343,10 @@ class TrainedView {
     this.slider.setAttribute("aria-valuetext", this.clock.textContent);
     const [index, share] = this.now;
     const accuracy = p.accuracy.test[index + (share > 0.5 ? 1 : 0)];
-    this.canvas.setAttribute("aria-label", `${p.classes.length} nodes at t = ${this.t.toFixed(2)}, coloured by ${TINTS[this.settings.tint]}; test accuracy if the integration ended here: ${(100 * accuracy).toFixed(1)} %`);
+    this.canvas.setAttribute(
+      "aria-label",
+      `${p.classes.length} nodes at t = ${this.t.toFixed(2)}, coloured by ${TINTS[this.settings.tint]}; test accuracy if the integration ended here: ${(100 * accuracy).toFixed(1)} %`,
+    );
   }
 
   near(node) {
@@ -316,11 +381,15 @@ class TrainedView {
   facts(node) {
     const p = this.portrait;
     const label = (c) => (c < 0 ? "unknown" : p.labels[c]);
-    const ink = (c) => (c < 0 ? null : CLASS_INKS[c % CLASS_INKS.length]);
+    const colour = (c) => (c < 0 ? null : CLASS_INKS[c % CLASS_INKS.length]);
     return [
-      { label: "class", text: label(p.classes[node]), colour: ink(p.classes[node]) },
-      { label: `predicted at t = ${this.t.toFixed(2)}`, text: label(this.predicted(node)), colour: ink(this.predicted(node)) },
-      { label: "predicted at T", text: `${label(p.predictions.at(-1)[node])}, ${(100 * p.confidence[node]).toFixed(0)} %`, colour: ink(p.predictions.at(-1)[node]) },
+      { label: "class", text: label(p.classes[node]), colour: colour(p.classes[node]) },
+      { label: `predicted at t = ${this.t.toFixed(2)}`, text: label(this.predicted(node)), colour: colour(this.predicted(node)) },
+      {
+        label: "predicted at T",
+        text: `${label(p.predictions.at(-1)[node])}, ${(100 * p.confidence[node]).toFixed(0)} %`,
+        colour: colour(p.predictions.at(-1)[node]),
+      },
       { label: "part", text: PARTS[p.parts[node]] },
       { label: "neighbours", text: String(p.degrees[node]) },
       { label: "of its class", text: p.alike[node] === null ? "–" : `${Math.round(100 * p.alike[node])} %` },
@@ -340,13 +409,32 @@ class TrainedView {
     const colours = { train: "#444444", val: "#E69F00", test: "#0072B2" };
     const span = { label: "t", limits: [0, p.times.at(-1) || 1] };
     const found = [
-      panelOf("accuracy if the integration ended at t (%)", Object.entries(p.accuracy).map(([part, values]) => seriesOf(part, p.times, values.map((share) => (share === null ? null : 100 * share)), colours[part])), span),
-      panelOf("Dirichlet energy", [seriesOf("energy", p.times, p.energy, "#D55E00")], span, { log: p.energy.every((energy) => energy > 0) }),
+      panelOf(
+        "accuracy if the integration ended at t (%)",
+        Object.entries(p.accuracy).map(([part, values]) =>
+          seriesOf(
+            part,
+            p.times,
+            values.map((share) => (share === null ? null : 100 * share)),
+            colours[part],
+          ),
+        ),
+        span,
+      ),
+      panelOf("Dirichlet energy", [seriesOf("energy", p.times, p.energy, "#D55E00")], span, {
+        log: p.energy.every((energy) => energy > 0),
+      }),
     ];
     if (p.beta.length > 1) found.push(histogram("learned β, channels", p.beta));
     if (p.response) {
       const side = (beta) => (beta > 0 ? ["β > 0", "#D55E00"] : ["β < 0", "#0072B2"]);
-      found.push(panelOf("frequency response of the channels", p.response.lines.map(({ beta, values }) => seriesOf(side(beta)[0], p.response.lambdas, values, side(beta)[1], { width: 0.8 })), { label: "eigenvalue λ of Ã", limits: [-1, 1] }));
+      found.push(
+        panelOf(
+          "frequency response of the channels",
+          p.response.lines.map(({ beta, values }) => seriesOf(side(beta)[0], p.response.lambdas, values, side(beta)[1], { width: 0.8 })),
+          { label: "eigenvalue λ of Ã", limits: [-1, 1] },
+        ),
+      );
     }
     return found;
   }
@@ -355,13 +443,39 @@ class TrainedView {
     const p = this.portrait;
     const wrong = [...p.classes.keys()].filter((node) => this.errs(node)).sort((a, b) => p.confidence[b] - p.confidence[a]);
     const row = (node) =>
-      html("tr", {},
+      html(
+        "tr",
+        {},
         html("th", { scope: "row" }, html("button", { type: "button", onclick: () => this.select(node) }, String(p.names[node]))),
-        ...[p.labels[p.classes[node]], p.labels[p.predictions.at(-1)[node]], `${(100 * p.confidence[node]).toFixed(0)} %`, PARTS[p.parts[node]]].map((text) => html("td", {}, text)),
+        ...[
+          p.labels[p.classes[node]],
+          p.labels[p.predictions.at(-1)[node]],
+          `${(100 * p.confidence[node]).toFixed(0)} %`,
+          PARTS[p.parts[node]],
+        ].map((text) => html("td", {}, text)),
       );
-    return html("div", {},
-      html("p", { class: "note" }, `${wrong.length} of ${p.classes.length} nodes shown, the most confident mistakes first${wrong.length > 60 ? "; 60 of them" : ""}.`),
-      html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "misclassified nodes" }, html("table", {}, html("thead", {}, html("tr", {}, ...["node", "class", "predicted", "sure", "part"].map((name) => html("th", { scope: "col" }, name)))), html("tbody", {}, ...wrong.slice(0, 60).map(row)))),
+    return html(
+      "div",
+      {},
+      html(
+        "p",
+        { class: "note" },
+        `${wrong.length} of ${p.classes.length} nodes shown, the most confident mistakes first${wrong.length > 60 ? "; 60 of them" : ""}.`,
+      ),
+      html(
+        "div",
+        { class: "scroll", tabindex: "0", role: "region", "aria-label": "misclassified nodes" },
+        html(
+          "table",
+          {},
+          html(
+            "thead",
+            {},
+            html("tr", {}, ...["node", "class", "predicted", "sure", "part"].map((name) => html("th", { scope: "col" }, name))),
+          ),
+          html("tbody", {}, ...wrong.slice(0, 60).map(row)),
+        ),
+      ),
     );
   }
 }

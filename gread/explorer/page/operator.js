@@ -153,8 +153,7 @@ function spectralDensity(symmetric, h, lambdas) {
     [before, now, next] = [now, next, before === first ? new Float64Array(n) : before];
   }
   const angle = Math.PI / (MOMENTS + 1);
-  const jackson = (k) =>
-    ((MOMENTS - k + 1) * Math.cos(angle * k) + Math.sin(angle * k) / Math.tan(angle)) / (MOMENTS + 1);
+  const jackson = (k) => ((MOMENTS - k + 1) * Math.cos(angle * k) + Math.sin(angle * k) / Math.tan(angle)) / (MOMENTS + 1);
   return lambdas.map((lambda) => {
     const theta = Math.acos(Math.min(1, Math.max(-1, lambda)));
     let sum = moments[0];

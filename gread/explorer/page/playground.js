@@ -8,7 +8,7 @@ const INKS = ["#0072B2", "#D55E00"]; // of diffusion, of reaction-diffusion
 
 /** Things worth seeing, as settings over the defaults. */
 const SCENES = [
-  { title: "Figure 1", about: "A noisy letter: diffusion washes it out, blurring-sharpening keeps it.", to: { step: 100 } },
+  { title: "Figure 1", about: "A noisy letter: diffusion washes it out, blurring-sharpening keeps it.", to: {} },
   {
     title: "Oversmoothing",
     about: "The karate club under diffusion alone: two sides, then one opinion. FB* resists.",
@@ -17,7 +17,20 @@ const SCENES = [
   {
     title: "Two phases",
     about: "Allen-Cahn: every node must choose −1 or 1, and regions fight for the border.",
-    to: { graph: "geometric", n: 4000, degree: 14, start: "signed", seed: 4, reaction: "ac", beta: [0.5], tau: 0.1, time: 40, palette: "blue-orange", colours: "now", normalization: "symmetric" },
+    to: {
+      graph: "geometric",
+      n: 4000,
+      degree: 14,
+      start: "signed",
+      seed: 4,
+      reaction: "ac",
+      beta: [0.5],
+      tau: 0.1,
+      time: 40,
+      palette: "blue-orange",
+      colours: "now",
+      normalization: "symmetric",
+    },
   },
   {
     title: "A wave",
@@ -32,7 +45,21 @@ const SCENES = [
   {
     title: "Heterophily",
     about: "Neighbours of other classes: averaging mixes them, a filter bank with β > α sharpens the difference.",
-    to: { graph: "sbm", n: 300, homophily: 0.1, degree: 10, start: "classes", reaction: "fb", beta: [1.2], tau: 0.1, time: 8, palette: "blue-orange", colours: "now", normalization: "symmetric", loops: 1 },
+    to: {
+      graph: "sbm",
+      n: 300,
+      homophily: 0.1,
+      degree: 10,
+      start: "classes",
+      reaction: "fb",
+      beta: [1.2],
+      tau: 0.1,
+      time: 8,
+      palette: "blue-orange",
+      colours: "now",
+      normalization: "symmetric",
+      loops: 1,
+    },
   },
 ];
 
@@ -79,14 +106,42 @@ class Playground {
     this.equation = html("p", { class: "equation" });
     this.facts = html("p", { class: "facts" });
     this.spoken = html("p", { class: "spoken", role: "status" });
-    this.charts = new ChartView({ panels: [panelOf("Dirichlet energy"), panelOf("range of the states"), panelOf("spectrum of the states")], columns: 1, frames: [], tall: 168 });
+    this.charts = new ChartView({
+      panels: [panelOf("Dirichlet energy"), panelOf("range of the states"), panelOf("spectrum of the states")],
+      columns: 1,
+      frames: [],
+      tall: 168,
+    });
     this.root = html(
       "div",
       { class: "playground" },
-      html("div", { class: "scenes", role: "group", "aria-label": "things worth seeing" }, ...SCENES.map((scene) => this.sceneButton(scene))),
+      html(
+        "div",
+        { class: "scenes", role: "group", "aria-label": "things worth seeing" },
+        ...SCENES.map((scene) => this.sceneButton(scene)),
+      ),
       html("aside", { class: "controls", "aria-label": "settings" }, this.controlPanel()),
-      html("div", { class: "scene" }, this.equation, this.stages, this.transport(), this.warning, this.facts, this.brushPanel(), this.spoken),
-      html("aside", { class: "measures", "aria-label": "measures" }, this.charts.root, html("p", { class: "hint" }, "The spectrum is how the squares of the states are spread over the eigenvalues of Ã: λ = 1 is smooth over the graph, λ = −1 alternates along every edge.")),
+      html(
+        "div",
+        { class: "scene" },
+        this.equation,
+        this.stages,
+        this.transport(),
+        this.warning,
+        this.facts,
+        this.brushPanel(),
+        this.spoken,
+      ),
+      html(
+        "aside",
+        { class: "measures", "aria-label": "measures" },
+        this.charts.root,
+        html(
+          "p",
+          { class: "hint" },
+          "The spectrum is how the squares of the states are spread over the eigenvalues of Ã: λ = 1 is smooth over the graph, λ = −1 alternates along every edge.",
+        ),
+      ),
     );
     this.root.addEventListener("dragover", (event) => {
       event.preventDefault();
@@ -101,7 +156,18 @@ class Playground {
   }
 
   sceneButton({ title, about, to }) {
-    return html("button", { type: "button", class: "card", onclick: () => this.play(this.set({ ...sceneDefaults(), ...to, step: 0 })) }, html("strong", {}, title), html("span", {}, about));
+    return html(
+      "button",
+      { type: "button", class: "card", onclick: () => this.stage({ ...sceneDefaults(), ...to }) },
+      html("strong", {}, title),
+      html("span", {}, about),
+    );
+  }
+
+  /** From the beginning, under other settings. */
+  stage(settings) {
+    this.set(settings);
+    this.play(true);
   }
 
   controlPanel() {
@@ -110,28 +176,69 @@ class Playground {
     const reactions = DATA.reactions.map(({ name, title }) => [name, title]);
     const c = (this.controls = {
       graph: choiceControl("graph", [...graphs, ["own", "your own file …"]], (name) => this.choose(name)),
-      n: slideControl("nodes", { min: 3, max: 10000, log: true, text: (value) => String(Math.round(value)) }, (value) => this.set({ n: Math.round(value), strokes: [] })),
+      n: slideControl("nodes", { min: 3, max: 10000, log: true, text: (value) => String(Math.round(value)) }, (value) =>
+        this.set({ n: Math.round(value), strokes: [] }),
+      ),
       degree: slideControl("neighbours of a node", { min: 2, max: 30, step: 1 }, set("degree")),
       homophily: slideControl("homophily", { min: 0, max: 1, step: 0.01, hint: "share of the edges within a class" }, set("homophily")),
       blocks: slideControl("classes", { min: 2, max: 6, step: 1 }, set("blocks")),
       reaction: choiceControl("reaction r(H)", reactions, set("reaction")),
       alpha: coefficientControl("α, diffusion", { min: 0, max: 2, step: 0.01 }, set("alpha")),
       beta: coefficientControl("β, reaction", { min: -2, max: 2, step: 0.01 }, set("beta")),
-      start: choiceControl("H(0)", Object.entries(STARTS).map(([name, { title }]) => [name, title]), (start) => this.set({ start, strokes: [], step: 0 })),
+      start: choiceControl(
+        "H(0)",
+        Object.entries(STARTS).map(([name, { title }]) => [name, title]),
+        (start) => this.set({ start, strokes: [], step: 0 }),
+      ),
       channels: slideControl("channels", { min: 1, max: CHANNELS, step: 1 }, (channels) => this.setChannels(channels)),
       seed: slideControl("seed", { min: 0, max: 99, step: 1 }, set("seed")),
-      tau: slideControl("step τ", { min: 0.01, max: 3, log: true }, (tau) => this.set({ tau, step: Math.round(this.simulation.t / tau), strokes: this.settings.strokes.filter(({ step }) => step === 0) })),
+      tau: slideControl("step τ", { min: 0.01, max: 3, log: true }, (tau) =>
+        this.set({ tau, step: Math.round(this.simulation.t / tau), strokes: this.settings.strokes.filter(({ step }) => step === 0) }),
+      ),
       time: slideControl("until T", { min: 1, max: 400, log: true }, set("time")),
-      solver: choiceControl("solver", DATA.solvers.map(({ name, title }) => [name, title.split(" (")[0]]), set("solver")),
-      normalization: choiceControl("Ã is", [["symmetric", "D^−½ A D^−½"], ["row", "D⁻¹ A, the mean of neighbours"], ["column", "A D⁻¹"]], set("normalization")),
+      solver: choiceControl(
+        "solver",
+        DATA.solvers.map(({ name, title }) => [name, title.split(" (")[0]]),
+        set("solver"),
+      ),
+      normalization: choiceControl(
+        "Ã is",
+        [
+          ["symmetric", "D^−½ A D^−½"],
+          ["row", "D⁻¹ A, the mean of neighbours"],
+          ["column", "A D⁻¹"],
+        ],
+        set("normalization"),
+      ),
       loops: checkControl("a loop at every node", (on) => this.set({ loops: on ? 1 : 0 })),
       look: choiceControl("show", Object.entries(LOOKS), set("look")),
       channel: choiceControl("channel", [["0", "1"]], (channel) => this.set({ channel: Number(channel) })),
-      palette: choiceControl("colours", Object.keys(PALETTES).map((name) => [name, name]), set("palette")),
-      colours: choiceControl("from low to high", [["start", "of H(0)"], ["now", "of the moment"]], set("colours")),
-      speed: choiceControl("speed", [1, 2, 4, 8, 16].map((k) => [String(k), k === 1 ? "1 step a frame" : `${k} steps a frame`]), (speed) => this.set({ speed: Number(speed) })),
+      palette: choiceControl(
+        "colours",
+        Object.keys(PALETTES).map((name) => [name, name]),
+        set("palette"),
+      ),
+      colours: choiceControl(
+        "from low to high",
+        [
+          ["start", "of H(0)"],
+          ["now", "of the moment"],
+        ],
+        set("colours"),
+      ),
+      speed: choiceControl(
+        "speed",
+        [1, 2, 4, 8, 16].map((k) => [String(k), k === 1 ? "1 step a frame" : `${k} steps a frame`]),
+        (speed) => this.set({ speed: Number(speed) }),
+      ),
     });
-    this.picker = html("input", { type: "file", class: "picker", accept: ".csv,.tsv,.txt,.edges,.json", "aria-label": "a file with your graph", onchange: () => this.picker.files[0] && this.take(this.picker.files[0]) });
+    this.picker = html("input", {
+      type: "file",
+      class: "picker",
+      accept: ".csv,.tsv,.txt,.edges,.json",
+      "aria-label": "a file with your graph",
+      onchange: () => this.picker.files[0] && this.take(this.picker.files[0]),
+    });
     this.trouble = html("p", { class: "warning", role: "alert", hidden: true });
     const group = (title, open, ...parts) => html("details", { open }, html("summary", {}, title), ...parts);
     const wide = innerWidth >= 760;
@@ -139,28 +246,79 @@ class Playground {
       "div",
       {},
       group("Equation", true, c.reaction.root, c.alpha.root, c.beta.root),
-      group("Graph", wide, c.graph.root, html("p", { class: "hint" }, "Or drop a file: lines of source, target, weight, or JSON with nodes and edges."), this.picker, this.trouble, c.n.root, c.homophily.root, c.blocks.root, c.degree.root, c.normalization.root, c.loops.root),
+      group(
+        "Graph",
+        wide,
+        c.graph.root,
+        html("p", { class: "hint" }, "Or drop a file: lines of source, target, weight, or JSON with nodes and edges."),
+        this.picker,
+        this.trouble,
+        c.n.root,
+        c.homophily.root,
+        c.blocks.root,
+        c.degree.root,
+        c.normalization.root,
+        c.loops.root,
+      ),
       group("Start", wide, c.start.root, c.channels.root, c.seed.root),
       group("Solver", wide, c.solver.root, c.tau.root, c.time.root),
       group("Picture", wide, c.look.root, c.channel.root, c.palette.root, c.colours.root, c.speed.root),
-      group("Keyboard", false, html("p", { class: "hint" }, "Space plays and pauses, ← and → make a step, R goes back to t = 0, P takes the brush. With the brush, arrows move it in the focused picture and Enter paints.")),
+      group(
+        "Keyboard",
+        false,
+        html(
+          "p",
+          { class: "hint" },
+          "Space plays and pauses, ← and → make a step, R goes back to t = 0, P takes the brush. With the brush, arrows move it in the focused picture and Enter paints.",
+        ),
+      ),
     );
   }
 
   transport() {
     this.playButton = html("button", { type: "button", class: "play main", onclick: () => this.play(!this.playing) }, "▶ play");
-    this.timeline = html("input", { type: "range", min: 0, step: 1, value: 0, "aria-label": "time t", oninput: () => this.scrub(Number(this.timeline.value)) });
+    this.timeline = html("input", {
+      type: "range",
+      min: 0,
+      step: 1,
+      value: 0,
+      "aria-label": "time t",
+      oninput: () => this.scrub(Number(this.timeline.value)),
+    });
     this.clock = html("output", { class: "clock" });
     this.rate = html("span", { class: "rate" });
-    const step = (sign, text, label) => html("button", { type: "button", class: "play", "aria-label": label, title: label, onclick: () => this.scrub(this.simulation.step + sign) }, text);
-    return html("div", { class: "transport" }, step(-Infinity, "❙◂", "back to t = 0"), step(-1, "◂", "a step back"), this.playButton, step(1, "▸", "a step on"), this.timeline, this.clock, this.rate);
+    const step = (sign, text, label) =>
+      html(
+        "button",
+        { type: "button", class: "play", "aria-label": label, title: label, onclick: () => this.scrub(this.simulation.step + sign) },
+        text,
+      );
+    return html(
+      "div",
+      { class: "transport" },
+      step(-Infinity, "❙◂", "back to t = 0"),
+      step(-1, "◂", "a step back"),
+      this.playButton,
+      step(1, "▸", "a step on"),
+      this.timeline,
+      this.clock,
+      this.rate,
+    );
   }
 
   brushPanel() {
     this.brush = { reach: 0.06, value: 1 };
-    this.brushButton = html("button", { type: "button", class: "play", "aria-pressed": "false", onclick: () => this.takeBrush(!this.painting) }, "paint");
+    this.brushButton = html(
+      "button",
+      { type: "button", class: "play", "aria-pressed": "false", onclick: () => this.takeBrush(!this.painting) },
+      "paint",
+    );
     const value = slideControl("value", { min: -1, max: 2, step: 0.1 }, (next) => (this.brush.value = next));
-    const reach = slideControl("size", { min: 0.01, max: 0.3, step: 0.01, text: (share) => `${Math.round(100 * share)} %` }, (next) => (this.brush.reach = next));
+    const reach = slideControl(
+      "size",
+      { min: 0.01, max: 0.3, step: 0.01, text: (share) => `${Math.round(100 * share)} %` },
+      (next) => (this.brush.reach = next),
+    );
     value.sync(1);
     reach.sync(0.06);
     const forget = html("button", { type: "button", class: "play", onclick: () => this.set({ strokes: [] }) }, "wipe");
@@ -174,14 +332,20 @@ class Playground {
   set(values) {
     Object.assign(this.settings, values);
     const { settings } = this;
-    const fits = (list) => (list.length === 1 || list.length === settings.channels ? list : Array.from({ length: settings.channels }, (_, k) => list[k] ?? list.at(-1)));
-    Object.assign(settings, { alpha: fits(settings.alpha), beta: fits(settings.beta), channel: Math.min(settings.channel, settings.channels - 1) });
+    const fits = (list) =>
+      list.length === 1 || list.length === settings.channels
+        ? list
+        : Array.from({ length: settings.channels }, (_, k) => list[k] ?? list.at(-1));
+    Object.assign(settings, {
+      alpha: fits(settings.alpha),
+      beta: fits(settings.beta),
+      channel: Math.min(settings.channel, settings.channels - 1),
+    });
     const sizes = GRAPHS[settings.graph]?.sizes;
     if (sizes) settings.n = Math.min(sizes.max, Math.max(sizes.min, settings.n));
     this.restart();
     this.sync();
     this.changed();
-    return true;
   }
 
   setChannels(channels) {
@@ -200,7 +364,8 @@ class Playground {
   /** A user's file. */
   async take(file) {
     try {
-      if (file.size > MOST.bytes) throw new FileProblem(`${file.name} has ${Math.round(file.size / 1e6)} MB; this page takes ${MOST.bytes / 1e6}.`);
+      if (file.size > MOST.bytes)
+        throw new FileProblem(`${file.name} has ${Math.round(file.size / 1e6)} MB; this page takes ${MOST.bytes / 1e6}.`);
       this.own = graphFromText(await file.text(), file.name);
     } catch (error) {
       if (!(error instanceof FileProblem)) throw error;
@@ -236,7 +401,15 @@ class Playground {
 
   restart() {
     const { settings } = this;
-    const made = JSON.stringify([settings.graph, settings.n, settings.degree, settings.homophily, settings.blocks, settings.seed, settings.own.length]);
+    const made = JSON.stringify([
+      settings.graph,
+      settings.n,
+      settings.degree,
+      settings.homophily,
+      settings.blocks,
+      settings.seed,
+      settings.own.length,
+    ]);
     if (made !== this.made || settings.graph === "own") {
       this.graph = settings.graph === "own" ? this.own : GRAPHS[settings.graph].make(settings);
       this.made = made;
@@ -252,7 +425,10 @@ class Playground {
     }
     this.reaction = DATA.reactions.find(({ name }) => name === settings.reaction);
     this.tableau = DATA.solvers.find(({ name }) => name === settings.solver);
-    this.coefficients = [...Array(settings.channels).keys()].map((k) => ({ alpha: settings.alpha[k] ?? settings.alpha[0], beta: settings.beta[k] ?? settings.beta[0] }));
+    this.coefficients = [...Array(settings.channels).keys()].map((k) => ({
+      alpha: settings.alpha[k] ?? settings.alpha[0],
+      beta: settings.beta[k] ?? settings.beta[0],
+    }));
     const starts = startOf(settings.start, graph, settings.channels, settings.seed);
     this.simulation = new Simulation({
       graph,
@@ -277,7 +453,24 @@ class Playground {
 
   sync() {
     const { settings, controls: c } = this;
-    for (const name of ["graph", "degree", "homophily", "blocks", "reaction", "start", "channels", "seed", "tau", "time", "solver", "normalization", "look", "palette", "colours"]) c[name].sync(settings[name]);
+    for (const name of [
+      "graph",
+      "degree",
+      "homophily",
+      "blocks",
+      "reaction",
+      "start",
+      "channels",
+      "seed",
+      "tau",
+      "time",
+      "solver",
+      "normalization",
+      "look",
+      "palette",
+      "colours",
+    ])
+      c[name].sync(settings[name]);
     c.n.sync(settings.n);
     c.loops.sync(settings.loops === 1);
     c.speed.sync(String(settings.speed));
@@ -285,7 +478,13 @@ class Playground {
     c.beta.sync(settings.beta, settings.channels);
     c.channel.input.replaceChildren(...[...Array(settings.channels).keys()].map((k) => html("option", { value: k }, String(k + 1))));
     c.channel.sync(String(settings.channel));
-    const has = { n: GRAPHS[settings.graph]?.sizes, degree: ["geometric", "sbm"].includes(settings.graph), homophily: settings.graph === "sbm", blocks: settings.graph === "sbm", channel: settings.channels > 1 && settings.look !== "channels" };
+    const has = {
+      n: GRAPHS[settings.graph]?.sizes,
+      degree: ["geometric", "sbm"].includes(settings.graph),
+      homophily: settings.graph === "sbm",
+      blocks: settings.graph === "sbm",
+      channel: settings.channels > 1 && settings.look !== "channels",
+    };
     for (const [name, shown] of Object.entries(has)) c[name].root.hidden = !shown;
     if (settings.start === "empty" && !this.painting) this.takeBrush(true);
     this.timeline.max = this.simulation.last;
@@ -304,7 +503,12 @@ class Playground {
     const { look, channel, channels } = this.settings;
     const name = this.reaction.title;
     const suffix = channels > 1 ? `, channel ${channel + 1}` : "";
-    if (look === "channels") return [...Array(channels).keys()].map((c) => ({ process: 1, channel: c, title: `${name}, channel ${c + 1}, β = ${number(this.coefficients[c].beta)}` }));
+    if (look === "channels")
+      return [...Array(channels).keys()].map((c) => ({
+        process: 1,
+        channel: c,
+        title: `${name}, channel ${c + 1}, β = ${number(this.coefficients[c].beta)}`,
+      }));
     const own = { process: 1, channel, title: `${name}${suffix}` };
     return look === "alone" ? [own] : [{ process: 0, channel, title: `diffusion${suffix}` }, own];
   }
@@ -325,12 +529,22 @@ class Playground {
     this.palette = paletteOf(this.settings.palette);
     this.views = shown.map((about) => {
       const stage = new Stage(about.title);
-      const scale = html("div", { class: "colours" }, html("span"), html("i", { style: `background:linear-gradient(90deg,${PALETTES[this.settings.palette].map((colour) => `rgb(${colour})`).join(",")})` }), html("span"));
+      const scale = html(
+        "div",
+        { class: "colours" },
+        html("span"),
+        html("i", {
+          style: `background:linear-gradient(90deg,${PALETTES[this.settings.palette].map((colour) => `rgb(${colour})`).join(",")})`,
+        }),
+        html("span"),
+      );
       this.listen(stage, about);
       return { ...about, stage, scale };
     });
     this.stages.style.setProperty("--columns", columns);
-    this.stages.replaceChildren(...this.views.map(({ stage, title, scale }) => html("figure", {}, html("figcaption", {}, title), stage.root, scale)));
+    this.stages.replaceChildren(
+      ...this.views.map(({ stage, title, scale }) => html("figure", {}, html("figcaption", {}, title), stage.root, scale)),
+    );
     for (const { stage } of this.views) stage.place(this.graph, size);
     this.dress();
     this.wake();
@@ -377,10 +591,18 @@ class Playground {
 
   describe(node) {
     const { graph, simulation, settings } = this;
-    const lines = this.views.map(({ process, channel, title }) => ({ label: title, text: number(simulation.states[process][channel][node]), colour: INKS[process] }));
+    const lines = this.views.map(({ process, channel, title }) => ({
+      label: title,
+      text: number(simulation.states[process][channel][node]),
+      colour: INKS[process],
+    }));
     return {
       title: graph.names ? graph.names[node] : `node ${node}`,
-      lines: [...lines, { label: "class", text: String(graph.labels?.[graph.classes[node]] ?? graph.classes[node] + 1) }, { label: "weight of its edges", text: number(this.operator.degree[node] - settings.loops) }],
+      lines: [
+        ...lines,
+        { label: "class", text: String(graph.labels?.[graph.classes[node]] ?? graph.classes[node] + 1) },
+        { label: "weight of its edges", text: number(this.operator.degree[node] - settings.loops) },
+      ],
     };
   }
 
@@ -408,7 +630,6 @@ class Playground {
   // Time.
 
   play(on) {
-    if (on && this.simulation.step >= this.simulation.last) this.target = 0;
     if (on && this.simulation.step >= this.simulation.last) this.simulation.seek(0);
     this.playing = on;
     this.playButton.textContent = on ? "❚❚ pause" : "▶ play";
@@ -459,7 +680,6 @@ class Playground {
     while (this.frames.length > 60) this.frames.shift();
     const seconds = (this.frames.at(-1) - this.frames[0]) / 1000;
     if (this.playing && this.frames.length > 10) this.rate.textContent = `${Math.round((this.frames.length - 1) / seconds)} frames/s`;
-    this.rate.dataset.frames = this.frames.length;
     if (!this.playing && there) this.drawCharts(true);
     else if (now - this.drawn.charts > 200) this.drawCharts(now - this.drawn.spectrum > 600);
   }
@@ -481,7 +701,10 @@ class Playground {
     const now = simulation.measures[simulation.step][1];
     const found = warningOf(this.reaction.terms, this.coefficients, this.extremes, [now.low, now.high], this.settings.tau, this.tableau);
     const texts = found ? [found.text] : [];
-    if (simulation.broken !== null) texts.unshift(`The states are not finite any more at t = ${number(timeOf(simulation.broken, this.settings.time, this.settings.tau))}.`);
+    if (simulation.broken !== null)
+      texts.unshift(
+        `The states are not finite any more at t = ${number(timeOf(simulation.broken, this.settings.time, this.settings.tau))}.`,
+      );
     this.warning.hidden = texts.length === 0;
     if (this.warning.textContent !== texts.join(" ")) this.warning.textContent = texts.join(" ");
     this.warning.dataset.kind = simulation.broken !== null ? "broken" : (found?.kind ?? "");
@@ -500,9 +723,17 @@ class Playground {
     const of = (process, what) => steps.map((k) => simulation.measures[k][process][what]);
     const span = { label: "t", limits: [0, Math.max(this.settings.tau, simulation.t)] };
     const order = [1, 0];
-    const edges = (p) => [line(p, of(p, "high"), { low: of(p, "low"), high: of(p, "high"), width: 1.1 }), line(p, of(p, "low"), { width: 1.1 })];
+    const edges = (p) => [
+      line(p, of(p, "high"), { low: of(p, "low"), high: of(p, "high"), width: 1.1 }),
+      line(p, of(p, "low"), { width: 1.1 }),
+    ];
     const panels = [
-      panelOf("Dirichlet energy", order.map((p) => line(p, of(p, "energy"))), span, { label: "", log: simulation.measures.every((now) => now.every(({ energy }) => energy > 0)) }),
+      panelOf(
+        "Dirichlet energy",
+        order.map((p) => line(p, of(p, "energy"))),
+        span,
+        { label: "", log: simulation.measures.every((now) => now.every(({ energy }) => energy > 0)) },
+      ),
       panelOf("range of the states", order.flatMap(edges), span),
     ];
     if (withSpectrum) {
@@ -510,7 +741,19 @@ class Playground {
       const densities = order.map((p) => spectralDensity(this.symmetric, simulation.states[p][this.settings.channel], LAMBDAS));
       const most = Math.max(...densities.flat(), 1e-300);
       panels.push(
-        panelOf("spectrum of the states", order.map((p, k) => seriesOf(simulation.processes[p].name, LAMBDAS, densities[k].map((d) => Math.max(d, most * 1e-7)), INKS[p])), { label: "eigenvalue λ of Ã", limits: [-1, 1] }, { label: "", log: true, limits: [most * 1e-6, most * 2] }),
+        panelOf(
+          "spectrum of the states",
+          order.map((p, k) =>
+            seriesOf(
+              simulation.processes[p].name,
+              LAMBDAS,
+              densities[k].map((d) => Math.max(d, most * 1e-7)),
+              INKS[p],
+            ),
+          ),
+          { label: "eigenvalue λ of Ã", limits: [-1, 1] },
+          { label: "", log: true, limits: [most * 1e-6, most * 2] },
+        ),
       );
     }
     panels.forEach((panel, k) => {

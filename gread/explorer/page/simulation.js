@@ -62,7 +62,9 @@ class Simulation {
     if (this.step >= this.last || this.broken !== null) return false;
     const tau = timeOf(this.step + 1, this.time, this.tau) - this.t;
     this.step += 1;
-    this.states = this.states.map((channels, p) => channels.map((h, c) => this.brushed(stepOf(this.tableau, this.slopes[p][c], h, tau, this.room), c, this.step)));
+    this.states = this.states.map((channels, p) =>
+      channels.map((h, c) => this.brushed(stepOf(this.tableau, this.slopes[p][c], h, tau, this.room), c, this.step)),
+    );
     this.measure();
     if (!this.finite()) {
       this.broken = this.step;
@@ -94,7 +96,9 @@ class Simulation {
 
   finite() {
     const now = this.measures[this.step];
-    return now.every(({ energy, low, high }) => Number.isFinite(energy) && Number.isFinite(low) && Number.isFinite(high) && Math.max(-low, high) < 1e100);
+    return now.every(
+      ({ energy, low, high }) => Number.isFinite(energy) && Number.isFinite(low) && Number.isFinite(high) && Math.max(-low, high) < 1e100,
+    );
   }
 
   /** Energy and range of every process at the present step. */
@@ -116,7 +120,10 @@ class Simulation {
 
   keep() {
     if (this.step % this.every !== 0) return;
-    this.kept.set(this.step, this.states.map((channels) => [...channels]));
+    this.kept.set(
+      this.step,
+      this.states.map((channels) => [...channels]),
+    );
     const size = this.graph.count * this.sources.length * this.processes.length;
     if (this.kept.size * size <= KEPT || this.kept.size < 3) return;
     this.every *= 2;
