@@ -18,7 +18,8 @@ SCRIPTS = tuple(
     f"explorer/page/{name}.js"
     for name in (
         *("operator", "integrate", "stability", "graphs", "starts", "files", "simulation"),
-        *("draw", "state", "controls", "playground", "model", "leaderboard", "explorer"),
+        *("draw", "state", "controls", "scenes", "measures", "playground"),
+        *("model", "leaderboard", "explorer"),
     )
 )
 """Below ``gread/``, in the order in which they need each other."""

@@ -4,67 +4,6 @@ const ZERO = { source: 0, linear: 0, square: 0, cube: 0, laplacian: 0, blurred: 
 
 const LOOKS = { beside: "diffusion beside it", alone: "alone", channels: "all channels" };
 
-const INKS = ["#0072B2", "#D55E00"]; // of diffusion, of reaction-diffusion
-
-/** Things worth seeing, as settings over the defaults. */
-const SCENES = [
-  { title: "Figure 1", about: "A noisy letter: diffusion washes it out, blurring-sharpening keeps it.", to: {} },
-  {
-    title: "Oversmoothing",
-    about: "The karate club under diffusion alone: two sides, then one opinion. FB* resists.",
-    to: { graph: "karate", start: "classes", reaction: "fb*", beta: [0.35], tau: 0.1, time: 20, loops: 1, palette: "blue-orange" },
-  },
-  {
-    title: "Two phases",
-    about: "Allen-Cahn: every node must choose −1 or 1, and regions fight for the border.",
-    to: {
-      graph: "geometric",
-      n: 4000,
-      degree: 14,
-      start: "signed",
-      seed: 4,
-      reaction: "ac",
-      beta: [0.5],
-      tau: 0.1,
-      time: 40,
-      palette: "blue-orange",
-      colours: "now",
-      normalization: "symmetric",
-    },
-  },
-  {
-    title: "A wave",
-    about: "Fisher: a spot of a new species takes the land, on 10,000 nodes.",
-    to: { n: 10000, start: "spot", reaction: "f", beta: [0.5], tau: 0.5, time: 120, palette: "viridis" },
-  },
-  {
-    title: "A pattern from noise",
-    about: "Blurring-sharpening with β > α: one wavelength grows fastest, as Turing explained stripes and spots.",
-    to: { n: 6400, start: "noise", alpha: [0.8], beta: [1.1], tau: 0.5, time: 200, colours: "now", palette: "cividis" },
-  },
-  {
-    title: "Heterophily",
-    about: "Neighbours of other classes: averaging mixes them, a filter bank with β > α sharpens the difference.",
-    to: {
-      graph: "sbm",
-      n: 300,
-      homophily: 0.1,
-      degree: 10,
-      start: "classes",
-      reaction: "fb",
-      beta: [1.2],
-      tau: 0.1,
-      time: 8,
-      palette: "blue-orange",
-      colours: "now",
-      normalization: "symmetric",
-      loops: 1,
-    },
-  },
-];
-
-const LAMBDAS = [...Array(26).keys()].map((k) => Math.cos((Math.PI * (25 - k)) / 25)); // as fine as the moments see
-
 class Playground {
   constructor(settings, changed) {
     this.settings = settings;
@@ -72,7 +11,6 @@ class Playground {
     this.playing = false;
     this.painting = false;
     this.own = null;
-    this.drawn = { charts: 0, spectrum: 0 };
     this.frames = [];
     this.build();
     new ResizeObserver(() => this.resize()).observe(this.stages);
@@ -106,12 +44,7 @@ class Playground {
     this.equation = html("p", { class: "equation" });
     this.facts = html("p", { class: "facts" });
     this.spoken = html("p", { class: "spoken", role: "status" });
-    this.charts = new ChartView({
-      panels: [panelOf("Dirichlet energy"), panelOf("range of the states"), panelOf("spectrum of the states")],
-      columns: 1,
-      frames: [],
-      tall: 168,
-    });
+    this.charts = new Measures();
     this.root = html(
       "div",
       { class: "playground" },
@@ -446,7 +379,7 @@ class Playground {
     settings.step = Math.min(settings.step, this.simulation.last);
     this.target = settings.step;
     this.limits = limitsOf(starts);
-    this.drawn = { charts: 0, spectrum: 0 };
+    this.charts.forget();
     this.resize();
     this.wake();
   }
@@ -680,14 +613,14 @@ class Playground {
     while (this.frames.length > 60) this.frames.shift();
     const seconds = (this.frames.at(-1) - this.frames[0]) / 1000;
     if (this.playing && this.frames.length > 10) this.rate.textContent = `${Math.round((this.frames.length - 1) / seconds)} frames/s`;
-    if (!this.playing && there) this.drawCharts(true);
-    else if (now - this.drawn.charts > 200) this.drawCharts(now - this.drawn.spectrum > 600);
+    if (!this.playing && there) return; // `rest` draws the charts
+    if (this.charts.follow(now, simulation, this.symmetric, this.settings.channel)) this.warn();
   }
 
   /** Said when things come to rest: to the link, and to who listens. */
   rest() {
     const { simulation } = this;
-    this.drawCharts(true);
+    this.charts.draw(simulation, this.symmetric, this.settings.channel);
     this.warn();
     const now = simulation.measures[simulation.step];
     this.spoken.textContent = `t = ${number(simulation.t)}. ${simulation.processes
@@ -709,81 +642,6 @@ class Playground {
     if (this.warning.textContent !== texts.join(" ")) this.warning.textContent = texts.join(" ");
     this.warning.dataset.kind = simulation.broken !== null ? "broken" : (found?.kind ?? "");
   }
-
-  drawCharts(withSpectrum) {
-    const { simulation } = this;
-    this.drawn.charts = performance.now();
-    this.warn();
-    const every = Math.max(1, Math.ceil(simulation.step / 160));
-    const steps = [];
-    for (let k = 0; k <= simulation.step; k += every) steps.push(k);
-    if (steps.at(-1) !== simulation.step) steps.push(simulation.step);
-    const x = steps.map((k) => timeOf(k, this.settings.time, this.settings.tau));
-    const line = (process, y, more = {}) => seriesOf(simulation.processes[process].name, x, y, INKS[process], more);
-    const of = (process, what) => steps.map((k) => simulation.measures[k][process][what]);
-    const span = { label: "t", limits: [0, Math.max(this.settings.tau, simulation.t)] };
-    const order = [1, 0];
-    const edges = (p) => [
-      line(p, of(p, "high"), { low: of(p, "low"), high: of(p, "high"), width: 1.1 }),
-      line(p, of(p, "low"), { width: 1.1 }),
-    ];
-    const panels = [
-      panelOf(
-        "Dirichlet energy",
-        order.map((p) => line(p, of(p, "energy"))),
-        span,
-        { label: "", log: simulation.measures.every((now) => now.every(({ energy }) => energy > 0)) },
-      ),
-      panelOf("range of the states", order.flatMap(edges), span),
-    ];
-    if (withSpectrum) {
-      this.drawn.spectrum = performance.now();
-      const densities = order.map((p) => spectralDensity(this.symmetric, simulation.states[p][this.settings.channel], LAMBDAS));
-      const most = Math.max(...densities.flat(), 1e-300);
-      panels.push(
-        panelOf(
-          "spectrum of the states",
-          order.map((p, k) =>
-            seriesOf(
-              simulation.processes[p].name,
-              LAMBDAS,
-              densities[k].map((d) => Math.max(d, most * 1e-7)),
-              INKS[p],
-            ),
-          ),
-          { label: "eigenvalue λ of Ã", limits: [-1, 1] },
-          { label: "", log: true, limits: [most * 1e-6, most * 2] },
-        ),
-      );
-    }
-    panels.forEach((panel, k) => {
-      this.charts.boxes[k].panel = panel;
-      this.charts.drawBox(this.charts.boxes[k]);
-    });
-    if (this.charts.named !== this.reaction.title) this.nameCharts(panels);
-  }
-
-  /** The legend, where the names are new. */
-  nameCharts(panels) {
-    const legend = this.charts.legend(labels(panels), true);
-    this.charts.root.querySelector(".legend").replaceWith(legend);
-    this.charts.named = this.reaction.title;
-  }
-}
-
-/** The settings that a scene begins with. */
-function sceneDefaults() {
-  const all = defaults();
-  return Object.fromEntries(CARRIED.playground.map((name) => [name, all[name]]));
-}
-
-function panelOf(title, series = [], x = {}, y = {}) {
-  const axis = { label: "", log: false, limits: null, ticks: [], hidden: false };
-  return { title, series, image: null, x: { ...axis, ...x }, y: { ...axis, ...y }, remark: "" };
-}
-
-function seriesOf(label, x, y, colour, more = {}) {
-  return { label, x, y, low: [], high: [], mark: "line", colour, marker: "", dashed: false, width: 1.6, ...more };
 }
 
 /** From where to where the colours of a channel go: almost all of H(0), or 0 to 1 where that is one number. */

@@ -1,0 +1,64 @@
+// Where to begin.
+
+/** Things worth seeing, as settings over the defaults. */
+const SCENES = [
+  { title: "Figure 1", about: "A noisy letter: diffusion washes it out, blurring-sharpening keeps it.", to: {} },
+  {
+    title: "Oversmoothing",
+    about: "The karate club under diffusion alone: two sides, then one opinion. FB* resists.",
+    to: { graph: "karate", start: "classes", reaction: "fb*", beta: [0.35], tau: 0.1, time: 20, loops: 1, palette: "blue-orange" },
+  },
+  {
+    title: "Two phases",
+    about: "Allen-Cahn: every node must choose −1 or 1, and regions fight for the border.",
+    to: {
+      graph: "geometric",
+      n: 4000,
+      degree: 14,
+      start: "signed",
+      seed: 4,
+      reaction: "ac",
+      beta: [0.5],
+      tau: 0.1,
+      time: 40,
+      palette: "blue-orange",
+      colours: "now",
+      normalization: "symmetric",
+    },
+  },
+  {
+    title: "A wave",
+    about: "Fisher: a spot of a new species takes the land, on 10,000 nodes.",
+    to: { n: 10000, start: "spot", reaction: "f", beta: [0.5], tau: 0.5, time: 120, palette: "viridis" },
+  },
+  {
+    title: "A pattern from noise",
+    about: "Blurring-sharpening with β > α: one wavelength grows fastest, as Turing explained stripes and spots.",
+    to: { n: 6400, start: "noise", alpha: [0.8], beta: [1.1], tau: 0.5, time: 200, colours: "now", palette: "cividis" },
+  },
+  {
+    title: "Heterophily",
+    about: "Neighbours of other classes: averaging mixes them, a filter bank with β > α sharpens the difference.",
+    to: {
+      graph: "sbm",
+      n: 300,
+      homophily: 0.1,
+      degree: 10,
+      start: "classes",
+      reaction: "fb",
+      beta: [1.2],
+      tau: 0.1,
+      time: 8,
+      palette: "blue-orange",
+      colours: "now",
+      normalization: "symmetric",
+      loops: 1,
+    },
+  },
+];
+
+/** The settings that a scene begins with. */
+function sceneDefaults() {
+  const all = defaults();
+  return Object.fromEntries(CARRIED.playground.map((name) => [name, all[name]]));
+}
