@@ -11,6 +11,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
@@ -41,6 +42,10 @@ class Answer(NamedTuple):
         return Answer(status, "application/json", text.encode())
 
 
+class _Ended(Exception):
+    """The server ends, and so does a training."""
+
+
 class Runs:
     """Stored runs of models in continuous time, trained again when somebody looks at one.
 
@@ -58,6 +63,8 @@ class Runs:
         self.root = root
         self._answers: dict[str, Answer] = {}
         self._one_at_a_time = threading.Lock()
+        self._ended = threading.Event()
+        self._trainings: list[threading.Thread] = []
 
     def listed(self) -> list[dict[str, Any]]:
         """What there is to choose from."""
@@ -84,18 +91,28 @@ class Runs:
             return None
         if key not in self._answers:
             self._progress(key, 0)
-            threading.Thread(target=self._train, args=(key,), daemon=True).start()
+            self._trainings.append(threading.Thread(target=self._train, args=(key,)))
+            self._trainings[-1].start()
         return self._answers[key]
 
+    def close(self) -> None:
+        """Ends trainings after their epoch: PyTorch aborts in a process that leaves without it."""
+        self._ended.set()
+        for training in self._trainings:
+            training.join()
+
     def _progress(self, key: str, epoch: int) -> None:
+        if self._ended.is_set():
+            raise _Ended
         epochs = self.results[key].spec.train.epochs
         self._answers[key] = Answer.json(
             {"epoch": epoch, "epochs": epochs}, status=HTTPStatus.ACCEPTED
         )
 
     def _train(self, key: str) -> None:
-        with self._one_at_a_time:
+        with self._one_at_a_time, suppress(_Ended):
             try:
+                self._progress(key, 0)
                 found = portrait_of_run(
                     self.results[key], lambda epoch: self._progress(key, epoch), root=self.root
                 )
@@ -199,4 +216,4 @@ def serve(page: str, runs: Runs, port: int, on_start: Callable[[str], None]) -> 
         try:
             server.serve_forever(poll_interval=0.1)
         except KeyboardInterrupt:
-            return
+            runs.close()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -149,8 +150,9 @@ def test_a_port_that_is_taken_is_one_sentence(server):
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_the_command_ends_cleanly(tmp_path, result, how):
-    ResultStore(tmp_path).put(result)
+def test_the_command_ends_cleanly_in_the_middle_of_a_training(tmp_path, how):
+    spec = replace(SPEC, train=TrainConfig(epochs=100_000))
+    ResultStore(tmp_path).put(Result(spec, "ok", test=0.5))
     command = [sys.executable, "-m", "gread", "explore", "--store", tmp_path, "--port", "0"]
     process = subprocess.Popen(
         [*command, "--no-browser"],
@@ -165,7 +167,10 @@ def test_the_command_ends_cleanly(tmp_path, result, how):
     connection = http.client.HTTPConnection(ADDRESS, port, timeout=20)
     connection.request("GET", "/")
     body = connection.getresponse().read().decode()
-    assert result.spec.key in body
+    assert spec.key in body
+    connection.request("GET", f"/runs/{spec.key}.json")
+    assert connection.getresponse().status == 202
+    time.sleep(1)
     process.send_signal(how)
     rest = process.communicate(timeout=20)[1]
     assert process.returncode == 0
