@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -36,6 +36,10 @@ FEW_PRODUCTS = 8
 
 NEGLIGIBLE = {torch.float32: 1e-7, torch.float64: 1e-14}
 """Terms are left out that together are so small beside the largest."""
+
+ASIDE = 0.1
+"""By so much α and β are changed to see which terms have a gradient: FB with α = β has no term but
+the first, and yet changes with α."""
 
 
 def polynomial_flow(
@@ -70,8 +74,15 @@ def polynomial_flow(
         return None
     nodes = min(products + 1, NODES)
     lowest = adj.lowest
-    series = _series(alpha.double(), beta.double(), terms, tableau, lengths, nodes, lowest)
-    degree = _degree(series.detach(), NEGLIGIBLE[h0.dtype])
+    numbers = partial(
+        _series, terms=terms, tableau=tableau, lengths=lengths, nodes=nodes, lowest=lowest
+    )
+    series = numbers(alpha.double(), beta.double())
+    size = series.detach().abs()
+    if series.requires_grad:
+        with torch.no_grad():
+            size = size.maximum(numbers(alpha.double() + ASIDE, beta.double() - ASIDE).abs())
+    degree = _degree(size, NEGLIGIBLE[h0.dtype])
     if degree >= products:
         return None
     kept = series[: degree + 1].to(h0.dtype).expand(-1, h0.size(1))
@@ -149,9 +160,9 @@ def _chebyshev(nodes: int, device: torch.device) -> tuple[Tensor, Tensor]:
     return angles.cos().unsqueeze(-1), transform
 
 
-def _degree(series: Tensor, negligible: float) -> int:
-    """Where the series may end."""
-    size = series.abs().amax(1)
+def _degree(size: Tensor, negligible: float) -> int:
+    """Where a series may end whose terms are so large."""
+    size = size.amax(1)
     rest = size.flip(0).cumsum(0).flip(0)  # what stands from here on
     return max(0, int((rest > negligible * size.max()).sum()) - 1)
 

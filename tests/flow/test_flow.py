@@ -141,6 +141,18 @@ def test_the_polynomial_equals_the_steps(graph, monkeypatch, reaction, solver, a
     assert_same(fast, plain, 1e-10)
 
 
+@pytest.mark.parametrize("reaction", ["fb", "fb*"])
+def test_the_polynomial_has_the_gradients_of_terms_that_vanish(graph, reaction):
+    """With α = β nothing is left of L̃ H in FB, but a step changes that."""
+    made = gread.ReactionDiffusionConv(
+        5, reaction=reaction, adjacency="original", beta="scalar", time=3.0
+    ).double()
+    fast = outcome(made, graph)
+    with gread.plain_only():
+        plain = outcome(made, graph)
+    assert_same(fast, plain, 1e-9)
+
+
 @pytest.mark.parametrize("reaction", [*LINEAR, None])
 def test_the_polynomial_in_float32(graph, monkeypatch, reaction):
     settings = {"reaction": reaction, "adjacency": "original", "time": 3.2, "step_size": 0.1}
