@@ -116,3 +116,4 @@ def test_a_class_may_have_any_name(tmp_path, name):
         confusion([name, "b"], [[3, 1], [0, 0]], title="Title"),
     ):
         save(figure, tmp_path / "figure.png")
+        assert (tmp_path / "figure.png").stat().st_size > 5000

@@ -19,30 +19,19 @@ from gread.data import DATASETS as CATALOGUE
 from gread.experiments.artefact import ARTEFACTS, Artefact
 from gread.experiments.evolution import FINAL, final_specs
 from gread.experiments.protocol import DATASETS
-from gread.ode import integrate
+from gread.flow.response import evenly_spread, frequency_response
+from gread.reactions import REACTIONS, Terms
 from gread.report.charts import COLOURS, Axis, Chart, Panel, Series
 from gread.runs import Result
 
 SHOWN = 24
-"""Channels in a panel, at most, evenly spread from the lowest β to the highest."""
+"""Channels in a panel, at most."""
+
+SOLVER = ("time", "step_size", "solver")
+BLURRING_SHARPENING: Terms = REACTIONS["bs"].terms  # type: ignore[union-attr]
 
 BINS, RANGE = 30, 1.5
 """Of a histogram; values beyond the range are in its last bins."""
-
-
-def response(
-    spec: Any, alpha: torch.Tensor, beta: torch.Tensor, eigenvalues: torch.Tensor
-) -> torch.Tensor:
-    """p_c(λ) for every eigenvalue and channel, [eigenvalues, channels]."""
-    loss = (1 - eigenvalues).unsqueeze(1)
-    rate = -alpha * loss + beta * eigenvalues.unsqueeze(1) * loss
-    return integrate(
-        lambda t, h: rate * h,
-        torch.ones_like(rate),
-        spec.hyper["time"],
-        step_size=spec.hyper["step_size"],
-        solver=spec.hyper["solver"],
-    ).final
 
 
 def render_response(results: Sequence[Result]) -> Chart:
@@ -58,9 +47,11 @@ def render_response(results: Sequence[Result]) -> Chart:
                 for name, values in known[dataset].records["coefficients"].items()
             }
             alpha, beta = torch.broadcast_tensors(learned["alpha"], learned["beta"])
-            order = beta.argsort()
-            shown = order[np.linspace(0, len(order) - 1, min(SHOWN, len(order))).round()]
-            lines = response(known[dataset].spec, alpha[shown], beta[shown], eigenvalues)
+            shown = evenly_spread(beta, SHOWN)
+            solver: Any = {key: known[dataset].spec.hyper[key] for key in SOLVER}
+            lines = frequency_response(
+                BLURRING_SHARPENING, alpha[shown], beta[shown], eigenvalues, **solver
+            )
             for line, value in zip(lines.T, beta[shown].tolist(), strict=True):
                 series.append(
                     Series(

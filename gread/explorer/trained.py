@@ -15,11 +15,10 @@ from torch_geometric.utils import degree, scatter
 
 from gread.estimator import GraphClassifier
 from gread.estimator.folder import load
+from gread.flow.response import evenly_spread, frequency_response
 from gread.inputs import InputError
 from gread.measures import dirichlet_energy
 from gread.models import GREAD, MODELS
-from gread.ode import integrate
-from gread.reactions import Terms
 from gread.runs import Result
 from gread.runs.run import run
 from gread.training import Epoch
@@ -31,7 +30,7 @@ SHOWN = 2000
 """Nodes on the page, at most."""
 
 CHANNELS = 24
-"""Lines of the frequency response, at most, evenly spread from the lowest β to the highest."""
+"""Lines of the frequency response, at most."""
 
 LAMBDAS = 61
 
@@ -230,10 +229,11 @@ def _learned(model: Any) -> tuple[list[float], dict[str, Any] | None, str]:
     terms = model.layer.terms
     if terms is None or terms.square or terms.cube:
         return beta.tolist(), None, "Its reaction is not linear, so it has no frequency response."
-    order = beta.argsort()
-    chosen = order[np.linspace(0, len(order) - 1, min(CHANNELS, len(order))).round()]
+    chosen = evenly_spread(beta, CHANNELS)
     lambdas = torch.linspace(-1, 1, LAMBDAS, dtype=torch.float64)
-    lines = response(terms, alpha[chosen], beta[chosen], lambdas, **model.layer.integrate.keywords)
+    lines = frequency_response(
+        terms, alpha[chosen], beta[chosen], lambdas, **model.layer.integrate.keywords
+    )
     return (
         [round(value, 5) for value in beta.tolist()],
         {
@@ -245,16 +245,3 @@ def _learned(model: Any) -> tuple[list[float], dict[str, Any] | None, str]:
         },
         "",
     )
-
-
-def response(terms: Terms, alpha: Tensor, beta: Tensor, lambdas: Tensor, **solver: Any) -> Tensor:
-    """What the integration multiplies a mode by, [eigenvalues, channels], of a linear reaction.
-
-    Along an eigenvector of Ã with eigenvalue λ every channel is a number:
-    dh/dt = (−α (1 − λ) + β (p₁ + q (1 − λ) + s λ (1 − λ))) h + β p₀ h(0), with h(0) = 1.
-    """
-    loss = (1 - lambdas).unsqueeze(1)
-    reaction = terms.linear + terms.laplacian * loss + terms.blurred * lambdas.unsqueeze(1) * loss
-    rate = -alpha * loss + beta * reaction
-    source = beta * terms.source
-    return integrate(lambda t, h: rate * h + source, torch.ones_like(rate), **solver).final

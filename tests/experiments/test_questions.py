@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from gread.adjacency import Adjacency
 from gread.experiments import ARTEFACTS, Plan, show
 from gread.experiments.accuracy import PAPER, marks
 from gread.experiments.energy import depth_specs
 from gread.experiments.protocol import DATASETS, PUBLISHED, preset_of
 from gread.experiments.source_term import depth_specs as layer_specs
-from gread.experiments.spectrum import response
-from gread.models import MODELS, ReactionDiffusionConv
+from gread.models import MODELS
 from gread.report.statistics import unpaired_t_test
 from gread.runs import Result, run
 from gread.runs.run import built, prepared
@@ -87,26 +85,6 @@ def test_energy_falls_with_diffusion_and_stays_with_a_reaction():
         assert energies[model][-1] < 1e-8 * energies[model][0]
     for model in ("gread-bs", "gread-st"):
         assert energies[model][-1] > 1e-3 * energies[model][0]
-
-
-def test_the_response_is_what_the_layer_does_to_an_eigenvector():
-    weight = torch.rand(6, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    weight = weight + weight.T
-    index = weight.nonzero().T
-    layer = ReactionDiffusionConv(
-        2, adjacency="original", time=1.7, step_size=0.5, solver="rk4", self_loops=0.0
-    ).double()
-    adj: Adjacency = layer.adjacency(torch.ones(6, 2).double(), index, weight[tuple(index)])
-    dense = adj @ torch.eye(6, dtype=torch.float64)
-    values, vectors = torch.linalg.eigh(dense)
-    spec = next(iter(ARTEFACTS["response"].specs()))
-    spec = replace(spec, hyper={**spec.hyper, "time": 1.7, "step_size": 0.5, "solver": "rk4"})
-    with torch.no_grad():
-        expected = response(spec, layer.alpha().double(), layer.beta().double(), values)
-        for number in range(6):
-            h0 = vectors[:, number : number + 1].expand(6, 2).contiguous()
-            found = layer(h0, index, weight[tuple(index)])
-            torch.testing.assert_close(found, expected[number] * h0, rtol=1e-6, atol=1e-9)
 
 
 def test_quick_rankings_are_over_the_datasets_with_runs():

@@ -9,10 +9,9 @@ import gread
 from gread.experiments.accuracy import PAPER
 from gread.experiments.protocol import runs_of
 from gread.explorer.leaderboard import leaderboard
-from gread.explorer.trained import MOMENTS, portrait, portrait_of_folder, portrait_of_run, response
+from gread.explorer.trained import MOMENTS, portrait, portrait_of_folder, portrait_of_run
 from gread.inputs import InputError
 from gread.models import MODELS
-from gread.reactions import REACTIONS, Terms
 from gread.runs import Result, RunSpec, run
 from gread.training import TrainConfig
 
@@ -58,23 +57,6 @@ def test_two_nodes_of_one_state_are_at_one_place(graph):
     assert found["parts"].count(3) == 12 - sum(int(mask.sum()) for mask in masks.values())
     assert found["alike"][11] is None  # node 11 has no neighbours
     assert found["degrees"][11] == 0
-
-
-@pytest.mark.parametrize("reaction", ["bs", "st", "fb", "fb*"])
-def test_the_response_is_what_becomes_of_an_eigenvector(graph, reaction):
-    layer = gread.ReactionDiffusionConv(
-        1, reaction=reaction, adjacency="original", time=1.7, step_size=0.3, solver="heun"
-    ).double()
-    adj = layer.adjacency(graph.x[:, :1], graph.edge_index)
-    values, vectors = torch.linalg.eigh(adj @ torch.eye(12, dtype=torch.float64))
-    terms: Terms = REACTIONS[reaction].terms
-    with torch.no_grad():
-        coefficients = (torch.as_tensor(c).flatten() for c in (layer.alpha(), layer.beta()))
-        found = response(terms, *coefficients, values, **layer.integrate.keywords)
-        for place in (0, 5, 11):
-            vector = vectors[:, place : place + 1]
-            after = layer(vector, graph.edge_index)
-            torch.testing.assert_close(after, found[place] * vector)
 
 
 @pytest.mark.parametrize(("reaction", "linear"), [("bs", True), ("ac", False), (None, False)])

@@ -115,4 +115,4 @@ def test_the_gradient_of_entries_of_any_number_of_members(members):
     pattern, _ = Pattern.from_entries(row, column, (6, 6))
     weight = torch.randn(members, 20, dtype=torch.float64, requires_grad=True)
     y = torch.randn(members, 6, 3, dtype=torch.float64, requires_grad=True)
-    torch.autograd.gradcheck(lambda w, y: product(pattern, w, y), (weight, y))
+    assert torch.autograd.gradcheck(lambda w, y: product(pattern, w, y), (weight, y))

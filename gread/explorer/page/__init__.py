@@ -46,7 +46,6 @@ def page(
         (True, False)
     """
     return bind(
-        "explorer/page/explorer.html",
         title="GREAD explorer",
         styles=(*SHARED_STYLES, "explorer/page/explorer.css"),
         scripts=(*SHARED_SCRIPTS, *SCRIPTS),
@@ -59,6 +58,7 @@ def page(
             "runs": list(runs),
             "served": served,
         },
+        served=served,
     )
 
 

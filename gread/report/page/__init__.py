@@ -63,7 +63,6 @@ def page(sections: Iterable[Section], *, title: str, about: str) -> str:
         (True, False, False)
     """
     return bind(
-        "report/page/page.html",
         title=title,
         styles=(*SHARED_STYLES, "report/page/page.css"),
         scripts=(*SHARED_SCRIPTS, "report/page/page.js"),
@@ -72,25 +71,33 @@ def page(sections: Iterable[Section], *, title: str, about: str) -> str:
 
 
 def bind(
-    template: str, *, title: str, styles: Iterable[str], scripts: Iterable[str], data: Any
+    *,
+    title: str,
+    styles: Iterable[str],
+    scripts: Iterable[str],
+    data: Any,
+    served: bool = False,
 ) -> str:
     """One file of many: what the template leaves open is filled with the text of files.
 
     Args:
-        template: A file below ``gread/``, as all others.
         title: Of the page.
-        styles: Files of CSS.
+        styles: Files of CSS below ``gread/``.
         scripts: Files of JavaScript, which share one scope.
         data: What the scripts find as JSON.
+        served: Whether there may be a server, which the page asks for data and for nothing else.
     """
     parts = {
+        "connect": "'self'" if served else "'none'",
+        # Else a browser asks the server for an icon.
+        "icon": '<link rel="icon" href="data:,">' if served else "",
         "title": title.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"),
         "style": "\n".join(map(_read, styles)),
         "script": "\n".join(map(_read, scripts)),
         # Inside a script element nothing but its end is special, so no "<" is left.
         "data": json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c"),
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _read(template))
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _read("report/page/page.html"))
 
 
 def _read(name: str) -> str:
