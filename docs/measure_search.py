@@ -71,8 +71,15 @@ class Cell:
     final: Sequence[int] = (3, 4, 5)
 
     @property
+    def lent(self) -> bool:
+        """Whether the settings are those of GREAD-BS's refined study: there is no other."""
+        return self.kind == "lent"
+
+    @property
     def study(self) -> str:
         """Its name."""
+        if self.lent:
+            return replace(self, model="gread-bs", kind="refined").study
         name = study_name(self.dataset, self.model)
         return f"{name}-{self.kind}" if self.kind else name
 
@@ -80,7 +87,7 @@ class Cell:
     def space(self) -> Space:
         """What settings are drawn from."""
         path = Path(__file__).parent / "paper-space.toml" if self.kind == "paper-space" else None
-        return read_space(self.model, path)
+        return read_space("gread-bs" if self.lent else self.model, path)
 
 
 def cells() -> Iterator[Cell]:
@@ -91,28 +98,21 @@ def cells() -> Iterator[Cell]:
     for dataset, trials in LARGER.items():
         yield Cell(dataset, "gread-bs", trials, best=5, **few)
     yield Cell("cornell-fixed", "gread-bs", 100)
-    for model in OTHERS:
-        for dataset in WEBKB:
-            yield Cell(dataset, model, 100, best=10)
-    for kind, sampler, trials in (("paper-space", "random", 500), ("tpe", "tpe", 200)):
-        for dataset in WEBKB:
-            yield Cell(dataset, "gread-bs", trials, sampler=sampler, kind=kind)
     refined = {"prune": False, "sampler": "tpe", "kind": "refined"}
     for dataset in (*WEBKB, "cornell-fixed"):
         yield Cell(dataset, "gread-bs", 100, drawn=(0, 1, 2), best=10, **refined)
     for dataset, trials in LARGER.items():
         yield Cell(dataset, "gread-bs", trials // 2, best=5, **few, **refined)
+    for model in OTHERS:
+        for dataset in WEBKB:
+            yield Cell(dataset, model, 100, best=10)
+    for kind, sampler, trials in (("paper-space", "random", 500), ("tpe", "tpe", 100)):
+        for dataset in WEBKB:
+            yield Cell(dataset, "gread-bs", trials, sampler=sampler, kind=kind)
+    one = {"best": 5, "stage": range(3), "seeds": (0,), "final": (3,)}
     for dataset in ("cora", "citeseer", "chameleon", "pubmed", "film", "squirrel"):
         for model in OTHERS:
-            yield Cell(
-                *(dataset, model, 20),
-                splits=range(1),
-                prune=False,
-                best=3,
-                stage=range(3),
-                seeds=(0,),
-                final=(3,),
-            )
+            yield Cell(dataset, model, LARGER[dataset] // 2, kind="lent", **one)
 
 
 LARGER = {
@@ -192,7 +192,7 @@ def search_all(folder: str, device: str, processes: int, seconds: float) -> None
     setup = share_device, (processes, max(1, torch.get_num_threads() // processes))
     begin, others = time.time(), set(multiprocessing.active_children())
     with ProcessPoolExecutor(processes, context, *setup) as pool:
-        left = {pool.submit(run_search, cell, folder, device) for cell in cells()}
+        left = {pool.submit(run_search, cell, folder, device) for cell in cells() if not cell.lent}
         while left and time.time() - begin < seconds:
             done, left = wait(left, timeout=1.0, return_when="FIRST_COMPLETED")
             for future in done:

@@ -56,7 +56,7 @@ def rows(cell: Cell, store: ResultStore, val: dict) -> Iterator[tuple[str, list[
     for rule, settings in selected(cell, store, val).items():
         main = with_ensembles(cell, rule)
         results = finals(cell, settings, store, **({"record": ("ensemble",)} if main else {}))
-        name = f"{cell.kind}: {rule}" if cell.kind else rule
+        name = f"{cell.kind}: {rule}" if cell.kind not in ("", "lent") else rule
         yield name, [result.test or 0.0 for result in results]
         if main and results:
             both = (("three seeds", "at_the_end", True), ("time", "over_time", False))
@@ -112,7 +112,7 @@ def main(folder: str) -> None:
         for cell in cells():
             trials = trials_in(cell, store)
             points = {}
-            for trial in trials:
+            for trial in [] if cell.lent else trials:
                 keys = [s.key for s in runs(cell, trial.settings, cell.drawn, cell.splits)]
                 point = 100 * trial.mean, 100 * fmean(test[key] or 0.0 for key in keys)
                 points[trial.number] = point
@@ -124,13 +124,15 @@ def main(folder: str) -> None:
                 continue
             for name, values in rows(cell, store, val):
                 table.setdefault((cell.model, name), {})[cell.dataset] = shown(values)
-            if cell.kind not in ("", "refined"):
+            if cell.kind not in ("", "refined", "lent"):
                 continue
             chosen = selected(cell, store, val)
             *_, settings = chosen.values()
             taken = settings == published(cell) and settings != chosen["search"]
             source = "the published setting validates better" if taken else "found by it"
-            if cell.kind == "refined" and not taken and settings != chosen["search"]:
+            if cell.lent:
+                source = f"the best of {cell.best} for {cell.model}"
+            elif cell.kind == "refined" and not taken and settings != chosen["search"]:
                 source = "the first study's validates better"
             if cell.dataset in LISTED:
                 path = ROOT / "gread/presets/tuned" / f"{study_name('', cell.model)[1:]}.toml"
