@@ -8,8 +8,10 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from gread.data import DATASETS as CATALOGUE
 from gread.models import MODELS
 from gread.report.charts import COLOURS, Series
+from gread.report.claims import listed
 from gread.runs import Result
 
 
@@ -62,6 +64,22 @@ def accuracies(pairs: Iterable[tuple[K, Result]]) -> dict[K, list[float]]:
         if result.test is not None:
             found.setdefault(key, []).append(100 * result.test)
     return found
+
+
+def splits_of(results: Iterable[Result]) -> str:
+    """Over how many splits, as in a sentence; the datasets that differ from most are named."""
+    splits: dict[str, set[int]] = {}
+    for result in results:
+        splits.setdefault(result.spec.dataset, set()).add(result.spec.split)
+    counts = {dataset: len(found) for dataset, found in splits.items()}
+    usual = max(counts.values(), key=list(counts.values()).count, default=0)
+    fewer = sorted(set(counts.values()) - {usual}, reverse=True)
+    others = ", ".join(
+        f"{count} on {listed(CATALOGUE[d].title for d, own in counts.items() if own == count)}"
+        for count in fewer
+    )
+    said = f"{usual} split" if usual == 1 else f"{usual} splits"
+    return f"{said} ({others})" if others else said
 
 
 def curve(title: str, samples: Mapping[float, Sequence[float]]) -> Series:

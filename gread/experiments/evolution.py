@@ -119,7 +119,7 @@ def render_grid(results: Sequence[Result]) -> Chart:
 
 def journey_specs() -> list[RunSpec]:
     """GREAD-BS on Cora, with its states on the way."""
-    return runs_of("gread-bs", "cora", splits=(0,), record=("journey",))
+    return runs_of("gread-bs", "cora", splits=1, record=("journey",))
 
 
 def final_specs() -> list[RunSpec]:
@@ -128,7 +128,7 @@ def final_specs() -> list[RunSpec]:
         spec
         for dataset in DATASETS
         for spec in runs_of(
-            "gread-bs", dataset, splits=(0,), seeds=(0,), record=("map", "coefficients")
+            "gread-bs", dataset, splits=1, seeds=(0,), record=("map", "coefficients")
         )
     ]
 

@@ -16,7 +16,7 @@ from gread.data import DATASETS as CATALOGUE
 from gread.experiments import ablations, sensitivity
 from gread.experiments.accuracy import number
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
-from gread.experiments.curves import accuracies, title_of
+from gread.experiments.curves import accuracies, splits_of, title_of
 from gread.experiments.protocol import GREAD, PROTOCOL, runs_of
 from gread.models import MODELS
 from gread.report.charts import Chart
@@ -38,7 +38,7 @@ NOTE = (
 
 
 def specs() -> list[RunSpec]:
-    """Baselines and GREAD on ten splits."""
+    """Baselines and GREAD."""
     return [
         spec
         for dataset in DATASETS
@@ -74,7 +74,7 @@ def render(results: Sequence[Result]) -> Table:
         "Newer graphs: accuracy",
         ("model", *(CATALOGUE[d].title for d in DATASETS), "average rank"),
         tuple(rows),
-        f"Test accuracy in percent, mean ± deviation over ten splits. {NOTE}",
+        f"Test accuracy in percent, mean ± deviation over {splits_of(results)}. {NOTE}",
     )
 
 
@@ -106,7 +106,7 @@ for _name, _sweep, _title in (
     ARTEFACTS.add(
         _name,
         Artefact(
-            partial(sensitivity.specs, _sweep, DATASETS, range(ABOUT["splits"])),
+            partial(sensitivity.specs, _sweep, DATASETS),
             partial(noted, partial(sensitivity.render, _title, _sweep, DATASETS, ())),
             replace(QUICK, epochs=5),
         ),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
 
 from gread.data import DATASETS as CATALOGUE
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
-from gread.experiments.curves import accuracies, curve, title_of
+from gread.experiments.curves import accuracies, curve, splits_of, title_of
 from gread.experiments.protocol import DATASETS, GREAD, PROTOCOL, runs_of
 from gread.models import MODELS
 from gread.report.charts import Axis, Chart, Panel, empty_without
@@ -33,24 +33,23 @@ class Sweep:
     fixed: dict[str, Value]
 
 
+ABOUT = PROTOCOL["sensitivity"]
 TIME = Sweep("time", "integration time T", {})
 STEP = Sweep("step_size", "step size τ", {"solver": "rk4"})
 
 
-def specs(
-    sweep: Sweep, datasets: Sequence[str], splits: Iterable[int] = range(10)
-) -> list[RunSpec]:
+def specs(sweep: Sweep, datasets: Sequence[str]) -> list[RunSpec]:
     """Every reaction at every value, with the rest of its preset."""
     return [
         spec
         for dataset in datasets
         for model in GREAD
-        for value in PROTOCOL["sensitivity"][sweep.name]
+        for value in ABOUT[sweep.name]
         for spec in runs_of(
             model,
             dataset,
             change={sweep.name: value, **sweep.fixed},
-            splits=splits,
+            splits=ABOUT["splits"].get(dataset),
             seeds=(0,),
         )
     ]
@@ -91,7 +90,7 @@ def render(
             )
         )
     failed = sum(result.test is None for result in results)
-    note = "Mean over the splits in a band of one deviation."
+    note = f"Mean over {splits_of(results)} in a band of one deviation."
     if failed:
         note += f" {failed} of {len(results)} runs diverged in their first epoch and are not shown."
     return Chart(
@@ -117,7 +116,7 @@ def best_time(found: Accuracies) -> list[Claim]:
 def _over_time(found: Accuracies, dataset: str) -> dict[float, float]:
     """Means of GREAD-BS, if it has all of them."""
     means = {x: fmean(v) for (d, t, x), v in found.items() if (d, t) == (dataset, "GREAD-BS")}
-    return means if len(means) == len(PROTOCOL["sensitivity"]["time"]) else {}
+    return means if len(means) == len(ABOUT["time"]) else {}
 
 
 STEADY = 5.0
