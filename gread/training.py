@@ -145,6 +145,19 @@ class HasParameterGroups(Protocol):
         """Groups for an optimizer of PyTorch's, where ``weight_decay`` is that of the training."""
 
 
+def adam(model: nn.Module, config: TrainConfig, device: torch.device) -> torch.optim.Adam:
+    """The optimizer of a training."""
+    return torch.optim.Adam(
+        model.parameter_groups(config.weight_decay)
+        if isinstance(model, HasParameterGroups)
+        else model.parameters(),
+        lr=config.lr,
+        weight_decay=config.weight_decay,
+        fused=fast(),
+        capturable=device.type == "cuda",
+    )
+
+
 class Progress:
     """The epochs of one training, and when it is over."""
 
@@ -269,15 +282,7 @@ class _Epochs:
         self.sizes = chosen.sum(1).to(graph.device)
         counted = [self._count(part, data.y, chosen) for part in graph.parts]
         self.counted = [part for part in counted if part.chosen.any()]
-        self.optimizer = torch.optim.Adam(
-            self.model.parameter_groups(config.weight_decay)
-            if isinstance(self.model, HasParameterGroups)
-            else self.model.parameters(),
-            lr=config.lr,
-            weight_decay=config.weight_decay,
-            fused=fast() and data.x.is_floating_point(),
-            capturable=graph.device.type == "cuda",
-        )
+        self.optimizer = adam(self.model, config, graph.device)
 
     def read(self, found: Tensor) -> list[float]:
         """The numbers of an epoch, if all of them are finite."""
