@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import tempfile
@@ -152,9 +153,11 @@ def _begin(
     with closing(end):
         try:
             with joined(device, seconds=seconds, where=where, rank=number, processes=processes):
-                end.send(_Ended(work(*arguments)))
+                ended = _Ended(work(*arguments))
         except (InputError, ArithmeticError, OSError) as error:
-            end.send(_Ended(error=type(error)(str(error))))
+            ended = _Ended(error=type(error)(str(error)))
+        # By value: PyTorch would hand over tensors in memory that ends with this process.
+        end.send_bytes(pickle.dumps(ended))
 
 
 def choose_gpu(device: str, number: int) -> None:

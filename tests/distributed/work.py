@@ -1,12 +1,17 @@
 """What the processes of the tests do: functions of a module, so that a process can import them."""
 
+import os
+import signal
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import gread
-from gread.distributed import fit_shard, read_shard
+from gread.distributed import fit_shard, joined, rank, read_shard
+from gread.distributed.exchange import total
 from gread.training import TrainConfig
 
 
@@ -22,8 +27,8 @@ def settings() -> list[dict[str, Any]]:
 
 def build(features: int, classes: int, **hyper: Any) -> gread.GREAD:
     torch.manual_seed(0)
-    about = {"time": 1.2, "step_size": 0.5, "input_dropout": 0.0, "attention_channels": 8}
-    about["tolerance"] = 1e-3
+    about = {"time": 0.8, "step_size": 0.5, "input_dropout": 0.0, "attention_channels": 8}
+    about["tolerance"] = 1e-2
     about["beta"] = "positive-vector"  # a negative one lets some reactions blow up
     return gread.GREAD(features, 8, classes, **about | hyper)
 
@@ -43,3 +48,81 @@ def losses(folder: Path, hypers: list[dict[str, Any]], epochs: int) -> list[list
         ]
         for hyper in hypers
     ]
+
+
+def logits_and_gradients(
+    folder: Path, hypers: list[dict[str, Any]]
+) -> list[tuple[torch.Tensor, list[torch.Tensor]]]:
+    """Of own nodes, in float64, for each of many settings."""
+    shard = read_shard(folder)
+    found = []
+    for hyper in hypers:
+        model = build(shard.sizes.features, shard.sizes.classes, **hyper).double()
+        logits = model(shard.x.double(), shard.block)
+        logits.square().sum().backward()
+        found.append((logits.detach(), [parameter.grad for parameter in model.parameters()]))
+    return found
+
+
+def traffic(folder: Path, hyper: dict[str, Any], epochs: int) -> tuple[int, int, int, int]:
+    """Nodes that are seen here, nodes that others see, bytes sent, and exchanges."""
+    shard = read_shard(folder)
+    model = build(shard.sizes.features, shard.sizes.classes, **hyper)
+    with torch.no_grad():
+        model(shard.x, shard.block)  # degrees of far nodes are asked for once
+    found = fit_shard(model, shard, TrainConfig(epochs=epochs))
+    return found.halo, sum(shard.block.border.send_counts), found.sent, found.exchanges
+
+
+def blow_up(folder: Path) -> None:
+    shard = read_shard(folder)
+    x = shard.x if rank() else 1e6 * shard.x
+    build(shard.sizes.features, shard.sizes.classes, reaction="ac", time=9.0)(x, shard.block)
+
+
+def fit(folder: Path, checkpoint: Path, epochs: int, on_epoch: Any = None) -> list[float]:
+    shard = read_shard(folder)
+    model = build(shard.sizes.features, shard.sizes.classes, input_dropout=0.5)
+    config = TrainConfig(epochs=epochs)
+    found = fit_shard(model, shard, config, checkpoint=checkpoint, every=2, on_epoch=on_epoch)
+    return [epoch.loss for epoch in found.fit.history]
+
+
+def stop_and_go(folder: Path, out: Path) -> tuple[list[float], list[float], list[float]]:
+    """Six epochs at once; four, and then the rest."""
+    through = fit(folder, out / "through", 6)
+    return through, fit(folder, out / "checkpoint", 4), fit(folder, out / "checkpoint", 6)
+
+
+def die_once(folder: Path, out: Path, times: int) -> list[float]:
+    """Process 1 kills itself in the fifth epoch, so many times."""
+
+    def on_epoch(epoch: gread.training.Epoch) -> None:
+        deaths = len(list(out.glob("death-*")))
+        if rank() == 1 and epoch.number == 4 and deaths < times:
+            (out / f"death-{deaths}").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    out.mkdir(exist_ok=True)
+    return fit(folder, out / "checkpoint", 6, on_epoch)
+
+
+def be_silent(folder: Path) -> None:
+    read_shard(folder)
+    if rank() == 1:
+        time.sleep(600)
+    total(torch.ones(1))
+
+
+def main(folder: str, out: str) -> None:
+    """One of two processes that nobody watches, as torchrun or Slurm start them."""
+    try:
+        with joined("cpu", seconds=20):
+            fit(Path(folder), Path(out) / "checkpoint", 10**6, lambda _: Path(out, "began").touch())
+    except ConnectionError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
