@@ -32,6 +32,7 @@ class TrainConfig:
         parts: Into how many parts the graph is cut, one after the other in memory, see
             `gread.parts`. Their gradients are added before a step, so that nothing else changes.
         halo: Hops around each part.
+        processes: Over how many processes the graph is spread, see `gread.distributed`.
     """
 
     epochs: int = 200
@@ -40,6 +41,7 @@ class TrainConfig:
     patience: int | None = None
     parts: int = 1
     halo: int = HALO
+    processes: int = 1
 
     def __post_init__(self) -> None:
         check_count("epochs", self.epochs)
@@ -49,6 +51,11 @@ class TrainConfig:
             check_count("patience", self.patience)
         check_count("parts", self.parts)
         check_count("halo", self.halo, minimum=0)
+        check_count("processes", self.processes)
+        if self.parts > 1 and self.processes > 1:
+            raise InputError(
+                f"parts must be 1 with several processes, each of which holds one, got {self.parts}"
+            )
 
 
 @dataclass(frozen=True)
@@ -115,6 +122,11 @@ def fit(
         >>> len(result.history)
         5
     """
+    if config.processes > 1:
+        raise InputError(
+            f"processes must be 1 in gread.fit, which has the whole graph, got {config.processes}: "
+            "take gread.distributed.fit_shard"
+        )
     masks = masks_of(data, split)
     graph = PartedGraph(model.eval(), data, masks[0], config)
     with torch.no_grad():

@@ -92,7 +92,8 @@ def fit_shard(
         "processes": processes(),
         "split": split,
         "seed": seed,
-        "train": asdict(config) | {"epochs": 0, "patience": None},  # may be longer the second time
+        # It may be longer the second time.
+        "train": asdict(config) | {"epochs": 0, "patience": None, "processes": 1},
     }
     if checkpoint is not None:
         best = _resume(checkpoint, about, model, epochs.optimizer, progress) or best

@@ -12,16 +12,17 @@ import torch
 import gread
 from gread.distributed import fit_shard, joined, rank, read_shard
 from gread.distributed.exchange import total
+from gread.inputs import InputError
 from gread.training import TrainConfig
 
 
 def settings() -> list[dict[str, Any]]:
     """Every reaction with every adjacency and three solvers."""
     return [
-        {"reaction": reaction, "adjacency": adjacency, "solver": solver}
+        {"reaction": reaction, "adjacency": adjacency, "solver": solver, "step_size": step}
         for reaction in gread.REACTIONS
         for adjacency in ("original", "soft")
-        for solver in ("euler", "rk4", "dopri5")
+        for solver, step in (("euler", 0.4), ("rk4", 0.8), ("dopri5", 1.0))
     ]
 
 
@@ -62,6 +63,18 @@ def logits_and_gradients(
         logits.square().sum().backward()
         found.append((logits.detach(), [parameter.grad for parameter in model.parameters()]))
     return found
+
+
+def read_all(folders: list[Path]) -> list[str]:
+    """What is wrong with each of several folders."""
+    said = []
+    for folder in folders:
+        try:
+            read_shard(folder)
+            said.append("")
+        except InputError as error:
+            said.append(str(error))
+    return said
 
 
 def traffic(folder: Path, hyper: dict[str, Any], epochs: int) -> tuple[int, int, int, int]:
