@@ -97,7 +97,7 @@ def train(
     if epochs is not None:
         training["epochs"] = epochs
     if processes is not None or started is not None:
-        training["processes"] = processes or started
+        training["processes"] = started if processes is None else processes
     config = TrainConfig(**training)
     place = choose_device(device)
     imports = context.find_root().params["imports"] or ()
