@@ -253,7 +253,7 @@ def test_shard_writes_blocks_on_which_train_trains(gread, tmp_path):
     shown = gread("shard", *files, *made)
     assert "40 nodes and 78 edges in 2 blocks; the largest halo has 1 nodes" in shown.stdout
     told = gread("train", tmp_path / "blocks", "--processes", "2", "--epochs", "2")
-    assert json.loads(told.stdout)["number"] in (0, 1)
+    assert json.loads(told.stdout)[0]["number"] in (0, 1)
     wrong = gread("train", tmp_path / "blocks", "--processes", "3", "--epochs", "2")
     assert wrong.returncode == 2
     assert "has 2 blocks, one for each process, got 3 processes: start 2" in wrong.stderr

@@ -102,9 +102,11 @@ def train(
     place = choose_device(device)
     imports = context.find_root().params["imports"] or ()
     if Path(dataset, "graph.json").exists():
-        jobs = [
-            (split, seed) for seed in numbers("seeds", seeds) for split in numbers("splits", splits)
-        ]
+        known = read_sizes(dataset).splits
+        chosen = [split for split in numbers("splits", splits) if split < known]
+        jobs = [(split, seed) for seed in numbers("seeds", seeds) for split in chosen]
+        if not jobs:
+            raise InputError(f"splits must be below {known}, the number of splits, got {splits}")
         with joined_if_started(place):
             train_blocks(dataset, model, {**found.hyper, **hyper}, config, jobs, place, imports)
         return
@@ -190,9 +192,8 @@ def train_blocks(
     """Trains on what gread shard wrote, on split after split; nothing is stored but checkpoints."""
     sizes = read_sizes(folder)
     known = {"hidden_channels": HIDDEN_CHANNELS} | MODELS[model].hyperparameters
+    told = []
     for split, seed in jobs:
-        if split >= sizes.splits:
-            continue
         about = json.dumps([model, dict(hyper), dataclasses.asdict(config), split, seed])
         key = hashlib.sha256(f"{sizes.fingerprint} {about}".encode()).hexdigest()[:12]
         checkpoint = Path(folder, f"checkpoint-{key}.pt")
@@ -200,17 +201,15 @@ def train_blocks(
             Path(folder), model, known | dict(hyper), config, split, seed, checkpoint, imports
         )
         found = compute(job, device)
+        best, diverged = found[0].fit.best, found[0].fit.diverged
+        told.append(
+            {"split": split, "seed": seed, **dataclasses.asdict(best), "diverged": diverged}
+        )
         if rank() == 0:
-            best = found[0].fit.best
-            told = {
-                "split": split,
-                "seed": seed,
-                **dataclasses.asdict(best),
-                "diverged": found[0].fit.diverged,
-                "parameters": str(checkpoint),
-            }
-            print_json(told)
             err.print(cost(found), highlight=False, soft_wrap=True)
+            err.print(f"parameters: {checkpoint}", highlight=False, soft_wrap=True)
+    if rank() == 0:
+        print_json(told)
 
 
 def _show(results: list[Result], source: str, as_json: bool) -> None:

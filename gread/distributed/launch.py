@@ -23,8 +23,9 @@ from gread.inputs import InputError, check_count, check_positive
 
 T = TypeVar("T")
 
-SECONDS = 60.0
-"""So long a process waits for the others, if nobody says."""
+SECONDS = 300.0
+"""So long a process waits for the others, if nobody says: one that is gone is noticed at once, but
+one that reads a large graph is silent for a while."""
 
 
 def spread(
@@ -149,9 +150,9 @@ def _begin(
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
     sys.path[:] = path
     torch.set_num_threads(max(1, torch.get_num_threads() // processes))
-    choose_gpu(device, number)
     with closing(end):
         try:
+            choose_gpu(device, number)
             with joined(device, seconds=seconds, where=where, rank=number, processes=processes):
                 ended = _Ended(work(*arguments))
         except (InputError, ArithmeticError, OSError) as error:
@@ -166,7 +167,8 @@ def choose_gpu(device: str, number: int) -> None:
         return
     if number >= torch.cuda.device_count():
         raise InputError(
-            f"every process needs a GPU of its own, got {torch.cuda.device_count()} for more"
+            f"every process needs a GPU of its own, got {torch.cuda.device_count()} for process "
+            f"{number} of this machine"
         )
     torch.cuda.set_device(number)
 
