@@ -159,13 +159,14 @@ class HasParameterGroups(Protocol):
 
 def adam(model: nn.Module, config: TrainConfig, device: torch.device) -> torch.optim.Adam:
     """The optimizer of a training."""
+    real = all(parameter.is_floating_point() for parameter in model.parameters())
     return torch.optim.Adam(
         model.parameter_groups(config.weight_decay)
         if isinstance(model, HasParameterGroups)
         else model.parameters(),
         lr=config.lr,
         weight_decay=config.weight_decay,
-        fused=fast(),
+        fused=fast() and real,  # PyTorch's fused kernel has no complex numbers
         capturable=device.type == "cuda",
     )
 
