@@ -183,6 +183,8 @@ def joined(
         )
     try:
         with lost():
+            # One that is done at once must not be gone before the others have found it.
+            dist.all_reduce(torch.zeros(1, device=device))
             yield
     finally:
         dist.destroy_process_group()

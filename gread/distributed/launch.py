@@ -62,6 +62,31 @@ def spread(
     raise AssertionError
 
 
+def start_method() -> Any:
+    """On Linux from a server that has imported this, for an import takes longer than an epoch.
+
+    Elsewhere each process imports for itself: what macOS does with a fork, nobody promises.
+    """
+    if sys.platform != "linux":
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
+
+
+class _Surroundings(NamedTuple):
+    """Of the process that starts others, which the server has as they were when it began."""
+
+    path: list[str]
+    environment: dict[str, str]
+
+    def take_on(self) -> None:
+        """In a process that was started."""
+        sys.path[:] = self.path
+        os.environ.clear()
+        os.environ.update(self.environment)
+
+
 class _Ended(NamedTuple):
     """How a process ended."""
 
@@ -72,14 +97,15 @@ class _Ended(NamedTuple):
 def _once(
     work: Callable[..., T], arguments: Sequence[Any], processes: int, device: str, seconds: float
 ) -> list[T]:
-    context = multiprocessing.get_context("spawn")
+    context = start_method()
     with tempfile.TemporaryDirectory(prefix="gread-") as folder:
         where = Path(folder, "meet").as_uri()
+        here = _Surroundings(list(sys.path), dict(os.environ))
         pipes = [context.Pipe(duplex=False) for _ in range(processes)]
         started = [
             context.Process(
                 target=_begin,
-                args=(number, processes, where, device, seconds, sys.path, end, work, arguments),
+                args=(number, processes, where, device, seconds, here, end, work, arguments),
             )
             for number, (_, end) in enumerate(pipes)
         ]
@@ -140,7 +166,7 @@ def _begin(
     where: str,
     device: str,
     seconds: float,
-    path: list[str],
+    there: _Surroundings,
     end: Connection,
     work: Callable[..., Any],
     arguments: Sequence[Any],
@@ -148,7 +174,7 @@ def _begin(
     """What a process does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends us
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
-    sys.path[:] = path
+    there.take_on()
     torch.set_num_threads(max(1, torch.get_num_threads() // processes))
     with closing(end):
         try:

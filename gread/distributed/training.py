@@ -97,11 +97,12 @@ def fit_shard(
     }
     if checkpoint is not None:
         best = _resume(checkpoint, about, model, epochs.optimizer, progress) or best
+    random = _generator(shard.x.device)
     start = time.perf_counter()
     while not progress.done:
         number = len(progress.history)
         # From the number of the epoch, so that a training that goes on draws what it would have.
-        torch.manual_seed((seed * 1_000_003 + number) * processes() + rank())
+        random.manual_seed((seed * 1_000_003 + number) * processes() + rank())
         try:
             epoch = progress.add(*epochs.read(epochs.numbers()))
         except ArithmeticError as error:
@@ -122,6 +123,13 @@ def fit_shard(
         traffic.exchanges - exchanges,
         shard.block.border.halo,
     )
+
+
+def _generator(device: torch.device) -> torch.Generator:
+    """From which dropout draws; torch.manual_seed takes milliseconds for devices there are not."""
+    if device.type == "cuda":
+        return torch.cuda.default_generators[device.index]
+    return torch.default_generator
 
 
 class _Epochs:

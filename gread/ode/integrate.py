@@ -163,11 +163,12 @@ def _adaptive(
     total: Total,
 ) -> Solution:
     evaluations = 0
-    size = total(torch.tensor(float(h0.numel()), device=h0.device))
 
     def norm(x: Tensor) -> Tensor:
         """Without its gradient: the length of a step is a choice, not a quantity."""
-        return (total(x.detach().square().sum()) / size).sqrt()
+        squares = x.detach().square().sum()
+        summed, size = total(torch.stack([squares, torch.full_like(squares, x.numel())]))
+        return (summed / size).sqrt()
 
     def counted(t: Tensor, h: Tensor) -> Tensor:
         nonlocal evaluations

@@ -1,11 +1,6 @@
 """Several processes train as one does, and none waits for ever for one that is gone."""
 
-import os
-import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,6 +8,7 @@ import torch
 import gread
 from gread.adjacency import NORMALIZATIONS
 from gread.distributed import fit_shard, read_shard, shard, spread
+from gread.distributed.launch import start_method
 from gread.inputs import InputError
 from gread.training import TrainConfig
 from tests.distributed import work
@@ -35,27 +31,20 @@ def blocks(data, tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def alone(data):
-    """The losses of one process for all settings."""
+@pytest.mark.parametrize("solver", work.ONE_STEP)
+def test_every_reaction_and_adjacency_gives_the_losses_of_one_process(data, blocks, solver):
+    settings = work.settings(solver=solver, **work.ONE_STEP[solver])
     config = TrainConfig(epochs=20)
-    return [
+    alone = [
         [epoch.loss for epoch in gread.fit(work.build(6, 3, **hyper), data, config).history]
-        for hyper in work.settings()
+        for hyper in settings
     ]
-
-
-@pytest.mark.parametrize("processes", [2, 4])
-def test_every_reaction_adjacency_and_solver_gives_the_losses_of_one_process(
-    blocks, alone, processes
-):
-    settings = work.settings()
-    found = spread(
-        work.losses, (blocks / str(processes), settings, 20), processes=processes, seconds=300
-    )
-    assert all(others == found[0] for others in found)  # they have taken the same steps
-    for hyper, losses, expected in zip(settings, found[0], alone, strict=True):
-        assert losses == pytest.approx(expected, rel=1e-5), hyper
+    for processes in (2, 4):
+        folder = blocks / str(processes)
+        found = spread(work.losses, (folder, settings, 20), processes=processes)
+        assert all(others == found[0] for others in found)  # they have taken the same steps
+        for hyper, losses, expected in zip(settings, found[0], alone, strict=True):
+            assert losses == pytest.approx(expected, rel=1e-5), (processes, hyper)
 
 
 def test_one_block_needs_no_other_process(data, blocks):
@@ -90,6 +79,16 @@ def test_the_polynomial_of_a_linear_reaction(data, tmp_path):
     _same_as_one(data, tmp_path / "two", hypers, None)
 
 
+def test_many_steps_are_those_of_one_process(data, tmp_path):
+    shard(data, tmp_path / "two", 2, "given")
+    hypers = [
+        hyper
+        for solver, steps in work.MORE_STEPS.items()
+        for hyper in work.settings(solver=solver, **steps)
+    ]
+    _same_as_one(data, tmp_path / "two", hypers, None)
+
+
 def _same_as_one(data, folder, hypers, edge_weight):
     """Logits and gradients, in float64, in which what is left out by mistake cannot hide."""
     first, second = spread(work.logits_and_gradients, (folder, hypers), processes=2)
@@ -105,7 +104,7 @@ def _same_as_one(data, folder, hypers, edge_weight):
 def test_the_bytes_sent_are_those_of_the_halo(blocks):
     """BS with Euler's steps has two products a step: forth, back, and for the accuracies."""
     steps, channels, epochs = 2, 8, 3
-    hyper = {"reaction": "bs", "adjacency": "original", "solver": "euler"}
+    hyper = {"reaction": "bs", "adjacency": "original", "solver": "euler", "step_size": 0.5}
     for halo, asked, sent, exchanges in spread(
         work.traffic, (blocks / "4", hyper, epochs), processes=4
     ):
@@ -114,9 +113,13 @@ def test_the_bytes_sent_are_those_of_the_halo(blocks):
         assert halo > 0
 
 
-def test_a_state_that_blows_up_on_one_process_is_an_error_on_all(blocks):
-    with pytest.raises(ArithmeticError, match="the state is not finite any more at t = "):
-        spread(work.blow_up, (blocks / "2",), processes=2)
+@pytest.mark.parametrize(
+    ("solver", "sentence"),
+    [("rk4", "the state is not finite any more at t = "), ("dopri5", "dopri5 cannot go on")],
+)
+def test_a_state_that_blows_up_on_one_process_is_an_error_on_all(blocks, solver, sentence):
+    with pytest.raises(ArithmeticError, match=sentence):
+        spread(work.blow_up, (blocks / "2", solver), processes=2, seconds=20)
 
 
 def test_a_training_goes_on_from_its_checkpoint_as_if_it_had_not_stopped(blocks, tmp_path):
@@ -146,32 +149,26 @@ def test_a_process_that_is_killed_ends_all_or_starts_them_again(blocks, tmp_path
 
 def test_a_process_that_does_not_answer_is_given_up(blocks):
     with pytest.raises(ConnectionError, match="does not answer"):
-        spread(work.be_silent, (blocks / "2",), processes=2, seconds=3)
+        spread(work.be_silent, (blocks / "2",), processes=2, seconds=2)
 
 
 def test_a_process_that_lost_another_says_so(blocks, tmp_path):
     """Without anybody who watches them, as on machines of their own."""
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": "29611",
-        "WORLD_SIZE": "2",
-    }
+    where = (tmp_path / "meet").as_uri()
     started = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.distributed.work", str(blocks / "2"), str(tmp_path)],
-            env=environment | {"RANK": str(number)},
-            cwd=Path(__file__).parents[2],
-            stderr=subprocess.PIPE,
-            text=True,
+        start_method().Process(
+            target=work.unwatched, args=(blocks / "2", tmp_path, number, where), daemon=True
         )
         for number in (0, 1)
     ]
+    for process in started:
+        process.start()
     while not (tmp_path / "began").exists():
         time.sleep(0.1)
-        assert all(process.poll() is None for process in started)
-    started[1].send_signal(signal.SIGKILL)
-    _, said = started[0].communicate(timeout=60)
-    assert started[0].returncode == 2
-    assert "process 0 of 2 has lost another one, which died or does not answer" in said
-    started[1].communicate()
+        assert all(process.is_alive() for process in started)
+    started[1].kill()
+    started[0].join(60)
+    assert (
+        "process 0 of 2 has lost another one, which died or does not answer"
+        in (tmp_path / "said-0").read_text()
+    )

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,21 +14,28 @@ from gread.distributed.exchange import total
 from gread.inputs import InputError
 from gread.training import TrainConfig
 
+ONE_STEP = {"euler": {"time": 0.4}, "rk4": {"time": 0.8}, "dopri5": {"time": 0.2}}
+"""Of a size for which each solver takes one: every product is an exchange, and takes its time."""
 
-def settings() -> list[dict[str, Any]]:
-    """Every reaction with every adjacency and three solvers."""
+MORE_STEPS = {
+    "euler": {"time": 1.2, "step_size": 0.4},
+    "rk4": {"time": 1.2, "step_size": 0.8},
+    "dopri5": {"time": 1.2, "tolerance": 1e-7},
+}
+
+
+def settings(**given: Any) -> list[dict[str, Any]]:
+    """Every reaction with every adjacency."""
     return [
-        {"reaction": reaction, "adjacency": adjacency, "solver": solver, "step_size": step}
+        {"reaction": reaction, "adjacency": adjacency} | given
         for reaction in gread.REACTIONS
         for adjacency in ("original", "soft")
-        for solver, step in (("euler", 0.4), ("rk4", 0.8), ("dopri5", 1.0))
     ]
 
 
 def build(features: int, classes: int, **hyper: Any) -> gread.GREAD:
     torch.manual_seed(0)
-    about = {"time": 0.8, "step_size": 0.5, "input_dropout": 0.0, "attention_channels": 8}
-    about["tolerance"] = 1e-2
+    about = {"time": 0.8, "input_dropout": 0.0, "attention_channels": 8, "tolerance": 1e-2}
     about["beta"] = "positive-vector"  # a negative one lets some reactions blow up
     return gread.GREAD(features, 8, classes, **about | hyper)
 
@@ -87,10 +93,11 @@ def traffic(folder: Path, hyper: dict[str, Any], epochs: int) -> tuple[int, int,
     return found.halo, sum(shard.block.border.send_counts), found.sent, found.exchanges
 
 
-def blow_up(folder: Path) -> None:
+def blow_up(folder: Path, solver: str) -> None:
     shard = read_shard(folder)
     x = shard.x if rank() else 1e6 * shard.x
-    build(shard.sizes.features, shard.sizes.classes, reaction="ac", time=9.0)(x, shard.block)
+    hyper = {"reaction": "ac", "time": 9.0, "solver": solver}
+    build(shard.sizes.features, shard.sizes.classes, **hyper)(x, shard.block)
 
 
 def fit(folder: Path, checkpoint: Path, epochs: int, on_epoch: Any = None) -> list[float]:
@@ -127,15 +134,10 @@ def be_silent(folder: Path) -> None:
     total(torch.ones(1))
 
 
-def main(folder: str, out: str) -> None:
-    """One of two processes that nobody watches, as torchrun or Slurm start them."""
+def unwatched(folder: Path, out: Path, number: int, where: str) -> None:
+    """One of two processes, as on a machine of its own; what it says in the end goes to a file."""
     try:
-        with joined("cpu", seconds=20):
-            fit(Path(folder), Path(out) / "checkpoint", 10**6, lambda _: Path(out, "began").touch())
+        with joined("cpu", seconds=20, where=where, rank=number, processes=2):
+            fit(folder, out / "checkpoint", 10**6, lambda _: (out / "began").touch())
     except ConnectionError as error:
-        print(error, file=sys.stderr)
-        sys.exit(2)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+        (out / f"said-{number}").write_text(str(error))
