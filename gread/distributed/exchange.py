@@ -171,16 +171,23 @@ def joined(
         processes: How many there are; likewise.
 
     Raises:
+        InputError: The environment does not say who this one is and where they meet.
         ConnectionError: Another process is gone or does not answer.
     """
-    with lost():
-        dist.init_process_group(
-            "nccl" if torch.device(device).type == "cuda" else "gloo",
-            init_method=where,
-            rank=rank,
-            world_size=processes,
-            timeout=timedelta(seconds=seconds),
-        )
+    try:
+        with lost():
+            dist.init_process_group(
+                "nccl" if torch.device(device).type == "cuda" else "gloo",
+                init_method=where,
+                rank=rank,
+                world_size=processes,
+                timeout=timedelta(seconds=seconds),
+            )
+    except ValueError as error:
+        raise InputError(
+            "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT must say who a process is and where all "
+            f"meet, as torchrun sets them, got: {error}"
+        ) from error
     try:
         with lost():
             # One that is done at once must not be gone before the others have found it.

@@ -10,8 +10,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -74,6 +75,20 @@ def start_method() -> Any:
     return context
 
 
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits until all have started; they and their server inherit that it does not come."""
+    if sys.platform == "win32":
+        yield
+        return
+    resource_tracker.ensure_running()  # its start would let Ctrl-C through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class _Surroundings(NamedTuple):
     """Of the process that starts others, which the server has as they were when it began."""
 
@@ -102,17 +117,15 @@ def _once(
         where = Path(folder, "meet").as_uri()
         here = _Surroundings(list(sys.path), dict(os.environ))
         pipes = [context.Pipe(duplex=False) for _ in range(processes)]
-        started = [
-            context.Process(
-                target=_begin,
-                args=(number, processes, where, device, seconds, here, end, work, arguments),
-            )
-            for number, (_, end) in enumerate(pipes)
-        ]
+        started: list[Any] = []
         try:
-            for process, (_, end) in zip(started, pipes, strict=True):
-                process.start()
-                end.close()
+            with _uninterrupted():
+                for number, (_, end) in enumerate(pipes):
+                    about = (number, processes, where, device, seconds, here, end, work, arguments)
+                    process = context.Process(target=_begin, args=about)
+                    process.start()
+                    started.append(process)
+                    end.close()
             ended = _watch(started, [end for end, _ in pipes], seconds)
         finally:
             for process in started:

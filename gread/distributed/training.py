@@ -35,7 +35,8 @@ class Spread:
 
     Attributes:
         fit: The epochs.
-        seconds: How long they took, checkpoints included.
+        computed: How many of them: those of a checkpoint were computed before.
+        seconds: How long these took, checkpoints included.
         waited: Seconds of these in which the process waited for rows of others.
         sent: Bytes of rows sent to others.
         exchanges: How often rows were exchanged.
@@ -43,6 +44,7 @@ class Spread:
     """
 
     fit: Fit
+    computed: int
     seconds: float
     waited: float
     sent: int
@@ -97,7 +99,7 @@ def fit_shard(
     }
     if checkpoint is not None:
         best = _resume(checkpoint, about, model, epochs.optimizer, progress) or best
-    random = _generator(shard.x.device)
+    random, first = _generator(shard.x.device), len(progress.history)
     start = time.perf_counter()
     while not progress.done:
         number = len(progress.history)
@@ -117,6 +119,7 @@ def fit_shard(
     model.load_state_dict(best)
     return Spread(
         progress.fit(),
+        len(progress.history) - first,
         time.perf_counter() - start,
         traffic.waited - waited,
         traffic.sent - sent,
@@ -251,7 +254,7 @@ def _read(path: Path, about: dict[str, Any]) -> dict[str, Any]:
     if known["processes"] != about["processes"]:
         raise InputError(
             f"{path} is of a training over {known['processes']} processes, got "
-            f"{about['processes']}: start {known['processes']}, or choose another checkpoint"
+            f"{about['processes']}: start {known['processes']}, or remove it to begin anew"
         )
     for name, value in about.items():
         if known.get(name) != value:

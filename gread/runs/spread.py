@@ -120,7 +120,10 @@ def started_as() -> int | None:
     """How many processes torchrun, or who else sets its variables, has started; None if nobody."""
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         return None
-    return int(os.environ["WORLD_SIZE"])
+    said = os.environ["WORLD_SIZE"]
+    if not said.isdigit():
+        raise InputError(f"WORLD_SIZE must be how many processes were started, got {said!r}")
+    return int(said)
 
 
 @contextmanager
@@ -144,10 +147,9 @@ def agreed(value: T) -> T:
 
 def cost(found: Sequence[Spread]) -> str:
     """What the exchange of rows cost, in a sentence."""
-    epochs = len(found[0].fit.history)
     halos = [one.halo for one in found]
     share = max(one.waited / max(one.seconds, 1e-9) for one in found)
-    sent = sum(one.sent for one in found) / max(1, epochs) / 1e6
+    sent = sum(one.sent for one in found) / max(1, found[0].computed) / 1e6
     return (
         f"{len(found)} processes: halos of {min(halos):,} to {max(halos):,} nodes, {sent:.2f} MB "
         f"sent an epoch, {share:.0%} of the time waiting for rows"
