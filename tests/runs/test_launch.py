@@ -181,7 +181,7 @@ def test_a_population_that_needs_too_much_memory_is_halved(tmp_path, small, monk
             raise torch.OutOfMemoryError("no room")
         return run_together(specs, **options)
 
-    monkeypatch.setattr(sys.modules["gread.runs.launch"], "run_together", little_memory)
+    monkeypatch.setattr("gread.runs.executors.run_together", little_memory)
     store = ResultStore(tmp_path)
     launch(specs, store, together=True)
     assert sizes == [5, 2, 3, 2]  # the three are one and two
