@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -58,10 +59,13 @@ def apart():
 @pytest.fixture(scope="module")
 def alone():
     """A cluster of one node with one core."""
-    settings = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in settings.items():
-            patch.setenv(name, value)
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,  # a short path
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("RAY_TMPDIR", folder)
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_AUTH_MODE", "disabled")  # it would write a token into the home folder
         made = Cluster(True, head_node_args={"num_cpus": 1, "include_dashboard": False})
         yield made
         ray.shutdown()
@@ -83,14 +87,14 @@ def executor(cluster):
 
 @pytest.fixture(scope="module")
 def table(small):
-    """Runs of a few tenths of a second, and their histories."""
-    specs = [small(seed=seed, train=TrainConfig(epochs=100)) for seed in range(6)]
+    """Runs of a tenth of a second, and their histories."""
+    specs = [small(seed=seed, train=TrainConfig(epochs=50)) for seed in range(16)]
     return {spec: run(spec).history for spec in specs}
 
 
-def working(cluster) -> list[int]:
-    """The processes of the cluster that compute something now."""
-    raylets = {node.all_processes["raylet"][0].process.pid for node in cluster.list_all_nodes()}
+def working(*nodes) -> list[int]:
+    """The processes of nodes that compute something now."""
+    raylets = {node.all_processes["raylet"][0].process.pid for node in nodes}
     listed = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True)
     rows = [line.split(None, 2) for line in listed.stdout.splitlines()]
     return [int(pid) for pid, parent, name in rows if int(parent) in raylets and "_work" in name]
@@ -139,7 +143,7 @@ def test_a_cluster_gives_what_this_process_gives(tmp_path, executor, table):
     launch(table, store, executor=executor, on_result=seen.append)
     launch(table, store, executor=executor, on_result=seen.append)
     assert_same(store, table)
-    assert len(seen) == 4
+    assert len(seen) == 14
 
 
 def test_a_node_needs_no_data_of_its_own(tmp_path, executor, small, monkeypatch):
@@ -168,7 +172,7 @@ def test_a_worker_is_killed_in_the_middle_of_a_run(tmp_path, cluster, executor, 
     def kill(result):
         seen.append(result.spec)
         while not killed:
-            killed.extend(working(cluster)[:1])
+            killed.extend(working(*cluster.list_all_nodes())[:1])
         if len(seen) == 1:
             os.kill(killed[0], signal.SIGKILL)
 
@@ -188,7 +192,7 @@ def test_a_search_in_postgresql_loses_no_trial_with_a_worker(
     def kill(progress):
         if progress.runs == 1 and not killed:
             while not killed:
-                killed.extend(working(cluster)[:1])
+                killed.extend(working(*cluster.list_all_nodes())[:1])
             os.kill(killed[0], signal.SIGKILL)
 
     store = ResultStore(tmp_path / "cluster")
@@ -237,8 +241,12 @@ def test_a_node_goes_in_the_middle_of_a_table(tmp_path, cluster, executor, table
 
     def remove(result):
         seen.append(result.spec)
-        if len(seen) == 1:
+        if node in cluster.worker_nodes and (processes := working(node)):
+            for process in processes:  # they would still hand over what they are about to finish
+                os.kill(process, signal.SIGSTOP)
             cluster.remove_node(node, allow_graceful=False)
+            for process in processes:
+                os.kill(process, signal.SIGKILL)
 
     with pytest.warns(UserWarning, match="runs were lost and are computed again"):
         launch(table, store, executor=executor, on_result=remove)
