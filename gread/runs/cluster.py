@@ -124,6 +124,9 @@ class Ray:
             results: list[Result] = self.ray.get(done)
             return results
         except errors.RayTaskError as error:
+            if isinstance(error.cause, errors.RaySystemError):  # it could not read what was sent
+                reason = str(error.cause).partition("\n")[0]
+                raise InputError(f"every node must have the gread of this one: {reason}") from error
             raise error.cause from error
         except (
             errors.WorkerCrashedError,

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import types
 
 import pytest
 
@@ -156,11 +157,16 @@ def test_a_node_needs_no_data_of_its_own(tmp_path, executor, small, monkeypatch)
     assert len(executor.graphs) == 1
 
 
-def test_what_a_run_says_is_said_here(tmp_path, executor, small):
+def test_what_a_run_says_is_said_here(tmp_path, executor, small, monkeypatch):
+    monkeypatch.setitem(sys.modules, "only_here", types.ModuleType("only_here"))
+    exec("def newer(): pass", vars(sys.modules["only_here"]))
+    newer = sys.modules["only_here"].newer
     with pytest.raises(InputError, match=r"^split must be below 10"):
         launch([small(split=10)], ResultStore(tmp_path), executor=executor)
     with pytest.raises(ModuleNotFoundError, match="no_such_module"):
         launch([small()], ResultStore(tmp_path), executor=executor, imports=["no_such_module"])
+    with pytest.raises(InputError, match=r"every node must have the gread of this one.*only_here"):
+        launch([small()], ResultStore(tmp_path), executor=executor, imports=[newer])
     with pytest.raises(InputError, match="processes must be 1 on Ray"):
         several = TrainConfig(epochs=1, processes=2)
         launch([small(train=several)], ResultStore(tmp_path), executor=executor)
