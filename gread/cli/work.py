@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from functools import partial
 from pathlib import Path
 from statistics import fmean, pstdev
@@ -235,9 +236,10 @@ def _show(results: list[Result], source: str, as_json: bool) -> None:
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """Ctrl-C is a way to stop, not an error."""
+    """Ctrl-C is a way to stop, not an error; what others print meanwhile is no result."""
     try:
-        yield
+        with redirect_stdout(sys.stderr):
+            yield
     except KeyboardInterrupt:
         err.print("gread: stopped; what is done is stored, and the same command goes on from there")
         raise typer.Exit(130) from None

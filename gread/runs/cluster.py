@@ -56,7 +56,7 @@ class Ray:
         self.graphs: dict[str, _Shipped] = {}
         if self.ray.is_initialized():
             return
-        address = address or os.environ.get("RAY_ADDRESS", "local")
+        address = address or os.environ.get("RAY_ADDRESS") or "local"
         if address != "local":
             _check_answers(address)
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
