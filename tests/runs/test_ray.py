@@ -17,6 +17,8 @@ import pytest
 
 from gread.cli import main
 from gread.data import DATASETS, DatasetEntry, csbm
+from gread.experiments import ARTEFACTS
+from gread.experiments.artefact import Artefact
 from gread.inputs import InputError
 from gread.runs import ResultStore, find_executor, launch, run
 from gread.runs.executors import Job
@@ -218,13 +220,15 @@ def test_a_search_in_postgresql_loses_no_trial_with_a_worker(
     assert len(store) == 8
 
 
-def test_commands_take_an_executor(tmp_path, cluster, executor, monkeypatch, capsys):
+def test_commands_take_an_executor(tmp_path, cluster, executor, table, monkeypatch, capsys):
+    mine = Artefact(lambda: list(table)[:3], ARTEFACTS["table-1"].render)
+    monkeypatch.setitem(ARTEFACTS._entries, "mine", mine)
     space = tmp_path / "space.toml"
     space.write_text("epochs = 2\ntime = { low = 0.5, high = 1.0 }\n")
     commands = [
         ["train", "csbm", "--splits", "0-1", "--epochs", "2"],
         ["search", "csbm", "--trials", "2", "--splits", "0-1", "--space", space],
-        ["reproduce", "figure-1", "--out", tmp_path],
+        ["reproduce", "mine", "--out", tmp_path],
     ]
     for command in commands:
         where = ["--executor", f"ray={cluster.address}", "--store", tmp_path / "store", "--json"]
@@ -234,7 +238,7 @@ def test_commands_take_an_executor(tmp_path, cluster, executor, monkeypatch, cap
         shown = capsys.readouterr()
         assert left.value.code == 0, shown.err
         json.loads(shown.out)
-    assert len(ResultStore(tmp_path / "store")) == 2 + 4
+    assert len(ResultStore(tmp_path / "store")) == 2 + 4 + 3
 
 
 def test_what_measures_a_machine_comes_alone(tmp_path, executor, small):
