@@ -393,7 +393,8 @@ def _read(folder: Path) -> _Files:
             )
         if about.get("digest") != _digest(block):
             raise InputError(
-                f"{block} must hold what gread shard wrote, got files that are missing or changed"
+                f"{block} must hold what was written to it, got files that are missing or changed: "
+                "remove the folder and write it anew"
             )
         weight = block / "weight.npy"
         found = _Files(

@@ -157,4 +157,4 @@ def test_a_block_that_is_missing_or_of_another_graph_fails_on_all_processes(data
     mine = json.loads((tmp_path / "whole/graph.json").read_text())["fingerprint"]
     assert f"must be block 0 of the graph {mine}, got block 0 of " in foreign
     for block, said in zip(("0000", "0001", "0001"), changed, strict=True):
-        assert f"block-{block} must hold what gread shard wrote" in said
+        assert f"block-{block} must hold what was written to it" in said
