@@ -113,7 +113,11 @@ def train(
         )
     place = where.choose_device(device)
     imports = context.find_root().params["imports"] or ()
-    if Path(dataset, "graph.json").exists():
+    blocks = Path(dataset, "graph.json").exists()
+    for option, given in (("--track", trackers), ("--deterministic", deterministic)):
+        if given and (blocks or config.processes > 1):
+            raise InputError(f"{option} is for a graph that one process holds, got it with others")
+    if blocks:
         known = read_sizes(dataset).splits
         chosen = [split for split in numbers("splits", splits) if split < known]
         jobs = [(split, seed) for seed in numbers("seeds", seeds) for split in chosen]

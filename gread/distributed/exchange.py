@@ -31,7 +31,8 @@ class Traffic:
         exchanges: How often rows were exchanged.
         sent: Bytes sent to other processes.
         received: Bytes received from them.
-        waited: Seconds in which nothing else was done.
+        waited: Seconds in which nothing else was done, for rows or sums of others. On a GPU its
+            stream waits instead, and these are the seconds of the host alone.
     """
 
     exchanges: int = 0
@@ -108,6 +109,13 @@ class Border:
         """Sums [own + halo, ...] of which those of the halo belong to others; whole ones of own."""
         home = self.send_home(x[self.own :])
         return x[: self.own].index_add(0, self.send, home.wait())
+
+    def total(self, sums: Tensor) -> Tensor:
+        """The sum over all processes."""
+        start = time.perf_counter()
+        found = total(sums)
+        self.traffic.waited += time.perf_counter() - start
+        return found
 
 
 class _Reach(torch.autograd.Function):

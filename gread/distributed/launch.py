@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from multiprocessing import resource_tracker
@@ -45,21 +46,22 @@ def spread(
         arguments: For all the same.
         processes: How many.
         device: ``"cpu"``, or ``"cuda"``, where every process takes a GPU of its own.
-        restarts: How often all are started again after one has died.
+        restarts: How often all are started again after one was killed or did not answer.
         seconds: So long a process waits for the others before it gives up.
 
     Raises:
         InputError: As ``work`` said.
-        ConnectionError: A process died, and there is no restart left.
+        ConnectionError: A process died, and there is no restart left, or it would die again.
     """
     check_count("processes", processes)
     check_positive("seconds", seconds)
     for left in reversed(range(restarts + 1)):
         try:
             return _once(work, arguments, processes, device, seconds)
-        except ConnectionError:
-            if not left:
+        except ConnectionError as error:
+            if not left or (isinstance(error, _Died) and error.by_itself):
                 raise
+            warnings.warn(f"{error}: all start again", stacklevel=2)
     raise AssertionError
 
 
@@ -163,7 +165,10 @@ def _watch(started: Sequence[Any], ends: Sequence[Connection], seconds: float) -
 
 
 class _Died(ConnectionError):
+    """A process that did not come to its end; with a code above 0 by an error of its own."""
+
     def __init__(self, number: int, processes: int, code: int | None):
+        self.by_itself = code is not None and code > 0
         how = "does not answer" if code is None else f"died with exit code {code}"
         if code is not None and code < 0:
             how = f"was killed by {signal.Signals(-code).name}"

@@ -108,8 +108,12 @@ def blocks_of(load: Callable[[], tuple[Data, str]], processes: int, root: Path) 
             return "of process 0"
         data, fingerprint = load()
         folder = root / "blocks" / f"{fingerprint}-{processes}"
-        if not folder.exists():
-            shard(data, folder, processes)
+        try:
+            if not folder.exists():
+                shard(data, folder, processes)
+        except (InputError, OSError):
+            if not folder.exists():  # else another command has just written it
+                raise
         return fingerprint
 
     fingerprint = agreed(together(written))
@@ -152,5 +156,5 @@ def cost(found: Sequence[Spread]) -> str:
     sent = sum(one.sent for one in found) / max(1, found[0].computed) / 1e6
     return (
         f"{len(found)} processes: halos of {min(halos):,} to {max(halos):,} nodes, {sent:.2f} MB "
-        f"sent an epoch, {share:.0%} of the time waiting for rows"
+        f"sent an epoch, {share:.0%} of the time waiting for others"
     )
