@@ -244,9 +244,18 @@ def resumable() -> Iterator[None]:
     try:
         with redirect_stdout(sys.stderr):
             yield
-    except KeyboardInterrupt:
+    except BaseException as error:
+        if not _stopped(error):
+            raise
         err.print("gread: stopped; what is done is stored, and the same command goes on from there")
         raise typer.Exit(130) from None
+
+
+def _stopped(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind it: Optuna, stopped while it lets go of a lock, fails at that."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
 
 
 def _that_fit(specs: list[RunSpec], device: str) -> list[RunSpec]:

@@ -283,7 +283,7 @@ def test_a_driver_is_killed_and_started_again(tmp_path, alone, table):
     store = ResultStore(tmp_path / "store")
     command = [sys.executable, program, alone.address, store.path.parent, *texts]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as driver:
-        assert driver.stdout.readline() == "one\n"
+        assert "one\n" in iter(driver.stdout.readline, "")  # Ray tells of nodes there too
         driver.kill()
     before = {result.spec: result.finished for result in store}
     assert 0 < len(before) < len(table)
