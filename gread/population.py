@@ -14,10 +14,16 @@ from torch_geometric.data import Data
 from gread.kernels.choice import fast
 from gread.kernels.recording import Recording
 from gread.models.members import Dropouts, Seeds, keep, stack, unstack
-from gread.training import Fit, Progress, TrainConfig, check_labels, masks_of
-
-EPOCHS_AT_ONCE = 20
-"""So many epochs go by before anybody looks at the numbers."""
+from gread.training import (
+    EPOCHS_AT_ONCE,
+    Best,
+    Fit,
+    Progress,
+    TrainConfig,
+    check_labels,
+    masks_of,
+    several,
+)
 
 NOT_FINITE = "the state or the loss is not finite: choose a smaller step_size, time or lr"
 
@@ -87,13 +93,6 @@ def fit_together(
     return [errors.get(m) or progress[m].fit() for m in range(len(models))]
 
 
-def several(epoch: Callable[[], Tensor], count: int) -> list[list[list[float]]]:
-    """Loss, accuracies and validation loss of so many epochs of every member."""
-    numbers = torch.stack([epoch().clone() for _ in range(count)], 1)
-    found: list[list[list[float]]] = numbers.tolist()
-    return found
-
-
 def _follow(progress: Progress, history: Sequence[Sequence[float]]) -> None:
     """Adds epochs until training is over."""
     for numbers in history:
@@ -136,7 +135,9 @@ class Population:
         self.labels = data.y
         self.chosen = torch.stack([torch.stack(own) for own in masks]).to(data.x.dtype)
         self.optimizer = Adam(list(self.model.parameters()), configs)
-        self.best = _Best(self.model, configs)
+        self.best_model = copy.deepcopy(self.model)
+        parameters = self.best_model.parameters(), self.model.parameters()
+        self.best = Best(*parameters, configs, device)
         self._count()
 
     def _count(self) -> None:
@@ -151,11 +152,12 @@ class Population:
         """Lets all other members go, with their best parameters."""
         index = [self.members.index(member) for member in members]
         leaving = [k for k in range(len(self.members)) if k not in index]
-        self.best.give([self.models[self.members[k]] for k in leaving], leaving)
+        unstack(self.best_model, [self.models[self.members[k]] for k in leaving], leaving)
         self.members = list(members)
         if not members:
             return
         keep(self.model, index)
+        keep(self.best_model, index)
         self.best.keep(index)
         self.seeds.keep(index)
         self.optimizer.keep(index)
@@ -192,49 +194,6 @@ class Population:
     def _forward(self) -> Tensor:
         logits: Tensor = self.model(*self.graph)
         return logits
-
-
-class _Best:
-    """The best parameters of every member by validation, kept without a look at the numbers.
-
-    It follows the rules of `gread.training.Progress`, for all members at once and on the device.
-    """
-
-    def __init__(self, model: nn.Module, configs: Sequence[TrainConfig]):
-        self.model, self.parameters = copy.deepcopy(model), list(model.parameters())
-        device, count = self.parameters[0].device, len(configs)
-        never = max(config.epochs for config in configs) + 1
-        patience = [never if c.patience is None else c.patience for c in configs]
-        self.limits = torch.tensor([[c.epochs for c in configs], patience], device=device)
-        self.epoch = torch.zeros(count, dtype=torch.int64, device=device)
-        self.number = torch.zeros(count, dtype=torch.int64, device=device)
-        self.val = torch.full((count,), -torch.inf, device=device)
-        self.running = torch.ones(count, dtype=torch.bool, device=device)
-
-    def look(self, numbers: Tensor) -> None:
-        """At the numbers [members, 5] of one more epoch."""
-        epochs, patience = self.limits
-        self.running &= numbers.isfinite().all(-1)
-        better = self.running & (numbers[:, 2] > self.val)
-        self.val.copy_(torch.where(better, numbers[:, 2], self.val))
-        self.number.copy_(torch.where(better, self.epoch, self.number))
-        for best, now in zip(self.model.parameters(), self.parameters, strict=True):
-            best.data.copy_(torch.where(better.view(-1, *(1,) * (now.dim() - 1)), now, best))
-        self.running &= self.epoch - self.number < patience
-        self.epoch += 1
-        self.running &= self.epoch < epochs
-
-    def give(self, models: Sequence[nn.Module], members: Sequence[int]) -> None:
-        """Gives members' best parameters to models."""
-        unstack(self.model, models, members)
-
-    def keep(self, members: Sequence[int]) -> None:
-        """Lets all other members go."""
-        keep(self.model, members)
-        index = torch.tensor(members, device=self.epoch.device)
-        self.limits = self.limits[:, index]
-        for name in ("epoch", "number", "val", "running"):
-            setattr(self, name, getattr(self, name)[index])
 
 
 class Adam:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -18,6 +18,10 @@ from gread.inputs import InputError, check_count, check_not_negative, check_posi
 from gread.kernels.choice import fast
 from gread.kernels.recording import Recording
 from gread.parts import HALO, Part, cut
+
+EPOCHS_AT_ONCE = 20
+"""So many epochs go by on a GPU before anybody looks at the numbers: each look waits for it, and
+where several processes share it also for the others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +116,7 @@ def fit(
         split: Which column of the masks.
         class_weight: [classes], how much a node of each class counts in the loss and in the
             accuracies; by default all count alike.
-        on_epoch: Called after every epoch, for progress.
+        on_epoch: Called after every epoch, for progress; on a GPU after some, for each of them.
 
     Example:
         >>> import gread
@@ -132,21 +136,38 @@ def fit(
     with torch.no_grad():
         check_labels(graph.logits(graph.parts[0]), data, masks)
     epochs = _Epochs(graph, data, masks, config, class_weight)
-    numbers = Recording(epochs.numbers) if data.x.is_cuda and fast() else epochs.numbers
-    progress = Progress(config)
     best_state = copy.deepcopy(model.state_dict())
+    best = Best(best_state.values(), model.state_dict().values(), [config], graph.device)
+
+    def epoch() -> Tensor:
+        numbers = epochs.numbers().unsqueeze(0)
+        best.look(numbers)
+        return numbers
+
+    recording = Recording(epoch) if data.x.is_cuda and fast() else None
+    progress = Progress(config)
     while not progress.done:
+        # What is not recorded may raise, after epochs of which nobody has been told.
+        recorded = recording is not None and recording.graph is not None
+        at_once = min(EPOCHS_AT_ONCE, config.epochs - len(progress.history)) if recorded else 1
         try:
-            epoch = progress.add(*epochs.read(numbers()))
+            (block,) = several(recording or epoch, at_once)
+            for numbers in block:
+                if not progress.done:
+                    seen = progress.add(*epochs.finite(numbers))
+                    if on_epoch is not None:
+                        on_epoch(seen)
         except ArithmeticError as error:
             progress.diverge(error)
-            break
-        if on_epoch is not None:
-            on_epoch(epoch)
-        if progress.best is epoch:
-            best_state = copy.deepcopy(model.state_dict())
     model.load_state_dict(best_state)
     return progress.fit()
+
+
+def several(epoch: Callable[[], Tensor], count: int) -> list[list[list[float]]]:
+    """Loss, accuracies and validation loss of so many epochs of every member."""
+    numbers = torch.stack([epoch().clone() for _ in range(count)], 1)
+    found: list[list[list[float]]] = numbers.tolist()  # the one moment that waits for the device
+    return found
 
 
 @runtime_checkable
@@ -208,6 +229,59 @@ class Progress:
         """What came of it."""
         assert self.best is not None  # there is at least one epoch
         return Fit(self.best, tuple(self.history), self.diverged)
+
+
+class Best:
+    """The best state of every member by validation, kept without a look at the numbers.
+
+    It follows the rules of `Progress`, for all members at once and on their device.
+
+    Args:
+        kept: Where the best state is kept, tensor by tensor, with members in front if they are
+            several.
+        state: The same tensors as they are trained.
+        configs: How each member is trained.
+        device: Where the numbers are.
+    """
+
+    def __init__(
+        self,
+        kept: Iterable[Tensor],
+        state: Iterable[Tensor],
+        configs: Sequence[TrainConfig],
+        device: torch.device,
+    ):
+        self.kept, self.state = list(kept), list(state)
+        count, never = len(configs), max(config.epochs for config in configs) + 1
+        patience = [never if c.patience is None else c.patience for c in configs]
+        self.limits = torch.tensor([[c.epochs for c in configs], patience], device=device)
+        self.epoch = torch.zeros(count, dtype=torch.int64, device=device)
+        self.number = torch.zeros(count, dtype=torch.int64, device=device)
+        self.val = torch.full((count,), -torch.inf, dtype=torch.float64, device=device)
+        self.running = torch.ones(count, dtype=torch.bool, device=device)
+
+    @torch.no_grad()
+    def look(self, numbers: Tensor) -> None:
+        """At the numbers [members, 5] of one more epoch."""
+        epochs, patience = self.limits
+        self.running &= numbers.isfinite().all(-1)
+        better = self.running & (numbers[:, 2] > self.val)
+        if better.is_cuda or better.any():  # a CPU is asked at no cost
+            self.val.copy_(torch.where(better, numbers[:, 2], self.val))
+            self.number.copy_(torch.where(better, self.epoch, self.number))
+            for kept, now in zip(self.kept, self.state, strict=True):
+                each = (-1, *(1,) * (now.dim() - 1))[: now.dim()]
+                kept.copy_(torch.where(better.view(each), now, kept))
+        self.running &= self.epoch - self.number < patience
+        self.epoch += 1
+        self.running &= self.epoch < epochs
+
+    def keep(self, members: Sequence[int]) -> None:
+        """Lets all other members go; their states are gone already."""
+        index = torch.tensor(members, device=self.epoch.device)
+        self.limits = self.limits[:, index]
+        for name in ("epoch", "number", "val", "running"):
+            setattr(self, name, getattr(self, name)[index])
 
 
 class PartedGraph:
@@ -297,9 +371,8 @@ class _Epochs:
         self.counted = [part for part in counted if part.chosen.any()]
         self.optimizer = adam(self.model, config, graph.device)
 
-    def read(self, found: Tensor) -> list[float]:
+    def finite(self, numbers: list[float]) -> list[float]:
         """The numbers of an epoch, if all of them are finite."""
-        numbers: list[float] = found.tolist()  # the one moment that waits for the device
         if not all(map(math.isfinite, numbers)):
             for part in self.graph.parts:
                 self.graph.logits(part)  # says more, if the state was not finite

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -5,6 +7,7 @@ from torch_geometric.data import Data
 
 import gread
 from gread.inputs import InputError
+from gread.training import Best, Progress
 
 
 class Scripted(nn.Module):
@@ -194,3 +197,40 @@ class BreaksWhenEvaluated(nn.Module):
 def test_accuracies_of_nan_are_no_numbers():
     with pytest.raises(ArithmeticError, match="not finite"):
         gread.fit(BreaksWhenEvaluated(), gread.load("csbm", num_nodes=60))
+
+
+@pytest.mark.parametrize("patience", [None, 2])
+def test_the_best_state_is_found_without_a_look_at_the_numbers(patience):
+    """As `Progress` finds it with one: through ties, ends, patience and what is not finite."""
+    random = torch.Generator().manual_seed(0)
+    configs = [gread.TrainConfig(epochs=1 + k % 12, patience=patience) for k in range(200)]
+    numbers = torch.randint(4, (12, 200, 5), generator=random, dtype=torch.float64) / 3
+    numbers[torch.rand(12, 200, 5, generator=random) < 0.01] = torch.nan
+    kept, state = torch.zeros(200, 3), torch.zeros(200, 3)
+    best = Best([kept], [state], configs, torch.device("cpu"))
+    progress = [Progress(config) for config in configs]
+    for epoch, found in enumerate(numbers, start=1):
+        state.fill_(epoch)
+        best.look(found)
+        for member, own in zip(progress, found.tolist(), strict=True):
+            if not member.done:
+                if all(map(math.isfinite, own)):
+                    member.add(*own)
+                else:
+                    member.diverged = "yes"
+    expected = [0 if member.best is None else 1 + member.best.number for member in progress]
+    assert kept.tolist() == [[number] * 3 for number in expected]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("patience", [None, 3])
+def test_several_epochs_at_once_are_as_one_after_the_other(patience, monkeypatch):
+    data = gread.load("csbm", num_nodes=60).to("cuda")
+    found = []
+    for at_once in (1, 20):
+        monkeypatch.setattr("gread.training.EPOCHS_AT_ONCE", at_once)
+        torch.manual_seed(0)
+        model = gread.GREAD(data.num_features, 8, 2, dropout=0.3).to("cuda")
+        fit = gread.fit(model, data, gread.TrainConfig(epochs=50, patience=patience))
+        found.append((fit, [parameter.tolist() for parameter in model.parameters()]))
+    assert found[0] == found[1]

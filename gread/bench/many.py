@@ -16,8 +16,8 @@ from gread.bench.pictures import ratio_bars
 from gread.bench.section import BENCHES, Row, Section
 from gread.bench.timing import SLOWLY, both, graph, interleave, ratio, synchronize
 from gread.models import GREAD
-from gread.population import Population, several
-from gread.training import masks_of
+from gread.population import Population
+from gread.training import masks_of, several
 
 WARM_UP = 6
 """Epochs that are not counted: in the first ones a CUDA graph is captured."""
