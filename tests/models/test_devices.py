@@ -36,7 +36,8 @@ def test_logits_and_gradients_are_those_of_the_cpu(build, graph):
         logits.square().sum().backward()
         found.append([logits, *(parameter.grad for parameter in model.parameters())])
     for here, there in zip(*found, strict=True):
-        torch.testing.assert_close(there.cpu(), here, rtol=1e-6, atol=1e-8)
+        # BLEND's positions have single precision, and so differ.
+        torch.testing.assert_close(there.cpu(), here, rtol=1e-6, atol=1e-7)
 
 
 def test_training_is_that_of_the_cpu(build, graph):
