@@ -13,13 +13,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
 from docs.measure_gaps import line
 from gread.data.catalog import dataset
 from gread.data.real import BENCHMARKS
-from gread.experiments.accuracy import PUBLISHED, summary
+from gread.experiments.accuracy import summary
+from gread.experiments.protocol import PUBLISHED
 from gread.models import MODELS
+from gread.models.catalog import model
+from gread.models.gde import GDE
 from gread.runs import Result, ResultStore, RunSpec, launch
 from gread.runs.store import read_results
 from gread.search import read_space, search, select
@@ -35,6 +40,19 @@ DIRECTED = {
 }
 for name, graph in DIRECTED.items():
     dataset(graph.name, graph, stored=graph.stored, key=name)
+
+
+@model("gde-linear", title="GDE with linear ends", group="continuous", reference="ours")
+@wraps(GDE)
+def gde_with_linear_ends(*arguments: Any, **options: Any) -> GDE:
+    """GDE whose first and last layer look at no neighbours, as in the skeleton of GRAND."""
+    found = GDE(*arguments, **options)
+    for layer in (found.encoder, found.decoder):
+        layer.mix = lambda y, adj: y
+    return found
+
+
+VARIANTS = {"gde": {"linear first and last layer": "gde-linear"}}
 
 
 def off(results: Iterable[Result]) -> dict[tuple[str, str], tuple[float, float]]:
@@ -55,7 +73,10 @@ def tried(
 ) -> dict[str, list[Result]]:
     """What was tried in a cell, and the ten runs of each."""
     model, name = cell
-    attempts = {}
+    attempts = {
+        what: [replace(spec, model=other) for spec in specs]
+        for what, other in VARIANTS.get(model, {}).items()
+    }
     if name in DIRECTED:
         attempts["edges as drawn"] = [replace(s, dataset=DIRECTED[name].name) for s in specs]
     space = read_space(model)
