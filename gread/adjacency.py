@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, overload
 
 import numpy
 import scipy.sparse.linalg
@@ -23,6 +23,7 @@ from torch_geometric.utils import add_remaining_self_loops, scatter
 
 from gread.inputs import InputError, check_count, check_edges, check_not_negative
 from gread.kernels import Pattern, attention, product, remember
+from gread.kernels.program import Program, Ran, run
 from gread.kernels.recording import values_can_be_read
 from gread.registry import Registry
 
@@ -66,6 +67,14 @@ class Adjacency:
     def laplacian(self, h: Tensor) -> Tensor:
         """L̃ H = H − Ã H."""
         return h - self @ h
+
+    def run(self, program: Program, inputs: Sequence[Tensor], coef: Tensor) -> Ran:
+        """A program of passes with this matrix, see `gread.kernels.program.run`."""
+        return run(program, self, inputs, coef)
+
+    def total(self, sums: Tensor) -> Tensor:
+        """Sums over all nodes from those over the nodes at hand, which here are all."""
+        return sums
 
     @cached_property
     def transposed_weight(self) -> Tensor:
@@ -159,24 +168,26 @@ class OriginalAdjacency(nn.Module):
         self.explained = ExplainedEdges()
 
     def forward(
-        self, h0: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
+        self, h0: Tensor, edge_index: Tensor | Shared, edge_weight: Tensor | None = None
     ) -> Adjacency:
         """Ã of the graph; of ``h0`` only the size and type matter."""
         edges = edges_of(edge_index, edge_weight, h0, self.self_loops)
         if edge_weight is not None or self.explained.explain:
             return self._normalized(edges)
         key = (self.normalize, self.self_loops, self.own_loops, h0.dtype, h0.size(-2))
-        return remember(edge_index, key, lambda: _looked_at(self._normalized(edges)))
+        kept_with = edge_index if isinstance(edge_index, Tensor) else edge_index.edge_index
+        return remember(kept_with, key, lambda: edges.looked_at(self._normalized(edges)))
 
-    def _normalized(self, edges: Edges) -> Adjacency:
+    def _normalized(self, edges: SomeEdges) -> Adjacency:
         rows, weight = edges.pattern.rows, edges.weight
         target, source = rows.numbers(), rows.column
         if not self.own_loops:
             weight = torch.where(target == source, self.self_loops, weight)
         row_sum = scatter(weight, target, dim_size=edges.num_nodes).index_select(0, target)
-        column_sum = scatter(weight, source.long(), dim_size=edges.num_nodes)
+        column_sum = scatter(weight, source.long(), dim_size=edges.pattern.num_columns)
+        column_sum = edges.reach(edges.collect(column_sum))
         weight = self.normalize(weight, row_sum, column_sum.index_select(0, source))
-        return Adjacency(edges.pattern, self.explained(weight, edges))
+        return edges.adjacency(self.explained(weight, edges))
 
 
 class SoftAdjacency(nn.Module):
@@ -225,18 +236,31 @@ class SoftAdjacency(nn.Module):
             nn.init.constant_(linear.weight, 1e-5)
 
     def forward(
-        self, h0: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
+        self, h0: Tensor, edge_index: Tensor | Shared, edge_weight: Tensor | None = None
     ) -> Adjacency:
         """Ã of the graph and its first state."""
         edges = edges_of(edge_index, edge_weight, h0, self.self_loops)
-        plain = edge_weight is None and self.self_loops in (0, 1)
-        weight = self.attend(h0, edges.pattern, None if plain else edges.weight)
-        return Adjacency(edges.pattern, self.explained(weight, edges))
+        plain = edge_weight is None and self.self_loops in (0, 1) and not edges.weighted
+        weight = self.attend(h0, edges.pattern, None if plain else edges.weight, edges.reach)
+        return edges.adjacency(self.explained(weight, edges))
 
-    def attend(self, h0: Tensor, pattern: Pattern, weight: Tensor | None) -> Tensor:
-        """The entries of Ã, [E]; ``weight`` as in `gread.kernels.attention`."""
+    def attend(
+        self,
+        h0: Tensor,
+        pattern: Pattern,
+        weight: Tensor | None,
+        reach: Callable[[Tensor], Tensor] = lambda keys: keys,
+    ) -> Tensor:
+        """The entries of Ã, [E].
+
+        Args:
+            h0: H(0).
+            pattern: Who may attend to whom.
+            weight: As in `gread.kernels.attention`.
+            reach: From the keys of the rows to those of the columns, see `SomeEdges.reach`.
+        """
         q = self.query(h0).unflatten(-1, (self.heads, -1))  # [N, heads, d_k]
-        k = self.key(h0).unflatten(-1, (self.heads, -1))
+        k = reach(self.key(h0)).unflatten(-1, (self.heads, -1))
         return attention(pattern, q, k, weight)
 
 
@@ -247,7 +271,7 @@ class ExplainedEdges(MessagePassing):
     ``edge_index``; without an explainer this is the identity.
     """
 
-    def forward(self, weight: Tensor, edges: Edges) -> Tensor:
+    def forward(self, weight: Tensor, edges: SomeEdges) -> Tensor:
         """The entries of Ã, times the mask where there is one."""
         if not self.explain:
             return weight
@@ -281,12 +305,51 @@ def build_adjacency(
     return kinds[kind]()
 
 
-def _looked_at(adj: Adjacency) -> Adjacency:
-    """With the knowledge whether it is symmetric, worth finding out where it is kept."""
-    if not values_can_be_read() or not adj.pattern.symmetric:
-        return adj
-    same = torch.equal(adj.weight, adj.weight.index_select(0, adj.pattern.order))
-    return replace(adj, symmetric=same)
+class SomeEdges(Protocol):
+    """The edges of a graph, or those into some of its nodes, the other ends of which may be far."""
+
+    @property
+    def pattern(self) -> Pattern:
+        """A row for every node at hand, a column for each of them and then for each far end."""
+
+    @property
+    def order(self) -> Tensor:
+        """Which edge stands where: the edges given, then the loops, [E]."""
+
+    @property
+    def weight(self) -> Tensor:
+        """Row after row, [E]."""
+
+    @property
+    def weighted(self) -> bool:
+        """Whether edges have weights of their own that nobody handed over with them."""
+
+    @property
+    def num_nodes(self) -> int:
+        """Of the nodes at hand, N."""
+
+    def reach(self, x: Tensor) -> Tensor:
+        """A row for every column, from one for every node at hand."""
+
+    def collect(self, sums: Tensor) -> Tensor:
+        """Sums over all edges for every node at hand, from those over edges at hand by column."""
+
+    def adjacency(self, weight: Tensor) -> Adjacency:
+        """The matrix with these entries in the places of the edges."""
+
+    def looked_at(self, adj: Adjacency) -> Adjacency:
+        """With the knowledge whether it is symmetric, worth finding out where it is kept."""
+
+
+class Shared(Protocol):
+    """A graph of which others hold the rest, in the place of ``edge_index``."""
+
+    @property
+    def edge_index(self) -> Tensor:
+        """The edges at hand, [2, E], with which is kept what becomes known of them."""
+
+    def edges(self, like: Tensor, self_loops: float) -> SomeEdges:
+        """As `edges_of`, with numbers of the type of ``like``."""
 
 
 class Edges(NamedTuple):
@@ -297,17 +360,47 @@ class Edges(NamedTuple):
     """Which edge stands where: the edges given, then the loops, [E]."""
     weight: Tensor
     """Row after row, [E]."""
+    weighted: bool = False
 
     @property
     def num_nodes(self) -> int:
         """N."""
         return self.pattern.num_columns
 
+    def reach(self, x: Tensor) -> Tensor:
+        """As in `SomeEdges`; no end is far."""
+        return x
 
+    def collect(self, sums: Tensor) -> Tensor:
+        """Likewise."""
+        return sums
+
+    def adjacency(self, weight: Tensor) -> Adjacency:
+        """As in `SomeEdges`."""
+        return Adjacency(self.pattern, weight)
+
+    def looked_at(self, adj: Adjacency) -> Adjacency:
+        """As in `SomeEdges`."""
+        if not values_can_be_read() or not adj.pattern.symmetric:
+            return adj
+        same = torch.equal(adj.weight, adj.weight.index_select(0, adj.pattern.order))
+        return replace(adj, symmetric=same)
+
+
+@overload
 def edges_of(
     edge_index: Tensor, edge_weight: Tensor | None, h0: Tensor, self_loops: float
-) -> Edges:
+) -> Edges: ...
+@overload
+def edges_of(
+    edge_index: Tensor | Shared, edge_weight: Tensor | None, h0: Tensor, self_loops: float
+) -> SomeEdges: ...
+def edges_of(
+    edge_index: Tensor | Shared, edge_weight: Tensor | None, h0: Tensor, self_loops: float
+) -> SomeEdges:
     """The edges, every node with a loop if ``self_loops`` is not zero."""
+    if not isinstance(edge_index, Tensor):
+        return edge_index.edges(h0, self_loops)
     n = h0.size(-2)
     check_edges(edge_index, edge_weight, n)
     if edge_weight is None:

@@ -74,11 +74,11 @@ def cut(data: Data, parts: int, halo: int = HALO) -> list[Part]:
         raise InputError(f"parts must be at most the {data.num_nodes} nodes, got {parts}")
     if parts == 1:
         return [Part(None, data.num_nodes, data.edge_index, data.edge_weight)]
-    near, device = _near(data), data.edge_index.device
-    edges = data.edge_index.cpu().numpy()
+    edges, device = data.edge_index.cpu().numpy(), data.edge_index.device
+    near = neighbours(edges, data.num_nodes)
     place = np.empty(data.num_nodes, dtype=np.int64)
     found = []
-    for own, nodes in _ranges(near, _order(near), parts, halo):
+    for own, nodes in _ranges(near, cuthill_mckee(near), parts, halo):
         place.fill(-1)
         place[nodes] = np.arange(len(nodes))
         source, target = place[edges]
@@ -130,15 +130,15 @@ def parts_that_fit(model: nn.Module, data: Data, free: float | None = None) -> D
     needed = a_node * n + an_edge * e
     if needed <= free:
         return Division(1, HALO, needed, free)
-    near = _near(data)
-    order, neighbours = _order(near), np.diff(near.indptr)
+    near = neighbours(data.edge_index.cpu().numpy(), n)
+    order, degrees = cuthill_mckee(near), np.diff(near.indptr)
     for halo in range(HALO, -1, -1):
         parts = 2
         while parts <= min(MOST, n):
             nodes = [inside for _, inside in _ranges(near, order, parts, halo)]
             if sum(map(len, nodes)) > LARGEST * n:
                 break  # more parts have more halo still
-            if max(a_node * len(k) + an_edge * neighbours[k].sum() for k in nodes) <= free:
+            if max(a_node * len(k) + an_edge * degrees[k].sum() for k in nodes) <= free:
                 return Division(parts, halo, needed, free)
             parts *= 2
     raise InputError(
@@ -169,15 +169,16 @@ def _costs(model: nn.Module, data: Data, device: torch.device) -> tuple[float, f
     return 4 * a_node + 3 * x.element_size() * x.size(1), 4 * an_edge + 64
 
 
-def _near(data: Data) -> csr_matrix:
-    """Who is whose neighbour, in either direction."""
-    source, target = data.edge_index.cpu().numpy()
+def neighbours(edges: NDArray[np.int64], num_nodes: int) -> csr_matrix:
+    """Who is whose neighbour, in either direction, of edges [2, E]."""
+    source, target = edges
     there = np.ones(len(source), dtype=bool)
-    matrix = csr_matrix((there, (source, target)), shape=(data.num_nodes, data.num_nodes))
+    matrix = csr_matrix((there, (source, target)), shape=(num_nodes, num_nodes))
     return matrix + matrix.T
 
 
-def _order(near: csr_matrix) -> NDArray[np.int64]:
+def cuthill_mckee(near: csr_matrix) -> NDArray[np.int64]:
+    """The nodes in an order in which neighbours are near each other."""
     return reverse_cuthill_mckee(near, symmetric_mode=True).astype(np.int64)
 
 

@@ -32,6 +32,7 @@ class TrainConfig:
         parts: Into how many parts the graph is cut, one after the other in memory, see
             `gread.parts`. Their gradients are added before a step, so that nothing else changes.
         halo: Hops around each part.
+        processes: Over how many processes the graph is spread, see `gread.distributed`.
     """
 
     epochs: int = 200
@@ -40,6 +41,7 @@ class TrainConfig:
     patience: int | None = None
     parts: int = 1
     halo: int = HALO
+    processes: int = 1
 
     def __post_init__(self) -> None:
         check_count("epochs", self.epochs)
@@ -49,6 +51,11 @@ class TrainConfig:
             check_count("patience", self.patience)
         check_count("parts", self.parts)
         check_count("halo", self.halo, minimum=0)
+        check_count("processes", self.processes)
+        if self.parts > 1 and self.processes > 1:
+            raise InputError(
+                f"parts must be 1 with several processes, each of which holds one, got {self.parts}"
+            )
 
 
 @dataclass(frozen=True)
@@ -115,6 +122,11 @@ def fit(
         >>> len(result.history)
         5
     """
+    if config.processes > 1:
+        raise InputError(
+            f"processes must be 1 in gread.fit, which has the whole graph, got {config.processes}: "
+            "take gread.distributed.fit_shard"
+        )
     masks = masks_of(data, split)
     graph = PartedGraph(model.eval(), data, masks[0], config)
     with torch.no_grad():
@@ -143,6 +155,20 @@ class HasParameterGroups(Protocol):
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
         """Groups for an optimizer of PyTorch's, where ``weight_decay`` is that of the training."""
+
+
+def adam(model: nn.Module, config: TrainConfig, device: torch.device) -> torch.optim.Adam:
+    """The optimizer of a training."""
+    real = all(parameter.is_floating_point() for parameter in model.parameters())
+    return torch.optim.Adam(
+        model.parameter_groups(config.weight_decay)
+        if isinstance(model, HasParameterGroups)
+        else model.parameters(),
+        lr=config.lr,
+        weight_decay=config.weight_decay,
+        fused=fast() and real,  # PyTorch's fused kernel has no complex numbers
+        capturable=device.type == "cuda",
+    )
 
 
 class Progress:
@@ -269,15 +295,7 @@ class _Epochs:
         self.sizes = chosen.sum(1).to(graph.device)
         counted = [self._count(part, data.y, chosen) for part in graph.parts]
         self.counted = [part for part in counted if part.chosen.any()]
-        self.optimizer = torch.optim.Adam(
-            self.model.parameter_groups(config.weight_decay)
-            if isinstance(self.model, HasParameterGroups)
-            else self.model.parameters(),
-            lr=config.lr,
-            weight_decay=config.weight_decay,
-            fused=fast() and data.x.is_floating_point(),
-            capturable=graph.device.type == "cuda",
-        )
+        self.optimizer = adam(self.model, config, graph.device)
 
     def read(self, found: Tensor) -> list[float]:
         """The numbers of an epoch, if all of them are finite."""

@@ -214,6 +214,51 @@ def test_train_says_when_a_graph_must_go_by_parts(train, monkeypatch):
     assert json.loads(whole.stdout)[0]["spec"]["train"]["parts"] == 1
 
 
+def test_train_spreads_a_graph_over_processes(train, tmp_path, monkeypatch):
+    monkeypatch.setenv("GREAD_DATA", str(tmp_path / "data"))
+    shown = train("--splits", "0", "--set", "input_dropout=0", "--processes", "2", "--json")
+    (result,) = json.loads(shown.stdout)
+    whole = json.loads(train("--splits", "0", "--set", "input_dropout=0", "--json").stdout)[0]
+    assert result["spec"]["train"]["processes"] == 2
+    assert result["test"] == pytest.approx(whole["test"])
+    assert result["val_loss"] == pytest.approx(whole["val_loss"], rel=1e-5)
+    assert "2 processes: halos of " in shown.stderr
+    assert "MB sent an epoch" in shown.stderr
+
+
+def test_torchrun_trains_as_processes_do(tmp_path, monkeypatch):
+    monkeypatch.setenv("GREAD_DATA", str(tmp_path / "data"))
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    train = ["-m", "gread", "train", "csbm", "--splits", "0", "--epochs", "2", "--json"]
+    shown = subprocess.run(
+        [sys.executable, *torchrun, *train, "--store", str(tmp_path)],
+        capture_output=True,
+        text=True,
+    )
+    assert shown.returncode == 0, shown.stderr
+    (result,) = json.loads(shown.stdout)  # one process speaks
+    assert result["spec"]["train"]["processes"] == 2
+
+
+def test_shard_writes_blocks_on_which_train_trains(gread, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    pairs = {"source": list(range(39)), "target": list(range(1, 40))}
+    pq.write_table(pyarrow.table(pairs), tmp_path / "edges.parquet")
+    about = {"x": [k / 40 for k in range(40)], "kind": [k % 2 for k in range(40)]}
+    pq.write_table(pyarrow.table(about), tmp_path / "nodes.parquet")
+    files = "--nodes", tmp_path / "nodes.parquet", "--edges", tmp_path / "edges.parquet"
+    made = "--label", "kind", "--blocks", "2", "--out", tmp_path / "blocks"
+    shown = gread("shard", *files, *made)
+    assert "40 nodes and 78 edges in 2 blocks; the largest halo has 1 nodes" in shown.stdout
+    told = gread("train", tmp_path / "blocks", "--processes", "2", "--epochs", "2")
+    assert json.loads(told.stdout)[0]["number"] in (0, 1)
+    wrong = gread("train", tmp_path / "blocks", "--processes", "3", "--epochs", "2")
+    assert wrong.returncode == 2
+    assert "has 2 blocks, one for each process, got 3 processes: start 2" in wrong.stderr
+
+
 def test_train_shows_what_the_paper_prints_and_its_code_reaches(train, real_root, monkeypatch):
     monkeypatch.setenv("GREAD_DATA", str(real_root))
     shown = train("--splits", "0", dataset="texas").stdout
@@ -234,6 +279,9 @@ def test_train_logs_new_runs_to_trackers(train, tmp_path):
         (("--track", "wandv"), "unknown tracker 'wandv', did you mean 'wandb'?"),
         (("--set", "tme=3"), "gread-bs has no hyperparameter 'tme', did you mean 'time'?"),
         (("--set", "parts=0"), "parts must be a whole number of at least 1, got 0"),
+        (("--processes", "0"), "processes must be a whole number of at least 1, got 0"),
+        (("--processes", "2", "--set", "parts=2"), "parts must be 1 with several processes"),
+        (("--processes", "2", "--model", "gcn"), "processes must be 1 for gcn"),
         (("--set", "parts=101"), "parts must be at most the 100 nodes, got 101"),
         (("--set", "time"), "--set must be KEY=VALUE, got 'time'"),
         (("--set", "time=soon"), "time must be a number, zero or above, got 'soon'"),

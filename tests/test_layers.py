@@ -25,6 +25,7 @@ LAYERS = {
     "diagnosis": 2,
     "models": 2,
     "training": 3,
+    "distributed": 4,
     "population": 4,
     "runs": 5,
     "estimator": 6,

@@ -86,6 +86,24 @@ def test_one_step_is_adam_with_the_decay_inside_the_gradient(six):
     torch.testing.assert_close(ours.weight, theirs.weight)
 
 
+class Phases(nn.Module):
+    """A row of complex numbers for every node, which its feature names."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Parameter(torch.polar(torch.ones(6, 2), torch.ones(6, 2)))
+
+    def forward(self, x, edge_index, edge_weight=None):
+        return self.table[x[:, 0].long()].real
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float32])
+def test_features_may_be_whole_numbers_and_parameters_complex(six, dtype):
+    six.x, six.y = torch.arange(6).view(6, 1).to(dtype), torch.tensor([0, 1] * 3)
+    history = gread.fit(Phases(), six, gread.TrainConfig(epochs=20)).history
+    assert history[-1].loss < history[0].loss
+
+
 class Diverging(nn.Module):
     """Its logits are NaN from the given epoch on."""
 

@@ -11,7 +11,18 @@ from typing import Annotated
 import typer
 
 import gread
-from gread.cli import explore, measure, own, report, reproduce, search, show, stored, work
+from gread.cli import (
+    blocks,
+    explore,
+    measure,
+    own,
+    report,
+    reproduce,
+    search,
+    show,
+    stored,
+    work,
+)
 from gread.cli.console import err, out
 from gread.inputs import InputError
 
@@ -27,6 +38,7 @@ for command in (
     own.fit,
     own.predict,
     work.train,
+    blocks.shard,
     search.search,
     reproduce.reproduce,
     report.report,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Annotated, Any
 
@@ -20,6 +22,7 @@ from torch_geometric.data import Data
 
 from gread.cli.console import Json, bar, err, out, print_json
 from gread.cli.stored import STORE, Store, percent
+from gread.distributed import rank, read_sizes
 from gread.experiments.accuracy import CODE, PAPER
 from gread.inputs import InputError, choose_device
 from gread.models import MODELS
@@ -36,6 +39,8 @@ from gread.runs import (
     with_structure,
 )
 from gread.runs.presets import split_settings
+from gread.runs.spec import HIDDEN_CHANNELS
+from gread.runs.spread import Job, agreed, compute, cost, joined_if_started, started_as
 from gread.runs.trackers import TRACKERS, OnEpoch, tracked
 from gread.training import Epoch, TrainConfig
 
@@ -52,7 +57,11 @@ Deterministic = Annotated[
 
 
 def train(
-    dataset: Annotated[str, typer.Argument(help="A dataset: gread datasets lists them.")],
+    context: typer.Context,
+    dataset: Annotated[
+        str,
+        typer.Argument(help="A dataset: gread datasets lists them; or what gread shard wrote."),
+    ],
     model: Annotated[str, typer.Option(help="A model: gread list models.")] = "gread-bs",
     splits: Annotated[str, typer.Option(help="For instance 0-9 or 0,3,5.")] = "0-9",
     seeds: Annotated[str, typer.Option(help="Likewise.")] = "0",
@@ -66,12 +75,19 @@ def train(
         list[str] | None,
         typer.Option(metavar="NAME", help=f"Log new runs to: {', '.join(TRACKERS)}."),
     ] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(help="Spread the graph over so many; by default as torchrun started them."),
+    ] = None,
     device: Device = "auto",
     deterministic: Deterministic = False,
     store: Store = STORE,
     as_json: Json = False,
 ) -> None:
     """Train a model on a dataset, with its preset where there is one."""
+    started = started_as()
+    if processes is not None and started is not None and processes != started:
+        raise InputError(f"processes must be the {started} that were started, got {processes}")
     found = find_preset(model, dataset, preset)
     trackers = track or []
     for name in trackers:
@@ -80,7 +96,20 @@ def train(
     training: dict[str, Any] = dataclasses.asdict(found.train) | changed
     if epochs is not None:
         training["epochs"] = epochs
+    if processes is not None or started is not None:
+        training["processes"] = started if processes is None else processes
     config = TrainConfig(**training)
+    place = choose_device(device)
+    imports = context.find_root().params["imports"] or ()
+    if Path(dataset, "graph.json").exists():
+        known = read_sizes(dataset).splits
+        chosen = [split for split in numbers("splits", splits) if split < known]
+        jobs = [(split, seed) for seed in numbers("seeds", seeds) for split in chosen]
+        if not jobs:
+            raise InputError(f"splits must be below {known}, the number of splits, got {splits}")
+        with joined_if_started(place):
+            train_blocks(dataset, model, {**found.hyper, **hyper}, config, jobs, place, imports)
+        return
     specs = [
         RunSpec(
             dataset=dataset,
@@ -90,13 +119,19 @@ def train(
             hyper={**found.hyper, **hyper},
             train=config,
             options=found.options,
-            record=records_of(model) if config.parts == 1 else (),  # they are of whole graphs
+            # Those are of whole graphs.
+            record=records_of(model) if config.parts == config.processes == 1 else (),
         )
         for seed in numbers("seeds", seeds)
         for split in numbers("splits", splits)
     ]
+    if config.processes > 1:
+        with resumable(), joined_if_started(place):
+            results = _run_spread(specs, store, place, imports)
+        if results:
+            _show(results, found.source, as_json)
+        return
     kept = ResultStore(store)
-    place = choose_device(device)
     if "parts" not in changed and kept.missing(specs):
         specs = _that_fit(specs, place)
     missing = kept.missing(specs)
@@ -123,11 +158,65 @@ def train(
                 on_epoch = _both(told, log)
                 kept.put(run(spec, device=place, deterministic=deterministic, on_epoch=on_epoch))
             progress.advance(task)
-    results = [result for spec in specs if (result := kept.get(spec)) is not None]
+    _show(kept_of(specs, kept), found.source, as_json)
+
+
+def kept_of(specs: list[RunSpec], kept: ResultStore) -> list[Result]:
+    """The results that are stored."""
+    return [result for spec in specs if (result := kept.get(spec)) is not None]
+
+
+def _run_spread(
+    specs: list[RunSpec], store: Path, device: str, imports: Sequence[str]
+) -> list[Result]:
+    """Each run over all processes; what is stored then, on process 0, which alone has a store."""
+    kept = ResultStore(store) if rank() == 0 else None
+    missing = [] if kept is None else kept.missing(specs)
+    for number in agreed([specs.index(spec) for spec in missing]):
+        result = run(specs[number], device=device, imports=imports)
+        if kept is not None:
+            kept.put(result)
+            err.print(result.records.get("processes", ""), highlight=False, soft_wrap=True)
+    return kept_of(specs, kept) if kept is not None else []
+
+
+def train_blocks(
+    folder: str,
+    model: str,
+    hyper: Mapping[str, Any],
+    config: TrainConfig,
+    jobs: Sequence[tuple[int, int]],
+    device: str,
+    imports: Sequence[str],
+) -> None:
+    """Trains on what gread shard wrote, on split after split; nothing is stored but checkpoints."""
+    sizes = read_sizes(folder)
+    known = {"hidden_channels": HIDDEN_CHANNELS} | MODELS[model].hyperparameters
+    told = []
+    for split, seed in jobs:
+        about = json.dumps([model, dict(hyper), dataclasses.asdict(config), split, seed])
+        key = hashlib.sha256(f"{sizes.fingerprint} {about}".encode()).hexdigest()[:12]
+        checkpoint = Path(folder, f"checkpoint-{key}.pt")
+        job = Job(
+            Path(folder), model, known | dict(hyper), config, split, seed, checkpoint, imports
+        )
+        found = compute(job, device)
+        best, diverged = found[0].fit.best, found[0].fit.diverged
+        told.append(
+            {"split": split, "seed": seed, **dataclasses.asdict(best), "diverged": diverged}
+        )
+        if rank() == 0:
+            err.print(cost(found), highlight=False, soft_wrap=True)
+            err.print(f"parameters: {checkpoint}", highlight=False, soft_wrap=True)
+    if rank() == 0:
+        print_json(told)
+
+
+def _show(results: list[Result], source: str, as_json: bool) -> None:
     if as_json:
         print_json([dataclasses.asdict(result.without_history()) for result in results])
         return
-    _report(results, found.source)
+    _report(results, source)
 
 
 @contextmanager

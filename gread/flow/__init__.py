@@ -53,7 +53,7 @@ def solve(
         final = polynomial_flow(adj, h0, a, b, terms=terms, tableau=tableau, lengths=lengths)
     if final is None:
         final = stepped_flow(adj, h0, source, a, b, terms=terms, tableau=tableau, lengths=lengths)
-    if not finite(final):
+    if not finite(final, adj.total):
         return None
     return Solution(final, (), tableau.stages * len(lengths))
 

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gread.adjacency import Adjacency
-from gread.kernels.program import Program, Writer, run
+from gread.kernels.program import Program, Writer
 from gread.kernels.recording import values_can_be_read
 from gread.ode import Tableau
 from gread.reactions import Terms
@@ -175,7 +175,7 @@ class _Polynomial(torch.autograd.Function):
         ctx.adj, ctx.lowest = adj, lowest
         ctx.save_for_backward(h, series)
         program = _clenshaw(len(series) - 1)
-        return run(program, adj, [h], _coefficients(series, lowest)).outputs[0]
+        return adj.run(program, [h], _coefficients(series, lowest)).outputs[0]
 
     @staticmethod
     @once_differentiable
@@ -183,7 +183,7 @@ class _Polynomial(torch.autograd.Function):
         """Both gradients from T_k(X) g: ∂h = Σ c_k T_k g, and ∂c_k = Σ_i (T_k g) h."""
         h, series = ctx.saved_tensors
         program = _recurrence(len(series) - 1)
-        ran = run(program, ctx.adj, [grad, h], _coefficients(series, ctx.lowest))
+        ran = ctx.adj.run(program, [grad, h], _coefficients(series, ctx.lowest))
         dots = torch.cat([ran.sums[1:-1:2], ran.sums[-1:]])  # of (Ã T_k g) h nobody asks
         return None, None, ran.outputs[0], dots
 

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gread.adjacency import Adjacency
-from gread.kernels.program import Program, Writer, run
+from gread.kernels.program import Program, Writer
 from gread.ode import Tableau
 from gread.reactions import Terms
 
@@ -246,7 +246,7 @@ class _Flow(torch.autograd.Function):
         coef: Tensor,
     ) -> Tensor:
         inputs = [h, source] if plan.source else [h]
-        final, *kept = run(plan.forth, adj, inputs, coef.flatten(-3, -2)).outputs
+        final, *kept = adj.run(plan.forth, inputs, coef.flatten(-3, -2)).outputs
         ctx.plan, ctx.adj = plan, adj
         ctx.save_for_backward(weight, source, coef, h, *kept)
         return final
@@ -261,7 +261,7 @@ class _Flow(torch.autograd.Function):
         matrix = _tensor(back, "matrix", coef.dtype, coef.device)
         gradient = _tensor(back, "gradient", coef.dtype, coef.device)
         inputs = [grad, *kept, *([source] if plan.source else [])]
-        ran = run(back.program, adj, inputs, (matrix @ coef).flatten(-3, -2))
+        ran = adj.run(back.program, inputs, (matrix @ coef).flatten(-3, -2))
         grad_h, grad_source = (*ran.outputs, None)[:2]
         return None, None, ran.weight, grad_h, grad_source, gradient @ back.by_step(ran.sums)
 

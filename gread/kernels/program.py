@@ -255,9 +255,87 @@ def _ones(d: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.ones(1, d, dtype=dtype, device=device)
 
 
+class Passes(Protocol):
+    """The passes in which a matrix occurs: how they are done is its own affair.
+
+    Each is for the first ``members`` of several, and for all if that is 0.
+    """
+
+    def gather(
+        self, x: Tensor, coef: Tensor, bases: Sequence[Tensor], degree: int, members: int
+    ) -> Tensor:
+        """See `gread.kernels.plain.gather`."""
+
+    def back(self, x: Tensor, ones: Tensor, members: int) -> Tensor:
+        """Aᵀ x; the coefficient is one."""
+
+    def pull(
+        self,
+        x: Tensor,
+        y: Tensor,
+        coef: Tensor,
+        bases: Sequence[Tensor],
+        degree: int,
+        members: int,
+    ) -> tuple[Tensor, Tensor]:
+        """With Aᵀ, see `gread.kernels.plain.pull`."""
+
+    def edge_dots(
+        self, weight: Tensor | None, pairs: Sequence[Pair], members: int, count: int
+    ) -> Tensor:
+        """The gradient of A and what pairs add to it, for the first members of ``count``."""
+
+
+class MatrixPasses(NamedTuple):
+    """The passes with a matrix that is all here."""
+
+    matrix: Matrix
+    kernels: Any
+
+    def gather(
+        self, x: Tensor, coef: Tensor, bases: Sequence[Tensor], degree: int, members: int
+    ) -> Tensor:
+        """As in `Passes`."""
+        entries = _of(self.matrix.weight, members)
+        out: Tensor = self.kernels.gather(self.matrix.pattern.rows, entries, x, coef, bases, degree)
+        return out
+
+    def back(self, x: Tensor, ones: Tensor, members: int) -> Tensor:
+        """As in `Passes`."""
+        entries = _of(self.matrix.transposed_weight, members)
+        out: Tensor = self.kernels.gather(self.matrix.pattern.columns, entries, x, ones, (), 0)
+        return out
+
+    def pull(
+        self,
+        x: Tensor,
+        y: Tensor,
+        coef: Tensor,
+        bases: Sequence[Tensor],
+        degree: int,
+        members: int,
+    ) -> tuple[Tensor, Tensor]:
+        """As in `Passes`."""
+        entries = _of(self.matrix.transposed_weight, members)
+        columns = self.matrix.pattern.columns
+        out: tuple[Tensor, Tensor] = self.kernels.pull(columns, entries, x, y, coef, bases, degree)
+        return out
+
+    def edge_dots(
+        self, weight: Tensor | None, pairs: Sequence[Pair], members: int, count: int
+    ) -> Tensor:
+        """As in `Passes`."""
+        return _grown(weight, members, self.kernels, self.matrix.pattern, pairs, count)
+
+
 def pass_by_pass(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor) -> Ran:
     """Runs a program by the kernels for single passes."""
-    kernels, pattern = kernels_for(coef), matrix.pattern
+    return run_with(MatrixPasses(matrix, kernels_for(coef)), program, inputs, coef)
+
+
+def run_with(passes: Passes, program: Program, inputs: Sequence[Tensor], coef: Tensor) -> Ran:
+    """Runs a program, pass by pass."""
+    kernels = kernels_for(coef)
     slots: list[Tensor] = [coef] * program.slots
     outputs: list[Tensor] = [coef] * program.outputs
     sums: list[Tensor] = []
@@ -274,19 +352,14 @@ def pass_by_pass(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coe
         if p.kind == "store":
             outputs[p.out] = x
         elif p.kind == "product":
-            entries = _of(matrix.weight, p.members)
-            slots[p.out] = kernels.gather(pattern.rows, entries, x, ones, (), 0)
+            slots[p.out] = passes.gather(x, ones, (), 0, p.members)
         elif p.kind == "back":
-            entries = _of(matrix.transposed_weight, p.members)
-            slots[p.out] = kernels.gather(pattern.columns, entries, x, ones, (), 0)
+            slots[p.out] = passes.back(x, ones, p.members)
         elif p.kind == "gather":
-            entries = _of(matrix.weight, p.members)
-            slots[p.out] = kernels.gather(pattern.rows, entries, x, rows, bases, p.degree)
+            slots[p.out] = passes.gather(x, rows, bases, p.degree, p.members)
         elif p.kind == "pull":
-            entries = _of(matrix.transposed_weight, p.members)
-            out = kernels.pull(pattern.columns, entries, x, y, rows, bases, p.degree)
-            slots[p.out] = out[0]
-            sums.append(_few(out[1]))
+            slots[p.out], parts = passes.pull(x, y, rows, bases, p.degree, p.members)
+            sums.append(_few(parts))
         elif p.kind == "add":
             part = rows[..., :1, :] * x
             if p.y >= 0:
@@ -303,7 +376,7 @@ def pass_by_pass(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coe
         else:
             pairs.append(Pair(bases, y, rows[..., : len(bases), :]))
             if len(pairs) == 2 or following is None or following.kind != "edge_dots":
-                weight = _grown(weight, p.members, kernels, pattern, pairs, len(coef))
+                weight = passes.edge_dots(weight, pairs, p.members, len(coef))
                 pairs = []
     return Ran(outputs, torch.cat([_added(sums, coef), _added(dots, coef)], -2), weight)
 

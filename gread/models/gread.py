@@ -146,7 +146,7 @@ class ReactionDiffusionConv(nn.Module):
             known = solve(adj, h0, source, alpha, beta, terms=self.terms, **self.integrate.keywords)
             if known is not None:
                 return known
-        return self.integrate(f, h0, save_at=save_at)  # Eq. (7)
+        return self.integrate(f, h0, save_at=save_at, total=adj.total)  # Eq. (7)
 
     @property
     def terms(self) -> Terms | None:

@@ -21,6 +21,14 @@ from gread.ode.tableau import SOLVERS, Adaptive, Tableau
 
 VectorField: TypeAlias = Callable[[float, Tensor], Tensor]
 
+Total: TypeAlias = Callable[[Tensor], Tensor]
+"""Sums over all of the state from those over the part of it that is at hand."""
+
+
+def itself(sums: Tensor) -> Tensor:
+    """The `Total` where all of the state is at hand."""
+    return sums
+
 
 class IntegrationError(ArithmeticError):
     """The integration could not reach T; the message says what to change."""
@@ -47,6 +55,7 @@ def integrate(
     save_at: Sequence[float] = (),
     tolerance: float = 1e-5,
     max_evaluations: int = 10_000,
+    total: Total = itself,
 ) -> Solution:
     """Solves dh/dt = f(t, h), h(0) = ``h0``, up to t = ``time``.
 
@@ -62,6 +71,7 @@ def integrate(
             a time between two steps is reached by a step aside.
         tolerance: Relative and absolute error allowed to adaptive solvers.
         max_evaluations: Bound on the evaluations of f.
+        total: Where others hold more of the state: sums over all of it. So all take the same steps.
 
     Raises:
         IntegrationError: The state is not finite any more, an adaptive step became too small,
@@ -83,8 +93,8 @@ def integrate(
     if time == 0:
         return Solution(h0, (h0,) * len(save_at), 0)
     if isinstance(method, Adaptive):
-        return _adaptive(method, f, h0, time, save_at, tolerance, max_evaluations)
-    return _fixed(method, f, h0, time, step_size, save_at, max_evaluations)
+        return _adaptive(method, f, h0, time, save_at, tolerance, max_evaluations, total)
+    return _fixed(method, f, h0, time, step_size, save_at, max_evaluations, total)
 
 
 def _fixed(
@@ -95,6 +105,7 @@ def _fixed(
     step_size: float,
     save_at: Sequence[float],
     max_evaluations: int,
+    total: Total,
 ) -> Solution:
     grid = list(steps(time, step_size))
     aside = {s for s in save_at if s < time and s not in {t for t, _ in grid}}
@@ -112,8 +123,8 @@ def _fixed(
                 saved[s] = h if s == t else _step(tableau, f, t, h, s - t)
         h = _step(tableau, f, t, h, t_next - t)
     saved[time] = h
-    if not finite(h):
-        raise IntegrationError(_where_it_blew_up(tableau, f, h0, grid, step_size))
+    if not finite(h, total):
+        raise IntegrationError(_where_it_blew_up(tableau, f, h0, grid, step_size, total))
     return Solution(h, tuple(saved[s] for s in save_at), evaluations)
 
 
@@ -149,8 +160,15 @@ def _adaptive(
     save_at: Sequence[float],
     tolerance: float,
     max_evaluations: int,
+    total: Total,
 ) -> Solution:
     evaluations = 0
+
+    def norm(x: Tensor) -> Tensor:
+        """Without its gradient: the length of a step is a choice, not a quantity."""
+        squares = x.detach().square().sum()
+        summed, size = total(torch.stack([squares, torch.full_like(squares, x.numel())]))
+        return (summed / size).sqrt()
 
     def counted(t: Tensor, h: Tensor) -> Tensor:
         nonlocal evaluations
@@ -173,26 +191,31 @@ def _adaptive(
             rtol=tolerance,
             atol=tolerance,
             # Step onto T: without it the last step overshoots and h(T) is interpolated.
-            options={"step_t": torch.tensor([time], dtype=torch.float64, device=h0.device)},
+            options={
+                "step_t": torch.tensor([time], dtype=torch.float64, device=h0.device),
+                "norm": norm,
+            },
         )
     except AssertionError as error:  # how torchdiffeq gives up
         raise IntegrationError(
             f"{method.method} cannot go on ({str(error)[:40]}): the dynamics blow up, or tolerance "
             f"{tolerance:g} is beyond {h0.dtype}; choose a larger tolerance or a shorter time"
         ) from error
-    if not finite(states[-1]):
+    if not finite(states[-1], total):
         raise IntegrationError(f"the state is not finite at t = {time:g}: choose a shorter time")
     by_time = dict(zip(times, states, strict=True))
     return Solution(by_time[time], tuple(by_time[s] for s in save_at), evaluations)
 
 
-def finite(h: Tensor) -> bool:
+def finite(h: Tensor, total: Total = itself) -> bool:
     """Whether h may be used; not asked where reading a value would break a graph."""
     if not values_can_be_read():
         return True
     h = h.detach()
     # The sum is not finite if an element is not, and quickly found; it may be so by overflow too.
-    return math.isfinite(h.sum().item()) or bool(h.isfinite().all())
+    if math.isfinite(total(h.sum()).item()):
+        return True
+    return total((~h.isfinite()).sum()).item() == 0
 
 
 @torch.no_grad()
@@ -202,13 +225,14 @@ def _where_it_blew_up(
     h: Tensor,
     grid: Sequence[tuple[float, float]],
     step_size: float,
+    total: Total,
 ) -> str:
     """Walks once more to say when: looking after every step would cost all the good runs."""
-    if not h.isfinite().all():
+    if not finite(h, total):
         return "the state holds NaN or infinity at t = 0: look at the features and the parameters"
     for t, t_next in grid:
         h = _step(tableau, f, t, h, t_next - t)
-        if not h.isfinite().all():
+        if not finite(h, total):
             break
     return (
         f"the state is not finite any more at t = {t_next:g} with step_size {step_size:g}: choose "

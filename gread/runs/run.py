@@ -22,12 +22,14 @@ from torch_geometric.data import Data
 
 from gread.data import load
 from gread.data.files import data_root
+from gread.distributed import rank
 from gread.measures import dirichlet_energy, effective_rank
 from gread.models import MODELS
 from gread.parts import Division, parts_that_fit
 from gread.population import fit_together
 from gread.registry import Registry
 from gread.runs.spec import RunSpec
+from gread.runs.spread import Job, blocks_of, compute, cost
 from gread.structure import Origin, Prepared, add_structure
 from gread.training import Epoch, Fit, TrainConfig, fit
 from gread.versions import versions
@@ -211,6 +213,7 @@ def run(
     device: str = "cpu",
     deterministic: bool = False,
     on_epoch: Callable[[Epoch, nn.Module, Data], None] | None = None,
+    imports: Sequence[str] = (),
 ) -> Result:
     """Computes ``spec``. On a CPU the same spec gives the same numbers, bit by bit.
 
@@ -219,8 +222,12 @@ def run(
         root: The data root.
         device: Where to compute it.
         deterministic: Whether a GPU must give the same numbers every time too, which is slower.
-        on_epoch: Called after every epoch with the epoch, the model and the data.
+        on_epoch: Called after every epoch with the epoch, the model and the data; not where the
+            graph is spread over processes.
+        imports: Modules that those processes import first.
     """
+    if spec.train.processes > 1:
+        return _run_spread(spec, root, device, imports)
     # Parts of a graph go to the device in turn.
     data, fingerprint = prepared(spec, root, device if spec.train.parts == 1 else "cpu")
     model = built(spec, data).to(device)
@@ -233,7 +240,38 @@ def run(
     except ArithmeticError as error:
         found = error
     about = {"device": _describe(device), "fingerprint": fingerprint, **_now(start)}
-    return _result(spec, found, model, data, **about)
+    return _result(spec, found, _recorded(spec, found, model, data), **about)
+
+
+def _run_spread(spec: RunSpec, root: str | None, device: str, imports: Sequence[str]) -> Result:
+    """Computes ``spec`` over processes; where these are joined already, each calls it."""
+    place = data_root(root)
+    folder, fingerprint = blocks_of(
+        lambda: prepared(spec, root, "cpu"), spec.train.processes, place
+    )
+    alone = replace(spec, train=replace(spec.train, processes=1))  # however many there are
+    job = Job(
+        folder,
+        spec.model,
+        spec.hyper,
+        spec.train,
+        spec.split,
+        spec.seed,
+        place / "checkpoints" / f"{alone.key}.pt",
+        imports,
+    )
+    start = time.perf_counter()
+    found: Fit | ArithmeticError
+    records: dict[str, Any] = {}
+    try:
+        each = compute(job, device)
+        found, records = each[0].fit, {"processes": cost(each)}
+    except ArithmeticError as error:
+        found = error
+    if rank() == 0:
+        job.checkpoint.unlink(missing_ok=True)
+    about = {"device": _describe(device), "fingerprint": fingerprint, **_now(start)}
+    return _result(spec, found, records, **about)
 
 
 def run_together(
@@ -275,7 +313,12 @@ def run_together(
     about = {"device": _describe(device), "fingerprint": fingerprint, **_now(start)}
     about["seconds"] = round(about["seconds"] / len(specs), 3)
     return [
-        _result(spec, found, model.to(device) if spec.record else model, data, **about)
+        _result(
+            spec,
+            found,
+            _recorded(spec, found, model.to(device) if spec.record else model, data),
+            **about,
+        )
         for spec, found, model in zip(specs, fits, models, strict=True)
     ]
 
@@ -316,13 +359,20 @@ def division(spec: RunSpec, *, root: str | None = None, device: str = "cpu") -> 
     return parts_that_fit(built(spec, data).to(device), data)
 
 
+def _recorded(
+    spec: RunSpec, found: Fit | ArithmeticError, model: nn.Module, data: Data
+) -> dict[str, Any]:
+    if isinstance(found, ArithmeticError):
+        return {}
+    with torch.no_grad():
+        return {name: RECORDS[name](model.eval(), data) for name in spec.record}
+
+
 def _result(
-    spec: RunSpec, found: Fit | ArithmeticError, model: nn.Module, data: Data, **about: Any
+    spec: RunSpec, found: Fit | ArithmeticError, records: dict[str, Any], **about: Any
 ) -> Result:
     if isinstance(found, ArithmeticError):
         return Result(spec, "failed", str(found), **about)
-    with torch.no_grad():
-        records = {name: RECORDS[name](model.eval(), data) for name in spec.record}
     return Result(
         spec,
         "diverged" if found.diverged else "ok",

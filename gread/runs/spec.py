@@ -67,6 +67,8 @@ class RunSpec:
         values = asdict(self)
         if self.train.parts == 1:  # the whole graph, as in specs from before there were parts
             del values["train"]["parts"], values["train"]["halo"]
+        if self.train.processes == 1:
+            del values["train"]["processes"]
         return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
     @staticmethod

@@ -161,6 +161,15 @@ def test_adaptive_gradient_approaches_the_exact_one(solver):
         torch.testing.assert_close(ours, true, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("solver", ADAPTIVE)
+def test_the_length_of_an_adaptive_step_has_no_gradient(solver):
+    """With given steps, a linear field has a linear solution: d h(T) / d h(0) = h(T) / h(0)."""
+    h0 = torch.tensor([1.0, 0.3], dtype=torch.float64, requires_grad=True)
+    final = integrate(lambda t, h: -1.3 * h, h0, 2.0, solver=solver, tolerance=1e-2).final
+    (gradient,) = torch.autograd.grad(final.sum(), h0)
+    torch.testing.assert_close(gradient, (final / h0).detach(), rtol=1e-12, atol=0)
+
+
 def test_no_time_no_change():
     result = integrate(lambda t, h: h / 0, ONE, 0.0, save_at=[0.0])
     assert result.final is ONE

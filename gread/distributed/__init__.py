@@ -1,0 +1,23 @@
+"""One graph over several processes: every one holds a block of its nodes, and training is exact.
+
+exchange   the rows that go from one process to another, and the gradients that go back
+operator   Ã of which a process holds its rows: ``model(x, block)`` in the place of ``edge_index``
+partition  which process gets which nodes
+shards     a graph on the disk in blocks
+parquet    such a graph from edge lists larger than memory
+training   fit over all processes, with checkpoints
+launch     several processes on one machine
+"""
+
+from gread.distributed.exchange import joined as joined
+from gread.distributed.exchange import processes as processes
+from gread.distributed.exchange import rank as rank
+from gread.distributed.launch import spread as spread
+from gread.distributed.operator import Block as Block
+from gread.distributed.partition import PARTITIONS as PARTITIONS
+from gread.distributed.shards import Shard as Shard
+from gread.distributed.shards import read_shard as read_shard
+from gread.distributed.shards import read_sizes as read_sizes
+from gread.distributed.shards import shard as shard
+from gread.distributed.training import Spread as Spread
+from gread.distributed.training import fit_shard as fit_shard

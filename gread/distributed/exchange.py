@@ -1,0 +1,215 @@
+"""What the processes of one training tell each other.
+
+A `Border` says which rows of a state go where: every process holds the rows of its own nodes, and
+asks the others for those of the nodes that its own see beyond them, the halo. On the way back the
+gradients of these rows go home.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from gread.inputs import InputError
+
+T = TypeVar("T")
+
+
+@dataclass
+class Traffic:
+    """What has gone over the border so far.
+
+    Attributes:
+        exchanges: How often rows were exchanged.
+        sent: Bytes sent to other processes.
+        received: Bytes received from them.
+        waited: Seconds in which nothing else was done.
+    """
+
+    exchanges: int = 0
+    sent: int = 0
+    received: int = 0
+    waited: float = 0.0
+
+
+class Pending(NamedTuple):
+    """Rows on their way."""
+
+    rows: Tensor
+    work: Any
+    keep: Tensor
+    """What is being sent, which must not go before it has arrived."""
+    traffic: Traffic
+
+    def wait(self) -> Tensor:
+        """The rows, once they are here."""
+        if self.work is not None:
+            start = time.perf_counter()
+            self.work.wait()
+            self.traffic.waited += time.perf_counter() - start
+        return self.rows
+
+
+@dataclass(frozen=True, eq=False)
+class Border:
+    """Between the nodes of this process and those of the others.
+
+    Attributes:
+        own: Number of nodes of this process.
+        send: Rows of its nodes that others ask for, in the order of who asks, [s].
+        send_counts: How many each process asks for.
+        halo_counts: How many this process asks each for; together they are the halo.
+        traffic: What has gone over it.
+    """
+
+    own: int
+    send: Tensor
+    send_counts: list[int]
+    halo_counts: list[int]
+    traffic: Traffic = field(default_factory=Traffic)
+
+    @property
+    def halo(self) -> int:
+        """Number of nodes of others that those of this process see."""
+        return sum(self.halo_counts)
+
+    def fetch(self, x: Tensor) -> Pending:
+        """Asks for the rows of the halo, of a state with rows for own nodes, [own, ...]."""
+        return self._exchange(x.index_select(0, self.send), self.send_counts, self.halo_counts)
+
+    def send_home(self, x: Tensor) -> Pending:
+        """The other way: rows for the halo [halo, ...] go to their owners, [s, ...] come here."""
+        return self._exchange(x.contiguous(), self.halo_counts, self.send_counts)
+
+    def _exchange(self, rows: Tensor, away: list[int], here: list[int]) -> Pending:
+        out = rows.new_empty(sum(here), *rows.shape[1:])
+        if len(here) == 1:
+            return Pending(out, None, rows, self.traffic)
+        self.traffic.exchanges += 1
+        self.traffic.sent += rows.nbytes
+        self.traffic.received += out.nbytes
+        work = dist.all_to_all_single(out, rows, here, away, async_op=True)
+        return Pending(out, work, rows, self.traffic)
+
+    def reach(self, x: Tensor) -> Tensor:
+        """x with the rows of the halo behind its own, [own + halo, ...]; with its gradient."""
+        found: Tensor = _Reach.apply(self, x)
+        return found
+
+    def collect(self, x: Tensor) -> Tensor:
+        """Sums [own + halo, ...] of which those of the halo belong to others; whole ones of own."""
+        home = self.send_home(x[self.own :])
+        return x[: self.own].index_add(0, self.send, home.wait())
+
+
+class _Reach(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, border: Border, x: Tensor) -> Tensor:
+        ctx.border = border
+        return torch.cat([x, border.fetch(x).wait()])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
+        return None, ctx.border.collect(grad)
+
+
+def total(sums: Tensor) -> Tensor:
+    """The sum over all processes."""
+    if not dist.is_initialized():
+        return sums
+    sums = sums.detach().clone()
+    dist.all_reduce(sums)
+    return sums
+
+
+def rank() -> int:
+    """The number of this process."""
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+def processes() -> int:
+    """How many there are."""
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def together(work: Callable[[], T]) -> T:
+    """What ``work`` gives; if it fails with an `InputError` on one process, it does on all."""
+    found, said = None, ""
+    try:
+        found = work()
+    except (InputError, OSError) as error:
+        said = str(error)
+    if dist.is_initialized():
+        all_said: list[str] = [""] * processes()
+        dist.all_gather_object(all_said, said)
+        said = next(filter(None, all_said), "")
+    if said:
+        raise InputError(said)
+    assert found is not None
+    return found
+
+
+@contextmanager
+def joined(
+    device: str, *, seconds: float, where: str = "env://", rank: int = -1, processes: int = -1
+) -> Iterator[None]:
+    """One of several processes, for a while.
+
+    Args:
+        device: Where this one computes: NCCL connects GPUs, Gloo connects CPUs.
+        seconds: So long a process waits for the others before it gives up.
+        where: Where they meet, as in ``torch.distributed.init_process_group``.
+        rank: The number of this one; by default from the environment, as torchrun sets it.
+        processes: How many there are; likewise.
+
+    Raises:
+        ConnectionError: Another process is gone or does not answer.
+    """
+    with lost():
+        dist.init_process_group(
+            "nccl" if torch.device(device).type == "cuda" else "gloo",
+            init_method=where,
+            rank=rank,
+            world_size=processes,
+            timeout=timedelta(seconds=seconds),
+        )
+    try:
+        with lost():
+            # One that is done at once must not be gone before the others have found it.
+            dist.all_reduce(torch.zeros(1, device=device))
+            yield
+    finally:
+        dist.destroy_process_group()
+
+
+@contextmanager
+def lost() -> Iterator[None]:
+    """Says of an error of the connection what it means."""
+    try:
+        yield
+    except dist.DistError as error:
+        raise ConnectionError(_sentence(error)) from error
+    except RuntimeError as error:
+        reason = str(error).lower()
+        if any(
+            word in reason for word in ("gloo", "nccl", "connection", "timed out", "rendezvous")
+        ):
+            raise ConnectionError(_sentence(error)) from error
+        raise
+
+
+def _sentence(error: Exception) -> str:
+    number = f"process {rank()} of {processes()}" if dist.is_initialized() else "a process"
+    reason = str(error).partition("\n")[0].strip()[:200]
+    return (
+        f"{number} has lost another one, which died or does not answer; the same command goes on "
+        f"from the last checkpoint ({reason})"
+    )

@@ -1,0 +1,207 @@
+"""Several processes on this machine, watched: if one dies, all end, and start again if asked to."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+
+from gread.distributed.exchange import joined
+from gread.inputs import InputError, check_count, check_positive
+
+T = TypeVar("T")
+
+SECONDS = 300.0
+"""So long a process waits for the others, if nobody says: one that is gone is noticed at once, but
+one that reads a large graph is silent for a while."""
+
+
+def spread(
+    work: Callable[..., T],
+    arguments: Sequence[Any],
+    *,
+    processes: int,
+    device: str = "cpu",
+    restarts: int = 0,
+    seconds: float = SECONDS,
+) -> list[T]:
+    """What ``work(*arguments)`` gives on each of several processes that are joined.
+
+    Args:
+        work: A function of a module; it finds out its number by `gread.distributed.rank`.
+        arguments: For all the same.
+        processes: How many.
+        device: ``"cpu"``, or ``"cuda"``, where every process takes a GPU of its own.
+        restarts: How often all are started again after one has died.
+        seconds: So long a process waits for the others before it gives up.
+
+    Raises:
+        InputError: As ``work`` said.
+        ConnectionError: A process died, and there is no restart left.
+    """
+    check_count("processes", processes)
+    check_positive("seconds", seconds)
+    for left in reversed(range(restarts + 1)):
+        try:
+            return _once(work, arguments, processes, device, seconds)
+        except ConnectionError:
+            if not left:
+                raise
+    raise AssertionError
+
+
+def start_method() -> Any:
+    """On Linux from a server that has imported this, for an import takes longer than an epoch.
+
+    Elsewhere each process imports for itself: what macOS does with a fork, nobody promises.
+    """
+    if sys.platform != "linux":
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
+
+
+class _Surroundings(NamedTuple):
+    """Of the process that starts others, which the server has as they were when it began."""
+
+    path: list[str]
+    environment: dict[str, str]
+
+    def take_on(self) -> None:
+        """In a process that was started."""
+        sys.path[:] = self.path
+        os.environ.clear()
+        os.environ.update(self.environment)
+
+
+class _Ended(NamedTuple):
+    """How a process ended."""
+
+    value: Any = None
+    error: Exception | None = None
+
+
+def _once(
+    work: Callable[..., T], arguments: Sequence[Any], processes: int, device: str, seconds: float
+) -> list[T]:
+    context = start_method()
+    with tempfile.TemporaryDirectory(prefix="gread-") as folder:
+        where = Path(folder, "meet").as_uri()
+        here = _Surroundings(list(sys.path), dict(os.environ))
+        pipes = [context.Pipe(duplex=False) for _ in range(processes)]
+        started = [
+            context.Process(
+                target=_begin,
+                args=(number, processes, where, device, seconds, here, end, work, arguments),
+            )
+            for number, (_, end) in enumerate(pipes)
+        ]
+        try:
+            for process, (_, end) in zip(started, pipes, strict=True):
+                process.start()
+                end.close()
+            ended = _watch(started, [end for end, _ in pipes], seconds)
+        finally:
+            for process in started:
+                process.kill()
+                process.join()
+            for end, _ in pipes:
+                end.close()
+    errors = [one.error for one in ended if one.error is not None]
+    # What a process says of itself explains more than that others lost it.
+    for error in sorted(errors, key=lambda one: isinstance(one, ConnectionError)):
+        raise error
+    return [one.value for one in ended]
+
+
+def _watch(started: Sequence[Any], ends: Sequence[Connection], seconds: float) -> list[_Ended]:
+    """How each ended. After the first that failed, the others have so long to say why they did."""
+    found: dict[int, _Ended] = {}
+    deadline = float("inf")
+    while len(found) < len(started) and time.monotonic() < deadline:
+        open_ends = [end for number, end in enumerate(ends) if number not in found]
+        limit = None if deadline == float("inf") else max(0.0, deadline - time.monotonic())
+        for end in wait(open_ends, limit):
+            number = ends.index(end)
+            try:
+                found[number] = ends[number].recv()
+            except EOFError:
+                started[number].join()
+                found[number] = _Ended(error=_Died(number, len(started), started[number].exitcode))
+            if found[number].error is not None:
+                deadline = min(deadline, time.monotonic() + seconds)
+    dead = [one for one in found.values() if isinstance(one.error, _Died)]
+    if dead:  # the others only lost it
+        return dead
+    return [found.get(n, _Ended(error=_Died(n, len(started), None))) for n in range(len(started))]
+
+
+class _Died(ConnectionError):
+    def __init__(self, number: int, processes: int, code: int | None):
+        how = "does not answer" if code is None else f"died with exit code {code}"
+        if code is not None and code < 0:
+            how = f"was killed by {signal.Signals(-code).name}"
+        super().__init__(
+            f"process {number} of {processes} {how}; the same command goes on from the last "
+            "checkpoint"
+        )
+
+
+def _begin(
+    number: int,
+    processes: int,
+    where: str,
+    device: str,
+    seconds: float,
+    there: _Surroundings,
+    end: Connection,
+    work: Callable[..., Any],
+    arguments: Sequence[Any],
+) -> None:
+    """What a process does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends us
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    there.take_on()
+    torch.set_num_threads(max(1, torch.get_num_threads() // processes))
+    with closing(end):
+        try:
+            choose_gpu(device, number)
+            with joined(device, seconds=seconds, where=where, rank=number, processes=processes):
+                ended = _Ended(work(*arguments))
+        except (InputError, ArithmeticError, OSError) as error:
+            ended = _Ended(error=type(error)(str(error)))
+        # By value: PyTorch would hand over tensors in memory that ends with this process.
+        end.send_bytes(pickle.dumps(ended))
+
+
+def choose_gpu(device: str, number: int) -> None:
+    """Process ``number`` of this machine takes the GPU of that number."""
+    if torch.device(device).type != "cuda":
+        return
+    if number >= torch.cuda.device_count():
+        raise InputError(
+            f"every process needs a GPU of its own, got {torch.cuda.device_count()} for process "
+            f"{number} of this machine"
+        )
+    torch.cuda.set_device(number)
+
+
+def _end_with_the_parent() -> None:
+    """A parent that is killed cannot end its processes, so they watch it."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)

@@ -1,0 +1,320 @@
+"""Ã of which this process holds the rows of its own nodes.
+
+    Ã H = Ã_own H_own + Ã_halo H_halo
+
+The first product needs nothing of others, so it is done while the rows of the halo are on their
+way; the second is for the few rows at the border. On the way back Ã_haloᵀ g goes first, and
+travels home while Ã_ownᵀ g is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from gread.adjacency import Adjacency
+from gread.distributed.exchange import Border, total
+from gread.kernels import Pattern, remember
+from gread.kernels.choice import kernels_for
+from gread.kernels.plain import Pair, Rows
+from gread.kernels.program import Program, Ran, run_with
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """The part of a graph that a process holds, in the place of ``edge_index``.
+
+    ``model(x, block)`` gives the logits of the process's own nodes, where all processes call it.
+
+    Attributes:
+        edge_index: The edges into own nodes, [2, E]: places of the sources, of which those from
+            ``border.own`` on are in the halo, and of the targets.
+        edge_weight: Their weights, [E], where edges have some.
+        nodes: Numbers in the graph of own nodes and of those in the halo, [own + halo].
+        border: To the other processes.
+    """
+
+    edge_index: Tensor
+    edge_weight: Tensor | None
+    nodes: Tensor
+    border: Border
+
+    def edges(self, like: Tensor, self_loops: float) -> BlockEdges:
+        """The edges, every own node with a loop if ``self_loops`` is not zero."""
+        key = (self_loops, like.dtype)
+        return remember(self.edge_index, key, lambda: self._with_loops(like, self_loops))
+
+    def _with_loops(self, like: Tensor, self_loops: float) -> BlockEdges:
+        source, target = self.edge_index
+        weight = self.edge_weight
+        weight = like.new_ones(len(source)) if weight is None else weight.to(like.dtype)
+        if self_loops:
+            bare = torch.ones(self.border.own, dtype=torch.bool, device=source.device)
+            bare[target[source == target]] = False
+            loops = bare.nonzero().squeeze(1)
+            source, target = torch.cat([source, loops]), torch.cat([target, loops])
+            weight = torch.cat([weight, like.new_full((len(loops),), self_loops)])
+        pattern, order = Pattern.from_entries(target, source, (self.border.own, len(self.nodes)))
+        del source, target
+        return BlockEdges(
+            pattern,
+            order,
+            weight.index_select(0, order),
+            self.edge_weight is not None,
+            self.nodes,
+            self.border,
+            Halves.of(pattern, self.border.own),
+        )
+
+
+class Halves(NamedTuple):
+    """A pattern [own, own + halo] taken apart.
+
+    Attributes:
+        own: Entries between own nodes, [own, own].
+        far: Those from the halo, with rows for the nodes at the border alone.
+        rows: These nodes.
+        order: Which entry of the whole stands where: those of ``own``, then those of ``far``, [E].
+    """
+
+    own: Pattern
+    far: Pattern
+    rows: Tensor
+    order: Tensor
+
+    @staticmethod
+    def of(pattern: Pattern, own: int) -> Halves:
+        """Of a pattern whose first ``own`` columns are own nodes."""
+        row, column = pattern.rows.numbers(), pattern.rows.column
+        is_far = column >= own
+        near, far = (~is_far).nonzero().squeeze(1), is_far.nonzero().squeeze(1)
+        rows, places = row[far].unique_consecutive(return_inverse=True)
+        start = pattern.rows.start
+        far_before = torch.cat([start.new_zeros(1), is_far.cumsum(0)])[start]
+        return Halves(
+            Pattern(Rows(start - far_before, column[near]), own),
+            Pattern.from_entries(
+                places, column[far].long() - own, (len(rows), pattern.num_columns - own)
+            )[0],
+            rows,
+            torch.cat([near, far]),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class BlockEdges:
+    """`gread.adjacency.SomeEdges` of a block."""
+
+    pattern: Pattern
+    order: Tensor
+    weight: Tensor
+    weighted: bool
+    nodes: Tensor
+    border: Border
+    halves: Halves
+
+    @property
+    def num_nodes(self) -> int:
+        """Of own nodes."""
+        return self.border.own
+
+    def reach(self, x: Tensor) -> Tensor:
+        """See `Border.reach`."""
+        return self.border.reach(x)
+
+    def collect(self, sums: Tensor) -> Tensor:
+        """See `Border.collect`."""
+        return self.border.collect(sums)
+
+    def adjacency(self, weight: Tensor) -> Adjacency:
+        """Ã with these entries, [E] in the order of the pattern."""
+        made = BlockAdjacency(self.halves, weight.index_select(0, self.halves.order), self.border)
+        return made  # type: ignore[return-value]  # it has the same operations
+
+    def looked_at(self, adj: Adjacency) -> Adjacency:
+        """Finds out whether Ã is symmetric, though no process has all of it.
+
+        The sum over all entries of a hash of (i, j, Ã_ij) is that of (j, i, Ã_ij) then, and hardly
+        ever else.
+        """
+        rows = self.pattern.rows
+        i, j = self.nodes[rows.numbers()], self.nodes[rows.column]
+        weight = torch.empty_like(adj.weight)
+        weight[self.halves.order] = adj.weight
+        bits = weight.double().view(torch.int64)
+        difference = _hash(_hash(bits + i) + j).sum() - _hash(_hash(bits + j) + i).sum()
+        same = total(difference).item() == 0
+        return replace(adj, symmetric=same)
+
+
+def _hash(x: Tensor) -> Tensor:
+    """Mixes the bits of int64 numbers: xor-shift and multiply, modulo 2⁶⁴."""
+    x = (x ^ (x >> 30)) * -0x40A7B892E31B1A47
+    x = (x ^ (x >> 27)) * -0x6B2FB644ECCEEE15
+    return x ^ (x >> 31)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockAdjacency:
+    """Own rows of Ã, with the operations of `gread.Adjacency`; every process calls them alike.
+
+    Attributes:
+        halves: Where the entries are.
+        weight: The entries, those between own nodes before those from the halo, [E].
+        border: To the other processes.
+        symmetric: Whether the whole of Ã is its own transpose.
+    """
+
+    halves: Halves
+    weight: Tensor
+    border: Border
+    symmetric: bool = False
+
+    lowest = -1.0
+    """A bound below the eigenvalues of a symmetric Ã."""
+
+    @property
+    def num_nodes(self) -> int:
+        """Of own nodes."""
+        return self.border.own
+
+    def __matmul__(self, h: Tensor) -> Tensor:
+        """Own rows of Ã H from those of H, [own, d]."""
+        found: Tensor = _Product.apply(self, self.weight, h)
+        return found
+
+    def laplacian(self, h: Tensor) -> Tensor:
+        """L̃ H = H − Ã H."""
+        return h - self @ h
+
+    def total(self, sums: Tensor) -> Tensor:
+        """Sums over the nodes of all processes."""
+        return total(sums)
+
+    def run(self, program: Program, inputs: Sequence[Tensor], coef: Tensor) -> Ran:
+        """A program of passes, each with its exchange; sums are over own nodes."""
+        return run_with(BlockPasses(self, kernels_for(coef)), program, inputs, coef)
+
+    @cached_property
+    def parts(self) -> tuple[Tensor, Tensor]:
+        """The entries between own nodes and those from the halo."""
+        own = self.halves.own.rows.column.numel()
+        return self.weight[:own], self.weight[own:]
+
+    @cached_property
+    def transposed_parts(self) -> tuple[Tensor, Tensor]:
+        """The same, column after column."""
+        own, far = self.parts
+        return own.index_select(0, self.halves.own.order), far.index_select(
+            0, self.halves.far.order
+        )
+
+
+class BlockPasses(NamedTuple):
+    """`gread.kernels.program.Passes` of a block; there are no members."""
+
+    adj: BlockAdjacency
+    kernels: Any
+
+    def gather(
+        self, x: Tensor, coef: Tensor, bases: Sequence[Tensor], degree: int, members: int = 0
+    ) -> Tensor:
+        """See `gread.kernels.plain.gather`."""
+        arriving = self.adj.border.fetch(x)
+        out: Tensor = self.kernels.gather(
+            self.adj.halves.own.rows, self.adj.parts[0], x, coef, bases, degree
+        )
+        return out.index_add_(0, self.adj.halves.rows, coef[0] * self.from_afar(arriving.wait()))
+
+    def from_afar(self, halo: Tensor) -> Tensor:
+        """Ã_halo H_halo, a row for every node at the border."""
+        far = self.adj.halves.far
+        return self.product(far.rows, self.adj.parts[1], halo)
+
+    def product(self, rows: Rows, entries: Tensor, x: Tensor) -> Tensor:
+        """A x."""
+        if not entries.numel():
+            return x.new_zeros(rows.start.numel() - 1, x.size(1))
+        found: Tensor = self.kernels.gather(rows, entries, x, x.new_ones(1, x.size(1)), (), 0)
+        return found
+
+    def back(self, x: Tensor, ones: Tensor, members: int = 0) -> Tensor:
+        """Own rows of Ãᵀ x."""
+        if self.adj.symmetric:
+            return self.gather(x, ones, (), 0)
+        home = self.leaving(x)
+        out = self.product(self.adj.halves.own.columns, self.adj.transposed_parts[0], x)
+        return out.index_add_(0, self.adj.border.send, home.wait())
+
+    def leaving(self, x: Tensor) -> Any:
+        """Ã_haloᵀ x, on its way home."""
+        halves = self.adj.halves
+        at_border = x.index_select(0, halves.rows)
+        far = self.product(halves.far.columns, self.adj.transposed_parts[1], at_border)
+        return self.adj.border.send_home(far)
+
+    def pull(
+        self,
+        x: Tensor,
+        y: Tensor,
+        coef: Tensor,
+        bases: Sequence[Tensor],
+        degree: int,
+        members: int = 0,
+    ) -> tuple[Tensor, Tensor]:
+        """See `gread.kernels.plain.pull`; what comes from afar is in the first sum as well."""
+        adj, halves = self.adj, self.adj.halves
+        rows, moving = (
+            (halves.rows, adj.border.fetch(x))
+            if adj.symmetric
+            else (adj.border.send, self.leaving(x))
+        )
+        entries = adj.parts[0] if adj.symmetric else adj.transposed_parts[0]
+        pattern = halves.own.rows if adj.symmetric else halves.own.columns
+        out, sums = self.kernels.pull(pattern, entries, x, y, coef, bases, degree)
+        far = self.from_afar(moving.wait()) if adj.symmetric else moving.wait()
+        sums[0, 0] += (far * y.index_select(0, rows)).sum(0)
+        return out.index_add_(0, rows, coef[0] * far), sums
+
+    def edge_dots(
+        self, weight: Tensor | None, pairs: Sequence[Pair], members: int = 0, count: int = 0
+    ) -> Tensor:
+        """The gradient of the entries, [E], and what pairs add to it."""
+        adj, halves = self.adj, self.adj.halves
+        if weight is None:
+            weight = torch.zeros_like(adj.weight)
+        own, far = weight.split([len(part) for part in adj.parts])
+        arriving = [adj.border.fetch(pair.right) for pair in pairs]
+        own.copy_(self.kernels.edge_dots(halves.own.rows, pairs, own))
+        for pair, moving in zip(pairs, arriving, strict=True):
+            left = pair.combined().index_select(0, halves.rows)
+            halo = moving.wait()
+            if far.numel():
+                far += self.kernels.edge_dots(halves.far.rows, [Pair([left], halo)])
+        return weight
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, adj: BlockAdjacency, weight: Tensor, h: Tensor) -> Tensor:
+        ctx.adj = adj
+        ctx.save_for_backward(weight, h)
+        return BlockPasses(adj, kernels_for(h)).gather(h, h.new_ones(1, h.size(1)), (), 0)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
+        _, h = ctx.saved_tensors
+        passes, grad = BlockPasses(ctx.adj, kernels_for(h)), grad.contiguous()
+        grad_weight = grad_h = None
+        if ctx.needs_input_grad[1]:
+            grad_weight = passes.edge_dots(None, [Pair([grad], h)])
+        if ctx.needs_input_grad[2]:
+            grad_h = passes.back(grad, grad.new_ones(1, grad.size(1)))
+        return None, grad_weight, grad_h

@@ -1,0 +1,215 @@
+"""Blocks from Parquet files that are larger than memory, read batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from gread.distributed.shards import Sizes, writing
+from gread.inputs import InputError
+from gread.memory import GB, free_memory
+from gread.parts import neighbours
+from gread.tables.formats import check_file, import_pyarrow
+from gread.tables.graph import ENDS
+from gread.tables.labels import SPLITS
+
+BATCH = 2**18
+"""Rows that are read at a time."""
+
+SHARES = (0.6, 0.8)
+"""Where the files name no split, nodes with a number in [0, 1) below the first train, below the
+second validate, and the others test."""
+
+AN_EDGE = 64
+"""Bytes that an edge takes while nodes are put in an order."""
+
+
+def shard_parquet(
+    nodes: str | Path,
+    edges: str | Path,
+    folder: str | Path,
+    *,
+    label: str,
+    blocks: int,
+    partition: str = "cuthill-mckee",
+    split: str | None = None,
+    weight: str | None = None,
+    directed: bool = False,
+    seed: int = 0,
+) -> Sizes:
+    """Writes a graph to a folder in blocks, as `gread.distributed.shard` does.
+
+    An edge that is named more than once counts once, with the mean of its weights; loops are left
+    out. Memory holds the edges of one block; with another partition than ``given``, those of the
+    whole graph for a while.
+
+    Args:
+        nodes: Row k is node k. Columns of numbers are features, as they are.
+        edges: Two columns of node numbers, called as in `gread.tables.graph.ENDS` or the only two.
+        folder: It must not exist.
+        label: Column of the classes, empty where unknown.
+        blocks: How many: as many as there will be processes.
+        partition: A name of `gread.distributed.PARTITIONS`.
+        split: Column that says train, val or test; else it is drawn.
+        weight: Column of the edges' weights.
+        directed: Whether edges have one direction.
+        seed: Of the drawn split.
+    """
+    node_file, edge_file = _open(nodes), _open(edges)
+    ends = _ends(edge_file, Path(edges).name, weight)
+    features = _features(node_file, Path(nodes).name, label, split)
+    count = node_file.metadata.num_rows
+
+    def near() -> csr_matrix:
+        needed, free = edge_file.metadata.num_rows * AN_EDGE, free_memory()
+        if needed > free:
+            raise InputError(
+                f"partition {partition} needs about {needed / GB:.1f} GB for the edges, and "
+                f"{free / GB:.1f} GB are free: choose --partition given, and number the nodes so "
+                "that neighbours are near each other"
+            )
+        parts = [np.stack(pair) for pair, _ in _edges(edge_file, ends, weight, count)]
+        return neighbours(np.concatenate(parts, 1), count)
+
+    classes = _classes(node_file, label, Path(nodes).name)
+    with writing(
+        folder,
+        nodes=count,
+        features=len(features),
+        splits=1,
+        blocks=blocks,
+        partition=partition,
+        near=near,
+    ) as writer:
+        for (source, target), values in _edges(edge_file, ends, weight, count):
+            writer.add_edges(source, target, values)
+            if not directed:
+                writer.add_edges(target, source, values)
+        first = 0
+        for batch in node_file.iter_batches(BATCH):
+            numbers = np.arange(first, first + batch.num_rows)
+            y = np.array([classes.get(value, -1) for value in batch.column(label).to_pylist()])
+            x = np.stack([_numbers(batch, name, first) for name in features], 1)
+            parts = _parts(batch, split, np.random.default_rng([seed, first]), first)
+            masks = np.stack([(parts == part) & (y >= 0) for part in range(3)])
+            writer.add_nodes(numbers, x, y, masks[..., None])
+            first += batch.num_rows
+        return writer.finish(len(classes), distinct=True)
+
+
+def _open(path: str | Path) -> Any:
+    pyarrow = import_pyarrow()
+    check_file(Path(path))
+    try:
+        return pyarrow.parquet.ParquetFile(path)
+    except Exception as error:  # a parser of others fails in its own ways
+        raise InputError(f"{path} must be a Parquet file, got one that pyarrow rejects") from error
+
+
+def _ends(file: Any, name: str, weight: str | None) -> tuple[str, str]:
+    found = [column for column in file.schema_arrow.names if column != weight]
+    if weight is not None and weight not in file.schema_arrow.names:
+        raise InputError(f"{name} has no column {weight!r}; it has: {', '.join(found)}")
+    for first, second in (*ENDS, *([tuple(found)] if len(found) == 2 else [])):
+        if first in found and second in found:
+            return first, second
+    raise InputError(
+        f"{name} must have columns source and target with numbers of nodes, got "
+        f"{', '.join(found) or 'none'}"
+    )
+
+
+def _edges(
+    file: Any, ends: tuple[str, str], weight: str | None, nodes: int
+) -> Iterator[tuple[tuple[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float32] | None]]:
+    """Edges without loops, with their weights, batch after batch."""
+    for batch in file.iter_batches(BATCH, columns=[*ends, *([weight] if weight else [])]):
+        found = []
+        for end in ends:
+            column = batch.column(end)
+            if column.null_count or column.type not in _whole_numbers():
+                raise InputError(
+                    f"column {end!r} of edges must be whole numbers, got {column.type}"
+                )
+            found.append(column.to_numpy(zero_copy_only=False).astype(np.int64))
+        for end in found:
+            wrong = end[(end < 0) | (end >= nodes)]
+            if len(wrong):
+                raise InputError(f"edges must name nodes 0 to {nodes - 1}, got node {wrong[0]}")
+        keep = found[0] != found[1]
+        values = None
+        if weight is not None:
+            values = batch.column(weight).to_numpy(zero_copy_only=False).astype(np.float32)
+            if not (np.isfinite(values) & (values >= 0)).all():
+                raise InputError(f"column {weight!r} of edges must be finite and not negative")
+            values = values[keep]
+        yield (found[0][keep], found[1][keep]), values
+
+
+def _whole_numbers() -> Sequence[Any]:
+    pyarrow = import_pyarrow()
+    return [
+        getattr(pyarrow, f"{sign}int{bits}")() for sign in ("", "u") for bits in (8, 16, 32, 64)
+    ]
+
+
+def _features(file: Any, name: str, label: str, split: str | None) -> list[str]:
+    pyarrow = import_pyarrow()
+    schema = file.schema_arrow
+    for wanted in filter(None, (label, split)):
+        if wanted not in schema.names:
+            raise InputError(f"{name} has no column {wanted!r}; it has: {', '.join(schema.names)}")
+    found = [column for column in schema.names if column not in (label, split)]
+    for column in found:
+        kind = schema.field(column).type
+        if not (pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind)):
+            raise InputError(f"column {column!r} of {name} must be numbers, got {kind}")
+    if not found:
+        raise InputError(f"{name} must have a column of features besides {label!r}, got none")
+    return found
+
+
+def _classes(file: Any, label: str, name: str) -> dict[Any, int]:
+    """The place of every class."""
+    found: set[Any] = set()
+    for batch in file.iter_batches(BATCH, columns=[label]):
+        found |= set(batch.column(label).unique().to_pylist())
+    found.discard(None)
+    if len(found) < 2:
+        raise InputError(
+            f"column {label!r} of {name} must have two classes or more, got {len(found)}"
+        )
+    return {value: place for place, value in enumerate(sorted(found))}
+
+
+def _numbers(batch: Any, name: str, first: int) -> NDArray[np.float32]:
+    values: NDArray[np.float32] = (
+        batch.column(name).to_numpy(zero_copy_only=False).astype(np.float32)
+    )
+    wrong = np.flatnonzero(~np.isfinite(values))
+    if len(wrong):
+        raise InputError(
+            f"column {name!r} must be finite numbers, got another in row {first + wrong[0]}"
+        )
+    return values
+
+
+def _parts(
+    batch: Any, split: str | None, random: np.random.Generator, first: int
+) -> NDArray[np.int64]:
+    """Whether a node trains (0), validates (1), tests (2) or none of these (−1)."""
+    if split is None:
+        return np.searchsorted(SHARES, random.random(batch.num_rows), side="right")
+    said = batch.column(split).to_pylist()
+    for row, word in enumerate(said):
+        if word is not None and word not in SPLITS:
+            raise InputError(
+                f"column {split!r} must say one of {', '.join(SPLITS)}, got {word!r} in row "
+                f"{first + row}"
+            )
+    return np.array([-1 if word is None else SPLITS[word] for word in said])

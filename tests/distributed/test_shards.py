@@ -1,0 +1,154 @@
+"""Blocks on the disk hold the graph, each a part of it; what is wrong with them is one sentence."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+import gread
+from gread.distributed import read_shard, read_sizes, shard, spread
+from gread.distributed.parquet import shard_parquet
+from gread.inputs import InputError
+from tests.distributed import work
+
+
+@pytest.fixture(scope="module")
+def data():
+    return gread.csbm(50, 3, homophily=0.4, degree=5, num_features=4, num_splits=2, seed=2)
+
+
+def put_together(folder):
+    """Edges with weights, features, classes and masks of all blocks by the first numbers."""
+    sizes = read_sizes(folder)
+    blocks = [folder / f"block-{k:04}" for k in range(sizes.blocks)]
+    numbers = np.concatenate([np.load(block / "nodes.npy") for block in blocks])
+    x = np.empty((sizes.nodes, sizes.features), np.float32)
+    y = np.empty(sizes.nodes, np.int64)
+    masks = np.empty((3, sizes.nodes, sizes.splits), bool)
+    edges = []
+    for block, first, last in zip(blocks, sizes.bounds[:-1], sizes.bounds[1:], strict=True):
+        x[numbers[first:last]] = np.load(block / "x.npy")
+        y[numbers[first:last]] = np.load(block / "y.npy")
+        masks[:, numbers[first:last]] = np.load(block / "masks.npy")
+        places = np.concatenate([np.arange(first, last), np.load(block / "halo.npy")])
+        found = numbers[places[np.load(block / "edges.npy")]]
+        weight = block / "weight.npy"
+        weights = np.load(weight) if weight.exists() else np.ones(found.shape[1], np.float32)
+        edges += zip(*found.tolist(), weights.tolist(), strict=True)
+    return sorted(edges), x, y, masks
+
+
+@pytest.mark.parametrize("partition", ["cuthill-mckee", "given"])
+@pytest.mark.parametrize("blocks", [1, 3, 50])
+def test_blocks_together_are_the_graph(data, tmp_path, partition, blocks):
+    weighted = data.clone()
+    weighted.edge_weight = torch.rand(data.edge_index.size(1))
+    sizes = shard(weighted, tmp_path / "graph", blocks, partition)
+    edges, x, y, masks = put_together(tmp_path / "graph")
+    weights = weighted.edge_weight.tolist()
+    assert edges == sorted(zip(*data.edge_index.tolist(), weights, strict=True))
+    assert np.array_equal(x, data.x.numpy())
+    assert np.array_equal(y, data.y.numpy())
+    assert np.array_equal(masks[1], data.val_mask.numpy())
+    assert (sizes.nodes, sizes.edges, sizes.classes) == (50, data.edge_index.size(1), 3)
+
+
+def write_parquet(data, folder):
+    """Each edge once, but for five that come back the other way, and a loop."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    source, target = data.edge_index[:, data.edge_index[0] < data.edge_index[1]].numpy()
+    edges = {
+        "source": np.concatenate([source, target[:5], [7]]),
+        "target": np.concatenate([target, source[:5], [7]]),
+    }
+    pq.write_table(pa.table(edges), folder / "edges.parquet", row_group_size=20)
+    part = data.test_mask[:, 0] * 2 + data.val_mask[:, 0] * 1
+    columns = {f"x{k}": data.x[:, k].numpy() for k in range(4)}
+    columns["class"] = np.array(["a", "b", "c"])[data.y]
+    columns["split"] = np.array(["train", "val", "test"])[part]
+    pq.write_table(pa.table(columns), folder / "nodes.parquet", row_group_size=7)
+    return folder / "nodes.parquet", folder / "edges.parquet"
+
+
+def test_parquet_files_give_the_blocks_of_the_graph(data, tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow")
+    monkeypatch.setattr("gread.distributed.parquet.BATCH", 8)  # piece by piece
+    files = write_parquet(data, tmp_path)
+    sizes = shard_parquet(*files, tmp_path / "found", label="class", split="split", blocks=3)
+    shard(data, tmp_path / "expected", 3)
+    found, expected = put_together(tmp_path / "found"), put_together(tmp_path / "expected")
+    assert found[0] == expected[0]
+    assert all(map(np.array_equal, found[1:3], expected[1:3]))
+    assert np.array_equal(found[3][..., 0], expected[3][..., 0])
+    assert sizes.halos == read_sizes(tmp_path / "expected").halos
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"label": "clas"}, "nodes.parquet has no column 'clas'; it has: x0"),
+        ({"label": "x0"}, "column 'class' of nodes.parquet must be numbers, got "),
+        ({"weight": "w"}, "edges.parquet has no column 'w'"),
+        ({"blocks": 51}, "blocks must be at most the 50 nodes, got 51"),
+        ({"partition": "mets"}, "unknown partition 'mets', did you mean 'metis'?"),
+        ({"split": "class", "label": "split"}, "column 'class' must say one of train, val"),
+    ],
+)
+def test_what_is_wrong_with_parquet_files_is_one_sentence(data, tmp_path, options, sentence):
+    pytest.importorskip("pyarrow")
+    files = write_parquet(data, tmp_path)
+    given = {"label": "class", "blocks": 2, "split": "split"} | options
+    with pytest.raises(InputError) as error:
+        shard_parquet(*files, tmp_path / "found", **given)
+    assert sentence in str(error.value)
+    assert not (tmp_path / "found").exists()
+    assert not list(tmp_path.glob(".found*"))  # nothing half is left
+
+
+def test_partitions_that_need_memory_say_so(data, tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow")
+    monkeypatch.setattr("gread.distributed.parquet.free_memory", lambda: 10.0)
+    files = write_parquet(data, tmp_path)
+    given = {"label": "class", "split": "split", "blocks": 2}
+    with pytest.raises(InputError, match="choose --partition given"):
+        shard_parquet(*files, tmp_path / "found", **given)
+    assert shard_parquet(*files, tmp_path / "found", **given, partition="given").blocks == 2
+
+
+def test_what_is_wrong_with_a_folder_is_one_sentence(data, tmp_path):
+    with pytest.raises(InputError, match="must be a folder that gread shard wrote"):
+        read_shard(tmp_path)
+    shard(data, tmp_path / "one", 1)
+    with pytest.raises(InputError, match="must not exist yet"):
+        shard(data, tmp_path / "one", 1)
+    (tmp_path / "one/graph.json").write_text("[1]")
+    with pytest.raises(InputError, match=r"graph.json must say what the blocks hold"):
+        read_shard(tmp_path / "one")
+    shard(data, tmp_path / "two", 2)
+    with pytest.raises(InputError, match="has 2 blocks, one for each process, got 1 processes"):
+        read_shard(tmp_path / "two")
+
+
+def test_a_block_that_is_missing_or_of_another_graph_fails_on_all_processes(data, tmp_path):
+    folders = [tmp_path / name for name in ("whole", "missing", "foreign", "broken")]
+    for folder in folders:
+        shard(data, folder, 2)
+    shutil.rmtree(tmp_path / "missing/block-0001")
+    other = data.clone()
+    other.x = data.x + 1
+    shard(other, tmp_path / "other", 2)
+    shutil.rmtree(tmp_path / "foreign/block-0000")
+    shutil.copytree(tmp_path / "other/block-0000", tmp_path / "foreign/block-0000")
+    (tmp_path / "broken/block-0001/x.npy").write_bytes(b"half")
+    first, second = spread(work.read_all, (folders,), processes=2)
+    assert first == second
+    whole, missing, foreign, broken = first
+    assert whole == ""
+    assert "block-0001 is missing: process 1 has nothing to read" in missing
+    mine = json.loads((tmp_path / "whole/graph.json").read_text())["fingerprint"]
+    assert f"must be block 0 of the graph {mine}, got block 0 of " in foreign
+    assert "block-0001 cannot be read" in broken
