@@ -3,6 +3,11 @@
 import os
 import shutil
 import signal
+import socket
+import subprocess
+import tempfile
+import time
+from glob import glob
 from pathlib import Path
 
 import pytest
@@ -56,3 +61,59 @@ def browser():
         started = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield started
         started.close()
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def not_root() -> dict:
+    """PostgreSQL refuses to run as root: another user for it, where that is who we are."""
+    if os.getuid() != 0:
+        return {}
+    import pwd  # which Windows does not have
+
+    names = {entry.pw_name: entry for entry in pwd.getpwall()}
+    entry = names.get("postgres") or names["nobody"]
+    return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+
+
+@pytest.fixture(scope="module")
+def postgresql():
+    """The URL of a database on a server of our own."""
+    psycopg2 = pytest.importorskip("psycopg2")
+    places = sorted(glob("/usr/lib/postgresql/*/bin")) or [
+        os.path.dirname(shutil.which("initdb") or "")
+    ]
+    if not places[-1]:
+        pytest.skip("there is no PostgreSQL: initdb is neither in Debian's place nor in the path")
+    programs, other = Path(places[-1]), not_root()
+    folder = tempfile.mkdtemp()  # below pytest's own folder another user could not reach it
+    if other:
+        os.chown(folder, other["user"], other["group"])
+    data, port = f"{folder}/data", free_port()
+    options = {"cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, **other}
+    made = [programs / "initdb", "-D", data, "-U", "gread", "-A", "trust", "--no-locale", "-N"]
+    subprocess.run(made, check=True, timeout=120, **options)
+    server = subprocess.Popen(
+        [
+            *(programs / "postgres", "-D", data, "-p", str(port), "-k", folder),
+            *("-c", "listen_addresses=127.0.0.1", "-c", "fsync=off"),
+        ],
+        **(options | {"stderr": subprocess.DEVNULL}),
+    )
+    place = f"gread@127.0.0.1:{port}/postgres"
+    until = time.monotonic() + 60
+    while True:
+        try:
+            psycopg2.connect(f"postgresql://{place}").close()
+            break
+        except psycopg2.OperationalError:
+            assert server.poll() is None and time.monotonic() < until
+            time.sleep(0.1)
+    yield f"postgresql+psycopg2://{place}"
+    server.send_signal(signal.SIGINT)  # a fast shutdown
+    server.wait(timeout=60)
+    shutil.rmtree(folder)

@@ -14,12 +14,11 @@ from rich.table import Table as Rows
 
 from gread.cli.console import Json, err, out, print_json, weighted_bar
 from gread.cli.stored import STORE, Store, known_results
-from gread.cli.work import Deterministic, Device, resumable
+from gread.cli.work import Deterministic, Device, ExecutorName, resumable
 from gread.experiments import ARTEFACTS, SCALES, Plan, show
-from gread.inputs import choose_device
 from gread.report.charts import Chart
 from gread.report.tables import Table
-from gread.runs import Result, ResultStore, RunSpec, launch
+from gread.runs import Executor, Result, ResultStore, RunSpec, find_executor, launch
 from gread.runs.cost import estimate, speed
 
 
@@ -39,6 +38,7 @@ def reproduce(
     workers: Annotated[
         int | None, typer.Option(help="Processes at a time; by default one a core on a CPU.")
     ] = None,
+    executor: ExecutorName = "local",
     device: Device = "auto",
     deterministic: Deterministic = False,
     store: Store = STORE,
@@ -51,16 +51,19 @@ def reproduce(
     names = list(ARTEFACTS) if name == "all" else [name]
     plans = {name: SCALES[scale](ARTEFACTS[name]) for name in names}
     known = known_results(store)
-    place = choose_device(device)
-    workers = workers or (1 if place.startswith("cuda") else os.cpu_count() or 1)
+    where = find_executor(executor)
+    place = where.choose_device(device)
+    if workers is None and not where.remote:
+        workers = 1 if place.startswith("cuda") else os.cpu_count() or 1
     if dry_run:
-        _tell_plan(plans, known, speed(known.values(), place) / workers, as_json)
+        _tell_plan(plans, known, speed(known.values(), place) / (workers or 1), as_json)
         return
     if not stored:
         specs = dict.fromkeys(spec for plan in plans.values() for spec in plan.specs)
         _compute(
             [spec for spec in specs if spec.key not in known],
             ResultStore(store),
+            executor=where,
             device=place,
             workers=workers,
             deterministic=deterministic,
@@ -86,8 +89,9 @@ def _compute(
     missing: Sequence[RunSpec],
     store: ResultStore,
     *,
+    executor: Executor,
     device: str,
-    workers: int,
+    workers: int | None,
     deterministic: bool,
     imports: Sequence[str],
 ) -> None:
@@ -104,6 +108,7 @@ def _compute(
         launch(
             missing,
             store,
+            executor=executor,
             devices=[device],
             workers=workers,
             deterministic=deterministic,

@@ -12,10 +12,10 @@ from rich.table import Table
 
 from gread.cli.console import Json, bar, err, out, print_json
 from gread.cli.stored import STORE, Store
-from gread.cli.work import Deterministic, Device, numbers, resumable
-from gread.inputs import InputError, choose_device
+from gread.cli.work import Deterministic, Device, ExecutorName, numbers, resumable
+from gread.inputs import InputError
 from gread.models import MODELS
-from gread.runs import ResultStore
+from gread.runs import ResultStore, find_executor
 from gread.search import RULES, SAMPLERS, Progress, Report, Trial, read_space, select
 from gread.search import report as report_on
 from gread.search import search as search_for
@@ -54,11 +54,12 @@ def search(
         ),
     ] = None,
     batch: Annotated[
-        int | None, typer.Option(help="Trials at a time; by default 8, on a GPU 64 or 512.")
+        int | None, typer.Option(help="Trials at a time; by default 8, on a GPU or Ray 64 or 512.")
     ] = None,
     workers: Annotated[
         int | None, typer.Option(help="Processes at a time; by default 1, on a GPU up to 8.")
     ] = None,
+    executor: ExecutorName = "local",
     device: Device = "auto",
     deterministic: Deterministic = False,
     show: Annotated[
@@ -91,6 +92,7 @@ def search(
     found: list[Trial] = []
     if trials is not None:
         drawn_from = read_space(model, space)
+        where = find_executor(executor)
         with resumable(), bar() as progress:
             found = search_for(
                 dataset,
@@ -105,7 +107,8 @@ def search(
                 study=name,
                 storage=storage,
                 batch=batch,
-                devices=[choose_device(device)],
+                executor=where,
+                devices=[where.choose_device(device)],
                 workers=workers,
                 deterministic=deterministic,
                 imports=context.find_root().params["imports"] or (),

@@ -24,7 +24,7 @@ from gread.cli.console import Json, bar, err, out, print_json
 from gread.cli.stored import STORE, Store, percent
 from gread.distributed import rank, read_sizes
 from gread.experiments.accuracy import CODE, PAPER
-from gread.inputs import InputError, choose_device
+from gread.inputs import InputError
 from gread.models import MODELS
 from gread.runs import (
     RECORDS,
@@ -32,6 +32,7 @@ from gread.runs import (
     ResultStore,
     RunSpec,
     division,
+    find_executor,
     find_preset,
     launch,
     records_of,
@@ -46,6 +47,9 @@ from gread.training import Epoch, TrainConfig
 
 Device = Annotated[
     str, typer.Option(help="cpu, cuda, cuda:1, ...; auto takes a GPU if there is one.")
+]
+ExecutorName = Annotated[
+    str, typer.Option(metavar="NAME", help="local, or ray[=ADDRESS]: as tasks of a Ray cluster.")
 ]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting.")
@@ -79,6 +83,7 @@ def train(
         int | None,
         typer.Option(help="Spread the graph over so many; by default as torchrun started them."),
     ] = None,
+    executor: ExecutorName = "local",
     device: Device = "auto",
     deterministic: Deterministic = False,
     store: Store = STORE,
@@ -99,7 +104,13 @@ def train(
     if processes is not None or started is not None:
         training["processes"] = started if processes is None else processes
     config = TrainConfig(**training)
-    place = choose_device(device)
+    where = find_executor(executor)
+    if where.remote and (trackers or config.processes > 1 or Path(dataset, "graph.json").exists()):
+        raise InputError(
+            "--executor must be local to track runs or to spread a graph over processes, "
+            f"got {executor!r}"
+        )
+    place = where.choose_device(device)
     imports = context.find_root().params["imports"] or ()
     if Path(dataset, "graph.json").exists():
         known = read_sizes(dataset).splits
@@ -132,7 +143,7 @@ def train(
             _show(results, found.source, as_json)
         return
     kept = ResultStore(store)
-    if "parts" not in changed and kept.missing(specs):
+    if "parts" not in changed and kept.missing(specs) and not where.remote:
         specs = _that_fit(specs, place)
     missing = kept.missing(specs)
     structure = MODELS[model].structure
@@ -144,12 +155,15 @@ def train(
         )
     with resumable(), bar() as progress:
         task = progress.add_task("", total=len(missing))
-        if place.startswith("cuda") and not trackers:  # many at once, none of which can be watched
+        # Many at once, none of which can be watched.
+        if where.remote or (place.startswith("cuda") and not trackers):
             launch(
                 missing,
                 kept,
+                executor=where,
                 devices=[place],
                 deterministic=deterministic,
+                imports=imports,
                 on_result=lambda _: progress.advance(task),
             )
         for spec in kept.missing(missing):

@@ -173,7 +173,7 @@ def _begin(
 ) -> None:
     """What a process does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends us
-    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    threading.Thread(target=end_with_the_parent, daemon=True).start()
     there.take_on()
     torch.set_num_threads(max(1, torch.get_num_threads() // processes))
     with closing(end):
@@ -199,7 +199,7 @@ def choose_gpu(device: str, number: int) -> None:
     torch.cuda.set_device(number)
 
 
-def _end_with_the_parent() -> None:
+def end_with_the_parent() -> None:
     """A parent that is killed cannot end its processes, so they watch it."""
     parent = multiprocessing.parent_process()
     assert parent is not None

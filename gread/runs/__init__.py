@@ -1,5 +1,9 @@
 """Runs: a spec is a value with a key, a result is stored with what produced it."""
 
+from gread.runs.cluster import Ray as Ray
+from gread.runs.executors import EXECUTORS as EXECUTORS
+from gread.runs.executors import Executor as Executor
+from gread.runs.executors import find_executor as find_executor
 from gread.runs.launch import launch as launch
 from gread.runs.presets import Preset as Preset
 from gread.runs.presets import find_preset as find_preset

@@ -29,9 +29,9 @@ elsewhere: there all take as many as the first."""
 
 
 def populations(
-    specs: Iterable[RunSpec], device: str, root: str | None, workers: int = 1
+    specs: Iterable[RunSpec], device: str, root: str | None, memory: float | None = None
 ) -> list[list[RunSpec]]:
-    """Specs in groups to be computed together, each as large as the memory of a device allows.
+    """Specs in groups to be computed together, each as large as the memory allows.
 
     Members come in falling order of steps: on a GPU those with fewer are done earlier; on a CPU
     all take as many as the first, and so those with about as many go together. A spec whose model
@@ -41,12 +41,13 @@ def populations(
         specs: What to compute.
         device: Where.
         root: The data root.
-        workers: Processes that share the device.
+        memory: Bytes that a group may take; by default those of the device here.
     """
     forms: dict[str, list[RunSpec]] = {}
     for spec in specs:
         forms.setdefault(form(spec), []).append(spec)
     groups: list[list[RunSpec]] = []
+    limit = free(device) if memory is None else memory
     for members in forms.values():
         if len(members) == 1:
             groups.append(members)
@@ -56,15 +57,15 @@ def populations(
             groups += [[spec] for spec in members]
             continue
         members.sort(key=_steps, reverse=True)
-        free, on_cpu = _free(device) / workers, not device.startswith("cuda")
+        on_cpu = not device.startswith("cuda")
         width = int(members[0].hyper["hidden_channels"])  # type: ignore[arg-type]
         group: list[RunSpec] = []
         taken = 0
         for spec in members:
-            need = _bytes(spec, data)
+            need = bytes_of(spec, data)
             enough = on_cpu and len(group) * data.num_nodes * width >= ENOUGH
             apart = enough and _steps(group[0]) > 1.5 * _steps(spec)
-            if group and (len(group) == MOST or taken + need > free or apart):
+            if group and (len(group) == MOST or taken + need > limit or apart):
                 groups.append(group)
                 group, taken = [], 0
             group.append(spec)
@@ -80,6 +81,26 @@ def work(group: Sequence[RunSpec]) -> float:
     return sum(map(_steps, group)) * order * first.train.epochs
 
 
+def free(device: str) -> float:
+    """Bytes that a population may take on a device of this machine."""
+    if not device.startswith("cuda"):
+        return CPU_BYTES
+    index = torch.device(device).index
+    unused, total = torch.cuda.mem_get_info(index)
+    return SHARE * min(unused, torch.cuda.get_per_process_memory_fraction(index) * total)
+
+
+def bytes_of(spec: RunSpec, data: Data) -> int:
+    """About what a member needs, by what it keeps for backward."""
+    nodes, edges, words = data.num_nodes, data.num_edges, int(data.x.count_nonzero())
+    width = int(spec.hyper["hidden_channels"])  # type: ignore[arg-type]
+    steps = _steps(spec)
+    states = 20 + (steps if steps <= 16 else 3 * math.isqrt(steps))
+    soft = 20 * edges if spec.hyper.get("adjacency") == "soft" else 0
+    parameters = 8 * (data.num_features + 3 * width) * width
+    return 4 * (nodes * width * states + soft + 4 * words + parameters)
+
+
 def _can_stack(spec: RunSpec, data: Data) -> bool:
     if spec.train.parts > 1:
         return False
@@ -93,22 +114,3 @@ def _can_stack(spec: RunSpec, data: Data) -> bool:
 def _steps(spec: RunSpec) -> int:
     time, step_size = spec.hyper.get("time", 1.0), spec.hyper.get("step_size", 1.0)
     return math.ceil(float(time) / float(step_size))  # type: ignore[arg-type]
-
-
-def _free(device: str) -> float:
-    if not device.startswith("cuda"):
-        return CPU_BYTES
-    index = torch.device(device).index
-    free, total = torch.cuda.mem_get_info(index)
-    return SHARE * min(free, torch.cuda.get_per_process_memory_fraction(index) * total)
-
-
-def _bytes(spec: RunSpec, data: Data) -> int:
-    """About what a member needs, by what it keeps for backward."""
-    nodes, edges, words = data.num_nodes, data.num_edges, int(data.x.count_nonzero())
-    width = int(spec.hyper["hidden_channels"])  # type: ignore[arg-type]
-    steps = _steps(spec)
-    states = 20 + (steps if steps <= 16 else 3 * math.isqrt(steps))
-    soft = 20 * edges if spec.hyper.get("adjacency") == "soft" else 0
-    parameters = 8 * (data.num_features + 3 * width) * width
-    return 4 * (nodes * width * states + soft + 4 * words + parameters)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -93,6 +93,9 @@ class Result:
         """The same, small enough to commit."""
         return replace(self, history=())
 
+
+Graph: TypeAlias = tuple[Data, str]
+"""A graph with what a model asks for, and its fingerprint."""
 
 RECORDS: Registry[Callable[[Any, Data], Any]] = Registry("record")
 
@@ -214,6 +217,7 @@ def run(
     deterministic: bool = False,
     on_epoch: Callable[[Epoch, nn.Module, Data], None] | None = None,
     imports: Sequence[str] = (),
+    graph: Graph | None = None,
 ) -> Result:
     """Computes ``spec``. On a CPU the same spec gives the same numbers, bit by bit.
 
@@ -225,11 +229,13 @@ def run(
         on_epoch: Called after every epoch with the epoch, the model and the data; not where the
             graph is spread over processes.
         imports: Modules that those processes import first.
+        graph: That of the spec as `prepared` gives it, where it need not be loaded.
     """
     if spec.train.processes > 1:
         return _run_spread(spec, root, device, imports)
     # Parts of a graph go to the device in turn.
-    data, fingerprint = prepared(spec, root, device if spec.train.parts == 1 else "cpu")
+    place = device if spec.train.parts == 1 else "cpu"
+    data, fingerprint = _moved(graph, place) or prepared(spec, root, place)
     model = built(spec, data).to(device)
     told = None if on_epoch is None else lambda epoch: on_epoch(epoch, model, data)
     start = time.perf_counter()
@@ -280,6 +286,7 @@ def run_together(
     root: str | None = None,
     device: str = "cpu",
     deterministic: bool = False,
+    graph: Graph | None = None,
 ) -> list[Result]:
     """Computes specs of one form as one batched computation, see `gread.population`.
 
@@ -291,11 +298,12 @@ def run_together(
         root: The data root.
         device: Where to compute.
         deterministic: As in `run`.
+        graph: As in `run`.
 
     Raises:
         CannotStack: This form of model cannot be trained so.
     """
-    data, fingerprint = prepared(specs[0], root, device)
+    data, fingerprint = _moved(graph, device) or prepared(specs[0], root, device)
     models, generators = [], []
     for spec in specs:
         models.append(built(spec, data))
@@ -401,7 +409,12 @@ def _determinism(wanted: bool) -> Iterator[None]:
         torch.use_deterministic_algorithms(before)
 
 
-def prepared(spec: RunSpec, root: str | None, device: str) -> tuple[Data, str]:
+def _moved(graph: Graph | None, device: str) -> Graph | None:
+    """A graph on the device; PyG would move the one that was given."""
+    return graph and (copy.copy(graph[0]).to(device), graph[1])
+
+
+def prepared(spec: RunSpec, root: str | None, device: str) -> Graph:
     """The graph of a spec on the device, with what its model asks for, and its fingerprint."""
     options = json.dumps(dict(spec.options))
     return _prepared(spec.dataset, options, root, device, MODELS[spec.model].structure)
@@ -410,7 +423,7 @@ def prepared(spec: RunSpec, root: str | None, device: str) -> tuple[Data, str]:
 @lru_cache(maxsize=16)
 def _prepared(
     dataset: str, options: str, root: str | None, device: str, structure: str | None
-) -> tuple[Data, str]:
+) -> Graph:
     """Kept, since runs on one graph come in rows."""
     data = load(dataset, root=root, **json.loads(options))
     fingerprint = fingerprint_of(data)

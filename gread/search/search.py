@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gread.inputs import InputError, check_count
 from gread.registry import Registry
-from gread.runs import Result, ResultStore, RunSpec, launch
+from gread.runs import Executor, Result, ResultStore, RunSpec, find_executor, launch
 from gread.runs.spec import Value
 from gread.search.selection import Trial, select
 from gread.search.space import Space, read_space
@@ -85,6 +85,7 @@ def search(
     study: str | None = None,
     storage: str | None = None,
     batch: int | None = None,
+    executor: str | Executor = "local",
     devices: Sequence[str] = ("cpu",),
     workers: int | None = None,
     root: str | None = None,
@@ -115,9 +116,11 @@ def search(
         options: Of the dataset.
         study: Its name; by default from dataset and model.
         storage: The URL of a database, for many machines; by default a journal beside the store.
-        batch: How many trials are under way at a time; by default 8, on a GPU 512 of a random
-            search and 64 of one that learns from the trials before.
-        devices: As in ``gread.runs.launch``.
+        batch: How many trials are under way at a time; by default 8, on a GPU or a cluster 512 of a
+            random search and 64 of one that learns from the trials before.
+        executor: As in ``gread.runs.launch``: where runs are computed. The study is for this
+            process.
+        devices: Likewise.
         workers: Likewise; by default one, on a GPU up to 8: a search is many small populations, and
             one process spends more time on preparing them than the GPU on training them.
         root: Likewise.
@@ -135,11 +138,13 @@ def search(
     """
     check_count("trials", trials)
     SAMPLERS[sampler]  # a misspelt name fails before there is a study
+    where = find_executor(executor) if isinstance(executor, str) else executor
     on_gpu = any(device.startswith("cuda") for device in devices)
     learns = prune or sampler != "random"
-    size = batch or (8 if not on_gpu else 64 if learns else 512)
+    size = batch or (8 if not on_gpu and not where.remote else 64 if learns else 512)
     check_count("batch", size)
-    processes = workers or (min(8, max(1, (os.cpu_count() or 1) // 2)) if on_gpu else 1)
+    if workers is None and on_gpu and not where.remote:
+        workers = min(8, max(1, (os.cpu_count() or 1) // 2))
     if not splits or not seeds:
         raise InputError("a search must have a split and a seed, got none")
     space = space or read_space(model)
@@ -153,8 +158,9 @@ def search(
     compute = partial(
         launch,
         store=store,
+        executor=where,
         devices=devices,
-        workers=processes,
+        workers=workers,
         root=root,
         deterministic=deterministic,
         histories=False,  # of thousands of runs that nobody will look at

@@ -4,7 +4,7 @@ from gread.runs import RunSpec
 from gread.training import TrainConfig
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def small():
     """Makes specs that take a moment each."""
 

@@ -1,3 +1,4 @@
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -181,9 +182,47 @@ def test_a_population_that_needs_too_much_memory_is_halved(tmp_path, small, monk
             raise torch.OutOfMemoryError("no room")
         return run_together(specs, **options)
 
-    monkeypatch.setattr(sys.modules["gread.runs.launch"], "run_together", little_memory)
+    monkeypatch.setattr("gread.runs.executors.run_together", little_memory)
     store = ResultStore(tmp_path)
     launch(specs, store, together=True)
     assert sizes == [5, 2, 3, 2]  # the three are one and two
     apart = {spec.key: run(spec).val for spec in specs}
     assert store.numbers("val") == pytest.approx(apart)
+
+
+def test_a_process_that_is_killed_loses_no_run(tmp_path, small):
+    specs = [small(seed=seed, train=TrainConfig(epochs=40)) for seed in range(8)]
+    store, seen = ResultStore(tmp_path), []
+
+    def kill(result):
+        seen.append(result.spec)
+        if len(seen) == 1:
+            multiprocessing.active_children()[0].kill()
+
+    with pytest.warns(UserWarning, match="runs were lost and are computed again"):
+        launch(specs, store, workers=2, on_result=kill)
+    assert sorted(spec.seed for spec in seen) == list(range(8))
+    assert all(store.get(spec).history == run(spec).history for spec in specs)
+
+
+class Hopeless:
+    """Of its processes all die but the first."""
+
+    remote = False
+
+    def compute(self, jobs, workers, imports):
+        for job in jobs:
+            first = job.specs[0].seed == 0
+            yield job, job.compute() if first else ConnectionError("it was struck by lightning")
+
+
+def test_what_is_lost_again_and_again_is_given_up(tmp_path, small):
+    store = ResultStore(tmp_path)
+    lost = pytest.raises(ConnectionError, match=r"2 runs were lost 3 times in a row.* lightning")
+    with pytest.warns(UserWarning, match="computed again"), lost:
+        launch([small(seed=seed) for seed in range(3)], store, executor=Hopeless())
+    assert len(store) == 1
+    with pytest.raises(InputError, match="unknown executor 'cloud'; choose from: local, ray"):
+        launch([], store, executor="cloud")
+    with pytest.raises(InputError, match="local must have no address, got 'here'"):
+        launch([], store, executor="local=here")

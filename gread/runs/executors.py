@@ -1,0 +1,177 @@
+"""Where runs are computed: on this machine, or wherever else somebody registers.
+
+An executor is handed jobs and gives back what became of each. Which runs make a job, what is done
+about one that was lost, and where results go is the same for all, in `gread.runs.launch`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import signal
+import sys
+import threading
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeAlias
+
+import torch
+
+from gread.distributed.launch import end_with_the_parent
+from gread.inputs import InputError, choose_device
+from gread.registry import Registry
+from gread.runs.grouping import free
+from gread.runs.run import Graph, Result, run, run_together
+from gread.runs.spec import RunSpec
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """Runs that are computed at once.
+
+    Attributes:
+        specs: One, or several of one form.
+        root: The data root.
+        device: Where to compute.
+        deterministic: As in ``gread.runs.run``.
+        histories: Whether results keep the numbers of every epoch.
+    """
+
+    specs: Sequence[RunSpec]
+    root: str | None
+    device: str
+    deterministic: bool
+    histories: bool
+
+    def compute(self, graph: Graph | None = None) -> list[Result]:
+        """The results, here and now; a population that needs too much memory is halved.
+
+        Args:
+            graph: Of the specs, where it need not be loaded.
+        """
+        about = {"root": self.root, "device": self.device, "deterministic": self.deterministic}
+        if len(self.specs) == 1:
+            results = [run(self.specs[0], graph=graph, **about)]  # type: ignore[arg-type]
+        else:
+            try:
+                results = run_together(self.specs, graph=graph, **about)  # type: ignore[arg-type]
+            except torch.OutOfMemoryError:
+                results = []
+            if not results:  # outside of the except, which would hold on to what has to go
+                torch.cuda.empty_cache()
+                middle = len(self.specs) // 2
+                halves = self.specs[:middle], self.specs[middle:]
+                return [r for half in halves for r in replace(self, specs=half).compute(graph)]
+        return results if self.histories else [result.without_history() for result in results]
+
+
+Outcome: TypeAlias = tuple[Job, list[Result] | ConnectionError]
+"""A job with its results, or with how the process that computed it was lost."""
+
+
+class Executor(Protocol):
+    """Computes jobs somewhere.
+
+    Attributes:
+        remote: Whether it computes elsewhere, as many jobs at a time as there is room for.
+    """
+
+    remote: bool
+
+    def choose_device(self, name: str) -> str:
+        """The device of that name, which there must be; ``auto`` takes a GPU, if any."""
+
+    def memory(self, device: str, workers: int | None) -> float:
+        """Bytes that a population may take on a device."""
+
+    def compute(
+        self, jobs: Sequence[Job], workers: int | None, imports: Sequence[str]
+    ) -> Generator[Outcome, None, None]:
+        """What became of each job, as it comes; leaving early ends what is computed.
+
+        Args:
+            jobs: What to compute.
+            workers: How many at a time.
+            imports: Modules that a process imports first.
+        """
+
+
+EXECUTORS: Registry[Callable[[str], Executor]] = Registry("executor")
+"""From an address, or nothing, to an executor."""
+
+
+def find_executor(text: str) -> Executor:
+    """The executor that ``NAME`` or ``NAME=ADDRESS`` stands for.
+
+    Example:
+        >>> find_executor("local").choose_device("cpu")
+        'cpu'
+    """
+    name, _, address = text.partition("=")
+    return EXECUTORS[name](address)
+
+
+@EXECUTORS.register("local")
+class Local:
+    """This process, or several of this machine."""
+
+    remote = False
+
+    def __init__(self, address: str = ""):
+        if address:
+            raise InputError(f"the executor local must have no address, got {address!r}")
+
+    def choose_device(self, name: str) -> str:
+        """One that this machine has."""
+        return choose_device(name)
+
+    def memory(self, device: str, workers: int | None) -> float:
+        """The part of each process."""
+        return free(device) / (workers or 1)
+
+    def compute(
+        self, jobs: Sequence[Job], workers: int | None, imports: Sequence[str]
+    ) -> Generator[Outcome, None, None]:
+        """One after the other in this process, or in others that are started for it."""
+        if workers is None or workers == 1:
+            for job in jobs:
+                yield job, job.compute()
+        elif jobs:
+            yield from _in_processes(jobs, workers, imports)
+
+
+def _in_processes(
+    jobs: Sequence[Job], workers: int, imports: Sequence[str]
+) -> Generator[Outcome, None, None]:
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(
+        min(workers, len(jobs)),
+        multiprocessing.get_context("spawn"),  # forking would copy torch's threads half
+        _begin,
+        (max(1, torch.get_num_threads() // workers), sys.path, imports),
+    )
+    try:
+        waiting = {pool.submit(job.compute): job for job in jobs}
+        for future in as_completed(waiting):
+            try:
+                yield waiting[future], future.result()
+            except BrokenProcessPool:  # one of them died; the pool has ended the others
+                yield waiting[future], ConnectionError("a process of this machine was killed")
+    except BaseException:
+        for process in set(multiprocessing.active_children()) - others:
+            process.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _begin(threads: int, path: list[str], imports: Sequence[str]) -> None:
+    """What a process does first."""
+    torch.set_num_threads(threads)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends us
+    threading.Thread(target=end_with_the_parent, daemon=True).start()
+    sys.path[:] = path
+    for module in imports:
+        importlib.import_module(module)

@@ -1,0 +1,278 @@
+"""Runs on a real Ray cluster of two nodes on this machine, of which pieces are taken away.
+
+A process of the cluster takes seconds to begin, so tests share one cluster, and those that leave
+less of it come last.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import types
+
+import pytest
+
+from gread.cli import main
+from gread.data import DATASETS, DatasetEntry, csbm
+from gread.inputs import InputError
+from gread.runs import ResultStore, find_executor, launch, run
+from gread.runs.executors import Job
+from gread.search import Space, search
+from gread.search.study import load_study
+from gread.training import TrainConfig
+from tests.search.conftest import TABLE
+
+ray = pytest.importorskip("ray", reason="Ray is not installed")
+from ray.cluster_utils import Cluster  # noqa: E402
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: E402
+
+DRIVER = """
+import sys
+from gread.runs import ResultStore, RunSpec, launch
+specs = [RunSpec.from_json(text) for text in sys.argv[3:]]
+told = lambda _: print("one", flush=True)
+launch(specs, ResultStore(sys.argv[2]), executor=f"ray={sys.argv[1]}", on_result=told)
+"""
+
+
+@pytest.fixture(autouse=True)
+def limit():
+    """No test hangs."""
+
+    def end(*_):
+        raise TimeoutError("the test took more than two minutes")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.alarm(120)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
+def apart():
+    """This process is connected to no cluster."""
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """A cluster of one node with one core."""
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,  # a short path
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("RAY_TMPDIR", folder)
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_AUTH_MODE", "disabled")  # it would write a token into the home folder
+        made = Cluster(True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        yield made
+        ray.shutdown()
+        made.shutdown()
+
+
+@pytest.fixture
+def cluster(alone):
+    """A cluster of two."""
+    if not alone.worker_nodes:
+        alone.add_node(num_cpus=1)
+    return alone
+
+
+@pytest.fixture
+def executor(cluster):
+    return find_executor(f"ray={cluster.address}")
+
+
+@pytest.fixture(scope="module")
+def table(small):
+    """Runs of a tenth of a second, and their histories."""
+    specs = [small(seed=seed, train=TrainConfig(epochs=50)) for seed in range(16)]
+    return {spec: run(spec).history for spec in specs}
+
+
+def working(*nodes) -> list[int]:
+    """The processes of nodes that compute something now."""
+    raylets = {node.all_processes["raylet"][0].process.pid for node in nodes}
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True)
+    rows = [line.split(None, 2) for line in listed.stdout.splitlines()]
+    return [int(pid) for pid, parent, name in rows if int(parent) in raylets and "_work" in name]
+
+
+def assert_same(store: ResultStore, table) -> None:
+    assert {result.spec: result.history for result in store} == table
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("127.0.0.1:1", "refused"),
+        ("no-such-host.invalid:6379", "not known|resolution"),
+        ("nonsense", "Invalid address"),
+    ],
+)
+def test_an_unreachable_address_is_one_sentence(apart, address, reason):
+    with pytest.raises(InputError, match=f"cluster must be reachable, got '{address}': .*{reason}"):
+        find_executor(f"ray={address}")
+
+
+def test_who_listens_but_is_no_ray_is_given_up(apart, monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr("gread.runs.cluster.SECONDS", 3.0)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        arguments = ["train", "csbm", "--executor", f"ray={address}", "--store", str(tmp_path)]
+        monkeypatch.setattr(sys, "argv", ["gread", *arguments])
+        with pytest.raises(SystemExit) as left:
+            main()
+    assert left.value.code == 2
+    assert capsys.readouterr().err.endswith("no Ray answers within 3 s\n")
+
+
+def test_without_the_package_a_sentence_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(InputError, match=r"pip install 'gread\[ray\]'"):
+        find_executor("ray")
+
+
+def test_a_cluster_gives_what_this_process_gives(tmp_path, executor, table):
+    store, seen = ResultStore(tmp_path), []
+    launch(list(table)[:2], store, executor=executor)
+    launch(table, store, executor=executor, on_result=seen.append)
+    launch(table, store, executor=executor, on_result=seen.append)
+    assert_same(store, table)
+    assert len(seen) == 14
+
+
+def test_a_node_needs_no_data_of_its_own(tmp_path, executor, small, monkeypatch):
+    entry = DatasetEntry(lambda: csbm(40), title="", citation="", licence="")
+    monkeypatch.setitem(DATASETS._entries, "only-here", entry)
+    specs = [small(dataset="only-here", options={}, seed=seed) for seed in range(3)]
+    store = ResultStore(tmp_path)
+    launch(specs, store, executor=executor)
+    assert_same(store, {spec: run(spec).history for spec in specs})
+    assert len(executor.graphs) == 1
+
+
+def test_what_a_run_says_is_said_here(tmp_path, executor, small, monkeypatch):
+    monkeypatch.setitem(sys.modules, "only_here", types.ModuleType("only_here"))
+    exec("def newer(): pass", vars(sys.modules["only_here"]))
+    newer = sys.modules["only_here"].newer
+    with pytest.raises(InputError, match=r"^split must be below 10"):
+        launch([small(split=10)], ResultStore(tmp_path), executor=executor)
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+        launch([small()], ResultStore(tmp_path), executor=executor, imports=["no_such_module"])
+    with pytest.raises(InputError, match=r"every node must have the gread of this one.*only_here"):
+        launch([small()], ResultStore(tmp_path), executor=executor, imports=[newer])
+    with pytest.raises(InputError, match="processes must be 1 on Ray"):
+        several = TrainConfig(epochs=1, processes=2)
+        launch([small(train=several)], ResultStore(tmp_path), executor=executor)
+
+
+def test_a_worker_is_killed_in_the_middle_of_a_run(tmp_path, cluster, executor, table):
+    store, seen, killed = ResultStore(tmp_path), [], []
+
+    def kill(result):
+        seen.append(result.spec)
+        while not killed:
+            killed.extend(working(*cluster.list_all_nodes())[:1])
+        if len(seen) == 1:
+            os.kill(killed[0], signal.SIGKILL)
+
+    with pytest.warns(UserWarning, match="runs were lost and are computed again"):
+        launch(table, store, executor=executor, on_result=kill)
+    assert_same(store, table)
+    assert len(seen) == len(table)
+
+
+def test_a_search_in_postgresql_loses_no_trial_with_a_worker(
+    tmp_path, cluster, executor, postgresql
+):
+    space = Space("gread-bs", TABLE | {"epochs": 60})
+    settings = {"space": space, "splits": [0, 1], "options": {"num_nodes": 30}, "trials": 4}
+    killed = []
+
+    def kill(progress):
+        if progress.runs == 1 and not killed:
+            while not killed:
+                killed.extend(working(*cluster.list_all_nodes())[:1])
+            os.kill(killed[0], signal.SIGKILL)
+
+    store = ResultStore(tmp_path / "cluster")
+    with pytest.warns(UserWarning, match="runs were lost and are computed again"):
+        found = search(
+            "csbm",
+            store=store,
+            storage=postgresql,
+            executor=executor,
+            on_progress=kill,
+            **settings,
+        )
+    assert found == search("csbm", store=ResultStore(tmp_path / "here"), **settings)
+    study, _ = load_study("csbm-gread-bs", postgresql, tmp_path)
+    assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * 4
+    assert len(store) == 8
+
+
+def test_commands_take_an_executor(tmp_path, cluster, executor, monkeypatch, capsys):
+    where = ["--executor", f"ray={cluster.address}", "--store", str(tmp_path / "store")]
+    commands = [
+        ["train", "csbm", "--splits", "0-1", "--epochs", "2", *where],
+        ["reproduce", "figure-5", "--scale", "quick", "--dry-run", *where],
+    ]
+    for command in commands:
+        monkeypatch.setattr(sys, "argv", ["gread", *command])
+        with pytest.raises(SystemExit) as left:
+            main()
+        assert left.value.code == 0, capsys.readouterr().err
+    assert len(ResultStore(tmp_path / "store")) == 2
+
+
+def test_a_small_job_takes_an_eighth_of_a_gpu(executor, small, monkeypatch):
+    job = Job([small()], None, "cuda", False, True)
+    monkeypatch.setitem(vars(executor), "_gpu_memory", 1e9)
+    assert executor._gpus(job, alone=False) == 1 / 8
+    assert executor._gpus(job, alone=True) == 1
+    with pytest.raises(InputError, match="device must be cpu on this cluster, got 'cuda'"):
+        executor.choose_device("cuda")
+
+
+def test_a_node_goes_in_the_middle_of_a_table(tmp_path, cluster, executor, table):
+    store, seen, (node,) = ResultStore(tmp_path), [], cluster.worker_nodes
+    there = NodeAffinitySchedulingStrategy(node.node_id, soft=False)
+    ray.get(ray.remote(scheduling_strategy=there)(lambda: None).remote())  # so it has a process
+
+    def remove(result):
+        seen.append(result.spec)
+        if node in cluster.worker_nodes and (processes := working(node)):
+            for process in processes:  # they would still hand over what they are about to finish
+                os.kill(process, signal.SIGSTOP)
+            cluster.remove_node(node, allow_graceful=False)
+            for process in processes:
+                os.kill(process, signal.SIGKILL)
+
+    with pytest.warns(UserWarning, match="runs were lost and are computed again"):
+        launch(table, store, executor=executor, on_result=remove)
+    assert_same(store, table)
+    assert len(seen) == len(table)
+
+
+def test_a_driver_is_killed_and_started_again(tmp_path, alone, table):
+    program = tmp_path / "driver.py"
+    program.write_text(DRIVER)
+    texts = [spec.to_json() for spec in table]
+    store = ResultStore(tmp_path / "store")
+    command = [sys.executable, program, alone.address, store.path.parent, *texts]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as driver:
+        assert driver.stdout.readline() == "one\n"
+        driver.kill()
+    before = {result.spec: result.finished for result in store}
+    assert 0 < len(before) < len(table)
+    seen = []
+    launch(table, store, executor=f"ray={alone.address}", on_result=seen.append)
+    assert_same(store, table)
+    assert len(before) + len(seen) == len(table)
+    assert before.items() <= {result.spec: result.finished for result in store}.items()
