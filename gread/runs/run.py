@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import math
 import os
 import platform
 import time
@@ -100,7 +101,7 @@ def energy(model: Any, data: Data) -> list[float]:
     """Dirichlet energy of H(t) at eleven times from 0 to T, of a model in continuous time."""
     times = np.linspace(0, model.time, 11).tolist()
     states = model.evolve(data.x, data.edge_index, data.edge_weight, save_at=times).saved
-    return [dirichlet_energy(h, data.edge_index).item() for h in states]
+    return [_energy(h, data) for h in states]
 
 
 @RECORDS.register("evaluations")
@@ -123,7 +124,13 @@ def layer_energy(model: Any, data: Data) -> list[float]:
     In continuous time a layer is a step of the solver.
     """
     states = model.hidden_states(data.x, data.edge_index, data.edge_weight)
-    return [dirichlet_energy(h, data.edge_index).item() for h in states]
+    return [_energy(h, data) for h in states]
+
+
+def _energy(h: torch.Tensor, data: Data) -> float:
+    """Of a state whose squares may be beyond float32: those are taken of a multiple of it."""
+    scale = 2.0**100 if h.abs().max() > 2.0**50 else 1.0
+    return scale**2 * dirichlet_energy(h / scale, data.edge_index).item()
 
 
 @RECORDS.register("layer_rank")
@@ -322,7 +329,7 @@ def _result(
     if isinstance(found, ArithmeticError):
         return Result(spec, "failed", str(found), **about)
     with torch.no_grad():
-        records = {name: RECORDS[name](model.eval(), data) for name in spec.record}
+        records = {name: _finite(RECORDS[name](model.eval(), data)) for name in spec.record}
     return Result(
         spec,
         "diverged" if found.diverged else "ok",
@@ -336,6 +343,15 @@ def _result(
         records=records,
         **about,
     )
+
+
+def _finite(value: Any) -> Any:
+    """The same with None for what is no number: JSON has no word for it, nor has SQLite."""
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @contextmanager
