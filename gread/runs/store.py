@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from gread.output import write_text
 from gread.runs.run import Result
 from gread.runs.spec import RunSpec
 
@@ -139,11 +140,7 @@ def _row(result: Result) -> dict[str, Any]:
 
 def write_results(path: Path, results: Iterable[Result]) -> None:
     """One line of JSON a result, without histories: small enough to commit."""
-    lines = [result.without_history().to_json() + "\n" for result in results]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    part.write_text("".join(lines), encoding="utf-8")
-    part.replace(path)
+    write_text(path, "".join(result.without_history().to_json() + "\n" for result in results))
 
 
 def read_results(path: Path) -> list[Result]:
