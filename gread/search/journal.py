@@ -65,7 +65,7 @@ def _append(path: Path, text: bytes) -> None:
     end = _end_of_lines(path)
     if end < path.stat().st_size:
         os.truncate(path, end)
-    with path.open("ab", buffering=0, opener=_existing) as file:
+    with open(path, "ab", buffering=0, opener=_existing) as file:
         try:
             rest = text
             while rest:

@@ -54,9 +54,9 @@ def test_a_journal_that_was_deleted_is_not_made_anew(file):
     journal = Journal(file)
     journal.append_logs([{"n": 0}])
     file.unlink()
-    with pytest.raises(StoreError, match="cannot be written: .*No such file"):
+    with pytest.raises(StoreError, match=r"cannot be written: .*No such file"):
         journal.append_logs([{"n": 1}])
-    with pytest.raises(StoreError, match="cannot be read: .*No such file"):
+    with pytest.raises(StoreError, match=r"cannot be read: .*No such file"):
         list(journal.read_logs(0))
     assert not list(file.parent.iterdir())
 
