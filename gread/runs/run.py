@@ -24,6 +24,7 @@ from torch_geometric.data import Data
 from gread.data import load
 from gread.data.files import data_root
 from gread.measures import dirichlet_energy, effective_rank
+from gread.memory import TRAINING, enough_memory
 from gread.models import MODELS
 from gread.parts import Division, parts_that_fit
 from gread.population import fit_together
@@ -235,7 +236,7 @@ def run(
     start = time.perf_counter()
     found: Fit | ArithmeticError
     try:
-        with _determinism(deterministic):
+        with _determinism(deterministic), enough_memory(TRAINING):
             found = fit(model, data, spec.train, split=spec.split, on_epoch=told)
     except ArithmeticError as error:
         found = error
