@@ -173,7 +173,9 @@ def test_stopped_with_its_processes_it_leaves_none_and_goes_on(tmp_path, launche
 
 def test_a_process_killed_for_want_of_memory_is_one_sentence(tmp_path, launched):
     process, specs = launched
-    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True)
+    listed = subprocess.run(
+        ["ps", "-ww", "-eo", "pid=,ppid=,args="], capture_output=True, text=True
+    )
     rows = [row.split(None, 2) for row in listed.stdout.splitlines()]
     workers = [int(pid) for pid, parent, name in rows
                if int(parent) == process.pid and "spawn_main" in name]  # fmt: skip
