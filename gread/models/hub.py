@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import nn
 
 from gread.inputs import InputError
+from gread.output import write_tensors
 from gread.versions import versions
 
 WEIGHTS = "model.safetensors"
@@ -122,8 +123,7 @@ class Pretrained(ModelHubMixin):
 
 def save_weights(module: Any, folder: Path) -> None:
     """Writes the parameters of a module."""
-    tensors = {name: tensor.contiguous() for name, tensor in module.state_dict().items()}
-    save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+    write_tensors(folder / WEIGHTS, module.state_dict(), {"format": "pt"})
 
 
 def load_weights(module: Any, file: Path) -> None:

@@ -1,0 +1,45 @@
+"""``python -m soak [NAME ...] [--times N]``: runs scripts and writes docs/reliability.md."""
+
+import argparse
+import platform
+from importlib import import_module
+from pathlib import Path
+from time import perf_counter
+
+import torch
+
+from gread.versions import versions
+from soak.rows import PAGE, SCRIPTS, page, store
+
+
+def main() -> None:
+    """Runs the named scripts, or all; a script that raises leaves its stored rows as they were."""
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        if path.stem not in {"__init__", "__main__"}:
+            import_module(f"soak.{path.stem}")
+    parser = argparse.ArgumentParser(prog="python -m soak", description=main.__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SCRIPTS))
+    parser.add_argument("--times", type=int, help="try so often, print, and keep nothing")
+    asked = parser.parse_args()
+    for name in asked.names or SCRIPTS:
+        begin = perf_counter()
+        rows = SCRIPTS[name](asked.times)
+        for row in rows:
+            print(f"{name}: {row.tried} ({row.times:,} times): {row.found}", flush=True)
+        if asked.times is None:
+            store(name, rows, machine(), perf_counter() - begin)
+    PAGE.write_text(page(), encoding="utf-8")
+
+
+def machine() -> str:
+    """What the numbers were seen on, in words."""
+    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
+    made_with = versions()
+    return (
+        f"{platform.system()} {platform.machine()}{gpu}, "
+        f"Python {made_with['python']}, torch {made_with['torch']}"
+    )
+
+
+if __name__ == "__main__":
+    main()
