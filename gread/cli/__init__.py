@@ -48,13 +48,13 @@ def main() -> None:
             app()
     except (InputError, ArithmeticError, OSError) as error:
         sentence = " ".join(f"gread: {error}".split())  # names in it may have line breaks
-        err.print(sentence, style="red", markup=False, highlight=False, soft_wrap=True)
+        err.print(sentence, style="red", highlight=False, soft_wrap=True)
         sys.exit(2)
 
 
 def _warn(message: Warning | str, *others: object, **options: object) -> None:
     """What a user should know, without where in the code it was said."""
-    err.print(f"gread: {message}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+    err.print(f"gread: {message}", style="yellow", highlight=False, soft_wrap=True)
 
 
 def _version(asked: bool) -> None:

@@ -21,6 +21,9 @@ from gread.ode.tableau import SOLVERS, Adaptive, Tableau
 
 VectorField: TypeAlias = Callable[[float, Tensor], Tensor]
 
+MOST_STEPS = 100_000
+"""Of a fixed size, whatever else bounds them: a typing error should not fill the memory."""
+
 
 class IntegrationError(ArithmeticError):
     """The integration could not reach T; the message says what to change."""
@@ -97,7 +100,8 @@ def _fixed(
     max_evaluations: int,
 ) -> Solution:
     grid = list(steps(time, step_size))
-    aside = {s for s in save_at if s < time and s not in {t for t, _ in grid}}
+    starts = {t for t, _ in grid}
+    aside = {s for s in save_at if s < time and s not in starts}
     evaluations = tableau.stages * (len(grid) + len(aside))
     if evaluations > max_evaluations:
         raise IntegrationError(
@@ -119,8 +123,14 @@ def _fixed(
 
 def steps(time: float, step_size: float) -> Iterator[tuple[float, float]]:
     """(0, τ), (τ, 2τ), ..., the last one ending at T exactly."""
+    count = time / step_size
+    if count > MOST_STEPS:
+        raise IntegrationError(
+            f"time {time:g} with step_size {step_size:g} takes more than {MOST_STEPS:,} steps: "
+            "choose a larger step_size or a shorter time"
+        )
     # Without the slack 1.1 / 0.1 = 11.000000000000002 would make a twelfth step of no length.
-    count = max(1, math.ceil(time / step_size - 1e-9))
+    count = max(1, math.ceil(count - 1e-9))
     for k in range(count):
         yield k * step_size, (time if k == count - 1 else (k + 1) * step_size)
 

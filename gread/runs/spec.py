@@ -51,6 +51,8 @@ class RunSpec:
         check_count("seed", self.seed, minimum=0)
         known = {"hidden_channels": HIDDEN_CHANNELS} | MODELS[self.model].hyperparameters
         check_keys(self.hyper, known, self.model)
+        check_plain(self.hyper)
+        check_plain(self.options)
         MODELS[self.model].check_parts(self.train.parts)
         object.__setattr__(self, "hyper", known | dict(self.hyper))
 
@@ -76,6 +78,13 @@ class RunSpec:
         values["train"] = TrainConfig(**values["train"])
         values["record"] = tuple(values["record"])
         return RunSpec(**values)
+
+
+def check_plain(values: Mapping[str, object]) -> None:
+    """Requires values that are no lists, tables, dates or the like."""
+    for key, value in values.items():
+        if not isinstance(value, bool | int | float | str | None):
+            raise InputError(f"{key} must be a number, text, true or false, got {value!r:.80}")
 
 
 def check_keys(given: Mapping[str, Value], known: Mapping[str, Any], model: str) -> None:
