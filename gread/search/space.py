@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gread.inputs import InputError
+from gread.memory import GB, free_memory
 from gread.models import MODELS
 from gread.runs.presets import split_settings
 from gread.runs.spec import HIDDEN_CHANNELS, Value
@@ -121,8 +122,11 @@ class Space:
         hyper, train = split_settings(self.model, settings)
         TrainConfig(**train)  # type: ignore[arg-type]
         hyper = {"hidden_channels": HIDDEN_CHANNELS} | hyper
-        with torch.device("meta"):  # however large it is
-            MODELS[self.model].make(1, hyper.pop("hidden_channels"), 2, num_nodes=1, **hyper)
+        with torch.device("meta"):  # where it takes no memory, however large it is
+            made = MODELS[self.model].make(1, hyper.pop("hidden_channels"), 2, num_nodes=1, **hyper)
+        size = 4 * sum(parameter.numel() for parameter in made.parameters())
+        if size > free_memory():
+            raise InputError(f"{dict(settings)} makes a model of {size / GB:,.0f} GB, too large")
 
     def suggest(self, trial: BaseTrial) -> dict[str, Value]:
         """The settings of a trial: what is fixed, and what is drawn."""
