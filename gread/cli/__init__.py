@@ -69,7 +69,9 @@ def _import(modules: list[str] | None) -> None:
         sys.path.insert(0, os.getcwd())
         try:
             importlib.import_module(module)
-        except ModuleNotFoundError as error:
+        except (ModuleNotFoundError, ValueError, TypeError) as error:  # no name of a module at all
+            if not isinstance(error, ModuleNotFoundError) and module.strip(".") == module != "":
+                raise  # the module was found, and is wrong itself
             raise InputError(
                 f"--import must name a module that Python finds, got {module!r} ({error})"
             ) from error

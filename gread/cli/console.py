@@ -17,7 +17,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
-_HIDDEN = {*range(0x20), 0x7F, *range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
+_HIDDEN = {*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
+_HIDDEN |= set(range(0xD800, 0xE000))  # bytes of a name that are no text, which cannot be printed
 _VISIBLE = {code: repr(chr(code))[1:-1] for code in _HIDDEN - set(map(ord, "\n\t"))}
 
 

@@ -73,11 +73,20 @@ class RunSpec:
 
     @staticmethod
     def from_json(text: str) -> RunSpec:
-        """The spec that `to_json` wrote."""
-        values: dict[str, Any] = json.loads(text)
-        values["train"] = TrainConfig(**values["train"])
-        values["record"] = tuple(values["record"])
-        return RunSpec(**values)
+        """The spec that `to_json` wrote.
+
+        Raises:
+            InputError: It is none, whatever it is instead.
+        """
+        try:
+            values: dict[str, Any] = json.loads(text)
+            values["train"] = TrainConfig(**values["train"])
+            values["record"] = tuple(values["record"])
+            return RunSpec(**values)
+        except InputError:
+            raise
+        except Exception as error:  # a stranger's text may be wrong in any way
+            raise InputError(f"a spec must be as gread writes it, got {error!r:.200}") from error
 
 
 def check_plain(values: Mapping[str, object]) -> None:

@@ -36,7 +36,8 @@ def trained() -> Path:
     return GraphClassifier(settings=settings, device="cpu").fit(data).save(place)
 
 
-def _copy(folder: Path) -> Path:
+def copied(folder: Path) -> Path:
+    """A copy of that model."""
     return Path(shutil.copytree(trained(), folder / "model"))
 
 
@@ -47,7 +48,7 @@ def _predict(model: Path) -> None:
 
 
 def _json(file: str, spoil: Callable[[dict[str, Any]], Any], folder: Path) -> None:
-    model = _copy(folder)
+    model = copied(folder)
     values = json.loads((model / file).read_text())
     values = spoil(values) or values
     write(model / file, json.dumps(values))
@@ -55,7 +56,7 @@ def _json(file: str, spoil: Callable[[dict[str, Any]], Any], folder: Path) -> No
 
 
 def _tensors(file: str, spoil: Callable[[dict[str, torch.Tensor]], Any], folder: Path) -> None:
-    model = _copy(folder)
+    model = copied(folder)
     tensors = {name: tensor.clone() for name, tensor in load_file(model / file).items()}
     spoil(tensors)
     save_file(tensors, model / file)
@@ -65,7 +66,7 @@ def _tensors(file: str, spoil: Callable[[dict[str, torch.Tensor]], Any], folder:
 for _file in ("model.safetensors", "graph.safetensors", "classifier.json"):
 
     def _as_pickle(folder: Path, file: str = _file) -> None:
-        model = _copy(folder)
+        model = copied(folder)
         write(model / file, pickled(folder))
         _predict(model)
 
@@ -74,7 +75,7 @@ for _file in ("model.safetensors", "graph.safetensors", "classifier.json"):
 
 @FOLDERS.register("a model folder with a pickle beside its files")
 def _pickle_beside(folder: Path) -> None:
-    model = _copy(folder)
+    model = copied(folder)
     for name in ("pytorch_model.bin", "model.pkl", "classifier.pkl", "modeling_gread.py"):
         write(model / name, pickled(folder))
     gread.GREAD.from_pretrained(model)
@@ -83,7 +84,7 @@ def _pickle_beside(folder: Path) -> None:
 
 @FOLDERS.register("a model folder with a pickle and no weights")
 def _pickle_instead(folder: Path) -> None:
-    model = _copy(folder)
+    model = copied(folder)
     (model / "model.safetensors").unlink()
     write(model / "pytorch_model.bin", pickled(folder))
     gread.GREAD.from_pretrained(model)
@@ -91,7 +92,7 @@ def _pickle_instead(folder: Path) -> None:
 
 def _safetensors(header: bytes, length: int | None = None, size: int = 0) -> Case:
     def case(folder: Path) -> None:
-        model = _copy(folder)
+        model = copied(folder)
         with (model / "model.safetensors").open("wb") as file:
             file.write(struct.pack("<Q", len(header) if length is None else length) + header)
             file.truncate(8 + len(header) + size)
@@ -220,14 +221,14 @@ for _name, _change in {
 
 @FOLDERS.register("a classifier a million levels deep")
 def _classifier_deep(folder: Path) -> None:
-    model = _copy(folder)
+    model = copied(folder)
     write(model / "classifier.json", '{"format": ' + "[" * 10**6 + "]" * 10**6 + "}")
     _predict(model)
 
 
 @FOLDERS.register("a model folder whose file is a pipe")
 def _folder_pipe(folder: Path) -> None:
-    model = _copy(folder)
+    model = copied(folder)
     (model / "classifier.json").unlink()
     os.mkfifo(model / "classifier.json")
     _predict(model)
@@ -235,7 +236,7 @@ def _folder_pipe(folder: Path) -> None:
 
 @FOLDERS.register("a config for GREAD of 10^9 channels")
 def _config_huge(folder: Path) -> None:
-    model = _copy(folder)
+    model = copied(folder)
     config = json.loads((model / "config.json").read_text()) | {"hidden_channels": 10**9}
     write(model / "config.json", json.dumps(config))
     gread.GREAD.from_pretrained(model)
@@ -244,7 +245,7 @@ def _config_huge(folder: Path) -> None:
 @FOLDERS.register("classes that are HTML, on the page of the explorer")
 def _classes_html(folder: Path) -> None:
     script = "</script><script>alert(1)</script><!--"
-    model = _copy(folder)
+    model = copied(folder)
     values = json.loads((model / "classifier.json").read_text())
     values["classes"] = [script, "b"]
     write(model / "classifier.json", json.dumps(values))
@@ -253,7 +254,7 @@ def _classes_html(folder: Path) -> None:
 
 @FOLDERS.register("classes and ids that are formulas, in predictions")
 def _classes_formula(folder: Path) -> None:
-    model = _copy(folder)
+    model = copied(folder)
     values = json.loads((model / "classifier.json").read_text())
     values["classes"] = ["=1+1", "@SUM(1)"]
     write(model / "classifier.json", json.dumps(values))
