@@ -36,31 +36,9 @@ FEW = {
 """What ends each command that would take long; arguments that come last are the ones that hold."""
 
 KNOWN = [
-    "csbm",
-    "texas",
-    "gread-bs",
-    "gcn",
-    "table-4",
-    "figure-2",
-    "models",
-    "reactions",
-    "all",
-    "topic",
-    "x",
-    "w",
-    "0",
-    "1",
-    "cpu",
-    "auto",
-    "meta",
-    "epochs=1",
-    "time=2",
-    "hidden_channels=x",
-    "reaction=3",
-    "solver=exec",
-    "random",
-    "balanced",
-    "quick",
+    *("csbm", "texas", "gread-bs", "gcn", "table-4", "figure-2", "models", "reactions", "all"),
+    *("topic", "x", "w", "0", "1", "cpu", "auto", "meta", "random", "balanced", "quick"),
+    *("epochs=1", "time=2", "hidden_channels=x", "reaction=3", "solver=exec"),
 ]
 FILES = ["nodes.csv", "edges.csv", "model", "a-file", "space.toml", "nowhere", ".", "store"]
 
@@ -101,7 +79,7 @@ def _files(folder: Path) -> None:
     (folder / "model").symlink_to(trained())
 
 
-@target("command lines", _lines(), 2_500)
+@target("command lines", _lines(), 1_500)
 def _command(folder: Path, line: list[str]) -> None:
     if not (folder / "a-file").exists():
         _files(folder)
@@ -121,7 +99,7 @@ def _command(folder: Path, line: list[str]) -> None:
 @target(
     "graphs of any names, diagnosed and fitted by the command",
     st.tuples(TEXTS, TEXTS, TEXTS, st.sampled_from(["diagnose", "diagnose", "fit"])),
-    400,
+    200,
 )
 def _names(folder: Path, case: Any) -> None:
     """Names of classes, columns and ids reach tables, pictures and pages."""
@@ -148,9 +126,10 @@ def _names(folder: Path, case: Any) -> None:
     assert "\x1b[2J" not in found.output
 
 
-@target(
-    "--set and --splits", st.one_of(WORDS, st.text('0123456789,-=.[]{}" abc²', max_size=12)), 20_000
-)
+SHORT = st.text('0123456789,-=.[]{}" abc²', max_size=12)
+
+
+@target("--set and --splits", st.one_of(WORDS, SHORT), 12_000)
 def _parts(folder: Path, text: str) -> None:
     for parse in (setting, lambda found: numbers("splits", found)):
         try:

@@ -64,7 +64,7 @@ def _read(nodes: Path, edges: Path | None, **options: Any) -> None:
         read_split(table, name)
 
 
-@target("files of any bytes, in seven formats", st.tuples(BYTES, st.sampled_from(ENDINGS)), 20_000)
+@target("files of any bytes, in seven formats", st.tuples(BYTES, st.sampled_from(ENDINGS)), 25_000)
 def _bytes(folder: Path, case: tuple[bytes, str]) -> None:
     content, ending = case
     path = folder / f"t.{ending}"
@@ -88,7 +88,7 @@ def _rows(header: list[str]) -> st.SearchStrategy[list[list[str]]]:
         st.sampled_from([("csv", ","), ("tsv", "\t"), ("csv", ";")]),
         st.sampled_from([{}, {"weight": "w"}, {"directed": True}, {"id": "x"}, {"source": "w"}]),
     ),
-    20_000,
+    12_000,
 )
 def _texts(folder: Path, case: Any) -> None:
     nodes, edges, (ending, delimiter), options = case
@@ -103,7 +103,7 @@ def _texts(folder: Path, case: Any) -> None:
 @target(
     "JSON lines of any values",
     st.lists(st.dictionaries(st.sampled_from(["id", "x", "to", "y"]), JSON), max_size=6),
-    10_000,
+    6_000,
 )
 def _json_lines(folder: Path, rows: list[Any]) -> None:
     path = folder / "t.jsonl"
@@ -121,7 +121,7 @@ ARRAYS = st.one_of(
 TYPES = st.sampled_from(["", "f2", "f4", "c8", "i1", "u8", "?", "M8[s]", "m8[ns]", "S3", "U2", "O"])
 
 
-@target("NPZ of any arrays", st.dictionaries(TEXTS, st.tuples(ARRAYS, TYPES), max_size=4), 8_000)
+@target("NPZ of any arrays", st.dictionaries(TEXTS, st.tuples(ARRAYS, TYPES), max_size=4), 6_000)
 def _arrays(folder: Path, case: dict[str, Any]) -> None:
     arrays = {}
     for name, (values, of) in case.items():
@@ -139,7 +139,7 @@ def _arrays(folder: Path, case: dict[str, Any]) -> None:
 @target(
     "Parquet of any columns",
     st.lists(st.tuples(st.sampled_from(["id", "source", "target", "x"]), ARRAYS), max_size=4),
-    8_000,
+    6_000,
 )
 def _parquet(folder: Path, case: list[Any]) -> None:
     try:
@@ -176,7 +176,7 @@ def _sound() -> dict[str, bytes]:
 @target(
     "sound files of six formats with bytes changed",
     st.tuples(st.sampled_from(["npz", "parquet", "graphml", "gml", "jsonl", "csv"]), DAMAGE),
-    15_000,
+    10_000,
 )
 def _damaged(folder: Path, case: Any) -> None:
     ending, damage = case
@@ -211,7 +211,7 @@ def _fresh(folder: Path) -> Path:
     return folder / "model" if (folder / "model").exists() else copied(folder)
 
 
-@target("a model folder whose classifier.json is changed", CHANGES, 5_000)
+@target("a model folder whose classifier.json is changed", CHANGES, 3_000)
 def _classifier(folder: Path, changes: Any) -> None:
     model, sound = _fresh(folder), (trained() / "classifier.json").read_text()
     try:
@@ -222,7 +222,7 @@ def _classifier(folder: Path, changes: Any) -> None:
         (model / "classifier.json").write_text(sound)
 
 
-@target("a model folder whose config.json is changed", CHANGES, 3_000)
+@target("a model folder whose config.json is changed", CHANGES, 2_000)
 def _config(folder: Path, changes: Any) -> None:
     model, sound = _fresh(folder), json.loads((trained() / "config.json").read_text())
     (model / "config.json").write_text(json.dumps(changed(sound, changes)))
@@ -232,7 +232,7 @@ def _config(folder: Path, changes: Any) -> None:
 @target(
     "a model folder with bytes of its tensors changed",
     st.tuples(st.sampled_from(["model.safetensors", "graph.safetensors"]), DAMAGE),
-    4_000,
+    2_500,
 )
 def _tensors(folder: Path, case: Any) -> None:
     file, damage = case
@@ -249,7 +249,7 @@ def _tensors(folder: Path, case: Any) -> None:
 # ---- stored runs, settings, the data root ----------------------------------------------------
 
 
-@target("stored runs that are changed", CHANGES, 6_000)
+@target("stored runs that are changed", CHANGES, 5_000)
 def _result(folder: Path, changes: Any) -> None:
     path = folder / "t.jsonl"
     path.write_text(json.dumps(changed(json.loads(result()), changes)) + "\n")
@@ -270,27 +270,9 @@ def _toml(value: Any) -> str:
 
 
 NAMES = [
-    "time",
-    "lr",
-    "epochs",
-    "solver",
-    "step_size",
-    "reaction",
-    "adjacency",
-    "alpha",
-    "beta",
-    "hidden_channels",
-    "dropout",
-    "heads",
-    "self_loops",
-    "encoder",
-    "patience",
-    "options",
-    "normalization",
-    "decoder",
-    "parts",
-    "halo",
-    "x",
+    *("time", "lr", "epochs", "solver", "step_size", "reaction", "adjacency", "alpha", "beta"),
+    *("hidden_channels", "dropout", "heads", "self_loops", "encoder", "patience", "options"),
+    *("normalization", "decoder", "parts", "halo", "x"),
 ]
 SETTINGS = st.dictionaries(
     st.sampled_from(NAMES),
@@ -299,7 +281,7 @@ SETTINGS = st.dictionaries(
 )
 
 
-@target("TOML of presets and spaces", st.tuples(st.one_of(SETTINGS, JSON), st.booleans()), 8_000)
+@target("TOML of presets and spaces", st.tuples(st.one_of(SETTINGS, JSON), st.booleans()), 6_000)
 def _settings(folder: Path, case: Any) -> None:
     table, space = case
     path = folder / "t.toml"
@@ -314,13 +296,13 @@ def _settings(folder: Path, case: Any) -> None:
     load("csbm", **{k: v for k, v in spec.options.items() if k not in ("num_nodes", "degree")})
 
 
-@target("TOML of any bytes", BYTES, 2_000)
+@target("TOML of any bytes", BYTES, 4_000)
 def _toml_bytes(folder: Path, content: bytes) -> None:
     (folder / "t.toml").write_bytes(content)
     find_preset("gread-bs", "csbm", str(folder / "t.toml"))
 
 
-@target("parsed graphs and structures with bytes changed", DAMAGE, 3_000)
+@target("parsed graphs and structures with bytes changed", DAMAGE, 2_000)
 def _parsed(folder: Path, damage: Any) -> None:
     data = small_graph()
     tensors = {"two_hop": torch.zeros(2, 3, dtype=torch.int64)}
@@ -335,7 +317,7 @@ def _parsed(folder: Path, damage: Any) -> None:
     assert not found.two_hop.numel() or found.two_hop.max() < data.num_nodes
 
 
-@target("addresses asked of the explorer", TEXTS, 2_000)
+@target("addresses asked of the explorer", TEXTS, 1_000)
 def _addresses(folder: Path, text: str) -> None:
     with ExplorerServer("page", Runs([]), 0) as server:
         for path in (text, f"/runs/{text}.json", f"/{text}"):

@@ -7,35 +7,10 @@ from hypothesis import strategies as st
 
 WORDS = st.sampled_from(
     [
-        *[
-            "a",
-            "b",
-            "id",
-            "0",
-            "1",
-            "-1",
-            "007",
-            "1e999",
-            "nan",
-            "inf",
-            "NA",
-            "null",
-            "true",
-            "²",
-            "é",
-            "🂡",
-            "x,y",
-            "--",
-            "%",
-            "%s",
-            "{}",
-            '"',
-            "'",
-            "\\",
-            "__class__",
-        ],
-        *["=1+1", "[/b]", "[red]", ":cat:", "$x^$", "\\frac", "</script>", "../../x"],
-        *("", " ", "a\nb", "a\tb", "\x1b[2J", "\u202e", "\ud800", "\udcff", "9" * 30),
+        *("", " ", "a", "b", "id", "0", "1", "-1", "007", "1e999", "nan", "inf", "NA", "null"),
+        *("true", "²", "é", "🂡", "x,y", "--", "%", "%s", "{}", '"', "'", "\\", "__class__"),
+        *("=1+1", "[/b]", "[red]", ":cat:", "$x^$", "\\frac", "</script>", "../../x", "9" * 30),
+        *("a\nb", "a\tb", "\x1b[2J", "\u202e", "\ud800", "\udcff"),
     ]
 )
 TEXTS = st.one_of(WORDS, st.text(max_size=6))
