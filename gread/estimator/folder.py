@@ -191,7 +191,7 @@ def _check_graph(ids: Any, found: Mapping[str, Tensor], classifier: GraphClassif
     if found.keys() - {"edge_weight"} != known:
         raise InputError(f"it must hold {', '.join(sorted(known))}, got {', '.join(found)}")
     check_features("x", found["x"], classifier.preprocessing_.width)
-    check_edges(found["edge_index"], found.get("edge_weight"), n)
+    check_edges(found["edge_index"], found.get("edge_weight"), found["x"])
     for name, of in {"y": torch.int64, **dict.fromkeys(MASKS, torch.bool)}.items():
         if found[name].shape != (n,) or found[name].dtype != of:
             raise InputError(f"{name} must be a value for each of {n} nodes, as {of}")

@@ -22,7 +22,7 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 from torch_geometric.data import Data
 
-from gread.inputs import InputError
+from gread.inputs import InputError, check_count
 from gread.structure.catalog import STRUCTURES, Origin
 from gread.structure.hops import FAR, adjacency_matrix, hops_from
 
@@ -58,6 +58,7 @@ def computed_relations(edge_index: Tensor, num_nodes: int) -> tuple[Tensor, Tens
     more of them than edges. A pair that is near is not counted among the edges, as in the authors'
     files.
     """
+    check_count("the number of nodes", num_nodes)
     adj = adjacency_matrix(edge_index, num_nodes)
     points = embed(adj)
     edges = np.stack(adj.nonzero()).astype(np.int64)
