@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from functools import partial
 from pathlib import Path
 from statistics import fmean, pstdev
@@ -112,7 +113,11 @@ def train(
         )
     place = where.choose_device(device)
     imports = context.find_root().params["imports"] or ()
-    if Path(dataset, "graph.json").exists():
+    blocks = Path(dataset, "graph.json").exists()
+    for option, given in (("--track", trackers), ("--deterministic", deterministic)):
+        if given and (blocks or config.processes > 1):
+            raise InputError(f"{option} is for a graph that one process holds, got it with others")
+    if blocks:
         known = read_sizes(dataset).splits
         chosen = [split for split in numbers("splits", splits) if split < known]
         jobs = [(split, seed) for seed in numbers("seeds", seeds) for split in chosen]
@@ -235,12 +240,22 @@ def _show(results: list[Result], source: str, as_json: bool) -> None:
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """Ctrl-C is a way to stop, not an error."""
+    """Ctrl-C is a way to stop, not an error; what others print meanwhile is no result."""
     try:
-        yield
-    except KeyboardInterrupt:
+        with redirect_stdout(sys.stderr):
+            yield
+    except BaseException as error:
+        if not _stopped(error):
+            raise
         err.print("gread: stopped; what is done is stored, and the same command goes on from there")
         raise typer.Exit(130) from None
+
+
+def _stopped(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind it: Optuna, stopped while it lets go of a lock, fails at that."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
 
 
 def _that_fit(specs: list[RunSpec], device: str) -> list[RunSpec]:

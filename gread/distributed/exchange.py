@@ -31,7 +31,8 @@ class Traffic:
         exchanges: How often rows were exchanged.
         sent: Bytes sent to other processes.
         received: Bytes received from them.
-        waited: Seconds in which nothing else was done.
+        waited: Seconds in which nothing else was done, for rows or sums of others. On a GPU its
+            stream waits instead, and these are the seconds of the host alone.
     """
 
     exchanges: int = 0
@@ -109,6 +110,13 @@ class Border:
         home = self.send_home(x[self.own :])
         return x[: self.own].index_add(0, self.send, home.wait())
 
+    def total(self, sums: Tensor) -> Tensor:
+        """The sum over all processes."""
+        start = time.perf_counter()
+        found = total(sums)
+        self.traffic.waited += time.perf_counter() - start
+        return found
+
 
 class _Reach(torch.autograd.Function):
     @staticmethod
@@ -171,16 +179,23 @@ def joined(
         processes: How many there are; likewise.
 
     Raises:
+        InputError: The environment does not say who this one is and where they meet.
         ConnectionError: Another process is gone or does not answer.
     """
-    with lost():
-        dist.init_process_group(
-            "nccl" if torch.device(device).type == "cuda" else "gloo",
-            init_method=where,
-            rank=rank,
-            world_size=processes,
-            timeout=timedelta(seconds=seconds),
-        )
+    try:
+        with lost():
+            dist.init_process_group(
+                "nccl" if torch.device(device).type == "cuda" else "gloo",
+                init_method=where,
+                rank=rank,
+                world_size=processes,
+                timeout=timedelta(seconds=seconds),
+            )
+    except ValueError as error:
+        raise InputError(
+            "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT must say who a process is and where all "
+            f"meet, as torchrun sets them, got: {error}"
+        ) from error
     try:
         with lost():
             # One that is done at once must not be gone before the others have found it.

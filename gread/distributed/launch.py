@@ -10,8 +10,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -44,21 +46,22 @@ def spread(
         arguments: For all the same.
         processes: How many.
         device: ``"cpu"``, or ``"cuda"``, where every process takes a GPU of its own.
-        restarts: How often all are started again after one has died.
+        restarts: How often all are started again after one was killed or did not answer.
         seconds: So long a process waits for the others before it gives up.
 
     Raises:
         InputError: As ``work`` said.
-        ConnectionError: A process died, and there is no restart left.
+        ConnectionError: A process died, and there is no restart left, or it would die again.
     """
     check_count("processes", processes)
     check_positive("seconds", seconds)
     for left in reversed(range(restarts + 1)):
         try:
             return _once(work, arguments, processes, device, seconds)
-        except ConnectionError:
-            if not left:
+        except ConnectionError as error:
+            if not left or (isinstance(error, _Died) and error.by_itself):
                 raise
+            warnings.warn(f"{error}: all start again", stacklevel=2)
     raise AssertionError
 
 
@@ -72,6 +75,20 @@ def start_method() -> Any:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     return context
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits until all have started; they and their server inherit that it does not come."""
+    if sys.platform == "win32":
+        yield
+        return
+    resource_tracker.ensure_running()  # its start would let Ctrl-C through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Surroundings(NamedTuple):
@@ -102,17 +119,15 @@ def _once(
         where = Path(folder, "meet").as_uri()
         here = _Surroundings(list(sys.path), dict(os.environ))
         pipes = [context.Pipe(duplex=False) for _ in range(processes)]
-        started = [
-            context.Process(
-                target=_begin,
-                args=(number, processes, where, device, seconds, here, end, work, arguments),
-            )
-            for number, (_, end) in enumerate(pipes)
-        ]
+        started: list[Any] = []
         try:
-            for process, (_, end) in zip(started, pipes, strict=True):
-                process.start()
-                end.close()
+            with _uninterrupted():
+                for number, (_, end) in enumerate(pipes):
+                    about = (number, processes, where, device, seconds, here, end, work, arguments)
+                    process = context.Process(target=_begin, args=about)
+                    process.start()
+                    started.append(process)
+                    end.close()
             ended = _watch(started, [end for end, _ in pipes], seconds)
         finally:
             for process in started:
@@ -150,7 +165,10 @@ def _watch(started: Sequence[Any], ends: Sequence[Connection], seconds: float) -
 
 
 class _Died(ConnectionError):
+    """A process that did not come to its end; with a code above 0 by an error of its own."""
+
     def __init__(self, number: int, processes: int, code: int | None):
+        self.by_itself = code is not None and code > 0
         how = "does not answer" if code is None else f"died with exit code {code}"
         if code is not None and code < 0:
             how = f"was killed by {signal.Signals(-code).name}"

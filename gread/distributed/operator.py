@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gread.adjacency import Adjacency
-from gread.distributed.exchange import Border, total
+from gread.distributed.exchange import Border
 from gread.kernels import Pattern, remember
 from gread.kernels.choice import kernels_for
 from gread.kernels.plain import Pair, Rows
@@ -149,7 +149,7 @@ class BlockEdges:
         weight[self.halves.order] = adj.weight
         bits = weight.double().view(torch.int64)
         difference = _hash(_hash(bits + i) + j).sum() - _hash(_hash(bits + j) + i).sum()
-        same = total(difference).item() == 0
+        same = self.border.total(difference).item() == 0
         return replace(adj, symmetric=same)
 
 
@@ -195,7 +195,7 @@ class BlockAdjacency:
 
     def total(self, sums: Tensor) -> Tensor:
         """Sums over the nodes of all processes."""
-        return total(sums)
+        return self.border.total(sums)
 
     def run(self, program: Program, inputs: Sequence[Tensor], coef: Tensor) -> Ran:
         """A program of passes, each with its exchange; sums are over own nodes."""

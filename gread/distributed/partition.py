@@ -46,7 +46,7 @@ def by_metis(
             "partition metis needs pymetis: pip install 'gread[metis]', or choose cuthill-mckee"
         ) from error
     matrix = near()
-    _, member = pymetis.part_graph(blocks, xadj=matrix.indptr, adjncy=matrix.indices)
+    _, member = pymetis.part_graph(blocks, pymetis.CSRAdjacency(matrix.indptr, matrix.indices))
     sizes = np.bincount(member, minlength=blocks).astype(np.int64)
     return np.argsort(member, kind="stable").astype(np.int64), sizes
 

@@ -8,7 +8,7 @@
                halo.npy        nodes of other blocks that these see, int64 [h]
                edges.npy       source (from n on: in the halo) and target of edges, int32 [2, E]
                weight.npy      their weights, float32 [E], where there are some
-               block.json      its number and the fingerprint
+               block.json      its number, a digest of these files, and the fingerprint
 
 Nodes are numbered anew, block after block. It is written piece by piece: memory holds the edges of
 one block, whatever the size of the graph.
@@ -248,13 +248,8 @@ class Writer:
             distinct: Whether edges named more than once count once, with the mean of their weights.
         """
         found = [self._finish(number, distinct) for number in range(len(self.blocks))]
-        digest = hashlib.sha256(json.dumps(self.bounds.tolist()).encode())
-        for block in self.blocks:
-            for file in sorted(block.iterdir()):
-                digest.update(f"{block.name}/{file.name}".encode())
-                with file.open("rb") as opened:
-                    while piece := opened.read(2**24):
-                        digest.update(piece)
+        digests = [_digest(block) for block in self.blocks]
+        whole = json.dumps([self.bounds.tolist(), digests]).encode()
         sizes = Sizes(
             nodes=int(self.bounds[-1]),
             edges=sum(edges for edges, _ in found),
@@ -264,10 +259,10 @@ class Writer:
             bounds=tuple(self.bounds.tolist()),
             halos=tuple(halo for _, halo in found),
             partition=self.partition,
-            fingerprint=digest.hexdigest()[:20],
+            fingerprint=hashlib.sha256(whole).hexdigest()[:20],
         )
-        for number, block in enumerate(self.blocks):
-            about = {"number": number, "fingerprint": sizes.fingerprint}
+        for number, (block, digest) in enumerate(zip(self.blocks, digests, strict=True)):
+            about = {"number": number, "fingerprint": sizes.fingerprint, "digest": digest}
             (block / "block.json").write_text(json.dumps(about))
         (self.folder / "graph.json").write_text(json.dumps(asdict(sizes), indent=1))
         return sizes
@@ -299,6 +294,17 @@ class Writer:
         raw.unlink(missing_ok=True)
         raw_weight.unlink(missing_ok=True)
         return len(target), len(halo)
+
+
+def _digest(block: Path) -> str:
+    """Of all that a block holds."""
+    digest = hashlib.sha256()
+    for file in sorted(block.glob("*.npy")):
+        digest.update(f"{file.name} {file.stat().st_size} ".encode())
+        with file.open("rb") as opened:
+            while piece := opened.read(2**24):
+                digest.update(piece)
+    return digest.hexdigest()[:20]
 
 
 def read_sizes(folder: str | Path) -> Sizes:
@@ -380,10 +386,15 @@ def _read(folder: Path) -> _Files:
         raise InputError(f"{block} is missing: process {rank()} has nothing to read")
     try:
         about = json.loads((block / "block.json").read_text())
-        if about != {"number": rank(), "fingerprint": sizes.fingerprint}:
+        if (about.get("number"), about.get("fingerprint")) != (rank(), sizes.fingerprint):
             raise InputError(
                 f"{block} must be block {rank()} of the graph {sizes.fingerprint}, got block "
                 f"{about.get('number')} of {about.get('fingerprint')}"
+            )
+        if about.get("digest") != _digest(block):
+            raise InputError(
+                f"{block} must hold what was written to it, got files that are missing or changed: "
+                "remove the folder and write it anew"
             )
         weight = block / "weight.npy"
         found = _Files(
@@ -399,12 +410,6 @@ def _read(folder: Path) -> _Files:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{block} cannot be read ({error})") from error
-    own = sizes.bounds[rank() + 1] - sizes.bounds[rank()]
-    if found.x.shape != (own, sizes.features) or len(found.halo) != sizes.halos[rank()]:
-        raise InputError(
-            f"{block} must hold {own} nodes with {sizes.features} features and a halo of "
-            f"{sizes.halos[rank()]}, got {list(found.x.shape)} and {len(found.halo)}"
-        )
     if not found.x.isfinite().all():
         raise InputError(f"the features in {block} must be finite, got NaN or infinity")
     return found

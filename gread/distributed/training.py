@@ -35,14 +35,16 @@ class Spread:
 
     Attributes:
         fit: The epochs.
-        seconds: How long they took, checkpoints included.
-        waited: Seconds of these in which the process waited for rows of others.
+        computed: How many of them: those of a checkpoint were computed before.
+        seconds: How long these took, checkpoints included.
+        waited: Seconds of these in which the process waited for others, see `Traffic`.
         sent: Bytes of rows sent to others.
         exchanges: How often rows were exchanged.
         halo: Nodes of others that its own see.
     """
 
     fit: Fit
+    computed: int
     seconds: float
     waited: float
     sent: int
@@ -97,7 +99,7 @@ def fit_shard(
     }
     if checkpoint is not None:
         best = _resume(checkpoint, about, model, epochs.optimizer, progress) or best
-    random = _generator(shard.x.device)
+    random, first = _generator(shard.x.device), len(progress.history)
     start = time.perf_counter()
     while not progress.done:
         number = len(progress.history)
@@ -117,6 +119,7 @@ def fit_shard(
     model.load_state_dict(best)
     return Spread(
         progress.fit(),
+        len(progress.history) - first,
         time.perf_counter() - start,
         traffic.waited - waited,
         traffic.sent - sent,
@@ -172,7 +175,7 @@ class _Epochs:
             # NaN has a largest class too; its accuracies must not pass for numbers.
             right = (self.chosen @ right + 0 * highest.sum()).double() / self.sizes
             losses = loss.detach().double().view(1), self._loss(logits, 1).double().view(1)
-        return total(torch.cat([losses[0], right, losses[1]]))
+        return self.shard.block.border.total(torch.cat([losses[0], right, losses[1]]))
 
     def _loss(self, logits: Tensor, which: int) -> Tensor:
         """Of own nodes, so that those of all processes add up to the mean over all nodes."""
@@ -183,11 +186,8 @@ class _Epochs:
 
     def _add_gradients(self) -> None:
         """Of all processes, in one message."""
-        if not dist.is_initialized():
-            return
         grads = [p.grad for p in self.model.parameters() if p.grad is not None]
-        flat = torch.cat([grad.flatten() for grad in grads])
-        dist.all_reduce(flat)
+        flat = self.shard.block.border.total(torch.cat([grad.flatten() for grad in grads]))
         for grad, whole in zip(grads, flat.split([g.numel() for g in grads]), strict=True):
             grad.copy_(whole.view_as(grad))
 
@@ -251,7 +251,7 @@ def _read(path: Path, about: dict[str, Any]) -> dict[str, Any]:
     if known["processes"] != about["processes"]:
         raise InputError(
             f"{path} is of a training over {known['processes']} processes, got "
-            f"{about['processes']}: start {known['processes']}, or choose another checkpoint"
+            f"{about['processes']}: start {known['processes']}, or remove it to begin anew"
         )
     for name, value in about.items():
         if known.get(name) != value:

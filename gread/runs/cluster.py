@@ -56,10 +56,10 @@ class Ray:
         self.graphs: dict[str, _Shipped] = {}
         if self.ray.is_initialized():
             return
-        address = address or os.environ.get("RAY_ADDRESS", "local")
+        address = address or os.environ.get("RAY_ADDRESS") or "local"
         if address != "local":
             _check_answers(address)
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # to Ray's makers
         self.ray.init(
             address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
         )
@@ -111,11 +111,11 @@ class Ray:
     def _shipped(self, job: Job) -> _Shipped:
         """The graph of a job in the object store, from where a node fetches it once."""
         spec = job.specs[0]
-        structure = MODELS[spec.model].structure
-        key = json.dumps([spec.dataset, dict(spec.options), structure, job.root])
+        about = [spec.dataset, dict(spec.options), MODELS[spec.model].structure, job.root]
+        key = json.dumps(about)
         if key not in self.graphs:
             graph = prepared(spec, job.root, "cpu")
-            self.graphs[key] = _Shipped(f"{graph[1]} {structure}", self.ray.put(graph))
+            self.graphs[key] = _Shipped(f"{key} {graph[1]}", self.ray.put(graph))
         return self.graphs[key]
 
     def _outcome(self, done: Any) -> list[Result] | ConnectionError:

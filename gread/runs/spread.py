@@ -108,8 +108,12 @@ def blocks_of(load: Callable[[], tuple[Data, str]], processes: int, root: Path) 
             return "of process 0"
         data, fingerprint = load()
         folder = root / "blocks" / f"{fingerprint}-{processes}"
-        if not folder.exists():
-            shard(data, folder, processes)
+        try:
+            if not folder.exists():
+                shard(data, folder, processes)
+        except (InputError, OSError):
+            if not folder.exists():  # else another command has just written it
+                raise
         return fingerprint
 
     fingerprint = agreed(together(written))
@@ -120,7 +124,10 @@ def started_as() -> int | None:
     """How many processes torchrun, or who else sets its variables, has started; None if nobody."""
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         return None
-    return int(os.environ["WORLD_SIZE"])
+    said = os.environ["WORLD_SIZE"]
+    if not said.isdigit():
+        raise InputError(f"WORLD_SIZE must be how many processes were started, got {said!r}")
+    return int(said)
 
 
 @contextmanager
@@ -144,11 +151,10 @@ def agreed(value: T) -> T:
 
 def cost(found: Sequence[Spread]) -> str:
     """What the exchange of rows cost, in a sentence."""
-    epochs = len(found[0].fit.history)
     halos = [one.halo for one in found]
     share = max(one.waited / max(one.seconds, 1e-9) for one in found)
-    sent = sum(one.sent for one in found) / max(1, epochs) / 1e6
+    sent = sum(one.sent for one in found) / max(1, found[0].computed) / 1e6
     return (
         f"{len(found)} processes: halos of {min(halos):,} to {max(halos):,} nodes, {sent:.2f} MB "
-        f"sent an epoch, {share:.0%} of the time waiting for rows"
+        f"sent an epoch, {share:.0%} of the time waiting for others"
     )

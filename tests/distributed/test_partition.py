@@ -37,9 +37,12 @@ def test_every_node_is_in_one_block(name):
         assert np.array_equal(np.sort(order), np.arange(900))
 
 
-def test_cuthill_and_mckee_cut_a_mesh_along_short_lines():
+@pytest.mark.parametrize("name", ["cuthill-mckee", "metis"])
+def test_a_mesh_is_cut_along_short_lines(name):
     edges = mesh()
-    found = PARTITIONS["cuthill-mckee"](lambda: neighbours(edges, 900), 900, 4)
+    if name == "metis":
+        pytest.importorskip("pymetis")
+    found = PARTITIONS[name](lambda: neighbours(edges, 900), 900, 4)
     assert cut_edges(edges, *found) < 3 * 60
     assert cut_edges(edges, *PARTITIONS["given"](None, 900, 4)) > 1000
 

@@ -140,11 +140,18 @@ def test_a_process_that_is_killed_ends_all_or_starts_them_again(blocks, tmp_path
     with pytest.raises(ConnectionError, match="process 1 of 2 was killed by SIGKILL; the same"):
         spread(work.die_once, (blocks / "2", tmp_path / "first", 99), processes=2, seconds=30)
     assert time.monotonic() - start < 90
-    through, again = spread(
-        work.die_once, (blocks / "2", tmp_path / "second", 1), processes=2, restarts=1
-    )
+    with pytest.warns(UserWarning, match="process 1 of 2 was killed by SIGKILL.*: all start again"):
+        through, again = spread(
+            work.die_once, (blocks / "2", tmp_path / "second", 1), processes=2, restarts=1
+        )
     assert through == again  # the second start went on from the checkpoint and finished
     assert len(through) == 6
+
+
+def test_a_process_with_an_error_of_its_own_is_not_started_again(tmp_path):
+    with pytest.raises(ConnectionError, match="process 1 of 2 died with exit code 1"):
+        spread(work.fail, (tmp_path,), processes=2, restarts=3)
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_a_process_that_does_not_answer_is_given_up(blocks):

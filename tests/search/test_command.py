@@ -125,7 +125,7 @@ def test_stopped_it_goes_on_with_the_same_command(tmp_path, how):
     process.send_signal(how)
     _, stderr = process.communicate(timeout=60)
     if how is signal.SIGINT:
-        assert process.returncode == 130
+        assert process.returncode == 130, stderr
         assert "gread: stopped; what is done is stored" in stderr
         assert "Traceback" not in stderr
     store = ResultStore(database.parent)
