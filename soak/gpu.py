@@ -16,7 +16,7 @@ from soak.rows import SCRIPTS, Row
 FAULT = "GPU: none, busy, wrong build, determinism switch"
 MUST_HOLD = "falls back or says so; same bytes twice with the switch on"
 SCRIPT = "soak/gpu.py"
-MODELS = ("gread-bs", "gread-z", "gcn", "gat", "grand")
+MODELS = ("gread-bs", "gread-fb", "gcn", "gat", "grand")
 SHORT = ("train", "csbm", "--splits", "0", "--epochs", "3", "--json")
 HIDDEN = {"CUDA_VISIBLE_DEVICES": ""}
 WRONG = """
