@@ -7,6 +7,7 @@ where a user's value enters; the mathematics below trusts what it is given.
 from __future__ import annotations
 
 import math
+import warnings
 
 import torch
 from torch import Tensor
@@ -121,18 +122,27 @@ def check_edges(edge_index: Tensor, edge_weight: Tensor | None, x: Tensor) -> No
 
 
 def choose_device(name: str) -> str:
-    """The device of that name, which this machine must have; ``auto`` takes a GPU, if any."""
+    """The device of that name, which must be able to compute; ``auto`` takes a GPU that is."""
     if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        if torch.empty(0, device=name).is_meta:
-            raise RuntimeError("it holds no numbers")
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).partition("\n")[0]
-        raise InputError(
-            f"device must be one that this machine has, got {name!r}: {reason}"
-        ) from error
+        if not torch.cuda.is_available():
+            return "cpu"
+        reason = _unable("cuda")
+        if reason:
+            warnings.warn(f"the GPU cannot compute, so the CPU does: {reason}", stacklevel=2)
+        return "cpu" if reason else "cuda"
+    reason = _unable(name)
+    if reason:
+        raise InputError(f"device must be one that this machine has, got {name!r}: {reason}")
     return name
+
+
+def _unable(device: str) -> str:
+    """Why nothing can be computed there: none, busy, full, or PyTorch was built for another."""
+    try:
+        torch.ones(1, device=device).add(1).item()
+    except (RuntimeError, AssertionError) as error:
+        return str(error).partition("\n")[0][:200]
+    return ""
 
 
 def _is_number(value: object) -> bool:

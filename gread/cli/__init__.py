@@ -14,6 +14,7 @@ import gread
 from gread.cli import explore, measure, own, report, reproduce, search, show, stored, work
 from gread.cli.console import err, out
 from gread.inputs import InputError
+from gread.memory import OutOfMemory, enough_memory
 
 app = typer.Typer(
     help="Graph neural reaction-diffusion networks: train, compare, reproduce.",
@@ -43,10 +44,10 @@ app.command()(show.doctor)
 def main() -> None:
     """Runs the command; what a user got wrong is one sentence and exit code 2."""
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), enough_memory("a smaller graph or a smaller model"):
             warnings.showwarning = _warn
             app()
-    except (InputError, ArithmeticError, OSError) as error:
+    except (InputError, ArithmeticError, OSError, OutOfMemory) as error:
         sentence = " ".join(f"gread: {error}".split())  # names in it may have line breaks
         err.print(sentence, style="red", highlight=False, soft_wrap=True)
         sys.exit(2)

@@ -115,8 +115,8 @@ def fit(
     """Train on a graph of your own: two files in, a model folder out."""
     from gread.estimator import GraphClassifier, compare  # with scikit-learn
     from gread.estimator.folder import write
-    from gread.estimator.output import whole_folder
     from gread.figures import confusion, portrait, reliability, save
+    from gread.output import whole_folder
     from gread.search.study import import_optuna
     from gread.search.tune import tune
 

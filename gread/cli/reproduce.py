@@ -17,6 +17,7 @@ from gread.cli.stored import STORE, Store, known_results
 from gread.cli.work import Deterministic, Device, resumable
 from gread.experiments import ARTEFACTS, SCALES, Plan, show
 from gread.inputs import choose_device
+from gread.output import write_text
 from gread.report.charts import Chart
 from gread.report.tables import Table
 from gread.runs import Result, ResultStore, RunSpec, launch
@@ -148,5 +149,5 @@ def _write(name: str, shown: Table | Chart, folder: Path) -> list[Path]:
     texts = {"md": shown.markdown(), "csv": shown.csv(), "tex": shown.latex()}
     files = [folder / f"{name}.{suffix}" for suffix in texts]
     for file, text in zip(files, texts.values(), strict=True):
-        file.write_text(text, encoding="utf-8")
+        write_text(file, text)
     return files

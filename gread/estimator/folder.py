@@ -22,19 +22,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 from torch_geometric.data import Data
 
 from gread.diagnosis import Diagnosis
 from gread.estimator.classifier import MASKS, GraphClassifier
 from gread.estimator.metrics import Scores
-from gread.estimator.output import whole_folder
 from gread.inputs import InputError, check_edges, check_features
 from gread.memory import check_fits
 from gread.models import MODELS
 from gread.models.catalog import NUM_NODES
 from gread.models.hub import CARD, CONFIG, EXTRA, WEIGHTS, load_module, model_card, save_weights
+from gread.output import whole_folder, write_tensors
 from gread.runs.run import fingerprint_of
 from gread.tables import Preprocessing
 from gread.training import TrainConfig
@@ -72,11 +71,11 @@ def write(classifier: GraphClassifier, folder: Path, scores: Mapping[str, Scores
     }
     _write_json(folder / CLASSIFIER, about)
     save_weights(classifier.module_, folder)
-    save_file(_graph_tensors(classifier), folder / GRAPH)
+    write_tensors(folder / GRAPH, _graph_tensors(classifier))
     card = _card(classifier, scores, fingerprint)
     (folder / CARD).write_text(card, encoding="utf-8")
     for file in folder.iterdir():
-        file.chmod(0o644)  # a folder to share; safetensors' files are private
+        file.chmod(0o644)  # a folder to share
 
 
 def load(path: str | Path) -> GraphClassifier:
@@ -164,7 +163,7 @@ def _graph_tensors(classifier: GraphClassifier) -> dict[str, Tensor]:
     ids = json.dumps(classifier.ids_, default=str, ensure_ascii=False).encode()
     return {
         "ids": torch.frombuffer(bytearray(ids), dtype=torch.uint8),
-        **{name: data[name].cpu().contiguous() for name in names},
+        **{name: data[name].cpu() for name in names},
     }
 
 

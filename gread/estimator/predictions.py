@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from gread.estimator.classifier import GraphClassifier
-from gread.estimator.output import whole_file
 from gread.inputs import InputError
+from gread.output import whole_file
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """With what a formula may begin."""

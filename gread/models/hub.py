@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import nn
 from torch.nn.modules.module import (
     register_module_module_registration_hook,
@@ -21,6 +21,7 @@ from torch.nn.modules.module import (
 )
 
 from gread.inputs import InputError
+from gread.output import write_tensors
 from gread.versions import versions
 
 WEIGHTS = "model.safetensors"
@@ -131,8 +132,7 @@ class Pretrained(ModelHubMixin):
 
 def save_weights(module: Any, folder: Path) -> None:
     """Writes the parameters of a module."""
-    tensors = {name: tensor.contiguous() for name, tensor in module.state_dict().items()}
-    save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+    write_tensors(folder / WEIGHTS, module.state_dict(), {"format": "pt"})
 
 
 def load_module(build: Callable[[], nn.Module], file: Path) -> nn.Module:

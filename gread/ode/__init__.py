@@ -1,5 +1,6 @@
 """Ordinary differential equations: solvers as tables, and one call that runs them."""
 
+from gread.ode.integrate import MAX_EVALUATIONS as MAX_EVALUATIONS
 from gread.ode.integrate import IntegrationError as IntegrationError
 from gread.ode.integrate import Solution as Solution
 from gread.ode.integrate import VectorField as VectorField

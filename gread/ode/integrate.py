@@ -17,12 +17,13 @@ from gread.inputs import (
     check_positive,
 )
 from gread.kernels.recording import values_can_be_read
+from gread.ode.stability import advice
 from gread.ode.tableau import SOLVERS, Adaptive, Tableau
 
 VectorField: TypeAlias = Callable[[float, Tensor], Tensor]
 
-MOST_STEPS = 100_000
-"""Of a fixed size, whatever else bounds them: a typing error should not fill the memory."""
+MAX_EVALUATIONS = 10_000
+"""Bound on the evaluations of f, if nobody says: no setting takes hours unnoticed."""
 
 
 class IntegrationError(ArithmeticError):
@@ -49,7 +50,7 @@ def integrate(
     step_size: float = 1.0,
     save_at: Sequence[float] = (),
     tolerance: float = 1e-5,
-    max_evaluations: int = 10_000,
+    max_evaluations: int = MAX_EVALUATIONS,
 ) -> Solution:
     """Solves dh/dt = f(t, h), h(0) = ``h0``, up to t = ``time``.
 
@@ -64,7 +65,7 @@ def integrate(
         save_at: Times in [0, T] at which to keep the state as well. The solution stays the same:
             a time between two steps is reached by a step aside.
         tolerance: Relative and absolute error allowed to adaptive solvers.
-        max_evaluations: Bound on the evaluations of f.
+        max_evaluations: Bound on the evaluations of f; steps aside do not count.
 
     Raises:
         IntegrationError: The state is not finite any more, an adaptive step became too small,
@@ -99,15 +100,10 @@ def _fixed(
     save_at: Sequence[float],
     max_evaluations: int,
 ) -> Solution:
-    grid = list(steps(time, step_size))
+    grid = list(steps(time, step_size, tableau.stages, max_evaluations))
     starts = {t for t, _ in grid}
     aside = {s for s in save_at if s < time and s not in starts}
     evaluations = tableau.stages * (len(grid) + len(aside))
-    if evaluations > max_evaluations:
-        raise IntegrationError(
-            f"time {time:g} with step_size {step_size:g} takes {evaluations} evaluations, more "
-            f"than max_evaluations = {max_evaluations}: choose a larger step_size or a shorter time"
-        )
     h = h0
     saved: dict[float, Tensor] = {}
     for t, t_next in grid:
@@ -121,18 +117,28 @@ def _fixed(
     return Solution(h, tuple(saved[s] for s in save_at), evaluations)
 
 
-def steps(time: float, step_size: float) -> Iterator[tuple[float, float]]:
-    """(0, τ), (τ, 2τ), ..., the last one ending at T exactly."""
-    count = time / step_size
-    if count > MOST_STEPS:
+def steps(
+    time: float, step_size: float, stages: int = 1, most: int = MAX_EVALUATIONS
+) -> Iterator[tuple[float, float]]:
+    """(0, τ), (τ, 2τ), ..., the last one ending at T exactly.
+
+    Raises:
+        IntegrationError: They would take more than ``most`` evaluations, ``stages`` each.
+    """
+    count = count_steps(time, step_size)
+    if stages * count > most:
         raise IntegrationError(
-            f"time {time:g} with step_size {step_size:g} takes more than {MOST_STEPS:,} steps: "
-            "choose a larger step_size or a shorter time"
+            f"time {time:g} with step_size {step_size:g} takes {stages * count} evaluations, more "
+            f"than max_evaluations = {most}: choose a larger step_size or a shorter time"
         )
-    # Without the slack 1.1 / 0.1 = 11.000000000000002 would make a twelfth step of no length.
-    count = max(1, math.ceil(count - 1e-9))
     for k in range(count):
         yield k * step_size, (time if k == count - 1 else (k + 1) * step_size)
+
+
+def count_steps(time: float, step_size: float) -> int:
+    """How many steps lead to T."""
+    # Without the slack 1.1 / 0.1 = 11.000000000000002 would make a twelfth step of no length.
+    return max(1, math.ceil(time / step_size - 1e-9))
 
 
 def _step(tableau: Tableau, f: VectorField, t: float, h: Tensor, tau: float) -> Tensor:
@@ -213,14 +219,19 @@ def _where_it_blew_up(
     grid: Sequence[tuple[float, float]],
     step_size: float,
 ) -> str:
-    """Walks once more to say when: looking after every step would cost all the good runs."""
+    """Walks once more to say when and why: looking on the way would cost all the good runs."""
     if not h.isfinite().all():
         return "the state holds NaN or infinity at t = 0: look at the features and the parameters"
+    # Far out the slopes of F, AC and Z are those of the explosion; it is told by where it began.
+    bound = 10 * max(1.0, float(h.abs().max()))
+    began, calm = 0.0, h
     for t, t_next in grid:
+        if h.abs().max() <= bound:
+            began, calm = t, h
         h = _step(tableau, f, t, h, t_next - t)
         if not h.isfinite().all():
             break
     return (
-        f"the state is not finite any more at t = {t_next:g} with step_size {step_size:g}: choose "
-        "a smaller step_size if the solver is unstable, a shorter time if the dynamics blow up"
+        f"the state is not finite any more at t = {t_next:g} with step_size {step_size:g}: "
+        f"{advice(f, began, calm, tableau, step_size)}"
     )

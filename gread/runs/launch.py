@@ -10,11 +10,13 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 
 import torch
 
 from gread.inputs import check_count
+from gread.memory import OutOfMemory, is_out_of_memory
 from gread.runs.grouping import populations, work
 from gread.runs.run import ALONE, Result, run, run_together
 from gread.runs.spec import RunSpec
@@ -86,7 +88,9 @@ def _compute(job: Job) -> list[Result]:
     else:
         try:
             results = run_together(specs, root=root, device=device, deterministic=deterministic)
-        except torch.OutOfMemoryError:
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
             results = []
         if not results:  # outside of the except, which would hold on to what has to go
             torch.cuda.empty_cache()
@@ -124,6 +128,11 @@ def _in_processes(
     try:
         for future in as_completed([pool.submit(_compute, job) for job in jobs]):
             yield future.result()
+    except BrokenProcessPool as error:
+        raise OutOfMemory(
+            "a process was killed from outside, most often since memory is full: choose fewer "
+            "workers; what is done is stored"
+        ) from error
     except BaseException:
         for process in set(multiprocessing.active_children()) - others:
             process.terminate()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import math
 import os
 import platform
 import time
@@ -24,6 +25,7 @@ from gread.data import load
 from gread.data.files import data_root
 from gread.inputs import InputError, check_count, check_fraction, check_not_negative
 from gread.measures import dirichlet_energy, effective_rank
+from gread.memory import TRAINING, enough_memory
 from gread.models import MODELS
 from gread.parts import Division, parts_that_fit
 from gread.population import fit_together
@@ -133,7 +135,7 @@ def energy(model: Any, data: Data) -> list[float]:
     """Dirichlet energy of H(t) at eleven times from 0 to T, of a model in continuous time."""
     times = np.linspace(0, model.time, 11).tolist()
     states = model.evolve(data.x, data.edge_index, data.edge_weight, save_at=times).saved
-    return [dirichlet_energy(h, data.edge_index).item() for h in states]
+    return [_energy(h, data) for h in states]
 
 
 @RECORDS.register("evaluations")
@@ -156,7 +158,13 @@ def layer_energy(model: Any, data: Data) -> list[float]:
     In continuous time a layer is a step of the solver.
     """
     states = model.hidden_states(data.x, data.edge_index, data.edge_weight)
-    return [dirichlet_energy(h, data.edge_index).item() for h in states]
+    return [_energy(h, data) for h in states]
+
+
+def _energy(h: torch.Tensor, data: Data) -> float:
+    """Of a state whose squares may be beyond float32: those are taken of a multiple of it."""
+    scale = 2.0**100 if h.abs().max() > 2.0**50 else 1.0
+    return scale**2 * dirichlet_energy(h / scale, data.edge_index).item()
 
 
 @RECORDS.register("layer_rank")
@@ -261,7 +269,7 @@ def run(
     start = time.perf_counter()
     found: Fit | ArithmeticError
     try:
-        with _determinism(deterministic):
+        with _determinism(deterministic), enough_memory(TRAINING):
             found = fit(model, data, spec.train, split=spec.split, on_epoch=told)
     except ArithmeticError as error:
         found = error
@@ -355,7 +363,7 @@ def _result(
     if isinstance(found, ArithmeticError):
         return Result(spec, "failed", str(found), **about)
     with torch.no_grad():
-        records = {name: RECORDS[name](model.eval(), data) for name in spec.record}
+        records = {name: _finite(RECORDS[name](model.eval(), data)) for name in spec.record}
     return Result(
         spec,
         "diverged" if found.diverged else "ok",
@@ -369,6 +377,15 @@ def _result(
         records=records,
         **about,
     )
+
+
+def _finite(value: Any) -> Any:
+    """The same with None for what is no number: JSON has no word for it, nor has SQLite."""
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @contextmanager

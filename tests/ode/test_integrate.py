@@ -1,4 +1,5 @@
 import math
+import re
 
 import pytest
 import torch
@@ -201,7 +202,7 @@ def test_an_adaptive_solver_stops_at_its_bound():
 
 def test_blowing_up_says_when_and_what_to_change():
     with pytest.raises(
-        IntegrationError, match=r"at t = \d.* with step_size 0.5: choose a smaller step_size"
+        IntegrationError, match=r"at t = \d.* with step_size 0.5: .*grow.*: choose a shorter time"
     ):
         integrate(lambda t, h: h**3, 3 * torch.ones(1), 10.0, step_size=0.5)
 
@@ -226,3 +227,39 @@ def test_tolerance_beyond_float32_fails_with_advice_where_the_default_succeeds()
     integrate(fisher, h0, 3.0, solver="dopri5")
     with pytest.raises(IntegrationError, match="tolerance"):
         integrate(fisher, h0, 3.0, solver="dopri5", tolerance=1e-12)
+
+
+@pytest.mark.parametrize("solver", FIXED)
+def test_a_grid_of_more_steps_than_memory_has_room_for_is_refused_at_once(solver):
+    with pytest.raises(IntegrationError, match="more than max_evaluations = 10000"):
+        integrate(pytest.fail, ONE, 1e12, solver=solver, step_size=1e-3)
+
+
+@pytest.mark.parametrize("solver", FIXED)
+def test_a_method_decays_inside_its_stable_interval_and_grows_outside(solver):
+    rate = SOLVERS[solver].stable_interval
+
+    def after(step):
+        field = lambda t, h: -rate * h  # noqa: E731
+        return abs(integrate(field, ONE, 100 * step, solver=solver, step_size=step).final.item())
+
+    assert after(0.99) < 1 < after(1.01)
+
+
+@pytest.mark.parametrize("solver", FIXED)
+def test_beyond_the_stable_step_the_message_names_it(solver):
+    def field(t, h):  # the fastest of its rates is −8
+        return torch.tensor([[-8.0], [-1.0], [0.5]], dtype=torch.float64) * h
+
+    named = SOLVERS[solver].stable_interval / 8
+    h0 = torch.ones(3, 1, dtype=torch.float64)
+    with pytest.raises(IntegrationError, match="choose a smaller step_size, since") as caught:
+        integrate(field, h0, 1000.0, solver=solver, step_size=1.5)
+    step = float(re.search(r"stable up to ([\d.]+) at t = 0$", str(caught.value))[1])
+    assert 0.9 * named <= step <= named
+    integrate(field, h0, 100.0, solver=solver, step_size=step)
+
+
+def test_dynamics_that_grow_are_told_from_a_step_too_long():
+    with pytest.raises(IntegrationError, match=r"grow by themselves, at a rate of .*: choose"):
+        integrate(lambda t, h: h * (h - 1), 3 * ONE, 10.0, step_size=0.01)

@@ -171,14 +171,33 @@ def test_stopped_with_its_processes_it_leaves_none_and_goes_on(tmp_path, launche
     assert not store.missing(specs[:8])
 
 
-def test_a_population_that_needs_too_much_memory_is_halved(tmp_path, small, monkeypatch):
+def test_a_process_killed_for_want_of_memory_is_one_sentence(tmp_path, launched):
+    process, specs = launched
+    listed = subprocess.run(
+        ["ps", "-ww", "-eo", "pid=,ppid=,args="], capture_output=True, text=True
+    )
+    rows = [row.split(None, 2) for row in listed.stdout.splitlines()]
+    workers = [int(pid) for pid, parent, name in rows
+               if int(parent) == process.pid and "spawn_main" in name]  # fmt: skip
+    os.kill(workers[0], signal.SIGKILL)  # as the kernel does where memory is full
+    assert "a process was killed from outside" in process.communicate(timeout=60)[1]
+    assert gone(process.pid)
+    assert 0 < len(ResultStore(tmp_path / "store")) < len(specs)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [torch.OutOfMemoryError("no room"), RuntimeError("DefaultCPUAllocator: not enough memory")],
+    ids=["gpu", "cpu"],
+)
+def test_a_population_that_needs_too_much_memory_is_halved(tmp_path, small, monkeypatch, error):
     specs = [small(seed=seed) for seed in range(5)]
     sizes = []
 
     def little_memory(specs, **options):
         sizes.append(len(specs))
         if len(specs) > 2:
-            raise torch.OutOfMemoryError("no room")
+            raise error
         return run_together(specs, **options)
 
     monkeypatch.setattr(sys.modules["gread.runs.launch"], "run_together", little_memory)

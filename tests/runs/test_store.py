@@ -1,7 +1,10 @@
 import json
+import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -114,3 +117,41 @@ def test_accuracies_are_read_without_histories(store, small):
     assert store.numbers("test")[small().key] == 0.25
     store.put(Result(small(), "ok", val_loss=0.75))
     assert store.numbers("val_loss") == {small().key: 0.75, small(seed=1).key: None}
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_a_store_that_is_deleted_is_not_made_anew(store, small, what):
+    store.put(Result(small(), "ok"))
+    if what == "file":
+        store.path.unlink()
+    else:
+        shutil.rmtree(store.path.parent)
+    with pytest.raises(StoreError, match=r"results.sqlite cannot be written: it was deleted"):
+        store.put(Result(small(seed=1), "ok"))
+    with pytest.raises(StoreError, match=r"results.sqlite cannot be read: it was deleted"):
+        len(store)
+    assert not store.path.exists()
+
+
+def test_a_broken_store_that_several_find_is_set_aside_once(store, small):
+    store.path.write_bytes(b"this is no database" * 50)
+    begin = threading.Barrier(8)
+
+    def put(seed):
+        begin.wait()
+        ResultStore(store.path.parent).put(Result(small(seed=seed), "ok"))
+
+    with pytest.warns(UserWarning, match="is broken") as seen, ThreadPoolExecutor(8) as pool:
+        list(pool.map(put, range(8)))
+    assert len(seen) == 1
+    assert len(store) == 8
+    assert len(list(store.path.parent.glob("results.broken*"))) == 1
+
+
+def test_a_store_that_may_only_be_read_is_read(store, small):
+    store.put(Result(small(), "ok"))
+    before = store.path.read_bytes()
+    store.path.chmod(0o444)
+    again = ResultStore(store.path.parent)
+    assert [result.status for result in again] == ["ok"]
+    assert store.path.read_bytes() == before
