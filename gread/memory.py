@@ -136,6 +136,10 @@ TRAINING = "fewer hidden_channels, a larger step_size, more parts (parts=16) or 
 """What a training takes less with."""
 
 
+LEAST = 2**28
+"""Bytes that stay free while a file is read."""
+
+
 def check_fits(path: Path, factor: float) -> None:
     """Requires that a file can be read, where that takes ``factor`` times its size."""
     size, free = path.stat().st_size, free_memory()
@@ -145,6 +149,22 @@ def check_fits(path: Path, factor: float) -> None:
             f"{factor * size / GB:.1f} GB are needed and {free / GB:.1f} GB are free: leave out "
             "columns, or store it as Parquet"
         )
+
+
+def check_unpacks(size: float) -> None:
+    """Requires that what a packed file holds, by its own account, fits into memory."""
+    free = free_memory()
+    if size > free:
+        raise InputError(
+            f"what it holds must fit into memory, got {size / GB:,.1f} GB where {free / GB:.1f} GB "
+            "are free"
+        )
+
+
+def check_left() -> None:
+    """Requires, while something grows, that there is memory left for it."""
+    if free_memory() < LEAST:
+        raise InputError("what it holds must fit into memory, which is full: leave out columns")
 
 
 def bytes_held(

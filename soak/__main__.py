@@ -4,6 +4,7 @@ import argparse
 import platform
 from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from time import perf_counter
 
 import torch
@@ -14,9 +15,9 @@ from soak.rows import PAGE, SCRIPTS, page, store
 
 def main() -> None:
     """Runs the named scripts, or all; a script that raises leaves its stored rows as they were."""
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        if path.stem not in {"__init__", "__main__"}:
-            import_module(f"soak.{path.stem}")
+    for module in iter_modules([str(Path(__file__).parent)]):
+        if module.name != "__main__":
+            import_module(f"soak.{module.name}")
     parser = argparse.ArgumentParser(prog="python -m soak", description=main.__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SCRIPTS))
     parser.add_argument("--times", type=int, help="try so often, print, and keep nothing")

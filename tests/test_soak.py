@@ -22,5 +22,5 @@ def test_every_row_can_be_tried_again(row: Row):
 
 @pytest.mark.parametrize("name", [name for name, *_ in stored()])
 def test_every_file_of_rows_has_its_script(name):
-    scripts = (ROOT / "soak").glob("*.py")
+    scripts = (ROOT / "soak").rglob("*.py")
     assert any(f'SCRIPTS.register("{name}")' in path.read_text("utf-8") for path in scripts)

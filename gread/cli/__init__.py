@@ -49,13 +49,13 @@ def main() -> None:
             app()
     except (InputError, ArithmeticError, OSError, OutOfMemory) as error:
         sentence = " ".join(f"gread: {error}".split())  # names in it may have line breaks
-        err.print(sentence, style="red", markup=False, highlight=False, soft_wrap=True)
+        err.print(sentence, style="red", highlight=False, soft_wrap=True)
         sys.exit(2)
 
 
 def _warn(message: Warning | str, *others: object, **options: object) -> None:
     """What a user should know, without where in the code it was said."""
-    err.print(f"gread: {message}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+    err.print(f"gread: {message}", style="yellow", highlight=False, soft_wrap=True)
 
 
 def _version(asked: bool) -> None:
@@ -70,7 +70,9 @@ def _import(modules: list[str] | None) -> None:
         sys.path.insert(0, os.getcwd())
         try:
             importlib.import_module(module)
-        except ModuleNotFoundError as error:
+        except (ModuleNotFoundError, ValueError, TypeError) as error:  # no name of a module at all
+            if not isinstance(error, ModuleNotFoundError) and module.strip(".") == module != "":
+                raise  # the module was found, and is wrong itself
             raise InputError(
                 f"--import must name a module that Python finds, got {module!r} ({error})"
             ) from error

@@ -60,7 +60,10 @@ def read_statistics(path: Path) -> Statistics | None:
         return None
     if metadata.get("format") != str(FORMAT):
         return None
-    return Statistics(**json.loads(metadata["statistics"]))
+    try:
+        return Statistics(**json.loads(metadata["statistics"]))
+    except (KeyError, TypeError, ValueError, RecursionError):  # not as we write it
+        return None
 
 
 def _write(path: Path, data: Data, statistics: Statistics) -> None:

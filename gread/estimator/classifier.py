@@ -166,7 +166,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         self.diagnosis_ = diagnose(graph, seen, names)
         rows = np.flatnonzero(parts == 0)
         self.preprocessing_ = Preprocessing.fit(graph.table(), names or [DEGREE], rows)
-        self.classes_, self.ids_ = np.array(labels.classes), graph.ids
+        self.classes_ = np.array(labels.classes)
+        self.ids_: Sequence[Any] = graph.ids
         self.data_ = self._inputs(graph)
         self.data_.y = torch.from_numpy(labels.y)
         for part, name in enumerate(MASKS):

@@ -101,7 +101,8 @@ def _fixed(
     max_evaluations: int,
 ) -> Solution:
     grid = list(steps(time, step_size, tableau.stages, max_evaluations))
-    aside = {s for s in save_at if s < time and s not in {t for t, _ in grid}}
+    starts = {t for t, _ in grid}
+    aside = {s for s in save_at if s < time and s not in starts}
     evaluations = tableau.stages * (len(grid) + len(aside))
     h = h0
     saved: dict[float, Tensor] = {}

@@ -23,6 +23,7 @@ from torch_geometric.data import Data
 
 from gread.data import load
 from gread.data.files import data_root
+from gread.inputs import InputError, check_count, check_fraction, check_not_negative
 from gread.measures import dirichlet_energy, effective_rank
 from gread.memory import TRAINING, enough_memory
 from gread.models import MODELS
@@ -33,6 +34,8 @@ from gread.runs.spec import RunSpec
 from gread.structure import Origin, Prepared, add_structure
 from gread.training import Epoch, Fit, TrainConfig, fit
 from gread.versions import versions
+
+STATUSES = ("ok", "diverged", "failed")
 
 
 @dataclass(frozen=True)
@@ -83,11 +86,41 @@ class Result:
 
     @staticmethod
     def from_json(text: str) -> Result:
-        """The result that `to_json` wrote."""
-        values: dict[str, Any] = json.loads(text)
-        values["spec"] = RunSpec.from_json(json.dumps(values["spec"]))
-        values["history"] = tuple(tuple(epoch) for epoch in values["history"])
-        return Result(**values)
+        """The result that `to_json` wrote.
+
+        Raises:
+            InputError: It is none, whatever it is instead.
+        """
+        try:
+            values: dict[str, Any] = json.loads(text)
+            values["spec"] = RunSpec.from_json(json.dumps(values["spec"]))
+            values["history"] = tuple(tuple(map(float, epoch)) for epoch in values["history"])
+            found = Result(**values)
+            found.check()
+        except InputError:
+            raise
+        except Exception as error:  # a stranger's text may be wrong in any way
+            raise InputError(f"a result must be as gread writes it, got {error!r:.200}") from error
+        return found
+
+    def check(self) -> None:
+        """Requires values of their types, and accuracies that can be."""
+        if self.status not in STATUSES:
+            raise InputError(f"status must be {', '.join(STATUSES)}, got {self.status!r:.80}")
+        for name in ("train", "val", "test"):
+            share = getattr(self, name)
+            if share is not None:
+                check_fraction(name, share)
+        check_not_negative("seconds", self.seconds)
+        if self.epoch is not None:
+            check_count("epoch", self.epoch, minimum=0)
+        types: dict[str, Any] = {"message": str, "device": str, "fingerprint": str, "finished": str}
+        types |= {"versions": dict, "records": dict, "val_loss": float | int | None}
+        for name, of in types.items():
+            if not isinstance(getattr(self, name), of):
+                raise InputError(f"{name} must be {of}, got {getattr(self, name)!r:.80}")
+        if any(len(epoch) != 4 for epoch in self.history):
+            raise InputError("history must have four numbers an epoch")
 
     def without_history(self) -> Result:
         """The same, small enough to commit."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from filelock import FileLock
 
+from gread.inputs import InputError
 from gread.output import write_text
 from gread.runs.run import Result
 from gread.runs.spec import RunSpec
@@ -95,8 +96,12 @@ class ResultStore:
 
     def get(self, spec: RunSpec) -> Result | None:
         """The result of ``spec``, if there is one."""
-        found = self._query("SELECT result FROM runs WHERE key = ?", spec.key)
-        return Result.from_json(found[0][0]) if found else None
+        for (text,) in self._query("SELECT result FROM runs WHERE key = ?", spec.key):
+            found = self._read(text)
+            if found.spec.key != spec.key:
+                raise StoreError(f"the store {self.path} has another run under the key {spec.key}")
+            return found
+        return None
 
     def missing(self, specs: Iterable[RunSpec]) -> list[RunSpec]:
         """Those without a result, each once, in their order."""
@@ -117,10 +122,18 @@ class ResultStore:
 
     def __iter__(self) -> Iterator[Result]:
         for (text,) in self._query("SELECT result FROM runs ORDER BY dataset, model, seed, split"):
-            yield Result.from_json(text)
+            yield self._read(text)
 
     def __len__(self) -> int:
         return int(self._query("SELECT count(*) FROM runs")[0][0])
+
+    def _read(self, text: str) -> Result:
+        try:
+            return Result.from_json(text)
+        except InputError as error:
+            raise StoreError(
+                f"the store {self.path} has a row that is no result: {error}"
+            ) from error
 
     def _query(self, statement: str, *values: str) -> list[tuple[str, ...]]:
         try:
@@ -167,9 +180,13 @@ def write_results(path: Path, results: Iterable[Result]) -> None:
 def read_results(path: Path) -> list[Result]:
     """The results that `write_results` wrote."""
     results = []
-    for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise StoreError(f"{path} must be text in UTF-8: {error}") from error
+    for number, line in enumerate(lines, start=1):
         try:
             results.append(Result.from_json(line))
-        except (ValueError, KeyError, TypeError) as error:
+        except InputError as error:
             raise StoreError(f"{path}, line {number}, is no result: {error}") from error
     return results

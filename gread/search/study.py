@@ -193,7 +193,7 @@ def _open(name: str, storage: str | None, folder: Path) -> optuna.storages.BaseS
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             return JournalStorage(Journal(path))
-        except (ValueError, KeyError, OSError) as error:
+        except Exception as error:  # a journal may hold anything, and Optuna trusts it
             raise StoreError(f"the journal {path} cannot be used: {error}") from error
     for patience in (0.2, 0.5, 1.0):  # two processes may make the tables at once, and one fails
         try:

@@ -66,7 +66,7 @@ def add_structure(data: Data, name: str, origin: Origin | None = None) -> Prepar
     if origin is not None:
         place = origin.root / "processed" / f"{name}-{origin.fingerprint}.safetensors"
         kept = _read(place)
-        if kept is not None:
+        if kept is not None and _names_nodes(kept[0], int(data.num_nodes or 0)):
             return _with(data, *kept)
     start = time.perf_counter()
     tensors = make(data, origin)
@@ -90,5 +90,11 @@ def _read(place: Path) -> tuple[dict[str, Tensor], float] | None:
         with safe_open(place, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             return tensors, float((file.metadata() or {})["seconds"])
-    except (OSError, SafetensorError, KeyError):
+    except (OSError, SafetensorError, KeyError, ValueError):
         return None
+
+
+def _names_nodes(tensors: Mapping[str, Tensor], num_nodes: int) -> bool:
+    """Whether pairs are of nodes that there are: products with them trust that."""
+    pairs = [t for t in tensors.values() if t.dim() == 2 and t.size(0) == 2 and t.numel()]
+    return all(int(pair.min()) >= 0 and int(pair.max()) < num_nodes for pair in pairs)

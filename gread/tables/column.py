@@ -130,7 +130,9 @@ def column_of_texts(texts: Sequence[str]) -> Column:
             filled = np.zeros(len(texts), dtype=values.dtype)
             filled[~absent] = values
             return Column(kind, filled, absent)
-    return Column("text", np.array(texts, dtype=object), empty)
+    known: dict[str, str] = {}  # words that come again are held once
+    once = [known.setdefault(text, text) for text in texts]
+    return Column("text", np.array(once, dtype=object), empty)
 
 
 def _among(words: Set[str], texts: Sequence[str]) -> NDArray[np.bool_]:

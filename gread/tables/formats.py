@@ -13,16 +13,20 @@ from typing import Any
 import numpy as np
 
 from gread.inputs import InputError
-from gread.memory import check_fits
+from gread.memory import check_fits, check_left, check_unpacks
 from gread.registry import Registry, UnknownName
 from gread.tables.column import Column, column, column_of_texts
-from gread.tables.table import Table
+from gread.tables.table import Table, check_shape
 
 FORMATS: Registry[Callable[[Path], Table]] = Registry("format of a table")
 """Readers by the ending of the file."""
 
 ROWS = 1 << 15
-"""So many rows of text are held at a time."""
+CELLS = 1 << 20
+"""So many rows of text, and so many fields, are held at a time."""
+
+PLAIN = ("NONE", "INT", "STRING")
+"""Logical types of Parquet that need no Python object for each value."""
 
 
 def read_table(path: str | Path) -> Table:
@@ -55,7 +59,8 @@ def check_file(file: Path) -> None:
     if not file.exists():
         raise InputError(f"there is no file {file}")
     if not file.is_file():
-        raise InputError(f"{file} must be a file, got a folder")
+        what = "folder" if file.is_dir() else "device or pipe"
+        raise InputError(f"{file} must be a file, got a {what}")
     if file.stat().st_size == 0:
         raise InputError(f"{file} is empty")
 
@@ -83,7 +88,10 @@ def read_json_lines(path: Path) -> Table:
         for number, line in enumerate(file, 1):
             if line.strip():
                 rows.append(_object(line, number))
+            if number % ROWS == 0:
+                check_left()
     names = dict.fromkeys(name for row in rows for name in row)
+    check_shape(len(rows), len(names), sum(map(len, rows)))
     return Table(path.name, {name: _named(name, [row.get(name) for row in rows]) for name in names})
 
 
@@ -96,12 +104,18 @@ def read_npz(path: Path) -> Table:
     check_fits(path, 2)
     columns = {}
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            for name in arrays.files:
-                columns[name] = _named(name, arrays[name])
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, KeyError) as error:
-        if isinstance(error, InputError):
-            raise
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+            check_shape(0, len(members))
+            check_unpacks(2 * sum(member.file_size for member in members))
+            for member in members:
+                with archive.open(member) as file:
+                    array = np.lib.format.read_array(file, allow_pickle=False)
+                name = member.filename.removesuffix(".npy")
+                columns[name] = _named(name, array)
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:  # archives and arrays may be broken in many ways
         raise InputError(f"it is no NPZ file of plain arrays ({_first_line(error)})") from error
     return Table(path.name, columns)
 
@@ -112,10 +126,15 @@ def read_parquet(path: Path) -> Table:
     pyarrow = import_pyarrow()
     check_fits(path, 4)
     try:
-        found = pyarrow.parquet.read_table(path)
+        with pyarrow.parquet.ParquetFile(path) as file:
+            check_shape(file.metadata.num_rows, file.metadata.num_columns)
+            check_unpacks(_unpacked(file))
+            texts = [of.name for of in file.schema_arrow if _is_text(of.type)]
+        with pyarrow.parquet.ParquetFile(path, read_dictionary=texts) as file:
+            found = file.read()
         chunks = {name: found.column(name).combine_chunks() for name in found.column_names}
         return Table(path.name, {name: _arrow(name, chunk) for name, chunk in chunks.items()})
-    except InputError:
+    except (InputError, MemoryError):
         raise
     except Exception as error:  # a parser of others fails in its own ways
         raise InputError(
@@ -131,6 +150,27 @@ def import_pyarrow() -> Any:
     except ImportError as error:
         raise InputError("Parquet needs pyarrow: pip install 'gread[parquet]'") from error
     return pyarrow
+
+
+def _unpacked(file: Any) -> float:
+    """Bytes in memory, by what a Parquet file says of itself: there a value may be repeated freely.
+
+    Numbers become arrays and a text is held once; lists and dates go through Python's objects.
+    """
+    size = 0.0
+    for group in map(file.metadata.row_group, range(file.metadata.num_row_groups)):
+        for place in range(group.num_columns):
+            column, of = group.column(place), file.schema.column(place)
+            plain = of.max_repetition_level == 0 and of.logical_type.type in PLAIN
+            size += (9 if plain else 64) * column.num_values + column.total_uncompressed_size
+    return size
+
+
+def _is_text(of: Any) -> bool:
+    import pyarrow as pa
+
+    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
+    return any(is_kind(of) for is_kind in kinds)
 
 
 def _read_texts(path: Path, delimiter: str) -> Table:
@@ -163,12 +203,14 @@ def _header(path: Path, delimiter: str) -> list[str]:
     """The names of the columns; one without a name, as pandas writes for its index, is left out."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         names = next(_fields(file, delimiter), [])
-    named = [name for name in names if name]
-    if not named:
-        raise InputError("its first line must name the columns, got none")
-    for name in named:
-        if named.count(name) > 1:
+    check_shape(0, len(names))
+    known: set[str] = set()
+    for name in filter(None, names):
+        if name in known:
             raise InputError(f"its columns must have different names, got {name!r} twice")
+        known.add(name)
+    if not known:
+        raise InputError("its first line must name the columns, got none")
     return names
 
 
@@ -178,7 +220,9 @@ def _blocks(path: Path, delimiter: str, width: int) -> Iterator[list[list[str]]]
         fields = _fields(file, delimiter)
         next(fields)
         done = 0
-        while rows := list(islice(fields, ROWS)):
+        most = max(1, min(ROWS, CELLS // width))
+        while rows := list(islice(fields, most)):
+            check_left()
             for number, row in enumerate(rows, done + 1):
                 if len(row) != width:
                     raise InputError(
@@ -246,6 +290,9 @@ def _arrow(name: str, chunk: Any) -> Column:
 
     of = chunk.type
     if pa.types.is_dictionary(of):
+        if _is_text(of.value_type):
+            known = np.array([*chunk.dictionary.to_pylist(), None], dtype=object)
+            return _named(name, known[chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False)])
         chunk = chunk.dictionary_decode()
         of = chunk.type
     if pa.types.is_integer(of) or pa.types.is_floating(of) or pa.types.is_boolean(of):

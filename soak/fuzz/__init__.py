@@ -1,0 +1,89 @@
+"""Anything at all, given to every parser and to the command: one of our errors, or a sound result.
+
+Cases are drawn by Hypothesis, which makes a finding small; each becomes a test in
+tests/test_findings.py.
+"""
+
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from soak.fuzz import arguments, files  # noqa: F401  # importing them enters their targets
+from soak.fuzz.targets import OURS, TARGETS, Target
+from soak.rows import SCRIPTS, Row
+
+BATCH = 2_000
+"""Cases that Hypothesis keeps track of together."""
+
+
+def checked(found: Target, folder: Path, on_case: Callable[[], None] = lambda: None) -> Any:
+    """The test of a target, for Hypothesis to call."""
+
+    def case(drawn: Any) -> None:
+        on_case()
+        try:
+            found.read(folder, drawn)
+        except OURS as error:
+            sentence = str(error)
+            assert sentence and len(sentence) < 3000, sentence
+
+    return given(found.cases)(case)
+
+
+def batch(found: Target, folder: Path, times: int, number: int) -> int:
+    """Tries so many cases; the number of those that were."""
+    tried = 0
+
+    def count() -> None:
+        nonlocal tried
+        tried += 1
+
+    options = settings(
+        max_examples=times,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+    )
+    seed(number)(options(checked(found, folder, count)))()
+    return tried
+
+
+@SCRIPTS.register("fuzz")
+def main(times: int | None) -> list[Row]:
+    """Every target, each ``times``."""
+    rows = []
+    warnings.simplefilter("ignore")
+    for name, found in TARGETS.items():
+        start, tried, wrong = perf_counter(), 0, ""
+        wanted = times or found.times
+        with tempfile.TemporaryDirectory() as place:
+            number = 0
+            while tried < wanted and not wrong:
+                try:
+                    tried += batch(found, Path(place), min(BATCH, wanted - tried), number)
+                except Exception as error:
+                    wrong = f"DID NOT HOLD: {type(error).__name__}: {error!s:.200}"
+                    print("\n".join(getattr(error, "__notes__", [])), file=sys.stderr)
+                    import traceback
+
+                    traceback.print_exc()
+                number += 1
+        print(f"{name}: {tried:,} in {perf_counter() - start:.0f} s {wrong}", flush=True)
+        rows.append(
+            Row(
+                "Fuzzing",
+                "no traceback other than our errors",
+                name,
+                tried,
+                wrong or "our errors or sound results, nothing else",
+                "soak/fuzz/__init__.py",
+            )
+        )
+    return rows
