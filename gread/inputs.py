@@ -94,9 +94,11 @@ def check_edges(edge_index: Tensor, edge_weight: Tensor | None, x: Tensor) -> No
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
         raise InputError(f"edge_index must have the shape [2, E], got {list(edge_index.shape)}")
     if edge_weight is not None:
-        if not isinstance(edge_weight, Tensor) or edge_weight.shape != edge_index.shape[1:]:
-            expected, got = list(edge_index.shape[1:]), _describe(edge_weight)
-            raise InputError(f"edge_weight must be a tensor of the shape {expected}, got {got}")
+        if not isinstance(edge_weight, Tensor):
+            raise InputError(f"edge_weight must be a tensor, got {_describe(edge_weight)}")
+        if edge_weight.shape != edge_index.shape[1:]:
+            expected, got = list(edge_index.shape[1:]), list(edge_weight.shape)
+            raise InputError(f"edge_weight must have the shape {expected}, got {got}")
         mixed = torch.is_autocast_enabled(x.device.type) and edge_weight.is_floating_point()
         if edge_weight.dtype != x.dtype and not mixed:
             raise InputError(
@@ -150,6 +152,4 @@ def _is_number(value: object) -> bool:
 
 
 def _describe(value: object) -> str:
-    if isinstance(value, Tensor):
-        return f"{list(value.shape)} of {value.dtype}"
-    return type(value).__name__
+    return str(value.dtype) if isinstance(value, Tensor) else type(value).__name__

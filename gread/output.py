@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import socket
 from collections.abc import Iterator, Mapping
@@ -70,8 +71,9 @@ def write_tensors(
     with whole_file(path) as part:
         try:
             save_file(content, part, metadata=None if metadata is None else dict(metadata))
-        except SafetensorError as error:  # its way to say that the disk is full
-            raise OSError(f"{path} cannot be written: {error}") from error
+        except SafetensorError as error:
+            code = re.search(r"os error (\d+)", str(error))  # what the system said is in its words
+            raise _failure(path, int(code[1]) if code else errno.EIO) from error
         part.chmod(0o644)  # safetensors' files are private
 
 
@@ -86,7 +88,13 @@ def _named(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in FULL:
             raise
-        raise OSError(f"{path} cannot be written: {error.strerror}") from error
+        raise _failure(path, error.errno) from error
+
+
+def _failure(path: Path, code: int) -> OSError:
+    error = OSError(f"{path} cannot be written: {os.strerror(code)}")
+    error.errno = code
+    return error
 
 
 def _beside(path: Path) -> Path:

@@ -2,14 +2,16 @@
 
 import csv
 import json
+import multiprocessing
 import os
 import random
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # of this process and of those that it starts
 
@@ -75,12 +77,54 @@ def _command(before: str, arguments: Sequence[str | Path]) -> list[str]:
     return [sys.executable, "-c", program, *map(str, arguments)]
 
 
-def sentence(done: subprocess.CompletedProcess[str]) -> str:
+def sentence(code: int, text: str) -> str:
     """The one sentence with which a command ended; everything else fails."""
-    said = [line for line in done.stderr.splitlines() if line.startswith("gread: ")]
-    assert done.returncode == 2 and len(said) == 1, done
-    assert "Traceback" not in done.stderr, done.stderr
+    said = [line for line in text.splitlines() if line.startswith("gread: ")]
+    assert code == 2 and len(said) == 1, (code, text)
+    assert "Traceback" not in text, text
     return said[0]
+
+
+T = TypeVar("T")
+
+
+def in_fresh_process(function: Callable[..., T], *arguments: Any) -> T:
+    """What a function gives that forks: nothing has run in the process but what it does itself."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def forked(arguments: Sequence[str | Path], folder: Path, log: Path | None = None) -> int:
+    """The command in a child of this process, which has imported all that it needs already.
+
+    Args:
+        arguments: Of the command.
+        folder: Where it works.
+        log: Where what it says goes; by default a file of that name in the folder.
+    """
+    from gread.cli import main
+
+    child = os.fork()
+    if child:
+        return child
+    code = 70
+    try:
+        os.chdir(folder)
+        out = os.open(log or "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(out, 1)
+        os.dup2(out, 2)
+        sys.argv = ["gread", *map(str, arguments)]
+        main()
+        code = 0
+    except SystemExit as left:
+        code = int(left.code or 0)
+    finally:
+        os._exit(code)
+
+
+def ended(child: int) -> int:
+    """How a child ended: 0, the code of its error, or the negative number of a signal."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def results(store: Path) -> dict[str, dict[str, Any]]:

@@ -1,20 +1,27 @@
 """``kill -9`` at random moments: the same command then ends as if nothing had happened."""
 
 import json
-import multiprocessing
 import os
 import random
 import shutil
 import signal
-import sys
 import tempfile
 import time
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from soak.commands import FIT, REPRODUCE, SEARCH, TRAIN, files, prepared, results
+from soak.commands import (
+    FIT,
+    REPRODUCE,
+    SEARCH,
+    TRAIN,
+    ended,
+    files,
+    forked,
+    in_fresh_process,
+    prepared,
+    results,
+)
 from soak.rows import SCRIPTS, Row
 
 FAULT = "`kill -9` at random moments"
@@ -37,9 +44,7 @@ def killed(times: int | None) -> list[Row]:
     """Each command in a process that is killed, again and again."""
     rows = []
     for name in COMMANDS:
-        # In a fresh process, which forks: what it has imported is there at once.
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-            kills, rounds, stored = pool.submit(_kill, name, times or EACH).result()
+        kills, rounds, stored = in_fresh_process(_kill, name, times or EACH)
         found = f"ended {rounds} times, each time with the bytes of the uninterrupted one"
         found += f"; {stored} results were there at the kills, and stayed" if stored else ""
         rows.append(Row(FAULT, MUST_HOLD, f"`gread {name}`", kills, found, "soak/killed.py"))
@@ -48,15 +53,13 @@ def killed(times: int | None) -> list[Row]:
 
 def _kill(name: str, kills: int) -> tuple[int, int, int]:
     """How often it was killed and how often it ended; how many results were stored at the kills."""
-    from gread.cli import main
-
     draw = random.Random(name)
     with tempfile.TemporaryDirectory() as folder:
         whole, again = prepared(Path(folder, "whole")), Path(folder, "again")
-        _end(_start(main, whole, COMMANDS[name]))  # lazy imports do not count
+        ended(forked(COMMANDS[name], whole))  # lazy imports do not count
         shutil.rmtree(whole)
         begin = time.monotonic()
-        status = _end(_start(main, prepared(whole), COMMANDS[name]))
+        status = ended(forked(COMMANDS[name], prepared(whole)))
         seconds = time.monotonic() - begin
         assert status == 0, (whole / "log").read_text()
         expected = _seen(whole)
@@ -64,11 +67,11 @@ def _kill(name: str, kills: int) -> tuple[int, int, int]:
         prepared(again)
         while done < kills or rounds == 0:
             before = results(again / "store")
-            child = _start(main, again, COMMANDS[name])
+            child = forked(COMMANDS[name], again)
             if done < kills:
                 time.sleep(draw.uniform(0, seconds))
                 os.kill(child, signal.SIGKILL)
-            status = _end(child)
+            status = ended(child)
             assert status in (0, -signal.SIGKILL), (again / "log").read_text()
             done += status != 0
             after = results(again / "store")
@@ -81,30 +84,6 @@ def _kill(name: str, kills: int) -> tuple[int, int, int]:
                 prepared(again)
                 rounds += 1
         return done, rounds, stored
-
-
-def _start(main: Callable[[], None], folder: Path, arguments: tuple[str, ...]) -> int:
-    """The command in a child, from which nothing comes back but what it leaves in the folder."""
-    child = os.fork()
-    if child:
-        return child
-    code = 70
-    try:
-        os.chdir(folder)
-        log = os.open("log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        sys.argv = ["gread", *arguments]
-        main()
-        code = 0
-    except SystemExit as left:
-        code = int(left.code or 0)
-    finally:
-        os._exit(code)
-
-
-def _end(child: int) -> int:
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def _seen(folder: Path) -> dict[str, Any]:

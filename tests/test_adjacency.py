@@ -129,7 +129,7 @@ def test_weights_that_cannot_be_used_are_refused(graph):
     ):
         OriginalAdjacency(normalization="symetric")
     with pytest.raises(InputError, match="edge_weight must be finite and not negative"):
-        OriginalAdjacency()(graph.x, graph.edge_index, -torch.ones(graph.num_edges))
+        OriginalAdjacency()(graph.x, graph.edge_index, -torch.ones(graph.num_edges).double())
 
 
 @pytest.mark.parametrize("self_loops", [0.0, 1.0])

@@ -148,8 +148,9 @@ def steps(
 
 def count_steps(time: float, step_size: float) -> int:
     """How many steps lead to T."""
-    # Without the slack 1.1 / 0.1 = 11.000000000000002 would make a twelfth step of no length.
-    return max(1, math.ceil(time / step_size - 1e-9))
+    # Without the slack 1.1 / 0.1 = 11.000000000000002 would make a twelfth step of no length; the
+    # bound is for quotients that are infinite.
+    return max(1, math.ceil(min(time / step_size, 1e15) - 1e-9))
 
 
 def _step(tableau: Tableau, f: VectorField, t: float, h: Tensor, tau: float) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch_geometric.data import Data
 
 from gread.models.members import CannotStack, stack
-from gread.ode import MAX_EVALUATIONS, SOLVERS, Tableau
+from gread.ode import MAX_EVALUATIONS, SOLVERS, Tableau, count_steps
 from gread.runs.run import built, form, prepared
 from gread.runs.spec import RunSpec
 
@@ -113,7 +113,7 @@ def _can_stack(spec: RunSpec, data: Data) -> bool:
 
 def _steps(spec: RunSpec) -> int:
     time, step_size = spec.hyper.get("time", 1.0), spec.hyper.get("step_size", 1.0)
-    return math.ceil(float(time) / float(step_size))  # type: ignore[arg-type]
+    return count_steps(float(time), float(step_size))  # type: ignore[arg-type]
 
 
 def _too_many_steps(spec: RunSpec) -> bool:

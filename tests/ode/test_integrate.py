@@ -239,9 +239,10 @@ def test_tolerance_beyond_float32_fails_with_advice_where_the_default_succeeds()
 
 
 @pytest.mark.parametrize("solver", FIXED)
-def test_a_grid_of_more_steps_than_memory_has_room_for_is_refused_at_once(solver):
+@pytest.mark.parametrize(("time", "step"), [(1e12, 1e-3), (1e300, 1e-300)])
+def test_a_grid_of_more_steps_than_memory_has_room_for_is_refused_at_once(solver, time, step):
     with pytest.raises(IntegrationError, match="more than max_evaluations = 10000"):
-        integrate(pytest.fail, ONE, 1e12, solver=solver, step_size=1e-3)
+        integrate(pytest.fail, ONE, time, solver=solver, step_size=step)
 
 
 @pytest.mark.parametrize("solver", FIXED)
