@@ -27,7 +27,7 @@ FEW = {
     "explore": ["--export", "page.html"],
     "reproduce": ["--dry-run", "--store", "store"],
     "search": ["--trials", "0", "--store", "store"],
-    "report": ["--out", "a-file/report.html", "--store", "store"],
+    "report": ["--store", "a-file"],
     "train": ["--epochs", "1", "--splits", "0", "--seeds", "0", "--store", "store"],
     "fit": ["--set", "epochs=1", "--tune", "0"],
     "runs": ["--store", "store"],
