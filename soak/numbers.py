@@ -18,7 +18,7 @@ from gread.tables import Table, column, join
 from soak.rows import SCRIPTS, Row
 
 NODES, FEATURES, CLASSES = 30, 5, 3
-SEEDS = 20
+SEEDS = 5
 
 Check = Callable[[str, int], None]
 """Takes the name of a model and a seed; returns where all is correct, raises what refuses, and

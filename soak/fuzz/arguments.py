@@ -79,7 +79,7 @@ def _files(folder: Path) -> None:
     (folder / "model").symlink_to(trained())
 
 
-@target("command lines", _lines(), 1_500)
+@target("command lines", _lines(), 600)
 def _command(folder: Path, line: list[str]) -> None:
     if not (folder / "a-file").exists():
         _files(folder)
@@ -99,7 +99,7 @@ def _command(folder: Path, line: list[str]) -> None:
 @target(
     "graphs of any names, diagnosed and fitted by the command",
     st.tuples(TEXTS, TEXTS, TEXTS, st.sampled_from(["diagnose", "diagnose", "fit"])),
-    200,
+    100,
 )
 def _names(folder: Path, case: Any) -> None:
     """Names of classes, columns and ids reach tables, pictures and pages."""
