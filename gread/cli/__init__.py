@@ -79,12 +79,12 @@ def _version(asked: bool) -> None:
 def _import(modules: list[str] | None) -> None:
     """Imports a user's modules, so that what they register is known to every command."""
     for module in modules or []:
+        if not all(part.isidentifier() for part in module.split(".")):
+            raise InputError(f"--import must name a module that Python finds, got {module!r}")
         sys.path.insert(0, os.getcwd())
         try:
             importlib.import_module(module)
-        except (ModuleNotFoundError, ValueError, TypeError) as error:  # no name of a module at all
-            if not isinstance(error, ModuleNotFoundError) and module.strip(".") == module != "":
-                raise  # the module was found, and is wrong itself
+        except ModuleNotFoundError as error:
             raise InputError(
                 f"--import must name a module that Python finds, got {module!r} ({error})"
             ) from error

@@ -151,6 +151,8 @@ def load_module(build: Callable[[], nn.Module], file: Path) -> nn.Module:
             raise ValueError(_difference(found, expected))
         module = build()
         module.load_state_dict(load_file(file))
+    except InputError:  # of the settings
+        raise
     except (OSError, SafetensorError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{file} must hold the weights of the model: {reason}") from error

@@ -4,8 +4,9 @@ Cases are drawn by Hypothesis, which makes a finding small; each becomes a test 
 tests/test_findings.py.
 """
 
-import sys
+import itertools
 import tempfile
+import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -58,32 +59,29 @@ def batch(found: Target, folder: Path, times: int, number: int) -> int:
 @SCRIPTS.register("fuzz")
 def main(times: int | None) -> list[Row]:
     """Every target, each ``times``."""
-    rows = []
-    warnings.simplefilter("ignore")
-    for name, found in TARGETS.items():
-        start, tried, wrong = perf_counter(), 0, ""
-        wanted = times or found.times
-        with tempfile.TemporaryDirectory() as place:
-            number = 0
-            while tried < wanted and not wrong:
-                try:
-                    tried += batch(found, Path(place), min(BATCH, wanted - tried), number)
-                except Exception as error:
-                    wrong = f"DID NOT HOLD: {type(error).__name__}: {error!s:.200}"
-                    print("\n".join(getattr(error, "__notes__", [])), file=sys.stderr)
-                    import traceback
+    return [row(name, times) for name in TARGETS]
 
-                    traceback.print_exc()
-                number += 1
-        print(f"{name}: {tried:,} in {perf_counter() - start:.0f} s {wrong}", flush=True)
-        rows.append(
-            Row(
-                "Fuzzing",
-                "no traceback other than our errors",
-                name,
-                tried,
-                wrong or "our errors or sound results, nothing else",
-                "soak/fuzz/__init__.py",
-            )
-        )
-    return rows
+
+def row(name: str, times: int | None) -> Row:
+    """What came of one target; a finding is printed as small as Hypothesis made it."""
+    found, start, tried, wrong = TARGETS[name], perf_counter(), 0, ""
+    wanted = times or found.times
+    with tempfile.TemporaryDirectory() as place, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for number in itertools.count():
+            try:
+                tried += batch(found, Path(place), min(BATCH, wanted - tried), number)
+            except Exception as error:
+                wrong = f"DID NOT HOLD: {type(error).__name__}: {error!s:.200}"
+                traceback.print_exc()
+            if wrong or tried >= wanted:
+                break
+    print(f"{name}: {tried:,} in {perf_counter() - start:.0f} s {wrong}", flush=True)
+    return Row(
+        "Fuzzing",
+        "no traceback other than our errors",
+        name,
+        tried,
+        wrong or "our errors or sound results, nothing else",
+        "soak/fuzz/__init__.py",
+    )

@@ -27,7 +27,7 @@ FEW = {
     "explore": ["--export", "page.html"],
     "reproduce": ["--dry-run", "--store", "store"],
     "search": ["--trials", "0", "--store", "store"],
-    "report": ["--out", "a-file/report.html", "--store", "store"],
+    "report": ["--store", "a-file"],
     "train": ["--epochs", "1", "--splits", "0", "--seeds", "0", "--store", "store"],
     "fit": ["--set", "epochs=1", "--tune", "0"],
     "runs": ["--store", "store"],
@@ -79,7 +79,7 @@ def _files(folder: Path) -> None:
     (folder / "model").symlink_to(trained())
 
 
-@target("command lines", _lines(), 1_500)
+@target("command lines", _lines(), 600)
 def _command(folder: Path, line: list[str]) -> None:
     if not (folder / "a-file").exists():
         _files(folder)
@@ -99,7 +99,7 @@ def _command(folder: Path, line: list[str]) -> None:
 @target(
     "graphs of any names, diagnosed and fitted by the command",
     st.tuples(TEXTS, TEXTS, TEXTS, st.sampled_from(["diagnose", "diagnose", "fit"])),
-    200,
+    100,
 )
 def _names(folder: Path, case: Any) -> None:
     """Names of classes, columns and ids reach tables, pictures and pages."""
