@@ -24,7 +24,7 @@ lint: $(VENV)/installed-dev
 docs: $(VENV)/installed
 	$(BIN)/python docs/build_catalogue.py
 
-soak: $(VENV)/installed-test
+soak: $(VENV)/installed-dev
 	$(BIN)/python -m soak
 
 clean:

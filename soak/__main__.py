@@ -15,9 +15,7 @@ from soak.rows import PAGE, SCRIPTS, page, store
 
 def main() -> None:
     """Runs the named scripts, or all; a script that raises leaves its stored rows as they were."""
-    for module in iter_modules([str(Path(__file__).parent)]):
-        if module.name != "__main__":
-            import_module(f"soak.{module.name}")
+    load()
     parser = argparse.ArgumentParser(prog="python -m soak", description=main.__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SCRIPTS))
     parser.add_argument("--times", type=int, help="try so often, print, and keep nothing")
@@ -30,6 +28,13 @@ def main() -> None:
         if asked.times is None:
             store(name, rows, machine(), perf_counter() - begin)
     PAGE.write_text(page(), encoding="utf-8")
+
+
+def load() -> None:
+    """Imports the modules beside this one, which enters their scripts."""
+    for module in iter_modules([str(Path(__file__).parent)]):
+        if module.name != "__main__":
+            import_module(f"soak.{module.name}")
 
 
 def machine() -> str:
