@@ -79,7 +79,7 @@ class ResultStore:
             self.path.replace(aside)
             self._make_table()
             message = f"the store {self.path} is broken ({error}) and was moved to {aside.name}"
-            warnings.warn(f"{message}: its results are computed anew", stacklevel=5)
+            warnings.warn(f"{message}: its results are computed anew", stacklevel=4)
 
     def put(self, *results: Result) -> None:
         """Stores results, all or none; a second one for a spec takes the place of the first."""

@@ -131,8 +131,56 @@ def test_evaluations_are_counted(solver):
         calls += 1
         return -h
 
-    result = integrate(counted, ONE, 1.0, solver=solver, step_size=0.25, save_at=[0.25, 0.3])
+    result = integrate(counted, ONE, 1.0, solver=solver, step_size=0.25, save_at=[0.25, 0.3, 1.0])
     assert result.evaluations == calls
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_as_many_evaluations_as_allowed_are_allowed(solver):
+    options = {"solver": solver, "step_size": 0.25}
+    needed = integrate(lambda t, h: -h, ONE, 1.0, **options).evaluations
+    integrate(lambda t, h: -h, ONE, 1.0, max_evaluations=needed, **options)
+    with pytest.raises(IntegrationError, match=f"max_evaluations = {needed - 1}"):
+        integrate(lambda t, h: -h, ONE, 1.0, max_evaluations=needed - 1, **options)
+
+
+@pytest.mark.parametrize("solver", FIXED)
+def test_a_state_is_finite_also_where_its_sum_is_not(solver):
+    h0 = torch.full((3,), 1e308, dtype=torch.float64)
+    final = integrate(lambda t, h: torch.zeros_like(h), h0, 1.0, solver=solver).final
+    assert torch.equal(final, h0)
+
+
+@pytest.mark.parametrize("solver", ["rk4", "dopri5"])
+def test_infinities_that_cancel_are_no_numbers(solver):
+    # The last step alone goes wrong, in two places: infinity and its opposite.
+    h0 = torch.tensor([1e308, -1e308], dtype=torch.float64)
+    with pytest.raises(IntegrationError):
+        integrate(lambda t, h: h, h0, 3.0, solver=solver, tolerance=1e300)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_who_holds_a_part_of_the_state_takes_the_steps_of_the_whole(solver):
+    """Two halves that sum over both: the second is that of the whole, seen twice."""
+    half = torch.tensor([0.1, 0.6], dtype=torch.float64)
+    options = {"solver": solver, "step_size": 0.5, "tolerance": 1e-4}
+
+    def fisher(t, h):
+        return h * (1 - h)
+
+    whole = integrate(fisher, torch.cat([half, half]), 2.0, **options)
+    part = integrate(fisher, half, 2.0, total=lambda sums: 2 * sums, **options)
+    assert part.evaluations == whole.evaluations
+    torch.testing.assert_close(part.final, whole.final[:2], rtol=1e-14, atol=0)
+
+
+def test_what_others_hold_may_not_be_finite():
+    with pytest.raises(IntegrationError):
+        integrate(lambda t, h: h, ONE, 1.0, total=lambda sums: sums + math.inf)
+
+
+def test_a_time_of_hardly_any_steps_is_one_step():
+    assert integrate(lambda t, h: h, ONE, 1e-12, solver="euler", step_size=1.0).evaluations == 1
 
 
 @pytest.mark.parametrize("solver", FIXED)
