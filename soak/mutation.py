@@ -63,7 +63,7 @@ def _summary(file: str, count: int, left: dict[str, list[str]]) -> Row:
 
 
 def _row(file: str, why: str, changes: list[str]) -> Row:
-    shown = "; ".join(f"`{change}`" for change in changes).replace("|", r"\|")
+    shown = "; ".join(f"`{change}`" for change in changes)
     found = f"survive: {why or 'NOBODY KNOWS WHY'}"
     return Row(FAULT, MUST_HOLD, f"`{file}`: {shown}", len(changes), found, SCRIPT)
 

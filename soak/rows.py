@@ -65,7 +65,9 @@ def page() -> str:
             faults.setdefault((row.fault, row.must_hold), []).append(row)
     for (fault, must_hold), rows in faults.items():
         lines = ["| tried | times | found | again with |", "| --- | ---: | --- | --- |"]
-        lines += [f"| {r.tried} | {r.times:,} | {r.found} | `{r.script}` |" for r in rows]
+        for row in rows:
+            tried, found = (text.replace("|", r"\|") for text in (row.tried, row.found))
+            lines.append(f"| {tried} | {row.times:,} | {found} | `{row.script}` |")
         parts += [f"## {fault}", f"Must hold: {must_hold}.", "\n".join(lines)]
     seen = [f"- `{name}`: {on}; {seconds:,} s" for name, on, seconds, _ in stored()]
     parts += ["## Seen on", "\n".join(seen)]
