@@ -47,7 +47,8 @@ def test_every_dependency_is_locked():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = chain(project["dependencies"], *project["optional-dependencies"].values())
     names = {normalized(re.match(r"[\w.-]+", line)[0]) for line in wanted}
-    assert names - {"gread", "tomli"} <= PINNED.keys()  # Python 3.11 has tomllib
+    # Python 3.11 has tomllib; pymetis is in no tested set, and has to be compiled on some machines.
+    assert names - {"gread", "tomli", "pymetis"} <= PINNED.keys()
 
 
 @pytest.mark.parametrize(
