@@ -6,9 +6,11 @@ every mutant is written into a copy of the project, and tested by a child of a p
 imported what the tests need, but nothing of gread. So nothing of gread is imported here either.
 """
 
+import argparse
 import ast
 import compileall
 import copy
+import hashlib
 import json
 import os
 import resource
@@ -18,9 +20,10 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +47,11 @@ class Mutant(NamedTuple):
     line: int
     change: str
     source: str
+
+    @property
+    def key(self) -> str:
+        """The same for the same file with the same change."""
+        return hashlib.sha256(self.source.encode()).hexdigest()[:16]
 
 
 ORDER = {
@@ -193,8 +201,10 @@ def _cut(text: str, begin: int) -> str:
     return f"{'… ' * (first > 0)}{text[first : begin + 40]}{' …' * (len(text) > begin + 40)}"
 
 
-def survivors(file: str, tests: Sequence[str], most: int | None) -> Iterator[dict[str, Any]]:
-    """What became of every mutant of a file, or of the first ``most``.
+def tried(
+    file: str, tests: Sequence[str], known: Collection[str], most: int | None
+) -> Iterator[dict[str, Any]]:
+    """What becomes of every mutant of a file that is not known, or of the first ``most``.
 
     Raises:
         RuntimeError: The tests fail without a mistake too.
@@ -219,12 +229,10 @@ def survivors(file: str, tests: Sequence[str], most: int | None) -> Iterator[dic
             said = Path(folder, "said").read_text("utf-8")
             raise RuntimeError(f"tests must pass before mistakes are put into {file}: {said}")
         patience = 20 + 5 * (time.monotonic() - begin)
-        for number, mutant in enumerate(mutants(file)):
-            if number == most:
-                break
+        for mutant in islice((one for one in mutants(file) if one.key not in known), most):
             place.write_text(mutant.source, "utf-8")
             survived = _pass(folder, [file, *tests], patience)
-            yield {"line": mutant.line, "change": mutant.change, "survived": survived}
+            yield {"key": mutant.key, "change": mutant.change, "survived": survived}
 
 
 def _pass(folder: str, tests: list[str], seconds: float) -> bool:
@@ -274,6 +282,11 @@ def _test(folder: str, tests: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    number = int(os.environ.get("MUTANTS", "0")) or None
-    for outcome in survivors(sys.argv[1], sys.argv[2:], number):
+    parser = argparse.ArgumentParser(prog="python -m soak.mutants")
+    parser.add_argument("file")
+    parser.add_argument("tests", nargs="+")
+    parser.add_argument("--known", default="", help="keys not to try, with commas between them")
+    parser.add_argument("--times", type=int, help="try only so many")
+    asked = parser.parse_args()
+    for outcome in tried(asked.file, asked.tests, asked.known.split(","), asked.times):
         print(json.dumps(outcome, ensure_ascii=False), flush=True)

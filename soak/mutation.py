@@ -1,12 +1,14 @@
 """Mistakes put into the core one at a time: a test notices each, or a reason says why none can."""
 
 import json
-import os
 import subprocess
 import sys
 from functools import partial
+from pathlib import Path
+from typing import Any
 
-from soak.rows import ROOT, SCRIPTS, Row
+from soak.mutants import mutants
+from soak.rows import RESULTS, ROOT, SCRIPTS, Row
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -29,23 +31,46 @@ TESTS = {
 
 
 def mutation(file: str, times: int | None) -> list[Row]:
-    """All mutants of a file, or the first ``times``; a row for it, and one for every reason."""
-    command = [sys.executable, "-m", "soak.mutants", file, *TESTS[file]]
-    environment = os.environ | {"MUTANTS": str(times or 0), "PYTHONPATH": str(ROOT)}
-    left: dict[str, list[str]] = {}
-    count = 0
-    with subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
-    ) as process:
+    """A row for a file, and one for every reason why some survive.
+
+    What was noticed is kept beside the rows, mutant by mutant, and not tried again: whoever stops
+    it, writes a test or gives a reason goes on from there. With ``times`` so many are tried anew.
+    """
+    kept = RESULTS / "mutants" / f"{_name(file)}.jsonl"
+    noticed = [] if times else [one for one in _read(kept, file) if not one["survived"]]
+    known = ",".join(one["key"] for one in noticed)
+    command = [sys.executable, "-m", "soak.mutants", file, *TESTS[file], "--known", known]
+    command += ["--times", str(times)] if times else []
+    outcomes = noticed
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            count += 1
-            outcome = json.loads(line)
-            if outcome["survived"]:
-                print(f"{file}:{outcome['line']} survives: {outcome['change']}", flush=True)
-                left.setdefault(reason(file, outcome["change"]), []).append(outcome["change"])
+            outcomes.append(json.loads(line))
+            if outcomes[-1]["survived"]:
+                print(f"{file} survives: {outcomes[-1]['change']}", flush=True)
+            if times is None:
+                kept.parent.mkdir(exist_ok=True)
+                lines = (json.dumps(one, ensure_ascii=False) + "\n" for one in outcomes)
+                kept.write_text("".join(lines), encoding="utf-8")
     assert process.returncode == 0, command
-    return [_summary(file, count, left), *(_row(file, why, left[why]) for why in left)]
+    left: dict[str, list[str]] = {}
+    for one in outcomes:
+        if one["survived"]:
+            left.setdefault(reason(file, one["change"]), []).append(one["change"])
+    return [_summary(file, len(outcomes), left), *(_row(file, why, left[why]) for why in left)]
+
+
+def _read(kept: Path, file: str) -> list[dict[str, Any]]:
+    """What is known of mutants of the file as it is now."""
+    if not kept.exists():
+        return []
+    keys = {mutant.key for mutant in mutants(file)}
+    outcomes = map(json.loads, kept.read_text(encoding="utf-8").splitlines())
+    return [one for one in outcomes if one["key"] in keys]
+
+
+def _name(file: str) -> str:
+    return Path(file).stem
 
 
 def reason(file: str, change: str) -> str:
@@ -69,5 +94,4 @@ def _row(file: str, why: str, changes: list[str]) -> Row:
 
 
 for _file in TESTS:
-    _name = _file.removesuffix(".py").split("/")[-1]
-    SCRIPTS.add(f"mutation-{_name}", partial(mutation, _file))
+    SCRIPTS.add(f"mutation-{_name(_file)}", partial(mutation, _file))
