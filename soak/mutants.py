@@ -132,6 +132,7 @@ def _with(node: ast.AST, **fields: object) -> ast.AST:
 def mutants(file: str) -> Iterator[Mutant]:
     """All of one file, a change each."""
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    original = ast.unparse(tree)
     seen: dict[str, int] = {}
     for owner, field, place, node, path in _places(tree, ""):
         for other in changed(node):
@@ -144,7 +145,8 @@ def mutants(file: str) -> Iterator[Mutant]:
                 change += f" ({seen[change]})"
             source = ast.unparse(ast.fix_missing_locations(tree))
             _set(owner, field, place, node)
-            yield Mutant(getattr(node, "lineno", 0), change, source)
+            if source != original:
+                yield Mutant(getattr(node, "lineno", 0), change, source)
 
 
 def _places(node: ast.AST, path: str) -> Iterator[tuple[ast.AST, str, int | None, ast.AST, str]]:
