@@ -464,10 +464,12 @@ void attend(const int64_t *start, const int32_t *column, const REAL *q, const RE
                 const REAL *other = k + column[e] * d + h * size;
                 const REAL score = scale * dot(q + i * d + h * size, other, size);
                 out[e * heads + h] = score;
-                highest = score > highest ? score : highest;
+                /* One of no weight has no part in it: far above the others, it would leave nothing
+                   of them. */
+                if ((!weight || weight[e]) && score > highest) highest = score;
             }
             for (int64_t e = start[i]; e < start[i + 1]; e++) {
-                REAL part = exp(out[e * heads + h] - highest);
+                REAL part = weight && !weight[e] ? 0 : exp(out[e * heads + h] - highest);
                 if (weight) part *= weight[e];
                 out[e * heads + h] = part;
                 total += part;

@@ -37,6 +37,8 @@ HEAVY = 512
 """Entries above which a row is left to that second launch: alone, it would take the longest."""
 PROGRAMS = 2**13
 """Programs of `pull`, each of which writes its sums: enough to fill the GPU three times."""
+LOWEST: tl.constexpr = tl.constexpr(-3e38)
+"""About the lowest number in single precision."""
 EVERY = 2**31 - 1
 """As many entries as a row may have; also as many programs as a launch may."""
 
@@ -636,7 +638,11 @@ def _attend_kernel(
     MOST: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """First the scores, their maximum and the sum of their exponentials; then the quotients."""
+    """First the scores, their maximum and the sum of their exponentials; then the quotients.
+
+    An entry of no weight has no part in the maximum: one far above the others would leave nothing
+    of them.
+    """
     stride: tl.constexpr = HEADS * D
     member = tl.program_id(1).to(tl.int64)
     q += member * n * stride
@@ -650,7 +656,9 @@ def _attend_kernel(
         begin, count, mine = _entries(start, row, FEWEST, MOST)
         if mine:
             query = tl.load(q + row * stride + lane, mask=there, other=0) * SCALE
-            highest = tl.full([1, BLOCK_H], float("-inf"), q.dtype.element_ty)
+            # The lowest number, not −∞: in a row whose weights are all zero it stays, and −∞ less
+            # −∞ is no number.
+            highest = tl.full([1, BLOCK_H], LOWEST, q.dtype.element_ty)
             total = tl.zeros([1, BLOCK_H], q.dtype.element_ty)
             place = out + begin * HEADS + head
             for at in range(0, count, BLOCK):
@@ -661,11 +669,15 @@ def _attend_kernel(
                 score = tl.sum(query[None, :, :] * keys, axis=2)
                 mask = known[:, None] & (head < HEADS)
                 tl.store(place + entry[:, None] * HEADS, score, mask=mask)
-                score = tl.where(known[:, None], score, float("-inf"))
+                counts = known[:, None]
+                if WEIGHTED:
+                    share = tl.load(weight + begin + entry, mask=known, other=0)[:, None]
+                    counts = share != 0
+                score = tl.where(counts, score, float("-inf"))
                 higher = tl.maximum(highest, tl.max(score, axis=0)[None, :])
                 part = tl.exp(score - higher)
                 if WEIGHTED:
-                    part *= tl.load(weight + begin + entry, mask=known, other=0)[:, None]
+                    part *= share
                 total = total * tl.exp(highest - higher) + tl.sum(part, axis=0)[None, :]
                 highest = higher
             total = tl.where(total == 0, 1, total)
@@ -676,7 +688,7 @@ def _attend_kernel(
                 known = entry < count
                 mask = known[:, None] & (head < HEADS)
                 score = tl.load(place + entry[:, None] * HEADS, mask=mask, other=0)
-                value = tl.exp(score - highest) / total
+                value = tl.exp(tl.minimum(score - highest, 0)) / total
                 if WEIGHTED:
                     value *= tl.load(weight + begin + entry, mask=known, other=0)[:, None]
                 tl.store(place + entry[:, None] * HEADS, value, mask=mask)

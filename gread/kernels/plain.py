@@ -200,9 +200,12 @@ def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Te
     scores = (q.index_select(0, row) * k.index_select(0, rows.column)).sum(-1)
     scores = scores / math.sqrt(q.size(-1))
     index = row.unsqueeze(-1).expand(-1, heads)
-    highest = scores.new_full((q.size(0), heads), -torch.inf)
-    highest = highest.scatter_reduce(0, index, scores, "amax")
-    out = (scores - highest.index_select(0, row)).exp()
+    # An entry of no weight has no part in the maximum, else one far above the others would leave
+    # nothing of them.
+    counts = scores if weight is None else scores.masked_fill(weight.unsqueeze(-1) == 0, -torch.inf)
+    highest = scores.new_full((q.size(0), heads), torch.finfo(scores.dtype).min)
+    highest = highest.scatter_reduce(0, index, counts, "amax")
+    out = (scores - highest.index_select(0, row)).clamp(max=0).exp()
     out = out if weight is None else out * weight.unsqueeze(-1)
     total = out.new_zeros(q.size(0), heads).index_add(0, row, out)
     return out / total.masked_fill(total == 0, 1).index_select(0, row)

@@ -120,7 +120,8 @@ class Attention(nn.Module):
 
 def _softmax(scores: Tensor, weight: Tensor, row: Tensor, num_rows: int) -> Tensor:
     """weight · exp(scores), divided by its sum over the row; zero where that is zero."""
-    highest = scatter(scores.detach(), row, dim_size=num_rows, reduce="max")
-    part = (scores - highest.index_select(0, row)).exp() * weight.unsqueeze(-1)
+    counts = scores.detach().masked_fill(weight.unsqueeze(-1) == 0, torch.finfo(scores.dtype).min)
+    highest = scatter(counts, row, dim_size=num_rows, reduce="max")
+    part = (scores - highest.index_select(0, row)).clamp(max=0).exp() * weight.unsqueeze(-1)
     total = scatter(part, row, dim_size=num_rows).index_select(0, row)
     return part / total.clamp_min(torch.finfo(part.dtype).tiny)

@@ -71,6 +71,21 @@ def test_the_others(dtype):
         )
 
 
+@pytest.mark.parametrize("kernels", [plain, pytest.param(cpu, marks=needs_compiler)])
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("far", [-1e4, 88.0, 100.0, 1e4])
+def test_an_entry_of_no_weight_is_as_none(kernels, dtype, far):
+    """However far its score is from the others."""
+    rows = plain.Rows(torch.tensor([0, 3, 4]), torch.tensor([0, 1, 2, 2], dtype=torch.int32))
+    q = torch.ones(2, 1, 1, dtype=dtype)
+    k = torch.tensor([0.5, far, 0.25], dtype=dtype).view(3, 1, 1)
+    weight = torch.tensor([1, 0, 1, 0], dtype=dtype)
+    first, _, third, alone = kernels.attend(rows, q, k, weight)[:, 0]
+    expected = torch.tensor([0.5, 0.25], dtype=dtype).softmax(0)
+    assert_close(torch.stack([first, third]), expected)
+    assert kernels.attend(rows, q, k, weight)[1].item() == alone.item() == 0
+
+
 @needs_compiler
 def test_sums_do_not_depend_on_the_number_of_threads():
     rows = some_rows(4000, 30_000)

@@ -175,6 +175,22 @@ def test_attend(launches, graph, dtype, heads, d_k, weights):
 
 
 @dtypes
+@pytest.mark.parametrize("far", [-1e4, 88.0, 100.0, 1e4])
+def test_an_entry_of_no_weight_is_as_none(dtype, far):
+    """However far its score is from the others, also in a row of two blocks."""
+    rows = make_rows([3, 40], 43)
+    q, k = torch.ones(2, 2, 1, dtype=dtype, device=DEVICE), normal(43, 2, 1, dtype=dtype)
+    rows.column.copy_(torch.arange(43))
+    weight = positive(43, dtype=dtype)
+    for entry in (1, 5, 42):
+        weight[entry], k[entry] = 0, far
+    found = gpu.attend(rows, q, k, weight)
+    assert_same(found, plain.attend(rows, q, k, weight))
+    totals = found.new_zeros(2, 2).index_add(0, rows.numbers(), found)
+    assert_same(totals, torch.ones_like(totals))
+
+
+@dtypes
 @graphs
 @pytest.mark.parametrize("heads", [1, 3, 4])
 @pytest.mark.parametrize("shared", [False, True])

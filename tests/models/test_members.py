@@ -94,6 +94,17 @@ def test_and_with_normalisations_loops_and_activations_of_their_own(
     torch.testing.assert_close(together(graph.x, graph.edge_index), whole[[3, 0]])
 
 
+def test_a_member_without_loops_does_not_see_the_loops_of_others(graph):
+    """Not even where they attract all attention."""
+    models = [
+        model for loops in (0.0, 1.0) for model in some(graph, adjacency="soft", self_loops=loops)
+    ]
+    for model in models:
+        model.layer.adjacency.query.weight.data.mul_(100)
+        model.layer.adjacency.key.weight.data.copy_(model.layer.adjacency.query.weight)
+    check(models, graph)
+
+
 def test_and_with_sparse_features_and_a_source_without_gradient(graph):
     words = graph.clone()
     words.x = (torch.rand(60, 40) < 0.1).double()
