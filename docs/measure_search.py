@@ -100,9 +100,9 @@ def cells() -> Iterator[Cell]:
     yield Cell("cornell-fixed", "gread-bs", 100)
     refined = {"prune": False, "sampler": "tpe", "kind": "refined"}
     for dataset in (*WEBKB, "cornell-fixed"):
-        yield Cell(dataset, "gread-bs", 100, drawn=(0, 1, 2), best=10, **refined)
+        yield Cell(dataset, "gread-bs", 150, drawn=(0, 1, 2), best=10, **refined)
     for dataset, trials in LARGER.items():
-        yield Cell(dataset, "gread-bs", trials // 2, best=5, **few, **refined)
+        yield Cell(dataset, "gread-bs", 3 * trials // 4, best=5, **few, **refined)
     for model in OTHERS:
         for dataset in WEBKB:
             yield Cell(dataset, model, 100, best=10)
