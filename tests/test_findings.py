@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -198,3 +199,39 @@ def test_every_committed_result_passes_the_checks():
     assert lines
     for line in lines:
         assert json.loads(Result.from_json(line).to_json()) == json.loads(line)
+
+
+def test_a_parquet_file_at_which_pyarrow_ends_its_process_is_one_sentence(tmp_path):
+    pyarrow.parquet.write_table(pyarrow.table({"id": [1, 2]}), tmp_path / "t.parquet")
+    content = (tmp_path / "t.parquet").read_bytes()
+    broken = content.replace(b"%\x02\x18\x02id", b"%\x03\x18\x02id")  # it may not be missing
+    assert broken != content
+    (tmp_path / "t.parquet").write_bytes(broken)
+    with pytest.raises(InputError, match="it is no Parquet file that pyarrow reads"):
+        read_table(tmp_path / "t.parquet")
+
+
+def test_parquet_of_every_kind_arrives_from_the_other_process(tmp_path):
+    columns = {
+        "id": pyarrow.array(range(200_000)),
+        "word": pyarrow.array([f"word {k % 1000}" for k in range(200_000)]),
+        "x": pyarrow.array([[k, 0.5] for k in range(200_000)]),
+        "seldom": pyarrow.array([None, True] * 100_000),
+    }
+    table = pyarrow.table(columns)
+    pyarrow.parquet.write_table(table, tmp_path / "-t.parquet", row_group_size=70_000)
+    found = read_table(tmp_path / "-t.parquet")
+    for name, values in columns.items():
+        expected = column(values.to_pylist())
+        assert found[name].kind == expected.kind
+        assert (found[name].missing == expected.missing).all()
+        there = ~expected.missing
+        assert (found[name].values[there] == expected.values[there]).all()
+    pyarrow.parquet.write_table(table[:0], tmp_path / "none.parquet")
+    assert len(read_table(tmp_path / "none.parquet")) == 0
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("values", [[[1e39]], np.array([[1e39]]), np.array([[1.0, 1e39]])])
+def test_a_number_beyond_float32_is_unusable_without_a_warning(values):
+    assert column(values).unusable().tolist() == [True]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
+import sys
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -24,9 +27,6 @@ FORMATS: Registry[Callable[[Path], Table]] = Registry("format of a table")
 ROWS = 1 << 15
 CELLS = 1 << 20
 """So many rows of text, and so many fields, are held at a time."""
-
-PLAIN = ("NONE", "INT", "STRING")
-"""Logical types of Parquet that need no Python object for each value."""
 
 
 def read_table(path: str | Path) -> Table:
@@ -123,23 +123,50 @@ def read_npz(path: Path) -> Table:
 @FORMATS.register("parquet")
 def read_parquet(path: Path) -> Table:
     """Columns of plain values, or lists of numbers."""
-    pyarrow = import_pyarrow()
+    import_pyarrow()
     check_fits(path, 4)
-    try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            check_shape(file.metadata.num_rows, file.metadata.num_columns)
-            check_unpacks(_unpacked(file))
-            texts = [of.name for of in file.schema_arrow if _is_text(of.type)]
-        with pyarrow.parquet.ParquetFile(path, read_dictionary=texts) as file:
-            found = file.read()
-        chunks = {name: found.column(name).combine_chunks() for name in found.column_names}
-        return Table(path.name, {name: _arrow(name, chunk) for name, chunk in chunks.items()})
-    except (InputError, MemoryError):
-        raise
-    except Exception as error:  # a parser of others fails in its own ways
-        raise InputError(
-            f"it is no Parquet file that pyarrow reads ({_first_line(error)})"
-        ) from error
+    found = _streamed(path)
+    chunks = {name: found.column(name).combine_chunks() for name in found.column_names}
+    return Table(path.name, {name: _arrow(name, chunk) for name, chunk in chunks.items()})
+
+
+def _streamed(path: Path) -> Any:
+    """What is in a Parquet file, read by another process, which a broken file may end."""
+    import pyarrow as pa
+
+    from gread.tables import parquet
+
+    with (
+        tempfile.TemporaryFile() as said,
+        subprocess.Popen(
+            [sys.executable, parquet.__file__, path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+        ) as reader,
+    ):
+        assert reader.stdin and reader.stdout
+        try:
+            sizes = reader.stdout.readline()
+            if sizes:
+                rows, columns, size = json.loads(sizes)
+                check_shape(rows, columns)
+                check_unpacks(size)
+                reader.stdin.write(parquet.READ.encode())
+                reader.stdin.close()
+                found = pa.ipc.open_stream(reader.stdout).read_all()
+            status = reader.wait()
+        except pa.ArrowInvalid:  # the stream breaks off
+            status = reader.wait()
+        finally:
+            reader.kill()
+        if status == parquet.FULL:
+            raise MemoryError
+        if status != 0:
+            said.seek(0)
+            why = said.read().decode(errors="replace").strip().rpartition("\n")[2].strip()
+            raise InputError(f"it is no Parquet file that pyarrow reads ({why})")
+        return found
 
 
 def import_pyarrow() -> Any:
@@ -150,27 +177,6 @@ def import_pyarrow() -> Any:
     except ImportError as error:
         raise InputError("Parquet needs pyarrow: pip install 'gread[parquet]'") from error
     return pyarrow
-
-
-def _unpacked(file: Any) -> float:
-    """Bytes in memory, by what a Parquet file says of itself: there a value may be repeated freely.
-
-    Numbers become arrays and a text is held once; lists and dates go through Python's objects.
-    """
-    size = 0.0
-    for group in map(file.metadata.row_group, range(file.metadata.num_row_groups)):
-        for place in range(group.num_columns):
-            column, of = group.column(place), file.schema.column(place)
-            plain = of.max_repetition_level == 0 and of.logical_type.type in PLAIN
-            size += (9 if plain else 64) * column.num_values + column.total_uncompressed_size
-    return size
-
-
-def _is_text(of: Any) -> bool:
-    import pyarrow as pa
-
-    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
-    return any(is_kind(of) for is_kind in kinds)
 
 
 def _read_texts(path: Path, delimiter: str) -> Table:
@@ -288,9 +294,11 @@ def _arrow(name: str, chunk: Any) -> Column:
     """A column of Arrow's, without a detour through Python objects where it is plain numbers."""
     import pyarrow as pa
 
+    from gread.tables.parquet import is_text
+
     of = chunk.type
     if pa.types.is_dictionary(of):
-        if _is_text(of.value_type):
+        if is_text(of.value_type):
             known = np.array([*chunk.dictionary.to_pylist(), None], dtype=object)
             return _named(name, known[chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False)])
         chunk = chunk.dictionary_decode()
