@@ -14,19 +14,19 @@ from soak.rows import PAGE, SCRIPTS, page, store
 
 
 def main() -> None:
-    """Runs the named scripts, or all; a script that raises leaves its stored rows as they were."""
+    """Runs the named scripts, or all; rows are stored as they come."""
     load()
     parser = argparse.ArgumentParser(prog="python -m soak", description=main.__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SCRIPTS))
     parser.add_argument("--times", type=int, help="try so often, print, and keep nothing")
     asked = parser.parse_args()
     for name in asked.names or SCRIPTS:
-        begin = perf_counter()
-        rows = SCRIPTS[name](asked.times)
-        for row in rows:
+        begin, rows = perf_counter(), []
+        for row in SCRIPTS[name](asked.times):
+            rows.append(row)
             print(f"{name}: {row.tried} ({row.times:,} times): {row.found}", flush=True)
-        if asked.times is None:
-            store(name, rows, machine(), perf_counter() - begin)
+            if asked.times is None:
+                store(name, rows, machine(), perf_counter() - begin)
     PAGE.write_text(page(), encoding="utf-8")
 
 

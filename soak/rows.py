@@ -1,7 +1,7 @@
 """What a script has to say, and the page made of it."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ PAGE = ROOT / "docs" / "reliability.md"
 
 # A script is a function of how often to try (None: as often as the page should say), in a file of
 # its own below soak/: @SCRIPTS.register("name").
-SCRIPTS: Registry[Callable[[int | None], "list[Row]"]] = Registry("soak script")
+SCRIPTS: Registry[Callable[[int | None], "Iterable[Row]"]] = Registry("soak script")
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -125,9 +126,19 @@ def read_parquet(path: Path) -> Table:
     """Columns of plain values, or lists of numbers."""
     import_pyarrow()
     check_fits(path, 4)
+    with path.open("rb") as file:
+        begins = file.read(4)
+        file.seek(-min(4, path.stat().st_size), os.SEEK_END)
+        if not begins == file.read() == b"PAR1":  # no process is needed to see that
+            raise InputError("it is no Parquet file: these begin and end with PAR1")
     found = _streamed(path)
-    chunks = {name: found.column(name).combine_chunks() for name in found.column_names}
-    return Table(path.name, {name: _arrow(name, chunk) for name, chunk in chunks.items()})
+    try:
+        chunks = {name: found.column(name).combine_chunks() for name in found.column_names}
+        return Table(path.name, {name: _arrow(name, chunk) for name, chunk in chunks.items()})
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:  # names that come twice, dates that Python has not
+        raise InputError(f"it holds what cannot be taken ({_first_line(error)})") from error
 
 
 def _streamed(path: Path) -> Any:

@@ -8,7 +8,9 @@ import itertools
 import tempfile
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -37,8 +39,8 @@ def checked(found: Target, folder: Path, on_case: Callable[[], None] = lambda: N
     return given(found.cases)(case)
 
 
-def batch(found: Target, folder: Path, times: int, number: int) -> int:
-    """Tries so many cases; the number of those that were."""
+def batch(name: str, folder: Path, times: int, number: int) -> int:
+    """Tries so many cases of a target; the number of those that were."""
     tried = 0
 
     def count() -> None:
@@ -52,25 +54,33 @@ def batch(found: Target, folder: Path, times: int, number: int) -> int:
         phases=[Phase.generate, Phase.shrink],
         suppress_health_check=list(HealthCheck),
     )
-    seed(number)(options(checked(found, folder, count)))()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        seed(number)(options(checked(TARGETS[name], folder, count)))()
     return tried
 
 
 @SCRIPTS.register("fuzz")
-def main(times: int | None) -> list[Row]:
+def main(times: int | None) -> Iterator[Row]:
     """Every target, each ``times``."""
-    return [row(name, times) for name in TARGETS]
+    return (row(name, times) for name in TARGETS)
 
 
 def row(name: str, times: int | None) -> Row:
-    """What came of one target; a finding is printed as small as Hypothesis made it."""
-    found, start, tried, wrong = TARGETS[name], perf_counter(), 0, ""
-    wanted = times or found.times
-    with tempfile.TemporaryDirectory() as place, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    """What came of one target; a finding is printed as small as Hypothesis made it.
+
+    Cases are tried in a process of their own: libraries in C can end it.
+    """
+    start, tried, wrong = perf_counter(), 0, ""
+    wanted = times or TARGETS[name].times
+    with (
+        tempfile.TemporaryDirectory() as place,
+        ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process,
+    ):
         for number in itertools.count():
+            some = min(BATCH, wanted - tried)
             try:
-                tried += batch(found, Path(place), min(BATCH, wanted - tried), number)
+                tried += process.submit(batch, name, Path(place), some, number).result()
             except Exception as error:
                 wrong = f"DID NOT HOLD: {type(error).__name__}: {error!s:.200}"
                 traceback.print_exc()

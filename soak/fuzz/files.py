@@ -139,7 +139,7 @@ def _arrays(folder: Path, case: dict[str, Any]) -> None:
 @target(
     "Parquet of any columns",
     st.lists(st.tuples(st.sampled_from(["id", "source", "target", "x"]), ARRAYS), max_size=4),
-    6_000,
+    1_000,
 )
 def _parquet(folder: Path, case: list[Any]) -> None:
     try:
