@@ -1,13 +1,15 @@
 # make run   install and show the demo
 # make test  install the test extra and run the whole suite
 # make lint  formatting, lint and types
+# make coverage  the whole suite again, and which lines of the package no test runs
+# make soak  hours: tries every fault of docs/reliability.md, and writes that page
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test lint docs clean
+.PHONY: run test lint docs coverage soak clean
 
 run: $(VENV)/installed
 	$(BIN)/gread demo
@@ -22,6 +24,13 @@ lint: $(VENV)/installed-dev
 
 docs: $(VENV)/installed
 	$(BIN)/python docs/build_catalogue.py
+
+coverage: $(VENV)/installed-dev
+	$(BIN)/python -m soak coverage
+	$(BIN)/python -m coverage report
+
+soak: $(VENV)/installed-dev
+	$(BIN)/python -m soak
 
 clean:
 	rm -rf $(VENV)

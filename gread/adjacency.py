@@ -402,7 +402,7 @@ def edges_of(
     if not isinstance(edge_index, Tensor):
         return edge_index.edges(h0, self_loops)
     n = h0.size(-2)
-    check_edges(edge_index, edge_weight, n)
+    check_edges(edge_index, edge_weight, h0)
     if edge_weight is None:
         key = (self_loops, n, h0.dtype)
         ones = partial(h0.new_ones, edge_index.size(1))

@@ -19,6 +19,7 @@ import torch
 from gread.data import csbm, grid
 from gread.experiments.evolution import SIZE, on_a_grid, snapshots
 from gread.figures import draw as draw_chart
+from gread.figures import save
 from gread.measures import dirichlet_energy
 from gread.models import GREAD, MODELS
 from gread.models.catalog import Build
@@ -101,5 +102,5 @@ def draw(folder: Path) -> list[Path]:
     }
     folder.mkdir(parents=True, exist_ok=True)
     for file, chart in charts.items():
-        draw_chart(chart).savefig(folder / file)
+        save(draw_chart(chart), folder / file)
     return [folder / file for file in charts]

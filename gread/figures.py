@@ -19,6 +19,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator
 from numpy.typing import NDArray
 
+from gread.output import whole_file, write_text
 from gread.report.charts import COLOURS as COLOURS
 from gread.report.charts import Axis, Chart, Panel, Series
 from gread.report.claims import noted
@@ -257,9 +258,9 @@ def write(chart: Chart, folder: Path, name: str) -> list[Path]:
         # Without a date and with fixed names inside, the same chart is the same file.
         dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": None}[file.suffix[1:]]
         with matplotlib.rc_context({"svg.hashsalt": "gread"}):
-            figure.savefig(file, metadata=dated)
+            save(figure, file, dated)
     data = folder / f"{name}.json"
-    data.write_text(chart.to_json() + "\n", encoding="utf-8")
+    write_text(data, chart.to_json() + "\n")
     return [*files, data]
 
 
@@ -303,11 +304,11 @@ def selection(
     return figure
 
 
-def save(figure: Figure, file: Path) -> None:
-    """Writes a figure with a user's names in it: letters that the font lacks are empty boxes."""
-    with warnings.catch_warnings():
+def save(figure: Figure, file: Path, metadata: Mapping[str, Any] | None = None) -> None:
+    """Writes a figure; letters of a user's names that the font lacks are empty boxes."""
+    with warnings.catch_warnings(), whole_file(file) as part:
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
-        figure.savefig(file)
+        figure.savefig(part, format=file.suffix[1:], metadata=metadata)
 
 
 @matplotlib.rc_context(STYLE)

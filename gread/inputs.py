@@ -7,6 +7,7 @@ where a user's value enters; the mathematics below trusts what it is given.
 from __future__ import annotations
 
 import math
+import warnings
 
 import torch
 from torch import Tensor
@@ -77,37 +78,73 @@ def check_features(name: str, x: Tensor, channels: int) -> None:
         raise InputError(f"{name} must be finite, got NaN or infinity in row {bad}")
 
 
-def check_edges(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> None:
-    """Requires node numbers [2, E] below ``num_nodes``, and weights [E] that are not negative."""
+HEAVIEST = 1e31
+"""Sums of heavier weights could leave the range of float32."""
+
+
+def check_edges(edge_index: Tensor, edge_weight: Tensor | None, x: Tensor) -> None:
+    """Requires numbers [2, E] of the nodes of ``x``, and weights [E] to compute with.
+
+    Weights are of the type of ``x``, zero or from the least number of full precision to 1e31: then
+    a sum of them and its inverse are finite.
+    """
+    num_nodes = x.size(-2)
     if not isinstance(edge_index, Tensor) or edge_index.dtype != torch.int64:
         raise InputError(f"edge_index must be an int64 tensor, got {_describe(edge_index)}")
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
         raise InputError(f"edge_index must have the shape [2, E], got {list(edge_index.shape)}")
-    if edge_weight is not None and edge_weight.shape != edge_index.shape[1:]:
-        expected, got = list(edge_index.shape[1:]), list(edge_weight.shape)
-        raise InputError(f"edge_weight must have the shape {expected}, got {got}")
+    if edge_weight is not None:
+        if not isinstance(edge_weight, Tensor):
+            raise InputError(f"edge_weight must be a tensor, got {_describe(edge_weight)}")
+        if edge_weight.shape != edge_index.shape[1:]:
+            expected, got = list(edge_index.shape[1:]), list(edge_weight.shape)
+            raise InputError(f"edge_weight must have the shape {expected}, got {got}")
+        mixed = torch.is_autocast_enabled(x.device.type) and edge_weight.is_floating_point()
+        if edge_weight.dtype != x.dtype and not mixed:
+            raise InputError(
+                f"edge_weight must be of the type of the features, {x.dtype}, got "
+                f"{edge_weight.dtype}"
+            )
     if edge_index.size(1) == 0 or not values_can_be_read():
         return
     low, high = remember(edge_index, "bounds", lambda: tuple(map(int, edge_index.aminmax())))
     if low < 0 or high >= num_nodes:
         wrong = low if low < 0 else high
         raise InputError(f"edge_index must name nodes 0 to {num_nodes - 1}, got node {wrong}")
-    if edge_weight is not None and not (edge_weight.isfinite() & (edge_weight >= 0)).all():
-        raise InputError("edge_weight must be finite and not negative, got a weight that is not")
+    if edge_weight is None:
+        return
+    least = torch.finfo(edge_weight.dtype).tiny
+    usable = (edge_weight == 0) | ((edge_weight >= least) & (edge_weight <= HEAVIEST))
+    if not usable.all():
+        first = edge_weight.detach()[~usable][0].item()
+        raise InputError(
+            f"edge_weight must be finite and not negative: 0, or {least:.2g} to {HEAVIEST:g}, got "
+            f"{first:g}"
+        )
 
 
 def choose_device(name: str) -> str:
-    """The device of that name, which this machine must have; ``auto`` takes a GPU, if any."""
+    """The device of that name, which must be able to compute; ``auto`` takes a GPU that is."""
     if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.empty(0, device=name)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).partition("\n")[0]
-        raise InputError(
-            f"device must be one that this machine has, got {name!r}: {reason}"
-        ) from error
+        if not torch.cuda.is_available():
+            return "cpu"
+        reason = _unable("cuda")
+        if reason:
+            warnings.warn(f"the GPU cannot compute, so the CPU does: {reason}", stacklevel=2)
+        return "cpu" if reason else "cuda"
+    reason = _unable(name)
+    if reason:
+        raise InputError(f"device must be one that this machine has, got {name!r}: {reason}")
     return name
+
+
+def _unable(device: str) -> str:
+    """Why nothing can be computed there: none, busy, full, or PyTorch was built for another."""
+    try:
+        torch.ones(1, device=device).add(1).item()
+    except (RuntimeError, AssertionError) as error:
+        return str(error).partition("\n")[0][:200]
+    return ""
 
 
 def _is_number(value: object) -> bool:

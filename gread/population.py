@@ -84,8 +84,8 @@ def fit_together(
             if member in running:
                 try:
                     _follow(progress[member], history)
-                except ArithmeticError as error:
-                    errors[member] = error
+                except ArithmeticError as error:  # in its first epoch
+                    errors[member] = population.reason(member) or error
         running = [m for m in running if m not in errors and not progress[m].done]
         if len(running) <= len(population.members) / 2:
             population.keep(running)
@@ -163,6 +163,16 @@ class Population:
         self.optimizer.keep(index)
         self.chosen = self.chosen[index]
         self._count()
+
+    def reason(self, member: int) -> ArithmeticError | None:
+        """What a member says alone, as it was before its first step: more, if its state blew up."""
+        alone = copy.deepcopy(self.models[member]).to(self.labels.device).eval()
+        try:
+            with torch.no_grad():
+                alone(*self.graph)
+        except ArithmeticError as error:
+            return error
+        return None
 
     def numbers(self) -> Tensor:
         """Loss, accuracies and validation loss of an epoch of every member, [members, 5]."""

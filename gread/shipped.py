@@ -27,9 +27,16 @@ def read_toml(folder: str, name: str) -> Mapping[str, Any] | None:
     return tomllib.loads(file.read_text("utf-8")) if file.is_file() else None
 
 
+MOST_BYTES = 2**20
+"""Of a file of settings."""
+
+
 def read_file(path: str | Path) -> Mapping[str, Any]:
     """The table in a file that a user names."""
+    file = Path(path)
+    if file.exists() and (not file.is_file() or file.stat().st_size > MOST_BYTES):
+        raise InputError(f"{path} must be a file of settings, of {MOST_BYTES:,} bytes at most")
     try:
-        return tomllib.loads(Path(path).read_text("utf-8"))
-    except (OSError, ValueError) as error:  # no file, no UTF-8, no TOML
+        return tomllib.loads(file.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:  # no file, no UTF-8, no TOML
         raise InputError(f"the file {path} cannot be read: {error}") from error

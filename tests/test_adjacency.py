@@ -3,7 +3,14 @@ import torch
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 import gread
-from gread.adjacency import NORMALIZATIONS, Adjacency, OriginalAdjacency, SoftAdjacency
+from gread.adjacency import (
+    NORMALIZATIONS,
+    Adjacency,
+    OriginalAdjacency,
+    SoftAdjacency,
+    build_adjacency,
+    in_one_pattern,
+)
 from gread.inputs import InputError
 from tests.checks import dense
 
@@ -129,7 +136,7 @@ def test_weights_that_cannot_be_used_are_refused(graph):
     ):
         OriginalAdjacency(normalization="symetric")
     with pytest.raises(InputError, match="edge_weight must be finite and not negative"):
-        OriginalAdjacency()(graph.x, graph.edge_index, -torch.ones(graph.num_edges))
+        OriginalAdjacency()(graph.x, graph.edge_index, -torch.ones(graph.num_edges).double())
 
 
 @pytest.mark.parametrize("self_loops", [0.0, 1.0])
@@ -139,3 +146,94 @@ def test_the_bound_is_below_the_spectrum_and_near_it(self_loops):
     adj = OriginalAdjacency(self_loops=self_loops)(h, data.edge_index)
     lowest = torch.linalg.eigvalsh(adj @ torch.eye(60, dtype=torch.float64))[0].item()
     assert max(-1.0, lowest - 0.05) <= adj.lowest <= lowest
+
+
+def test_where_the_spectrum_is_not_looked_at_the_bound_is_that_of_all(monkeypatch):
+    def bound(n):
+        ring = torch.stack([torch.arange(n), (torch.arange(n) + 1) % n])
+        edge_index = torch.cat([ring, ring.flip(0)], dim=1)
+        return OriginalAdjacency()(torch.zeros(n, 1, dtype=torch.float64), edge_index).lowest
+
+    assert bound(6) == bound(7) == -1.0
+    # A ring with loops: (1 + 2 cos 2πk/n) / 3, the lowest for an even n is −1/3.
+    assert bound(8) == pytest.approx(-1 / 3 - 0.02, abs=3e-3)
+    monkeypatch.setattr("gread.adjacency.LARGEST", 3 * 8)
+    assert bound(8) > -1.0
+    monkeypatch.setattr("gread.adjacency.LARGEST", 3 * 8 - 1)
+    assert bound(8) == -1.0
+
+
+@pytest.mark.parametrize("self_loops", [0.0, 0.5])
+def test_loops_of_the_graph_may_be_as_all_others(self_loops):
+    h0 = torch.zeros(4, 1, dtype=torch.float64)
+    adjacency = OriginalAdjacency(normalization="row", self_loops=self_loops, own_loops=False)
+    a = raw(DIRECTED, WEIGHT, 4).fill_diagonal_(self_loops)
+    expected = (a / a.sum(1, keepdim=True)).nan_to_num(0.0)
+    torch.testing.assert_close(dense(adjacency(h0, DIRECTED, WEIGHT)), expected)
+
+
+def test_symmetry_is_found_out_where_it_is_kept(graph):
+    def symmetric(edge_index, weight=None, **options):
+        return OriginalAdjacency(**options)(graph.x, edge_index, weight).symmetric
+
+    assert symmetric(graph.edge_index)
+    assert not symmetric(graph.edge_index, normalization="row")
+    assert not symmetric(torch.tensor([[0, 1], [1, 2]]))
+    ones = torch.ones(graph.num_edges, dtype=torch.float64)
+    assert not symmetric(graph.edge_index, ones)  # given with every call, it is not looked at
+
+
+@pytest.mark.parametrize("name", NORMALIZATIONS)
+def test_the_transpose_has_the_entries_of_the_transpose(graph, name):
+    adj = OriginalAdjacency(normalization=name)(graph.x, graph.edge_index)
+    columns = adj.pattern.columns
+    rows = columns.numbers()
+    matrix = torch.zeros(12, 12, dtype=torch.float64)
+    matrix[rows, columns.column.long()] = adj.transposed_weight
+    torch.testing.assert_close(matrix, dense(adj).T)
+    assert adj.transposed_weight is adj.transposed_weight
+
+
+def test_matrices_in_one_pattern_are_what_they_were():
+    other = torch.tensor([[3, 0, 2], [3, 1, 1]])
+    made = [
+        Adjacency.from_edges(DIRECTED, WEIGHT, 4),
+        Adjacency.from_edges(other, torch.tensor([5.0, 6.0, 7.0], dtype=torch.float64), 4),
+    ]
+    pattern, weight = in_one_pattern([(one.pattern, one.weight) for one in made])
+    assert weight.shape == (2, 8)  # 6 and 3 entries, one in common
+    for one, entries in zip(made, weight, strict=True):
+        torch.testing.assert_close(dense(Adjacency(pattern, entries)), dense(one))
+
+
+def test_what_is_made_by_name_is_made_of_all_that_was_said(graph):
+    said = {"normalization": "row", "self_loops": 0.5, "heads": 2, "attention_channels": 6}
+    original = build_adjacency("original", 3, **said)
+    assert original.normalize is NORMALIZATIONS["row"]
+    assert original.self_loops == 0.5
+    soft = build_adjacency("soft", 3, **said)
+    assert (soft.heads, soft.query.out_features, soft.self_loops) == (2, 6, 0.5)
+    with pytest.raises(InputError, match="unknown adjacency 'softest'"):
+        build_adjacency("softest", 3, **said)
+
+
+def test_soft_weights_of_loops_are_weighed(graph):
+    soft = SoftAdjacency(3, self_loops=0.5).double()
+    for linear in (soft.query, soft.key):
+        torch.nn.init.zeros_(linear.weight)
+    a = raw(graph.edge_index, torch.ones(graph.num_edges, dtype=torch.float64), 12)
+    a += 0.5 * torch.eye(12)
+    torch.testing.assert_close(dense(soft(graph.x, graph.edge_index)), a / a.sum(1, keepdim=True))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"heads": 0}, "heads must be a whole number of at least 1, got 0"),
+        ({"attention_channels": 0}, "attention_channels must be a whole number of at least 1"),
+        ({"self_loops": -1.0}, "self_loops must be a number, zero or above, got -1"),
+    ],
+)
+def test_settings_of_attention_that_cannot_be_used_are_refused(arguments, sentence):
+    with pytest.raises(InputError, match=sentence):
+        SoftAdjacency(4, **arguments)

@@ -9,6 +9,7 @@ PACKAGE = Path(gread.__file__).parent
 LAYERS = {
     "inputs": 0,
     "kernels": 0,
+    "output": 0,
     "registry": 0,
     "shipped": 0,
     "versions": 0,

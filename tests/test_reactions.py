@@ -48,6 +48,15 @@ def test_reaction_equals_dense_formula(name, graph):
     torch.testing.assert_close(build_reaction(name, 4)(state), expected)
 
 
+@pytest.mark.parametrize("name", DENSE)
+def test_terms_say_the_same_as_the_function(name, graph):
+    terms = REACTIONS[name].terms
+    s = checks.state_of(torch.randn(12, 4, dtype=torch.float64), graph)
+    polynomial = terms.linear * s.h + terms.square * s.h**2 + terms.cube * s.h**3
+    products = terms.laplacian * s.lh + terms.blurred * (s.adj @ s.lh)
+    torch.testing.assert_close(terms.source * s.h0 + polynomial + products, REACTIONS[name](s))
+
+
 @pytest.mark.parametrize(
     ("name", "fixed_points"), [("f", (0, 1)), ("ac", (-1, 0, 1)), ("z", (0, 1))]
 )

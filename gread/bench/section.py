@@ -10,7 +10,9 @@ from typing import TypeAlias
 
 from matplotlib.figure import Figure
 
+from gread.figures import save
 from gread.inputs import InputError
+from gread.output import write_text
 from gread.registry import Registry
 from gread.report.tables import Cell, Table
 
@@ -64,11 +66,11 @@ def write(folder: Path, machine: Mapping[str, str], sections: Mapping[str, Secti
         text += f"\n#{section.table().markdown()}"  # one level down
         if section.figure is not None:
             pictures.append(folder / f"{name}.png")
-            section.figure.savefig(pictures[-1])
+            save(section.figure, pictures[-1])
             text += f"\n![{section.title}]({name}.png)\n"
     files = [folder / "bench.md", folder / "bench.json", *pictures]
-    files[0].write_text(text, encoding="utf-8")
-    files[1].write_text(to_json(machine, sections), encoding="utf-8")
+    write_text(files[0], text)
+    write_text(files[1], to_json(machine, sections))
     return files
 
 

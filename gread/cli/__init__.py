@@ -25,6 +25,7 @@ from gread.cli import (
 )
 from gread.cli.console import err, out
 from gread.inputs import InputError
+from gread.memory import OutOfMemory, enough_memory
 
 app = typer.Typer(
     help="Graph neural reaction-diffusion networks: train, compare, reproduce.",
@@ -55,18 +56,18 @@ app.command()(show.doctor)
 def main() -> None:
     """Runs the command; what a user got wrong is one sentence and exit code 2."""
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), enough_memory("a smaller graph or a smaller model"):
             warnings.showwarning = _warn
             app()
-    except (InputError, ArithmeticError, OSError) as error:
+    except (InputError, ArithmeticError, OSError, OutOfMemory) as error:
         sentence = " ".join(f"gread: {error}".split())  # names in it may have line breaks
-        err.print(sentence, style="red", markup=False, highlight=False, soft_wrap=True)
+        err.print(sentence, style="red", highlight=False, soft_wrap=True)
         sys.exit(2)
 
 
 def _warn(message: Warning | str, *others: object, **options: object) -> None:
     """What a user should know, without where in the code it was said."""
-    err.print(f"gread: {message}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+    err.print(f"gread: {message}", style="yellow", highlight=False, soft_wrap=True)
 
 
 def _version(asked: bool) -> None:
@@ -78,6 +79,8 @@ def _version(asked: bool) -> None:
 def _import(modules: list[str] | None) -> None:
     """Imports a user's modules, so that what they register is known to every command."""
     for module in modules or []:
+        if not all(part.isidentifier() for part in module.split(".")):
+            raise InputError(f"--import must name a module that Python finds, got {module!r}")
         sys.path.insert(0, os.getcwd())
         try:
             importlib.import_module(module)

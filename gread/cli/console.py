@@ -15,9 +15,29 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
-out = Console()
-err = Console(stderr=True)
+_HIDDEN = {*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
+_HIDDEN |= set(range(0xD800, 0xE000))  # bytes of a name that are no text, which cannot be printed
+_VISIBLE = {code: repr(chr(code))[1:-1] for code in _HIDDEN - set(map(ord, "\n\t"))}
+
+
+class PlainConsole(Console):
+    """Shows names as they are: a file may hold any, and none may style, hide or steer anything.
+
+    So brackets and colons are no markup, and characters that control a terminal can be seen.
+    """
+
+    def __init__(self, **options: Any):
+        super().__init__(markup=False, emoji=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """See `rich.console.Console`."""
+        return super().render_str(text.translate(_VISIBLE), **options)
+
+
+out = PlainConsole()
+err = PlainConsole(stderr=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")]
 

@@ -11,6 +11,7 @@ import typer
 
 from gread.cli.console import err
 from gread.cli.stored import STORE, Store, known_results
+from gread.output import write_text
 
 PORT = 8642
 
@@ -41,8 +42,7 @@ def explore(
     portraits = [] if model is None else [portrait_of_folder(model)]
     board = leaderboard(results)
     if export is not None:
-        export.parent.mkdir(parents=True, exist_ok=True)
-        export.write_text(page(board, portraits=portraits), encoding="utf-8")
+        write_text(export, page(board, portraits=portraits))
         err.print(f"Wrote {export}", highlight=False, soft_wrap=True)
         return
 

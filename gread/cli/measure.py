@@ -57,7 +57,7 @@ def bench(
         for subject, value in described.items():
             out.print(f"{subject}: {value}", highlight=False)
         for section in sections.values():
-            out.print(f"\n[bold]{section.title}[/bold]", highlight=False)
+            out.print(f"\n{section.title}", style="bold", highlight=False)
             shown = section.table()
             if shown.rows:
                 table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)

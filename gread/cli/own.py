@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 from rich.progress import Progress, TaskID
 from rich.table import Table
 
@@ -116,8 +115,8 @@ def fit(
     """Train on a graph of your own: two files in, a model folder out."""
     from gread.estimator import GraphClassifier, compare  # with scikit-learn
     from gread.estimator.folder import write
-    from gread.estimator.output import whole_folder
     from gread.figures import confusion, portrait, reliability, save
+    from gread.output import whole_folder
     from gread.search.study import import_optuna
     from gread.search.tune import tune
 
@@ -271,9 +270,9 @@ def print_scores(scores: Mapping[str, Scores], classes: Sequence[str]) -> None:
         table.add_row(name, *shares, f"{other.calibration_error:.3f}")
     out.print(table)
     if len(classes) <= 12:
-        square = Table("true \\ predicted", *map(escape, classes))
+        square = Table("true \\ predicted", *classes)
         for name, row in zip(classes, found.confusion, strict=True):
-            square.add_row(escape(name), *map(str, row))
+            square.add_row(name, *map(str, row))
         out.print(square)
     sure = sum(size * confidence for confidence, _, size in found.bins) / found.nodes
     out.print(
@@ -296,7 +295,7 @@ def print_diagnosis(found: Diagnosis) -> None:
         table.add_row(subject, text)
     out.print(table, highlight=False)
     for warning in found.warnings:
-        out.print(f"! {warning}", style="yellow", highlight=False, markup=False)
+        out.print(f"! {warning}", style="yellow", highlight=False)
     begin = found.recommendation
     out.print(
         f"Begin with the reaction {begin.reaction}, the {begin.adjacency} adjacency and "

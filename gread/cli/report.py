@@ -14,6 +14,7 @@ from gread.cli.console import err
 from gread.cli.stored import STORE, Store, known_results
 from gread.data import DataError
 from gread.experiments import ARTEFACTS, SCALES, Artefact, Plan, show
+from gread.output import write_text
 from gread.report.page import Section, page
 from gread.report.tables import Table
 from gread.runs import Result
@@ -37,8 +38,7 @@ def report(
         f"numbers beside ours, from {len(known)} stored runs. Written by "
         f"gread {gread.__version__} on {date.today():%d %B %Y}."
     )
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(page(sections, title=TITLE, about=about), encoding="utf-8")
+    write_text(out, page(sections, title=TITLE, about=about))
     err.print(f"Wrote {out}", highlight=False, soft_wrap=True)
 
 

@@ -16,6 +16,7 @@ from gread.cli.console import Json, err, out, print_json, weighted_bar
 from gread.cli.stored import STORE, Store, known_results
 from gread.cli.work import Deterministic, Device, ExecutorName, resumable
 from gread.experiments import ARTEFACTS, SCALES, Plan, show
+from gread.output import write_text
 from gread.report.charts import Chart
 from gread.report.tables import Table
 from gread.runs import Executor, Result, ResultStore, RunSpec, find_executor, launch
@@ -153,5 +154,5 @@ def _write(name: str, shown: Table | Chart, folder: Path) -> list[Path]:
     texts = {"md": shown.markdown(), "csv": shown.csv(), "tex": shown.latex()}
     files = [folder / f"{name}.{suffix}" for suffix in texts]
     for file, text in zip(files, texts.values(), strict=True):
-        file.write_text(text, encoding="utf-8")
+        write_text(file, text)
     return files

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from gread.cli.console import Json, bar, out, print_json
 from gread.data import DATASETS
@@ -99,12 +100,17 @@ def datasets(
     out.print(table)
     out.print("h. is homophily; ≠ marks a slip of the paper, whose value is not that of the data.")
     for source, names in grouped(rows, lambda row: row.source).items():
-        out.print(f"\n[bold]{', '.join(names)}[/bold]\n{source}", highlight=False)
+        out.print()
+        _print_named(", ".join(names), f"\n{source}")
     out.print()
     for note, names in grouped(rows, lambda row: row.note).items():
-        out.print(f"[bold]{', '.join(names)}[/bold]: {note}.", highlight=False)
+        _print_named(", ".join(names), f": {note}.")
     for missing, names in grouped(rows, lambda row: row.missing).items():
-        out.print(f"[bold]Not here: {', '.join(names)}[/bold]: {missing}.", highlight=False)
+        _print_named(f"Not here: {', '.join(names)}", f": {missing}.")
+
+
+def _print_named(names: str, text: str) -> None:
+    out.print(Text(names, style="bold").append(text, style="not bold"))
 
 
 def doctor(as_json: Json = False) -> None:

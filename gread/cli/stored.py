@@ -130,7 +130,7 @@ def _committed() -> Iterable[Result]:
         try:
             yield from read_results(path)
         except StoreError as error:
-            err.print(f"gread: {error}", style="yellow", markup=False, highlight=False)
+            err.print(f"gread: {error}", style="yellow", highlight=False)
 
 
 def percent(share: float | None) -> str:

@@ -332,8 +332,12 @@ def setting(text: str) -> tuple[str, Any]:
         raise InputError(f"--set must be KEY=VALUE, got {text!r}")
     try:
         return key, json.loads(value)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # no JSON, or numbers and nesting without end
         return key, value
+
+
+MOST_NUMBERS = 100_000
+"""Of splits or of seeds."""
 
 
 def numbers(name: str, text: str) -> list[int]:
@@ -341,7 +345,11 @@ def numbers(name: str, text: str) -> list[int]:
     found: list[int] = []
     for part in text.split(","):
         first, dash, last = part.partition("-")
-        if not first.strip().isdigit() or (dash and not last.strip().isdigit()):
-            raise InputError(f"--{name} must be numbers like 0-9 or 0,3,5, got {text!r}")
-        found += range(int(first), int(last or first) + 1)
+        ends = first.strip(), last.strip() if dash else first.strip()
+        if not all(end.isdecimal() and len(end) < 10 for end in ends):
+            raise InputError(f"--{name} must be numbers like 0-9 or 0,3,5, got {text!r:.80}")
+        part_of = range(int(ends[0]), int(ends[1]) + 1)
+        if len(found) + len(part_of) > MOST_NUMBERS:
+            raise InputError(f"--{name} must be {MOST_NUMBERS:,} numbers at most, got {text!r:.80}")
+        found += part_of
     return found

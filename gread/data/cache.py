@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
 from filelock import FileLock
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch_geometric.data import Data
 
 from gread.data.statistics import Statistics
+from gread.output import write_tensors
 
 FORMAT = 1
 """Raised when what is stored changes its meaning; older files are then made anew."""
@@ -35,7 +34,8 @@ def cached(path: Path, build: Callable[[], tuple[Data, Statistics]]) -> Data:
             return found
         data, statistics = build()
         if writable:
-            _write(path, data, statistics)
+            with contextlib.suppress(OSError):  # the disk is full: it is made anew next time
+                _write(path, data, statistics)
         return data
 
 
@@ -60,19 +60,15 @@ def read_statistics(path: Path) -> Statistics | None:
         return None
     if metadata.get("format") != str(FORMAT):
         return None
-    return Statistics(**json.loads(metadata["statistics"]))
+    try:
+        return Statistics(**json.loads(metadata["statistics"]))
+    except (KeyError, TypeError, ValueError, RecursionError):  # not as we write it
+        return None
 
 
 def _write(path: Path, data: Data, statistics: Statistics) -> None:
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
     metadata = {"format": str(FORMAT), "statistics": json.dumps(asdict(statistics))}
-    tensors = {name: tensor.contiguous() for name, tensor in data.to_dict().items()}
-    try:
-        save_file(tensors, part, metadata=metadata)
-        part.chmod(0o644)  # others may share the data root
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    write_tensors(path, data.to_dict(), metadata)
 
 
 @contextlib.contextmanager

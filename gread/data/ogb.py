@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -31,7 +34,8 @@ def _stored(name: str) -> str:
 
 def _build(name: str, root: Path) -> tuple[Data, Statistics]:
     try:
-        from ogb.nodeproppred import PygNodePropPredDataset
+        with _silent():
+            from ogb.nodeproppred import PygNodePropPredDataset
     except ImportError as error:
         raise DataError(f"{name} needs the package ogb: pip install 'gread[ogb]'") from error
     # ogb reads back what it parsed itself; PyTorch must be told that PyG's classes may be in it.
@@ -50,6 +54,20 @@ def _build(name: str, root: Path) -> tuple[Data, Statistics]:
         data[mask] = torch.zeros(data.num_nodes, 1, dtype=torch.bool)
         data[mask][source.get_idx_split()[part]] = True
     return undirected(data.clone()), measure(data)
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Hides ``outdated``, with which ogb would ask the network for newer releases of itself."""
+    known = sys.modules.get("outdated")
+    sys.modules["outdated"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        if known is None:
+            del sys.modules["outdated"]
+        else:
+            sys.modules["outdated"] = known
 
 
 for _name in NAMES:

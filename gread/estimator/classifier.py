@@ -22,6 +22,7 @@ from gread.diagnosis import diagnose
 from gread.estimator.graphs import as_graph, column_of, masks_of_data
 from gread.estimator.metrics import Scores, score
 from gread.inputs import InputError, check_count, choose_device
+from gread.memory import TRAINING, enough_memory
 from gread.models import MODELS
 from gread.parts import parts_that_fit
 from gread.runs.presets import split_settings
@@ -165,7 +166,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         self.diagnosis_ = diagnose(graph, seen, names)
         rows = np.flatnonzero(parts == 0)
         self.preprocessing_ = Preprocessing.fit(graph.table(), names or [DEGREE], rows)
-        self.classes_, self.ids_ = np.array(labels.classes), graph.ids
+        self.classes_ = np.array(labels.classes)
+        self.ids_: Sequence[Any] = graph.ids
         self.data_ = self._inputs(graph)
         self.data_.y = torch.from_numpy(labels.y)
         for part, name in enumerate(MASKS):
@@ -186,7 +188,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         with torch.random.fork_rng(devices=[]):
             self.config_ = self._divided(self.data_, self.built().to(device))
         data = self._structured(self.data_).to(device if self.config_.parts == 1 else "cpu")
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), enough_memory(TRAINING):
             torch.manual_seed(self.random_state)
             self.module_ = self.built().to(device)
             self.fit_ = fit(
@@ -217,7 +219,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             config = self._divided(data, self.module_.to(device))
             config = replace(config, parts=min(config.parts, int(data.num_nodes)))
         data = self._structured(data).to(device if config.parts == 1 else "cpu")
-        logits = logits_of(self.module_.to(device), data, data.train_mask, config)
+        with enough_memory("a smaller graph, or a model trained with more parts"):
+            logits = logits_of(self.module_.to(device), data, data.train_mask, config)
         found: NDArray[np.float64] = logits.double().softmax(dim=1).cpu().numpy()
         return found
 

@@ -20,19 +20,20 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 from torch_geometric.data import Data
 
 from gread.diagnosis import Diagnosis
 from gread.estimator.classifier import MASKS, GraphClassifier
 from gread.estimator.metrics import Scores
-from gread.estimator.output import whole_folder
-from gread.inputs import InputError
+from gread.inputs import InputError, check_edges, check_features
+from gread.memory import check_fits
 from gread.models import MODELS
 from gread.models.catalog import NUM_NODES
-from gread.models.hub import CARD, CONFIG, EXTRA, WEIGHTS, load_weights, model_card, save_weights
+from gread.models.hub import CARD, CONFIG, EXTRA, WEIGHTS, load_module, model_card, save_weights
+from gread.output import whole_folder, write_tensors
 from gread.runs.run import fingerprint_of
 from gread.tables import Preprocessing
 from gread.training import TrainConfig
@@ -70,11 +71,11 @@ def write(classifier: GraphClassifier, folder: Path, scores: Mapping[str, Scores
     }
     _write_json(folder / CLASSIFIER, about)
     save_weights(classifier.module_, folder)
-    save_file(_graph_tensors(classifier), folder / GRAPH)
+    write_tensors(folder / GRAPH, _graph_tensors(classifier))
     card = _card(classifier, scores, fingerprint)
     (folder / CARD).write_text(card, encoding="utf-8")
     for file in folder.iterdir():
-        file.chmod(0o644)  # a folder to share; safetensors' files are private
+        file.chmod(0o644)  # a folder to share
 
 
 def load(path: str | Path) -> GraphClassifier:
@@ -87,28 +88,48 @@ def load(path: str | Path) -> GraphClassifier:
         parameters = dict(about["parameters"])
         if isinstance(parameters["class_weight"], list):
             parameters["class_weight"] = dict(parameters["class_weight"])
+        for name in ("id", "source", "target", "weight"):
+            _check(f"parameter {name}", parameters[name], str | None)
         classifier = GraphClassifier(about["model"], **parameters)
-        classifier.settings_ = about["settings"]
+        classifier.settings_ = dict(about["settings"])
         classifier.config_ = TrainConfig(**about["training"])
-        classifier.classes_ = np.array(about["classes"])
+        classifier.classes_ = _classes(about["classes"])
         classifier.preprocessing_ = Preprocessing.from_dict(about["preprocessing"])
         classifier.diagnosis_ = Diagnosis.from_dict(about["diagnosis"])
-        classifier.ids_ = list(range(about["num_nodes"]))
-        classifier.module_ = classifier.built()
-    except (KeyError, TypeError, AttributeError) as error:
-        if isinstance(error, InputError):
-            raise
+        classifier.ids_ = range(about["num_nodes"])
+        classifier.module_ = load_module(classifier.built, folder / WEIGHTS)
+    except InputError:
+        raise
+    except Exception as error:  # the text of a stranger may be wrong in any way
         raise InputError(f"{folder / CLASSIFIER} is not as gread writes it: {error!r}") from error
-    load_weights(classifier.module_, folder / WEIGHTS)
     if (folder / GRAPH).exists():
-        classifier.ids_, classifier.data_ = _read_graph(folder / GRAPH)
+        classifier.ids_, classifier.data_ = _read_graph(folder / GRAPH, classifier)
     return classifier
+
+
+def _check(name: str, value: object, of: Any) -> None:
+    if not isinstance(value, of):
+        raise InputError(f"{name} must be {of}, got {value!r:.80}")
+
+
+def _classes(values: Any) -> NDArray[Any]:
+    """Classes as they were learned: two or more, different, and of one plain type."""
+    _check("classes", values, list)
+    types = {type(value) for value in values}
+    if len(types) != 1 or not types <= {bool, int, str} or len(set(values)) < max(2, len(values)):
+        raise InputError(
+            f"classes must be two or more different texts or whole numbers, got {values!r:.80}"
+        )
+    return np.array(values)
 
 
 def read_scores(path: str | Path) -> dict[str, Scores]:
     """What `write` was told about how good the classifier and simpler means are."""
-    about = _read_json(Path(path) / CLASSIFIER)
-    return {name: Scores(**found) for name, found in about["scores"].items()}
+    file = Path(path) / CLASSIFIER
+    try:
+        return {name: Scores(**found) for name, found in _read_json(file)["scores"].items()}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{file} is not as gread writes it: {error!r}") from error
 
 
 def _config(classifier: GraphClassifier) -> dict[str, Any]:
@@ -142,19 +163,39 @@ def _graph_tensors(classifier: GraphClassifier) -> dict[str, Tensor]:
     ids = json.dumps(classifier.ids_, default=str, ensure_ascii=False).encode()
     return {
         "ids": torch.frombuffer(bytearray(ids), dtype=torch.uint8),
-        **{name: data[name].cpu().contiguous() for name in names},
+        **{name: data[name].cpu() for name in names},
     }
 
 
-def _read_graph(file: Path) -> tuple[list[Any], Data]:
+def _read_graph(file: Path, classifier: GraphClassifier) -> tuple[list[Any], Data]:
     """Ids and graph; the features stay on the disk until they are read."""
     try:
         with safe_open(file, framework="pt") as tensors:
-            found = {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
-        ids = json.loads(found.pop("ids").numpy().tobytes())
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
+            names = set(tensors.keys()) - {"ids"}
+            found = {name: tensors.get_tensor(name) for name in names}
+            ids = json.loads(tensors.get_tensor("ids").numpy().tobytes())
+        _check_graph(ids, found, classifier)
+    except InputError as error:
         raise InputError(f"{file} is not as gread writes it: {error}") from error
+    except (OSError, SafetensorError, KeyError, ValueError, TypeError, RecursionError) as error:
+        raise InputError(f"{file} is not as gread writes it: {error!r}") from error
     return ids, Data(**found)
+
+
+def _check_graph(ids: Any, found: Mapping[str, Tensor], classifier: GraphClassifier) -> None:
+    """Requires the graph of a training: what reads it later trusts its sizes."""
+    _check("ids", ids, list)
+    n = len(ids)
+    known = {"x", "edge_index", "y", *MASKS}
+    if found.keys() - {"edge_weight"} != known:
+        raise InputError(f"it must hold {', '.join(sorted(known))}, got {', '.join(found)}")
+    check_features("x", found["x"], classifier.preprocessing_.width)
+    check_edges(found["edge_index"], found.get("edge_weight"), found["x"])
+    for name, of in {"y": torch.int64, **dict.fromkeys(MASKS, torch.bool)}.items():
+        if found[name].shape != (n,) or found[name].dtype != of:
+            raise InputError(f"{name} must be a value for each of {n} nodes, as {of}")
+    if len(found["x"]) != n or not bool((found["y"] < len(classifier.classes_)).all()):
+        raise InputError(f"x must have a row and y a class for each of {n} nodes")
 
 
 def _card(classifier: GraphClassifier, scores: Mapping[str, Scores], fingerprint: str) -> str:
@@ -220,9 +261,12 @@ def _write_json(file: Path, values: Any) -> None:
 
 
 def _read_json(file: Path) -> dict[str, Any]:
+    if not file.is_file():
+        raise InputError(f"{file.parent} is no model folder of gread: it has no file {file.name}")
+    check_fits(file, 20)
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{file.parent} is no model folder of gread: {error}") from error
     if not isinstance(found, dict):
         raise InputError(f"{file} must hold an object, got {type(found).__name__}")

@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 
 from gread.estimator.classifier import GraphClassifier
-from gread.estimator.output import whole_file
 from gread.inputs import InputError
+from gread.output import whole_file
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""With what a formula may begin."""
 
 
 def write_predictions(
@@ -20,6 +23,9 @@ def write_predictions(
     edges: Any = None,
 ) -> int:
     """Writes the columns ``id``, ``prediction``, ``confidence`` and ``p_CLASS`` of every class.
+
+    Ids and classes are a stranger's text, and a spreadsheet computes what begins with =, +, - or @:
+    such text is written with an apostrophe before it, which tells a spreadsheet that it is text.
 
     Args:
         classifier: Fitted.
@@ -50,6 +56,18 @@ def write_predictions(
         with part.open("w", newline="", encoding="utf-8") as out:
             writer = csv.writer(out)
             writer.writerow(["id", "prediction", "confidence", *(f"p_{name}" for name in classes)])
+            named = [_text(name) for name in classes]
             for name, place, row in zip(ids, best.tolist(), np.round(found, 6), strict=True):
-                writer.writerow([name, classes[place], row[place], *row.tolist()])
+                writer.writerow([_text(name), named[place], row[place], *row.tolist()])
     return len(ids)
+
+
+def _text(value: Any) -> Any:
+    """A cell that no spreadsheet takes for a formula; numbers stay as they are."""
+    if not isinstance(value, str) or not value.startswith(FORMULA):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value

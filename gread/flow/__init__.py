@@ -47,7 +47,7 @@ def solve(
     if not {factor.numel() for factor in factors} <= {1, h0.size(1)}:  # one a node, say
         return None
     a, b = torch.broadcast_tensors(*(factor.view(-1) for factor in factors))
-    lengths = _lengths(time, step_size)
+    lengths = _lengths(time, step_size, tableau)
     final = None
     if source is h0 or not terms.source:
         final = polynomial_flow(adj, h0, a, b, terms=terms, tableau=tableau, lengths=lengths)
@@ -87,7 +87,7 @@ def solve_together(
         step_sizes: τ of every member.
         tableau: The method.
     """
-    each = [_lengths(*pair) or (0.0,) for pair in zip(times, step_sizes, strict=True)]
+    each = [_lengths(*pair, tableau) or (0.0,) for pair in zip(times, step_sizes, strict=True)]
     counts = [len(own) for own in each]
     most, falling = max(counts), counts == sorted(counts, reverse=True)
     lengths = tuple(own + (0.0,) * (most - len(own)) for own in each)
@@ -104,6 +104,6 @@ def solve_together(
     return Solution(final, (), tableau.stages * most)
 
 
-def _lengths(time: float, step_size: float) -> tuple[float, ...]:
+def _lengths(time: float, step_size: float, tableau: Tableau) -> tuple[float, ...]:
     """The length of every step."""
-    return tuple(end - start for start, end in steps(time, step_size))
+    return tuple(end - start for start, end in steps(time, step_size, tableau.stages))

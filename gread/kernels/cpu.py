@@ -238,7 +238,14 @@ def _processor() -> str:
 
 
 def _call(name: str, like: Tensor, *arguments: Any) -> None:
-    """Calls the kernel for the number type of ``like``; tensors go as addresses."""
+    """Calls the kernel for the number type of ``like``; tensors go as addresses.
+
+    All numbers must be of that type: C would read others as what they are not, and beyond them.
+    """
+    numbers = [a for a in arguments if isinstance(a, Tensor) and a.is_floating_point()]
+    numbers += [a for several in arguments for a in getattr(several, "kept", ())]
+    if any(a.dtype != like.dtype for a in numbers):
+        raise TypeError(f"{name} needs numbers of one type, got { ({a.dtype for a in numbers}) }")
     values = [a.data_ptr() if isinstance(a, Tensor) else a for a in arguments]
     _kernel(name, like.dtype)(*values, torch.get_num_threads())
 

@@ -6,6 +6,7 @@ takes it as it is: Inductor of torch 2.13 reorders chains of ``index_add`` and g
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import torch
@@ -23,9 +24,19 @@ def product(pattern: Pattern, weight: Tensor, y: Tensor) -> Tensor:
 
     For several members, y is [members, M, d] and the entries are shared or [members, E].
     """
+    weight, y = _alike(weight, y)
     if torch.compiler.is_compiling():
         return _product(*pattern.rows, *pattern.columns, *pattern.orders, weight, y)
     return _Product.apply(pattern, weight, y)
+
+
+def _alike(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """All in the widest of their number types: kernels read one, and autocast mixes them."""
+    types = {tensor.dtype for tensor in tensors}
+    if len(types) == 1:
+        return tensors
+    widest = reduce(torch.promote_types, types)
+    return tuple(tensor.to(widest) for tensor in tensors)
 
 
 class _Product(torch.autograd.Function):
@@ -148,6 +159,10 @@ def attention(pattern: Pattern, q: Tensor, k: Tensor, weight: Tensor | None = No
 
     For several members, q and k have one more axis in front, and so has what comes out.
     """
+    if weight is None:
+        q, k = _alike(q, k)
+    else:
+        q, k, weight = _alike(q, k, weight)
     if torch.compiler.is_compiling() or (weight is not None and weight.requires_grad):
         return plain.attend(pattern.rows, q, k, weight).mean(-1)
     return _Attention.apply(pattern, q, k, weight)
@@ -181,6 +196,7 @@ def scores(pattern: Pattern, q: Tensor, k: Tensor) -> Tensor:
         q: Queries [N, heads, d_k].
         k: Keys [N, heads, d_k].
     """
+    q, k = _alike(q, k)
     if torch.compiler.is_compiling():
         row, column = pattern.rows.numbers(), pattern.rows.column
         return (q.index_select(0, row) * k.index_select(0, column)).sum(-1)

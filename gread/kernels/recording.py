@@ -23,7 +23,8 @@ def values_can_be_read() -> bool:
     """
     if torch.compiler.is_compiling() or not _reading:
         return False
-    return not (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
+    # Before the first use of a GPU nothing is captured, and one that cannot be used is not asked.
+    return not (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
 
 
 class Recording:

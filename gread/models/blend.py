@@ -123,7 +123,7 @@ class BLEND(ContinuousGNN):
             found = page_rank(edge_index, x.size(0))
             index, weight = found["position_index"], found["position_weight"]
         h0 = torch.cat([self.encoder(x), self.place(_matrix(index, weight.to(x.dtype), x))], -1)
-        return self.follow(self.field(h0, edge_index, edge_weight), h0, save_at)
+        return self.solved(lambda h0: self.field(h0, edge_index, edge_weight), h0, save_at)
 
     def field(self, h0: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> VectorField:
         """f(Z) = σ(α) (Ā − I) Z + β Z(0)."""

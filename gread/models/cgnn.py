@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 from torch.nn.utils.parametrizations import orthogonal
+from torch.nn.utils.parametrize import register_parametrization
 
 from gread.adjacency import OriginalAdjacency
 from gread.inputs import check_positive
@@ -95,7 +96,10 @@ class Contraction(nn.Module):
     def __init__(self, channels: int):
         super().__init__()
         self.basis = nn.Linear(channels, channels, bias=False)
-        orthogonal(self.basis)
+        if self.basis.weight.is_meta:  # PyTorch looks whether it is orthogonal, and cannot here
+            register_parametrization(self.basis, "weight", Unvalued(channels))
+        else:
+            orthogonal(self.basis)
         self.stretch = nn.Parameter(torch.empty(channels))
         self.reset_parameters()
 
@@ -109,6 +113,22 @@ class Contraction(nn.Module):
         """W."""
         u = self.basis.weight
         return (u * self.stretch.clamp(0, 1)) @ u.T
+
+
+class Unvalued(nn.Module):
+    """In the place of PyTorch's orthogonal map, with its shapes, where tensors have no values."""
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self.register_buffer("base", torch.empty(channels, channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """As it is."""
+        return x
+
+    def right_inverse(self, x: Tensor) -> Tensor:
+        """As it is."""
+        return x
 
 
 class Augment(nn.Module):

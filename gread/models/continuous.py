@@ -8,10 +8,11 @@ A model says what f is, from the graph and H(0).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import torch
 from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 
@@ -125,8 +126,19 @@ class ContinuousGNN(nn.Module, ABC):
     ) -> Solution:
         """H(T), and H at the times of ``save_at``: the trajectory of the node states."""
         self.check(x, edge_index, edge_weight)
-        h0 = self.encoder(x)
-        return self.follow(self.field(h0, edge_index, edge_weight), h0, save_at)
+        return self.solved(
+            lambda h0: self.field(h0, edge_index, edge_weight), self.encoder(x), save_at
+        )
+
+    def solved(
+        self, field: Callable[[Tensor], VectorField], h0: Tensor, save_at: Sequence[float]
+    ) -> Solution:
+        """From H(0) on; in full precision under autocast as well, since errors of steps add up."""
+        kind = h0.device.type
+        if torch.is_autocast_enabled(kind):
+            with torch.autocast(kind, enabled=False):
+                return self.solved(field, h0.float(), save_at)
+        return self.follow(field(h0), h0, save_at)
 
     def hidden_states(
         self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
@@ -138,7 +150,7 @@ class ContinuousGNN(nn.Module, ABC):
     def check(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> None:
         """Requires a graph with the features the model was built for."""
         check_features("x", x, self.in_channels)
-        check_edges(edge_index, edge_weight, x.size(0))
+        check_edges(edge_index, edge_weight, x)
         if self.num_nodes not in (None, x.size(0)):
             raise InputError(
                 f"x must have {self.num_nodes} rows, one for each node of the graph that the model "

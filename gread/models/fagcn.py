@@ -73,7 +73,7 @@ class FAGCN(nn.Module):
     ) -> list[Tensor]:
         """H⁰, and the state behind every layer."""
         check_features("x", x, self.in_channels)
-        check_edges(edge_index, edge_weight, x.size(0))
+        check_edges(edge_index, edge_weight, x)
         adj = self.adjacency(x, edge_index, edge_weight)
         states = [self.dropout(torch.relu(self.encoder(x)))]
         for gate in self.gates:

@@ -76,7 +76,7 @@ class GDE(ContinuousGNN):
         """H(T), and H at the times of ``save_at``: the trajectory of the node states."""
         self.check(x, edge_index, edge_weight)
         h0 = self.encoder(x, self.adjacency(x, edge_index, edge_weight)).relu()
-        return self.follow(self.field(h0, edge_index, edge_weight), h0, save_at)
+        return self.solved(lambda h0: self.field(h0, edge_index, edge_weight), h0, save_at)
 
     def field(self, h0: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> VectorField:
         """f(H) = c₂(Softplus(c₁(H)))."""

@@ -128,7 +128,7 @@ class GeomGCN(nn.Module):
             relation_type: The relation of each, 0 to 8, [P].
         """
         check_features("x", x, self.in_channels)
-        check_edges(edge_index, edge_weight, x.size(0))
+        check_edges(edge_index, edge_weight, x)
         if edge_weight is not None and values_can_be_read() and not (edge_weight == 1).all():
             raise InputError("edge_weight must be one everywhere: Geom-GCN has no use for others")
         if relation_index is None or relation_type is None:

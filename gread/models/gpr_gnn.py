@@ -90,7 +90,7 @@ class GPRGNN(nn.Module):
     ) -> list[Tensor]:
         """Z, Ã Z, Ã² Z, ..., as many as there are weights."""
         check_features("x", x, self.in_channels)
-        check_edges(edge_index, edge_weight, x.size(0))
+        check_edges(edge_index, edge_weight, x)
         adj = self.adjacency(x, edge_index, edge_weight)
         states = [self.dropout(self.decoder(self.encoder(x)))]
         for _ in self.gamma[1:]:

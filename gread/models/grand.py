@@ -118,7 +118,9 @@ class GRAND(ContinuousGNN):
         """H(T), and H at the times of ``save_at``: the trajectory of the node states."""
         self.check(x, edge_index, edge_weight)
         h0 = self.encoder(x)
-        return self.follow(self.field(h0, edge_index, edge_weight, train_mask), h0, save_at)
+        return self.solved(
+            lambda h0: self.field(h0, edge_index, edge_weight, train_mask), h0, save_at
+        )
 
     def field(
         self,

@@ -89,7 +89,7 @@ class GraphCON(nn.Module):
     ) -> list[Tensor]:
         """The places at the start and behind every step."""
         check_features("x", x, self.in_channels)
-        check_edges(edge_index, edge_weight, x.size(0))
+        check_edges(edge_index, edge_weight, x)
         h = self.encoder(x).relu()
         place, speed = self.dropout(h), self.dropout(h)
         states = [place]

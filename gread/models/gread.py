@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+import torch
 from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 
@@ -130,7 +131,11 @@ class ReactionDiffusionConv(nn.Module):
         *,
         save_at: Sequence[float] = (),
     ) -> Solution:
-        """H(T), and H at the times of ``save_at``."""
+        """H(T), and H at the times of ``save_at``; in full precision under autocast as well."""
+        kind = h0.device.type
+        if torch.is_autocast_enabled(kind):  # errors of steps add up
+            with torch.autocast(kind, enabled=False):
+                return self.evolve(h0.float(), edge_index, edge_weight, save_at=save_at)
         adj = self.adjacency(h0, edge_index, edge_weight)  # Eq. (9), or A itself
         alpha = self.alpha()
         beta = self.beta()

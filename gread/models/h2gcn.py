@@ -94,7 +94,7 @@ class H2GCN(nn.Module):
     ) -> list[Tensor]:
         """R_0 to that of the last round, each twice as wide as the one before."""
         check_features("x", x, self.in_channels)
-        check_edges(edge_index, edge_weight, x.size(0))
+        check_edges(edge_index, edge_weight, x)
         if two_hop is None:
             key = ("two hop", x.size(0))
             two_hop = remember(edge_index, key, lambda: two_steps_away(edge_index, x.size(0)))

@@ -7,15 +7,21 @@ the Hub are the same.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
 from torch import nn
+from torch.nn.modules.module import (
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+)
 
 from gread.inputs import InputError
+from gread.output import write_tensors
 from gread.versions import versions
 
 WEIGHTS = "model.safetensors"
@@ -95,14 +101,18 @@ class Pretrained(ModelHubMixin):
                     token=token,
                 )
             )
+        return load_module(lambda: cls(**settings), file)
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Any:
+        """The model in a folder, or in a repository of the Hugging Face Hub."""
+        place = pretrained_model_name_or_path
         try:
-            model = cls(**settings)
-        except TypeError as error:
-            raise InputError(
-                f"{model_id} must hold a {CONFIG} of {cls.__name__}: {error}"
-            ) from error
-        load_weights(model, file)
-        return model
+            return super().from_pretrained(place, **options)
+        except (InputError, OSError):
+            raise
+        except Exception as error:  # what a config says may be wrong in any way
+            raise InputError(f"{place} must hold a {CONFIG} of {cls.__name__}: {error}") from error
 
     def generate_model_card(
         self,
@@ -122,19 +132,63 @@ class Pretrained(ModelHubMixin):
 
 def save_weights(module: Any, folder: Path) -> None:
     """Writes the parameters of a module."""
-    tensors = {name: tensor.contiguous() for name, tensor in module.state_dict().items()}
-    save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+    write_tensors(folder / WEIGHTS, module.state_dict(), {"format": "pt"})
 
 
-def load_weights(module: Any, file: Path) -> None:
-    """Reads the parameters of a module, which must be its own."""
-    assert isinstance(module, nn.Module)
+def load_module(build: Callable[[], nn.Module], file: Path) -> nn.Module:
+    """The module that ``build`` makes, with the weights in a file, which must be its own.
+
+    It is first built without memory for its weights. So the settings of a stranger can ask for no
+    more of it than is in the file.
+    """
+    if not file.is_file():
+        raise InputError(f"{file} must hold the weights of the model, got no such file")
     try:
+        with safe_open(file, framework="pt") as weights:
+            found = {name: weights.get_slice(name).get_shape() for name in weights.keys()}  # noqa: SIM118
+        expected = _shapes(build, most=100 + 10 * len(found))
+        if found != expected:
+            raise ValueError(_difference(found, expected))
+        module = build()
         module.load_state_dict(load_file(file))
-    except (OSError, SafetensorError, RuntimeError) as error:
+    except InputError:  # of the settings
+        raise
+    except (OSError, SafetensorError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{file} must hold the weights of the model: {reason}") from error
-    module.eval()
+    for name, tensor in module.state_dict().items():
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            raise InputError(f"{file} must hold finite weights, got NaN or infinity in {name}")
+    return module.eval()
+
+
+def _shapes(build: Callable[[], nn.Module], most: int) -> dict[str, list[int]]:
+    """Of the parameters of the module, without memory for them and of ``most`` parts at most."""
+    parts = 0
+
+    def count(*_: Any) -> None:
+        nonlocal parts
+        parts += 1
+        if parts > most:
+            raise ValueError(f"the settings ask for more than {most} parts")
+
+    with (
+        register_module_module_registration_hook(count),
+        register_module_parameter_registration_hook(count),
+        torch.device("meta"),
+    ):
+        return {name: list(tensor.shape) for name, tensor in build().state_dict().items()}
+
+
+def _difference(found: Mapping[str, list[int]], expected: Mapping[str, list[int]]) -> str:
+    """The first weight that is not as it should be, in words."""
+    for name in [*expected, *found]:
+        if found.get(name) != expected.get(name):
+            wanted, got = (
+                f"of shape {of[name]}" if name in of else "none" for of in (expected, found)
+            )
+            return f"{name} must be {wanted}, got {got}"
+    return ""
 
 
 def model_card(

@@ -74,7 +74,7 @@ class JKNet(nn.Module):
     ) -> list[Tensor]:
         """X, and the state behind every layer."""
         check_features("x", x, self.in_channels)
-        check_edges(edge_index, edge_weight, x.size(0))
+        check_edges(edge_index, edge_weight, x)
         adj = self.adjacency(x, edge_index, edge_weight)
         states = [x]
         for layer in self.layers:

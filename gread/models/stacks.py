@@ -141,7 +141,7 @@ class ConvStack(nn.Module):
     ) -> list[Tensor]:
         """X, the state behind every layer, and the logits as the last."""
         check_features("x", x, self.in_channels)
-        check_edges(edge_index, edge_weight, x.size(0))
+        check_edges(edge_index, edge_weight, x)
         adj = self.adjacency(x, edge_index, edge_weight)
         states = [x]
         for layer, between in zip(self.layers, self.between, strict=False):

@@ -13,12 +13,17 @@ from torch_geometric.utils import scatter, softmax
 
 from gread.inputs import InputError, check_count, check_edges, check_features, check_sizes
 from gread.kernels import Pattern, product, remember
+from gread.kernels.recording import values_can_be_read
 from gread.models.catalog import model
 from gread.models.parts import Dropout, FeatureMap
 from gread.structure.multigraph import RINGS, structural_multigraph
 
 SLOPE = 0.2
 """Of the leaky ReLU."""
+
+
+HEAVIEST = 1e12
+"""A weight that two layers can multiply with."""
 
 
 class Relations(NamedTuple):
@@ -157,7 +162,12 @@ class WRGAT(nn.Module):
             multigraph_weight: w of each, [P].
         """
         check_features("x", x, self.in_channels)
-        check_edges(edge_index, edge_weight, x.size(0))
+        check_edges(edge_index, edge_weight, x)
+        if edge_weight is not None and values_can_be_read() and (edge_weight > HEAVIEST).any():
+            raise InputError(
+                f"edge_weight must be {HEAVIEST:g} at most for WRGAT, which multiplies with it in "
+                f"both layers, got {edge_weight.max().item():g}"
+            )
         n = x.size(0)
         if multigraph_index is None or multigraph_type is None or multigraph_weight is None:
             multigraph_index, multigraph_type, multigraph_weight = remember(

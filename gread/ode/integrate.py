@@ -17,12 +17,16 @@ from gread.inputs import (
     check_positive,
 )
 from gread.kernels.recording import values_can_be_read
+from gread.ode.stability import advice
 from gread.ode.tableau import SOLVERS, Adaptive, Tableau
 
 VectorField: TypeAlias = Callable[[float, Tensor], Tensor]
 
 Total: TypeAlias = Callable[[Tensor], Tensor]
 """Sums over all of the state from those over the part of it that is at hand."""
+
+MAX_EVALUATIONS = 10_000
+"""Bound on the evaluations of f, if nobody says: no setting takes hours unnoticed."""
 
 
 def itself(sums: Tensor) -> Tensor:
@@ -54,7 +58,7 @@ def integrate(
     step_size: float = 1.0,
     save_at: Sequence[float] = (),
     tolerance: float = 1e-5,
-    max_evaluations: int = 10_000,
+    max_evaluations: int = MAX_EVALUATIONS,
     total: Total = itself,
 ) -> Solution:
     """Solves dh/dt = f(t, h), h(0) = ``h0``, up to t = ``time``.
@@ -70,7 +74,7 @@ def integrate(
         save_at: Times in [0, T] at which to keep the state as well. The solution stays the same:
             a time between two steps is reached by a step aside.
         tolerance: Relative and absolute error allowed to adaptive solvers.
-        max_evaluations: Bound on the evaluations of f.
+        max_evaluations: Bound on the evaluations of f; steps aside do not count.
         total: Where others hold more of the state: sums over all of it. So all take the same steps.
 
     Raises:
@@ -107,14 +111,10 @@ def _fixed(
     max_evaluations: int,
     total: Total,
 ) -> Solution:
-    grid = list(steps(time, step_size))
-    aside = {s for s in save_at if s < time and s not in {t for t, _ in grid}}
+    grid = list(steps(time, step_size, tableau.stages, max_evaluations))
+    starts = {t for t, _ in grid}
+    aside = {s for s in save_at if s < time and s not in starts}
     evaluations = tableau.stages * (len(grid) + len(aside))
-    if evaluations > max_evaluations:
-        raise IntegrationError(
-            f"time {time:g} with step_size {step_size:g} takes {evaluations} evaluations, more "
-            f"than max_evaluations = {max_evaluations}: choose a larger step_size or a shorter time"
-        )
     h = h0
     saved: dict[float, Tensor] = {}
     for t, t_next in grid:
@@ -128,12 +128,29 @@ def _fixed(
     return Solution(h, tuple(saved[s] for s in save_at), evaluations)
 
 
-def steps(time: float, step_size: float) -> Iterator[tuple[float, float]]:
-    """(0, τ), (τ, 2τ), ..., the last one ending at T exactly."""
-    # Without the slack 1.1 / 0.1 = 11.000000000000002 would make a twelfth step of no length.
-    count = max(1, math.ceil(time / step_size - 1e-9))
+def steps(
+    time: float, step_size: float, stages: int = 1, most: int = MAX_EVALUATIONS
+) -> Iterator[tuple[float, float]]:
+    """(0, τ), (τ, 2τ), ..., the last one ending at T exactly.
+
+    Raises:
+        IntegrationError: They would take more than ``most`` evaluations, ``stages`` each.
+    """
+    count = count_steps(time, step_size)
+    if stages * count > most:
+        raise IntegrationError(
+            f"time {time:g} with step_size {step_size:g} takes {stages * count} evaluations, more "
+            f"than max_evaluations = {most}: choose a larger step_size or a shorter time"
+        )
     for k in range(count):
         yield k * step_size, (time if k == count - 1 else (k + 1) * step_size)
+
+
+def count_steps(time: float, step_size: float) -> int:
+    """How many steps lead to T."""
+    # Without the slack 1.1 / 0.1 = 11.000000000000002 would make a twelfth step of no length; the
+    # bound is for quotients that are infinite.
+    return max(1, math.ceil(min(time / step_size, 1e15) - 1e-9))
 
 
 def _step(tableau: Tableau, f: VectorField, t: float, h: Tensor, tau: float) -> Tensor:
@@ -227,14 +244,19 @@ def _where_it_blew_up(
     step_size: float,
     total: Total,
 ) -> str:
-    """Walks once more to say when: looking after every step would cost all the good runs."""
+    """Walks once more to say when and why: looking on the way would cost all the good runs."""
     if not finite(h, total):
         return "the state holds NaN or infinity at t = 0: look at the features and the parameters"
+    # Far out the slopes of F, AC and Z are those of the explosion; it is told by where it began.
+    bound = 10 * max(1.0, float(h.abs().max()))
+    began, calm = 0.0, h
     for t, t_next in grid:
+        if h.abs().max() <= bound:
+            began, calm = t, h
         h = _step(tableau, f, t, h, t_next - t)
         if not finite(h, total):
             break
     return (
-        f"the state is not finite any more at t = {t_next:g} with step_size {step_size:g}: choose "
-        "a smaller step_size if the solver is unstable, a shorter time if the dynamics blow up"
+        f"the state is not finite any more at t = {t_next:g} with step_size {step_size:g}: "
+        f"{advice(f, began, calm, tableau, step_size)}"
     )

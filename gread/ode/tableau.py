@@ -46,6 +46,27 @@ class Tableau:
         """Evaluations a step."""
         return len(self.b)
 
+    @property
+    def stable_interval(self) -> float:
+        """How large −λτ may be for dh/dt = λh, λ < 0, to decay with steps of τ.
+
+        Example:
+            >>> round(SOLVERS["euler"].stable_interval, 2), round(SOLVERS["rk4"].stable_interval, 2)
+            (2.0, 2.78)
+        """
+        x = 0.0
+        while abs(self._factor(-x - 1e-3)) <= 1:
+            x += 1e-3
+        return x
+
+    def _factor(self, z: float) -> float:
+        """h after a step by h before it, for dh/dt = λh with λτ = z."""
+        slopes = [z]
+        for row in self.a:
+            inner = sum(w * k for w, k in zip(row, slopes, strict=True))
+            slopes.append(z * (1 + inner))
+        return 1 + sum(w * k for w, k in zip(self.b, slopes, strict=True))
+
 
 @dataclass(frozen=True)
 class Adaptive:

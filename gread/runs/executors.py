@@ -21,6 +21,7 @@ import torch
 
 from gread.distributed.launch import end_with_the_parent
 from gread.inputs import InputError, choose_device
+from gread.memory import is_out_of_memory
 from gread.registry import Registry
 from gread.runs.grouping import free
 from gread.runs.run import Graph, Result, run, run_together
@@ -57,7 +58,9 @@ class Job:
         else:
             try:
                 results = run_together(self.specs, graph=graph, **about)  # type: ignore[arg-type]
-            except torch.OutOfMemoryError:
+            except (MemoryError, RuntimeError) as error:
+                if not is_out_of_memory(error):
+                    raise
                 results = []
             if not results:  # outside of the except, which would hold on to what has to go
                 torch.cuda.empty_cache()
@@ -142,6 +145,9 @@ class Local:
             yield from _in_processes(jobs, workers, imports)
 
 
+KILLED = "a process was killed, most often since memory is full: choose fewer workers"
+
+
 def _in_processes(
     jobs: Sequence[Job], workers: int, imports: Sequence[str]
 ) -> Generator[Outcome, None, None]:
@@ -158,7 +164,7 @@ def _in_processes(
             try:
                 yield waiting[future], future.result()
             except BrokenProcessPool:  # one of them died; the pool has ended the others
-                yield waiting[future], ConnectionError("a process of this machine was killed")
+                yield waiting[future], ConnectionError(KILLED)
     except BaseException:
         for process in set(multiprocessing.active_children()) - others:
             process.terminate()

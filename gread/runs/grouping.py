@@ -9,7 +9,7 @@ import torch
 from torch_geometric.data import Data
 
 from gread.models.members import CannotStack, stack
-from gread.ode import SOLVERS
+from gread.ode import MAX_EVALUATIONS, SOLVERS, Tableau, count_steps
 from gread.runs.run import built, form, prepared
 from gread.runs.spec import RunSpec
 
@@ -45,7 +45,7 @@ def populations(
     """
     forms: dict[str, list[RunSpec]] = {}
     for spec in specs:
-        forms.setdefault(form(spec), []).append(spec)
+        forms.setdefault(spec.key if _too_many_steps(spec) else form(spec), []).append(spec)
     groups: list[list[RunSpec]] = []
     limit = free(device) if memory is None else memory
     for members in forms.values():
@@ -113,4 +113,10 @@ def _can_stack(spec: RunSpec, data: Data) -> bool:
 
 def _steps(spec: RunSpec) -> int:
     time, step_size = spec.hyper.get("time", 1.0), spec.hyper.get("step_size", 1.0)
-    return math.ceil(float(time) / float(step_size))  # type: ignore[arg-type]
+    return count_steps(float(time), float(step_size))  # type: ignore[arg-type]
+
+
+def _too_many_steps(spec: RunSpec) -> bool:
+    """Whether it will fail for that, which must not touch others."""
+    tableau = SOLVERS[str(spec.hyper.get("solver", "euler"))]
+    return isinstance(tableau, Tableau) and tableau.stages * _steps(spec) > MAX_EVALUATIONS

@@ -80,7 +80,11 @@ def _shipped(source: str, model: str) -> Mapping[str, Any] | None:
 
 
 def _preset(source: str, model: str, table: Mapping[str, Any]) -> Preset:
+    if not isinstance(table, Mapping):
+        raise InputError(f"a preset must be a table of settings, got {table!r:.80} in {source}")
     settings = dict(table)
     options = settings.pop("options", {})
+    if not isinstance(options, Mapping):
+        raise InputError(f"options must be a table, got {options!r:.80} in {source}")
     hyper, train = split_settings(model, settings)
     return Preset(source, hyper, TrainConfig(**train), options)  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import math
 import os
 import platform
 import time
@@ -23,7 +24,9 @@ from torch_geometric.data import Data
 from gread.data import load
 from gread.data.files import data_root
 from gread.distributed import rank
+from gread.inputs import InputError, check_count, check_fraction, check_not_negative
 from gread.measures import dirichlet_energy, effective_rank
+from gread.memory import TRAINING, enough_memory
 from gread.models import MODELS
 from gread.parts import Division, parts_that_fit
 from gread.population import fit_together
@@ -33,6 +36,8 @@ from gread.runs.spread import Job, blocks_of, compute, cost
 from gread.structure import Origin, Prepared, add_structure
 from gread.training import Epoch, Fit, TrainConfig, fit
 from gread.versions import versions
+
+STATUSES = ("ok", "diverged", "failed")
 
 
 @dataclass(frozen=True)
@@ -83,11 +88,41 @@ class Result:
 
     @staticmethod
     def from_json(text: str) -> Result:
-        """The result that `to_json` wrote."""
-        values: dict[str, Any] = json.loads(text)
-        values["spec"] = RunSpec.from_json(json.dumps(values["spec"]))
-        values["history"] = tuple(tuple(epoch) for epoch in values["history"])
-        return Result(**values)
+        """The result that `to_json` wrote.
+
+        Raises:
+            InputError: It is none, whatever it is instead.
+        """
+        try:
+            values: dict[str, Any] = json.loads(text)
+            values["spec"] = RunSpec.from_json(json.dumps(values["spec"]))
+            values["history"] = tuple(tuple(map(float, epoch)) for epoch in values["history"])
+            found = Result(**values)
+            found.check()
+        except InputError:
+            raise
+        except Exception as error:  # a stranger's text may be wrong in any way
+            raise InputError(f"a result must be as gread writes it, got {error!r:.200}") from error
+        return found
+
+    def check(self) -> None:
+        """Requires values of their types, and accuracies that can be."""
+        if self.status not in STATUSES:
+            raise InputError(f"status must be {', '.join(STATUSES)}, got {self.status!r:.80}")
+        for name in ("train", "val", "test"):
+            share = getattr(self, name)
+            if share is not None:
+                check_fraction(name, share)
+        check_not_negative("seconds", self.seconds)
+        if self.epoch is not None:
+            check_count("epoch", self.epoch, minimum=0)
+        types: dict[str, Any] = {"message": str, "device": str, "fingerprint": str, "finished": str}
+        types |= {"versions": dict, "records": dict, "val_loss": float | int | None}
+        for name, of in types.items():
+            if not isinstance(getattr(self, name), of):
+                raise InputError(f"{name} must be {of}, got {getattr(self, name)!r:.80}")
+        if any(len(epoch) != 4 for epoch in self.history):
+            raise InputError("history must have four numbers an epoch")
 
     def without_history(self) -> Result:
         """The same, small enough to commit."""
@@ -105,7 +140,7 @@ def energy(model: Any, data: Data) -> list[float]:
     """Dirichlet energy of H(t) at eleven times from 0 to T, of a model in continuous time."""
     times = np.linspace(0, model.time, 11).tolist()
     states = model.evolve(data.x, data.edge_index, data.edge_weight, save_at=times).saved
-    return [dirichlet_energy(h, data.edge_index).item() for h in states]
+    return [_energy(h, data) for h in states]
 
 
 @RECORDS.register("evaluations")
@@ -128,7 +163,13 @@ def layer_energy(model: Any, data: Data) -> list[float]:
     In continuous time a layer is a step of the solver.
     """
     states = model.hidden_states(data.x, data.edge_index, data.edge_weight)
-    return [dirichlet_energy(h, data.edge_index).item() for h in states]
+    return [_energy(h, data) for h in states]
+
+
+def _energy(h: torch.Tensor, data: Data) -> float:
+    """Of a state whose squares may be beyond float32: those are taken of a multiple of it."""
+    scale = 2.0**100 if h.abs().max() > 2.0**50 else 1.0
+    return scale**2 * dirichlet_energy(h / scale, data.edge_index).item()
 
 
 @RECORDS.register("layer_rank")
@@ -241,7 +282,7 @@ def run(
     start = time.perf_counter()
     found: Fit | ArithmeticError
     try:
-        with _determinism(deterministic):
+        with _determinism(deterministic), enough_memory(TRAINING):
             found = fit(model, data, spec.train, split=spec.split, on_epoch=told)
     except ArithmeticError as error:
         found = error
@@ -391,9 +432,18 @@ def _result(
         test=found.best.test,
         val_loss=found.best.val_loss,
         history=tuple((e.loss, e.train, e.val, e.test) for e in found.history),
-        records=records,
+        records=_finite(records),
         **about,
     )
+
+
+def _finite(value: Any) -> Any:
+    """The same with None for what is no number: JSON has no word for it, nor has SQLite."""
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @contextmanager

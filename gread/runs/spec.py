@@ -51,6 +51,8 @@ class RunSpec:
         check_count("seed", self.seed, minimum=0)
         known = {"hidden_channels": HIDDEN_CHANNELS} | MODELS[self.model].hyperparameters
         check_keys(self.hyper, known, self.model)
+        check_plain(self.hyper)
+        check_plain(self.options)
         MODELS[self.model].check_parts(self.train.parts)
         object.__setattr__(self, "hyper", known | dict(self.hyper))
 
@@ -73,11 +75,27 @@ class RunSpec:
 
     @staticmethod
     def from_json(text: str) -> RunSpec:
-        """The spec that `to_json` wrote."""
-        values: dict[str, Any] = json.loads(text)
-        values["train"] = TrainConfig(**values["train"])
-        values["record"] = tuple(values["record"])
-        return RunSpec(**values)
+        """The spec that `to_json` wrote.
+
+        Raises:
+            InputError: It is none, whatever it is instead.
+        """
+        try:
+            values: dict[str, Any] = json.loads(text)
+            values["train"] = TrainConfig(**values["train"])
+            values["record"] = tuple(values["record"])
+            return RunSpec(**values)
+        except InputError:
+            raise
+        except Exception as error:  # a stranger's text may be wrong in any way
+            raise InputError(f"a spec must be as gread writes it, got {error!r:.200}") from error
+
+
+def check_plain(values: Mapping[str, object]) -> None:
+    """Requires values that are no lists, tables, dates or the like."""
+    for key, value in values.items():
+        if not isinstance(value, bool | int | float | str | None):
+            raise InputError(f"{key} must be a number, text, true or false, got {value!r:.80}")
 
 
 def check_keys(given: Mapping[str, Value], known: Mapping[str, Any], model: str) -> None:

@@ -9,6 +9,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
+
+from gread.inputs import InputError
+from gread.output import write_text
 from gread.runs.run import Result
 from gread.runs.spec import RunSpec
 
@@ -50,18 +54,32 @@ class ResultStore:
             raise StoreError(f"the store {self.path} cannot be written: {error}") from error
 
     def _create(self) -> None:
-        """Makes the table; a broken file is set aside for whoever wants to rescue something."""
         try:
-            with closing(self._connect()) as connection, connection:
-                connection.execute(SCHEMA)
+            self._make_table()
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError:
+            # Several processes may see it at once; one moves it, and none the new one.
+            with FileLock(self.path.with_suffix(".lock")):
+                self._set_aside_if_broken()
+
+    def _make_table(self) -> None:
+        with closing(self._connect("rwc")) as connection, connection:
+            connection.execute(SCHEMA)
+
+    def _set_aside_if_broken(self) -> None:
+        """For whoever wants to rescue something."""
+        try:
+            self._make_table()
         except sqlite3.OperationalError:
             raise
         except sqlite3.DatabaseError as error:
-            aside = self.path.with_name("results.broken.sqlite")
+            names = (f"results.broken{number}.sqlite" for number in ("", *range(2, 1000)))
+            aside = next(p for p in map(self.path.with_name, names) if not p.exists())
             self.path.replace(aside)
+            self._make_table()
             message = f"the store {self.path} is broken ({error}) and was moved to {aside.name}"
-            warnings.warn(f"{message}: its results are computed anew", stacklevel=3)
-            self._create()
+            warnings.warn(f"{message}: its results are computed anew", stacklevel=4)
 
     def put(self, *results: Result) -> None:
         """Stores results, all or none; a second one for a spec takes the place of the first."""
@@ -74,12 +92,16 @@ class ResultStore:
             with closing(self._connect()) as connection, connection:
                 connection.executemany(statement, rows)
         except sqlite3.Error as error:
-            raise StoreError(f"the store {self.path} cannot be written: {error}") from error
+            raise self._unusable("written", error) from error
 
     def get(self, spec: RunSpec) -> Result | None:
         """The result of ``spec``, if there is one."""
-        found = self._query("SELECT result FROM runs WHERE key = ?", spec.key)
-        return Result.from_json(found[0][0]) if found else None
+        for (text,) in self._query("SELECT result FROM runs WHERE key = ?", spec.key):
+            found = self._read(text)
+            if found.spec.key != spec.key:
+                raise StoreError(f"the store {self.path} has another run under the key {spec.key}")
+            return found
+        return None
 
     def missing(self, specs: Iterable[RunSpec]) -> list[RunSpec]:
         """Those without a result, each once, in their order."""
@@ -100,21 +122,34 @@ class ResultStore:
 
     def __iter__(self) -> Iterator[Result]:
         for (text,) in self._query("SELECT result FROM runs ORDER BY dataset, model, seed, split"):
-            yield Result.from_json(text)
+            yield self._read(text)
 
     def __len__(self) -> int:
         return int(self._query("SELECT count(*) FROM runs")[0][0])
+
+    def _read(self, text: str) -> Result:
+        try:
+            return Result.from_json(text)
+        except InputError as error:
+            raise StoreError(
+                f"the store {self.path} has a row that is no result: {error}"
+            ) from error
 
     def _query(self, statement: str, *values: str) -> list[tuple[str, ...]]:
         try:
             with closing(self._connect()) as connection:
                 return connection.execute(statement, values).fetchall()
         except sqlite3.Error as error:
-            raise StoreError(f"the store {self.path} cannot be read: {error}") from error
+            raise self._unusable("read", error) from error
 
-    def _connect(self) -> sqlite3.Connection:
+    def _unusable(self, how: str, error: sqlite3.Error) -> StoreError:
+        reason = error if self.path.exists() else "it was deleted"
+        return StoreError(f"the store {self.path} cannot be {how}: {reason}")
+
+    def _connect(self, mode: str = "rw") -> sqlite3.Connection:
         # Writers wait for each other; a connection for each call is what survives forks and kills.
-        return sqlite3.connect(self.path, timeout=60)
+        # One that is deleted is not made anew: who deletes it means it.
+        return sqlite3.connect(f"{self.path.absolute().as_uri()}?mode={mode}", timeout=60, uri=True)
 
 
 def _row(result: Result) -> dict[str, Any]:
@@ -139,19 +174,19 @@ def _row(result: Result) -> dict[str, Any]:
 
 def write_results(path: Path, results: Iterable[Result]) -> None:
     """One line of JSON a result, without histories: small enough to commit."""
-    lines = [result.without_history().to_json() + "\n" for result in results]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    part.write_text("".join(lines), encoding="utf-8")
-    part.replace(path)
+    write_text(path, "".join(result.without_history().to_json() + "\n" for result in results))
 
 
 def read_results(path: Path) -> list[Result]:
     """The results that `write_results` wrote."""
     results = []
-    for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise StoreError(f"{path} must be text in UTF-8: {error}") from error
+    for number, line in enumerate(lines, start=1):
         try:
             results.append(Result.from_json(line))
-        except (ValueError, KeyError, TypeError) as error:
+        except InputError as error:
             raise StoreError(f"{path}, line {number}, is no result: {error}") from error
     return results

@@ -33,6 +33,12 @@ OnEpoch: TypeAlias = Callable[[Epoch, nn.Module, Data], None]
 
 TRACKERS: Registry[Tracker] = Registry("tracker")
 
+TELEMETRY = {
+    "mlflow": {"MLFLOW_DISABLE_TELEMETRY": "true"},
+    "wandb": {"WANDB_ERROR_REPORTING": "false"},
+}
+"""What keeps a tracker from telling its makers about its use; they read it when imported."""
+
 
 @contextmanager
 def tracked(names: Sequence[str], spec: RunSpec, folder: Path) -> Iterator[OnEpoch]:
@@ -135,6 +141,8 @@ def mlflow(spec: RunSpec, folder: Path) -> Iterator[Log]:
 
 def _package(name: str) -> Any:
     """The package of the tracker of that name, which is the name of the extra too."""
+    for variable, value in TELEMETRY.get(name, {}).items():
+        os.environ.setdefault(variable, value)  # who wants it has set it otherwise
     try:
         return import_module(name)
     except ImportError as error:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import gread
 from gread.data import DATASETS
 from gread.models import MODELS
+from gread.output import write_text
 from gread.runs import ResultStore
 from gread.search.selection import Trial, select
 from gread.search.space import Space
@@ -94,6 +95,8 @@ class Report:
 
     def write(self, folder: Path) -> list[Path]:
         """Writes the preset to ``tuned/MODEL.toml`` and a picture, once the study is finished."""
+        from gread.figures import save
+
         if not self.finished:
             return []
         path = folder / "tuned" / f"{study_name('', self.plan.model)[1:]}.toml"
@@ -101,7 +104,7 @@ class Report:
         if self.selected.number not in self.tests:  # its runs are on another machine
             return [path]
         picture = folder / f"{self.study}.png"
-        self.figure().savefig(picture)
+        save(self.figure(), picture)
         return [path, picture]
 
 
@@ -138,10 +141,7 @@ def merge_preset(path: Path, table: str, title: str) -> None:
     first, *tables = re.split(r"(?m)^(?=\[)", text)
     name = table.partition("\n")[0]
     kept = [other for other in tables if other.partition("\n")[0] != name]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    part.write_text("\n".join(block.strip() + "\n" for block in [first, *kept, table]), "utf-8")
-    part.replace(path)
+    write_text(path, "\n".join(block.strip() + "\n" for block in [first, *kept, table]))
 
 
 def shown(shares: tuple[float, ...]) -> str:

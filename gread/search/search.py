@@ -256,11 +256,22 @@ class _Search:
         self.worker.takes(trial)
         seed = zlib.crc32(f"{self.study.study_name} {trial.number}".encode())
         self.study.sampler = SAMPLERS[self.plan.sampler](seed)
+        self._draw_again(trial)
         settings = self.space.suggest(trial)
         specs = self.plan.specs(settings)
         keys = [spec.key for spec in specs]
         trial.set_user_attr("runs", keys)
         return _Job(trial, settings, specs, keys)
+
+    def _draw_again(self, trial: optuna.Trial) -> None:
+        """What was drawn before, so that the rest is what would have followed."""
+        kept = self.study.get_trials(deepcopy=False)[trial.number]
+        given = kept.system_attrs.get("fixed_params", {})
+        for name in self.space.parts:  # in the order in which they were drawn
+            if name not in kept.distributions or name in given:
+                continue
+            of = kept.distributions[name]
+            self.study.sampler.sample_independent(self.study, kept, name, of)
 
     def _evaluate(self, jobs: Iterable[_Job]) -> None:
         *early, last = rungs(len(self.plan.splits) * len(self.plan.seeds), self.plan.prune)

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from gread.inputs import InputError
+from gread.memory import GB, free_memory
 from gread.models import MODELS
 from gread.runs.presets import split_settings
 from gread.runs.spec import HIDDEN_CHANNELS, Value
@@ -96,7 +99,10 @@ class Space:
         MODELS[model]  # an unknown name fails here
         common = {name: entry for name, entry in table.items() if name not in MODELS}
         self.model = model
-        self.table: dict[str, Any] = common | dict(table.get(model, {}))
+        own = table.get(model, {})
+        if not isinstance(own, Mapping):
+            raise InputError(f"{model} must be a table of settings, got {own!r:.80}")
+        self.table: dict[str, Any] = common | dict(own)
         split_settings(model, self.table)  # which must all be settings of the model
         self.parts = {
             name: _part(name, entry)
@@ -116,7 +122,11 @@ class Space:
         hyper, train = split_settings(self.model, settings)
         TrainConfig(**train)  # type: ignore[arg-type]
         hyper = {"hidden_channels": HIDDEN_CHANNELS} | hyper
-        MODELS[self.model].make(1, hyper.pop("hidden_channels"), 2, num_nodes=1, **hyper)
+        with torch.device("meta"):  # where it takes no memory, however large it is
+            made = MODELS[self.model].make(1, hyper.pop("hidden_channels"), 2, num_nodes=1, **hyper)
+        size = 4 * sum(parameter.numel() for parameter in made.parameters())
+        if size > free_memory():
+            raise InputError(f"{dict(settings)} makes a model of {size / GB:,.0f} GB, too large")
 
     def suggest(self, trial: BaseTrial) -> dict[str, Value]:
         """The settings of a trial: what is fixed, and what is drawn."""
@@ -158,9 +168,11 @@ def _part(name: str, entry: list[Value] | dict[str, Any]) -> Choice | Range:
         if not entry or not all(isinstance(value, bool | int | float | str) for value in entry):
             raise InputError(f"{name} must be a list of values to choose from, got {entry!r}")
         return Choice(tuple(entry))
-    numbers = [entry.get("low"), entry.get("high")]
-    if not {"low", "high"} <= set(entry) <= {"low", "high", "log"} or not all(
-        isinstance(number, int | float) and not isinstance(number, bool) for number in numbers
+    numbers: list[Any] = [entry.get("low"), entry.get("high")]
+    if (
+        not {"low", "high"} <= set(entry) <= {"low", "high", "log"}
+        or not all(type(number) in (int, float) and math.isfinite(number) for number in numbers)
+        or not isinstance(entry.get("log", False), bool)
     ):
         raise InputError(
             f"{name} must be a range like {{ low = 0.1, high = 1.0, log = true }}, got {entry!r}"
@@ -169,4 +181,4 @@ def _part(name: str, entry: list[Value] | dict[str, Any]) -> Choice | Range:
         raise InputError(f"{name} must have a low below its high, got {entry!r}")
     if entry.get("log", False) and not entry["low"] > 0:
         raise InputError(f"{name} must have a low above zero for its logarithm, got {entry!r}")
-    return Range(entry["low"], entry["high"], entry.get("log", False) is True)
+    return Range(entry["low"], entry["high"], entry.get("log", False))

@@ -25,10 +25,6 @@ from gread.training import TrainConfig
 if TYPE_CHECKING:
     import optuna
 
-LOCK = 5
-"""Seconds after which the lock on a journal is broken. It is held for milliseconds, but a process
-that is killed leaves it behind."""
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -188,19 +184,16 @@ def storage_errors(place: str | Path) -> Iterator[None]:
 
 def _open(name: str, storage: str | None, folder: Path) -> optuna.storages.BaseStorage:
     from optuna.storages import JournalStorage, RDBStorage
-    from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
     from sqlalchemy.exc import DBAPIError
 
+    from gread.search.journal import Journal  # with Optuna
+
     if storage is None:
-        # Absolute: Optuna cannot tell the age of a lock on a relative path, and waits for ever.
         path = journal(name, folder).absolute()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            lock = JournalFileSymlinkLock(str(path), grace_period=LOCK)
-            backend = JournalFileBackend(str(path), lock)
-            _mend(path, lock)
-            return JournalStorage(backend)
-        except (ValueError, KeyError, OSError) as error:
+            return JournalStorage(Journal(path))
+        except Exception as error:  # a journal may hold anything, and Optuna trusts it
             raise StoreError(f"the journal {path} cannot be used: {error}") from error
     for patience in (0.2, 0.5, 1.0):  # two processes may make the tables at once, and one fails
         try:
@@ -208,18 +201,6 @@ def _open(name: str, storage: str | None, folder: Path) -> optuna.storages.BaseS
         except DBAPIError:
             time.sleep(patience)
     return RDBStorage(storage)
-
-
-def _mend(path: Path, lock: optuna.storages.journal.JournalFileSymlinkLock) -> None:
-    """Drops a last line without its end, as a full disk leaves one: the next would be lost too."""
-    lock.acquire()
-    try:
-        text = path.read_bytes()
-        if text and not text.endswith(b"\n"):
-            with path.open("r+b") as file:
-                file.truncate(text.rfind(b"\n") + 1)
-    finally:
-        lock.release()
 
 
 def _shown(value: Any) -> str:

@@ -11,6 +11,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from gread.output import gone
+
 if TYPE_CHECKING:
     import optuna
 
@@ -47,7 +49,11 @@ class Worker:
     ) -> None:
         self._left.set()
         self._thread.join()
-        self._say(0.0)
+        try:
+            self._say(0.0)
+        except Exception:
+            if error is None:  # else that is what ended the search, and is told
+                raise
 
     def takes(self, trial: optuna.Trial) -> None:
         """Signs a trial with its name."""
@@ -84,12 +90,4 @@ def abandoned(study: optuna.Study) -> list[optuna.Trial]:
 def _gone(worker: str) -> bool:
     """Whether it was a process of this machine that is not there any more."""
     host, process, _ = worker.rsplit("-", 2)
-    if os.name != "posix" or host != socket.gethostname():
-        return False
-    try:
-        os.kill(int(process), 0)  # asks, and sends nothing
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        pass  # another user's
-    return False
+    return host == socket.gethostname() and gone(int(process))

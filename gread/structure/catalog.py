@@ -6,7 +6,6 @@ A structure is a function from a graph to tensors, by the names under which a mo
 from __future__ import annotations
 
 import copy
-import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -14,10 +13,10 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 from torch_geometric.data import Data
 
+from gread.output import write_tensors
 from gread.registry import Registry
 
 
@@ -67,14 +66,15 @@ def add_structure(data: Data, name: str, origin: Origin | None = None) -> Prepar
     if origin is not None:
         place = origin.root / "processed" / f"{name}-{origin.fingerprint}.safetensors"
         kept = _read(place)
-        if kept is not None:
+        if kept is not None and _names_nodes(kept[0], int(data.num_nodes or 0)):
             return _with(data, *kept)
     start = time.perf_counter()
     tensors = make(data, origin)
     seconds = time.perf_counter() - start
     if place is not None:
         with suppress(OSError):  # a root that cannot be written to, or a full disk
-            _write(place, tensors, seconds)
+            # Readers see a whole file or none; who is later replaces the same content.
+            write_tensors(place, tensors, {"seconds": str(seconds)})
     return _with(data, tensors, seconds)
 
 
@@ -90,17 +90,11 @@ def _read(place: Path) -> tuple[dict[str, Tensor], float] | None:
         with safe_open(place, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             return tensors, float((file.metadata() or {})["seconds"])
-    except (OSError, SafetensorError, KeyError):
+    except (OSError, SafetensorError, KeyError, ValueError):
         return None
 
 
-def _write(place: Path, tensors: Mapping[str, Tensor], seconds: float) -> None:
-    """Readers see a whole file or none; who is later replaces the same content."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    part = place.with_suffix(f".{os.getpid()}.part")
-    try:
-        content = {name: tensor.contiguous() for name, tensor in tensors.items()}
-        save_file(content, part, metadata={"seconds": str(seconds)})
-        part.replace(place)
-    finally:
-        part.unlink(missing_ok=True)
+def _names_nodes(tensors: Mapping[str, Tensor], num_nodes: int) -> bool:
+    """Whether pairs are of nodes that there are: products with them trust that."""
+    pairs = [t for t in tensors.values() if t.dim() == 2 and t.size(0) == 2 and t.numel()]
+    return all(int(pair.min()) >= 0 and int(pair.max()) < num_nodes for pair in pairs)

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import softmax
 
+from gread.inputs import check_count
 from gread.structure.catalog import STRUCTURES, Origin
 from gread.structure.hops import adjacency_matrix, hops_from
 
@@ -51,6 +52,7 @@ def structural_multigraph(edge_index: Tensor, num_nodes: int) -> tuple[Tensor, T
     exp(−distance), and those of the pairs into a node sum to one in every relation. A pair is in
     relation k + 1 if both have a ring k. Nodes without edges have nothing to be compared by.
     """
+    check_count("the number of nodes", num_nodes)
     adj = adjacency_matrix(edge_index, num_nodes)
     rings = _rings(adj)
     one, other = _candidates(rings, _fingerprints(adj))

@@ -22,6 +22,7 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 from torch_geometric.data import Data
 
+from gread.inputs import InputError, check_count
 from gread.structure.catalog import STRUCTURES, Origin
 from gread.structure.hops import FAR, adjacency_matrix, hops_from
 
@@ -57,6 +58,7 @@ def computed_relations(edge_index: Tensor, num_nodes: int) -> tuple[Tensor, Tens
     more of them than edges. A pair that is near is not counted among the edges, as in the authors'
     files.
     """
+    check_count("the number of nodes", num_nodes)
     adj = adjacency_matrix(edge_index, num_nodes)
     points = embed(adj)
     edges = np.stack(adj.nonzero()).astype(np.int64)
@@ -128,14 +130,19 @@ def _published(edge_index: Tensor, n: int, origin: Origin) -> tuple[Tensor, Tens
     """The authors' relations, if there is a file of them and its edges are those of the graph."""
     method = EMBEDDINGS.get(origin.dataset, OTHER_EMBEDDING)
     name = f"outf_nodes_space_relation_{origin.dataset}_{method}.txt"
+    file = origin.root / "geom_gcn_relations" / name
     try:
-        pairs, near, quadrant = _read(origin.root / "geom_gcn_relations" / name)
+        pairs, near, quadrant = _read(file)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"{file} must hold two nodes, a space and a quadrant a line") from error
     edges = pairs[:, ~near]
     own = np.stack(adjacency_matrix(edge_index, n).nonzero())
-    if pairs.max(initial=0) >= n or not np.array_equal(_sorted(edges, n), _sorted(own, n)):
+    if not _within(pairs, n) or not np.array_equal(_sorted(edges, n), _sorted(own, n)):
         return None  # of another release, or of a graph that was cut
+    if not _within(quadrant, QUADRANTS):
+        raise InputError(f"{file} must have quadrants 0 to {QUADRANTS - 1}, got another")
     return _tensors(pairs, QUADRANTS * near + quadrant, n, edge_index.device)
 
 
@@ -144,6 +151,10 @@ def _read(path: Path) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.
     lines = [line.replace(",", "\t").split("\t") for line in path.read_text().splitlines()[1:]]
     columns = np.array(lines).reshape(-1, 4).T
     return columns[:2].astype(np.int64), columns[2] == "latent_space", columns[3].astype(np.int64)
+
+
+def _within(values: NDArray[np.int64], end: int) -> bool:
+    return bool(values.min(initial=0) >= 0 and values.max(initial=0) < end)
 
 
 def _sorted(pairs: NDArray[np.int64], n: int) -> NDArray[np.int64]:

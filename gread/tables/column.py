@@ -130,7 +130,9 @@ def column_of_texts(texts: Sequence[str]) -> Column:
             filled = np.zeros(len(texts), dtype=values.dtype)
             filled[~absent] = values
             return Column(kind, filled, absent)
-    return Column("text", np.array(texts, dtype=object), empty)
+    known: dict[str, str] = {}  # words that come again are held once
+    once = [known.setdefault(text, text) for text in texts]
+    return Column("text", np.array(once, dtype=object), empty)
 
 
 def _among(words: Set[str], texts: Sequence[str]) -> NDArray[np.bool_]:
@@ -170,18 +172,24 @@ def _typed(values: NDArray[Any], missing: NDArray[np.bool_] | None) -> Column:
         )
     absent = np.zeros(len(values), dtype=bool) if missing is None else missing
     if values.ndim == 2:
-        return Column("vector", values.astype(np.float32, copy=False), absent)
+        return Column("vector", _as(np.float32, values), absent)
     if values.dtype.kind == "b":
         return Column("truth", values, absent)
     if values.dtype.kind in "iu" and (values.dtype.itemsize < 8 or values.dtype.kind == "i"):
         return Column("whole", values.astype(np.int64, copy=False), absent)
     if values.dtype.kind == "f":
-        return Column("number", values.astype(np.float64, copy=False), absent)
+        return Column("number", _as(np.float64, values), absent)
     if values.dtype.kind == "M":
         return column([str(value) for value in values], absent | np.isnat(values))
     if values.dtype.kind == "S":
         values = np.char.decode(values, "utf-8")
     return column(values.astype(object), absent)
+
+
+def _as(of: type, values: NDArray[Any]) -> NDArray[Any]:
+    """The values in another type; those beyond it become infinite, hence unusable."""
+    with np.errstate(over="ignore"):
+        return values.astype(of, copy=False)
 
 
 def _vectors(rows: list[Any], absent: NDArray[np.bool_]) -> Column:
@@ -192,7 +200,7 @@ def _vectors(rows: list[Any], absent: NDArray[np.bool_]) -> Column:
         raise InputError(f"lists in a column must have one length, got {some[0]} and {some[1]}")
     try:
         filled = np.zeros((len(absent), lengths.pop()), dtype=np.float32)
-        filled[~absent] = np.array(rows, dtype=np.float64)
+        filled[~absent] = _as(np.float32, np.array(rows, dtype=np.float64))
     except (ValueError, TypeError, OverflowError) as error:
         raise InputError(f"lists in a column must hold numbers alone: {error}") from error
     return Column("vector", filled, absent)

@@ -6,6 +6,7 @@ JSON file and a new table is encoded just as the first one was.
 
 from __future__ import annotations
 
+import math
 import re
 import tempfile
 import zlib
@@ -55,6 +56,20 @@ class Encoder(Protocol):
 ENCODERS: Registry[type[Encoder]] = Registry("encoder")
 
 
+def check_numbers(name: str, values: object) -> None:
+    """Requires finite numbers, as a tuple."""
+    if not isinstance(values, tuple) or not all(
+        type(value) in (int, float) and math.isfinite(value) for value in values
+    ):
+        raise InputError(f"{name} must be finite numbers, got {values!r:.80}")
+
+
+def check_truth(name: str, value: object) -> None:
+    """Requires true or false."""
+    if not isinstance(value, bool):
+        raise InputError(f"{name} must be true or false, got {value!r:.80}")
+
+
 @ENCODERS.register("numbers")
 @dataclass(frozen=True)
 class Numbers:
@@ -72,6 +87,13 @@ class Numbers:
     shift: tuple[float, ...]
     scale: tuple[float, ...]
     indicator: bool
+
+    def __post_init__(self) -> None:
+        check_numbers("shift", self.shift)
+        check_numbers("scale", self.scale)
+        check_truth("indicator", self.indicator)
+        if len(self.shift) != len(self.scale) or not all(scale > 0 for scale in self.scale):
+            raise InputError("scale must be a number above zero for each of shift")
 
     @staticmethod
     def fit(column: Column, rows: NDArray[np.int64]) -> Numbers:
@@ -138,6 +160,11 @@ class Categories:
     values: tuple[str, ...]
     indicator: bool
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.values, tuple) or not all(isinstance(v, str) for v in self.values):
+            raise InputError("values must be texts")
+        check_truth("indicator", self.indicator)
+
     @property
     def width(self) -> int:
         """A feature a value, and the indicator."""
@@ -170,6 +197,9 @@ class Words:
     """
 
     weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        check_numbers("weights", self.weights)
 
     @staticmethod
     def fit(column: Column, rows: NDArray[np.int64]) -> Words:
@@ -262,6 +292,8 @@ class Preprocessing:
                 for name, value in entry.items()
                 if name not in ("column", "encoder")
             }
+            if not isinstance(entry["column"], str):
+                raise InputError(f"a column must have a name, got {entry['column']!r:.80}")
             encoders[entry["column"]] = ENCODERS[entry["encoder"]](**fields)
         return Preprocessing(encoders)
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import subprocess
+import sys
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -13,16 +17,17 @@ from typing import Any
 import numpy as np
 
 from gread.inputs import InputError
-from gread.memory import check_fits
+from gread.memory import check_fits, check_left, check_unpacks
 from gread.registry import Registry, UnknownName
 from gread.tables.column import Column, column, column_of_texts
-from gread.tables.table import Table
+from gread.tables.table import Table, check_shape
 
 FORMATS: Registry[Callable[[Path], Table]] = Registry("format of a table")
 """Readers by the ending of the file."""
 
 ROWS = 1 << 15
-"""So many rows of text are held at a time."""
+CELLS = 1 << 20
+"""So many rows of text, and so many fields, are held at a time."""
 
 
 def read_table(path: str | Path) -> Table:
@@ -55,7 +60,8 @@ def check_file(file: Path) -> None:
     if not file.exists():
         raise InputError(f"there is no file {file}")
     if not file.is_file():
-        raise InputError(f"{file} must be a file, got a folder")
+        what = "folder" if file.is_dir() else "device or pipe"
+        raise InputError(f"{file} must be a file, got a {what}")
     if file.stat().st_size == 0:
         raise InputError(f"{file} is empty")
 
@@ -83,7 +89,10 @@ def read_json_lines(path: Path) -> Table:
         for number, line in enumerate(file, 1):
             if line.strip():
                 rows.append(_object(line, number))
+            if number % ROWS == 0:
+                check_left()
     names = dict.fromkeys(name for row in rows for name in row)
+    check_shape(len(rows), len(names), sum(map(len, rows)))
     return Table(path.name, {name: _named(name, [row.get(name) for row in rows]) for name in names})
 
 
@@ -96,12 +105,18 @@ def read_npz(path: Path) -> Table:
     check_fits(path, 2)
     columns = {}
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            for name in arrays.files:
-                columns[name] = _named(name, arrays[name])
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, KeyError) as error:
-        if isinstance(error, InputError):
-            raise
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+            check_shape(0, len(members))
+            check_unpacks(2 * sum(member.file_size for member in members))
+            for member in members:
+                with archive.open(member) as file:
+                    array = np.lib.format.read_array(file, allow_pickle=False)
+                name = member.filename.removesuffix(".npy")
+                columns[name] = _named(name, array)
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:  # archives and arrays may be broken in many ways
         raise InputError(f"it is no NPZ file of plain arrays ({_first_line(error)})") from error
     return Table(path.name, columns)
 
@@ -109,18 +124,60 @@ def read_npz(path: Path) -> Table:
 @FORMATS.register("parquet")
 def read_parquet(path: Path) -> Table:
     """Columns of plain values, or lists of numbers."""
-    pyarrow = import_pyarrow()
+    import_pyarrow()
     check_fits(path, 4)
+    with path.open("rb") as file:
+        begins = file.read(4)
+        file.seek(-min(4, path.stat().st_size), os.SEEK_END)
+        if not begins == file.read() == b"PAR1":  # no process is needed to see that
+            raise InputError("it is no Parquet file: these begin and end with PAR1")
+    found = _streamed(path)
     try:
-        found = pyarrow.parquet.read_table(path)
         chunks = {name: found.column(name).combine_chunks() for name in found.column_names}
         return Table(path.name, {name: _arrow(name, chunk) for name, chunk in chunks.items()})
-    except InputError:
+    except (InputError, MemoryError):
         raise
-    except Exception as error:  # a parser of others fails in its own ways
-        raise InputError(
-            f"it is no Parquet file that pyarrow reads ({_first_line(error)})"
-        ) from error
+    except Exception as error:  # names that come twice, dates that Python has not
+        raise InputError(f"it holds what cannot be taken ({_first_line(error)})") from error
+
+
+def _streamed(path: Path) -> Any:
+    """What is in a Parquet file, read by another process, which a broken file may end."""
+    import pyarrow as pa
+
+    from gread.tables import parquet
+
+    with (
+        tempfile.TemporaryFile() as said,
+        subprocess.Popen(
+            [sys.executable, parquet.__file__, path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+        ) as reader,
+    ):
+        assert reader.stdin and reader.stdout
+        try:
+            sizes = reader.stdout.readline()
+            if sizes:
+                rows, columns, size = json.loads(sizes)
+                check_shape(rows, columns)
+                check_unpacks(size)
+                reader.stdin.write(parquet.READ.encode())
+                reader.stdin.close()
+                found = pa.ipc.open_stream(reader.stdout).read_all()
+            status = reader.wait()
+        except pa.ArrowInvalid:  # the stream breaks off
+            status = reader.wait()
+        finally:
+            reader.kill()
+        if status == parquet.FULL:
+            raise MemoryError
+        if status != 0:
+            said.seek(0)
+            why = said.read().decode(errors="replace").strip().rpartition("\n")[2].strip()
+            raise InputError(f"it is no Parquet file that pyarrow reads ({why})")
+        return found
 
 
 def import_pyarrow() -> Any:
@@ -163,12 +220,14 @@ def _header(path: Path, delimiter: str) -> list[str]:
     """The names of the columns; one without a name, as pandas writes for its index, is left out."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         names = next(_fields(file, delimiter), [])
-    named = [name for name in names if name]
-    if not named:
-        raise InputError("its first line must name the columns, got none")
-    for name in named:
-        if named.count(name) > 1:
+    check_shape(0, len(names))
+    known: set[str] = set()
+    for name in filter(None, names):
+        if name in known:
             raise InputError(f"its columns must have different names, got {name!r} twice")
+        known.add(name)
+    if not known:
+        raise InputError("its first line must name the columns, got none")
     return names
 
 
@@ -178,7 +237,9 @@ def _blocks(path: Path, delimiter: str, width: int) -> Iterator[list[list[str]]]
         fields = _fields(file, delimiter)
         next(fields)
         done = 0
-        while rows := list(islice(fields, ROWS)):
+        most = max(1, min(ROWS, CELLS // width))
+        while rows := list(islice(fields, most)):
+            check_left()
             for number, row in enumerate(rows, done + 1):
                 if len(row) != width:
                     raise InputError(
@@ -244,8 +305,13 @@ def _arrow(name: str, chunk: Any) -> Column:
     """A column of Arrow's, without a detour through Python objects where it is plain numbers."""
     import pyarrow as pa
 
+    from gread.tables.parquet import is_text
+
     of = chunk.type
     if pa.types.is_dictionary(of):
+        if is_text(of.value_type):
+            known = np.array([*chunk.dictionary.to_pylist(), None], dtype=object)
+            return _named(name, known[chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False)])
         chunk = chunk.dictionary_decode()
         of = chunk.type
     if pa.types.is_integer(of) or pa.types.is_floating(of) or pa.types.is_boolean(of):

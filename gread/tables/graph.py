@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
 from typing import Any
+from xml.parsers import expat
 
 import numpy as np
 import torch
@@ -19,7 +21,7 @@ from gread.memory import check_fits
 from gread.registry import Registry
 from gread.tables.column import WORDS, Column, column
 from gread.tables.formats import check_file, read_table
-from gread.tables.table import Table
+from gread.tables.table import Table, check_shape
 
 IDS = ("id", "node", "node_id")
 """What the column of ids may be called, if nobody says."""
@@ -267,7 +269,9 @@ def _weights(edges: Table, name: str) -> NDArray[np.float32]:
             f"{wrong!r}"
         )
     values = found.values.astype(np.float64)
-    bad = found.missing | ~np.isfinite(values) | (values < 0)
+    with np.errstate(over="ignore"):  # what is beyond float32 is infinite there
+        weights = values.astype(np.float32)
+    bad = found.missing | ~np.isfinite(weights) | (values < 0)
     if bad.any():
         row = int(bad.argmax())
         what = "none" if found.missing[row] else f"{values[row]:g}"
@@ -275,7 +279,7 @@ def _weights(edges: Table, name: str) -> NDArray[np.float32]:
             f"column {name!r} of {edges.name} must hold finite weights, zero or above, got {what} "
             f"in row {row + 1}"
         )
-    return values.astype(np.float32)
+    return weights
 
 
 def _some(names: list[Any]) -> str:
@@ -296,7 +300,28 @@ Parse = Callable[[Path], Any]
 def _parse_graphml(path: Path) -> Any:
     import networkx
 
+    _check_prologue(path)
     return networkx.read_graphml(path)
+
+
+class _Prologue(Exception):
+    """The first element begins: what a document may declare lies before it."""
+
+
+def _check_prologue(path: Path) -> None:
+    """Requires XML that declares nothing: an entity may stand for gigabytes, or another file."""
+
+    def refuse(*_: Any) -> None:
+        raise InputError("it must not declare a document type, got one: remove <!DOCTYPE ...>")
+
+    def end(*_: Any) -> None:
+        raise _Prologue
+
+    parser = expat.ParserCreate()
+    parser.StartDoctypeDeclHandler = refuse
+    parser.StartElementHandler = end
+    with path.open("rb") as file, suppress(_Prologue):
+        parser.ParseFile(file)
 
 
 def _parse_gml(path: Path) -> Any:
@@ -342,4 +367,8 @@ def from_networkx(graph: Any, name: str, weight: str | None, directed: bool) -> 
 
 def _attributes(name: str, attributes: list[dict[Any, Any]]) -> Table:
     keys = dict.fromkeys(key for found in attributes for key in found)
+    try:
+        check_shape(len(attributes), len(keys), sum(map(len, attributes)))
+    except InputError as error:
+        raise InputError(f"{name} cannot be read as a graph: {error}") from error
     return Table(name, {str(k): column([found.get(k) for found in attributes]) for k in keys})

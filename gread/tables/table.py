@@ -9,6 +9,32 @@ from difflib import get_close_matches
 from gread.inputs import InputError
 from gread.tables.column import Column
 
+MOST_COLUMNS = 100_000
+"""A table has no more: what is wider is one column of vectors."""
+
+MOST_EMPTY = 10_000_000
+"""So many cells may be empty, of whatever share; beyond, one of a hundred must hold something."""
+
+
+def check_shape(rows: int, columns: int, values: int | None = None) -> None:
+    """Requires a table that is not much larger than what is in it.
+
+    Args:
+        rows: How many.
+        columns: How many.
+        values: How many cells hold something, where most may not.
+    """
+    if columns > MOST_COLUMNS:
+        raise InputError(
+            f"it must have {MOST_COLUMNS:,} columns or fewer, got {columns:,}: features so wide "
+            "are one column of lists of numbers, in NPZ or Parquet"
+        )
+    if values is not None and rows * columns > max(MOST_EMPTY, 100 * values):
+        raise InputError(
+            f"its {columns:,} columns must hold something in {rows:,} rows, got {values:,} values "
+            "in all: values seem to be used as names"
+        )
+
 
 @dataclass(frozen=True)
 class Table:

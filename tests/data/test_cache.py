@@ -52,6 +52,15 @@ def test_a_file_of_another_format_is_built_anew(path, monkeypatch):
     assert read_statistics(path) is not None
 
 
+def test_where_the_disk_is_full_the_graph_is_given_and_not_kept(path, monkeypatch):
+    def full(*_):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("gread.data.cache.write_tensors", full)
+    assert same(cached(path, build), build()[0])
+    assert not path.exists()
+
+
 def test_a_failed_build_leaves_nothing(path):
     with pytest.raises(ZeroDivisionError):
         cached(path, lambda: 1 / 0)

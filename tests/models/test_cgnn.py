@@ -81,3 +81,13 @@ def test_loops_of_the_graph_are_those_of_the_model(graph):
 def test_another_graph_is_refused(graph):
     with pytest.raises(InputError, match=r"x must have 9 rows, one for each node .*, got 12"):
         quiet(num_nodes=9)(graph.x, graph.edge_index)
+
+
+def test_without_values_it_has_the_same_shapes():
+    def shapes():
+        made = MODELS["cgnn"].build(3, 4, 2, num_nodes=5, weights=True)
+        return {name: tensor.shape for name, tensor in made.state_dict().items()}
+
+    with torch.device("meta"):
+        found = shapes()
+    assert found == shapes()

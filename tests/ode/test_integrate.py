@@ -1,4 +1,5 @@
 import math
+import re
 
 import pytest
 import torch
@@ -130,8 +131,56 @@ def test_evaluations_are_counted(solver):
         calls += 1
         return -h
 
-    result = integrate(counted, ONE, 1.0, solver=solver, step_size=0.25, save_at=[0.25, 0.3])
+    result = integrate(counted, ONE, 1.0, solver=solver, step_size=0.25, save_at=[0.25, 0.3, 1.0])
     assert result.evaluations == calls
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_as_many_evaluations_as_allowed_are_allowed(solver):
+    options = {"solver": solver, "step_size": 0.25}
+    needed = integrate(lambda t, h: -h, ONE, 1.0, **options).evaluations
+    integrate(lambda t, h: -h, ONE, 1.0, max_evaluations=needed, **options)
+    with pytest.raises(IntegrationError, match=f"max_evaluations = {needed - 1}"):
+        integrate(lambda t, h: -h, ONE, 1.0, max_evaluations=needed - 1, **options)
+
+
+@pytest.mark.parametrize("solver", FIXED)
+def test_a_state_is_finite_also_where_its_sum_is_not(solver):
+    h0 = torch.full((3,), 1e308, dtype=torch.float64)
+    final = integrate(lambda t, h: torch.zeros_like(h), h0, 1.0, solver=solver).final
+    assert torch.equal(final, h0)
+
+
+@pytest.mark.parametrize("solver", ["rk4", "dopri5"])
+def test_infinities_that_cancel_are_no_numbers(solver):
+    # The last step alone goes wrong, in two places: infinity and its opposite.
+    h0 = torch.tensor([1e308, -1e308], dtype=torch.float64)
+    with pytest.raises(IntegrationError):
+        integrate(lambda t, h: h, h0, 3.0, solver=solver, tolerance=1e300)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_who_holds_a_part_of_the_state_takes_the_steps_of_the_whole(solver):
+    """Two halves that sum over both: the second is that of the whole, seen twice."""
+    half = torch.tensor([0.1, 0.6], dtype=torch.float64)
+    options = {"solver": solver, "step_size": 0.5, "tolerance": 1e-4}
+
+    def fisher(t, h):
+        return h * (1 - h)
+
+    whole = integrate(fisher, torch.cat([half, half]), 2.0, **options)
+    part = integrate(fisher, half, 2.0, total=lambda sums: 2 * sums, **options)
+    assert part.evaluations == whole.evaluations
+    torch.testing.assert_close(part.final, whole.final[:2], rtol=1e-14, atol=0)
+
+
+def test_what_others_hold_may_not_be_finite():
+    with pytest.raises(IntegrationError):
+        integrate(lambda t, h: h, ONE, 1.0, total=lambda sums: sums + math.inf)
+
+
+def test_a_time_of_hardly_any_steps_is_one_step():
+    assert integrate(lambda t, h: h, ONE, 1e-12, solver="euler", step_size=1.0).evaluations == 1
 
 
 @pytest.mark.parametrize("solver", FIXED)
@@ -210,7 +259,7 @@ def test_an_adaptive_solver_stops_at_its_bound():
 
 def test_blowing_up_says_when_and_what_to_change():
     with pytest.raises(
-        IntegrationError, match=r"at t = \d.* with step_size 0.5: choose a smaller step_size"
+        IntegrationError, match=r"at t = \d.* with step_size 0.5: .*grow.*: choose a shorter time"
     ):
         integrate(lambda t, h: h**3, 3 * torch.ones(1), 10.0, step_size=0.5)
 
@@ -235,3 +284,40 @@ def test_tolerance_beyond_float32_fails_with_advice_where_the_default_succeeds()
     integrate(fisher, h0, 3.0, solver="dopri5")
     with pytest.raises(IntegrationError, match="tolerance"):
         integrate(fisher, h0, 3.0, solver="dopri5", tolerance=1e-12)
+
+
+@pytest.mark.parametrize("solver", FIXED)
+@pytest.mark.parametrize(("time", "step"), [(1e12, 1e-3), (1e300, 1e-300)])
+def test_a_grid_of_more_steps_than_memory_has_room_for_is_refused_at_once(solver, time, step):
+    with pytest.raises(IntegrationError, match="more than max_evaluations = 10000"):
+        integrate(pytest.fail, ONE, time, solver=solver, step_size=step)
+
+
+@pytest.mark.parametrize("solver", FIXED)
+def test_a_method_decays_inside_its_stable_interval_and_grows_outside(solver):
+    rate = SOLVERS[solver].stable_interval
+
+    def after(step):
+        field = lambda t, h: -rate * h  # noqa: E731
+        return abs(integrate(field, ONE, 100 * step, solver=solver, step_size=step).final.item())
+
+    assert after(0.99) < 1 < after(1.01)
+
+
+@pytest.mark.parametrize("solver", FIXED)
+def test_beyond_the_stable_step_the_message_names_it(solver):
+    def field(t, h):  # the fastest of its rates is −8
+        return torch.tensor([[-8.0], [-1.0], [0.5]], dtype=torch.float64) * h
+
+    named = SOLVERS[solver].stable_interval / 8
+    h0 = torch.ones(3, 1, dtype=torch.float64)
+    with pytest.raises(IntegrationError, match="choose a smaller step_size, since") as caught:
+        integrate(field, h0, 1000.0, solver=solver, step_size=1.5)
+    step = float(re.search(r"stable up to ([\d.]+) at t = 0$", str(caught.value))[1])
+    assert 0.9 * named <= step <= named
+    integrate(field, h0, 100.0, solver=solver, step_size=step)
+
+
+def test_dynamics_that_grow_are_told_from_a_step_too_long():
+    with pytest.raises(IntegrationError, match=r"grow by themselves, at a rate of .*: choose"):
+        integrate(lambda t, h: h * (h - 1), 3 * ONE, 10.0, step_size=0.01)

@@ -172,14 +172,19 @@ def test_stopped_with_its_processes_it_leaves_none_and_goes_on(tmp_path, launche
     assert not store.missing(specs[:8])
 
 
-def test_a_population_that_needs_too_much_memory_is_halved(tmp_path, small, monkeypatch):
+@pytest.mark.parametrize(
+    "error",
+    [torch.OutOfMemoryError("no room"), RuntimeError("DefaultCPUAllocator: not enough memory")],
+    ids=["gpu", "cpu"],
+)
+def test_a_population_that_needs_too_much_memory_is_halved(tmp_path, small, monkeypatch, error):
     specs = [small(seed=seed) for seed in range(5)]
     sizes = []
 
     def little_memory(specs, **options):
         sizes.append(len(specs))
         if len(specs) > 2:
-            raise torch.OutOfMemoryError("no room")
+            raise error
         return run_together(specs, **options)
 
     monkeypatch.setattr("gread.runs.executors.run_together", little_memory)

@@ -1,3 +1,5 @@
+import math
+import re
 from dataclasses import replace
 from importlib import metadata
 
@@ -5,7 +7,8 @@ import pytest
 import torch
 
 from gread.inputs import InputError
-from gread.runs import RECORDS, Result, find_preset, run
+from gread.runs import RECORDS, Result, ResultStore, find_preset, launch, run
+from gread.runs.run import run_together
 from gread.runs.spec import RunSpec
 from gread.training import TrainConfig
 
@@ -83,6 +86,56 @@ def test_a_run_that_diverges_later_keeps_its_best_epoch(small):
     assert result.message.startswith(f"epoch {len(result.history)}: ")
     assert 0 < len(result.history) < 200
     assert 0 <= result.test <= 1
+
+
+@pytest.fixture
+def beyond(small):
+    """Makes specs of BS with twice its stable step: the graph is bipartite, so Ã has −1."""
+
+    def make(time, **changes) -> RunSpec:
+        options = {"num_nodes": 30, "homophily": 0.0, "degree": 6}
+        hyper = {"alpha": "one", "beta": "one", "adjacency": "original", "self_loops": 0.0}
+        hyper |= {"hidden_channels": 4, "time": time, "step_size": 1.5}
+        return small(hyper=hyper, options=options, **changes)
+
+    return make
+
+
+def test_bs_beyond_its_stable_step_is_recorded_with_that_step(beyond):
+    result = run(beyond(300.0))
+    assert result.status == "failed"
+    assert re.search(r"Runge-Kutta 4 is stable up to 0\.(69|7) at t = ", result.message)
+
+
+def test_energies_beyond_float32_are_numbers(tmp_path, beyond):
+    spec = beyond(30.0, train=TrainConfig(epochs=1), record=("energy",))
+    result = run(spec)
+    assert max(result.records["energy"]) > torch.finfo(torch.float32).max
+    store = ResultStore(tmp_path)
+    store.put(result)
+    assert store.numbers("val_loss") == {spec.key: result.val_loss}  # SQLite can read the rest
+
+
+def test_what_is_no_number_is_none_in_a_record(small, monkeypatch):
+    record = {"of": {"what": [1.0, math.nan, "inf"]}}
+    monkeypatch.setitem(RECORDS._entries, "strange", lambda model, data: record)
+    found = run(small(record=("strange",))).records["strange"]
+    assert found == {"of": {"what": [1.0, None, "inf"]}}
+
+
+def test_members_that_blow_up_say_what_they_say_alone(beyond):
+    specs = [beyond(time) for time in (300.0, 3.0, 400.0)]
+    together = run_together(specs)
+    assert [result.status for result in together] == ["failed", "ok", "failed"]
+    assert [result.message for result in together] == [run(spec).message for spec in specs]
+
+
+def test_a_spec_of_too_many_steps_fails_alone(tmp_path, small):
+    specs = [small(hyper={"hidden_channels": 4, "time": time}) for time in (1.0, 1e9, 2.0)]
+    store = ResultStore(tmp_path)
+    launch(specs, store, together=True)
+    assert [store.get(spec).status for spec in specs] == ["ok", "failed", "ok"]
+    assert "more than max_evaluations" in store.get(specs[1]).message
 
 
 def test_progress_sees_the_model_and_the_data(small):

@@ -1,7 +1,10 @@
 import json
+import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -69,6 +72,12 @@ def test_a_broken_store_is_named_set_aside_and_begun_anew(store, small):
         again = ResultStore(store.path.parent)
     assert len(again) == 0
     assert store.path.with_name("results.broken.sqlite").exists()
+    for name in ("results.broken2.sqlite", "results.broken3.sqlite"):
+        store.path.write_bytes(b"broken once more" * 50)
+        with pytest.warns(UserWarning, match=f"was moved to {name}") as seen:
+            ResultStore(store.path.parent)
+        assert seen[0].filename == __file__  # whoever opened it is told, not the store
+        assert store.path.with_name(name).read_bytes() == b"broken once more" * 50
 
 
 def test_a_store_that_cannot_be_written_is_named():
@@ -76,6 +85,54 @@ def test_a_store_that_cannot_be_written_is_named():
         StoreError, match=r"the store /proc/nowhere/results.sqlite cannot be written"
     ):
         ResultStore("/proc/nowhere")
+
+
+def test_a_store_makes_its_folder_and_is_no_folder_itself(tmp_path):
+    ResultStore(tmp_path / "not" / "yet")
+    ResultStore(tmp_path / "not" / "yet")
+    (tmp_path / "taken" / "results.sqlite").mkdir(parents=True)
+    with pytest.raises(StoreError, match=r"taken/results.sqlite cannot be written: unable to open"):
+        ResultStore(tmp_path / "taken")
+
+
+def test_nothing_is_stored_for_nothing_and_all_or_none_of_several(store, small):
+    store.put()
+    assert len(store) == 0
+    store.put(Result(small(), "ok"), Result(small(seed=1), "ok"))
+    assert len(store) == 2
+    with sqlite3.connect(store.path) as connection:
+        connection.execute(
+            "CREATE TRIGGER no BEFORE INSERT ON runs WHEN NEW.seed = 3 "
+            "BEGIN SELECT RAISE(ABORT, 'no third'); END"
+        )
+    with pytest.raises(StoreError, match="cannot be written: no third"):
+        store.put(Result(small(seed=2), "ok", epoch=2), Result(small(seed=3), "ok", epoch=3))
+    assert store.get(small(seed=2)) is None
+
+
+def test_results_come_in_the_order_of_their_specs(store, small):
+    order = [small(seed=seed, split=split) for seed in (0, 1) for split in (0, 2, 10)]
+    store.put(*(Result(spec, "ok") for spec in reversed(order)))
+    assert [result.spec for result in store] == order
+
+
+def test_a_row_of_another_run_or_of_none_is_named(store, small):
+    store.put(Result(small(), "ok"), Result(small(seed=1), "ok"))
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("UPDATE runs SET key = 'away' WHERE seed = 0")
+        connection.execute("UPDATE runs SET key = ? WHERE seed = 1", [small().key])
+    with pytest.raises(StoreError, match=f"has another run under the key {small().key}"):
+        store.get(small())
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("UPDATE runs SET result = '{}'")
+    with pytest.raises(StoreError, match=r"results.sqlite has a row that is no result: "):
+        store.get(small())
+
+
+def test_json_lines_that_are_no_text_are_named(tmp_path):
+    (tmp_path / "some.jsonl").write_bytes(b"\xff")
+    with pytest.raises(StoreError, match=r"some.jsonl must be text in UTF-8: "):
+        read_results(tmp_path / "some.jsonl")
 
 
 def test_results_travel_as_json_lines_without_histories(tmp_path, small):
@@ -112,5 +169,44 @@ def test_accuracies_are_read_without_histories(store, small):
     store.put(Result(small(seed=1), "failed"))
     assert store.numbers("val") == {small().key: 0.5, small(seed=1).key: None}
     assert store.numbers("test")[small().key] == 0.25
+    assert store.numbers("train")[small().key] == 1.0
     store.put(Result(small(), "ok", val_loss=0.75))
     assert store.numbers("val_loss") == {small().key: 0.75, small(seed=1).key: None}
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_a_store_that_is_deleted_is_not_made_anew(store, small, what):
+    store.put(Result(small(), "ok"))
+    if what == "file":
+        store.path.unlink()
+    else:
+        shutil.rmtree(store.path.parent)
+    with pytest.raises(StoreError, match=r"results.sqlite cannot be written: it was deleted"):
+        store.put(Result(small(seed=1), "ok"))
+    with pytest.raises(StoreError, match=r"results.sqlite cannot be read: it was deleted"):
+        len(store)
+    assert not store.path.exists()
+
+
+def test_a_broken_store_that_several_find_is_set_aside_once(store, small):
+    store.path.write_bytes(b"this is no database" * 50)
+    begin = threading.Barrier(8)
+
+    def put(seed):
+        begin.wait()
+        ResultStore(store.path.parent).put(Result(small(seed=seed), "ok"))
+
+    with pytest.warns(UserWarning, match="is broken") as seen, ThreadPoolExecutor(8) as pool:
+        list(pool.map(put, range(8)))
+    assert len(seen) == 1
+    assert len(store) == 8
+    assert len(list(store.path.parent.glob("results.broken*"))) == 1
+
+
+def test_a_store_that_may_only_be_read_is_read(store, small):
+    store.put(Result(small(), "ok"))
+    before = store.path.read_bytes()
+    store.path.chmod(0o444)
+    again = ResultStore(store.path.parent)
+    assert [result.status for result in again] == ["ok"]
+    assert store.path.read_bytes() == before

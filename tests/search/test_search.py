@@ -1,5 +1,7 @@
 import subprocess
 import sys
+import zlib
+from itertools import islice
 from statistics import fmean
 
 import optuna
@@ -7,7 +9,7 @@ import pytest
 
 from gread.inputs import InputError
 from gread.runs import ResultStore
-from gread.search import SAMPLERS, Progress, Space, search
+from gread.search import SAMPLERS, Progress, Space, search, worker
 from gread.search.search import rungs
 from gread.search.study import load_study, trials_of
 from tests.search.conftest import TABLE
@@ -134,6 +136,26 @@ def test_settings_that_a_user_enqueues_are_tried(find, store):
     found = find(trials=4)
     assert found[2].settings["time"] == 1.25
     assert len(found) == 4
+
+
+@pytest.mark.parametrize("drawn", [0, 1, 2, 3])
+def test_a_trial_that_was_drawn_in_part_is_drawn_to_its_end(find, tmp_path, monkeypatch, drawn):
+    """A process may be killed between two values of one trial."""
+    whole = find(trials=2)
+    store, space = ResultStore(tmp_path / "killed"), Space("gread-bs", TABLE)
+    with pytest.raises(KeyboardInterrupt):
+        find(trials=2, store=store, on_progress=interrupt)
+    study = stored(store)
+    study.sampler = SAMPLERS["random"](zlib.crc32(b"csbm-gread-bs 0"))
+    trial = study.ask()
+    for name, part in islice(space.parts.items(), drawn):
+        part.suggest(name, trial)
+    monkeypatch.setattr(worker, "STALE", 0.0)
+    assert find(trials=2, store=store) == whole
+
+
+def interrupt(now):
+    raise KeyboardInterrupt
 
 
 KILLER = """

@@ -78,7 +78,9 @@ def fixed_laplacian(signs: Tensor, ends: Ends) -> SheafLaplacian:
 
 def inverse_root(matrices: Tensor) -> Tensor:
     """M^-½ of symmetric matrices without an eigenvalue below one, [N, d, d]."""
-    return _InverseRoot.apply(matrices)
+    short = matrices.dtype in (torch.float16, torch.bfloat16)  # LAPACK knows no such numbers
+    with torch.autocast(matrices.device.type, enabled=False):
+        return _InverseRoot.apply(matrices.float() if short else matrices).to(matrices.dtype)
 
 
 class _InverseRoot(torch.autograd.Function):

@@ -157,7 +157,7 @@ class NeuralSheafDiffusion(nn.Module):
     ) -> list[Tensor]:
         """The stalks of every node side by side, at the start and behind every layer."""
         check_features("x", x, self.in_channels)
-        check_edges(edge_index, edge_weight, x.size(0))
+        check_edges(edge_index, edge_weight, x)
         ends = ends_of(edge_index, edge_weight, x)
         fixed = fixed_laplacian(self.signs, ends) if self.signs.numel() else None
         states = [self.encoder(x)]

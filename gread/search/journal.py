@@ -1,0 +1,90 @@
+"""The file of a study: one line an event, each there as a whole or not at all.
+
+Optuna appends to its file and leaves it at that. A full disk, or a kill in a long write, then
+leaves a line without its end; the next is glued to it, and nobody can read the file any more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from optuna.storages.journal import BaseJournalBackend, JournalFileBackend, JournalFileSymlinkLock
+
+from gread.runs import StoreError
+
+LOCK = 5
+"""Seconds after which the lock on a journal is broken. It is held for milliseconds, but a process
+that is killed leaves it behind."""
+
+
+class Journal(BaseJournalBackend):
+    """A file of lines that several processes append to.
+
+    Args:
+        path: Absolute: Optuna cannot tell the age of a lock on a relative path, and waits for ever.
+    """
+
+    def __init__(self, path: Path):
+        assert path.is_absolute()
+        self.path = path
+        self.lock = JournalFileSymlinkLock(str(path), grace_period=LOCK)
+        self.lines = JournalFileBackend(str(path), self.lock)
+
+    def read_logs(self, log_number_from: int) -> Iterable[dict[str, Any]]:
+        """The events from that number on."""
+        try:
+            yield from self.lines.read_logs(log_number_from)
+        except OSError as error:
+            raise StoreError(f"the journal {self.path} cannot be read: {error}") from error
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        """Adds events, all or none.
+
+        Raises:
+            StoreError: The file cannot be written, or is gone; then it is not made anew.
+        """
+        text = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs)
+        try:
+            self.lock.acquire()
+            try:
+                _append(self.path, text.encode())
+            finally:
+                with suppress(RuntimeError):  # it took so long that others have broken the lock
+                    self.lock.release()
+        except OSError as error:
+            raise StoreError(f"the journal {self.path} cannot be written: {error}") from error
+
+
+def _append(path: Path, text: bytes) -> None:
+    """Writes behind the last whole line, or leaves the file as it was."""
+    end = _end_of_lines(path)
+    if end < path.stat().st_size:
+        os.truncate(path, end)
+    with open(path, "ab", buffering=0, opener=_existing) as file:
+        try:
+            rest = text
+            while rest:
+                rest = rest[file.write(rest) :]
+            os.fsync(file.fileno())
+        except OSError:
+            file.truncate(end)
+            raise
+
+
+def _end_of_lines(path: Path) -> int:
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 1))
+        if file.read(1) in (b"", b"\n"):
+            return size
+        file.seek(0)
+        return file.read().rfind(b"\n") + 1
+
+
+def _existing(path: str, flags: int) -> int:
+    return os.open(path, flags & ~os.O_CREAT)

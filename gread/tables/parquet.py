@@ -1,0 +1,65 @@
+"""A Parquet file as a stream of Arrow's: ``python parquet.py FILE``, a process of its own.
+
+At some broken files pyarrow ends its process: an exception of C++ that never becomes one of Python.
+So no process reads one that has anything to lose. What runs here imports nothing of gread, which
+would take seconds.
+"""
+
+import json
+import sys
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+
+PLAIN = ("NONE", "INT", "STRING")
+"""Logical types that need no Python object for each value."""
+
+READ = "read\n"
+FULL = 3
+"""What the reader says to go on, and the status where memory ends."""
+
+
+def main(path: str) -> None:
+    """Tells sizes, as JSON in one line, and what they are the sizes of when it is asked to."""
+    with pyarrow.parquet.ParquetFile(path) as file:
+        sizes = (file.metadata.num_rows, file.metadata.num_columns, _unpacked(file))
+        texts = [of.name for of in file.schema_arrow if is_text(of.type)]
+    print(json.dumps(sizes), flush=True)
+    if sys.stdin.readline() != READ:
+        return
+    with (
+        pyarrow.parquet.ParquetFile(path, read_dictionary=texts) as file,
+        pa.ipc.new_stream(sys.stdout.buffer, file.schema_arrow) as stream,
+    ):
+        for batch in file.iter_batches():
+            stream.write_batch(batch)
+
+
+def is_text(of: Any) -> bool:
+    """Whether a type of Arrow's is one of texts."""
+    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
+    return any(is_kind(of) for is_kind in kinds)
+
+
+def _unpacked(file: Any) -> float:
+    """Bytes in memory, by what a Parquet file says of itself: there a value may be repeated freely.
+
+    Numbers become arrays and a text is held once; lists and dates go through Python's objects.
+    """
+    size = 0.0
+    for group in map(file.metadata.row_group, range(file.metadata.num_row_groups)):
+        for place in range(group.num_columns):
+            column, of = group.column(place), file.schema.column(place)
+            plain = of.max_repetition_level == 0 and of.logical_type.type in PLAIN
+            size += (9 if plain else 64) * column.num_values + column.total_uncompressed_size
+    return size
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1])
+    except MemoryError:
+        sys.exit(FULL)
+    except Exception as error:  # a parser of others fails in its own ways
+        sys.exit(str(error).partition("\n")[0] or type(error).__name__)

@@ -1,0 +1,32 @@
+"""Numbers at the edge are correct or refused; ``python -m soak numbers`` has more of them."""
+
+import pytest
+import torch
+
+from gread.inputs import InputError
+from gread.models import MODELS
+from soak.numbers import CHECKS, build, graph, isolated, outcome
+
+COMPUTED = ("autocast to bfloat16", "autocast to float16", "weights 0", "a graph of one node")
+"""What no model refuses but Geom-GCN, which has no use for weights."""
+
+
+@pytest.mark.filterwarnings("ignore:mkldnn")  # which not every processor has
+@pytest.mark.parametrize("check", CHECKS)
+def test_at_the_edge_every_model_is_correct_or_refuses(check):
+    found = {name: outcome(check, name, seed=1) for name in MODELS}
+    assert set(found.values()) <= {"correct", "refused"}
+    if check in COMPUTED:
+        assert {name for name in found if found[name] == "refused"} <= {"geom-gcn"}
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.int64, torch.bool])
+def test_weights_are_of_the_type_of_the_features(dtype):
+    x, edge_index = graph(seed=0)
+    weight = torch.ones(edge_index.size(1), dtype=dtype)
+    with pytest.raises(InputError, match=r"edge_weight must be of the type of the features, .*32"):
+        build("gread-bs", seed=0)(x, edge_index, weight)
+
+
+def test_nodes_without_edges_cost_what_they_are():
+    assert isolated(10**4).startswith("correct")

@@ -1,0 +1,68 @@
+"""A line of the journal is there as a whole, or not at all."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from gread.runs import StoreError
+from gread.search.journal import Journal
+
+FULL = """
+# Appends to a file that may have so many bytes, as on a disk that is full.
+import resource, signal, sys
+from pathlib import Path
+from gread.search.journal import Journal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+journal = Journal(Path(sys.argv[1]))
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+for size in (100, 2000, 200, 2000, 5):
+    try:
+        journal.append_logs([{"text": size * "x"}])
+    except OSError as error:
+        print(error)
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "study.journal"
+
+
+def test_a_full_disk_leaves_the_lines_before_and_lets_shorter_ones_in(file):
+    done = subprocess.run([sys.executable, "-c", FULL, file], capture_output=True, text=True)
+    sentences = done.stdout.splitlines()
+    assert len(sentences) == 2, done
+    assert all(s.startswith(f"the journal {file} cannot be written: ") for s in sentences)
+    assert [len(log["text"]) for log in Journal(file).read_logs(0)] == [100, 200, 5]
+    assert not file.with_name(file.name + ".lock").is_symlink()
+
+
+def test_half_a_line_is_gone_before_the_next_is_written_by_whoever_has_it_open(file):
+    one, other = Journal(file), Journal(file)
+    one.append_logs([{"n": 0}, {"n": 1}])
+    with file.open("a") as half:
+        half.write('{"n": 2, "ha')
+    assert [log["n"] for log in other.read_logs(0)] == [0, 1]
+    other.append_logs([{"n": 3}])
+    assert [log["n"] for log in one.read_logs(0)] == [0, 1, 3]
+    assert [json.loads(line)["n"] for line in file.read_text().splitlines()] == [0, 1, 3]
+
+
+def test_a_journal_that_was_deleted_is_not_made_anew(file):
+    journal = Journal(file)
+    journal.append_logs([{"n": 0}])
+    file.unlink()
+    with pytest.raises(StoreError, match=r"cannot be written: .*No such file"):
+        journal.append_logs([{"n": 1}])
+    with pytest.raises(StoreError, match=r"cannot be read: .*No such file"):
+        list(journal.read_logs(0))
+    assert not list(file.parent.iterdir())
+
+
+def test_a_lock_that_was_broken_meanwhile_is_no_error(file, monkeypatch):
+    journal = Journal(file)
+    lock = file.with_name(file.name + ".lock")
+    monkeypatch.setattr("gread.search.journal._append", lambda path, text: lock.unlink())
+    journal.append_logs([{"n": 0}])
