@@ -235,3 +235,21 @@ def test_parquet_of_every_kind_arrives_from_the_other_process(tmp_path):
 @pytest.mark.parametrize("values", [[[1e39]], np.array([[1e39]]), np.array([[1.0, 1e39]])])
 def test_a_number_beyond_float32_is_unusable_without_a_warning(values):
     assert column(values).unusable().tolist() == [True]
+
+
+def test_parquet_with_a_name_twice_or_with_dates_that_python_has_not_is_one_sentence(tmp_path):
+    twice = pyarrow.Table.from_arrays([pyarrow.array([1]), pyarrow.array([2])], names=["id", "id"])
+    late = pyarrow.table({"id": pyarrow.array([2**62], pyarrow.timestamp("us"))})
+    for table in (twice, late):
+        pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
+        with pytest.raises(InputError, match="it holds what cannot be taken"):
+            read_table(tmp_path / "t.parquet")
+
+
+def test_numbers_that_parquet_holds_as_a_dictionary_are_numbers(tmp_path):
+    values = pyarrow.array([7, None, 7, 9]).dictionary_encode()
+    pyarrow.parquet.write_table(pyarrow.table({"id": values}), tmp_path / "t.parquet")
+    found = read_table(tmp_path / "t.parquet")["id"]
+    assert found.kind == "whole"
+    assert found.values[~found.missing].tolist() == [7, 7, 9]
+    assert found.missing.tolist() == [False, True, False, False]

@@ -100,6 +100,10 @@ def test_a_step_longer_than_time_is_one_step():
     assert integrate(lambda t, h: h, ONE, 0.3, solver="euler", step_size=2.0).final == 1.3
 
 
+def test_a_step_is_1_where_none_is_named():
+    assert integrate(lambda t, h: -h, torch.ones(3), 3.0, solver="euler").evaluations == 3
+
+
 def test_round_off_makes_no_extra_step():
     assert integrate(lambda t, h: h, ONE, 1.1, solver="euler", step_size=0.1).evaluations == 11
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 
@@ -46,6 +47,16 @@ def test_the_file_is_readable_with_any_client(store, small):
             "SELECT dataset, model, split, status, val, test FROM runs"
         ).fetchone()
     assert row == ("csbm", "gread-bs", 3, "ok", 0.9, 0.8)
+
+
+def test_a_writer_waits_for_another_longer_than_sqlite_would(store, small):
+    with closing(sqlite3.connect(store.path, check_same_thread=False)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        release = threading.Timer(6.5, other.rollback)  # SQLite's own patience is 5 s
+        release.start()
+        store.put(Result(small(), "ok"))
+        release.join()
+    assert len(store) == 1
 
 
 def test_several_processes_write_at_once(store, small):
@@ -181,9 +192,9 @@ def test_a_store_that_is_deleted_is_not_made_anew(store, small, what):
         store.path.unlink()
     else:
         shutil.rmtree(store.path.parent)
-    with pytest.raises(StoreError, match=r"results.sqlite cannot be written: it was deleted"):
+    with pytest.raises(StoreError, match=r"results.sqlite cannot be written: it was deleted$"):
         store.put(Result(small(seed=1), "ok"))
-    with pytest.raises(StoreError, match=r"results.sqlite cannot be read: it was deleted"):
+    with pytest.raises(StoreError, match=r"results.sqlite cannot be read: it was deleted$"):
         len(store)
     assert not store.path.exists()
 
