@@ -16,6 +16,7 @@ import gread
 from gread.cli import app, main
 from gread.cli.console import PlainConsole
 from gread.cli.work import numbers, setting
+from gread.distributed.parquet import shard_parquet
 from gread.estimator.predictions import _text
 from gread.inputs import InputError, choose_device
 from gread.kernels import Pattern, product
@@ -253,3 +254,21 @@ def test_numbers_that_parquet_holds_as_a_dictionary_are_numbers(tmp_path):
     assert found.kind == "whole"
     assert found.values[~found.missing].tolist() == [7, 7, 9]
     assert found.missing.tolist() == [False, True, False, False]
+
+
+@pytest.mark.parametrize("which", ["nodes", "edges"])
+def test_parquet_files_that_are_broken_in_their_middle_are_not_cut_into_blocks(which, tmp_path):
+    tables = {
+        "nodes": pyarrow.table({"x": [0.1, 0.2, 0.3], "kind": [0, 1, 0]}),
+        "edges": pyarrow.table({"source": [0, 1], "target": [1, 2]}),
+    }
+    for name, table in tables.items():
+        pyarrow.parquet.write_table(table, tmp_path / name, use_dictionary=False)
+    content = bytearray((tmp_path / which).read_bytes())
+    content[4:24] = bytes(20)  # the head of the first page
+    (tmp_path / which).write_bytes(content)
+    with pytest.raises(InputError, match="Parquet files must be whole, got one that is broken"):
+        shard_parquet(
+            tmp_path / "nodes", tmp_path / "edges", tmp_path / "out", label="kind", blocks=2
+        )
+    assert not (tmp_path / "out").exists()

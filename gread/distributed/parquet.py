@@ -91,7 +91,7 @@ def shard_parquet(
             if not directed:
                 writer.add_edges(target, source, values)
         first = 0
-        for batch in node_file.iter_batches(BATCH):
+        for batch in _batches(node_file):
             numbers = np.arange(first, first + batch.num_rows)
             y = np.array([classes.get(value, -1) for value in batch.column(label).to_pylist()])
             x = np.stack([_numbers(batch, name, first) for name in features], 1)
@@ -111,6 +111,22 @@ def _open(path: str | Path) -> Any:
         raise InputError(f"{path} must be a Parquet file, got one that pyarrow rejects") from error
 
 
+def _batches(file: Any, columns: list[str] | None = None) -> Iterator[Any]:
+    """Some rows at a time; what is broken may lie anywhere."""
+    batches = file.iter_batches(BATCH, columns=columns)
+    while True:
+        try:
+            batch = next(batches)
+        except StopIteration:
+            return
+        except Exception as error:  # a parser of others fails in its own ways
+            why = str(error).partition("\n")[0]
+            raise InputError(
+                f"Parquet files must be whole, got one that is broken: {why}"
+            ) from error
+        yield batch
+
+
 def _ends(file: Any, name: str, weight: str | None) -> tuple[str, str]:
     found = [column for column in file.schema_arrow.names if column != weight]
     if weight is not None and weight not in file.schema_arrow.names:
@@ -128,7 +144,7 @@ def _edges(
     file: Any, ends: tuple[str, str], weight: str | None, nodes: int
 ) -> Iterator[tuple[tuple[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float32] | None]]:
     """Edges without loops, with their weights, batch after batch."""
-    for batch in file.iter_batches(BATCH, columns=[*ends, *([weight] if weight else [])]):
+    for batch in _batches(file, [*ends, *([weight] if weight else [])]):
         found = []
         for end in ends:
             column = batch.column(end)
@@ -177,7 +193,7 @@ def _features(file: Any, name: str, label: str, split: str | None) -> list[str]:
 def _classes(file: Any, label: str, name: str) -> dict[Any, int]:
     """The place of every class."""
     found: set[Any] = set()
-    for batch in file.iter_batches(BATCH, columns=[label]):
+    for batch in _batches(file, [label]):
         found |= set(batch.column(label).unique().to_pylist())
     found.discard(None)
     if len(found) < 2:
