@@ -30,6 +30,8 @@ MUST_HOLD = (
     "lost but the runs in flight; no corrupt file"
 )
 EACH = 25
+AT_A_TIME = 5
+"""After so many kills a command is let be: `gread fit` has nothing to go on from."""
 STORE = ("--store", "store")
 COMMANDS = {
     "train": (*TRAIN, *STORE),
@@ -65,10 +67,10 @@ def _kill(name: str, kills: int) -> tuple[int, int, int]:
         expected = _seen(whole)
         done = rounds = stored = 0
         prepared(again)
-        while done < kills or rounds == 0:
+        while done < kills or AT_A_TIME * rounds < kills:
             before = results(again / "store")
             child = forked(COMMANDS[name], again)
-            if done < kills:
+            if done < min(kills, AT_A_TIME * (rounds + 1)):
                 time.sleep(draw.uniform(0, seconds))
                 os.kill(child, signal.SIGKILL)
             status = ended(child)
