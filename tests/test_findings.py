@@ -17,6 +17,7 @@ from gread.cli import app, main
 from gread.cli.console import PlainConsole
 from gread.cli.work import numbers, setting
 from gread.distributed.parquet import shard_parquet
+from gread.estimator import GraphClassifier
 from gread.estimator.predictions import _text
 from gread.inputs import InputError, choose_device
 from gread.kernels import Pattern, product
@@ -26,6 +27,7 @@ from gread.runs import Result, RunSpec
 from gread.runs.trackers import TELEMETRY, _package
 from gread.tables import column, join, read_table
 from gread.tables.table import Table
+from soak.hostile.folders import copied
 
 RESULTS = Path(__file__).parents[1] / "results"
 
@@ -272,3 +274,14 @@ def test_parquet_files_that_are_broken_in_their_middle_are_not_cut_into_blocks(w
             tmp_path / "nodes", tmp_path / "edges", tmp_path / "out", label="kind", blocks=2
         )
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("settings", [" ", True, [["epochs", 3]], {"epochs": "many"}])
+def test_settings_of_a_stranger_that_cannot_be_are_one_sentence(settings, tmp_path):
+    model = copied(tmp_path)
+    file = model / "classifier.json"
+    about = json.loads(file.read_text())
+    about["parameters"]["settings"] = settings
+    file.write_text(json.dumps(about))
+    with pytest.raises(InputError, match=r"(settings|epochs) must be"):
+        GraphClassifier.load(model)

@@ -91,6 +91,8 @@ def load(path: str | Path) -> GraphClassifier:
         for name in ("id", "source", "target", "weight"):
             _check(f"parameter {name}", parameters[name], str | None)
         classifier = GraphClassifier(about["model"], **parameters)
+        _check("parameter settings", parameters["settings"], dict | None)
+        classifier.config()  # refuses settings that cannot be
         classifier.settings_ = dict(about["settings"])
         classifier.config_ = TrainConfig(**about["training"])
         classifier.classes_ = _classes(about["classes"])
