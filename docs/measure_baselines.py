@@ -3,9 +3,9 @@
     python docs/measure_baselines.py RESULTS STORE [DEVICE] [WORKERS] [MODEL ...]
 
 from the repository's root, with RESULTS a file of runs. On Texas, Chameleon and Cora, and for the
-models named (by default all), it tries the edges as they are drawn, where the graph comes with
-directions, and a search of 30 settings, selected by validation on the first three splits. Prints a
-Markdown table of validation and test accuracy; docs/baselines.md says what it means.
+models named (by default all), it tries another form of the model, where there is one, the edges as
+they are drawn, where the graph comes with directions, and a search of 30 settings, selected by
+validation on the first three splits. Prints a Markdown table of validation and test accuracy.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def gde_with_linear_ends(*arguments: Any, **options: Any) -> GDE:
     return found
 
 
-VARIANTS = {"gde": {"linear first and last layer": "gde-linear"}}
+FORMS = {"gde": {"linear first and last layer": "gde-linear"}}
+"""What to try instead of a model, by its name."""
 
 
 def off(results: Iterable[Result]) -> dict[tuple[str, str], tuple[float, float]]:
@@ -75,7 +76,7 @@ def tried(
     model, name = cell
     attempts = {
         what: [replace(spec, model=other) for spec in specs]
-        for what, other in VARIANTS.get(model, {}).items()
+        for what, other in FORMS.get(model, {}).items()
     }
     if name in DIRECTED:
         attempts["edges as drawn"] = [replace(s, dataset=DIRECTED[name].name) for s in specs]

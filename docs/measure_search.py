@@ -102,7 +102,7 @@ def cells() -> Iterator[Cell]:
     for dataset in (*WEBKB, "cornell-fixed"):
         yield Cell(dataset, "gread-bs", 150, drawn=(0, 1, 2), best=10, **refined)
     for dataset, trials in LARGER.items():
-        yield Cell(dataset, "gread-bs", 3 * trials // 4, best=5, **few, **refined)
+        yield Cell(dataset, "gread-bs", again(trials), best=5, **few, **refined)
     for model in OTHERS:
         for dataset in WEBKB:
             yield Cell(dataset, model, 100, best=10)
@@ -112,7 +112,12 @@ def cells() -> Iterator[Cell]:
     one = {"best": 5, "stage": range(3), "seeds": (0,), "final": (3,)}
     for dataset in ("cora", "citeseer", "chameleon", "pubmed", "film", "squirrel"):
         for model in OTHERS:
-            yield Cell(dataset, model, LARGER[dataset] // 2, kind="lent", **one)
+            yield Cell(dataset, model, again(LARGER[dataset]), kind="lent", **one)
+
+
+def again(trials: int) -> int:
+    """Trials of the refined study after so many random ones on a larger graph."""
+    return 3 * trials // 4
 
 
 LARGER = {

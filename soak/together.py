@@ -55,25 +55,26 @@ def _alone(command: tuple[str, ...], work: Path) -> None:
     assert ended(forked(command, prepared(work))) == 0, (work / "log").read_text()
 
 
+def _one_and_two(command: tuple[str, ...], folder: str) -> tuple[Path, Path]:
+    """Where one did it alone, and where two did it at once, with the same results."""
+    one, two = Path(folder, "one"), prepared(Path(folder, "two"))
+    _alone(command, one)
+    for code, said in _both(command, command, two):
+        assert code == 0, said
+    assert results(one / "store") == results(two / "store")
+    return one, two
+
+
 def _store() -> str:
-    command = (*TRAIN, *STORE)
     with tempfile.TemporaryDirectory() as folder:
-        one, two = Path(folder, "one"), prepared(Path(folder, "two"))
-        _alone(command, one)
-        for code, said in _both(command, command, two):
-            assert code == 0, said
-        assert results(one / "store") == results(two / "store")
+        _one_and_two((*TRAIN, *STORE), folder)
     return "the results of one alone; as documented, each computes what was missing when it began"
 
 
 def _study() -> str:
     command = (*SEARCH, "--space", "space.toml", *STORE, "--json")
     with tempfile.TemporaryDirectory() as folder:
-        one, two = Path(folder, "one"), prepared(Path(folder, "two"))
-        _alone(command, one)
-        for code, said in _both(command, command, two):
-            assert code == 0, said
-        assert results(one / "store") == results(two / "store")
+        _, two = _one_and_two(command, folder)
         journal = (two / "store" / "studies" / "csbm-gread-bs.journal").read_text()
         events = [json.loads(line) for line in journal.splitlines()]
         attributes = [event.get("user_attr", {}) for event in events]
@@ -100,12 +101,8 @@ def _data_root() -> str:
 def _output() -> str:
     command = (*REPRODUCE, *STORE, "--out", "out")
     with tempfile.TemporaryDirectory() as folder:
-        one, two = Path(folder, "one"), prepared(Path(folder, "two"))
-        _alone(command, one)
-        for code, said in _both(command, command, two):
-            assert code == 0, said
+        one, two = _one_and_two(command, folder)
         assert files(one / "out") == files(two / "out")
-        assert results(one / "store") == results(two / "store")
         assert not list((two / "out").glob(".*"))
     return "the files and results of one alone"
 

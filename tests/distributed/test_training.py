@@ -68,7 +68,7 @@ def test_directed_edges_with_weights_and_loops(data, tmp_path):
         for kind in kinds
         for loops in (0, 0.5)
     ]
-    _same_as_one(weighted, tmp_path / "two", hypers, weighted.edge_weight.double())
+    assert_same_as_one(weighted, tmp_path / "two", hypers, weighted.edge_weight.double())
 
 
 def test_the_polynomial_of_a_linear_reaction(data, tmp_path):
@@ -76,7 +76,7 @@ def test_the_polynomial_of_a_linear_reaction(data, tmp_path):
     shard(data, tmp_path / "two", 2, "given")
     hyper = {"adjacency": "original", "solver": "rk4", "time": 4.0}
     hypers = [hyper | {"reaction": reaction} for reaction in ("bs", "st", "fb", "fb*")]
-    _same_as_one(data, tmp_path / "two", hypers, None)
+    assert_same_as_one(data, tmp_path / "two", hypers, None)
 
 
 def test_many_steps_are_those_of_one_process(data, tmp_path):
@@ -86,10 +86,10 @@ def test_many_steps_are_those_of_one_process(data, tmp_path):
         for solver, steps in work.MORE_STEPS.items()
         for hyper in work.settings(solver=solver, **steps)
     ]
-    _same_as_one(data, tmp_path / "two", hypers, None)
+    assert_same_as_one(data, tmp_path / "two", hypers, None)
 
 
-def _same_as_one(data, folder, hypers, edge_weight):
+def assert_same_as_one(data, folder, hypers, edge_weight):
     """Logits and gradients, in float64, in which what is left out by mistake cannot hide."""
     first, second = spread(work.logits_and_gradients, (folder, hypers), processes=2)
     for hyper, one, other in zip(hypers, first, second, strict=True):

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from gread.runs import StoreError
-from gread.search.journal import Journal
+from gread.search.journal import Journal, _append
 
 FULL = """
 # Appends to a file that may have so many bytes, as on a disk that is full.
@@ -64,5 +64,14 @@ def test_a_journal_that_was_deleted_is_not_made_anew(file):
 def test_a_lock_that_was_broken_meanwhile_is_no_error(file, monkeypatch):
     journal = Journal(file)
     lock = file.with_name(file.name + ".lock")
-    monkeypatch.setattr("gread.search.journal._append", lambda path, text: lock.unlink())
-    journal.append_logs([{"n": 0}])
+
+    def append_slowly(path, text):
+        _append(path, text)
+        lock.unlink()
+
+    with monkeypatch.context() as patch:
+        patch.setattr("gread.search.journal._append", append_slowly)
+        journal.append_logs([{"n": 0}])
+    journal.append_logs([{"n": 1}])
+    assert [log["n"] for log in journal.read_logs(0)] == [0, 1]
+    assert not lock.is_symlink()
