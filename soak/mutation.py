@@ -23,7 +23,10 @@ REASONS = ROOT / "soak" / "survivors.toml"
 
 TESTS = {
     "gread/reactions.py": ("tests/test_reactions.py", "tests/flow", "tests/models/test_gread.py"),
-    "gread/adjacency.py": ("tests/test_adjacency.py", "tests/models/test_gread.py", "tests/flow"),
+    "gread/adjacency.py": (
+        *("tests/test_adjacency.py", "tests/models/test_gread.py", "tests/flow"),
+        "tests/distributed/test_training.py::test_directed_edges_with_weights_and_loops",
+    ),
     "gread/ode/integrate.py": ("tests/ode", "tests/models/test_gread.py"),
     "gread/runs/store.py": ("tests/runs/test_store.py", "tests/test_findings.py"),
 }

@@ -1,3 +1,6 @@
+import math
+from dataclasses import FrozenInstanceError
+
 import pytest
 import torch
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
@@ -38,6 +41,15 @@ def test_product_has_the_right_gradients():
     assert torch.autograd.gradcheck(
         lambda w, h: Adjacency.from_edges(DIRECTED, w, 4) @ h, (weight, h)
     )
+
+
+def test_an_operator_is_a_value():
+    with pytest.raises(FrozenInstanceError):
+        Adjacency.from_edges(DIRECTED, WEIGHT, num_nodes=5).weight = WEIGHT
+
+
+def test_the_normalisations_have_the_names_of_presets_and_pages():
+    assert set(NORMALIZATIONS) == {"symmetric", "row", "column"}
 
 
 @pytest.mark.parametrize("self_loops", [0.0, 1.0, 0.5])
@@ -81,6 +93,14 @@ def test_soft_adjacency_starts_as_the_row_average(graph):
     soft = SoftAdjacency(3).double()(graph.x, graph.edge_index)
     mean = OriginalAdjacency(normalization="row")(graph.x, graph.edge_index)
     torch.testing.assert_close(dense(soft), dense(mean), atol=1e-4, rtol=0)
+
+
+def test_attention_starts_anew_with_all_of_its_parameters():
+    soft = SoftAdjacency(4)
+    torch.nn.init.constant_(soft.key.bias, 7.0)
+    soft.reset_parameters()
+    assert soft.key.bias.abs().max() <= 0.5  # as in nn.Linear, 1/√4
+    assert soft.key.bias.std() > 0.1
 
 
 @pytest.mark.parametrize("heads", [1, 4])
@@ -163,6 +183,33 @@ def test_where_the_spectrum_is_not_looked_at_the_bound_is_that_of_all(monkeypatc
     assert bound(8) == -1.0
 
 
+def cycle(n, nodes=None):
+    """In both directions, and further nodes without neighbours."""
+    ring = torch.stack([torch.arange(n), (torch.arange(n) + 1) % n])
+    h0 = torch.zeros(nodes or n, 1, dtype=torch.float64)
+    return h0, torch.cat([ring, ring.flip(0)], dim=1)
+
+
+def test_the_bound_holds_where_many_eigenvalues_are_near_the_lowest():
+    adjacency = OriginalAdjacency()
+    first, second = (adjacency(*cycle(2000)).lowest for _ in range(2))
+    assert -1 / 3 - 0.03 <= first <= -1 / 3
+    assert first == second  # wherever the global generator is
+
+
+def test_the_bound_counts_nodes_without_neighbours_and_is_never_below_minus_one():
+    bipartite = OriginalAdjacency(self_loops=0.0)(*cycle(10, nodes=13))
+    assert bipartite.lowest == -1.0
+    odd = OriginalAdjacency(self_loops=0.0)(*cycle(9, nodes=13))
+    assert odd.lowest == pytest.approx(-math.cos(math.pi / 9) - 0.02, abs=3e-3)
+
+
+def test_a_spectrum_that_is_not_found_has_the_bound_of_all():
+    _, edge_index = cycle(10)
+    weight = torch.full((20,), torch.nan, dtype=torch.float64)
+    assert Adjacency.from_edges(edge_index, weight, 10).lowest == -1.0
+
+
 @pytest.mark.parametrize("self_loops", [0.0, 0.5])
 def test_loops_of_the_graph_may_be_as_all_others(self_loops):
     h0 = torch.zeros(4, 1, dtype=torch.float64)
@@ -217,12 +264,13 @@ def test_what_is_made_by_name_is_made_of_all_that_was_said(graph):
         build_adjacency("softest", 3, **said)
 
 
-def test_soft_weights_of_loops_are_weighed(graph):
-    soft = SoftAdjacency(3, self_loops=0.5).double()
+@pytest.mark.parametrize("self_loops", [0.5, 2.0])
+def test_soft_weights_of_loops_are_weighed(graph, self_loops):
+    soft = SoftAdjacency(3, self_loops=self_loops).double()
     for linear in (soft.query, soft.key):
         torch.nn.init.zeros_(linear.weight)
     a = raw(graph.edge_index, torch.ones(graph.num_edges, dtype=torch.float64), 12)
-    a += 0.5 * torch.eye(12)
+    a += self_loops * torch.eye(12)
     torch.testing.assert_close(dense(soft(graph.x, graph.edge_index)), a / a.sum(1, keepdim=True))
 
 

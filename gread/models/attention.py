@@ -119,10 +119,7 @@ NORMALIZERS: Registry[Callable[[Tensor, Tensor, int], Tensor]] = Registry("norma
 @NORMALIZERS.register("softmax")
 def softmax(score: Tensor, group: Tensor, count: int) -> Tensor:
     """exp(score), less the highest of the group."""
-    index = group.unsqueeze(-1).expand_as(score)
-    highest = score.new_full((count, score.size(1)), -torch.inf)
-    highest = highest.scatter_reduce(0, index, score.detach(), "amax")
-    return (score - highest.index_select(0, group)).exp()
+    return (score - _highest(score, group, count)).exp()
 
 
 @NORMALIZERS.register("squareplus")
@@ -133,6 +130,25 @@ def squareplus(score: Tensor, group: Tensor, count: int) -> Tensor:
     """
     v = score - score.max()
     return 2 / ((v.square() + 4).sqrt() - v)
+
+
+def _highest(score: Tensor, group: Tensor, count: int) -> Tensor:
+    """The highest score of the group of every entry, [E, heads]."""
+    index = group.unsqueeze(-1).expand_as(score)
+    highest = score.new_full((count, score.size(1)), -torch.inf)
+    return highest.scatter_reduce(0, index, score.detach(), "amax").index_select(0, group)
+
+
+def _without_the_weightless(score: Tensor, group: Tensor, count: int, weight: Tensor) -> Tensor:
+    """Scores of which an entry of no weight is never above all others of its group.
+
+    Else, far above, it would leave nothing of them in floating point.
+    """
+    nothing = weight.unsqueeze(-1) == 0
+    highest = _highest(score.masked_fill(nothing, -torch.inf), group, count)
+    # In a group of no weight at all nothing is to be above the other groups.
+    highest = torch.where(highest == -torch.inf, score.detach().min(), highest)
+    return torch.where(nothing, score.minimum(highest), score)
 
 
 SIDES = ("row", "column")
@@ -191,8 +207,11 @@ class EdgeAttention(nn.Module):
     def _normalized(self, score: Tensor, pattern: Pattern, weight: Tensor | None) -> Tensor:
         n = pattern.num_columns
         group = pattern.rows.numbers() if self.by_row else pattern.rows.column.long()
-        part = self.normalize(score, group, n)
-        part = part if weight is None else part * weight.unsqueeze(-1)
+        if weight is None:
+            part = self.normalize(score, group, n)
+        else:
+            score = _without_the_weightless(score, group, n, weight)
+            part = self.normalize(score, group, n) * weight.unsqueeze(-1)
         total = part.new_zeros(n, part.size(1)).index_add(0, group, part)
         return (part / total.masked_fill(total == 0, 1).index_select(0, group)).mean(-1)
 

@@ -249,7 +249,6 @@ def _where_it_blew_up(
         return "the state holds NaN or infinity at t = 0: look at the features and the parameters"
     # Far out the slopes of F, AC and Z are those of the explosion; it is told by where it began.
     bound = 10 * max(1.0, float(h.abs().max()))
-    began, calm = 0.0, h
     for t, t_next in grid:
         if h.abs().max() <= bound:
             began, calm = t, h

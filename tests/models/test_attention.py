@@ -67,6 +67,33 @@ def test_rows_or_columns_sum_to_one(graph, attention, normalizer):
         torch.testing.assert_close(sums, torch.ones_like(sums))
 
 
+@pytest.mark.parametrize("normalization", ["row", "column"])
+@pytest.mark.parametrize("normalizer", NORMALIZERS)
+@pytest.mark.parametrize("attention", SCORES)
+def test_an_edge_of_no_weight_is_no_edge_however_far_its_score(
+    graph, attention, normalizer, normalization
+):
+    made = some(attention=attention, normalizer=normalizer, normalization=normalization)
+    for parameter in made.parameters():  # scores of thousands
+        nn.init.normal_(parameter, std=30)
+    weight = (torch.rand(graph.num_edges) > 0.4).double()
+    there = weight.bool()
+    expected = made(graph.x, graph.edge_index[:, there], weight[there])
+    found = made(graph.x, graph.edge_index, weight)
+    torch.testing.assert_close(dense(found), dense(expected))
+
+
+@pytest.mark.parametrize("normalizer", NORMALIZERS)
+def test_a_node_of_no_weight_at_all_is_a_row_of_zeros(graph, normalizer):
+    loops = torch.arange(len(graph.x)).expand(2, -1)  # of the graph itself: their weights stay
+    edge_index = torch.cat([graph.edge_index, loops], 1)
+    weight = (edge_index != 5).all(0).double()
+    found = dense(some(normalizer=normalizer, attention="cosine")(graph.x, edge_index, weight))
+    assert not found[5].any()
+    others = torch.arange(len(graph.x)) != 5
+    torch.testing.assert_close(found[others].sum(1), torch.ones(others.sum(), dtype=torch.float64))
+
+
 def test_the_kernel_of_a_state_in_parts_is_the_product_of_their_kernels(graph):
     whole = some([2, 1], attention="exponential")
     parts = [some([width], attention="exponential").scores for width in (2, 1)]
