@@ -15,6 +15,9 @@ from typing import Any, TypeVar
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # of this process and of those that it starts
 
+HIDDEN = {"CUDA_VISIBLE_DEVICES": ""}
+"""As where there is no GPU."""
+
 TRAIN = ("train", "csbm", "--splits", "0-9", "--epochs", "30", "--device", "cpu")
 SEARCH = ("search", "csbm", "--trials", "10", "--splits", "0-1", "--batch", "3", "--device", "cpu")
 REPRODUCE = ("reproduce", "figure-11", "--scale", "quick", "--workers", "1", "--device", "cpu")

@@ -10,7 +10,7 @@ import torch
 
 from gread.runs import ResultStore, RunSpec, launch, run
 from gread.training import TrainConfig
-from soak.commands import gread, in_fresh_process, prepared, sentence
+from soak.commands import HIDDEN, gread, in_fresh_process, prepared, sentence
 from soak.rows import SCRIPTS, Row
 
 FAULT = "GPU: none, busy, wrong build, determinism switch"
@@ -18,7 +18,6 @@ MUST_HOLD = "falls back or says so; same bytes twice with the switch on"
 SCRIPT = "soak/gpu.py"
 MODELS = ("gread-bs", "gread-fb", "gcn", "gat", "grand")
 SHORT = ("train", "csbm", "--splits", "0", "--epochs", "3", "--json")
-HIDDEN = {"CUDA_VISIBLE_DEVICES": ""}
 WRONG = """
 import torch
 torch.cuda.is_available = lambda: True  # as where a GPU is there that this build cannot use

@@ -230,6 +230,15 @@ def test_symmetry_is_found_out_where_it_is_kept(graph):
     assert not symmetric(graph.edge_index, ones)  # given with every call, it is not looked at
 
 
+def test_it_is_compiled_as_one_graph_which_looks_at_no_value(graph):
+    adjacency = OriginalAdjacency()
+    product = torch.compile(
+        lambda x, edge_index: adjacency(x, edge_index) @ x, backend="eager", fullgraph=True
+    )
+    expected = dense(adjacency(graph.x, graph.edge_index.clone())) @ graph.x
+    torch.testing.assert_close(product(graph.x, graph.edge_index), expected)
+
+
 @pytest.mark.parametrize("name", NORMALIZATIONS)
 def test_the_transpose_has_the_entries_of_the_transpose(graph, name):
     adj = OriginalAdjacency(normalization=name)(graph.x, graph.edge_index)

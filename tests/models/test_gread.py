@@ -183,11 +183,15 @@ def test_the_layer_is_a_drop_in_for_a_convolution(graph):
 
 @pytest.mark.parametrize("adjacency", ["original", "soft"])
 @pytest.mark.parametrize("self_loops", [0.0, 1.0])
-def test_the_explainer_of_pyg_finds_the_features_and_edges_that_matter(adjacency, self_loops):
+@pytest.mark.parametrize("device", ["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
+def test_the_explainer_of_pyg_finds_the_features_and_edges_that_matter(
+    adjacency, self_loops, device
+):
     data = gread.csbm(30, homophily=0.9, degree=4, num_features=4, mean=0.0, seed=1)
     data.x[:, 0] += 6 * data.y - 3  # feature 0 alone tells the class
+    data = data.to(device)
     model = gread.GREAD(4, 8, 2, adjacency=adjacency, self_loops=self_loops, input_dropout=0.0)
-    gread.fit(model, data, gread.TrainConfig(epochs=50))
+    gread.fit(model.to(device), data, gread.TrainConfig(epochs=50))
     explainer = Explainer(
         model,
         algorithm=GNNExplainer(epochs=60),

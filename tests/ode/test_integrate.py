@@ -7,6 +7,7 @@ import torchdiffeq
 
 from gread.inputs import InputError
 from gread.ode import SOLVERS, IntegrationError, Tableau, integrate
+from gread.ode.integrate import MAX_EVALUATIONS, steps
 from tests.checks import measured_order
 
 FIXED = [name for name, solver in SOLVERS.items() if isinstance(solver, Tableau)]
@@ -134,8 +135,14 @@ def test_evaluations_are_counted(solver):
         calls += 1
         return -h
 
-    result = integrate(counted, ONE, 1.0, solver=solver, step_size=0.25, save_at=[0.25, 0.3, 1.0])
+    result = integrate(
+        counted, ONE, 1.0, solver=solver, step_size=0.25, save_at=[0.25, 0.3, 0.4, 1.0]
+    )
     assert result.evaluations == calls
+
+
+def test_as_many_steps_as_evaluations_where_nobody_says_how_many_each_takes():
+    assert len(list(steps(MAX_EVALUATIONS, 1.0))) == MAX_EVALUATIONS
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
