@@ -2,6 +2,7 @@
 
 import gzip
 import sys
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -35,7 +36,8 @@ def arxiv(tmp_path):
 
 @pytest.mark.filterwarnings("ignore")
 def test_ogbn_loads_through_ogb(arxiv):
-    pytest.importorskip("ogb", reason="the extra ogb is not installed")
+    if find_spec("ogb") is None:  # an import would ask the network for newer releases
+        pytest.skip("the extra ogb is not installed")
     safe = set(torch.serialization.get_safe_globals())
     data = gread.load("ogbn-arxiv", root=arxiv)
     assert set(torch.serialization.get_safe_globals()) == safe

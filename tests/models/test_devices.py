@@ -6,6 +6,7 @@ import torch
 import gread
 from gread.models import MODELS
 from gread.models.parts import Dropout
+from gread.ode import integrate
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -38,6 +39,16 @@ def test_logits_and_gradients_are_those_of_the_cpu(build, graph):
     for here, there in zip(*found, strict=True):
         # BLEND's positions have single precision, and so differ.
         torch.testing.assert_close(there.cpu(), here, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("solver", gread.SOLVERS)
+def test_a_solver_ends_where_it_does_on_the_cpu(solver):
+    h0 = torch.linspace(-1, 1, 12, dtype=torch.float64)
+    here, there = (
+        integrate(lambda t, h: torch.sin(h) - t * h, h0.to(device), 1.0, solver=solver).final
+        for device in ("cpu", "cuda")
+    )
+    torch.testing.assert_close(there.cpu(), here)
 
 
 def test_training_is_that_of_the_cpu(build, graph):

@@ -296,17 +296,30 @@ def test_a_state_that_starts_broken_says_so():
         integrate(lambda t, h: h, torch.tensor([math.nan]), 1.0)
 
 
-@pytest.mark.parametrize("save_at", [(), (0.5,)])
+@pytest.mark.parametrize("save_at", [(), (1e-6,)])
 def test_an_adaptive_solver_that_ends_beyond_all_numbers_says_so(save_at):
     # Its error is nothing beside an infinite state: the last step is taken.
-    with pytest.raises(IntegrationError, match="not finite at t = 1: choose a shorter time"):
+    with pytest.raises(IntegrationError, match="not finite at t = 40: choose a shorter time"):
         integrate(
-            lambda t, h: torch.full_like(h, 4.2e37),
-            torch.full((2,), 3e38),
-            1.0,
+            lambda t, h: torch.full_like(h, 1e37),
+            torch.full((2,), 1e33),
+            40.0,
             solver="dopri5",
             save_at=save_at,
         )
+
+
+@pytest.mark.parametrize("solver", ADAPTIVE)
+@pytest.mark.parametrize("time", [0.1, 0.7])  # float32 has numbers a little above and below them
+def test_an_adaptive_solver_does_not_look_beyond_its_end(solver, time):
+    seen = []
+
+    def decay(t, h):
+        seen.append(t)
+        return -h
+
+    integrate(decay, ONE, time, solver=solver, tolerance=1e-3)
+    assert max(seen) == pytest.approx(time, rel=1e-12)
 
 
 def test_every_adaptive_solver_is_another_one():
