@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 import numpy as np
-from scipy import stats
+import scipy  # its stats take half a second to load, and do so where they are used
 
 Accuracies = Mapping[str, Mapping[str, float]]
 """Model to dataset to mean accuracy."""
@@ -35,8 +35,8 @@ def standings(accuracies: Accuracies) -> list[Standing]:
     models = list(accuracies)
     datasets = list(next(iter(accuracies.values())))
     values = np.array([[accuracies[model][name] for name in datasets] for model in models])
-    shared = stats.rankdata(-values, axis=0, method="average")
-    places = stats.rankdata(-values, axis=0, method="dense")
+    shared = scipy.stats.rankdata(-values, axis=0, method="average")
+    places = scipy.stats.rankdata(-values, axis=0, method="dense")
     found = [
         Standing(
             model,
@@ -72,21 +72,24 @@ def compare(first: Sequence[float], second: Sequence[float]) -> Comparison:
     if not apart.any():
         return Comparison(0.0, 1.0, 1.0, len(apart))
     with np.errstate(all="ignore"):
-        t_test = stats.ttest_rel(first, second).pvalue if np.ptp(apart) > 0 else 0.0
+        t_test = scipy.stats.ttest_rel(first, second).pvalue if np.ptp(apart) > 0 else 0.0
     return Comparison(
-        float(apart.mean()), float(stats.wilcoxon(apart).pvalue), float(t_test), len(apart)
+        float(apart.mean()), float(scipy.stats.wilcoxon(apart).pvalue), float(t_test), len(apart)
     )
 
 
 def improves(first: Iterable[float], second: Iterable[float], level: float = 0.05) -> bool:
     """Whether the first is better: Wilcoxon's signed-rank test on pairs, one-sided."""
     apart = np.array(list(first)) - np.array(list(second))
-    return bool(apart.any()) and float(stats.wilcoxon(apart, alternative="greater").pvalue) < level
+    return (
+        bool(apart.any())
+        and float(scipy.stats.wilcoxon(apart, alternative="greater").pvalue) < level
+    )
 
 
 def unpaired_t_test(first: Sequence[float], second: Sequence[float]) -> tuple[float, float] | None:
     """Student's statistic and its p-value; None where there are too few numbers or no spread."""
     if min(len(first), len(second)) < 2 or np.ptp([*first]) == np.ptp([*second]) == 0:
         return None
-    found = stats.ttest_ind(first, second)
+    found = scipy.stats.ttest_ind(first, second)
     return float(found.statistic), float(found.pvalue)
