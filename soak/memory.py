@@ -116,7 +116,7 @@ def _commands() -> tuple[int, str]:
         tried = ((*TRAIN, *wide), ("fit", *own, "--out", "wide", *wide))
         said = ""
         for command in tried:
-            # On a CPU: CUDA alone takes more addresses than the limit has.
+            # On a CPU: the limit is one of addresses, of which CUDA takes its own.
             done = gread(*command, cwd=work, before=LIMIT, **HIDDEN)
             said = sentence(done.returncode, done.stderr)
             assert "memory" in said and "choose" in said, said

@@ -168,11 +168,16 @@ def test_the_bound_is_below_the_spectrum_and_near_it(self_loops):
     assert max(-1.0, lowest - 0.05) <= adj.lowest <= lowest
 
 
+def cycle(n, nodes=None):
+    """In both directions, and further nodes without neighbours."""
+    ring = torch.stack([torch.arange(n), (torch.arange(n) + 1) % n])
+    h0 = torch.zeros(nodes or n, 1, dtype=torch.float64)
+    return h0, torch.cat([ring, ring.flip(0)], dim=1)
+
+
 def test_where_the_spectrum_is_not_looked_at_the_bound_is_that_of_all(monkeypatch):
     def bound(n):
-        ring = torch.stack([torch.arange(n), (torch.arange(n) + 1) % n])
-        edge_index = torch.cat([ring, ring.flip(0)], dim=1)
-        return OriginalAdjacency()(torch.zeros(n, 1, dtype=torch.float64), edge_index).lowest
+        return OriginalAdjacency()(*cycle(n)).lowest
 
     assert bound(6) == bound(7) == -1.0
     # A ring with loops: (1 + 2 cos 2πk/n) / 3, the lowest for an even n is −1/3.
@@ -181,13 +186,6 @@ def test_where_the_spectrum_is_not_looked_at_the_bound_is_that_of_all(monkeypatc
     assert bound(8) > -1.0
     monkeypatch.setattr("gread.adjacency.LARGEST", 3 * 8 - 1)
     assert bound(8) == -1.0
-
-
-def cycle(n, nodes=None):
-    """In both directions, and further nodes without neighbours."""
-    ring = torch.stack([torch.arange(n), (torch.arange(n) + 1) % n])
-    h0 = torch.zeros(nodes or n, 1, dtype=torch.float64)
-    return h0, torch.cat([ring, ring.flip(0)], dim=1)
 
 
 def test_the_bound_holds_where_many_eigenvalues_are_near_the_lowest():

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch_geometric.nn.inits import reset
+from torch_geometric.utils import scatter
 
 from gread.adjacency import Adjacency, ExplainedEdges, edges_of
 from gread.inputs import InputError, check_count
@@ -134,9 +135,7 @@ def squareplus(score: Tensor, group: Tensor, count: int) -> Tensor:
 
 def _highest(score: Tensor, group: Tensor, count: int) -> Tensor:
     """The highest score of the group of every entry, [E, heads]."""
-    index = group.unsqueeze(-1).expand_as(score)
-    highest = score.new_full((count, score.size(1)), -torch.inf)
-    return highest.scatter_reduce(0, index, score.detach(), "amax").index_select(0, group)
+    return scatter(score.detach(), group, dim_size=count, reduce="max").index_select(0, group)
 
 
 def _without_the_weightless(score: Tensor, group: Tensor, count: int, weight: Tensor) -> Tensor:

@@ -42,7 +42,7 @@ def test_adaptive_error_follows_the_tolerance(solver):
         )
         return abs(result.final.item() - 1 / (1 + 9 * math.exp(-2)))
 
-    assert error(1e-7) < 1e-5
+    assert error(1e-8) < 1e-6
     assert error(1e-4) < 1e-2
 
 
@@ -113,7 +113,7 @@ def test_round_off_makes_no_extra_step():
 def test_saving_does_not_change_the_solution(solver):
     h0 = torch.tensor([1.0, 0.5], dtype=torch.float64)
     times = [2.0, 0.0, 0.5, 0.77, 1.9, 0.77]
-    options = {"solver": solver, "step_size": 0.5, "tolerance": 1e-6}
+    options = {"solver": solver, "step_size": 0.5, "tolerance": 1e-7}
     plain = integrate(pendulum, h0, 2.0, **options)
     saving = integrate(pendulum, h0, 2.0, **options, save_at=times)
     assert torch.equal(plain.final, saving.final)
@@ -290,9 +290,8 @@ def test_an_explosion_is_told_by_where_it_began():
 
 
 def test_a_state_that_starts_broken_says_so():
-    with pytest.raises(
-        IntegrationError, match=r"at t = 0: look at the features and the parameters$"
-    ):
+    sentence = r"NaN or infinity at t = 0: look at the features and the parameters$"
+    with pytest.raises(IntegrationError, match=sentence):
         integrate(lambda t, h: h, torch.tensor([math.nan]), 1.0)
 
 
@@ -324,10 +323,10 @@ def test_an_adaptive_solver_does_not_look_beyond_its_end(solver, time):
 
 def test_every_adaptive_solver_is_another_one():
     found = {
-        integrate(pendulum, torch.ones(2), 3.0, solver=solver, tolerance=1e-3).final
+        tuple(integrate(pendulum, torch.ones(2), 3.0, solver=solver, tolerance=1e-3).final.tolist())
         for solver in ADAPTIVE
     }
-    assert len({tuple(final.tolist()) for final in found}) == len(ADAPTIVE)
+    assert len(found) == len(ADAPTIVE)
 
 
 @pytest.mark.parametrize("solver", ADAPTIVE)
@@ -340,10 +339,8 @@ def test_adaptive_steps_do_not_depend_on_the_size_of_the_state(solver):
 
 
 def test_an_adaptive_solver_ends_at_a_time_that_float32_does_not_have():
-    def decayed(time):
-        return integrate(lambda t, h: -h, ONE, time, solver="dopri8", tolerance=1e-13).final.item()
-
-    assert decayed(0.1) == pytest.approx(math.exp(-0.1), abs=1e-12)
+    decayed = integrate(lambda t, h: -h, ONE, 0.1, solver="dopri8", tolerance=1e-13).final
+    assert decayed.item() == pytest.approx(math.exp(-0.1), abs=1e-12)
     # Between 2^24 and 2^25 float32 has every other number.
     ends = integrate(
         lambda t, h: ONE, 0 * ONE, 2.0**24 + 1, solver="dopri5", max_evaluations=10**6
@@ -355,7 +352,7 @@ def test_an_adaptive_solver_ends_at_a_time_that_float32_does_not_have():
 def test_an_adaptive_step_that_underflows_says_what_to_change(solver):
     # h' = h² from 1 has no solution beyond t = 1.
     with pytest.raises(IntegrationError, match="choose a larger tolerance"):
-        integrate(lambda t, h: h**2, torch.ones(1), 2.0, solver=solver, tolerance=1e-2)
+        integrate(lambda t, h: h**2, torch.ones(1), 2.0, solver=solver)
 
 
 def test_tolerance_beyond_float32_fails_with_advice_where_the_default_succeeds():
@@ -365,7 +362,7 @@ def test_tolerance_beyond_float32_fails_with_advice_where_the_default_succeeds()
     h0 = torch.linspace(0.1, 0.9, 1000).view(-1, 1)
     integrate(fisher, h0, 3.0, solver="dopri5")
     with pytest.raises(IntegrationError, match="tolerance"):
-        integrate(fisher, h0, 3.0, solver="dopri5", tolerance=1e-12, max_evaluations=1000)
+        integrate(fisher, h0, 3.0, solver="dopri5", tolerance=1e-12)
 
 
 @pytest.mark.parametrize("solver", FIXED)
