@@ -1,8 +1,8 @@
 """The searches of docs/reproducibility.md, stage after stage; each goes on where it was left.
 
-    python docs/measure_search.py STAGE STORE [DEVICE] [PROCESSES] [MINUTES]
+    python docs/measure_search.py STAGE STORE [DEVICE] [PROCESSES] [SECONDS]
 
-from the repository's root, with STAGE one of: search, second, final. None of them shows a test
+from the repository's root, with STAGE one of: wide, near, second, final. None of them shows a test
 accuracy; docs/report_search.py does, when all is over.
 """
 
@@ -11,10 +11,9 @@ from __future__ import annotations
 import multiprocessing
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import fmean
 
 import torch
@@ -23,6 +22,7 @@ import gread
 from gread.inputs import InputError
 from gread.runs import RECORDS, ResultStore, RunSpec, find_preset, launch
 from gread.search import Space, Trial, read_space, search, select
+from gread.search.space import Range
 from gread.search.study import (
     Plan,
     create_study,
@@ -33,152 +33,204 @@ from gread.search.study import (
 )
 
 WEBKB = ("texas", "wisconsin", "cornell")
+LARGER = {"squirrel": 30, "pubmed": 40, "citeseer": 40, "film": 40, "cora": 40, "chameleon": 40}
+"""Trials of GREAD-BS near the published setting: a run takes up to a second there."""
+
+OTHER_DATA = {"squirrel-filtered": "squirrel", "chameleon-filtered": "chameleon"}
+OTHER_DATA |= {"cornell-fixed": "cornell"}
+"""Data that nobody has published settings for, and whose stand in."""
+
 OTHERS = tuple(f"gread-{reaction}" for reaction in ("f", "ac", "z", "st", "fb", "fb*"))
 SPLITS = range(10)
-RULES = ("lowest-loss", "one-standard-error", "neighbours")
+RULES = ("best-mean", "lowest-loss", "one-standard-error", "neighbours")
+BEST_OF_ALL = "best of all by validation"
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One study, and what follows from it.
+class Study:
+    """Trials of one search.
 
     Attributes:
         dataset: Where.
         model: Which.
+        kind: ``wide``: random draws from the shipped space; ``tpe``: that space by TPE; ``near``:
+            random draws around a setting that is known.
         trials: How many.
-        splits: Of the trials.
+        splits: Of every trial.
+        seeds: Of every trial.
         prune: Whether the poor ones end early.
-        sampler: How settings are drawn.
-        kind: Empty, or what is different about this study.
-        drawn: Seeds of the trials.
-        best: So many settings go into the second stage,
-        stage: on these splits,
+        around: Of a near one, which of `anchors`.
+        best: So many of its settings are compared with those of other studies.
+    """
+
+    dataset: str
+    model: str
+    kind: str
+    trials: int
+    splits: Sequence[int] = SPLITS
+    seeds: Sequence[int] = (0,)
+    prune: bool = False
+    around: int = 0
+    best: int = 5
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        kind = {"wide": "", "tpe": "-tpe", "near": f"-near-{self.around}"}[self.kind]
+        return study_name(self.dataset, self.model) + kind
+
+
+@dataclass(frozen=True)
+class Contest:
+    """A model on a dataset: whose settings are compared, and on which runs.
+
+    Attributes:
+        dataset: Where.
+        model: Which.
+        studies: Whose best settings are compared,
+        splits: on these splits
         seeds: with these seeds.
         final: Seeds of the runs whose test accuracy is reported.
     """
 
     dataset: str
     model: str
-    trials: int
+    studies: tuple[Study, ...]
     splits: Sequence[int] = SPLITS
-    prune: bool = True
-    sampler: str = "random"
-    kind: str = ""
-    drawn: Sequence[int] = (0,)
-    best: int = 20
-    stage: Sequence[int] = SPLITS
     seeds: Sequence[int] = (0, 1, 2)
     final: Sequence[int] = (3, 4, 5)
 
-    @property
-    def lent(self) -> bool:
-        """Whether the settings are those of GREAD-BS's refined study: there is no other."""
-        return self.kind == "lent"
 
-    @property
-    def study(self) -> str:
-        """Its name."""
-        if self.lent:
-            return replace(self, model="gread-bs", kind="refined").study
-        name = study_name(self.dataset, self.model)
-        return f"{name}-{self.kind}" if self.kind else name
-
-    @property
-    def space(self) -> Space:
-        """What settings are drawn from."""
-        path = Path(__file__).parent / "paper-space.toml" if self.kind == "paper-space" else None
-        return read_space("gread-bs" if self.lent else self.model, path)
-
-
-def cells() -> Iterator[Cell]:
-    """All studies, the most important first."""
+def contests() -> Iterator[Contest]:
+    """All of them."""
     for dataset in WEBKB:
-        yield Cell(dataset, "gread-bs", 500, prune=False)
-    few = {"splits": range(3), "seeds": (0,)}
-    for dataset, trials in LARGER.items():
-        yield Cell(dataset, "gread-bs", trials, best=5, **few)
-    yield Cell("cornell-fixed", "gread-bs", 100)
-    refined = {"prune": False, "sampler": "tpe", "kind": "refined"}
-    for dataset in (*WEBKB, "cornell-fixed"):
-        yield Cell(dataset, "gread-bs", 150, drawn=(0, 1, 2), best=10, **refined)
-    for dataset, trials in LARGER.items():
-        yield Cell(dataset, "gread-bs", again(trials), best=5, **few, **refined)
+        about = dataset, "gread-bs"
+        near = [
+            Study(*about, "near", 20, seeds=(0, 1, 2), around=anchor) for anchor in range(1 + TOP)
+        ]
+        tpe = Study(*about, "tpe", 100, prune=True, best=10)
+        yield Contest(*about, (Study(*about, "wide", 500, best=20), tpe, *near))
+    fixed = Study("cornell-fixed", "gread-bs", "near", 60, seeds=(0, 1, 2))
+    yield Contest("cornell-fixed", "gread-bs", (fixed,))
+    few = {"splits": range(3), "prune": True}
+    for dataset, trials in {**LARGER, **dict.fromkeys(list(OTHER_DATA)[:2], 40)}.items():
+        study = Study(dataset, "gread-bs", "near", trials, **few)
+        yield Contest(dataset, "gread-bs", (study,), seeds=(0,))
     for model in OTHERS:
         for dataset in WEBKB:
-            yield Cell(dataset, model, 100, best=10)
-    for kind, sampler, trials in (("paper-space", "random", 500), ("tpe", "tpe", 100)):
-        for dataset in WEBKB:
-            yield Cell(dataset, "gread-bs", trials, sampler=sampler, kind=kind)
-    one = {"best": 5, "stage": range(3), "seeds": (0,), "final": (3,)}
-    for dataset in ("cora", "citeseer", "chameleon", "pubmed", "film", "squirrel"):
-        for model in OTHERS:
-            yield Cell(dataset, model, again(LARGER[dataset]), kind="lent", **one)
+            both = [Study(dataset, model, "near", 30, prune=True, around=k) for k in range(2)]
+            yield Contest(dataset, model, tuple(both))
+        for dataset in LARGER:
+            trials = 2 if dataset == "squirrel" else 4
+            both = [Study(dataset, model, "near", trials, **few, around=k) for k in range(2)]
+            yield Contest(dataset, model, tuple(both), range(3), (0,), (3,))
 
 
-def again(trials: int) -> int:
-    """Trials of the refined study after so many random ones on a larger graph."""
-    return 3 * trials // 4
+TOP = 5
+"""Of the wide study, so many settings are searched around, and the published one."""
 
 
-LARGER = {
-    **{"cora": 150, "citeseer": 150, "chameleon": 100, "film": 60, "pubmed": 60, "squirrel": 50},
-    **{"chameleon-filtered": 100, "squirrel-filtered": 60},
-}
-"""Trials of GREAD-BS: a trial on a larger graph takes longer, and its validation set is larger."""
+def anchors(study: Study, store: ResultStore) -> list[Mapping]:
+    """The settings that near studies are drawn around, none before they are known.
+
+    Of GREAD-BS the published one and the best of the wide study by validation; of the others the
+    paper's, and GREAD-BS's published, with a β that is not negative where that blows up.
+    """
+    published = known("gread-bs", study.dataset, "published")
+    if study.model != "gread-bs":
+        positive = "positive-vector" in read_space(study.model).parts["beta"].ends()
+        lent = published | ({"beta": "positive-vector"} if positive else {})
+        return [known(study.model, study.dataset, "paper"), lent]
+    wide = replace(study, kind="wide", trials=500)
+    return [published, *(trial.settings for trial in ranking(wide, store)[:TOP])]
+
+
+def known(model: str, dataset: str, source: str) -> dict:
+    """The settings of a preset."""
+    preset = find_preset(model, OTHER_DATA.get(dataset, dataset), source)
+    return {**preset.hyper, **{name: getattr(preset.train, name) for name in TRAINING}}
+
+
+TRAINING = ("epochs", "lr", "weight_decay", "patience")
+
+
+def space_of(study: Study, store: ResultStore) -> Space:
+    """What settings are drawn from."""
+    if study.kind != "near":
+        return read_space(study.model)
+    return near(study.model, anchors(study, store)[study.around])
+
+
+def near(model: str, settings: Mapping) -> Space:
+    """Numbers not far from those of a setting, everything else as it is there."""
+    wide = read_space(model)
+    table = {**{name: value for name, value in settings.items() if value is not None}, **wide.fixed}
+    for name, part in wide.parts.items():
+        if isinstance(part, Range):
+            value = settings[name]
+            if name in FACTORS:
+                low, high = (max(value, 1e-6) * factor for factor in FACTORS[name])
+            else:
+                low, high = max(0.0, value - MARGIN), min(0.95, value + MARGIN)
+            log = {"log": True} if name in ("lr", "weight_decay") else {}
+            table[name] = {"low": float(f"{low:.4g}"), "high": float(f"{high:.4g}"), **log}
+    return Space(model, table)
+
+
+FACTORS = {"lr": (0.5, 2.0), "weight_decay": (0.25, 4.0)}
+FACTORS |= {"time": (0.75, 1.33), "step_size": (0.75, 1.33)}
+MARGIN = 0.15
+"""Of the dropout rates."""
 
 
 @RECORDS.register("ensemble")
-def ensemble(model, data) -> dict[str, list[list[float]]]:
-    """Probabilities of all nodes: at T, and their mean over five times from T/2 to T."""
+def ensemble(model, data) -> dict[str, list[list[int]]]:
+    """Probabilities of all nodes in thousandths: at T, and their mean over five times from T/2."""
     times = [model.time * share for share in (0.5, 0.625, 0.75, 0.875, 1.0)]
     states = model.evolve(data.x, data.edge_index, data.edge_weight, save_at=times).saved
     found = torch.stack([model.decoder(h).softmax(-1) for h in states])
     both = {"at_the_end": found[-1], "over_time": found.mean(0)}
-    return {name: (p * 1e4).round().div(1e4).tolist() for name, p in both.items()}
+    return {name: (1000 * p).round().int().tolist() for name, p in both.items()}
 
 
-def run_search(cell: Cell, folder: str, device: str) -> str:
+def run_study(study: Study, folder: str, device: str, workers: int = 1) -> str:
     """One study, from where it is."""
     import_optuna().logging.set_verbosity(30)
     start, store = time.time(), ResultStore(folder)
-    if cell.kind == "refined":
-        begin_where_others_ended(cell, store)
+    space = space_of(study, store)
+    if study.kind == "near":
+        begin_with_the_anchor(study, space, store)
     search(
-        cell.dataset,
-        cell.model,
-        trials=cell.trials,
+        study.dataset,
+        study.model,
+        trials=study.trials,
         store=store,
-        space=cell.space,
-        sampler=cell.sampler,
-        prune=cell.prune,
-        splits=list(cell.splits),
-        seeds=list(cell.drawn),
-        study=cell.study,
-        batch=BATCHES.get(cell.kind, cell.trials),
+        space=space,
+        sampler="tpe" if study.kind == "tpe" else "random",
+        prune=study.prune,
+        splits=list(study.splits),
+        seeds=list(study.seeds),
+        study=study.name,
+        batch=25 if study.kind == "tpe" else study.trials,
         devices=[device],
+        workers=workers,
     )
     if device.startswith("cuda"):
         torch.cuda.empty_cache()
-    return f"{cell.study}: {cell.trials} trials, {time.time() - start:.0f} s"
+    return f"{study.name}: {study.trials} trials, {time.time() - start:.0f} s"
 
 
-BATCHES = {"tpe": 64, "refined": 16}
-"""Of studies that learn from the trials before."""
-
-
-def begin_where_others_ended(cell: Cell, store: ResultStore) -> None:
-    """The first trials of a refined study: the best of the first one, and the published setting."""
-    first = first_of(cell)
+def begin_with_the_anchor(study: Study, space: Space, store: ResultStore) -> None:
+    """The first trial is the setting that the others are around."""
     plan = Plan(
-        *(cell.dataset, cell.model, cell.space.table, cell.sampler, cell.prune),
-        *(list(cell.splits), list(cell.drawn)),
+        *(study.dataset, study.model, space.table, "random", study.prune),
+        *(list(study.splits), list(study.seeds)),
     )
-    study = create_study(cell.study, plan, None, store.path.parent / "studies", cell.trials)
-    if not study.get_trials(deepcopy=False):
-        known = published(cell)
-        best = sorted(trials_in(first, store), key=lambda trial: (-trial.mean, trial.number))
-        for settings in [*([known] if known else []), *(trial.settings for trial in best[:10])]:
-            study.enqueue_trial({n: v for n, v in settings.items() if n in cell.space.parts})
+    kept = create_study(study.name, plan, None, store.path.parent / "studies", study.trials)
+    if not kept.get_trials(deepcopy=False):
+        anchor = anchors(study, store)[study.around]
+        within = {n: min(max(anchor[n], p.low), p.high) for n, p in space.parts.items()}
+        kept.enqueue_trial(within)
 
 
 def share_device(processes: int, threads: int) -> None:
@@ -191,116 +243,120 @@ def share_device(processes: int, threads: int) -> None:
         torch.cuda.set_per_process_memory_fraction(0.9 / processes)
 
 
-def search_all(folder: str, device: str, processes: int, seconds: float) -> None:
-    """All studies, several at a time, until the time is over."""
+def wide_studies(folder: str, device: str, processes: int, seconds: float) -> None:
+    """One after the other, each in all processes."""
+    begin = time.time()
+    for contest in contests():
+        for study in contest.studies:
+            if study.kind == "wide" and time.time() - begin < seconds:
+                said = run_study(study, folder, device, processes)
+                print(f"{time.time() - begin:5.0f} s  {said}", flush=True)
+
+
+def near_studies(folder: str, device: str, processes: int, seconds: float) -> None:
+    """All others, several at a time, until the time is over; the longest first."""
     context = multiprocessing.get_context("spawn")
     setup = share_device, (processes, max(1, torch.get_num_threads() // processes))
     begin, others = time.time(), set(multiprocessing.active_children())
+    store = ResultStore(folder)
+    studies = [study for contest in contests() for study in contest.studies]
+    open_ = [s for s in studies if s.kind != "wide" and len(trials_in(s, store)) < s.trials]
+    open_.sort(key=lambda study: (study.kind != "tpe", LENGTHS.get(study.dataset, len(LENGTHS))))
+    print(f"{len(open_)} studies", flush=True)
     with ProcessPoolExecutor(processes, context, *setup) as pool:
-        left = {pool.submit(run_search, cell, folder, device) for cell in cells() if not cell.lent}
+        left = {pool.submit(run_study, study, folder, device) for study in open_}
         while left and time.time() - begin < seconds:
             done, left = wait(left, timeout=1.0, return_when="FIRST_COMPLETED")
             for future in done:
-                print(f"{time.time() - begin:5.0f} s  {future.exception() or future.result()}")
+                said = future.exception() or future.result()
+                print(f"{time.time() - begin:5.0f} s  {said}", flush=True)
         if left:
+            print(f"{len(left)} studies are left", flush=True)
             for process in set(multiprocessing.active_children()) - others:
                 process.terminate()
             pool.shutdown(wait=False, cancel_futures=True)
+            sys.exit(1)
 
 
-def trials_in(cell: Cell, store: ResultStore) -> list[Trial]:
-    """The complete trials of a finished study; none of one that is not."""
+LENGTHS = {name: place for place, name in enumerate((*LARGER, "squirrel-filtered"))}
+
+
+def trials_in(study: Study, store: ResultStore) -> list[Trial]:
+    """All trials of a finished study; none of one that is not."""
     try:
-        study, _ = load_study(cell.study, None, store.path.parent / "studies")
-    except InputError:
+        kept, _ = load_study(study.name, None, store.path.parent / "studies")
+        found = trials_of(kept, space_of(study, store))
+    except (InputError, IndexError):
         return []
-    found = trials_of(study, cell.space)
-    return [t for t in found if t.complete] if len(found) >= cell.trials else []
+    return found if len(found) >= study.trials else []
+
+
+def ranking(study: Study, store: ResultStore) -> list[Trial]:
+    """The complete trials of a finished study, the best by validation first."""
+    complete = [trial for trial in trials_in(study, store) if trial.complete]
+    return sorted(complete, key=lambda trial: (-trial.mean, trial.number))
 
 
 def runs(
-    cell: Cell, settings, seeds: Iterable[int], splits: Sequence[int] = SPLITS, **more
+    contest: Contest, settings, seeds: Iterable[int], splits: Sequence[int] = SPLITS, **more
 ) -> list[RunSpec]:
-    """A setting on all splits."""
-    plan = Plan(cell.dataset, cell.model, {}, "", False, splits, list(seeds))
+    """A setting on splits and seeds."""
+    plan = Plan(contest.dataset, contest.model, {}, "", False, splits, list(seeds))
     return [replace(spec, **more) for spec in plan.specs(settings)]
 
 
-def second_stage(cell: Cell, trials: Sequence[Trial]) -> dict[int, list[RunSpec]]:
-    """The runs of the best settings by validation, by the number of the trial."""
-    best = sorted(trials, key=lambda trial: (-trial.mean, trial.number))[: cell.best]
-    return {trial.number: runs(cell, trial.settings, cell.seeds, cell.stage) for trial in best}
-
-
-def first_of(refined: Cell) -> Cell:
-    """The study that a refined one goes on from."""
-    return next(c for c in cells() if c.study == study_name(refined.dataset, refined.model))
-
-
-def published(cell: Cell) -> dict | None:
-    """The settings of the published code, where it has some."""
-    try:
-        preset = find_preset(cell.model, cell.dataset, "published")
-    except InputError:
-        return None
-    return {**preset.hyper, **{k: getattr(preset.train, k) for k in TRAINING}}
-
-
-TRAINING = ("epochs", "lr", "weight_decay", "patience")
-
-
-def selected(cell: Cell, store: ResultStore, val: dict[str, float | None]) -> dict[str, dict]:
-    """The setting that each rule selects, by validation alone: rule to settings."""
-    trials = trials_in(cell, store)
-    if not trials:
-        return {}
-    means = {
-        number: fmean(val.get(spec.key) or 0.0 for spec in specs)
-        for number, specs in second_stage(cell, trials).items()
-    }
-    settings = {trial.number: dict(trial.settings) for trial in trials}
-    winner = max(means, key=lambda number: (means[number], -number))
-    found = {"search": settings[winner]}
-    if cell.kind == "refined":
-        rivals = selected(first_of(cell), store, val)
-        rival = rivals.get("better by validation", rivals["search"])
-        own = fmean(val.get(spec.key) or 0.0 for spec in runs(cell, rival, cell.seeds))
-        found["best of all by validation"] = rival if own > means[winner] else settings[winner]
-    if cell.model == "gread-bs" and not cell.kind:
-        if cell.dataset in WEBKB:
-            found["no second stage"] = dict(select(trials, cell.space).settings)
-            found |= {rule: dict(select(trials, cell.space, rule).settings) for rule in RULES}
-        known = published(cell)
-        if known:
-            own = fmean(val.get(spec.key) or 0.0 for spec in runs(cell, known, cell.seeds))
-            found["published"] = known
-            found["better by validation"] = known if own > means[winner] else settings[winner]
+def candidates(contest: Contest, store: ResultStore) -> list[tuple[str, Mapping]]:
+    """Settings to be compared, with the kind of study that each is from."""
+    found = [
+        (study.kind, trial.settings)
+        for study in contest.studies
+        for trial in ranking(study, store)[: study.best]
+    ]
+    if contest.model == "gread-bs":
+        found.append(("published", known("gread-bs", contest.dataset, "published")))
     return found
 
 
+def selected(contest: Contest, store: ResultStore, val: Mapping) -> dict[str, Mapping]:
+    """The setting that each way to select gives, by validation alone."""
+    means = [
+        (kind, fmean(val.get(s.key) or 0.0 for s in compared(contest, settings)), settings)
+        for kind, settings in candidates(contest, store)
+    ]
+    found: dict[str, Mapping] = {}
+    if contest.model == "gread-bs":
+        for kind in dict.fromkeys(kind for kind, _, _ in means):
+            found[kind] = max((m for m in means if m[0] == kind), key=lambda m: m[1])[2]
+    for study in contest.studies:
+        if study.kind == "wide":
+            trials, space = trials_in(study, store), space_of(study, store)
+            found |= {f"wide, {rule}": select(trials, space, rule).settings for rule in RULES}
+    return found | {BEST_OF_ALL: max(means, key=lambda m: m[1])[2]}
+
+
+def compared(contest: Contest, settings) -> list[RunSpec]:
+    """The runs by which a setting is compared with others."""
+    return runs(contest, settings, contest.seeds, contest.splits)
+
+
 def second_specs(store: ResultStore) -> Iterator[RunSpec]:
-    """All runs of the second stage."""
-    for cell in cells():
-        for specs in second_stage(cell, trials_in(cell, store)).values():
-            yield from specs
-        known = published(cell) if cell.model == "gread-bs" and not cell.kind else None
-        if known:
-            yield from runs(cell, known, cell.seeds)
+    """All runs by which settings of several studies are compared."""
+    for contest in contests():
+        for _, settings in candidates(contest, store):
+            yield from compared(contest, settings)
 
 
 def final_specs(store: ResultStore) -> Iterator[RunSpec]:
     """All runs whose test accuracy is reported."""
     val = store.numbers("val")
-    for cell in cells():
-        for rule, settings in selected(cell, store, val).items():
-            more = {"record": ("ensemble",)} if with_ensembles(cell, rule) else {}
-            yield from runs(cell, settings, cell.final, **more)
+    for contest in contests():
+        for way, settings in selected(contest, store, val).items():
+            yield from runs(contest, settings, contest.final, record=record_of(contest, way))
 
 
-def with_ensembles(cell: Cell, rule: str) -> bool:
-    """Whether the probabilities of these runs are kept."""
-    main = {"": "search", "refined": "best of all by validation"}
-    return cell.model == "gread-bs" and main.get(cell.kind) == rule
+def record_of(contest: Contest, way: str) -> tuple[str, ...]:
+    """What is kept of final runs: of the one that is tuned, probabilities for the ensembles."""
+    return ("ensemble",) if contest.model == "gread-bs" and way == BEST_OF_ALL else ()
 
 
 def compute(specs: Iterable[RunSpec], store: ResultStore, device: str, processes: int) -> None:
@@ -326,14 +382,15 @@ def compute(specs: Iterable[RunSpec], store: ResultStore, device: str, processes
     print(f"{time.time() - begin:5.0f} s  all", flush=True)
 
 
-def main(stage: str, folder: str, device: str = "cpu", processes: str = "1", minutes: str = "60"):
+def main(stage: str, folder: str, device: str = "cpu", processes: str = "1", seconds: str = "3600"):
     """Computes a stage."""
-    print(f"gread {gread.__version__}, {stage}, {sum(1 for _ in cells())} studies", flush=True)
-    store = ResultStore(folder)
-    if stage == "search":
-        search_all(folder, device, int(processes), 60 * float(minutes))
+    print(f"gread {gread.__version__}, {stage}", flush=True)
+    if stage in ("wide", "near"):
+        work = wide_studies if stage == "wide" else near_studies
+        work(folder, device, int(processes), float(seconds))
     else:
         specs = {"second": second_specs, "final": final_specs}[stage]
+        store = ResultStore(folder)
         compute(specs(store), store, device, int(processes))
 
 
