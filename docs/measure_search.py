@@ -283,12 +283,20 @@ LENGTHS = {name: place for place, name in enumerate((*LARGER, "squirrel-filtered
 
 def trials_in(study: Study, store: ResultStore) -> list[Trial]:
     """All trials of a finished study; none of one that is not."""
-    try:
-        kept, _ = load_study(study.name, None, store.path.parent / "studies")
-        found = trials_of(kept, space_of(study, store))
-    except (InputError, IndexError):
-        return []
-    return found if len(found) >= study.trials else []
+    if study.name not in _finished:
+        try:
+            kept, _ = load_study(study.name, None, store.path.parent / "studies")
+            found = trials_of(kept, space_of(study, store))
+        except (InputError, IndexError):
+            return []
+        if len(found) < study.trials:
+            return []
+        _finished[study.name] = found
+    return _finished[study.name]
+
+
+_finished: dict[str, list[Trial]] = {}
+"""Trials of studies that were read: a journal takes a second."""
 
 
 def ranking(study: Study, store: ResultStore) -> list[Trial]:
