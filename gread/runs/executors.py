@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
@@ -118,13 +118,18 @@ def find_executor(text: str) -> Executor:
 
 @EXECUTORS.register("local")
 class Local:
-    """This process, or several of this machine."""
+    """This process, or several of this machine.
+
+    These stay as long as the executor does: a search computes batch after batch, and a process
+    takes seconds to start.
+    """
 
     remote = False
 
     def __init__(self, address: str = ""):
         if address:
             raise InputError(f"the executor local must have no address, got {address!r}")
+        self._processes: _Processes | None = None
 
     def choose_device(self, name: str) -> str:
         """One that this machine has."""
@@ -141,36 +146,72 @@ class Local:
         if workers is None or workers == 1:
             for job in jobs:
                 yield job, job.compute()
-        elif jobs:
-            yield from _in_processes(jobs, workers, imports)
+            return
+        started = workers, tuple(imports)
+        if self._processes is None or self._processes.started != started:
+            self._processes = _Processes(*started)
+        processes = self._processes
+        try:
+            yield from processes.compute(jobs)
+        except BaseException:
+            self._processes = None
+            processes.end()
+            raise
+        if processes.broken:
+            self._processes = None
 
 
 KILLED = "a process was killed, most often since memory is full: choose fewer workers"
 
 
-def _in_processes(
-    jobs: Sequence[Job], workers: int, imports: Sequence[str]
-) -> Generator[Outcome, None, None]:
-    others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(
-        min(workers, len(jobs)),
-        multiprocessing.get_context("spawn"),  # forking would copy torch's threads half
-        _begin,
-        (max(1, torch.get_num_threads() // workers), sys.path, imports),
-    )
-    try:
-        waiting = {pool.submit(job.compute): job for job in jobs}
+class _Processes:
+    """Processes that compute jobs.
+
+    Attributes:
+        started: How many at most, and what they import first.
+        broken: Whether one of them has died: Python ends the others then.
+    """
+
+    def __init__(self, workers: int, imports: tuple[str, ...]):
+        self.started = workers, imports
+        self.broken = False
+        self._others = set(multiprocessing.active_children())
+        self._pool = ProcessPoolExecutor(
+            workers,
+            multiprocessing.get_context("spawn"),  # forking would copy torch's threads half
+            _begin,
+            (max(1, torch.get_num_threads() // workers), sys.path, imports),
+        )
+
+    def compute(self, jobs: Sequence[Job]) -> Generator[Outcome, None, None]:
+        """What became of each job, as it comes."""
+        waiting: dict[Future[list[Result]], Job] = {}
+        for job in jobs:
+            try:
+                waiting[self._pool.submit(_compute, job)] = job
+            except BrokenProcessPool:  # one of them died while there was nothing to do
+                self.broken = True
+                yield job, ConnectionError(KILLED)
         for future in as_completed(waiting):
             try:
                 yield waiting[future], future.result()
-            except BrokenProcessPool:  # one of them died; the pool has ended the others
+            except BrokenProcessPool:
+                self.broken = True
                 yield waiting[future], ConnectionError(KILLED)
-    except BaseException:
-        for process in set(multiprocessing.active_children()) - others:
+
+    def end(self) -> None:
+        """Ends them, whatever they are doing."""
+        for process in set(multiprocessing.active_children()) - self._others:
             process.terminate()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
+        self._pool.shutdown(cancel_futures=True)
+
+
+def _compute(job: Job) -> list[Result]:
+    """In one of the processes: what it is done with on a GPU is for the others."""
+    results = job.compute()
+    if job.device.startswith("cuda"):
+        torch.cuda.empty_cache()
+    return results
 
 
 def _begin(threads: int, path: list[str], imports: Sequence[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import torch
 from torch_geometric.data import Data
@@ -72,13 +72,6 @@ def populations(
             taken += need
         groups.append(group)
     return groups
-
-
-def work(group: Sequence[RunSpec]) -> float:
-    """About how long a group takes, beside others on the same graph."""
-    first = group[0]
-    order = SOLVERS[str(first.hyper["solver"])].order if "solver" in first.hyper else 1
-    return sum(map(_steps, group)) * order * first.train.epochs
 
 
 def free(device: str) -> float:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 
 from gread.inputs import check_count
+from gread.runs.cost import estimate
 from gread.runs.executors import Executor, Job, find_executor
-from gread.runs.grouping import populations, work
+from gread.runs.grouping import populations
 from gread.runs.run import ALONE, Result
 from gread.runs.spec import RunSpec
 from gread.runs.store import ResultStore
@@ -74,7 +75,8 @@ def launch(
     if together and others:
         groups = populations(others, devices[0], root, executor.memory(devices[0], workers))
     if workers != 1:
-        groups.sort(key=work, reverse=True)  # so that nobody waits for the longest at the end
+        # So that nobody waits for the longest at the end.
+        groups.sort(key=lambda group: sum(map(estimate, group)), reverse=True)
     jobs = [
         Job(group, root, devices[turn % len(devices)], deterministic, histories)
         for turn, group in enumerate(groups)
