@@ -11,6 +11,7 @@ import multiprocessing
 import signal
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -165,7 +166,7 @@ KILLED = "a process was killed, most often since memory is full: choose fewer wo
 
 
 class _Processes:
-    """Processes that compute jobs.
+    """Processes that compute jobs; who lets go of them waits until they have ended.
 
     Attributes:
         started: How many at most, and what they import first.
@@ -182,6 +183,7 @@ class _Processes:
             _begin,
             (max(1, torch.get_num_threads() // workers), sys.path, imports),
         )
+        weakref.finalize(self, self._pool.shutdown)
 
     def compute(self, jobs: Sequence[Job]) -> Generator[Outcome, None, None]:
         """What became of each job, as it comes."""
