@@ -1,6 +1,8 @@
 """What the documentation says is so."""
 
 import importlib
+import multiprocessing
+import os
 import re
 import runpy
 import subprocess
@@ -20,6 +22,31 @@ SNIPPETS = [
 ]
 
 
+FRESH = multiprocessing.get_context("forkserver")
+"""Processes in which nothing but gread has been imported, which takes seconds, for all at once."""
+
+FRESH.set_forkserver_preload(["gread"])
+
+
+def run_script(script: Path, folder: Path) -> str:
+    """What a script prints that runs in a process and a folder of its own; it must end well."""
+    written = [folder / "printed", folder / "errors"]
+    process = FRESH.Process(target=_run, args=(script, folder, written))
+    process.start()
+    process.join()
+    printed, errors = (path.read_text() for path in written)
+    assert process.exitcode == 0, errors
+    return printed
+
+
+def _run(script: Path, folder: Path, written: list[Path]) -> None:
+    for number, path in enumerate(written, start=1):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
+    os.chdir(folder)
+    sys.argv[:] = [str(script)]
+    runpy.run_path(str(script), run_name="__main__")
+
+
 def test_catalogue_is_what_is_registered():
     made = runpy.run_path(str(ROOT / "docs" / "build_catalogue.py"))["catalogue"]()
     assert (ROOT / "docs" / "catalogue.md").read_text() == made, "run: make docs"
@@ -37,8 +64,7 @@ def test_every_symbol_of_the_paper_map_exists():
 def test_snippets_run(code, tmp_path):
     script = tmp_path / "snippet.py"
     script.write_text(code)
-    result = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
+    run_script(script, tmp_path)
 
 
 @pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda path: path.stem)
@@ -53,9 +79,7 @@ def test_tutorials_run_from_top_to_bottom(tutorial, tmp_path):
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_run(example, tmp_path):
-    result = subprocess.run([sys.executable, example], capture_output=True, text=True, cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout
+    assert run_script(example, tmp_path)
 
 
 @pytest.mark.parametrize("page", [*PAGES, *TUTORIALS], ids=lambda path: path.stem)
