@@ -1,7 +1,6 @@
 """What the documentation says is so."""
 
 import importlib
-import multiprocessing
 import os
 import re
 import runpy
@@ -10,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests.processes import FRESH
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -20,12 +21,6 @@ SNIPPETS = [
     for page in PAGES
     for number, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
 ]
-
-
-FRESH = multiprocessing.get_context("forkserver")
-"""Processes in which nothing but gread has been imported, which takes seconds, for all at once."""
-
-FRESH.set_forkserver_preload(["gread"])
 
 
 def run_script(script: Path, folder: Path) -> str:

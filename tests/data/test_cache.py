@@ -1,5 +1,4 @@
-import subprocess
-import sys
+import time
 
 import pytest
 import torch
@@ -7,6 +6,7 @@ import torch
 import gread
 from gread.data.cache import cached, read_statistics
 from gread.data.statistics import measure
+from tests.processes import FRESH
 
 
 def build():
@@ -85,24 +85,20 @@ def test_changing_a_loaded_graph_does_not_change_the_stored_one(path):
     assert again.y.max() == 1
 
 
+def sum_of_cached(path):
+    def noted():
+        with open(f"{path}.log", "a") as log:
+            log.write("built\n")
+        time.sleep(1)
+        return build()
+
+    return cached(path, noted).x.sum().item()
+
+
 def test_several_processes_build_one_graph(path):
-    script = (
-        "import sys; from pathlib import Path\n"
-        "from tests.data.test_cache import build\n"
-        "from gread.data.cache import cached\n"
-        "def noted():\n"
-        "    with open(sys.argv[1] + '.log', 'a') as log: log.write('built\\n')\n"
-        "    import time; time.sleep(1)\n"
-        "    return build()\n"
-        "print(float(cached(Path(sys.argv[1]), noted).x.sum()))\n"
-    )
     path.parent.mkdir()
-    processes = [
-        subprocess.Popen([sys.executable, "-c", script, path], stdout=subprocess.PIPE, text=True)
-        for _ in range(3)
-    ]
-    sums = {process.communicate(timeout=120)[0] for process in processes}
-    assert len(sums) == 1
+    with FRESH.Pool(3) as pool:
+        assert len(set(pool.map(sum_of_cached, [path] * 3, chunksize=1))) == 1
     assert path.with_name(path.name + ".log").read_text() == "built\n"
     names = {file.name for file in path.parent.iterdir()}
     assert names <= {"some.safetensors", "some.safetensors.log", "some.lock"}

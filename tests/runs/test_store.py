@@ -6,11 +6,13 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
 from gread.runs import Result, ResultStore, StoreError
 from gread.runs.store import read_results, write_results
+from tests.processes import FRESH
 
 
 @pytest.fixture
@@ -59,18 +61,22 @@ def test_a_writer_waits_for_another_longer_than_sqlite_would(store, small):
     assert len(store) == 1
 
 
+def put_many(folder, spec):
+    store = ResultStore(folder)
+    for seed in range(25):
+        store.put(Result(replace(spec, seed=seed), "ok"))
+
+
 def test_several_processes_write_at_once(store, small):
-    code = (
-        "import sys, json\n"
-        "from dataclasses import replace\n"
-        "from gread.runs import Result, ResultStore, RunSpec\n"
-        f"store = ResultStore({str(store.path.parent)!r})\n"
-        f"spec = RunSpec.from_json({small().to_json()!r})\n"
-        "for seed in range(25):\n"
-        "    store.put(Result(replace(spec, seed=seed, split=int(sys.argv[1])), 'ok'))\n"
-    )
-    processes = [subprocess.Popen([sys.executable, "-c", code, str(n)]) for n in range(3)]
-    assert [process.wait(timeout=120) for process in processes] == [0, 0, 0]
+    writers = [
+        FRESH.Process(target=put_many, args=(store.path.parent, small(split=split)))
+        for split in range(3)
+    ]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(timeout=120)
+    assert [writer.exitcode for writer in writers] == [0, 0, 0]
     assert len(store) == 75
 
 
