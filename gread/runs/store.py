@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,14 +54,12 @@ class ResultStore:
             raise StoreError(f"the store {self.path} cannot be written: {error}") from error
 
     def _create(self) -> None:
-        try:
-            self._make_table()
-        except sqlite3.OperationalError:
-            raise
-        except sqlite3.DatabaseError:
-            # Several processes may see it at once; one moves it, and none the new one.
-            with FileLock(self.path.with_suffix(".lock")):
-                self._set_aside_if_broken()
+        # One at a time: SQLite finds a journal by the name of its file, so whoever still has a
+        # broken one open that is moved would take the journal of the new one for its own.
+        with ExitStack() as alone:
+            with suppress(OSError):  # where nothing may be written, nothing is moved
+                alone.enter_context(FileLock(self.path.with_suffix(".lock")))
+            self._set_aside_if_broken()
 
     def _make_table(self) -> None:
         with closing(self._connect("rwc")) as connection, connection:

@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
+from filelock import FileLock
 
 from gread.runs import Result, ResultStore, StoreError
 from gread.runs.store import read_results, write_results
@@ -218,6 +219,17 @@ def test_a_broken_store_that_several_find_is_set_aside_once(store, small):
     assert len(seen) == 1
     assert len(store) == 8
     assert len(list(store.path.parent.glob("results.broken*"))) == 1
+
+
+def test_a_store_is_not_opened_while_another_may_move_it_aside(tmp_path):
+    path = tmp_path / "results.sqlite"
+    with FileLock(tmp_path / "results.lock"):
+        opening = threading.Thread(target=ResultStore, args=(tmp_path,))
+        opening.start()
+        opening.join(timeout=0.5)
+        assert not path.exists()
+    opening.join(timeout=60)
+    assert path.exists()
 
 
 def test_a_store_that_may_only_be_read_is_read(store, small):
