@@ -2,18 +2,22 @@
 
     python docs/measure_search.py STAGE STORE [DEVICE] [PROCESSES] [SECONDS]
 
-from the repository's root, with STAGE one of: wide, near, second, final. None of them shows a test
-accuracy; docs/report_search.py does, when all is over.
+from the repository's root, with STAGE one of: wide, near, second, select, final. None of them shows
+a test accuracy; docs/report_search.py does, when all is over. The stage select writes
+results/trials.csv and results/selected.json, which are all that comes after needs.
 """
 
 from __future__ import annotations
 
+import csv
+import json
 import multiprocessing
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import fmean
 
 import torch
@@ -44,6 +48,7 @@ OTHERS = tuple(f"gread-{reaction}" for reaction in ("f", "ac", "z", "st", "fb", 
 SPLITS = range(10)
 RULES = ("best-mean", "lowest-loss", "one-standard-error", "neighbours")
 BEST_OF_ALL = "best of all by validation"
+RESULTS = Path(__file__).parents[1] / "results"
 
 
 @dataclass(frozen=True)
@@ -325,21 +330,28 @@ def candidates(contest: Contest, store: ResultStore) -> list[tuple[str, Mapping]
     return found
 
 
-def selected(contest: Contest, store: ResultStore, val: Mapping) -> dict[str, Mapping]:
-    """The setting that each way to select gives, by validation alone."""
+def selected(contest: Contest, store: ResultStore, val: Mapping) -> dict:
+    """The setting that each way to select gives, by validation alone, and how the last did."""
     means = [
         (kind, fmean(val.get(s.key) or 0.0 for s in compared(contest, settings)), settings)
         for kind, settings in candidates(contest, store)
     ]
-    found: dict[str, Mapping] = {}
+    ways: dict[str, Mapping] = {}
     if contest.model == "gread-bs":
         for kind in dict.fromkeys(kind for kind, _, _ in means):
-            found[kind] = max((m for m in means if m[0] == kind), key=lambda m: m[1])[2]
+            ways[kind] = max((m for m in means if m[0] == kind), key=lambda m: m[1])[2]
     for study in contest.studies:
         if study.kind == "wide":
             trials, space = trials_in(study, store), space_of(study, store)
-            found |= {f"wide, {rule}": select(trials, space, rule).settings for rule in RULES}
-    return found | {BEST_OF_ALL: max(means, key=lambda m: m[1])[2]}
+            ways |= {f"wide, {rule}": select(trials, space, rule).settings for rule in RULES}
+    kind, mean, settings = max(means, key=lambda m: m[1])
+    return {
+        "dataset": contest.dataset,
+        "model": contest.model,
+        "kind": kind,
+        "validation": mean,
+        "ways": {**ways, BEST_OF_ALL: settings},
+    }
 
 
 def compared(contest: Contest, settings) -> list[RunSpec]:
@@ -354,11 +366,36 @@ def second_specs(store: ResultStore) -> Iterator[RunSpec]:
             yield from compared(contest, settings)
 
 
-def final_specs(store: ResultStore) -> Iterator[RunSpec]:
+def write_selection(store: ResultStore) -> None:
+    """What every contest has selected, and what all complete trials gave."""
+    missing = store.missing(second_specs(store))
+    if missing:
+        sys.exit(f"{len(missing)} runs of the second stage are missing")
+    val, test = store.numbers("val"), store.numbers("test")
+    with open(RESULTS / "trials.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["study", "trial", "runs", "validation", "test"])
+        for contest in contests():
+            for study in contest.studies:
+                for trial in sorted(ranking(study, store), key=lambda trial: trial.number):
+                    own = runs(contest, trial.settings, study.seeds, study.splits)
+                    tests = fmean(test[spec.key] or 0.0 for spec in own)
+                    means = (f"{100 * mean:.2f}" for mean in (trial.mean, tests))
+                    writer.writerow([study.name, trial.number, len(own), *means])
+    found = [selected(contest, store, val) for contest in contests()]
+    (RESULTS / "selected.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+
+
+def read_selection() -> Iterator[tuple[Contest, dict]]:
+    """Contests with what they have selected."""
+    found = json.loads((RESULTS / "selected.json").read_text("utf-8"))
+    yield from zip(contests(), found, strict=True)
+
+
+def final_specs() -> Iterator[RunSpec]:
     """All runs whose test accuracy is reported."""
-    val = store.numbers("val")
-    for contest in contests():
-        for way, settings in selected(contest, store, val).items():
+    for contest, found in read_selection():
+        for way, settings in found["ways"].items():
             yield from runs(contest, settings, contest.final, record=record_of(contest, way))
 
 
@@ -393,13 +430,15 @@ def compute(specs: Iterable[RunSpec], store: ResultStore, device: str, processes
 def main(stage: str, folder: str, device: str = "cpu", processes: str = "1", seconds: str = "3600"):
     """Computes a stage."""
     print(f"gread {gread.__version__}, {stage}", flush=True)
+    store = ResultStore(folder)
     if stage in ("wide", "near"):
         work = wide_studies if stage == "wide" else near_studies
         work(folder, device, int(processes), float(seconds))
+    elif stage == "select":
+        write_selection(store)
     else:
-        specs = {"second": second_specs, "final": final_specs}[stage]
-        store = ResultStore(folder)
-        compute(specs(store), store, device, int(processes))
+        specs = {"second": lambda: second_specs(store), "final": final_specs}[stage]
+        compute(specs(), store, device, int(processes))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python docs/report_search.py STORE
 
 from the repository's root. Prints the tables of docs/reproducibility.md; writes the tuned presets,
-results/settings.jsonl, results/trials.csv and the pictures of validation against test.
+results/settings.jsonl and the pictures of validation against test.
 """
 
 from __future__ import annotations
@@ -23,18 +23,13 @@ from docs.measure_search import (
     BEST_OF_ALL,
     LARGER,
     OTHER_DATA,
+    RESULTS,
     WEBKB,
     Contest,
-    Study,
-    candidates,
-    compared,
-    contests,
     final_specs,
+    read_selection,
     record_of,
     runs,
-    second_specs,
-    selected,
-    trials_in,
 )
 from gread.figures import selection
 from gread.models import MODELS
@@ -58,10 +53,10 @@ def finals(contest: Contest, way: str, settings: Mapping, store: ResultStore) ->
 
 
 def rows(
-    contest: Contest, found: Mapping[str, Mapping], store: ResultStore
+    contest: Contest, ways: Mapping[str, Mapping], store: ResultStore
 ) -> Iterator[tuple[str, list[float]]]:
     """What each way to select gives on test, and the ensembles of the last."""
-    for way, settings in found.items():
+    for way, settings in ways.items():
         results = finals(contest, way, settings, store)
         yield way, [result.test or 0.0 for result in results]
         if record_of(contest, way):
@@ -87,75 +82,60 @@ def ensembles(contest: Contest, results: list[Result], kind: str, *, seeds: bool
     return found
 
 
-def preset(contest: Contest, settings: Mapping, store: ResultStore, val: Mapping) -> str:
+def preset(contest: Contest, found: Mapping, results: Sequence[Result]) -> str:
     """The settings as a table of TOML, with where they come from."""
-    kind = next(kind for kind, of in candidates(contest, store) if of == settings)
     trials = sum(study.trials for study in contest.studies)
-    seen = [val[spec.key] or 0.0 for spec in compared(contest, settings)]
-    tests = [result.test or 0.0 for result in finals(contest, BEST_OF_ALL, settings, store)]
-    source = {"published": "the published setting", "near": "near a known one"}.get(kind, kind)
+    sources = {"published": "the published setting", "near": "near a known one"}
+    seen = len(contest.seeds) * len(contest.splits)
     facts = [
-        f"the best by validation of {trials} trials in {len(contest.studies)} studies: {source}",
-        f"mean validation accuracy {100 * fmean(seen):.2f} over {len(seen)} runs; test accuracy "
-        f"{shown(tests)} over {len(tests)} others",
+        f"the best by validation of {trials} trials in {len(contest.studies)} studies: "
+        f"{sources.get(found['kind'], found['kind'])}",
+        f"mean validation accuracy {100 * found['validation']:.2f} over {seen} runs; test accuracy "
+        f"{shown([result.test or 0.0 for result in results])} over {len(results)} others",
         "docs/reproducibility.md says how it was selected",
     ]
     lines = [f"[{contest.dataset}]", *(f"# {fact}" for fact in facts)]
+    settings = found["ways"][BEST_OF_ALL]
     lines += [
         f"{name} = {json.dumps(value)}" for name, value in settings.items() if value is not None
     ]
     return "\n".join(lines) + "\n"
 
 
-def points_of(study: Study, contest: Contest, store: ResultStore, test: Mapping) -> dict:
-    """Validation and test accuracy of every complete trial, in percent."""
-    complete = [trial for trial in trials_in(study, store) if trial.complete]
-    keys = {
-        trial.number: [
-            spec.key for spec in runs(contest, trial.settings, study.seeds, study.splits)
-        ]
-        for trial in complete
-    }
-    return {
-        trial.number: (100 * trial.mean, 100 * fmean(test[k] or 0.0 for k in keys[trial.number]))
-        for trial in complete
-    }
+def draw_luck() -> None:
+    """Validation against test of all trials of the wide studies."""
+    with open(RESULTS / "trials.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for dataset in WEBKB:
+        points = {
+            int(row["trial"]): (float(row["validation"]), float(row["test"]))
+            for row in rows
+            if row["study"] == study_name(dataset, "gread-bs")
+        }
+        best = max(points, key=lambda number: (points[number][0], -number))
+        title = f"GREAD-BS on {dataset.title()}: {len(points)} settings"
+        picture = selection(points, best, title=title)
+        picture.savefig(ROOT / "docs/images" / f"luck-{dataset}.png", dpi=150)
 
 
 def main(folder: str) -> None:
     """Prints and writes everything."""
     store = ResultStore(folder)
-    for stage in (second_specs, final_specs):
-        missing = store.missing(stage(store))
-        if missing:
-            sys.exit(f"{len(missing)} runs of {stage.__name__} are missing")
-    val, test = store.numbers("val"), store.numbers("test")
+    missing = store.missing(final_specs())
+    if missing:
+        sys.exit(f"{len(missing)} final runs are missing")
     table: dict[tuple[str, str], dict[str, str]] = {}
     kept: list[Result] = []
-    with open(ROOT / "results" / "trials.csv", "w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["study", "trial", "runs", "validation", "test"])
-        for contest in contests():
-            found = selected(contest, store, val)
-            for study in contest.studies:
-                points = points_of(study, contest, store, test)
-                size = len(study.seeds) * len(study.splits)
-                for number, point in points.items():
-                    writer.writerow([study.name, number, size, *(f"{p:.2f}" for p in point)])
-                if study.kind == "wide":
-                    numbers = {str(t.settings): t.number for t in trials_in(study, store)}
-                    title = f"GREAD-BS on {study.dataset.title()}: {len(points)} settings"
-                    picture = selection(points, numbers[str(found["wide"])], title=title)
-                    picture.savefig(ROOT / "docs/images" / f"luck-{study.dataset}.png", dpi=150)
-            for way, values in rows(contest, found, store):
-                table.setdefault((contest.model, way), {})[contest.dataset] = shown(values)
-            settings = found[BEST_OF_ALL]
-            path = ROOT / "gread/presets/tuned" / f"{study_name('', contest.model)[1:]}.toml"
-            path.parent.mkdir(exist_ok=True)
-            text = preset(contest, settings, store, val)
-            merge_preset(path, text, MODELS[contest.model].title)
-            kept += map(_plain, finals(contest, BEST_OF_ALL, settings, store))
-    write_results(ROOT / "results" / "settings.jsonl", kept)
+    for contest, found in read_selection():
+        for way, values in rows(contest, found["ways"], store):
+            table.setdefault((contest.model, way), {})[contest.dataset] = shown(values)
+        results = finals(contest, BEST_OF_ALL, found["ways"][BEST_OF_ALL], store)
+        path = ROOT / "gread/presets/tuned" / f"{study_name('', contest.model)[1:]}.toml"
+        path.parent.mkdir(exist_ok=True)
+        merge_preset(path, preset(contest, found, results), MODELS[contest.model].title)
+        kept += map(_plain, results)
+    write_results(RESULTS / "settings.jsonl", kept)
+    draw_luck()
     print(f"| | {' | '.join(LISTED)} |")
     for (model, way), row in table.items():
         print(f"| {model} {way} | " + " | ".join(row.get(d, "") for d in LISTED) + " |")

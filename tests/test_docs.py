@@ -23,15 +23,14 @@ SNIPPETS = [
 ]
 
 
-def run_script(script: Path, folder: Path) -> str:
-    """What a script prints that runs in a process and a folder of its own; it must end well."""
+def run_script(script: Path, folder: Path) -> tuple[int | None, str, str]:
+    """How a script ends, what it prints and its errors, in a process and a folder of its own."""
     written = [folder / "printed", folder / "errors"]
     process = FRESH.Process(target=_run, args=(script, folder, written))
     process.start()
     process.join()
     printed, errors = (path.read_text() for path in written)
-    assert process.exitcode == 0, errors
-    return printed
+    return process.exitcode, printed, errors
 
 
 def _run(script: Path, folder: Path, written: list[Path]) -> None:
@@ -59,7 +58,8 @@ def test_every_symbol_of_the_paper_map_exists():
 def test_snippets_run(code, tmp_path):
     script = tmp_path / "snippet.py"
     script.write_text(code)
-    run_script(script, tmp_path)
+    ended, _, errors = run_script(script, tmp_path)
+    assert ended == 0, errors
 
 
 @pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda path: path.stem)
@@ -74,7 +74,9 @@ def test_tutorials_run_from_top_to_bottom(tutorial, tmp_path):
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_run(example, tmp_path):
-    assert run_script(example, tmp_path)
+    ended, printed, errors = run_script(example, tmp_path)
+    assert ended == 0, errors
+    assert printed
 
 
 @pytest.mark.parametrize("page", [*PAGES, *TUTORIALS], ids=lambda path: path.stem)
