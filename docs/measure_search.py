@@ -276,11 +276,12 @@ def near_studies(folder: str, device: str, processes: int, seconds: float) -> No
                 said = future.exception() or future.result()
                 print(f"{time.time() - begin:5.0f} s  {said}", flush=True)
         if left:
-            print(f"{len(left)} studies are left", flush=True)
             for process in set(multiprocessing.active_children()) - others:
                 process.terminate()
             pool.shutdown(wait=False, cancel_futures=True)
-            sys.exit(1)
+    unfinished = sum(not trials_in(study, store) for study in open_)
+    if unfinished:
+        sys.exit(f"{unfinished} studies are left")
 
 
 LENGTHS = {name: place for place, name in enumerate((*LARGER, "squirrel-filtered"))}
@@ -368,6 +369,9 @@ def second_specs(store: ResultStore) -> Iterator[RunSpec]:
 
 def write_selection(store: ResultStore) -> None:
     """What every contest has selected, and what all complete trials gave."""
+    open_ = [s.name for c in contests() for s in c.studies if not trials_in(s, store)]
+    if open_:
+        sys.exit(f"studies are not finished: {', '.join(open_)}")
     missing = store.missing(second_specs(store))
     if missing:
         sys.exit(f"{len(missing)} runs of the second stage are missing")
