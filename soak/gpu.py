@@ -20,7 +20,9 @@ MODELS = ("gread-bs", "gread-fb", "gcn", "gat", "grand")
 SHORT = ("train", "csbm", "--splits", "0", "--epochs", "3", "--json")
 WRONG = """
 import torch
-torch.cuda.is_available = lambda: True  # as where a GPU is there that this build cannot use
+# As where a GPU is there whose kernels this build does not have: all but computing works.
+torch.cuda.is_available = lambda: True
+torch.cuda.is_current_stream_capturing = lambda: False
 """
 
 

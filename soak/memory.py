@@ -1,7 +1,6 @@
 """Less memory than is needed: real limits, met by real allocations, on a CPU and on a GPU."""
 
 import resource
-import sys
 import tempfile
 import warnings
 from contextlib import suppress
@@ -48,11 +47,10 @@ def _row(tried: str, count: int, found: str) -> Row:
 
 def _population(device: str) -> list[int]:
     """The sizes that were tried, where the estimate of what fits is far too high."""
-    from gread.runs import ResultStore, RunSpec, grouping, launch
+    from gread.runs import ResultStore, RunSpec, executors, grouping, launch
     from gread.runs.run import run_together
     from gread.training import TrainConfig
 
-    training = sys.modules["gread.runs.launch"]
     specs = [
         RunSpec(
             dataset="csbm",
@@ -70,20 +68,19 @@ def _population(device: str) -> list[int]:
         sizes.append(len(members))
         return run_together(members, **options)  # type: ignore[arg-type]
 
-    training.run_together = watched  # type: ignore[attr-defined]
+    executors.run_together = watched  # type: ignore[assignment]
     grouping.CPU_BYTES, grouping.SHARE = 2**40, 1e6
     with tempfile.TemporaryDirectory() as folder:
         launch(specs[:2], ResultStore(Path(folder, "warm-up")), devices=[device], together=True)
         sizes.clear()
-        if device == "cpu":
-            ballast = _ballast()
-        else:
+        ballast = _ballast() if device == "cpu" else []
+        if device != "cpu":
             total = torch.cuda.mem_get_info()[1]
             used = torch.cuda.memory_reserved()
             torch.cuda.set_per_process_memory_fraction((used + ROOM) / total)
         store = ResultStore(folder)
         launch(specs, store, devices=[device], together=True)
-        assert device != "cpu" or ballast
+        del ballast
         assert [result.status for result in store] == ["ok"] * len(specs)
     assert sizes[0] == len(specs) and sizes[1] == len(specs) // 2, sizes
     return sizes

@@ -58,6 +58,8 @@ def main() -> None:
     try:
         with warnings.catch_warnings(), enough_memory("a smaller graph or a smaller model"):
             warnings.showwarning = _warn
+            # PyTorch tries another way, and where that has too little memory as well we say so.
+            warnings.filterwarnings("ignore", "mkldnn_matmul failed")
             app()
     except (InputError, ArithmeticError, OSError, OutOfMemory) as error:
         sentence = " ".join(f"gread: {error}".split())  # names in it may have line breaks

@@ -111,6 +111,9 @@ def test_a_store_makes_its_folder_and_is_no_folder_itself(tmp_path):
     (tmp_path / "taken" / "results.sqlite").mkdir(parents=True)
     with pytest.raises(StoreError, match=r"taken/results.sqlite cannot be written: unable to open"):
         ResultStore(tmp_path / "taken")
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match=r"cannot be written: .*Not a directory"):
+        ResultStore(tmp_path / "file" / "below")
 
 
 def test_nothing_is_stored_for_nothing_and_all_or_none_of_several(store, small):
