@@ -26,7 +26,7 @@ from gread.models import MODELS
 from gread.models.catalog import model
 from gread.models.gde import GDE
 from gread.runs import Result, ResultStore, RunSpec, launch
-from gread.runs.store import read_results
+from gread.runs.exported import read_results
 from gread.search import read_space, search, select
 from gread.search.study import Plan
 

@@ -18,7 +18,7 @@ import gread
 from gread.experiments.accuracy import PAPER, summary
 from gread.models import MODELS
 from gread.runs import Result, ResultStore, RunSpec, launch
-from gread.runs.store import read_results
+from gread.runs.exported import read_results
 
 SPLITS = range(3)
 NONLINEAR = ("gread-f", "gread-ac", "gread-z")
@@ -89,7 +89,7 @@ def line(results: list[Result]) -> str:
 
 def main() -> None:
     folder, device, workers = (*sys.argv[1:], *("cpu", "1")[len(sys.argv) - 2 :])
-    committed = read_results(Path("results/table-4.jsonl"))
+    committed = read_results(Path("results/table-4.jsonl.xz"))
     cells = below(committed)
     plain: dict[tuple[str, str], list[Result]] = defaultdict(list)
     tried: dict[RunSpec, tuple[tuple[str, str], str]] = {}

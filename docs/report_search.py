@@ -3,7 +3,7 @@
     python docs/report_search.py STORE
 
 from the repository's root. Prints the tables of docs/reproducibility.md; writes the tuned presets,
-results/settings.jsonl and the pictures of validation against test.
+results/search.jsonl.xz, results/ensembles.csv and the pictures of validation against test.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import torch
 import gread
 from docs.measure_search import (
     BEST_OF_ALL,
-    LARGER,
     OTHER_DATA,
     RESULTS,
     WEBKB,
@@ -31,10 +30,12 @@ from docs.measure_search import (
     record_of,
     runs,
 )
+from gread.experiments import ARTEFACTS
+from gread.experiments.protocol import DATASETS
 from gread.figures import selection
 from gread.models import MODELS
 from gread.runs import Result, ResultStore
-from gread.runs.store import write_results
+from gread.runs.exported import ENDING, write_results
 from gread.search.report import merge_preset
 from gread.search.study import study_name
 
@@ -124,29 +125,55 @@ def main(folder: str) -> None:
     missing = store.missing(final_specs())
     if missing:
         sys.exit(f"{len(missing)} final runs are missing")
-    table: dict[tuple[str, str], dict[str, str]] = {}
-    kept: list[Result] = []
+    table: dict[str, dict[str, list[float]]] = {}
     for contest, found in read_selection():
         for way, values in rows(contest, found["ways"], store):
-            table.setdefault((contest.model, way), {})[contest.dataset] = shown(values)
+            table.setdefault(f"{contest.model}, {way}", {})[contest.dataset] = values
         results = finals(contest, BEST_OF_ALL, found["ways"][BEST_OF_ALL], store)
         path = ROOT / "gread/presets/tuned" / f"{study_name('', contest.model)[1:]}.toml"
         path.parent.mkdir(exist_ok=True)
         merge_preset(path, preset(contest, found, results), MODELS[contest.model].title)
-        kept += map(_plain, results)
-    write_results(RESULTS / "settings.jsonl", kept)
+    keep(store)
     draw_luck()
-    print(f"| | {' | '.join(LISTED)} |")
-    for (model, way), row in table.items():
-        print(f"| {model} {way} | " + " | ".join(row.get(d, "") for d in LISTED) + " |")
+    write_ensembles(table)
+    print(f"| | {' | '.join(LISTED)} | average of the nine |")
+    for way, row in table.items():
+        cells = [shown(row[name]) if name in row else "" for name in LISTED]
+        means = [fmean(row[name]) for name in DATASETS if name in row]
+        average = f"{100 * fmean(means):.2f}" if len(means) == len(DATASETS) else ""
+        print(f"| {way} | {' | '.join(cells)} | {average} |")
+
+
+def keep(store: ResultStore) -> None:
+    """Stores the final runs without what ensembles are made of.
+
+    Those of the table "settings" are for ``gread runs export``, the others for a file of their own.
+    """
+    finals = [_plain(result) for result in map(store.get, final_specs()) if result is not None]
+    store.put(*finals)
+    shown = set(ARTEFACTS["settings"].specs())
+    others = {result.spec: result for result in finals if result.spec not in shown}
+    write_results(RESULTS / f"search{ENDING}", others.values())
+
+
+def write_ensembles(table: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
+    """Their accuracies on test: by split, and over time by seed and split."""
+    with open(RESULTS / "ensembles.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["way", "dataset", "place", "test"])
+        for way, row in table.items():
+            if "ensemble" in way:
+                for dataset, values in row.items():
+                    for place, value in enumerate(values):
+                        writer.writerow([way, dataset, place, f"{100 * value:.2f}"])
 
 
 def _plain(result: Result) -> Result:
-    """Without what was recorded for ensembles: the run of the preset, small enough to commit."""
+    """As the run of a preset, small enough to commit."""
     return replace(result, spec=replace(result.spec, record=()), records={})
 
 
-LISTED = (*WEBKB, *sorted(LARGER), *OTHER_DATA)
+LISTED = (*DATASETS, *OTHER_DATA)
 
 if __name__ == "__main__":
     main(*sys.argv[1:])

@@ -289,19 +289,24 @@ def selection(
         axis.set_title(f"{what}: {len(shown)}{_correlation(shown)}", fontsize=11, loc="left")
         axis.set_xlabel("mean validation accuracy (%)")
         axis.grid(alpha=0.2)
-        for point, colour in ((lucky, COLOURS[0]), (chosen, COLOURS[1])):
+        for point, mark in ((lucky, _RING), (chosen, _DISC)):
             if (shown == point).all(axis=1).any():
-                axis.scatter(*point, s=90, color=colour, edgecolor="white", zorder=3)
-            axis.axhline(point[1], color=colour, linewidth=1.0, linestyle="--", zorder=0)
+                axis.scatter(*point, zorder=3, **mark)
+            axis.axhline(point[1], color=mark["edgecolor"], linewidth=1, linestyle="--", zorder=0)
     panels[0].set_ylabel("mean test accuracy (%)")
-    marks = (
-        (COLOURS[1], f"selected by validation: test {chosen[1]:.2f}"),
-        (COLOURS[0], f"best by test, which nobody may select: {lucky[1]:.2f}"),
-    )
-    handles = [panels[0].scatter([], [], s=90, color=colour, label=text) for colour, text in marks]
+    marks = {
+        f"selected by validation: test {chosen[1]:.2f}": _DISC,
+        f"best by test, which nobody may select: {lucky[1]:.2f}": _RING,
+    }
+    handles = [panels[0].scatter([], [], label=text, **mark) for text, mark in marks.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
     figure.suptitle(title, fontsize=14)
     return figure
+
+
+# One setting may be both, so one fits into the other.
+_DISC: Mapping[str, Any] = {"s": 80, "facecolor": COLOURS[1], "edgecolor": COLOURS[1]}
+_RING: Mapping[str, Any] = {"s": 190, "facecolor": "none", "edgecolor": COLOURS[0], "linewidth": 2}
 
 
 def save(figure: Figure, file: Path, metadata: Mapping[str, Any] | None = None) -> None:

@@ -1,6 +1,7 @@
 """The command line."""
 
 import json
+import lzma
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from gread import DATASETS, MODELS, REACTIONS, SOLVERS, __version__
 from gread.cli import main
 from gread.data import DataError
 from gread.experiments import ARTEFACTS
+from gread.runs.exported import read_results
 
 ROOT = Path(__file__).parents[1]
 
@@ -301,7 +303,8 @@ def test_what_train_cannot_do_is_one_sentence(train, arguments, sentence):
     assert sentence in result.stderr
 
 
-def test_stored_runs_are_listed_exported_and_compared(gread, train, tmp_path):
+def test_stored_runs_are_listed_exported_and_compared(gread, train, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where nothing is committed
     train("--splits", "0-3", "--model", "gcn")
     train("--splits", "0-3", "--model", "mlp")
     rows = json.loads(gread("runs", "--store", tmp_path, "--model", "gcn", "--json").stdout)
@@ -316,24 +319,43 @@ def test_stored_runs_are_listed_exported_and_compared(gread, train, tmp_path):
     assert "must have runs in common" in none.stderr
 
 
+def test_a_model_is_compared_with_one_setting_a_dataset(gread, train, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    compare = ("compare", "gcn", "mlp", "--store", tmp_path, "--json")
+    train("--splits", "0-3", "--model", "gcn")
+    train("--splits", "0-3", "--model", "mlp")
+    before = json.loads(gread(*compare).stdout)
+    train("--splits", "0-1", "--model", "gcn", epochs=40)  # later, but fewer
+    assert json.loads(gread(*compare).stdout) == before
+    train("--splits", "2-3", "--model", "gcn", epochs=40)  # now as many, and later
+    assert json.loads(gread(*compare).stdout) != before
+
+
+def committed(name):
+    """Results in the repository that an artefact needs."""
+    paths = sorted((ROOT / "results").glob("*.jsonl.xz"))
+    found = {result.spec: result for path in paths for result in read_results(path)}
+    return [found[spec] for spec in dict.fromkeys(ARTEFACTS[name].specs()) if spec in found]
+
+
 def test_reproduce_stored_shows_our_rows_from_committed_results(gread, tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     places = ("--store", tmp_path / "store", "--out", tmp_path / "out")
     shown = gread("reproduce", "table-4", "--stored", *places)
     assert shown.returncode == 0
     assert "| GREAD-BS | " in shown.stdout
-    assert "1040 runs of ours" in shown.stdout
+    assert f"{sum(r.test is not None for r in committed('table-4'))} runs of ours" in shown.stdout
     assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".md", ".csv", ".tex"}
     assert "GREAD-BS" in gread("reproduce", "table-2", "--stored", *places).stdout
 
 
 def test_a_broken_file_of_results_is_named_and_left_out(gread, tmp_path, monkeypatch):
     (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "table-4.jsonl").write_text("{}\n")
+    (tmp_path / "results" / "table-4.jsonl.xz").write_bytes(lzma.compress(b"{}\n"))
     monkeypatch.chdir(tmp_path)
     shown = gread("reproduce", "table-4", "--stored")
     assert shown.returncode == 0
-    assert "table-4.jsonl, line 1, is no result" in " ".join(shown.stderr.split())
+    assert "table-4.jsonl.xz, line 1, is no result" in " ".join(shown.stderr.split())
     assert "0 runs of ours" in shown.stdout
 
 
@@ -342,12 +364,12 @@ def test_runs_are_exported_by_artefact(gread, tmp_path, monkeypatch):
     store = ("--store", tmp_path / "store")
     shown = gread("runs", "export", "--out", tmp_path / "all", *store)
     assert shown.returncode == 0, shown.stderr
-    assert (tmp_path / "all" / "table-4.jsonl").read_text() == Path(
-        "results/table-4.jsonl"
-    ).read_text()
-    assert len(list((tmp_path / "all").iterdir())) == 1  # the rankings come from the same runs
+    files = {path.name: read_results(path) for path in (tmp_path / "all").iterdir()}
+    assert files["table-4.jsonl.xz"] == committed("table-4")
+    assert "table-7.jsonl.xz" not in files  # the rankings come from the same runs
+    assert sum(map(len, files.values())) == len({r.spec for runs in files.values() for r in runs})
     gread("runs", "export", "table-2", "--out", tmp_path / "one", *store)
-    assert [path.name for path in (tmp_path / "one").iterdir()] == ["table-2.jsonl"]
+    assert [path.name for path in (tmp_path / "one").iterdir()] == ["table-2.jsonl.xz"]
     assert "unknown artefact 'tabel-2'" in gread("runs", "export", "tabel-2", *store).stderr
 
 
@@ -376,7 +398,7 @@ def test_reproduce_tells_its_plan_before_anything_is_computed(gread, tmp_path, m
     rows = json.loads(gread("reproduce", "all", "--dry-run", "--json", *store).stdout)
     plan = {row["artefact"]: row for row in rows}
     assert list(plan) == [*ARTEFACTS, "all"]
-    assert plan["table-4"]["stored"] == 1050  # what is committed
+    assert plan["table-4"]["stored"] == len(committed("table-4"))
     assert plan["table-1"] == {"artefact": "table-1", "runs": 0, "stored": 0, "seconds": 0}
     assert max(row["runs"] for row in rows[:-1]) < plan["all"]["runs"]
     assert plan["all"]["runs"] < sum(row["runs"] for row in rows[:-1])  # artefacts share runs

@@ -15,8 +15,9 @@ from gread.experiments import ARTEFACTS
 from gread.inputs import InputError
 from gread.models import MODELS
 from gread.report.statistics import compare as compare_pairs
-from gread.runs import Result, ResultStore
-from gread.runs.store import StoreError, read_results, write_results
+from gread.runs import Result, ResultStore, RunSpec
+from gread.runs.exported import ENDING, read_results, write_results
+from gread.runs.store import StoreError
 
 Store = Annotated[Path, typer.Option("--store", metavar="DIR", help="Where results are stored.")]
 STORE = Path("runs/store")
@@ -72,7 +73,7 @@ def export(
     ] = RESULTS,
     store: Store = STORE,
 ) -> None:
-    """Write the runs behind an artefact as one file of JSON lines, without histories.
+    """Write the runs behind an artefact as one packed file of JSON lines, without histories.
 
     A run is in one file, that of the first artefact that needs it.
     """
@@ -81,7 +82,7 @@ def export(
         keys = [spec.key for spec in ARTEFACTS[name].specs()]
         results = [known.pop(key) for key in keys if key in known]
         if results:
-            path = folder / f"{name}.jsonl"
+            path = folder / f"{name}{ENDING}"
             write_results(path, results)
             err.print(f"Wrote {len(results)} results to {path}", highlight=False, soft_wrap=True)
 
@@ -93,14 +94,11 @@ def compare(
     store: Store = STORE,
     as_json: Json = False,
 ) -> None:
-    """Compare two models on the datasets, splits and seeds that both are stored for."""
-    tests: dict[str, dict[tuple[str, int, int], float]] = {first: {}, second: {}}
-    for name in tests:
-        MODELS[name]  # a misspelt name is not just one without results
-    for result in sorted(known_results(store).values(), key=lambda result: result.finished):
-        spec = result.spec
-        if spec.model in tests and result.test is not None and dataset in (None, spec.dataset):
-            tests[spec.model][spec.dataset, spec.split, spec.seed] = 100 * result.test
+    """Compare two models on the datasets, splits and seeds that both are stored for.
+
+    Of a model with several settings on a dataset, those count that most runs were stored with.
+    """
+    tests = {name: _tests(name, dataset, store) for name in (first, second)}
     common = sorted(tests[first].keys() & tests[second].keys())
     if not common:
         raise InputError(f"{first} and {second} must have runs in common, got none in {store}")
@@ -119,6 +117,29 @@ def compare(
     out.print(table)
 
 
+def _tests(model: str, dataset: str | None, store: Path) -> dict[tuple[str, int, int], float]:
+    """Test accuracies by dataset, split and seed, all of a dataset with the same settings."""
+    MODELS[model]  # a misspelt name is not just one without results
+    settings: dict[str, dict[RunSpec, list[Result]]] = {}
+    for result in known_results(store).values():
+        spec = result.spec
+        if spec.model == model and result.test is not None and dataset in (None, spec.dataset):
+            setting = dataclasses.replace(spec, split=0, seed=0, record=())
+            settings.setdefault(spec.dataset, {}).setdefault(setting, []).append(result)
+    own = {result.spec.key for result in ResultStore(store)}
+
+    def weight(results: list[Result]) -> tuple[int, int, str]:
+        stored = sum(result.spec.key in own for result in results)
+        return stored, len(results), max(result.finished for result in results)
+
+    chosen = (max(found.values(), key=weight) for found in settings.values())
+    return {
+        (result.spec.dataset, result.spec.split, result.spec.seed): 100 * (result.test or 0.0)
+        for results in chosen
+        for result in results
+    }
+
+
 def known_results(store: Path) -> dict[str, Result]:
     """By key: what is committed in ``results/``, and over it what is in the store."""
     return {result.spec.key: result for result in (*_committed(), *ResultStore(store))}
@@ -126,7 +147,7 @@ def known_results(store: Path) -> dict[str, Result]:
 
 def _committed() -> Iterable[Result]:
     """Results in ``results/``; a broken file is named and left out, so its runs are done again."""
-    for path in sorted(RESULTS.glob("*.jsonl")):
+    for path in sorted(RESULTS.glob(f"*{ENDING}")):
         try:
             yield from read_results(path)
         except StoreError as error:

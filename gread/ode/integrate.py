@@ -208,10 +208,7 @@ def _adaptive(
             rtol=tolerance,
             atol=tolerance,
             # Step onto T: without it the last step overshoots and h(T) is interpolated.
-            options={
-                "step_t": torch.tensor([time], dtype=torch.float64, device=h0.device),
-                "norm": norm,
-            },
+            options={"step_t": [time], "norm": norm},
         )
     except AssertionError as error:  # how torchdiffeq gives up
         raise IntegrationError(

@@ -12,7 +12,6 @@ from typing import Any
 from filelock import FileLock
 
 from gread.inputs import InputError
-from gread.output import write_text
 from gread.runs.run import Result
 from gread.runs.spec import RunSpec
 
@@ -168,23 +167,3 @@ def _row(result: Result) -> dict[str, Any]:
         "finished": result.finished,
         "result": result.to_json(),
     }
-
-
-def write_results(path: Path, results: Iterable[Result]) -> None:
-    """One line of JSON a result, without histories: small enough to commit."""
-    write_text(path, "".join(result.without_history().to_json() + "\n" for result in results))
-
-
-def read_results(path: Path) -> list[Result]:
-    """The results that `write_results` wrote."""
-    results = []
-    try:
-        lines = path.read_text("utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise StoreError(f"{path} must be text in UTF-8: {error}") from error
-    for number, line in enumerate(lines, start=1):
-        try:
-            results.append(Result.from_json(line))
-        except InputError as error:
-            raise StoreError(f"{path}, line {number}, is no result: {error}") from error
-    return results

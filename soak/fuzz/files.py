@@ -2,6 +2,7 @@
 
 import io
 import json
+import lzma
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,8 @@ from gread.explorer import Runs
 from gread.explorer.server import ExplorerServer
 from gread.models import GREAD
 from gread.runs import ResultStore, RunSpec
+from gread.runs.exported import read_results
 from gread.runs.presets import find_preset
-from gread.runs.store import read_results
 from gread.search.space import read_space
 from gread.structure.catalog import Origin, add_structure
 from gread.tables import Preprocessing, choose_features, read_graph, read_labels, read_split
@@ -251,8 +252,9 @@ def _tensors(folder: Path, case: Any) -> None:
 
 @target("stored runs that are changed", CHANGES, 5_000)
 def _result(folder: Path, changes: Any) -> None:
-    path = folder / "t.jsonl"
-    path.write_text(json.dumps(changed(json.loads(result()), changes)) + "\n")
+    path = folder / "t.jsonl.xz"
+    line = json.dumps(changed(json.loads(result()), changes)) + "\n"
+    path.write_bytes(lzma.compress(line.encode(), preset=0))
     for found in read_results(path):
         ResultStore(folder).put(found)
         found.spec.key  # noqa: B018

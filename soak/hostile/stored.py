@@ -1,9 +1,11 @@
 """Stored runs and searches, settings, and the data root."""
 
 import json
+import lzma
 import os
 import sqlite3
 import warnings
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
@@ -18,8 +20,8 @@ from gread.data.files import manifest
 from gread.inputs import InputError
 from gread.registry import Registry
 from gread.runs import ResultStore, RunSpec, StoreError, run
+from gread.runs.exported import LARGEST, read_results
 from gread.runs.presets import find_preset
-from gread.runs.store import read_results
 from gread.search.space import read_space
 from gread.search.study import load_study
 from gread.structure.catalog import Origin, add_structure
@@ -47,7 +49,7 @@ def _line(spoil: Callable[[dict[str, Any]], Any], folder: Path) -> None:
     text = json.dumps(values)
     refused = 0
     try:
-        read_results(write(folder / "table-4.jsonl", text + "\n"))
+        read_results(write(folder / "table-4.jsonl.xz", lzma.compress(text.encode() + b"\n")))
     except StoreError:
         refused += 1
     store = ResultStore(folder / "store")
@@ -106,12 +108,40 @@ def _wrong_key(folder: Path) -> None:
 
 @STORED.register("stored runs a million levels deep")
 def _results_deep(folder: Path) -> None:
-    read_results(write(folder / "t.jsonl", '{"spec": ' + "[" * 10**6 + "]" * 10**6 + "}\n"))
+    text = b'{"spec": ' + b"[" * 10**6 + b"]" * 10**6 + b"}\n"
+    read_results(write(folder / "t.jsonl.xz", lzma.compress(text)))
 
 
 @STORED.register("stored runs that are no text")
 def _results_bytes(folder: Path) -> None:
-    read_results(write(folder / "t.jsonl", bytes(range(256))))
+    read_results(write(folder / "t.jsonl.xz", lzma.compress(bytes(range(256)))))
+
+
+@STORED.register("stored runs that are not packed")
+def _results_plain(folder: Path) -> None:
+    read_results(write(folder / "t.jsonl.xz", result().encode()))
+
+
+@STORED.register("stored runs that are cut")
+def _results_cut(folder: Path) -> None:
+    read_results(write(folder / "t.jsonl.xz", lzma.compress(result().encode())[:-30]))
+
+
+@STORED.register("stored runs that unpack to 300 MB")
+def _results_bomb(folder: Path) -> None:
+    packing = lzma.LZMACompressor(preset=0)
+    block = bytes(2**20)
+    parts = [packing.compress(block) for _ in range(LARGEST // len(block) + 32)]
+    read_results(write(folder / "t.jsonl.xz", b"".join(parts) + packing.flush()))
+
+
+@STORED.register("stored runs that take 4 GB to unpack")
+def _results_dictionary(folder: Path) -> None:
+    packed = bytearray(lzma.compress(result().encode()))
+    packed[16] = 40  # of the first block the size of its dictionary, and then its checksum
+    end = 12 + 4 * packed[12]
+    packed[end : end + 4] = zlib.crc32(packed[12:end]).to_bytes(4, "little")
+    read_results(write(folder / "t.jsonl.xz", bytes(packed)))
 
 
 @STORED.register("a store that is a pickle")

@@ -1,4 +1,3 @@
-import json
 import shutil
 import sqlite3
 import subprocess
@@ -12,7 +11,6 @@ import pytest
 from filelock import FileLock
 
 from gread.runs import Result, ResultStore, StoreError
-from gread.runs.store import read_results, write_results
 from tests.processes import FRESH
 
 
@@ -148,23 +146,6 @@ def test_a_row_of_another_run_or_of_none_is_named(store, small):
         connection.execute("UPDATE runs SET result = '{}'")
     with pytest.raises(StoreError, match=r"results.sqlite has a row that is no result: "):
         store.get(small())
-
-
-def test_json_lines_that_are_no_text_are_named(tmp_path):
-    (tmp_path / "some.jsonl").write_bytes(b"\xff")
-    with pytest.raises(StoreError, match=r"some.jsonl must be text in UTF-8: "):
-        read_results(tmp_path / "some.jsonl")
-
-
-def test_results_travel_as_json_lines_without_histories(tmp_path, small):
-    results = [Result(small(seed=s), "ok", history=((1.0, 0.1, 0.2, 0.3),)) for s in range(3)]
-    path = tmp_path / "new" / "some.jsonl"
-    write_results(path, results)
-    assert read_results(path) == [result.without_history() for result in results]
-    assert all(json.loads(line)["status"] == "ok" for line in path.read_text().splitlines())
-    path.write_text(path.read_text() + '{"half": ')
-    with pytest.raises(StoreError, match=r"some.jsonl, line 4, is no result"):
-        read_results(path)
 
 
 def test_a_full_disk_is_one_sentence(store, small):
