@@ -9,7 +9,6 @@ results/search.jsonl.xz, results/ensembles.csv and the pictures of validation ag
 from __future__ import annotations
 
 import csv
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -36,7 +35,7 @@ from gread.figures import selection
 from gread.models import MODELS
 from gread.runs import Result, ResultStore
 from gread.runs.exported import ENDING, write_results
-from gread.search.report import merge_preset
+from gread.search.report import merge_preset, preset_table
 from gread.search.study import study_name
 
 ROOT = Path(__file__).parents[1]
@@ -95,12 +94,7 @@ def preset(contest: Contest, found: Mapping, results: Sequence[Result]) -> str:
         f"{shown([result.test or 0.0 for result in results])} over {len(results)} others",
         "docs/reproducibility.md says how it was selected",
     ]
-    lines = [f"[{contest.dataset}]", *(f"# {fact}" for fact in facts)]
-    settings = found["ways"][BEST_OF_ALL]
-    lines += [
-        f"{name} = {json.dumps(value)}" for name, value in settings.items() if value is not None
-    ]
-    return "\n".join(lines) + "\n"
+    return preset_table(contest.dataset, facts, found["ways"][BEST_OF_ALL], {})
 
 
 def draw_luck() -> None:

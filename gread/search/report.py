@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -16,6 +16,7 @@ from gread.data import DATASETS
 from gread.models import MODELS
 from gread.output import write_text
 from gread.runs import ResultStore
+from gread.runs.spec import Value
 from gread.search.selection import Trial, select
 from gread.search.space import Space
 from gread.search.study import Plan, import_optuna, load_study, study_name, trials_of
@@ -89,9 +90,7 @@ class Report:
         if len(self.seen) > 1:
             facts.append(f"test accuracies were seen after {', '.join(map(str, self.seen))} trials")
         facts.append(f"gread {gread.__version__}, {datetime.now(timezone.utc):%Y-%m-%d}")
-        lines = [f"[{plan.dataset}]", *(f"# {fact}" for fact in facts)]
-        lines += [f"{name} = {json.dumps(value)}" for name, value in selected.settings.items()]
-        return "\n".join(lines) + "\n"
+        return preset_table(plan.dataset, facts, selected.settings, plan.options)
 
     def write(self, folder: Path) -> list[Path]:
         """Writes the preset to ``tuned/MODEL.toml`` and a picture, once the study is finished."""
@@ -132,6 +131,38 @@ def report(
     return Report(
         study, plan, wanted, trials, rule, selected, importance, tests, tuple(sorted(seen))
     )
+
+
+def preset_table(
+    dataset: str,
+    facts: Iterable[str],
+    settings: Mapping[str, Value | None],
+    options: Mapping[str, Value],
+) -> str:
+    """The settings of a dataset as a table of TOML, with where they come from as comments.
+
+    Args:
+        dataset: Its name.
+        facts: Where they come from.
+        settings: Of the model and of the training; those that are ``None`` are left out.
+        options: Of the dataset.
+
+    Example:
+        >>> print(preset_table("cora", ["by hand"], {"lr": 0.01}, {"normalize_features": True}))
+        [cora]
+        # by hand
+        lr = 0.01
+        options = { normalize_features = true }
+        <BLANKLINE>
+    """
+    lines = [f"[{dataset}]", *(f"# {fact}" for fact in facts)]
+    lines += [
+        f"{key} = {json.dumps(value)}" for key, value in settings.items() if value is not None
+    ]
+    if options:
+        inside = ", ".join(f"{key} = {json.dumps(value)}" for key, value in options.items())
+        lines.append(f"options = {{ {inside} }}")
+    return "\n".join(lines) + "\n"
 
 
 def merge_preset(path: Path, table: str, title: str) -> None:
