@@ -264,7 +264,7 @@ def test_shard_writes_blocks_on_which_train_trains(gread, tmp_path):
 def test_train_shows_what_the_paper_prints_and_its_code_reaches(train, real_root, monkeypatch):
     monkeypatch.setenv("GREAD_DATA", str(real_root))
     shown = train("--splits", "0", dataset="texas").stdout
-    assert "preset: published" in shown
+    assert "preset: tuned" in shown
     assert "the paper prints 88.92 ± 3.72" in shown
     assert "its published code reaches 86.30" in shown
 

@@ -47,7 +47,7 @@ def find_preset(model: str, dataset: str, source: str | None = None) -> Preset:
 
     Example:
         >>> find_preset("gread-bs", "texas").hyper["solver"]
-        'euler'
+        'rk4'
     """
     own = source is not None and source.endswith(".toml")
     if source is not None and source not in SOURCES and not own:
