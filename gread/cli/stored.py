@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 from rich.table import Table
@@ -22,6 +23,9 @@ from gread.runs.store import StoreError
 Store = Annotated[Path, typer.Option("--store", metavar="DIR", help="Where results are stored.")]
 STORE = Path("runs/store")
 RESULTS = Path("results")
+
+Runs: TypeAlias = dict[tuple[int, int], Result]
+"""By split and seed."""
 
 runs = typer.Typer(help="List what is stored, or export it.", invoke_without_command=True)
 
@@ -96,17 +100,20 @@ def compare(
 ) -> None:
     """Compare two models on the datasets, splits and seeds that both are stored for.
 
-    Of a model with several settings on a dataset, those count that most runs were stored with.
+    Of models with several settings on a dataset, those are compared that share the most runs.
     """
-    tests = {name: _tests(name, dataset, store) for name in (first, second)}
-    common = sorted(tests[first].keys() & tests[second].keys())
-    if not common:
-        raise InputError(f"{first} and {second} must have runs in common, got none in {store}")
+    settings = {name: _settings(name, store) for name in (first, second)}
     rows = []
-    for name in dict.fromkeys(key[0] for key in common):
-        keys = [key for key in common if key[0] == name]
-        pairs = [tests[first][key] for key in keys], [tests[second][key] for key in keys]
-        rows.append({"dataset": name} | dataclasses.asdict(compare_pairs(*pairs)))
+    for name in settings[first]:
+        if name in settings[second] and dataset in (None, name):
+            pairs = product(settings[first][name], settings[second][name])
+            one, two = max(pairs, key=lambda pair: _worth(*pair))
+            keys = sorted(one.keys() & two.keys())
+            if keys:
+                tests = ([100 * (runs[key].test or 0.0) for key in keys] for runs in (one, two))
+                rows.append({"dataset": name} | dataclasses.asdict(compare_pairs(*tests)))
+    if not rows:
+        raise InputError(f"{first} and {second} must have runs in common, got none in {store}")
     if as_json:
         print_json(rows)
         return
@@ -117,27 +124,24 @@ def compare(
     out.print(table)
 
 
-def _tests(model: str, dataset: str | None, store: Path) -> dict[tuple[str, int, int], float]:
-    """Test accuracies by dataset, split and seed, all of a dataset with the same settings."""
+def _settings(model: str, store: Path) -> dict[str, list[Runs]]:
+    """Of every dataset, the runs of each setting of the model that have a test accuracy."""
     MODELS[model]  # a misspelt name is not just one without results
-    settings: dict[str, dict[RunSpec, list[Result]]] = {}
+    found: dict[str, dict[RunSpec, Runs]] = {}
     for result in known_results(store).values():
         spec = result.spec
-        if spec.model == model and result.test is not None and dataset in (None, spec.dataset):
+        if spec.model == model and result.test is not None:
             setting = dataclasses.replace(spec, split=0, seed=0, record=())
-            settings.setdefault(spec.dataset, {}).setdefault(setting, []).append(result)
-    own = {result.spec.key for result in ResultStore(store)}
+            runs = found.setdefault(spec.dataset, {}).setdefault(setting, {})
+            runs[spec.split, spec.seed] = result
+    return {dataset: list(settings.values()) for dataset, settings in found.items()}
 
-    def weight(results: list[Result]) -> tuple[int, int, str]:
-        stored = sum(result.spec.key in own for result in results)
-        return stored, len(results), max(result.finished for result in results)
 
-    chosen = (max(found.values(), key=weight) for found in settings.values())
-    return {
-        (result.spec.dataset, result.spec.split, result.spec.seed): 100 * (result.test or 0.0)
-        for results in chosen
-        for result in results
-    }
+def _worth(one: Runs, two: Runs) -> tuple[int, str]:
+    """How much two settings have to compare; of those with as many runs the latest are meant."""
+    common = one.keys() & two.keys()
+    last = max((runs[key].finished for runs in (one, two) for key in common), default="")
+    return len(common), last
 
 
 def known_results(store: Path) -> dict[str, Result]:
