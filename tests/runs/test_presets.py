@@ -44,13 +44,18 @@ def test_every_file_belongs_to_a_model_and_says_where_it_comes_from(source, name
     assert text.startswith(f"# {MODELS[model].title}")
 
 
-def test_published_comes_before_the_paper_and_defaults_last():
-    assert find_preset("gread-bs", "cora").source == "published"
-    assert find_preset("gread-bs", "cora").hyper["time"] == 3.79018
+def test_tuned_comes_first_and_defaults_last():
+    assert find_preset("gread-bs", "cora") == find_preset("gread-bs", "cora", "tuned")
+    assert find_preset("gread-bs", "cora", "published").hyper["time"] == 3.79018
     assert find_preset("gread-bs", "cora", "paper").hyper["time"] == 3.49
-    assert find_preset("gread-f", "cora").source == "paper"
     assert find_preset("gcn", "cora").source == "published"
     assert find_preset("gread-bs", "csbm").source == "default"
+
+
+@pytest.mark.parametrize("model", GREAD)
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_every_reaction_is_tuned_on_every_dataset_of_the_paper(model, dataset):
+    assert find_preset(model, dataset).source == "tuned"
 
 
 def test_a_preset_that_does_not_exist_is_refused():
