@@ -20,7 +20,7 @@ from statistics import fmean
 import torch
 from filelock import FileLock
 
-from docs.measure_search import share_device
+from docs.measure_search import LENGTHS, share_device
 from docs.report_search import ROOT
 from gread.experiments import ARTEFACTS
 from gread.experiments.protocol import GREAD, preset_of
@@ -79,13 +79,14 @@ def tune(model: str, dataset: str, folder: str, device: str) -> str:
 
 
 def main(folder: str, device: str = "cpu", processes: str = "1", *datasets: str) -> None:
-    """All of them, several at a time."""
+    """All of them, several at a time, the longest first."""
     count = int(processes)
     context = multiprocessing.get_context("spawn")
     setup = share_device, (count, max(1, torch.get_num_threads() // count))
     begin = time.time()
     with ProcessPoolExecutor(count, context, *setup) as pool:
         wanted = [cell for cell in cells() if not datasets or cell[1] in datasets]
+        wanted.sort(key=lambda cell: LENGTHS.get(cell[1], len(LENGTHS)))
         found = [pool.submit(tune, *cell, folder, device) for cell in wanted]
         for future in as_completed(found):
             said = future.exception() or future.result()
