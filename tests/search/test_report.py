@@ -54,6 +54,7 @@ def test_the_preset_is_found_as_one_and_says_where_it_comes_from(find, store, tm
     preset = find_preset("gread-bs", "csbm", str(path))
     settings = {**preset.hyper, "lr": preset.train.lr, "epochs": preset.train.epochs}
     assert settings == made.selected.settings
+    assert preset.options == made.plan.options == {"num_nodes": 30}
     assert preset.source == str(path)
     text = path.read_text()
     assert text.startswith("# GREAD-BS: settings found by gread search, selected by validation")
