@@ -1,0 +1,41 @@
+"""The numbers of docs/reproducibility.md are those of the committed runs."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gread.experiments.accuracy import DATASETS, PAPER, summary
+from gread.experiments.settings import specs_of
+from gread.runs.exported import read_results
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "reproducibility.md").read_text("utf-8")
+
+
+def row(name):
+    """Of the first table of the page, as numbers, the average last."""
+    (cells,) = re.findall(rf"^\| {re.escape(name)}.*? \|(.+)\|$", PAGE, re.M)
+    return [float(cell.strip(" *")) for cell in cells.split("|")]
+
+
+@pytest.fixture(scope="module")
+def committed():
+    files = (ROOT / "results").glob("*.jsonl.xz")
+    return {result.spec: result for file in files for result in read_results(file)}
+
+
+def test_the_first_row_is_what_the_paper_prints():
+    printed = [PAPER["GREAD-BS"][name][0] for name in DATASETS]
+    assert row("the paper prints")[:-1] == printed
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [("ours with those settings, as in", "published"), ("**ours tuned", "tuned")],
+)
+def test_our_rows_are_what_the_runs_give(name, source, committed):
+    runs = [committed[spec] for spec in specs_of(source) if spec.model == "gread-bs"]
+    means = [summary(runs)["GREAD-BS"][name][0] for name in DATASETS]
+    assert row(name)[:-1] == pytest.approx(means, abs=0.006)
+    assert row(name)[-1] == pytest.approx(sum(means) / len(means), abs=0.006)
