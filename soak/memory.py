@@ -73,8 +73,10 @@ def _population(device: str) -> list[int]:
     with tempfile.TemporaryDirectory() as folder:
         launch(specs[:2], ResultStore(Path(folder, "warm-up")), devices=[device], together=True)
         sizes.clear()
-        ballast = _ballast() if device == "cpu" else []
-        if device != "cpu":
+        ballast = []
+        if device == "cpu":
+            ballast = _ballast()
+        else:
             total = torch.cuda.mem_get_info()[1]
             used = torch.cuda.memory_reserved()
             torch.cuda.set_per_process_memory_fraction((used + ROOM) / total)

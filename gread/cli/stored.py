@@ -102,7 +102,10 @@ def compare(
 
     Of models with several settings on a dataset, those are compared that share the most runs.
     """
-    settings = {name: _settings(name, store) for name in (first, second)}
+    for name in (first, second):
+        MODELS[name]  # a misspelt name is not just one without results
+    known = known_results(store).values()
+    settings = {name: _settings(name, known) for name in (first, second)}
     rows = []
     for name in settings[first]:
         if name in settings[second] and dataset in (None, name):
@@ -124,11 +127,10 @@ def compare(
     out.print(table)
 
 
-def _settings(model: str, store: Path) -> dict[str, list[Runs]]:
+def _settings(model: str, results: Iterable[Result]) -> dict[str, list[Runs]]:
     """Of every dataset, the runs of each setting of the model that have a test accuracy."""
-    MODELS[model]  # a misspelt name is not just one without results
     found: dict[str, dict[RunSpec, Runs]] = {}
-    for result in known_results(store).values():
+    for result in results:
         spec = result.spec
         if spec.model == model and result.test is not None:
             setting = dataclasses.replace(spec, split=0, seed=0, record=())

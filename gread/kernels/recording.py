@@ -71,7 +71,7 @@ class Recording:
 
 @cache
 def _stream(device: int) -> torch.cuda.Stream:
-    """One for all recordings: of every stream PyTorch keeps a workspace, 32 MiB on an H200."""
+    """One for all recordings: cuBLAS may keep a workspace for each, 32 MiB on Hopper."""
     return torch.cuda.Stream(device)
 
 
