@@ -1,96 +1,138 @@
 """Searches settings for the baselines of Table 8 where nobody has published any.
 
-    python docs/tune_baselines.py STORE [DEVICE] [PROCESSES] [DATASET ...]
+    python docs/tune_baselines.py STORE [DEVICE] [WORKERS] [DATASET ...]
 
 from the repository's root. Of every such model and dataset, 20 random draws from the shipped space
 and the model's defaults are compared by mean validation accuracy on the first three splits with
-seed 0, where the best third goes on after the first split. What is best is written to
-gread/presets/tuned. Shows no test accuracy. Each cell goes on where it was left.
+seed 0, where the best third of the draws goes on after the first split. What is best is written to
+gread/presets/tuned. Shows no test accuracy. What is stored is not computed again.
 """
 
 from __future__ import annotations
 
-import multiprocessing
+import math
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from pathlib import Path
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
 from statistics import fmean
 
-import torch
-from filelock import FileLock
-
-from docs.measure_search import LENGTHS, share_device
 from docs.report_search import ROOT
 from gread.experiments import ARTEFACTS
 from gread.experiments.protocol import GREAD, preset_of
 from gread.models import MODELS
-from gread.runs import ResultStore, launch
+from gread.runs import Result, ResultStore, RunSpec, launch
 from gread.runs.spec import Value
-from gread.search import read_space, search, select
+from gread.search import read_space
 from gread.search.report import merge_preset, preset_table
+from gread.search.search import random_sampler
 from gread.search.study import Plan, import_optuna, study_name
 
-TRIALS, SPLITS, SEEDS = 20, [0, 1, 2], [0]
+DRAWS, SPLITS, SEEDS = 20, [0, 1, 2], [0]
 NORMALIZED = ("sgc", "sheaf-bundle", "sheaf-diag", "sheaf-general")
 """All published settings of these have rows of features that sum to one."""
 
+space_of = cache(read_space)  # which tries the ends of all ranges, and takes a while
 
-def cells() -> list[tuple[str, str]]:
-    """Models and datasets of the table, GREAD's aside, that nobody has published settings for."""
+
+@dataclass(frozen=True)
+class Cell:
+    """A model and a dataset of the table, and the settings to compare: the last are the defaults.
+
+    Numbers of validation are those that a store has, by the key of the run.
+    """
+
+    plan: Plan
+    settings: list[dict[str, Value]]
+
+    def begin(self) -> list[RunSpec]:
+        """All draws on the first split, the defaults on all."""
+        *draws, usual = map(self.plan.specs, self.settings)
+        return [*(specs[0] for specs in draws), *usual]
+
+    def go_on(self, validation: Mapping[str, float | None]) -> list[RunSpec]:
+        """The best third of the draws on the other splits."""
+        draws = [self.plan.specs(settings) for settings in self.settings[:-1]]
+        draws.sort(key=lambda specs: -(validation[specs[0].key] or 0.0))  # the earlier first
+        return [spec for specs in draws[: math.ceil(DRAWS / 3)] for spec in specs[1:]]
+
+    def mean(self, settings: dict[str, Value], validation: Mapping[str, float | None]) -> float:
+        """Mean validation accuracy; nothing where it has not gone on."""
+        runs = [spec.key for spec in self.plan.specs(settings)]
+        return fmean(validation[key] or 0.0 for key in runs) if validation.keys() >= {*runs} else 0
+
+    def write(self, validation: Mapping[str, float | None]) -> str:
+        """Writes what is selected, and says how it compares."""
+        dataset, model = self.plan.dataset, self.plan.model
+        *draws, usual = self.settings
+        best = max(draws, key=lambda settings: self.mean(settings, validation))
+        means = [self.mean(settings, validation) for settings in (best, usual)]
+        compared = "mean validation accuracy on splits 0-2 {:.2f} and {:.2f}".format(
+            *(100 * mean for mean in means)
+        )
+        facts = [
+            f"the better by validation of the best of {DRAWS} random settings and of the defaults",
+            compared,
+            "docs/baselines.md says how it was selected",
+        ]
+        selected = best if means[0] > means[1] else usual
+        path = ROOT / "gread/presets/tuned" / f"{study_name('', model)[1:]}.toml"
+        table = preset_table(dataset, facts, selected, self.plan.options)
+        merge_preset(path, table, MODELS[model].title)
+        return f"{model} {dataset}: {compared}"
+
+
+def cells() -> list[Cell]:
+    """Those of the table, GREAD's aside, that nobody has published settings for."""
     found = dict.fromkeys((spec.model, spec.dataset) for spec in ARTEFACTS["table-8"].specs())
-    return [c for c in found if c[0] not in GREAD and preset_of(*c).source in ("default", "tuned")]
-
-
-def tune(model: str, dataset: str, folder: str, device: str) -> str:
-    """Searches one of them."""
-    import_optuna().logging.set_verbosity(30)
-    begin, store = time.time(), ResultStore(folder)
-    options: dict[str, Value] = {"normalize_features": True} if model in NORMALIZED else {}
-    trials = search(
-        *(dataset, model),
-        trials=TRIALS,
-        store=store,
-        prune=True,
-        splits=SPLITS,
-        seeds=SEEDS,
-        options=options,
-        batch=TRIALS,
-        devices=[device],
-    )
-    best = select(trials, read_space(model))
-    plan = Plan(dataset, model, {}, "", False, SPLITS, SEEDS, options)
-    usual = plan.specs({})
-    launch(usual, store, devices=[device], histories=False)
-    validation = store.numbers("val")
-    means = best.mean, fmean(validation[spec.key] or 0.0 for spec in usual)
-    facts = [
-        f"the better by validation of the best of {TRIALS} random settings and of the defaults",
-        "mean validation accuracy on splits 0-2 {:.2f} and {:.2f}".format(
-            *(100 * m for m in means)
-        ),
-        "docs/baselines.md says how it was selected",
+    return [
+        Cell(plan(model, dataset), [*draws(model, dataset), {}])
+        for model, dataset in found
+        if model not in GREAD and preset_of(model, dataset).source in ("default", "tuned")
     ]
-    settings = best.settings if means[0] > means[1] else {}
-    path = ROOT / "gread/presets/tuned" / f"{study_name('', model)[1:]}.toml"
-    with FileLock(Path(folder) / "presets.lock"):
-        merge_preset(path, preset_table(dataset, facts, settings, options), MODELS[model].title)
-    return f"{model} {dataset}: {facts[1]}, {time.time() - begin:.0f} s"
 
 
-def main(folder: str, device: str = "cpu", processes: str = "1", *datasets: str) -> None:
-    """All of them, several at a time, the longest first."""
-    count = int(processes)
-    context = multiprocessing.get_context("spawn")
-    setup = share_device, (count, max(1, torch.get_num_threads() // count))
-    begin = time.time()
-    with ProcessPoolExecutor(count, context, *setup) as pool:
-        wanted = [cell for cell in cells() if not datasets or cell[1] in datasets]
-        wanted.sort(key=lambda cell: LENGTHS.get(cell[1], len(LENGTHS)))
-        found = [pool.submit(tune, *cell, folder, device) for cell in wanted]
-        for future in as_completed(found):
-            said = future.exception() or future.result()
-            print(f"{time.time() - begin:5.0f} s  {said}", flush=True)
+def plan(model: str, dataset: str) -> Plan:
+    """What all settings of a cell have in common."""
+    options: dict[str, Value] = {"normalize_features": True} if model in NORMALIZED else {}
+    return Plan(dataset, model, {}, "random", True, SPLITS, SEEDS, options)
+
+
+def draws(model: str, dataset: str) -> Iterator[dict[str, Value]]:
+    """Random settings: those that a search of the same name would draw."""
+    space = space_of(model)
+    for number in range(DRAWS):
+        seed = zlib.crc32(f"{study_name(dataset, model)} {number}".encode())
+        yield space.suggest(import_optuna().create_study(sampler=random_sampler(seed)).ask())
+
+
+def main(folder: str, device: str = "cpu", workers: str = "1", *datasets: str) -> None:
+    """All of them."""
+    import_optuna().logging.set_verbosity(30)
+    store, begin = ResultStore(folder), time.time()
+    wanted = [cell for cell in cells() if not datasets or cell.plan.dataset in datasets]
+
+    def say(result: Result) -> None:
+        spec = result.spec
+        what = f"{spec.model} {spec.dataset}: {result.status}, {result.seconds:.0f} s"
+        print(f"{time.time() - begin:5.0f} s  {what}", flush=True)
+
+    compute = partial(
+        launch,
+        store=store,
+        devices=[device],
+        workers=int(workers),
+        histories=False,
+        on_result=say,
+    )
+    compute([spec for cell in wanted for spec in cell.begin()])
+    validation = store.numbers("val")
+    compute([spec for cell in wanted for spec in cell.go_on(validation)])
+    validation = store.numbers("val")
+    for cell in wanted:
+        print(cell.write(validation), flush=True)
 
 
 if __name__ == "__main__":

@@ -26,15 +26,15 @@ def ends(graph):
 
 def drawn(kind, ends, d=3):
     """A Laplacian of random maps, and the maps as matrices [E, d, d]."""
-    numbers = torch.randn(ends.weight.numel(), d, d, dtype=torch.float64)
+    numbers = torch.randn(d, d, ends.weight.numel(), dtype=torch.float64)
     if kind == "diag":
-        return diagonal_laplacian(numbers[:, 0], ends), torch.diag_embed(numbers[:, 0])
+        return diagonal_laplacian(numbers[0], ends), torch.diag_embed(numbers[0].T)
     if kind == "general":
-        return general_laplacian(numbers, ends), numbers
-    maps = orthogonal(numbers.flatten(1)[:, : d * (d - 1) // 2], d)
-    gate = numbers[:, 0, :1].sigmoid()
+        return general_laplacian(numbers, ends), numbers.movedim(-1, 0)
+    maps = orthogonal(numbers.flatten(0, 1)[: d * (d - 1) // 2], d)
+    gate = numbers[:1, 0].sigmoid()
     weight = gate * ends.across(gate)
-    return bundle_laplacian(maps, weight, ends), weight.unsqueeze(-1) * maps
+    return bundle_laplacian(maps, weight, ends), (weight * maps).movedim(-1, 0)
 
 
 def dense(laplacian, d=3):
@@ -81,7 +81,7 @@ def test_the_energy_is_a_sum_over_edges(ends, kind):
     y = root @ x if root.dim() == 3 else root.unsqueeze(-1) * x
     u = ends.pattern.rows.numbers()
     image = maps @ y[u]
-    differences = (image - ends.across(image)).square().sum()
+    differences = (image - image[ends.pattern.order]).square().sum()
     torch.testing.assert_close((x * (laplacian @ x)).sum(), differences / 2)  # every edge has two
 
 
@@ -91,9 +91,9 @@ def test_maps_that_are_the_identity_give_the_laplacian_of_the_graph(graph, ends)
     degree = a.sum(1)
     root = (1 + degree).rsqrt().diag()
     expected = torch.kron(root @ (degree.diag() - a) @ root, torch.eye(3))
-    ones = ends.weight.new_ones(ends.weight.numel(), 1)
-    maps = torch.eye(3, dtype=torch.float64).repeat(len(ones), 1, 1)
-    torch.testing.assert_close(dense(diagonal_laplacian(ones.expand(-1, 3), ends)), expected)
+    ones = ends.weight.new_ones(1, ends.weight.numel())
+    maps = torch.eye(3, dtype=torch.float64).unsqueeze(-1) * ones
+    torch.testing.assert_close(dense(diagonal_laplacian(ones.expand(3, -1), ends)), expected)
     torch.testing.assert_close(dense(bundle_laplacian(maps, ones, ends)), expected)
     torch.testing.assert_close(dense(general_laplacian(maps, ends)), expected)
     smooth, sharpen = (fixed_laplacian(ones.new_tensor([sign]), ends) for sign in (1.0, -1.0))
@@ -104,7 +104,7 @@ def test_maps_that_are_the_identity_give_the_laplacian_of_the_graph(graph, ends)
 @pytest.mark.parametrize("d", [2, 3, 5])
 def test_bundle_maps_are_orthogonal_and_householder_products(d):
     numbers = torch.randn(7, d * (d - 1) // 2, dtype=torch.float64)
-    found = orthogonal(numbers, d)
+    found = orthogonal(numbers.T, d).movedim(-1, 0)
     torch.testing.assert_close(found.mT @ found, torch.eye(d).double().expand(7, d, d))
     row, column = torch.triu_indices(d, d, offset=1)
     vectors = torch.eye(d).double().repeat(7, 1, 1)
@@ -186,7 +186,7 @@ def test_loops_and_directions_do_not_matter_and_weights_scale_the_maps(graph, ki
     torch.testing.assert_close(model(graph.x, edges[:, edges[0] < edges[1]]), expected)
     weight = graph.x.new_full((edges.size(1),), 4.0)
     heavy, plain = ends_of(edges, weight, graph.x), ends_of(edges, None, graph.x)
-    maps = torch.randn(edges.size(1), 3, 3, dtype=torch.float64)
+    maps = torch.randn(3, 3, edges.size(1), dtype=torch.float64)
     torch.testing.assert_close(
         dense(general_laplacian(maps, heavy)), dense(general_laplacian(2 * maps, plain))
     )

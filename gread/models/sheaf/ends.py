@@ -40,12 +40,12 @@ class Ends(NamedTuple):
         return Ends(pattern, at, pairs, weight[order], weight.new_ones(2 * count))
 
     def sum(self, values: Tensor) -> Tensor:
-        """The weighted sum over the ends of every node, [E, ...] to [N, ...]."""
-        found = product(self.at, self.weight, values.flatten(1))
-        return found.unflatten(1, values.shape[1:])
+        """The weighted sum over the ends of every node, [..., E] to [N, ...]."""
+        found = product(self.at, self.weight, values.flatten(0, -2).T.contiguous())
+        return found.unflatten(1, values.shape[:-1])
 
     def across(self, values: Tensor) -> Tensor:
-        """What stands at the other end of the same edge, [E, ...].
+        """What stands at the other end of the same edge, [..., E].
 
         In a symmetric pattern, column after column is the other end after the other end.
         """
@@ -53,12 +53,12 @@ class Ends(NamedTuple):
 
 
 class _Exchanged(torch.autograd.Function):
-    """values[order] for an order that is its own inverse, so that no sum is needed to go back."""
+    """values[..., order] for an order that is its own inverse: no sum is needed to go back."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, order: Tensor) -> Tensor:
         ctx.save_for_backward(order)
-        return values.index_select(0, order)
+        return values.flatten(0, -2).index_select(1, order).view_as(values)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:

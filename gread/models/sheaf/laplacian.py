@@ -15,8 +15,9 @@ from gread.models.sheaf.ends import Ends
 class SheafLaplacian(NamedTuple):
     """Δ = D*^-½ (D − A) D*^-½, where A has the block F_uᵀ F_v at (u, v).
 
-    Matrices that are all diagonal are given as their diagonals, without the last axis; if these
-    are constant too, one number is enough.
+    Matrices that are all diagonal are given as their diagonals, with one axis less; if these are
+    constant too, one number is enough. The ends come last, so that work on millions of small
+    matrices is on a few long rows.
     """
 
     ends: Ends
@@ -25,7 +26,7 @@ class SheafLaplacian(NamedTuple):
     root: Tensor
     """D*^-½ [N, d, d]."""
     blocks: Tensor
-    """Of A, [E, d, d]."""
+    """Of A, [d, d, E]."""
 
     def __matmul__(self, x: Tensor) -> Tensor:
         """Δ X, for X of shape [N, d, f]."""
@@ -34,8 +35,7 @@ class SheafLaplacian(NamedTuple):
 
     def _gather(self, x: Tensor) -> Tensor:
         """A X: a sparse product for every entry of a block, and so nothing of [E, d, f]."""
-        pattern, entries = self.ends.pattern, self.blocks.movedim(0, -1).contiguous()
-        x = x.transpose(0, 1)
+        pattern, entries, x = self.ends.pattern, self.blocks, x.transpose(0, 1)
         if entries.dim() == 2:
             return product(pattern, entries, x.contiguous()).transpose(0, 1)
         shape = entries.size(0), *x.shape
@@ -47,32 +47,51 @@ def _times(matrices: Tensor, x: Tensor) -> Tensor:
     return matrices @ x if matrices.dim() == 3 else matrices.unsqueeze(-1) * x
 
 
+class _TransposedTimes(torch.autograd.Function):
+    """AᵀB of matrices [d, d, E]: batched products of the libraries are made for larger ones."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
+        ctx.save_for_backward(a, b)
+        rows = zip(a.unsqueeze(2), b.unsqueeze(1), strict=True)
+        found = torch.mul(*next(rows))
+        for one, other in rows:
+            found.addcmul_(one, other)
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        a, b = (matrices.transpose(0, 1) for matrices in ctx.saved_tensors)
+        of_a = _TransposedTimes.apply(b, grad.transpose(0, 1))
+        return of_a, _TransposedTimes.apply(a, grad)
+
+
 def diagonal_laplacian(maps: Tensor, ends: Ends) -> SheafLaplacian:
-    """Δ of diagonal maps, [E, d]."""
+    """Δ of diagonal maps, [d, E]."""
     degree = ends.sum(maps.square())
-    blocks = ends.weight.unsqueeze(-1) * maps * ends.across(maps)
+    blocks = ends.weight * maps * ends.across(maps)
     return SheafLaplacian(ends, degree, (1 + degree).rsqrt(), blocks)
 
 
 def bundle_laplacian(maps: Tensor, weight: Tensor, ends: Ends) -> SheafLaplacian:
-    """Δ of orthogonal maps [E, d, d] times weights [E, 1] that are the same at both ends."""
+    """Δ of orthogonal maps [d, d, E] times weights [1, E] that are the same at both ends."""
     degree = ends.sum(weight.square())
-    scaled = (ends.weight.unsqueeze(-1) * weight.square()).unsqueeze(-1) * maps
-    return SheafLaplacian(ends, degree, (1 + degree).rsqrt(), scaled.mT @ ends.across(maps))
+    blocks = _TransposedTimes.apply(ends.weight * weight.square() * maps, ends.across(maps))
+    return SheafLaplacian(ends, degree, (1 + degree).rsqrt(), blocks)
 
 
 def general_laplacian(maps: Tensor, ends: Ends) -> SheafLaplacian:
-    """Δ of maps [E, d, d]."""
-    degree = ends.sum(maps.mT @ maps)
-    root = inverse_root(degree + torch.eye(maps.size(-1), dtype=maps.dtype, device=maps.device))
-    blocks = (ends.weight.view(-1, 1, 1) * maps).mT @ ends.across(maps)
+    """Δ of maps [d, d, E]."""
+    degree = ends.sum(_TransposedTimes.apply(maps, maps))
+    root = inverse_root(degree + torch.eye(maps.size(0), dtype=maps.dtype, device=maps.device))
+    blocks = _TransposedTimes.apply(ends.weight * maps, ends.across(maps))
     return SheafLaplacian(ends, degree, root, blocks)
 
 
 def fixed_laplacian(signs: Tensor, ends: Ends) -> SheafLaplacian:
     """D*^-½ (D − s A) D*^-½ of the graph itself for signs s, [k]."""
-    degree = ends.sum(torch.ones_like(ends.weight).unsqueeze(-1))
-    blocks = ends.weight.unsqueeze(-1) * signs
+    degree = ends.sum(torch.ones_like(ends.weight).unsqueeze(0))
+    blocks = signs.unsqueeze(-1) * ends.weight
     return SheafLaplacian(ends, degree, (1 + degree).rsqrt(), blocks)
 
 

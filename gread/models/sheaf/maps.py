@@ -36,10 +36,11 @@ class Learner(nn.Module):
         self.linear = nn.Linear(2 * width, count, bias=False)
 
     def forward(self, x: Tensor, ends: Ends) -> Tensor:
-        """[E, k] from the states [N, d, f]."""
+        """[k, E] from the states [N, d, f]."""
         x = x.sum(1) if self.shared else x.flatten(1)
         own, other = self.linear.weight.chunk(2, dim=1)
-        return product(ends.pairs, ends.ones, torch.cat([x @ own.T, x @ other.T]))
+        found = product(ends.pairs, ends.ones, torch.cat([x @ own.T, x @ other.T]))
+        return found.T.contiguous()
 
 
 class DiagonalMaps(nn.Module):
@@ -81,7 +82,7 @@ class GeneralMaps(nn.Module):
 
     def forward(self, x: Tensor, ends: Ends) -> SheafLaplacian:
         """The Laplacian of the maps learned from the states [N, d, f]."""
-        return general_laplacian(self.learner(x, ends).tanh().unflatten(1, self.shape), ends)
+        return general_laplacian(self.learner(x, ends).tanh().unflatten(0, self.shape), ends)
 
 
 MAPS: Registry[Callable[[int, Callable[[int], Learner]], nn.Module]] = Registry(
@@ -90,16 +91,16 @@ MAPS: Registry[Callable[[int, Callable[[int], Learner]], nn.Module]] = Registry(
 
 
 def orthogonal(numbers: Tensor, size: int) -> Tensor:
-    """Q = H₁ ⋯ H_d with Householder's H_k = I − τ v vᵀ, τ = 2 / vᵀv: [E, d(d−1)/2] to [E, d, d].
+    """Q = H₁ ⋯ H_d with Householder's H_k = I − τ v vᵀ, τ = 2 / vᵀv: [d(d−1)/2, E] to [d, d, E].
 
     Here v is zero up to a one in place k, and then numbers. Hence H_d turns the last coordinate
     round, and H_k ⋯ H_d only adds a row and a column to the product before.
     """
-    found = numbers.new_full((numbers.size(0), 1, 1), -1.0)
-    for rest in reversed(numbers.split(list(range(size - 1, 0, -1)), dim=1)):
-        v = rest.unsqueeze(-1)
-        tau = 2 / (1 + v.mT @ v)
-        row = v.mT @ found
-        top = torch.cat([1 - tau, -tau * row], -1)
-        found = torch.cat([top, torch.cat([-tau * v, found - tau * v @ row], -1)], -2)
+    found = numbers.new_full((1, 1, numbers.size(1)), -1.0)
+    for v in reversed(numbers.split(list(range(size - 1, 0, -1)))):
+        tau = 2 / (1 + v.square().sum(0, keepdim=True))
+        row = (v.unsqueeze(1) * found).sum(0)
+        top = torch.cat([1 - tau, -tau * row])
+        below = [(-tau * v).unsqueeze(1), found - (tau * v).unsqueeze(1) * row]
+        found = torch.cat([top.unsqueeze(0), torch.cat(below, 1)])
     return found

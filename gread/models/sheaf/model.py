@@ -55,7 +55,7 @@ class SheafLayer(nn.Module):
         if fixed is None:
             y = learned @ y
         else:
-            count = fixed.blocks.size(-1)
+            count = fixed.blocks.size(0)
             y = torch.cat([learned @ y[:, :-count], fixed @ y[:, -count:]], 1)
         return (1 + self.epsilon.tanh()) * x - elu(y)
 
