@@ -14,7 +14,7 @@ import math
 import sys
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from statistics import fmean
@@ -41,7 +41,7 @@ space_of = cache(read_space)  # which tries the ends of all ranges, and takes a 
 class Cell:
     """A model and a dataset of the table, and the settings to compare: the last are the defaults.
 
-    Numbers of validation are those that a store has, by the key of the run.
+    ``validation`` has the accuracies that are known, by the key of the run.
     """
 
     plan: Plan
@@ -63,11 +63,14 @@ class Cell:
         runs = [spec.key for spec in self.plan.specs(settings)]
         return fmean(validation[key] or 0.0 for key in runs) if validation.keys() >= {*runs} else 0
 
+    def best(self, validation: Mapping[str, float | None]) -> dict[str, Value]:
+        """The best draw, the earliest on ties."""
+        return max(self.settings[:-1], key=lambda settings: self.mean(settings, validation))
+
     def write(self, validation: Mapping[str, float | None]) -> str:
         """Writes what is selected, and says how it compares."""
         dataset, model = self.plan.dataset, self.plan.model
-        *draws, usual = self.settings
-        best = max(draws, key=lambda settings: self.mean(settings, validation))
+        best, usual = self.best(validation), self.settings[-1]
         means = [self.mean(settings, validation) for settings in (best, usual)]
         compared = "mean validation accuracy on splits 0-2 {:.2f} and {:.2f}".format(
             *(100 * mean for mean in means)
@@ -88,16 +91,16 @@ def cells() -> list[Cell]:
     """Those of the table, GREAD's aside, that nobody has published settings for."""
     found = dict.fromkeys((spec.model, spec.dataset) for spec in ARTEFACTS["table-8"].specs())
     return [
-        Cell(plan(model, dataset), [*draws(model, dataset), {}])
+        cell(model, dataset, {"normalize_features": True} if model in NORMALIZED else {})
         for model, dataset in found
         if model not in GREAD and preset_of(model, dataset).source in ("default", "tuned")
     ]
 
 
-def plan(model: str, dataset: str) -> Plan:
-    """What all settings of a cell have in common."""
-    options: dict[str, Value] = {"normalize_features": True} if model in NORMALIZED else {}
-    return Plan(dataset, model, {}, "random", True, SPLITS, SEEDS, options)
+def cell(model: str, dataset: str, options: Mapping[str, Value]) -> Cell:
+    """What is compared of one of them, with these options of the dataset."""
+    plan = Plan(dataset, model, {}, "random", True, SPLITS, SEEDS, options)
+    return Cell(plan, [*draws(model, dataset), {}])
 
 
 def draws(model: str, dataset: str) -> Iterator[dict[str, Value]]:
@@ -108,11 +111,21 @@ def draws(model: str, dataset: str) -> Iterator[dict[str, Value]]:
         yield space.suggest(import_optuna().create_study(sampler=random_sampler(seed)).ask())
 
 
+def compare(
+    wanted: Iterable[Cell], store: ResultStore, compute: Callable[[list[RunSpec]], None]
+) -> dict[str, float | None]:
+    """Computes what is compared, and gives the validation accuracies."""
+    compute([spec for one in wanted for spec in one.begin()])
+    validation = store.numbers("val")
+    compute([spec for one in wanted for spec in one.go_on(validation)])
+    return store.numbers("val")
+
+
 def main(folder: str, device: str = "cpu", workers: str = "1", *datasets: str) -> None:
     """All of them."""
     import_optuna().logging.set_verbosity(30)
     store, begin = ResultStore(folder), time.time()
-    wanted = [cell for cell in cells() if not datasets or cell.plan.dataset in datasets]
+    wanted = [one for one in cells() if not datasets or one.plan.dataset in datasets]
 
     def say(result: Result) -> None:
         spec = result.spec
@@ -127,12 +140,9 @@ def main(folder: str, device: str = "cpu", workers: str = "1", *datasets: str) -
         histories=False,
         on_result=say,
     )
-    compute([spec for cell in wanted for spec in cell.begin()])
-    validation = store.numbers("val")
-    compute([spec for cell in wanted for spec in cell.go_on(validation)])
-    validation = store.numbers("val")
-    for cell in wanted:
-        print(cell.write(validation), flush=True)
+    validation = compare(wanted, store, compute)
+    for one in wanted:
+        print(one.write(validation), flush=True)
 
 
 if __name__ == "__main__":
