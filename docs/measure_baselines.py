@@ -3,10 +3,10 @@
     python docs/measure_baselines.py STORE [DEVICE] [WORKERS] [MODEL ...]
 
 from the repository's root. On Texas, Chameleon and Cora, and for the models named (by default
-all), it tries another form of the model, where there is one, the edges in one direction alone, where
-the graph comes with directions, and, where the settings are published ones, the best of 20 random
-settings by validation on the first three splits. The runs of the table itself are those in results/
-or in STORE. Prints a Markdown table of validation and test accuracy.
+all), it tries another form of the model, where there is one, the edges in one direction alone,
+where the graph comes with directions, and, where the settings are published ones, the best of 20
+random settings by validation on the first three splits. The runs of the table itself are those in
+results/ or in STORE. Prints a Markdown table of validation and test accuracy.
 """
 
 from __future__ import annotations
