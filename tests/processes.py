@@ -1,8 +1,6 @@
 """Processes for tests that are no more than a fork away."""
 
-import multiprocessing
+from gread.processes import start_method
 
-FRESH = multiprocessing.get_context("forkserver")
+FRESH = start_method()
 """Where nothing but gread has been imported: that takes seconds, here once for all of them."""
-
-FRESH.set_forkserver_preload(["gread"])

@@ -10,6 +10,7 @@ LAYERS = {
     "inputs": 0,
     "kernels": 0,
     "output": 0,
+    "processes": 0,
     "registry": 0,
     "shipped": 0,
     "versions": 0,

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import pickle
 import signal
-import sys
 import tempfile
-import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from multiprocessing import resource_tracker
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -22,6 +17,7 @@ import torch
 
 from gread.distributed.exchange import joined
 from gread.inputs import InputError, check_count, check_positive
+from gread.processes import Surroundings, start_method, uninterrupted
 
 T = TypeVar("T")
 
@@ -65,45 +61,6 @@ def spread(
     raise AssertionError
 
 
-def start_method() -> Any:
-    """On Linux from a server that has imported this, for an import takes longer than an epoch.
-
-    Elsewhere each process imports for itself: what macOS does with a fork, nobody promises.
-    """
-    if sys.platform != "linux":
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    return context
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits until all have started; they and their server inherit that it does not come."""
-    if sys.platform == "win32":
-        yield
-        return
-    resource_tracker.ensure_running()  # its start would let Ctrl-C through again
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-class _Surroundings(NamedTuple):
-    """Of the process that starts others, which the server has as they were when it began."""
-
-    path: list[str]
-    environment: dict[str, str]
-
-    def take_on(self) -> None:
-        """In a process that was started."""
-        sys.path[:] = self.path
-        os.environ.clear()
-        os.environ.update(self.environment)
-
-
 class _Ended(NamedTuple):
     """How a process ended."""
 
@@ -117,11 +74,11 @@ def _once(
     context = start_method()
     with tempfile.TemporaryDirectory(prefix="gread-") as folder:
         where = Path(folder, "meet").as_uri()
-        here = _Surroundings(list(sys.path), dict(os.environ))
+        here = Surroundings.of_one_of(processes)
         pipes = [context.Pipe(duplex=False) for _ in range(processes)]
         started: list[Any] = []
         try:
-            with _uninterrupted():
+            with uninterrupted():
                 for number, (_, end) in enumerate(pipes):
                     about = (number, processes, where, device, seconds, here, end, work, arguments)
                     process = context.Process(target=_begin, args=about)
@@ -184,16 +141,13 @@ def _begin(
     where: str,
     device: str,
     seconds: float,
-    there: _Surroundings,
+    there: Surroundings,
     end: Connection,
     work: Callable[..., Any],
     arguments: Sequence[Any],
 ) -> None:
     """What a process does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends us
-    threading.Thread(target=end_with_the_parent, daemon=True).start()
     there.take_on()
-    torch.set_num_threads(max(1, torch.get_num_threads() // processes))
     with closing(end):
         try:
             choose_gpu(device, number)
@@ -215,11 +169,3 @@ def choose_gpu(device: str, number: int) -> None:
             f"{number} of this machine"
         )
     torch.cuda.set_device(number)
-
-
-def end_with_the_parent() -> None:
-    """A parent that is killed cannot end its processes, so they watch it."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)

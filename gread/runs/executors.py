@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import importlib
 import multiprocessing
-import signal
-import sys
-import threading
 import weakref
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -20,9 +17,9 @@ from typing import Protocol, TypeAlias
 
 import torch
 
-from gread.distributed.launch import end_with_the_parent
 from gread.inputs import InputError, choose_device
 from gread.memory import is_out_of_memory
+from gread.processes import Surroundings, start_method, uninterrupted
 from gread.registry import Registry
 from gread.runs.grouping import free
 from gread.runs.run import Graph, Result, run, run_together
@@ -179,9 +176,9 @@ class _Processes:
         self._others = set(multiprocessing.active_children())
         self._pool = ProcessPoolExecutor(
             workers,
-            multiprocessing.get_context("spawn"),  # forking would copy torch's threads half
+            start_method(),
             _begin,
-            (max(1, torch.get_num_threads() // workers), sys.path, imports),
+            (Surroundings.of_one_of(workers), imports),
         )
         weakref.finalize(self, self._pool.shutdown)
 
@@ -190,7 +187,8 @@ class _Processes:
         waiting: dict[Future[list[Result]], Job] = {}
         for job in jobs:
             try:
-                waiting[self._pool.submit(_compute, job)] = job
+                with uninterrupted():  # it may start a process
+                    waiting[self._pool.submit(_compute, job)] = job
             except BrokenProcessPool:  # one of them died while there was nothing to do
                 self.broken = True
                 yield job, ConnectionError(KILLED)
@@ -216,11 +214,8 @@ def _compute(job: Job) -> list[Result]:
     return results
 
 
-def _begin(threads: int, path: list[str], imports: Sequence[str]) -> None:
+def _begin(there: Surroundings, imports: Sequence[str]) -> None:
     """What a process does first."""
-    torch.set_num_threads(threads)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends us
-    threading.Thread(target=end_with_the_parent, daemon=True).start()
-    sys.path[:] = path
+    there.take_on()
     for module in imports:
         importlib.import_module(module)

@@ -509,7 +509,7 @@ def fingerprint_of(data: Data) -> str:
 def _now(start: float) -> dict[str, Any]:
     return {
         "seconds": round(time.perf_counter() - start, 3),
-        "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "finished": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
         "versions": versions(),
     }
 

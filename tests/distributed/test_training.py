@@ -8,8 +8,8 @@ import torch
 import gread
 from gread.adjacency import NORMALIZATIONS
 from gread.distributed import fit_shard, read_shard, shard, spread
-from gread.distributed.launch import start_method
 from gread.inputs import InputError
+from gread.processes import start_method
 from gread.training import TrainConfig
 from tests.distributed import work
 

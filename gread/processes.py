@@ -1,0 +1,73 @@
+"""How other processes start on this machine, and what each does first."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
+from typing import Any, NamedTuple
+
+import torch
+
+
+def start_method() -> Any:
+    """On Linux from a server that has imported gread, for an import takes longer than an epoch.
+
+    Elsewhere each process imports for itself: what macOS does with a fork, nobody promises. And
+    none is a fork of this one, which would copy torch's threads half.
+    """
+    if sys.platform != "linux":
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["gread.runs"])
+    return context
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits until all have started; they and their server inherit that it does not come."""
+    if sys.platform == "win32":
+        yield
+        return
+    resource_tracker.ensure_running()  # its start would let Ctrl-C through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class Surroundings(NamedTuple):
+    """Of the process that starts others, which the server has as they were when it began."""
+
+    path: list[str]
+    environment: dict[str, str]
+    threads: int
+
+    @staticmethod
+    def of_one_of(processes: int) -> Surroundings:
+        """Here and now, with its part of the threads for each."""
+        threads = max(1, torch.get_num_threads() // processes)
+        return Surroundings(list(sys.path), dict(os.environ), threads)
+
+    def take_on(self) -> None:
+        """What a process does first. Ctrl-C is for the parent, which then ends it."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        threading.Thread(target=_end_with_the_parent, daemon=True).start()
+        sys.path[:] = self.path
+        os.environ.clear()
+        os.environ.update(self.environment)
+        torch.set_num_threads(self.threads)
+
+
+def _end_with_the_parent() -> None:
+    """A parent that is killed cannot end its processes, so they watch it."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
