@@ -67,9 +67,15 @@ def test_tutorials_run_from_top_to_bottom(tutorial, tmp_path):
     blocks = re.findall(r"```(python|sh)\n(.*?)```", tutorial.read_text(), re.DOTALL)
     command = f'set -e\ngread() {{ "{sys.executable}" -m gread "$@"; }}\n'
     for language, code in blocks:
-        run = [sys.executable, "-c", code] if language == "python" else ["sh", "-c", command + code]
-        result = subprocess.run(run, capture_output=True, text=True, cwd=tmp_path)
-        assert result.returncode == 0, f"{code}\n{result.stderr}"
+        if language == "python":
+            script = tmp_path / "block.py"
+            script.write_text(code)
+            ended, _, errors = run_script(script, tmp_path)
+        else:
+            shell = ["sh", "-c", command + code]
+            result = subprocess.run(shell, capture_output=True, text=True, cwd=tmp_path)
+            ended, errors = result.returncode, result.stderr
+        assert ended == 0, f"{code}\n{errors}"
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)

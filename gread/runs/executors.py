@@ -119,7 +119,7 @@ class Local:
     """This process, or several of this machine.
 
     These stay as long as the executor does: a search computes batch after batch, and a process
-    takes seconds to start.
+    takes seconds to start where it has to import everything.
     """
 
     remote = False
