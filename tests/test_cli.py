@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,26 +17,14 @@ from gread.cli import main
 from gread.data import DataError
 from gread.experiments import ARTEFACTS
 from gread.runs.exported import read_results
+from tests.processes import Forked, Outcome
 
 ROOT = Path(__file__).parents[1]
 
 
 def in_a_process(*arguments, **options):
     """The command as a user runs it."""
-    return subprocess.run(
-        [sys.executable, "-m", "gread", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        **options,
-    )
-
-
-@dataclass
-class Outcome:
-    returncode: int
-    stdout: str
-    stderr: str
+    return Forked("-m", "gread", *arguments, **options).end()
 
 
 @pytest.fixture
@@ -123,9 +111,9 @@ def test_doctor_says_what_is_slower_and_why():
     assert not kernels["found"]
     assert "false fails" in kernels["advice"]
     assert "install a C compiler" in kernels["advice"]
-    rows = json.loads(
-        in_a_process("doctor", "--json", env=os.environ | {"GREAD_PLAIN": "1"}).stdout
-    )
+    plainly = os.environ | {"GREAD_PLAIN": "1"}  # which is read when gread is imported
+    doctor = [sys.executable, "-m", "gread", "doctor", "--json"]
+    rows = json.loads(subprocess.run(doctor, env=plainly, capture_output=True, text=True).stdout)
     assert any("all fast paths are off" in row["advice"] for row in rows)
 
 
@@ -375,21 +363,16 @@ def test_runs_are_exported_by_artefact(gread, tmp_path, monkeypatch):
 
 def test_ctrl_c_is_a_way_to_stop(tmp_path):
     command = ("train", "csbm", "--epochs", "1000000", "--splits", "0", "--store", tmp_path)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "gread", *map(str, command)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = Forked("-m", "gread", *command)
     while not (tmp_path / "results.sqlite").exists():
-        assert process.poll() is None, process.stderr.read()
+        assert process.poll() is None, process.end()
         time.sleep(0.1)
     time.sleep(2)
     process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert "gread: stopped; what is done is stored" in stderr
-    assert "Traceback" not in stderr
+    done = process.end(timeout=30)
+    assert done.returncode == 130
+    assert "gread: stopped; what is done is stored" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_reproduce_tells_its_plan_before_anything_is_computed(gread, tmp_path, monkeypatch):

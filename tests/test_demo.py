@@ -7,6 +7,7 @@ from matplotlib.image import imread
 from tests.test_cli import in_a_process
 
 
+@pytest.mark.long
 def test_the_demo_shows_what_it_says(tmp_path):
     result = in_a_process("demo", "--out", tmp_path, "--json")
     assert result.returncode == 0, result.stderr

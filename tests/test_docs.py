@@ -1,7 +1,6 @@
 """What the documentation says is so."""
 
 import importlib
-import os
 import re
 import runpy
 import subprocess
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import FRESH
+from tests.processes import Forked
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -21,24 +20,6 @@ SNIPPETS = [
     for page in PAGES
     for number, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
 ]
-
-
-def run_script(script: Path, folder: Path) -> tuple[int | None, str, str]:
-    """How a script ends, what it prints and its errors, in a process and a folder of its own."""
-    written = [folder / "printed", folder / "errors"]
-    process = FRESH.Process(target=_run, args=(script, folder, written))
-    process.start()
-    process.join()
-    printed, errors = (path.read_text() for path in written)
-    return process.exitcode, printed, errors
-
-
-def _run(script: Path, folder: Path, written: list[Path]) -> None:
-    for number, path in enumerate(written, start=1):
-        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
-    os.chdir(folder)
-    sys.argv[:] = [str(script)]
-    runpy.run_path(str(script), run_name="__main__")
 
 
 def test_catalogue_is_what_is_registered():
@@ -58,10 +39,11 @@ def test_every_symbol_of_the_paper_map_exists():
 def test_snippets_run(code, tmp_path):
     script = tmp_path / "snippet.py"
     script.write_text(code)
-    ended, _, errors = run_script(script, tmp_path)
-    assert ended == 0, errors
+    done = Forked(script, cwd=tmp_path).end()
+    assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda path: path.stem)
 def test_tutorials_run_from_top_to_bottom(tutorial, tmp_path):
     blocks = re.findall(r"```(python|sh)\n(.*?)```", tutorial.read_text(), re.DOTALL)
@@ -70,19 +52,18 @@ def test_tutorials_run_from_top_to_bottom(tutorial, tmp_path):
         if language == "python":
             script = tmp_path / "block.py"
             script.write_text(code)
-            ended, _, errors = run_script(script, tmp_path)
+            done = Forked(script, cwd=tmp_path).end()
         else:
             shell = ["sh", "-c", command + code]
-            result = subprocess.run(shell, capture_output=True, text=True, cwd=tmp_path)
-            ended, errors = result.returncode, result.stderr
-        assert ended == 0, f"{code}\n{errors}"
+            done = subprocess.run(shell, capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 0, f"{code}\n{done.stderr}"
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_run(example, tmp_path):
-    ended, printed, errors = run_script(example, tmp_path)
-    assert ended == 0, errors
-    assert printed
+    done = Forked(example, cwd=tmp_path).end()
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
 
 
 @pytest.mark.parametrize("page", [*PAGES, *TUTORIALS], ids=lambda path: path.stem)

@@ -1,11 +1,10 @@
 import signal
-import subprocess
-import sys
 
 import pytest
 
 from gread.inputs import InputError
 from gread.output import whole_file, whole_folder
+from tests.processes import Forked
 
 
 def test_a_folder_is_there_when_all_is_written(tmp_path):
@@ -62,7 +61,7 @@ with whole_folder(sys.argv[1] + "/out[1]") as folder, whole_file(sys.argv[1] + "
 
 
 def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path):
-    done = subprocess.run([sys.executable, "-c", KILLED, tmp_path], capture_output=True)
+    done = Forked("-c", KILLED, tmp_path).end()
     assert done.returncode == -signal.SIGKILL, done.stderr
     left = sorted(path.name for path in tmp_path.iterdir())
     assert len(left) == 2 and all(name.startswith(".") for name in left)
@@ -93,7 +92,7 @@ for write, content in ((write_text, "long" * 10_000), (write_tensors, {"x": torc
 def test_a_full_disk_is_named_and_the_older_file_stays(tmp_path):
     old = tmp_path / "old"
     old.write_text("old")
-    done = subprocess.run([sys.executable, "-c", FULL, old], capture_output=True, text=True)
+    done = Forked("-c", FULL, old).end()
     sentences = done.stdout.splitlines()
     assert len(sentences) == 2, done
     assert all(sentence.startswith(f"{old} cannot be written: ") for sentence in sentences)

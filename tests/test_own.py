@@ -3,7 +3,6 @@
 import csv
 import json
 import signal
-import subprocess
 import sys
 import time
 
@@ -16,6 +15,7 @@ from matplotlib.image import imread
 
 import gread as library
 from gread.cli import main
+from tests.processes import Forked
 from tests.test_cli import gread  # noqa: F401  # the command in this process
 
 FAST = ("--set", "epochs=3", "--set", "hidden_channels=4")
@@ -294,20 +294,15 @@ def test_where_all_nodes_have_a_class_there_is_nothing_to_predict(fit, gread, fi
 def test_ctrl_c_leaves_nothing(files, tmp_path):
     command = ("fit", "--nodes", files[2], "--edges", files[3], "--label", "topic")
     options = ("--set", "epochs=1000000", "--set", "patience=1000000", "--out", tmp_path / "model")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "gread", *map(str, (*command, *options))],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = Forked("-m", "gread", *command, *options)
     while not any(path.name.startswith(".model") for path in tmp_path.iterdir()):
-        assert process.poll() is None, process.stderr.read()
+        assert process.poll() is None, process.end()
         time.sleep(0.1)
     time.sleep(1)
     process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert "stopped; nothing is written" in stderr
+    done = process.end(timeout=30)
+    assert done.returncode == 130
+    assert "stopped; nothing is written" in done.stderr
     assert not [path for path in tmp_path.iterdir() if "model" in path.name]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -66,11 +66,13 @@ class RunSpec:
 
     def to_json(self) -> str:
         """Canonical JSON."""
-        values = asdict(self)
+        values = {part.name: getattr(self, part.name) for part in fields(self)}  # asdict copies all
+        values["options"] = dict(self.options)
+        values["train"] = train = dict(vars(self.train))
         if self.train.parts == 1:  # the whole graph, as in specs from before there were parts
-            del values["train"]["parts"], values["train"]["halo"]
+            del train["parts"], train["halo"]
         if self.train.processes == 1:
-            del values["train"]["processes"]
+            del train["processes"]
         return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
     @staticmethod

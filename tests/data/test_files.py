@@ -1,13 +1,12 @@
 import hashlib
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
 
 from gread.data.files import DataError, RawFile, data_root, manifest, obtain
+from tests.processes import Forked
 
 CONTENT = bytes(range(256)) * 400
 
@@ -115,13 +114,13 @@ def test_a_process_killed_half_way_leaves_something_to_go_on_from(server, tmp_pa
         "from gread.data.files import RawFile, obtain\n"
         f"obtain({file!r}, Path({str(tmp_path)!r}))\n"
     )
-    process = subprocess.Popen([sys.executable, "-c", script])
+    process = Forked("-c", script)
     part = tmp_path / (file.path + ".part")
     deadline = time.monotonic() + 60
     while not (part.exists() and part.stat().st_size > 0) and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.end()
     assert not (tmp_path / file.path).exists()
     assert 0 < part.stat().st_size < len(CONTENT)
     server.manner["upstream/file.txt"] = "good"

@@ -13,6 +13,8 @@ from gread.processes import start_method
 from gread.training import TrainConfig
 from tests.distributed import work
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def data():

@@ -16,6 +16,8 @@ from gread.reactions import REACTIONS, Terms, made_of
 from gread.runs import Result
 from tests.explorer.test_server import SPEC
 
+pytestmark = pytest.mark.long
+
 AXE = Path(__file__).parents[2] / ".node" / "node_modules" / "axe-core" / "axe.min.js"
 EVIL = "</script><img src=x onerror='window.broken = 1'>"
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}

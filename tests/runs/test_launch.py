@@ -12,6 +12,9 @@ from gread.inputs import InputError
 from gread.runs import ResultStore, find_executor, launch, run
 from gread.runs.run import run_together
 from gread.training import TrainConfig
+from tests.processes import Forked
+
+pytestmark = pytest.mark.long
 
 KILLER = """
 # Starts a launch in a child, kills it after a random time, and does so again and again.
@@ -68,12 +71,7 @@ def test_an_error_ends_the_launch_and_keeps_what_was_computed(tmp_path, small):
 
 def test_killed_at_twenty_moments_it_ends_with_the_same_results(tmp_path, small):
     texts = [small(seed=seed, split=split).to_json() for seed in range(4) for split in range(5)]
-    done = subprocess.run(
-        [sys.executable, "-c", KILLER, tmp_path, *texts],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    done = Forked("-c", KILLER, tmp_path, *texts).end()
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 5  # the others were done before they could be killed
     whole, killed = (
@@ -114,9 +112,7 @@ def test_modules_are_imported_in_every_process(tmp_path, small, monkeypatch):
         "    launch(specs, store, workers=2, imports=[own.__name__])\n"
         "    assert all(store.get(spec).status == 'ok' for spec in specs)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=120
-    )
+    done = Forked("-c", command, cwd=tmp_path).end()
     assert done.returncode == 0, done.stderr
 
 

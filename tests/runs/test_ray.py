@@ -31,6 +31,8 @@ ray = pytest.importorskip("ray", reason="Ray is not installed")
 from ray.cluster_utils import Cluster  # noqa: E402
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: E402
 
+pytestmark = pytest.mark.long
+
 DRIVER = """
 import sys
 from gread.runs import ResultStore, RunSpec, launch

@@ -1,5 +1,3 @@
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -7,6 +5,7 @@ import pytest
 from gread.inputs import InputError
 from gread.runs import RunSpec
 from gread.training import TrainConfig
+from tests.processes import Forked
 
 
 def test_what_is_left_out_is_filled_in(small):
@@ -38,7 +37,7 @@ def test_everything_that_determines_the_number_is_in_the_key(small):
 
 def test_the_key_is_the_same_in_another_process(small):
     code = f"from gread.runs import RunSpec; print(RunSpec.from_json({small().to_json()!r}).key)"
-    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    other = Forked("-c", code).end()
     assert other.stdout.strip() == small().key
 
 

@@ -1,7 +1,5 @@
 import shutil
 import sqlite3
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -11,7 +9,7 @@ import pytest
 from filelock import FileLock
 
 from gread.runs import Result, ResultStore, StoreError
-from tests.processes import FRESH
+from tests.processes import FRESH, Forked
 
 
 @pytest.fixture
@@ -161,7 +159,7 @@ def test_a_full_disk_is_one_sentence(store, small):
         "except StoreError as error:\n"
         "    print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = Forked("-c", code).end()
     assert done.stdout.startswith(f"the store {store.path} cannot be written: "), done
     assert len(store) == 0  # and it is whole
 

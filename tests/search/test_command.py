@@ -1,15 +1,13 @@
 """``gread search`` as a user runs it."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
 
 from gread.runs import ResultStore
+from tests.processes import Forked
 from tests.test_cli import gread  # noqa: F401
 
 SPACE = """
@@ -109,29 +107,29 @@ def test_another_plan_under_the_same_name_is_one_sentence(find):
     assert find("--trials", 1, "--sampler", "tpe", "--study", "other").returncode == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_stopped_it_goes_on_with_the_same_command(tmp_path, how):
     (tmp_path / "space.toml").write_text(SPACE.replace("epochs = 2", "epochs = 30"))
     command = [
-        *(sys.executable, "-m", "gread", "search", "csbm", "--trials", "40", "--batch", "4"),
+        *("-m", "gread", "search", "csbm", "--trials", "40", "--batch", "4"),
         *("--splits", "0", "--space", "space.toml", "--json"),  # the store is runs/store
     ]
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": tmp_path}
-    process = subprocess.Popen(command, **options)
+    process = Forked(*command, cwd=tmp_path)
     database = tmp_path / "runs" / "store" / "results.sqlite"
     while not database.exists() or len(ResultStore(database.parent)) < 6:
-        assert process.poll() is None, process.stderr.read()
+        assert process.poll() is None, process.end()
         time.sleep(0.05)
     process.send_signal(how)
-    _, stderr = process.communicate(timeout=60)
+    stopped = process.end(timeout=60)
     if how is signal.SIGINT:
-        assert process.returncode == 130, stderr
-        assert "gread: stopped; what is done is stored" in stderr
-        assert "Traceback" not in stderr
+        assert stopped.returncode == 130, stopped.stderr
+        assert "gread: stopped; what is done is stored" in stopped.stderr
+        assert "Traceback" not in stopped.stderr
     store = ResultStore(database.parent)
     before = {result.spec.key: result.finished for result in store}
     assert 6 <= len(before) < 40
-    done = subprocess.run(command, **options, timeout=300, env=os.environ)
+    done = Forked(*command, cwd=tmp_path).end()
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["trials"] == 40
     after = {result.spec.key: result.finished for result in store}

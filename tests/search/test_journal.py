@@ -1,13 +1,12 @@
 """A line of the journal is there as a whole, or not at all."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
 from gread.runs import StoreError
 from gread.search.journal import Journal, _append
+from tests.processes import Forked
 
 FULL = """
 # Appends to a file that may have so many bytes, as on a disk that is full.
@@ -31,7 +30,7 @@ def file(tmp_path):
 
 
 def test_a_full_disk_leaves_the_lines_before_and_lets_shorter_ones_in(file):
-    done = subprocess.run([sys.executable, "-c", FULL, file], capture_output=True, text=True)
+    done = Forked("-c", FULL, file).end()
     sentences = done.stdout.splitlines()
     assert len(sentences) == 2, done
     assert all(s.startswith(f"the journal {file} cannot be written: ") for s in sentences)

@@ -1,5 +1,3 @@
-import subprocess
-import sys
 import zlib
 from itertools import islice
 from statistics import fmean
@@ -12,6 +10,7 @@ from gread.runs import ResultStore
 from gread.search import SAMPLERS, Progress, Space, search, worker
 from gread.search.search import rungs
 from gread.search.study import load_study, trials_of
+from tests.processes import Forked
 from tests.search.conftest import TABLE
 
 
@@ -197,12 +196,7 @@ print(killed)
 
 @pytest.mark.parametrize("how", ["all", "prune"])
 def test_killed_at_many_moments_it_ends_with_the_same_trials(tmp_path, how):
-    done = subprocess.run(
-        [sys.executable, "-c", KILLER, tmp_path, how, str(TABLE)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    done = Forked("-c", KILLER, tmp_path, how, TABLE).end()
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 3
     study = stored(ResultStore(tmp_path / "killed"))
@@ -228,14 +222,10 @@ print(counts[-1])
 
 def together(folder, storage=""):
     """Two processes search on one study; the runs that each has computed."""
-    command = [sys.executable, "-c", WORKER, str(folder), storage, str(TABLE)]
-    processes = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    outcomes = [process.communicate(timeout=300) for process in processes]
-    assert all(process.returncode == 0 for process in processes), outcomes
-    return [int(text) for text, _ in outcomes]
+    processes = [Forked("-c", WORKER, folder, storage, TABLE) for _ in range(2)]
+    outcomes = [process.end() for process in processes]
+    assert all(done.returncode == 0 for done in outcomes), outcomes
+    return [int(done.stdout) for done in outcomes]
 
 
 @pytest.mark.parametrize("database", [False, True], ids=["journal", "sqlite"])

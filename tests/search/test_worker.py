@@ -1,6 +1,4 @@
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -8,6 +6,7 @@ import pytest
 from gread.search import worker
 from gread.search.study import Plan, create_study
 from gread.search.worker import Worker, abandoned
+from tests.processes import Forked
 
 PLAN = Plan("csbm", "gread-bs", {"time": [1.0, 2.0]}, "random", False, [0], [0])
 
@@ -59,7 +58,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_a_process_of_this_machine_that_was_killed_is_missed_at_once(study, tmp_path, monkeypatch):
     monkeypatch.setattr(worker, "STALE", 600.0)
-    done = subprocess.run([sys.executable, "-c", KILLED, tmp_path], timeout=120)
+    done = Forked("-c", KILLED, tmp_path).end()
     assert done.returncode == -signal.SIGKILL
     assert numbers(abandoned(study)) == [0]
 
