@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from matplotlib.image import imread
 
 from tests.test_cli import in_a_process
