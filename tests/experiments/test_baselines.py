@@ -1,0 +1,61 @@
+"""docs/baselines.md is true, and docs/tune_baselines.py searches as it says."""
+
+import re
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from docs.tune_baselines import LARGER, Cell, cell, draws, elsewhere
+from gread.experiments import ARTEFACTS
+from gread.experiments.protocol import GREAD, preset_of
+from gread.runs import ResultStore
+from gread.search import search
+from gread.search.study import Plan
+
+ROOT = Path(__file__).parents[2]
+PLAN = Plan("csbm", "mlp", {}, "random", True, [0, 1, 2], [0])
+RATES = [{"lr": rate} for rate in (0.1, 0.2, 0.3, 0.4)]
+
+
+def test_the_page_counts_the_settings_that_are_published_and_those_that_are_not():
+    cells = {(spec.model, spec.dataset) for spec in ARTEFACTS["table-8"].specs()}
+    sources = [preset_of(*place).source for place in cells if place[0] not in GREAD]
+    text = (ROOT / "docs" / "baselines.md").read_text("utf-8")
+    said = re.search(r"for (\d+) of the\s+(\d+) pairs", text)
+    assert [int(number) for number in said.groups()] == [sources.count("published"), len(sources)]
+    others = re.search(r"for the other (\d+), of (\w+) models", text)
+    without = {p for p in cells if p[0] not in GREAD and preset_of(*p).source != "published"}
+    assert int(others[1]) == len(without)
+    assert (others[2], len({model for model, _ in without})) == ("twelve", 12)
+
+
+def test_draws_are_those_of_a_random_search(tmp_path):
+    store, options = ResultStore(tmp_path), {"num_nodes": 30}
+    found = search("csbm", "sgc", trials=3, splits=[0], options=options, store=store)
+    assert [dict(trial.settings) for trial in found] == [*islice(draws("sgc", "csbm"), 3)]
+
+
+def test_the_best_third_goes_on_and_the_best_of_these_is_found():
+    tried = Cell(PLAN, RATES)
+    assert len(tried.begin()) == 4 + 3  # the defaults on all three splits
+    first = dict(zip((spec.key for spec in tried.begin()), (0.5, 0.9, 0.8, 0.5), strict=False))
+    further = tried.go_on(first)
+    assert [(spec.train.lr, spec.split) for spec in further] == [
+        *((0.2, 1), (0.2, 2)),
+        *((0.3, 1), (0.3, 2)),
+    ]
+    known = first | dict(zip((spec.key for spec in further), (0.1, 0.1, 0.8, None), strict=True))
+    assert tried.mean(RATES[2], known) == pytest.approx(1.6 / 3)  # what failed counts as 0
+    assert tried.mean(RATES[3], known) == 0
+    assert tried.best(known) == RATES[2]
+
+
+@pytest.mark.parametrize("dataset", LARGER)
+def test_larger_graphs_take_over_settings_of_the_others(dataset):
+    settings = cell("gcon-gcn", dataset, {}).settings
+    assert settings == elsewhere("gcon-gcn")
+    texas = preset_of("gcon-gcn", "texas")
+    assert dict(texas.hyper).items() <= settings[0].items()
+    spec = cell("gcon-gcn", dataset, {}).begin()[0]
+    assert (spec.dataset, spec.train) == (dataset, texas.train)
