@@ -19,9 +19,9 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache, partial
+from pathlib import Path
 from statistics import fmean
 
-from docs.report_search import ROOT
 from gread.experiments import ARTEFACTS
 from gread.experiments.protocol import DATASETS, GREAD, preset_of
 from gread.models import MODELS
@@ -34,6 +34,7 @@ from gread.search.study import Plan, import_optuna, study_name
 from gread.shipped import read_toml
 from gread.training import TrainConfig
 
+ROOT = Path(__file__).parents[1]
 DRAWS, SPLITS, SEEDS = 20, [0, 1, 2], [0]
 NORMALIZED = ("sgc", "sheaf-bundle", "sheaf-diag", "sheaf-general")
 """All published settings of these have rows of features that sum to one."""

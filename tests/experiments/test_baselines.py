@@ -27,7 +27,7 @@ def test_the_page_counts_the_settings_that_are_published_and_those_that_are_not(
     others = re.search(r"for the other (\d+), of (\w+) models", text)
     without = {p for p in cells if p[0] not in GREAD and preset_of(*p).source != "published"}
     assert int(others[1]) == len(without)
-    assert (others[2], len({model for model, _ in without})) == ("twelve", 12)
+    assert (others[2], len({model for model, _ in without})) == ("thirteen", 13)
 
 
 def test_draws_are_those_of_a_random_search(tmp_path):
