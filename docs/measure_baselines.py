@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial, wraps
+from functools import wraps
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from typing import Any
 from torch_geometric.data import Data
 
 from docs.measure_gaps import line
-from docs.tune_baselines import DRAWS, cell, compare
+from docs.tune_baselines import DRAWS, cell, compare, computing
 from gread.cli.stored import known_results
 from gread.data import DATASETS as DATA
 from gread.data.catalog import dataset
@@ -33,7 +33,7 @@ from gread.experiments.protocol import GREAD, PUBLISHED, preset_of
 from gread.models import MODELS
 from gread.models.catalog import model
 from gread.models.gde import GDE
-from gread.runs import Result, ResultStore, RunSpec, launch
+from gread.runs import Result, ResultStore, RunSpec
 from gread.search.study import import_optuna
 
 DATASETS = ("texas", "chameleon", "cora")
@@ -103,14 +103,7 @@ def main(folder: str, device: str = "cpu", workers: str = "1", *models: str) -> 
     """Prints the table."""
     import_optuna().logging.set_verbosity(30)
     store = ResultStore(folder)
-    compute = partial(
-        launch,
-        store=store,
-        devices=[device],
-        workers=int(workers),
-        histories=False,
-        imports=["docs.measure_baselines"],
-    )
+    compute = computing(store, device, workers, imports=["docs.measure_baselines"])
     found = off(known_results(Path(folder)))
     places = [place for place in found if not models or place[0] in models]
     tried = {place: attempts(place, [run.spec for run in found[place]]) for place in places}

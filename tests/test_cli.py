@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def in_a_process(*arguments, **options):
-    """The command as a user runs it."""
+    """The command as a user runs it, but for the import of gread, which is there already."""
     return Forked("-m", "gread", *arguments, **options).end()
 
 

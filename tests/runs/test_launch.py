@@ -112,7 +112,7 @@ def test_modules_are_imported_in_every_process(tmp_path, small, monkeypatch):
         "    launch(specs, store, workers=2, imports=[own.__name__])\n"
         "    assert all(store.get(spec).status == 'ok' for spec in specs)\n"
     )
-    done = Forked("-c", command, cwd=tmp_path).end()
+    done = Forked("-c", command, cwd=tmp_path).end(timeout=120)
     assert done.returncode == 0, done.stderr
 
 

@@ -159,7 +159,7 @@ def test_a_full_disk_is_one_sentence(store, small):
         "except StoreError as error:\n"
         "    print(error)\n"
     )
-    done = Forked("-c", code).end()
+    done = Forked("-c", code).end(timeout=120)
     assert done.stdout.startswith(f"the store {store.path} cannot be written: "), done
     assert len(store) == 0  # and it is whole
 

@@ -58,7 +58,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_a_process_of_this_machine_that_was_killed_is_missed_at_once(study, tmp_path, monkeypatch):
     monkeypatch.setattr(worker, "STALE", 600.0)
-    done = Forked("-c", KILLED, tmp_path).end()
+    done = Forked("-c", KILLED, tmp_path).end(timeout=120)
     assert done.returncode == -signal.SIGKILL
     assert numbers(abandoned(study)) == [0]
 
