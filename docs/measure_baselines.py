@@ -103,7 +103,7 @@ def main(folder: str, device: str = "cpu", workers: str = "1", *models: str) -> 
     """Prints the table."""
     import_optuna().logging.set_verbosity(30)
     store = ResultStore(folder)
-    compute = computing(store, device, workers, imports=["docs.measure_baselines"])
+    compute = computing(store, device, workers)  # processes import this script by themselves
     found = off(known_results(Path(folder)))
     places = [place for place in found if not models or place[0] in models]
     tried = {place: attempts(place, [run.spec for run in found[place]]) for place in places}

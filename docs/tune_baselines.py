@@ -21,7 +21,6 @@ from dataclasses import asdict, dataclass
 from functools import cache, partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from gread.experiments import ARTEFACTS
 from gread.experiments.protocol import DATASETS, GREAD, preset_of
@@ -135,11 +134,19 @@ def draws(model: str, dataset: str) -> Iterator[dict[str, Value]]:
 
 
 def computing(
-    store: ResultStore, device: str, workers: str, **about: Any
+    store: ResultStore,
+    device: str,
+    workers: str,
+    on_result: Callable[[Result], None] | None = None,
 ) -> Callable[[list[RunSpec]], None]:
     """What computes and stores specs, as asked for on the command line."""
     return partial(
-        launch, store=store, devices=[device], workers=int(workers), histories=False, **about
+        launch,
+        store=store,
+        devices=[device],
+        workers=int(workers),
+        histories=False,
+        on_result=on_result,
     )
 
 
@@ -163,7 +170,7 @@ def main(folder: str, device: str = "cpu", workers: str = "1", *datasets: str) -
         what = f"{spec.model} {spec.dataset}: {result.status}, {result.seconds:.0f} s"
         print(f"{time.time() - begin:5.0f} s  {what}", flush=True)
 
-    compute = computing(store, device, workers, on_result=say)
+    compute = computing(store, device, workers, say)
     asked = datasets or DATASETS
     for some in (set(asked) - set(LARGER), set(asked) & set(LARGER)):
         wanted = cells(some)
