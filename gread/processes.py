@@ -18,10 +18,11 @@ import torch
 def start_method() -> Any:
     """On Linux from a server that has imported gread, for an import takes longer than an epoch.
 
-    Elsewhere each process imports for itself: what macOS does with a fork, nobody promises. And
-    none is a fork of this one, which would copy torch's threads half.
+    Elsewhere, and where there is a GPU, each process imports for itself: what macOS does with a
+    fork, nobody promises, and CUDA does not start in a fork of the server ("initialization error"
+    on an H200). None is a fork of this process, which would copy torch's threads half.
     """
-    if sys.platform != "linux":
+    if sys.platform != "linux" or torch.cuda.is_available():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["gread.runs"])

@@ -60,6 +60,14 @@ def test_several_processes_give_what_one_gives(tmp_path, small):
     assert [store.get(spec).history for spec in specs] == [run(spec).history for spec in specs]
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_several_processes_share_a_gpu(tmp_path, small):
+    specs = [small(seed=seed) for seed in range(3)]
+    store = ResultStore(tmp_path)
+    launch(specs, store, workers=2, devices=["cuda"], together=False)
+    assert [store.get(spec).device.split()[0] for spec in specs] == ["cuda"] * 3
+
+
 def test_an_error_ends_the_launch_and_keeps_what_was_computed(tmp_path, small):
     store = ResultStore(tmp_path)
     with pytest.raises(InputError, match="split must be below 10"):
