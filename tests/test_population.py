@@ -53,6 +53,17 @@ def test_each_member_is_trained_as_it_is_alone(adjacency):
         assert_same(together, run(spec))
 
 
+def test_so_is_grand():
+    own = [{"time": 1.0, "dropout": 0.3}, {"time": 2.5, "step_size": 0.5}, {"input_dropout": 0.0}]
+    chosen = [
+        replace(spec, model="grand", hyper={"hidden_channels": 8, **hyper}, record=())
+        for spec, hyper in zip(specs(), own, strict=True)
+    ]
+    assert len(populations(chosen, "cpu", None)) == 1
+    for together, spec in zip(run_together(chosen), chosen, strict=True):
+        assert_same(together, run(spec))
+
+
 def test_members_with_fewer_epochs_or_patience_end_where_they_end_alone():
     configs = [
         TrainConfig(epochs=25),  # more than are looked at at once

@@ -192,13 +192,18 @@ class EdgeAttention(nn.Module):
         self.by_row = normalization == "row"
         self.explained = ExplainedEdges()
 
+    @property
+    def fused(self) -> bool:
+        """Whether it is the attention that one kernel computes, for several members as well."""
+        return isinstance(self.scores, DotScores) and self.normalize is softmax and self.by_row
+
     def forward(self, h: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Adjacency:
         """Ā of the graph and a state; with edge weights each entry is times its weight first."""
         edges = edges_of(edge_index, edge_weight, h, 1.0)
         weight = None if edge_weight is None else edges.weight
-        if isinstance(self.scores, DotScores) and self.normalize is softmax and self.by_row:
-            q, k = self.scores.queries(h)
-            found = attention(edges.pattern, q, k, weight)  # all of it in one kernel
+        if self.fused:
+            q, k = self.scores.queries(h)  # type: ignore[operator]
+            found = attention(edges.pattern, q, k, weight)
         else:
             found = self._normalized(self.scores(h, edges.pattern), edges.pattern, weight)
         return Adjacency(edges.pattern, self.explained(found, edges))

@@ -24,6 +24,8 @@ from gread.adjacency import (
 )
 from gread.flow import solve_together
 from gread.kernels import Pattern, drop, product, remember
+from gread.models.attention import AttentiveDiffusion, DotScores, EdgeAttention, Queries
+from gread.models.grand import GRAND
 from gread.models.gread import GREAD, ReactionDiffusionConv
 from gread.models.parts import (
     Dropout,
@@ -31,11 +33,13 @@ from gread.models.parts import (
     Gate,
     One,
     Residual,
+    Signed,
     SignedVector,
     StateActivation,
     sparse_features,
 )
 from gread.ode import SOLVERS, Solution, Tableau
+from gread.reactions import Terms
 
 
 class CannotStack(TypeError):
@@ -331,8 +335,8 @@ class Coefficients(Stacked):
                 row[: value.numel()] = value.detach()
         self.row = nn.Parameter(rows)
         kinds = {
-            "scalar": [isinstance(one, Gate) and one.logit.dim() == 0 for one in coefficients],
-            "signed": [isinstance(one, SignedVector) for one in coefficients],
+            "scalar": [any(own.dim() == 0 for own in one.parameters()) for one in coefficients],
+            "signed": [isinstance(one, Signed | SignedVector) for one in coefficients],
             "fixed": [isinstance(one, One) for one in coefficients],
         }
         for name, kind in kinds.items():
@@ -350,23 +354,47 @@ class Coefficients(Stacked):
                 own.copy_(self.row[member, : own.numel()].view(own.shape))
 
 
-class Layers(Stacked):
-    """The reaction-diffusion layer, with T, τ, α and β of every member."""
+class Flows(Stacked):
+    """What is followed from H(0) to H(T), with T and τ of every member.
+
+    Args:
+        flows: Parts that have ``integrate`` with its settings.
+    """
 
     each = ("times", "step_sizes")
 
-    def __init__(self, layers: Sequence[ReactionDiffusionConv]):
+    def __init__(self, flows: Sequence[Any]):
         super().__init__()
-        first = layers[0]
-        settings = [layer.integrate.keywords for layer in layers]
+        settings = [flow.integrate.keywords for flow in flows]
         tableau = SOLVERS[settings[0]["solver"]]
         if not isinstance(tableau, Tableau):
             raise CannotStack("an adaptive solver chooses its steps for each state by itself")
-        if first.terms is None:
-            raise CannotStack("the reaction is not made of the known terms")
-        self.tableau, self.terms = tableau, first.terms
+        self.tableau = tableau
         self.times = tuple(setting["time"] for setting in settings)
         self.step_sizes = tuple(setting["step_size"] for setting in settings)
+
+    def follow(
+        self, adj: Adjacency, h0: Tensor, source: Tensor, alpha: Tensor, beta: Tensor, terms: Terms
+    ) -> Solution:
+        """H(T) [members, N, d]."""
+        return solve_together(
+            *(adj, h0, source, alpha, beta),
+            terms=terms,
+            times=self.times,
+            step_sizes=self.step_sizes,
+            tableau=self.tableau,
+        )
+
+
+class Layers(Flows):
+    """The reaction-diffusion layer, with α and β of every member."""
+
+    def __init__(self, layers: Sequence[ReactionDiffusionConv]):
+        super().__init__(layers)
+        first = layers[0]
+        if first.terms is None:
+            raise CannotStack("the reaction is not made of the known terms")
+        self.terms = first.terms
         self.detach_source = first.detach_source
         self.adjacency = stack([layer.adjacency for layer in layers])
         self.alpha = Coefficients([layer.alpha for layer in layers], first.channels)
@@ -382,17 +410,41 @@ class Layers(Stacked):
     ) -> Solution:
         """H(T) [members, N, d] from H(0); no states between."""
         assert not save_at
-        return solve_together(
-            self.adjacency(h0, edge_index, edge_weight),
-            h0,
-            h0.detach() if self.detach_source else h0,
-            self.alpha(),
-            self.beta(),
-            terms=self.terms,
-            times=self.times,
-            step_sizes=self.step_sizes,
-            tableau=self.tableau,
-        )
+        adj = self.adjacency(h0, edge_index, edge_weight)
+        source = h0.detach() if self.detach_source else h0
+        return self.follow(adj, h0, source, self.alpha(), self.beta(), self.terms)
+
+
+class Grands(Flows):
+    """GRAND whose Ā stays as it is at first."""
+
+    def __init__(self, models: Sequence[GRAND]):
+        super().__init__(models)
+        first = models[0]
+        if not first.diffusion.linear:
+            raise CannotStack("its attention changes with the state")
+        if first.trusting:
+            raise CannotStack("its source is at the nodes that are trained on")
+        self.check = first.check
+        self.encoder = stack([model.encoder for model in models])
+        self.diffusion = stack([model.diffusion for model in models])
+        self.beta = None if first.beta is None else stack([model.beta for model in models])  # type: ignore[misc]
+        self.decoder = stack([model.decoder for model in models])
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        """Logits [members, N, classes] from features [N, F]."""
+        self.check(x, edge_index, edge_weight)
+        h0 = self.encoder(x)
+        f = self.diffusion(h0, edge_index, edge_weight, h0.detach())
+        beta = torch.zeros_like(f.alpha) if self.beta is None else self.beta()
+        found = self.follow(f.adj, h0, f.source, f.alpha, beta, Terms(source=1))
+        return self.decoder(found.final)
+
+
+def _attentions(attentions: Sequence[EdgeAttention]) -> nn.Module:
+    if not all(attention.fused for attention in attentions):
+        raise CannotStack("only softmax of dot products is computed for several members")
+    return _part_by_part(attentions)
 
 
 RULES: dict[type[nn.Module], Callable[[Sequence[Any]], nn.Module]] = {
@@ -400,6 +452,10 @@ RULES: dict[type[nn.Module], Callable[[Sequence[Any]], nn.Module]] = {
     Dropout: Dropouts,
     FeatureMap: FeatureMaps,
     ReactionDiffusionConv: Layers,
+    GRAND: Grands,
+    EdgeAttention: _attentions,
+    Gate: lambda gates: Coefficients(gates, 1),
+    Signed: lambda signed: Coefficients(signed, 1),
     OriginalAdjacency: OriginalAdjacencies,
     SoftAdjacency: SoftAdjacencies,
     ExplainedEdges: lambda doors: doors[0],  # nothing of its own
@@ -407,7 +463,10 @@ RULES: dict[type[nn.Module], Callable[[Sequence[Any]], nn.Module]] = {
 }
 
 
-PARTWISE = (GREAD, Residual, SoftAdjacency, nn.Sequential, nn.Tanh)
+PARTWISE = (
+    *(GREAD, Residual, SoftAdjacency, nn.Sequential, nn.Tanh),
+    *(AttentiveDiffusion, EdgeAttention, DotScores, Queries),
+)
 """What has nothing of its own, and only calls its parts: several are one of several parts each."""
 
 

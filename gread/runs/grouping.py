@@ -89,7 +89,7 @@ def bytes_of(spec: RunSpec, data: Data) -> int:
     width = int(spec.hyper["hidden_channels"])  # type: ignore[arg-type]
     steps = _steps(spec)
     states = 20 + (steps if steps <= 16 else 3 * math.isqrt(steps))
-    soft = 20 * edges if spec.hyper.get("adjacency") == "soft" else 0
+    soft = 0 if spec.hyper.get("adjacency") == "original" else 20 * edges
     parameters = 8 * (data.num_features + 3 * width) * width
     return 4 * (nodes * width * states + soft + 4 * words + parameters)
 

@@ -372,16 +372,16 @@ def run_together(
     ]
 
 
-OWN = (
-    *("alpha", "beta", "time", "step_size", "input_dropout", "dropout"),
-    *("normalization", "self_loops", "output_activation"),
-)
+OWN = ("time", "step_size", "input_dropout", "dropout")
 """Hyperparameters of which every member of a population may have its own."""
+
+OWN_OF_GREAD = (*OWN, "alpha", "beta", "normalization", "self_loops", "output_activation")
 
 
 def form(spec: RunSpec) -> str:
     """What specs must share to be computed together."""
-    shared = {name: value for name, value in spec.hyper.items() if name not in OWN}
+    own = OWN_OF_GREAD if MODELS[spec.model].group == "GREAD" else OWN
+    shared = {name: value for name, value in spec.hyper.items() if name not in own}
     about = [spec.dataset, dict(spec.options), spec.model, shared, spec.train.parts]
     return json.dumps(about, sort_keys=True)
 

@@ -111,6 +111,19 @@ def test_and_with_sparse_features_and_a_source_without_gradient(graph):
     check(some(words, reaction="st", detach_source=True), words)
 
 
+@pytest.mark.parametrize("source", ["initial", "none"])
+@pytest.mark.parametrize("solver", TABLES)
+def test_so_does_grand(graph, solver, source):
+    models = []
+    for time, step_size in zip(TIMES, STEPS, strict=True):
+        own = {"time": time, "step_size": step_size, "solver": solver, "source": source}
+        model = gread.MODELS["grand"].build(graph.num_features, 8, 3, heads=2, **own).double()
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter, std=0.2)
+        models.append(model.eval())
+    check(models, graph)
+
+
 def test_who_diverges_does_not_touch_the_others(graph):
     models = some(graph, reaction="f")
     with torch.no_grad():
@@ -148,5 +161,12 @@ def test_what_cannot_be_stacked_says_so(graph):
         stack(some(graph, solver="dopri5"))
     with pytest.raises(CannotStack, match="known terms"):
         stack(some(graph, reaction=lambda s: s.h))
-    with pytest.raises(CannotStack, match="no rule for ConvStack"):
-        stack([gread.MODELS["gcn"].build(4, 8, 2)])
+    for model, settings, reason in (
+        ("gcn", {}, "no rule for ConvStack"),
+        ("grand", {"linear": False}, "attention changes"),
+        ("grand", {"normalizer": "squareplus"}, "only softmax"),
+        ("grand", {"normalization": "column"}, "only softmax"),
+        ("grand++", {}, "trained on"),
+    ):
+        with pytest.raises(CannotStack, match=reason):
+            stack([gread.MODELS[model].build(4, 8, 2, **settings)])
