@@ -454,7 +454,7 @@ RULES: dict[type[nn.Module], Callable[[Sequence[Any]], nn.Module]] = {
     ReactionDiffusionConv: Layers,
     GRAND: Grands,
     EdgeAttention: _attentions,
-    Gate: lambda gates: Coefficients(gates, 1),
+    Gate: lambda gates: Coefficients(gates, gates[0].logit.numel()),
     Signed: lambda signed: Coefficients(signed, 1),
     OriginalAdjacency: OriginalAdjacencies,
     SoftAdjacency: SoftAdjacencies,
