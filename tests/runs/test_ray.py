@@ -265,12 +265,15 @@ def test_a_node_goes_in_the_middle_of_a_table(tmp_path, cluster, executor, table
 
     def remove(result):
         seen.append(result.spec)
-        if node in cluster.worker_nodes and (processes := working(node)):
-            for process in processes:  # they would still hand over what they are about to finish
-                os.kill(process, signal.SIGSTOP)
-            cluster.remove_node(node, allow_graceful=False)
-            for process in processes:
-                os.kill(process, signal.SIGKILL)
+        if node not in cluster.worker_nodes:
+            return
+        while not (processes := working(node)):
+            pass  # between two runs
+        for process in processes:  # they would still hand over what they are about to finish
+            os.kill(process, signal.SIGSTOP)
+        cluster.remove_node(node, allow_graceful=False)
+        for process in processes:
+            os.kill(process, signal.SIGKILL)
 
     with pytest.warns(UserWarning, match="runs were lost and are computed again"):
         launch(table, store, executor=executor, on_result=remove)
