@@ -25,7 +25,7 @@ from statistics import fmean
 from gread.experiments import ARTEFACTS
 from gread.experiments.protocol import DATASETS, GREAD, preset_of
 from gread.models import MODELS
-from gread.runs import Result, ResultStore, RunSpec, launch
+from gread.runs import Result, ResultStore, RunSpec, find_executor, launch
 from gread.runs.spec import Value
 from gread.search import read_space
 from gread.search.report import merge_preset, preset_table
@@ -143,6 +143,7 @@ def computing(
     return partial(
         launch,
         store=store,
+        executor=find_executor("local"),  # its processes stay from one launch to the next
         devices=[device],
         workers=int(workers),
         histories=False,
