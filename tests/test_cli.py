@@ -15,7 +15,7 @@ import pytest
 from gread import DATASETS, MODELS, REACTIONS, SOLVERS, __version__
 from gread.cli import main
 from gread.data import DataError
-from gread.experiments import ARTEFACTS
+from gread.experiments import ARTEFACTS, SCALES, show
 from gread.runs.exported import read_results
 from tests.processes import Forked, Outcome
 
@@ -332,7 +332,8 @@ def test_reproduce_stored_shows_our_rows_from_committed_results(gread, tmp_path,
     shown = gread("reproduce", "table-4", "--stored", *places)
     assert shown.returncode == 0
     assert "| GREAD-BS | " in shown.stdout
-    assert f"{sum(r.test is not None for r in committed('table-4'))} runs of ours" in shown.stdout
+    plan = SCALES["full"](ARTEFACTS["table-4"])
+    assert show(ARTEFACTS["table-4"], plan, committed("table-4")).note in shown.stdout
     assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".md", ".csv", ".tex"}
     assert "GREAD-BS" in gread("reproduce", "table-2", "--stored", *places).stdout
 
@@ -419,7 +420,7 @@ def test_report_is_one_page_with_every_artefact(gread, tmp_path, monkeypatch, re
         assert sections[name]["stored"] == len(committed(name))
         assert sections[name]["empty"] == (not committed(name))
         assert sections[name]["command"] == f"gread reproduce {name}"
-    assert sections["table-4"]["shown"]["claims"]
+    assert sections["figure-5"]["shown"]["claims"]
 
 
 def test_report_goes_on_without_the_data(gread, tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ import gread
 from gread.cli.console import err
 from gread.cli.stored import STORE, Store, known_results
 from gread.data import DataError
-from gread.experiments import ARTEFACTS, SCALES, Artefact, Plan, show
+from gread.experiments import ARTEFACTS, SCALES, Artefact, Plan, complete, show
 from gread.output import write_text
 from gread.report.page import Section, page
 from gread.report.tables import Table
@@ -46,7 +46,7 @@ def section(name: str, known: dict[str, Result]) -> Section:
     """An artefact by the paper's protocol, or at quick scale where that alone is stored."""
     artefact = ARTEFACTS[name]
     scale, (plan, found) = "full", _stored("full", artefact, known)
-    if len(found) < ENOUGH * len(plan.specs):  # a few that others share show little of a figure
+    if len(complete(plan, found)) < ENOUGH * len(plan.specs):  # a few show little of a figure
         quick, some = _stored("quick", artefact, known)
         if some:
             scale, plan, found = "quick", quick, some

@@ -80,8 +80,7 @@ def quick(artefact: Artefact) -> Plan:
             continue
         epochs = min(rule.epochs, spec.train.epochs)
         short = replace(spec, train=replace(spec.train, epochs=epochs))
-        options = {key: value for key, value in spec.options.items() if key != "graph"}
-        groups.setdefault(replace(short, split=0, seed=0, options=options), []).append(short)
+        groups.setdefault(_number_of(short), []).append(short)
     if not groups:
         return Plan([])
     note = f"Quick scale: {_count(rule.runs, 'run')} a number, at most {rule.epochs} epochs"
@@ -92,11 +91,32 @@ def quick(artefact: Artefact) -> Plan:
 def show(artefact: Artefact, plan: Plan, results: Sequence[Result]) -> Table | Chart:
     """The results of a plan, with its note before that of the artefact.
 
-    Where there is one the plan is not the paper's, and its results do not speak about the paper.
+    A number is shown once all of its runs are there: a mean over some splits is another number.
+    Where some are missing, or the plan is not the paper's, they do not speak about the paper.
     """
-    shown = artefact.render(results)
-    claims = () if plan.note else shown.claims
-    return replace(shown, note=f"{plan.note} {shown.note}".strip(), claims=claims)
+    shown = artefact.render(complete(plan, results))
+    missing = len(plan.specs) - len(results)
+    notes = [plan.note]
+    if missing:
+        notes.append(
+            f"Not computed yet: {missing} of {_count(len(plan.specs), 'run')}, and numbers "
+            "that need them are not shown."
+        )
+    claims = () if missing or plan.note else shown.claims
+    return replace(shown, note=" ".join(filter(None, [*notes, shown.note])), claims=claims)
+
+
+def complete(plan: Plan, results: Sequence[Result]) -> list[Result]:
+    """Those of the results that belong to a number of which all runs are there."""
+    there = {result.spec for result in results}
+    waiting = {_number_of(spec) for spec in plan.specs if spec not in there}
+    return [r for r in results if not waiting or _number_of(r.spec) not in waiting]
+
+
+def _number_of(spec: RunSpec) -> RunSpec:
+    """What runs share of which a number is the mean: all but split, seed and drawn graph."""
+    options = {key: value for key, value in spec.options.items() if key != "graph"}
+    return replace(spec, split=0, seed=0, options=options)
 
 
 def _count(number: int, word: str) -> str:

@@ -102,6 +102,25 @@ def test_artefacts_render_from_all_results_from_some_and_from_none(artefact):
             assert shown.latex()
 
 
+def of_one_number(one, other):
+    alike = [replace(spec, split=0, seed=0, options={}) for spec in (one, other)]
+    names = {*one.options, *other.options} - {"graph"}
+    return alike[0] == alike[1] and all(one.options[n] == other.options[n] for n in names)
+
+
+@pytest.mark.parametrize("name", [name for name in ARTEFACTS if name not in MEASURED])
+def test_a_number_is_shown_once_all_of_its_runs_are_there(name):
+    artefact, plan = ARTEFACTS[name], SCALES["full"](ARTEFACTS[name])
+    results = results_of(plan.specs)
+    last = results[-1].spec
+    others = [result for result in results if not of_one_number(result.spec, last)]
+    shown, expected = show(artefact, plan, results[:-1]), artefact.render(others)
+    assert shown.note.startswith(f"Not computed yet: 1 of {len(results)} run")
+    assert shown.note.endswith(f", and numbers that need them are not shown. {expected.note}")
+    assert shown == replace(expected, note=shown.note, claims=())
+    assert show(artefact, plan, results) == artefact.render(results)
+
+
 def test_charts_can_be_drawn_without_a_result(artefact):
     shown = artefact.render([])
     if isinstance(shown, Chart):
