@@ -376,6 +376,7 @@ OWN = ("time", "step_size", "input_dropout", "dropout")
 """Hyperparameters of which every member of a population may have its own."""
 
 OWN_OF_GREAD = (*OWN, "alpha", "beta", "normalization", "self_loops", "output_activation")
+"""Of these too, for which `gread.models.members` has rules that let them differ."""
 
 
 def form(spec: RunSpec) -> str:
