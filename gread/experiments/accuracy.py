@@ -97,14 +97,16 @@ def accuracy_table(title: str, baselines: Sequence[str], results: Sequence[Resul
             rows.append((Cell("– difference"), *map(Cell, apart), Cell("")))
     counted = sum(result.test is not None for result in results)
     diverged = sum(result.status == "diverged" for result in results)
+    note = f"Test accuracy in percent, mean ± deviation over splits and seeds. {counted} runs of "
+    note += f"ours; {diverged} of them diverged and count with their best epoch before, "
+    note += f"{len(results) - counted} more diverged in their first epoch and have no number."
+    if len(run_here) < len(names):
+        note += " Rows marked (paper) are copied from the paper."
     return Table(
         title,
         ("model", *DATASETS, "average"),
         tuple(rows),
-        note=f"Test accuracy in percent, mean ± deviation over splits and seeds. {counted} runs of "
-        f"ours; {diverged} of them diverged and count with their best epoch before, "
-        f"{len(results) - counted} more diverged in their first epoch and have no number. Rows "
-        "marked (paper) are copied from the paper.",
+        note,
         claims=_best_in(shown, ours),
     )
 
@@ -143,8 +145,12 @@ def ranking_table(title: str, rows: int, results: Sequence[Result]) -> Table:
     gaps = [name for name, row in ours.items() if not set(row) >= set(datasets)]
     rated = {name: row for name, row in (PAPER | ours).items() if name not in gaps}
     means = {name: {d: row[d][0] for d in datasets} for name, row in rated.items()}
-    note = f"Ours: {', '.join(name for name in ours if name not in gaps) or 'none yet'}; "
-    note += f"the others are the paper's numbers. {_marked(means)}"
+    if rated.keys() <= ours.keys():
+        note = "All accuracies are ours. "
+    else:
+        note = f"Ours: {', '.join(name for name in ours if name not in gaps) or 'none yet'}; "
+        note += "the others are the paper's numbers. "
+    note += _marked(means)
     if len(datasets) < len(DATASETS):
         note += f" Over {', '.join(datasets)} alone, where there are runs."
     if gaps:

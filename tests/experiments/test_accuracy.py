@@ -53,6 +53,15 @@ def test_a_model_with_gaps_is_not_ranked_by_the_papers_numbers():
     assert table.note.endswith("have no number: GREAD-F.")
 
 
+@pytest.mark.parametrize("name", ["table-2", "table-4", "table-7", "table-8"])
+def test_notes_speak_of_the_papers_rows_only_where_there_are_some(name):
+    artefact, said = ARTEFACTS[name], ("Rows marked (paper)", "the others are the paper's numbers")
+    everything = [Result(spec, "ok", test=0.9) for spec in artefact.specs()]
+    ours = [result for result in everything if result.spec.model in GREAD]
+    assert any(words in artefact.render(ours).note for words in said)
+    assert not any(words in artefact.render(everything).note for words in said)
+
+
 @pytest.mark.skipif(not TABLES, reason="GREAD_PAPER does not say where the paper's tables are")
 def test_published_numbers_are_the_papers():
     with open(Path(TABLES, "accuracy.csv")) as file:
