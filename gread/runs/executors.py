@@ -18,7 +18,7 @@ from typing import Protocol, TypeAlias
 import torch
 
 from gread.inputs import InputError, choose_device
-from gread.memory import is_out_of_memory
+from gread.memory import OutOfMemory, is_out_of_memory
 from gread.processes import Surroundings, start_method, uninterrupted
 from gread.registry import Registry
 from gread.runs.grouping import free
@@ -183,7 +183,22 @@ class _Processes:
         weakref.finalize(self, self._pool.shutdown)
 
     def compute(self, jobs: Sequence[Job]) -> Generator[Outcome, None, None]:
-        """What became of each job, as it comes."""
+        """What became of each job, as it comes; one without room beside others is last, alone."""
+        crowded = []
+        for job, outcome in self._at_once(jobs):
+            if isinstance(outcome, OutOfMemory):
+                crowded.append(job)
+            else:
+                yield job, outcome
+        for one in crowded:
+            for job, outcome in self._at_once([one]):
+                if isinstance(outcome, OutOfMemory):
+                    raise outcome
+                yield job, outcome
+
+    def _at_once(
+        self, jobs: Sequence[Job]
+    ) -> Generator[tuple[Job, list[Result] | ConnectionError | OutOfMemory], None, None]:
         waiting: dict[Future[list[Result]], Job] = {}
         for job in jobs:
             try:
@@ -193,11 +208,15 @@ class _Processes:
                 self.broken = True
                 yield job, ConnectionError(KILLED)
         for future in as_completed(waiting):
-            try:
-                yield waiting[future], future.result()
-            except BrokenProcessPool:
+            # Not raised: the traceback would hold on to this frame, and so to the processes.
+            error = future.exception()
+            if isinstance(error, BrokenProcessPool):
                 self.broken = True
                 yield waiting[future], ConnectionError(KILLED)
+            elif isinstance(error, OutOfMemory):
+                yield waiting[future], error
+            else:
+                yield waiting[future], future.result()
 
     def end(self) -> None:
         """Ends them, whatever they are doing."""
@@ -208,9 +227,15 @@ class _Processes:
 
 def _compute(job: Job) -> list[Result]:
     """In one of the processes: what it is done with on a GPU is for the others."""
-    results = job.compute()
+    full = ""
+    try:
+        results = job.compute()
+    except OutOfMemory as error:
+        full = str(error)
     if job.device.startswith("cuda"):
         torch.cuda.empty_cache()
+    if full:  # outside of the except, which would hold on to what has to go
+        raise OutOfMemory(full)
     return results
 
 

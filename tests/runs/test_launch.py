@@ -124,6 +124,47 @@ def test_modules_are_imported_in_every_process(tmp_path, small, monkeypatch):
     assert done.returncode == 0, done.stderr
 
 
+GREEDY = """
+import fcntl, time
+from pathlib import Path
+import torch
+from gread import REACTIONS
+
+room, crowded = Path(__file__).with_name("room"), Path(__file__).with_name("crowded")
+
+@REACTIONS.register("greedy")
+def greedy(s):  # there is room for one at a time, and the first one waits for another to come
+    with room.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            crowded.touch()
+            raise torch.OutOfMemoryError("no room") from None
+        until = time.monotonic() + 30
+        while not crowded.exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        return 0 * s.h
+"""
+
+
+def test_what_has_no_room_beside_others_is_computed_alone(tmp_path, small):
+    (tmp_path / "greedy_reaction_of_a_test.py").write_text(GREEDY)
+    command = (
+        "import greedy_reaction_of_a_test as own\n"
+        "from dataclasses import replace\n"
+        "from gread.runs import *\n"
+        "if __name__ == '__main__':\n"
+        f"    spec = replace(RunSpec.from_json({small().to_json()!r}), model='gread-greedy')\n"
+        f"    store = ResultStore({str(tmp_path)!r})\n"
+        "    specs = [replace(spec, seed=seed) for seed in range(4)]\n"
+        "    launch(specs, store, workers=2, imports=[own.__name__])\n"
+        "    assert all(store.get(spec).status == 'ok' for spec in specs)\n"
+    )
+    done = Forked("-c", command, cwd=tmp_path).end(timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "crowded").exists()
+
+
 @pytest.fixture
 def launched(tmp_path, small):
     """A launch in two processes, after its first result, and the specs it works on."""
