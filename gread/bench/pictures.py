@@ -160,10 +160,16 @@ def cost_bars(panels: Mapping[str, Mapping[str, float]]) -> Figure:
         values = [costs[name] for name in names]
         colours = [OURS if name.startswith("GREAD") else "#999999" for name in names]
         axis.barh(names, values, color=colours, height=0.7)
+        over_the_line = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
         for place, value in enumerate(values):
-            text = f"{value:.1f}"
-            offset = (4, 0)
-            axis.annotate(text, (value, place), offset, textcoords="offset points", va="center")
+            axis.annotate(
+                f"{value:.1f}",
+                (value, place),
+                (4, 0),
+                textcoords="offset points",
+                va="center",
+                bbox=over_the_line,
+            )
         axis.set_xscale("log")
         axis.set_xlim(0.7 * min(values), 3 * max(values))
         axis.axvline(1, color="#444444", linewidth=0.8, linestyle=":")
