@@ -68,7 +68,7 @@ def render(results: Sequence[Result]) -> Table:
         ("model", *DATASETS),
         tuple(rows),
         "Test accuracy in percent, mean ± deviation over splits and seeds; the better is bold. "
-        "Where GRAND++ has no published setting it has its defaults.",
+        "Where GRAND++ has no published setting it has one found by validation.",
         tuple(claims),
     )
 
