@@ -112,7 +112,7 @@ def _steady(found: Accuracies) -> tuple[Claim, ...]:
     drops = {}
     for name in (*(MODELS[model].title for model in GREAD), "H2GCN"):
         means = [fmean(values) for (title, _), values in sorted(found.items()) if title == name]
-        drops[name] = max((a - b for a, b in pairwise(means)), default=0.0)
+        drops[name] = max([0.0, *(a - b for a, b in pairwise(means))])  # none where it only rises
     if not any(title == "GREAD-BS" for title, _ in found):
         return ()
     sudden = [name for name in drops if name != "H2GCN" and drops[name] > SUDDEN]
