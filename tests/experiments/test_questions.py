@@ -170,3 +170,14 @@ def test_newer_graphs_have_the_settings_of_those_they_come_from():
     assert {spec.dataset for spec in specs["accuracy"]} == {s.dataset for s in specs["time"]}
     shared = {s.key for s in specs["accuracy"]} & {s.key for s in specs["adjacency"]}
     assert len(shared) == len(specs["adjacency"]) / 2
+
+
+@pytest.mark.parametrize("best", ["gread", "h2gcn"])
+def test_the_best_trend_over_homophily_is_of_whoever_is_best_on_average(best):
+    results = [
+        Result(spec, "ok", test=0.9 if spec.model.startswith(best) else 0.8)
+        for spec in ARTEFACTS["figure-6"].specs()
+    ]
+    _, trend, _ = ARTEFACTS["figure-6"].render(results).claims
+    assert trend.says == "all GREAD models have the best trend"
+    assert trend.holds == (best == "gread")
