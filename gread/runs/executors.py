@@ -227,14 +227,14 @@ class _Processes:
 
 def _compute(job: Job) -> list[Result]:
     """In one of the processes: what it is done with on a GPU is for the others."""
-    full = ""
+    full: str | None = None
     try:
         results = job.compute()
     except OutOfMemory as error:
         full = str(error)
     if job.device.startswith("cuda"):
         torch.cuda.empty_cache()
-    if full:  # outside of the except, which would hold on to what has to go
+    if full is not None:  # outside of the except, which would hold on to what has to go
         raise OutOfMemory(full)
     return results
 
