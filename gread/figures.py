@@ -122,6 +122,8 @@ def _draw_panel(axis: Axes, panel: Panel, *, outer: tuple[bool, bool]) -> None:
     else:
         axis.grid(axis="y", which="major", alpha=0.25, linewidth=0.6)
         axis.set_axisbelow(True)
+    if panel.remark:  # numbers beside nothing
+        axis.set(xticks=[], yticks=[])
     middle = {"transform": axis.transAxes, "ha": "center", "va": "center"}
     axis.text(0.5, 0.5, panel.remark, color="#777777", fontsize=9, **middle)  # type: ignore[arg-type]
 

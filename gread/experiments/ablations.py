@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from statistics import fmean, pstdev
 
 from gread.data import DATASETS as CATALOGUE
-from gread.experiments.accuracy import number
+from gread.experiments.accuracy import measured, number
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
-from gread.experiments.curves import accuracies, title_of
+from gread.experiments.curves import accuracies, means_of, said_of_failed, title_of
 from gread.experiments.protocol import DATASETS, GREAD, PUBLISHED, preset_of, runs_of
 from gread.models import MODELS
 from gread.report.claims import Claim, listed
@@ -78,15 +77,13 @@ def render(
 ) -> Table:
     """The two values below each other, the better one bold, and what the paper prints."""
     ours = accuracies(((r.spec.dataset, _value(ablation, r.spec), title_of(r)), r) for r in results)
+    known = means_of(ours)
     titles = [MODELS[model].title for model in GREAD]
     rows: list[tuple[Cell, ...]] = []
     better, pairs = 0, 0
     for dataset in datasets:
         means = {
-            value: [
-                fmean(ours[key]) if (key := (dataset, value, name)) in ours else None
-                for name in titles
-            ]
+            value: [known.get((dataset, value, name)) for name in titles]
             for value in ablation.values
         }
         both = [pair for pair in zip(*means.values(), strict=True) if None not in pair]
@@ -97,16 +94,16 @@ def render(
         for value, short in ablation.values.items():
             cells = []
             for name, *pair in zip(titles, *means.values(), strict=True):
-                found = ours.get((dataset, value, name))
+                found = measured(ours.get((dataset, value, name)))
                 place = places(pair)[list(ablation.values).index(value)]
-                shown = None if found is None else (fmean(found), pstdev(found))
-                cells.append(Cell(number(shown), 1 if place == 1 and None not in pair else None))
+                cells.append(Cell(found, 1 if place == 1 and None not in pair else None))
             rows.append((Cell(CATALOGUE[dataset].title), Cell(short), *cells))
             if dataset in PUBLISHED[ablation.name]:
                 paper = PUBLISHED[ablation.name][dataset][value]
                 rows.append((Cell(""), Cell("– paper"), *(Cell(number(paper[n])) for n in titles)))
     first, second = ablation.values.values()
     note = "Test accuracy in percent, mean ± deviation over splits and seeds; the better is bold."
+    note += said_of_failed(results)
     here = f"{second} is better than {first} in {better} of {pairs} pairs"
     claims = []
     if said is not None and pairs:

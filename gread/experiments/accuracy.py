@@ -8,6 +8,7 @@ from statistics import fmean, pstdev
 
 from gread.data import DATASETS as CATALOGUE
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
+from gread.experiments.curves import accuracies, title_of
 from gread.experiments.protocol import DATASETS, GREAD, PUBLISHED, SEVERAL_SEEDS, runs_of
 from gread.models import MODELS
 from gread.report.claims import Claim, listed
@@ -50,20 +51,27 @@ def specs(baselines: Sequence[str] = ()) -> list[RunSpec]:
     ]
 
 
+TITLES = tuple(CATALOGUE[name].title for name in DATASETS)
+"""Of the nine datasets."""
+
+DIVERGED = "diverged"
+"""In a cell: there are runs, and none has a number."""
+
 Accuracies = Mapping[str, Mapping[str, Sequence[float]]]
 """Title to dataset to mean and deviation."""
 
 
 def summary(results: Iterable[Result]) -> dict[str, dict[str, tuple[float, float]]]:
-    """Title to dataset to mean and deviation in percent, over splits and seeds."""
-    grouped: dict[tuple[str, str], list[float]] = {}
-    for result in results:
-        if result.test is not None:
-            key = MODELS[result.spec.model].title, result.spec.dataset
-            grouped.setdefault(key, []).append(100 * result.test)
+    """Title to dataset to mean and deviation in percent, over splits and seeds.
+
+    A dataset on which all runs failed is not there; the title is.
+    """
     found: dict[str, dict[str, tuple[float, float]]] = {}
+    grouped = accuracies(((title_of(r), r.spec.dataset), r) for r in results)
     for (title, dataset), values in grouped.items():
-        found.setdefault(title, {})[dataset] = fmean(values), pstdev(values)
+        own = found.setdefault(title, {})
+        if values:
+            own[dataset] = fmean(values), pstdev(values)
     return found
 
 
@@ -79,10 +87,13 @@ def accuracy_table(title: str, baselines: Sequence[str], results: Sequence[Resul
         )
         for dataset in DATASETS
     }
+    tried = {(title_of(result), result.spec.dataset) for result in results}
     rows: list[tuple[Cell, ...]] = []
     for name in names:
         row = [Cell(name if name in run_here else f"{name} (paper)")]
-        row += [Cell(number(shown[name].get(d)), best[d][name]) for d in DATASETS]
+        for d in DATASETS:
+            gone = d not in shown[name] and (name, d) in tried
+            row.append(Cell(DIVERGED if gone else number(shown[name].get(d)), best[d][name]))
         rows.append((*row, Cell(average(shown[name]))))
         if name in run_here and name in PAPER:
             paper = PAPER[name]
@@ -104,7 +115,7 @@ def accuracy_table(title: str, baselines: Sequence[str], results: Sequence[Resul
         note += " Rows marked (paper) are copied from the paper."
     return Table(
         title,
-        ("model", *DATASETS, "average"),
+        ("model", *TITLES, "average"),
         tuple(rows),
         note,
         claims=_best_in(shown, ours),
@@ -152,7 +163,8 @@ def ranking_table(title: str, rows: int, results: Sequence[Result]) -> Table:
         note += "the others are the paper's numbers. "
     note += _marked(means)
     if len(datasets) < len(DATASETS):
-        note += f" Over {', '.join(datasets)} alone, where there are runs."
+        names = listed(CATALOGUE[name].title for name in datasets)
+        note += f" Over {names} alone, where there are runs."
     if gaps:
         note += f" Left out, since some of their cells have no number: {', '.join(gaps)}."
     ordered = standings(means)
@@ -229,6 +241,13 @@ def _mean(value: Sequence[float] | None) -> float | None:
 def number(value: Sequence[float] | None) -> str:
     """Mean and deviation, or the mean where the paper prints no more, or that there is none."""
     return "missing" if value is None else " ± ".join(f"{part:.2f}" for part in value)
+
+
+def measured(values: Sequence[float] | None) -> str:
+    """The number of what runs gave; that all of them diverged, or that there are none."""
+    if values is None or values:
+        return number(None if values is None else (fmean(values), pstdev(values)))
+    return DIVERGED
 
 
 def _difference(ours: Sequence[float] | None, paper: Sequence[float]) -> str:

@@ -61,9 +61,23 @@ def accuracies(pairs: Iterable[tuple[K, Result]]) -> dict[K, list[float]]:
     """Test accuracies in percent by what they belong to; runs that failed have none."""
     found: dict[K, list[float]] = {}
     for key, result in pairs:
+        own = found.setdefault(key, [])
         if result.test is not None:
-            found.setdefault(key, []).append(100 * result.test)
+            own.append(100 * result.test)
     return found
+
+
+def means_of(found: Mapping[K, Sequence[float]]) -> dict[K, float]:
+    """Of those of which a run did not fail."""
+    return {key: fmean(values) for key, values in found.items() if values}
+
+
+def said_of_failed(results: Sequence[Result]) -> str:
+    """A sentence about runs without an accuracy, if there are any, to follow another."""
+    failed = sum(result.test is None for result in results)
+    if not failed:
+        return ""
+    return f" {failed} of {len(results)} runs diverged in their first epoch and do not count."
 
 
 def splits_of(results: Iterable[Result]) -> str:
@@ -84,7 +98,7 @@ def splits_of(results: Iterable[Result]) -> str:
 
 def curve(title: str, samples: Mapping[float, Sequence[float]]) -> Series:
     """Mean of what was found at every place, in a band of one deviation."""
-    places = sorted(samples)
+    places = sorted(place for place, values in samples.items() if values)
     y = [fmean(samples[x]) for x in places]
     spread = [pstdev(samples[x]) for x in places]
     several = any(len(values) > 1 for values in samples.values())

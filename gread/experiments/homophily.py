@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean
 
 from gread.experiments.artefact import ARTEFACTS, Artefact
-from gread.experiments.curves import accuracies, curve, title_of
+from gread.experiments.curves import accuracies, curve, means_of, title_of
 from gread.experiments.protocol import GREAD, PROTOCOL
 from gread.models import MODELS
 from gread.report.charts import Axis, Chart, Panel, empty_without
@@ -18,7 +18,7 @@ from gread.training import TrainConfig
 BASELINES = ("mlp", "gcn", "gat", "grand", "h2gcn")
 ABOUT = PROTOCOL["homophily"]
 
-Accuracies = dict[tuple[str, float], list[float]]
+Means = Mapping[tuple[str, float], float]
 """Title and homophily to what was found."""
 
 LOW = (0.0, 0.1, 0.2)
@@ -68,12 +68,13 @@ def render(results: Sequence[Result]) -> Chart:
                 remark=empty_without(lines),
             )
         )
+    means = means_of(found)
     return Chart(
         "Figure 6: accuracy by homophily, synthetic Cora",
         tuple(panels),
         columns=2,
-        note=f"Mean over the graphs of a level in a band of one deviation. {_ahead(found)}".strip(),
-        claims=(*_poor(found), *_best_overall(found), *_steady(found)),
+        note=f"Mean over the graphs of a level in a band of one deviation. {_ahead(means)}".strip(),
+        claims=(*_poor(means), *_best_overall(means), *_steady(means)),
     )
 
 
@@ -81,10 +82,10 @@ def _level(spec: RunSpec) -> float:
     return float(spec.dataset.removeprefix("syn-cora-h"))
 
 
-def _ahead(found: Accuracies) -> str:
+def _ahead(found: Means) -> str:
     """How far GREAD-BS is above GCN where few neighbours share a class."""
     ahead = [
-        fmean(found["GREAD-BS", x]) - fmean(found["GCN", x])
+        found["GREAD-BS", x] - found["GCN", x]
         for x in LOW
         if ("GREAD-BS", x) in found and ("GCN", x) in found
     ]
@@ -94,26 +95,24 @@ def _ahead(found: Accuracies) -> str:
     return f"GREAD-BS less GCN at homophily 0.0 to 0.2, in points: {points}."
 
 
-def _poor(found: Accuracies) -> tuple[Claim, ...]:
+def _poor(found: Means) -> tuple[Claim, ...]:
     """Worse than without a graph."""
     names = ("GCN", "GAT", "GRAND")
     if any((name, x) not in found for name in (*names, "MLP") for x in LOW):
         return ()
-    behind = {
-        name: fmean(fmean(found["MLP", x]) - fmean(found[name, x]) for x in LOW) for name in names
-    }
+    behind = {name: fmean(found["MLP", x] - found[name, x] for x in LOW) for name in names}
     here = "at homophily 0.0 to 0.2 they are below MLP by "
     here += ", ".join(f"{points:.1f} ({name})" for name, points in behind.items()) + " points"
     says = "GCN, GAT and GRAND perform poorly at low homophily"
     return (Claim(says, here.replace("-", "−"), min(behind.values()) > 0),)
 
 
-def _best_overall(found: Accuracies) -> tuple[Claim, ...]:
+def _best_overall(found: Means) -> tuple[Claim, ...]:
     """By the mean over all levels."""
     levels = {x for _, x in found}
     titles = {title for title, _ in found}
     over = {
-        title: fmean(fmean(found[title, x]) for x in levels)
+        title: fmean(found[title, x] for x in levels)
         for title in sorted(titles)
         if all((title, x) in found for x in levels)
     }
@@ -128,10 +127,10 @@ def _best_overall(found: Accuracies) -> tuple[Claim, ...]:
     return (Claim("all GREAD models have the best trend", here, ours[lowest] >= others[best]),)
 
 
-def _steady(found: Accuracies) -> tuple[Claim, ...]:
+def _steady(found: Means) -> tuple[Claim, ...]:
     drops = {}
     for name in (*(MODELS[model].title for model in GREAD), "H2GCN"):
-        means = [fmean(values) for (title, _), values in sorted(found.items()) if title == name]
+        means = [mean for (title, _), mean in sorted(found.items()) if title == name]
         drops[name] = max([0.0, *(a - b for a, b in pairwise(means))])  # none where it only rises
     if not any(title == "GREAD-BS" for title, _ in found):
         return ()

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from statistics import fmean, pstdev
 from typing import TypeVar
 
 from gread.data import DATASETS as CATALOGUE
 from gread.experiments import ablations, sensitivity
-from gread.experiments.accuracy import number
+from gread.experiments.accuracy import measured
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
-from gread.experiments.curves import accuracies, splits_of, title_of
+from gread.experiments.curves import accuracies, means_of, said_of_failed, splits_of, title_of
 from gread.experiments.protocol import GREAD, PROTOCOL, runs_of
 from gread.models import MODELS
 from gread.report.charts import Chart
+from gread.report.claims import listed
 from gread.report.statistics import standings
 from gread.report.tables import Cell, Table, places
 from gread.runs import Result, RunSpec
@@ -47,46 +47,48 @@ def specs() -> list[RunSpec]:
     ]
 
 
-def render(results: Sequence[Result]) -> Table:
+def render(datasets: Sequence[str], results: Sequence[Result]) -> Table:
     """Accuracies, and the average rank of who has all of them."""
     found = accuracies(((title_of(r), r.spec.dataset), r) for r in results)
     titles = [MODELS[model].title for model in (*ABOUT["baselines"], *GREAD)]
-    means = {key: fmean(values) for key, values in found.items()}
-    datasets = [d for d in DATASETS if any(key[1] == d for key in means)]
+    means = means_of(found)
     complete = {
         title: {d: means[title, d] for d in datasets}
         for title in titles
-        if datasets and all((title, d) in means for d in datasets)
+        if all((title, d) in means for d in datasets)
     }
     ranks = {s.model: f"{s.rank:.2f}" for s in standings(complete)} if complete else {}
-    best = {d: places([means.get((title, d)) for title in titles]) for d in DATASETS}
+    best = {d: places([means.get((title, d)) for title in titles]) for d in datasets}
     rows = []
     for row, title in enumerate(titles):
-        cells = [
-            Cell(
-                number((fmean(v), pstdev(v)) if (v := found.get((title, d))) else None),
-                best[d][row],
-            )
-            for d in DATASETS
-        ]
+        cells = [Cell(measured(found.get((title, d))), best[d][row]) for d in datasets]
         rows.append((Cell(title), *cells, Cell(ranks.get(title, ""))))
     return Table(
         "Newer graphs: accuracy",
-        ("model", *(CATALOGUE[d].title for d in DATASETS), "average rank"),
+        ("model", *(CATALOGUE[d].title for d in datasets), "average rank"),
         tuple(rows),
-        f"Test accuracy in percent, mean ± deviation over {splits_of(results)}. {NOTE}",
+        f"Test accuracy in percent, mean ± deviation over {splits_of(results)}."
+        + said_of_failed(results),
     )
 
 
-def noted(render: Callable[[Sequence[Result]], Shown], results: Sequence[Result]) -> Shown:
-    """What is shown of the paper's graphs, with what to know of these."""
-    shown = render(results)
-    return replace(shown, note=f"{shown.note} {NOTE}")
+def repeated(
+    render: Callable[[Sequence[str], Sequence[Result]], Shown], results: Sequence[Result]
+) -> Shown:
+    """What is shown of the paper's graphs, of those here that have runs, and what to know of them.
+
+    Some are to be had from their authors' site alone.
+    """
+    known = [name for name in DATASETS if any(r.spec.dataset == name for r in results)]
+    shown = render(known or DATASETS, results)
+    without = [CATALOGUE[name].title for name in DATASETS if name not in known]
+    note = f"{shown.note} {NOTE}" + (f" No runs yet: {listed(without)}." if without else "")
+    return replace(shown, note=note)
 
 
 QUICK = Quick(epochs=10, without=tuple(d for d in DATASETS if d != SMALLEST))
 
-ARTEFACTS.add("newer-accuracy", Artefact(specs, render, QUICK))
+ARTEFACTS.add("newer-accuracy", Artefact(specs, partial(repeated, render), QUICK))
 for _name, _ablation, _title in (
     ("newer-adjacency", ablations.ADJACENCY, "Newer graphs: soft adjacency"),
     ("newer-beta", ablations.BETA, "Newer graphs: scalar and vector β"),
@@ -95,7 +97,7 @@ for _name, _ablation, _title in (
         _name,
         Artefact(
             partial(ablations.specs, _ablation, DATASETS),
-            partial(noted, partial(ablations.render, _title, _ablation, None, DATASETS)),
+            partial(repeated, partial(ablations.render, _title, _ablation, None)),
             QUICK,
         ),
     )
@@ -107,7 +109,7 @@ for _name, _sweep, _title in (
         _name,
         Artefact(
             partial(sensitivity.specs, _sweep, DATASETS),
-            partial(noted, partial(sensitivity.render, _title, _sweep, DATASETS, ())),
+            partial(repeated, partial(sensitivity.render, _title, _sweep, ())),
             replace(QUICK, epochs=5),
         ),
     )

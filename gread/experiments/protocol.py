@@ -49,7 +49,7 @@ def runs_of(
     dataset: str,
     *,
     change: Mapping[str, Value] | None = None,
-    splits: int | None = None,
+    splits: int = 10,
     seeds: Sequence[int] | None = None,
     record: tuple[str, ...] = (),
 ) -> list[RunSpec]:
@@ -59,7 +59,7 @@ def runs_of(
         model: A name of ``gread.MODELS``.
         dataset: A name of ``gread.DATASETS``.
         change: Hyperparameters that differ from the preset.
-        splits: How many, from the first; by default all that the protocol has of the dataset.
+        splits: How many, from the first; by default all ten.
         seeds: Which; by default three where test sets are small, else one.
         record: What to keep besides the accuracies.
     """
@@ -74,5 +74,4 @@ def runs_of(
         options=preset.options,
         record=record,
     )
-    splits = PROTOCOL["splits"].get(dataset, 10) if splits is None else splits
     return [replace(first, seed=seed, split=split) for seed in seeds for split in range(splits)]

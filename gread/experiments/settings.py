@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gread.experiments.accuracy import PAPER, QUICK, average, number, summary
+from gread.experiments.accuracy import PAPER, QUICK, TITLES, average, number, summary
 from gread.experiments.artefact import ARTEFACTS, Artefact
 from gread.experiments.protocol import DATASETS, GREAD, SEVERAL_SEEDS
 from gread.inputs import InputError
@@ -69,7 +69,7 @@ def render(results: Sequence[Result]) -> Table:
             rows.append((Cell(f"– {name}"), *cells, Cell(average(row))))
     return Table(
         "GREAD by the source of its settings",
-        ("model", *DATASETS, "average"),
+        ("model", *TITLES, "average"),
         tuple(rows),
         note="Test accuracy in percent, mean ± deviation over ten splits and the seeds that "
         "docs/reproducibility.md names. Tuned settings are those of the search described there, "

@@ -92,7 +92,7 @@ def test_quick_rankings_are_over_the_datasets_with_runs():
     test = {"gread-bs": 0.95}
     results = [Result(spec, "ok", test=test.get(spec.model, 0.8)) for spec in specs]
     table = ARTEFACTS["table-2"].render(results)
-    assert "Over texas, cora alone" in table.note
+    assert "Over Texas and Cora alone" in table.note
     assert table.rows[0][0].text == "GREAD-BS"
 
 
@@ -123,6 +123,72 @@ def test_the_papers_ablations_agree_with_its_text(kind):
             results.append(Result(spec, "ok", test=mean / 100))
         (claim,) = ARTEFACTS[name].render(results).claims
         assert claim.holds, claim
+
+
+def test_the_papers_depths_agree_with_its_text():
+    results = []
+    for spec in layer_specs():
+        layers = str(round(spec.hyper["time"] / spec.hyper["step_size"]))
+        mean = PUBLISHED["depth"][MODELS[spec.model].title][layers][0]
+        results.append(Result(spec, "ok", test=mean / 100))
+    (claim,) = ARTEFACTS["table-23"].render(results).claims
+    assert claim.holds
+    assert claim.here.endswith("GRAND++ loses 0.42 points and GREAD-ST 0.10")
+
+
+@pytest.mark.parametrize(
+    ("slope", "level", "rises"), [(1, True, True), (-1, True, False), (9, False, True)]
+)
+def test_what_step_sizes_do_is_told(slope, level, rises):
+    results = [
+        Result(spec, "ok", test=0.8 + slope * spec.hyper["step_size"] / 100)
+        for spec in ARTEFACTS["figure-4"].specs()
+    ]
+    chameleon, cora = ARTEFACTS["figure-4"].render(results).claims
+    assert chameleon.holds == level
+    assert cora.holds == rises
+
+
+def failed(spec):
+    return Result(spec, "failed", message="the state is not finite")
+
+
+@pytest.mark.parametrize(
+    "name", ["table-4", "table-5", "table-22", "table-23", "table-24", "newer-accuracy"]
+)
+def test_a_cell_whose_runs_all_diverged_is_not_missing(name):
+    artefact = ARTEFACTS[name]
+    specs = list(artefact.specs())
+    lost = [spec for spec in specs if spec.model == specs[0].model]
+    texts = {cell.text for row in artefact.render(list(map(failed, lost))).rows for cell in row}
+    assert "diverged" in texts
+    shown = artefact.render(list(map(failed, specs)))
+    assert "missing" not in {cell.text for row in shown.rows for cell in row}
+    assert "diverged in their first epoch" in shown.note
+
+
+@pytest.mark.parametrize("name", ["figure-3", "figure-6"])
+def test_a_point_is_the_mean_of_the_runs_that_did_not_diverge(name):
+    artefact = ARTEFACTS[name]
+    specs = [spec for spec in artefact.specs() if spec.model == "gread-bs"]
+    results = [Result(s, "ok", test=0.9) if s.split or s.options else failed(s) for s in specs]
+    drawn = [series for series in artefact.render(results).panels[0].series if series.y]
+    assert {round(y, 9) for series in drawn for y in series.y} == {90.0}
+    assert not any(
+        s.y for panel in artefact.render([failed(specs[0])]).panels for s in panel.series
+    )
+
+
+@pytest.mark.parametrize("name", ["newer-accuracy", "newer-beta", "newer-time"])
+def test_newer_graphs_without_runs_are_named_and_take_no_room(name):
+    artefact = ARTEFACTS[name]
+    everything = [Result(spec, "ok", test=0.9) for spec in artefact.specs()]
+    here = [r for r in everything if r.spec.dataset in ("minesweeper", "tolokers")]
+    some, whole = artefact.render(here), artefact.render(everything)
+    assert "No runs yet: " in some.note
+    assert "Roman-empire" in some.note
+    assert "No runs yet" not in whole.note
+    assert len(str(some)) < len(str(whole)) / 2
 
 
 def test_what_disagrees_is_named():

@@ -40,7 +40,7 @@ function drawTable(table) {
         { class: k > 0 && row[0].text + row[1].text !== "" ? "below" : row[0].text.endsWith("(paper)") ? "printed" : "" },
         ...row.map((cell, column) => {
           const signed = /^[+−]\d/.test(cell.text) && row[0].text.includes("difference");
-          const kind = [BEST[cell.place] ?? "", signed ? (cell.text.startsWith("+") ? "more" : "less") : "", cell.text === "missing" ? "missing" : ""];
+          const kind = [BEST[cell.place] ?? "", signed ? (cell.text.startsWith("+") ? "more" : "less") : "", ["missing", "diverged"].includes(cell.text) ? "missing" : ""];
           return html(column === 0 ? "th" : "td", { scope: column === 0 ? "row" : null, class: kind.join(" ").trim() || null }, cell.text);
         }),
       ),
