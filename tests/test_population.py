@@ -64,6 +64,30 @@ def test_so_is_grand():
         assert_same(together, run(spec))
 
 
+def test_so_is_grand_whose_attention_changes_with_the_state():
+    hyper = {"hidden_channels": 8, "linear": False, "normalizer": "squareplus", "time": 2.0}
+    own = [{"dropout": 0.3}, {"dropout": 0.0}, {"dropout": 0.0, "time": 3.0}]
+    chosen = [
+        replace(spec, model="grand", hyper={**hyper, **rate}, record=())
+        for spec, rate in zip(specs(), own, strict=True)
+    ]
+    # Steps that are not the same keep members apart.
+    groups = populations(chosen, "cpu", None)
+    assert sorted(map(len, groups)) == [1, 2]
+    for together, spec in zip(run_together(chosen[:2]), chosen, strict=False):
+        assert_same(together, run(spec))
+
+
+def test_one_that_diverges_does_not_touch_others_whose_attention_changes():
+    hyper = {"hidden_channels": 8, "linear": False, "time": 2.0}
+    chosen = [replace(spec, model="grand", hyper=hyper, record=()) for spec in specs(epochs=6)]
+    chosen[1] = replace(chosen[1], train=TrainConfig(epochs=6, lr=1e20))
+    results = run_together(chosen)
+    assert results[1].status in ("failed", "diverged")
+    for number in (0, 2):
+        assert_same(results[number], run(chosen[number]))
+
+
 def test_members_with_fewer_epochs_or_patience_end_where_they_end_alone():
     configs = [
         TrainConfig(epochs=25),  # more than are looked at at once

@@ -195,11 +195,13 @@ def scores(pattern: Pattern, q: Tensor, k: Tensor) -> Tensor:
         pattern: Who may attend to whom.
         q: Queries [N, heads, d_k].
         k: Keys [N, heads, d_k].
+
+    For several members, q and k have one more axis in front, and so has what comes out.
     """
     q, k = _alike(q, k)
     if torch.compiler.is_compiling():
         row, column = pattern.rows.numbers(), pattern.rows.column
-        return (q.index_select(0, row) * k.index_select(0, column)).sum(-1)
+        return (q.index_select(-3, row) * k.index_select(-3, column)).sum(-1)
     return _Scores.apply(pattern, q, k)
 
 
@@ -208,9 +210,10 @@ class _Scores(torch.autograd.Function):
     def forward(ctx: Any, pattern: Pattern, q: Tensor, k: Tensor) -> Tensor:
         ctx.pattern = pattern
         ctx.save_for_backward(q, k)
-        left, right = (x.transpose(0, 1).contiguous() for x in (q, k))
+        # The heads, of all members, are members of one product.
+        left, right = (x.transpose(-3, -2).flatten(0, -3).contiguous() for x in (q, k))
         dots = kernels_for(q).edge_dots(pattern.rows, [Pair([left], right)])
-        return dots.t().contiguous()
+        return dots.view(*q.shape[:-3], q.size(-2), -1).mT.contiguous()
 
     @staticmethod
     @once_differentiable
@@ -218,7 +221,7 @@ class _Scores(torch.autograd.Function):
         q, k = ctx.saved_tensors
         pattern, kernels, grad = ctx.pattern, kernels_for(q), grad.contiguous()
         grad_q = kernels.gather_heads(pattern.rows, grad, k)
-        grad_k = kernels.gather_heads(pattern.columns, grad.index_select(0, pattern.order), q)
+        grad_k = kernels.gather_heads(pattern.columns, grad.index_select(-2, pattern.order), q)
         return None, grad_q, grad_k
 
 

@@ -114,7 +114,8 @@ def _squared(pattern: Pattern, q: Tensor, k: Tensor) -> Tensor:
 
 
 NORMALIZERS: Registry[Callable[[Tensor, Tensor, int], Tensor]] = Registry("normalizer")
-"""What makes scores [E, heads] positive; then each group of entries is divided by its sum."""
+"""What makes scores [E, heads] positive; then each group of entries is divided by its sum. Several
+members have one more axis in front."""
 
 
 @NORMALIZERS.register("softmax")
@@ -129,13 +130,14 @@ def squareplus(score: Tensor, group: Tensor, count: int) -> Tensor:
 
     As 2 / (√(v² + 4) − v), since nothing cancels so where v is far below zero.
     """
-    v = score - score.max()
+    v = score - score.amax((-2, -1), keepdim=True)
     return 2 / ((v.square() + 4).sqrt() - v)
 
 
 def _highest(score: Tensor, group: Tensor, count: int) -> Tensor:
     """The highest score of the group of every entry, [E, heads]."""
-    return scatter(score.detach(), group, dim_size=count, reduce="max").index_select(0, group)
+    highest = scatter(score.detach(), group, dim=-2, dim_size=count, reduce="max")
+    return highest.index_select(-2, group)
 
 
 def _without_the_weightless(score: Tensor, group: Tensor, count: int, weight: Tensor) -> Tensor:
@@ -146,7 +148,8 @@ def _without_the_weightless(score: Tensor, group: Tensor, count: int, weight: Te
     nothing = weight.unsqueeze(-1) == 0
     highest = _highest(score.masked_fill(nothing, -torch.inf), group, count)
     # In a group of no weight at all nothing is to be above the other groups.
-    highest = torch.where(highest == -torch.inf, score.detach().min(), highest)
+    lowest = score.detach().amin((-2, -1), keepdim=True)
+    highest = torch.where(highest == -torch.inf, lowest, highest)
     return torch.where(nothing, score.minimum(highest), score)
 
 
@@ -194,7 +197,7 @@ class EdgeAttention(nn.Module):
 
     @property
     def fused(self) -> bool:
-        """Whether it is the attention that one kernel computes, for several members as well."""
+        """Whether it is the attention that one kernel computes."""
         return isinstance(self.scores, DotScores) and self.normalize is softmax and self.by_row
 
     def forward(self, h: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Adjacency:
@@ -210,14 +213,14 @@ class EdgeAttention(nn.Module):
 
     def _normalized(self, score: Tensor, pattern: Pattern, weight: Tensor | None) -> Tensor:
         n = pattern.num_columns
-        group = pattern.rows.numbers() if self.by_row else pattern.rows.column.long()
+        group = pattern.row if self.by_row else pattern.rows.column.long()
         if weight is None:
             part = self.normalize(score, group, n)
         else:
             score = _without_the_weightless(score, group, n, weight)
             part = self.normalize(score, group, n) * weight.unsqueeze(-1)
-        total = part.new_zeros(n, part.size(1)).index_add(0, group, part)
-        return (part / total.masked_fill(total == 0, 1).index_select(0, group)).mean(-1)
+        total = part.new_zeros(*part.shape[:-2], n, part.size(-1)).index_add(-2, group, part)
+        return (part / total.masked_fill(total == 0, 1).index_select(-2, group)).mean(-1)
 
 
 class AttentiveDiffusion(nn.Module):

@@ -24,7 +24,14 @@ from gread.adjacency import (
 )
 from gread.flow import solve_together
 from gread.kernels import Pattern, drop, product, remember
-from gread.models.attention import AttentiveDiffusion, DotScores, EdgeAttention, Queries
+from gread.models.attention import (
+    AttentiveDiffusion,
+    CosineScores,
+    DotScores,
+    EdgeAttention,
+    Queries,
+)
+from gread.models.continuous import Diffusion
 from gread.models.grand import GRAND
 from gread.models.gread import GREAD, ReactionDiffusionConv
 from gread.models.parts import (
@@ -38,7 +45,7 @@ from gread.models.parts import (
     StateActivation,
     sparse_features,
 )
-from gread.ode import SOLVERS, Solution, Tableau
+from gread.ode import SOLVERS, Solution, Tableau, walk
 from gread.reactions import Terms
 
 
@@ -416,18 +423,20 @@ class Layers(Flows):
 
 
 class Grands(Flows):
-    """GRAND whose Ā stays as it is at first."""
+    """GRAND; where Ā changes with the state, all take the same steps."""
+
+    diffusion: AttentiveDiffusion
 
     def __init__(self, models: Sequence[GRAND]):
         super().__init__(models)
         first = models[0]
-        if not first.diffusion.linear:
-            raise CannotStack("its attention changes with the state")
+        if not first.diffusion.linear and len({*zip(self.times, self.step_sizes, strict=True)}) > 1:
+            raise CannotStack("its attention changes with the state, and T or τ are not the same")
         if first.trusting:
             raise CannotStack("its source is at the nodes that are trained on")
         self.check = first.check
         self.encoder = stack([model.encoder for model in models])
-        self.diffusion = stack([model.diffusion for model in models])
+        self.add_module("diffusion", stack([model.diffusion for model in models]))
         self.beta = None if first.beta is None else stack([model.beta for model in models])  # type: ignore[misc]
         self.decoder = stack([model.decoder for model in models])
 
@@ -435,16 +444,18 @@ class Grands(Flows):
         """Logits [members, N, classes] from features [N, F]."""
         self.check(x, edge_index, edge_weight)
         h0 = self.encoder(x)
-        f = self.diffusion(h0, edge_index, edge_weight, h0.detach())
-        beta = torch.zeros_like(f.alpha) if self.beta is None else self.beta()
-        found = self.follow(f.adj, h0, f.source, f.alpha, beta, Terms(source=1))
-        return self.decoder(found.final)
+        source, alpha = h0.detach(), self.diffusion.alpha()
+        beta = torch.zeros_like(alpha) if self.beta is None else self.beta()
+        attention = self.diffusion.attention
+        if self.diffusion.linear:
+            adj = attention(h0, edge_index, edge_weight)
+            return self.decoder(self.follow(adj, h0, source, alpha, beta, Terms(source=1)).final)
+        alpha, beta = alpha.unsqueeze(1), beta.unsqueeze(1)
 
+        def f(t: float, h: Tensor) -> Tensor:
+            return Diffusion(attention(h, edge_index, edge_weight), alpha, source, beta)(t, h)
 
-def _attentions(attentions: Sequence[EdgeAttention]) -> nn.Module:
-    if not all(attention.fused for attention in attentions):
-        raise CannotStack("only softmax of dot products is computed for several members")
-    return _part_by_part(attentions)
+        return self.decoder(walk(self.tableau, f, h0, self.times[0], self.step_sizes[0]))
 
 
 RULES: dict[type[nn.Module], Callable[[Sequence[Any]], nn.Module]] = {
@@ -453,7 +464,6 @@ RULES: dict[type[nn.Module], Callable[[Sequence[Any]], nn.Module]] = {
     FeatureMap: FeatureMaps,
     ReactionDiffusionConv: Layers,
     GRAND: Grands,
-    EdgeAttention: _attentions,
     Gate: lambda gates: Coefficients(gates, gates[0].logit.numel()),
     Signed: lambda signed: Coefficients(signed, 1),
     OriginalAdjacency: OriginalAdjacencies,
@@ -465,7 +475,7 @@ RULES: dict[type[nn.Module], Callable[[Sequence[Any]], nn.Module]] = {
 
 PARTWISE = (
     *(GREAD, Residual, SoftAdjacency, nn.Sequential, nn.Tanh),
-    *(AttentiveDiffusion, EdgeAttention, DotScores, Queries),
+    *(AttentiveDiffusion, EdgeAttention, DotScores, CosineScores, Queries),
 )
 """What has nothing of its own, and only calls its parts: several are one of several parts each."""
 

@@ -8,6 +8,7 @@ from gread.ode.integrate import count_steps as count_steps
 from gread.ode.integrate import finite as finite
 from gread.ode.integrate import integrate as integrate
 from gread.ode.integrate import steps as steps
+from gread.ode.integrate import walk as walk
 from gread.ode.tableau import SOLVERS as SOLVERS
 from gread.ode.tableau import Adaptive as Adaptive
 from gread.ode.tableau import Tableau as Tableau

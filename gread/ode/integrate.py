@@ -128,6 +128,14 @@ def _fixed(
     return Solution(h, tuple(saved[s] for s in save_at), evaluations)
 
 
+def walk(tableau: Tableau, f: VectorField, h0: Tensor, time: float, step_size: float) -> Tensor:
+    """h(T) by steps of a table, finite or not: of several states in one, some may be."""
+    h = h0
+    for t, t_next in steps(time, step_size, tableau.stages):
+        h = _step(tableau, f, t, h, t_next - t)
+    return h
+
+
 def steps(
     time: float, step_size: float, stages: int = 1, most: int = MAX_EVALUATIONS
 ) -> Iterator[tuple[float, float]]:

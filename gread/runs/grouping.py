@@ -91,6 +91,11 @@ def bytes_of(spec: RunSpec, data: Data) -> int:
     states = 20 + (steps if steps <= 16 else 3 * math.isqrt(steps))
     soft = 0 if spec.hyper.get("adjacency") == "original" else 20 * edges
     parameters = 8 * (data.num_features + 3 * width) * width
+    if not spec.hyper.get("linear", True):  # the operator of every evaluation is kept
+        evaluations = _stages(spec) * steps
+        heads = int(spec.hyper.get("heads", 4))  # type: ignore[arg-type]
+        states += 4 * evaluations
+        soft += 7 * edges * heads * evaluations
     return 4 * (nodes * width * states + soft + 4 * words + parameters)
 
 
@@ -111,5 +116,10 @@ def _steps(spec: RunSpec) -> int:
 
 def _too_many_steps(spec: RunSpec) -> bool:
     """Whether it will fail for that, which must not touch others."""
+    return _stages(spec) * _steps(spec) > MAX_EVALUATIONS
+
+
+def _stages(spec: RunSpec) -> int:
+    """Evaluations a step; none where the solver chooses its steps."""
     tableau = SOLVERS[str(spec.hyper.get("solver", "euler"))]
-    return isinstance(tableau, Tableau) and tableau.stages * _steps(spec) > MAX_EVALUATIONS
+    return tableau.stages if isinstance(tableau, Tableau) else 0

@@ -378,19 +378,27 @@ def run_together(
     ]
 
 
-OWN = ("time", "step_size", "input_dropout", "dropout")
+RATES = ("input_dropout", "dropout")
 """Hyperparameters of which every member of a population may have its own."""
 
+OWN = ("time", "step_size", *RATES)
+"""Of these too, where the operator does not change with the state."""
+
 OWN_OF_GREAD = (*OWN, "alpha", "beta", "normalization", "self_loops", "output_activation")
-"""Of these too, for which `gread.models.members` has rules that let them differ."""
+"""And of these, for which `gread.models.members` has rules that let them differ."""
 
 
 def form(spec: RunSpec) -> str:
     """What specs must share to be computed together."""
-    own = OWN_OF_GREAD if MODELS[spec.model].group == "GREAD" else OWN
-    shared = {name: value for name, value in spec.hyper.items() if name not in own}
+    shared = {name: value for name, value in spec.hyper.items() if name not in _own(spec)}
     about = [spec.dataset, dict(spec.options), spec.model, shared, spec.train.parts]
     return json.dumps(about, sort_keys=True)
+
+
+def _own(spec: RunSpec) -> tuple[str, ...]:
+    if MODELS[spec.model].group == "GREAD":
+        return OWN_OF_GREAD
+    return OWN if spec.hyper.get("linear", True) else RATES
 
 
 def built(spec: RunSpec, data: Data) -> nn.Module:

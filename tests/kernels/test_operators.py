@@ -75,6 +75,13 @@ def test_scores_are_dot_products_of_every_head_and_so_are_their_gradients():
     assert torch.autograd.gradcheck(lambda q, k: scores(PATTERN, q, k), (q, k))
 
 
+def test_scores_of_several_members_are_those_of_each():
+    q, k = (torch.randn(4, 4, 3, 2, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    each = [scores(PATTERN, *pair) for pair in zip(q, k, strict=True)]
+    torch.testing.assert_close(scores(PATTERN, q, k), torch.stack(each))
+    assert torch.autograd.gradcheck(lambda q, k: scores(PATTERN, q, k), (q, k))
+
+
 def test_gradients_of_attention_are_right():
     q, k = (torch.randn(4, 2, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
     weight = torch.rand(6, dtype=torch.float64)

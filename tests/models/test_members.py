@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import gread
+from gread.models.attention import NORMALIZERS
 from gread.models.members import CannotStack, Seeds, keep, stack, unstack
 from gread.models.parts import ALPHAS, BETAS, DECODERS, ENCODERS
 from gread.ode import SOLVERS, Tableau
@@ -36,7 +37,7 @@ def some(graph, channels=8, **settings):
 
 def logits_and_gradients(model, graph, upstream):
     model.zero_grad()
-    logits = model(graph.x, graph.edge_index)
+    logits = model(graph.x, graph.edge_index, graph.edge_weight)
     logits.backward(upstream)
     return logits.detach(), [parameter.grad for parameter in model.parameters()]
 
@@ -124,6 +125,30 @@ def test_so_does_grand(graph, solver, source):
     check(models, graph)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("linear", [False, True])
+@pytest.mark.parametrize("normalization", ["row", "column"])
+@pytest.mark.parametrize("normalizer", NORMALIZERS)
+@pytest.mark.parametrize("attention", ["scaled-dot", "cosine"])
+def test_so_does_every_attention(graph, attention, normalizer, normalization, linear, weighted):
+    own = {"attention": attention, "normalizer": normalizer, "normalization": normalization}
+    models = []
+    for seed in range(3):
+        torch.manual_seed(seed)
+        model = (
+            gread.MODELS["grand"]
+            .build(graph.num_features, 8, 3, heads=2, time=2.0, step_size=0.5, linear=linear, **own)
+            .double()
+        )
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter, std=0.2)
+        models.append(model.eval())
+    if weighted:
+        graph = graph.clone()
+        graph.edge_weight = torch.rand(graph.num_edges, dtype=torch.float64).round(decimals=1)
+    check(models, graph)
+
+
 def test_who_diverges_does_not_touch_the_others(graph):
     models = some(graph, reaction="f")
     with torch.no_grad():
@@ -163,10 +188,11 @@ def test_what_cannot_be_stacked_says_so(graph):
         stack(some(graph, reaction=lambda s: s.h))
     for model, settings, reason in (
         ("gcn", {}, "no rule for ConvStack"),
-        ("grand", {"linear": False}, "attention changes"),
-        ("grand", {"normalizer": "squareplus"}, "only softmax"),
-        ("grand", {"normalization": "column"}, "only softmax"),
+        ("grand", {"attention": "exponential"}, "no rule for KernelScores"),
         ("grand++", {}, "trained on"),
     ):
         with pytest.raises(CannotStack, match=reason):
             stack([gread.MODELS[model].build(4, 8, 2, **settings)])
+    times = [gread.MODELS["grand"].build(4, 8, 2, linear=False, time=time) for time in (1.0, 2.0)]
+    with pytest.raises(CannotStack, match="T or τ are not the same"):
+        stack(times)
