@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from statistics import fmean, pstdev
 from typing import NamedTuple, TypeVar
@@ -97,10 +98,10 @@ def splits_of(results: Iterable[Result]) -> str:
 
 
 def curve(title: str, samples: Mapping[float, Sequence[float]]) -> Series:
-    """Mean of what was found at every place, in a band of one deviation."""
-    places = sorted(place for place, values in samples.items() if values)
-    y = [fmean(samples[x]) for x in places]
-    spread = [pstdev(samples[x]) for x in places]
+    """Mean of what was found at every place, in a band of one deviation; a gap where all failed."""
+    places = sorted(samples) if any(samples.values()) else []
+    y = [fmean(samples[x]) if samples[x] else math.nan for x in places]
+    spread = [pstdev(samples[x]) if samples[x] else math.nan for x in places]
     several = any(len(values) > 1 for values in samples.values())
     return styled(
         title,

@@ -82,7 +82,7 @@ def repeated(
     known = [name for name in DATASETS if any(r.spec.dataset == name for r in results)]
     shown = render(known or DATASETS, results)
     without = [CATALOGUE[name].title for name in DATASETS if name not in known]
-    note = f"{shown.note} {NOTE}" + (f" No runs yet: {listed(without)}." if without else "")
+    note = f"{shown.note} {NOTE}" + (f" No numbers yet: {listed(without)}." if without else "")
     return replace(shown, note=note)
 
 

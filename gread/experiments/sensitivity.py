@@ -96,12 +96,15 @@ def render(
                 remark=empty_without(series),
             )
         )
+    note = f"Mean over {splits_of(results)} in a band of one deviation.{said_of_failed(results)}"
+    if not all(found.values()):
+        note += " Where all did, a line has a gap or ends."
     means = means_of(found)
     return Chart(
         title,
         tuple(panels),
-        columns=min(3, len(panels)),
-        note=f"Mean over {splits_of(results)} in a band of one deviation.{said_of_failed(results)}",
+        columns=2 if len(panels) == 4 else min(3, len(panels)),
+        note=note,
         claims=tuple(claim for said in claims for claim in said(means)),
     )
 

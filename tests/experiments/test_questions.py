@@ -179,15 +179,26 @@ def test_a_point_is_the_mean_of_the_runs_that_did_not_diverge(name):
     )
 
 
+def test_a_line_has_a_gap_where_all_runs_diverged():
+    specs = [
+        s for s in ARTEFACTS["figure-3"].specs() if s.model == "gread-f" and s.dataset == "cora"
+    ]
+    results = [failed(s) if s.hyper["time"] == 1.0 else Result(s, "ok", test=0.9) for s in specs]
+    chart = ARTEFACTS["figure-3"].render(results)
+    (line,) = [series for panel in chart.panels for series in panel.series if series.y]
+    assert [x for x, y in zip(line.x, line.y, strict=True) if np.isnan(y)] == [1.0]
+    assert "a line has a gap" in chart.note
+
+
 @pytest.mark.parametrize("name", ["newer-accuracy", "newer-beta", "newer-time"])
 def test_newer_graphs_without_runs_are_named_and_take_no_room(name):
     artefact = ARTEFACTS[name]
     everything = [Result(spec, "ok", test=0.9) for spec in artefact.specs()]
     here = [r for r in everything if r.spec.dataset in ("minesweeper", "tolokers")]
     some, whole = artefact.render(here), artefact.render(everything)
-    assert "No runs yet: " in some.note
+    assert "No numbers yet: " in some.note
     assert "Roman-empire" in some.note
-    assert "No runs yet" not in whole.note
+    assert "No numbers yet" not in whole.note
     assert len(str(some)) < len(str(whole)) / 2
 
 
