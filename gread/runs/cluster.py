@@ -21,8 +21,9 @@ from typing import Any
 import torch
 
 from gread.inputs import InputError
+from gread.memory import OutOfMemory
 from gread.models import MODELS
-from gread.runs.executors import EXECUTORS, Job, Outcome
+from gread.runs.executors import EXECUTORS, Job, Outcome, compute_beside_others
 from gread.runs.grouping import CPU_BYTES, bytes_of, free
 from gread.runs.run import Graph, Result, prepared
 
@@ -118,7 +119,7 @@ class Ray:
             self.graphs[key] = _Shipped(f"{key} {graph[1]}", self.ray.put(graph))
         return self.graphs[key]
 
-    def _outcome(self, done: Any) -> list[Result] | ConnectionError:
+    def _outcome(self, done: Any) -> list[Result] | ConnectionError | OutOfMemory:
         errors = self.ray.exceptions
         try:
             results: list[Result] = self.ray.get(done)
@@ -127,6 +128,8 @@ class Ray:
             if isinstance(error.cause, errors.RaySystemError):  # it could not read what was sent
                 reason = str(error.cause).partition("\n")[0]
                 raise InputError(f"every node must have the gread of this one: {reason}") from error
+            if isinstance(error.cause, OutOfMemory):
+                return error.cause
             raise error.cause from error
         except (
             errors.WorkerCrashedError,
@@ -168,7 +171,7 @@ def _work(job: Job, graph: _Shipped, imports: Sequence[str]) -> list[Result]:
     torch.set_num_threads(1)
     for module in imports:
         importlib.import_module(module)
-    return job.compute(_received(graph))
+    return compute_beside_others(job, _received(graph))
 
 
 def _import_ray() -> Any:

@@ -68,8 +68,9 @@ class Job:
         return results if self.histories else [result.without_history() for result in results]
 
 
-Outcome: TypeAlias = tuple[Job, list[Result] | ConnectionError]
-"""A job with its results, or with how the process that computed it was lost."""
+Outcome: TypeAlias = tuple[Job, list[Result] | ConnectionError | OutOfMemory]
+"""A job with its results, with how the process that computed it was lost, or with what it found no
+room for beside the others."""
 
 
 class Executor(Protocol):
@@ -183,27 +184,12 @@ class _Processes:
         weakref.finalize(self, self._pool.shutdown)
 
     def compute(self, jobs: Sequence[Job]) -> Generator[Outcome, None, None]:
-        """What became of each job, as it comes; one without room beside others is last, alone."""
-        crowded = []
-        for job, outcome in self._at_once(jobs):
-            if isinstance(outcome, OutOfMemory):
-                crowded.append(job)
-            else:
-                yield job, outcome
-        for one in crowded:
-            for job, outcome in self._at_once([one]):
-                if isinstance(outcome, OutOfMemory):
-                    raise outcome
-                yield job, outcome
-
-    def _at_once(
-        self, jobs: Sequence[Job]
-    ) -> Generator[tuple[Job, list[Result] | ConnectionError | OutOfMemory], None, None]:
+        """What became of each job, as it comes."""
         waiting: dict[Future[list[Result]], Job] = {}
         for job in jobs:
             try:
                 with uninterrupted():  # it may start a process
-                    waiting[self._pool.submit(_compute, job)] = job
+                    waiting[self._pool.submit(compute_beside_others, job)] = job
             except BrokenProcessPool:  # one of them died while there was nothing to do
                 self.broken = True
                 yield job, ConnectionError(KILLED)
@@ -225,11 +211,11 @@ class _Processes:
         self._pool.shutdown(cancel_futures=True)
 
 
-def _compute(job: Job) -> list[Result]:
-    """In one of the processes: what it is done with on a GPU is for the others."""
+def compute_beside_others(job: Job, graph: Graph | None = None) -> list[Result]:
+    """In one of several processes: what it is done with on a GPU is for the others."""
     full: str | None = None
     try:
-        results = job.compute()
+        results = job.compute(graph)
     except OutOfMemory as error:
         full = str(error)
     if job.device.startswith("cuda"):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 
 from gread.inputs import check_count
+from gread.memory import OutOfMemory
 from gread.runs.cost import estimate
 from gread.runs.executors import Executor, Job, find_executor
 from gread.runs.grouping import populations
@@ -106,14 +107,22 @@ def _compute_all(
 def _insist(
     executor: Executor, jobs: Sequence[Job], workers: int | None, imports: Sequence[str]
 ) -> Generator[list[Result], None, None]:
-    """Results as they come; jobs that are lost come again after the others."""
+    """Results as they come; jobs that are lost come again after the others.
+
+    One that found no room beside others comes last, alone.
+    """
     attempts = 0
+    crowded = []
     while jobs:
         lost: dict[Job, ConnectionError] = {}
         with closing(executor.compute(jobs, workers, imports)) as outcomes:
             for job, outcome in outcomes:
                 if isinstance(outcome, ConnectionError):
                     lost[job] = outcome
+                elif isinstance(outcome, OutOfMemory):
+                    if len(jobs) == 1:
+                        raise outcome
+                    crowded.append(job)
                 else:
                     yield outcome
         attempts = attempts + 1 if len(lost) == len(jobs) else 0
@@ -125,3 +134,5 @@ def _insist(
             )
         if jobs:
             warnings.warn(f"{runs} runs were lost and are computed again: {reason}", stacklevel=4)
+    for job in crowded:
+        yield from _insist(executor, [job], workers, imports)

@@ -147,22 +147,41 @@ def greedy(s):  # there is room for one at a time, and the first one waits for a
 """
 
 
+TOO_LARGE = """
+import torch
+from gread import REACTIONS
+
+@REACTIONS.register("greedy")
+def greedy(s):
+    raise torch.OutOfMemoryError("no room")
+"""
+
+
+def test_what_has_no_room_alone_either_ends_the_launch(tmp_path, small):
+    (tmp_path / "greedy_reaction_of_a_test.py").write_text(TOO_LARGE)
+    done = Forked("-c", greedy_launch(tmp_path, small()), cwd=tmp_path).end(timeout=120)
+    assert "OutOfMemory: " in done.stderr
+
+
 def test_what_has_no_room_beside_others_is_computed_alone(tmp_path, small):
     (tmp_path / "greedy_reaction_of_a_test.py").write_text(GREEDY)
-    command = (
+    done = Forked("-c", greedy_launch(tmp_path, small()), cwd=tmp_path).end(timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "crowded").exists()
+
+
+def greedy_launch(folder, spec):
+    return (
         "import greedy_reaction_of_a_test as own\n"
         "from dataclasses import replace\n"
         "from gread.runs import *\n"
         "if __name__ == '__main__':\n"
-        f"    spec = replace(RunSpec.from_json({small().to_json()!r}), model='gread-greedy')\n"
-        f"    store = ResultStore({str(tmp_path)!r})\n"
+        f"    spec = replace(RunSpec.from_json({spec.to_json()!r}), model='gread-greedy')\n"
+        f"    store = ResultStore({str(folder)!r})\n"
         "    specs = [replace(spec, seed=seed) for seed in range(4)]\n"
         "    launch(specs, store, workers=2, imports=[own.__name__])\n"
         "    assert all(store.get(spec).status == 'ok' for spec in specs)\n"
     )
-    done = Forked("-c", command, cwd=tmp_path).end(timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "crowded").exists()
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from gread.runs.executors import Job
 from gread.search import Space, search
 from gread.search.study import load_study
 from gread.training import TrainConfig
+from tests.runs.test_launch import GREEDY
 from tests.search.conftest import TABLE
 
 ray = pytest.importorskip("ray", reason="Ray is not installed")
@@ -175,6 +176,29 @@ def test_what_a_run_says_is_said_here(tmp_path, executor, small, monkeypatch):
     with pytest.raises(InputError, match="processes must be 1 on Ray"):
         several = TrainConfig(epochs=1, processes=2)
         launch([small(train=several)], ResultStore(tmp_path), executor=executor)
+
+
+GREEDY_DRIVER = """
+import sys
+from dataclasses import replace
+import greedy_reaction_of_a_test as own
+from gread.runs import ResultStore, RunSpec, launch
+spec = replace(RunSpec.from_json(sys.argv[3]), model="gread-greedy")
+store = ResultStore(sys.argv[2])
+runs = [replace(spec, seed=seed) for seed in range(4)]
+launch(runs, store, executor=f"ray={sys.argv[1]}", imports=[own.__name__])
+print(*(store.get(run).status for run in runs))
+"""
+
+
+def test_what_has_no_room_beside_others_is_computed_alone(tmp_path, cluster, small):
+    (tmp_path / "greedy_reaction_of_a_test.py").write_text(GREEDY)
+    driver = tmp_path / "driver.py"
+    driver.write_text(GREEDY_DRIVER)
+    command = [sys.executable, driver, cluster.address, tmp_path / "store", small().to_json()]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout == "ok ok ok ok\n", done.stderr
+    assert (tmp_path / "crowded").exists()
 
 
 def test_a_worker_is_killed_in_the_middle_of_a_run(tmp_path, cluster, executor, table):
