@@ -245,9 +245,9 @@ def number(value: Sequence[float] | None) -> str:
 
 def measured(values: Sequence[float] | None) -> str:
     """The number of what runs gave; that all of them diverged, or that there are none."""
-    if values is None or values:
-        return number(None if values is None else (fmean(values), pstdev(values)))
-    return DIVERGED
+    if values is None:
+        return number(None)
+    return number((fmean(values), pstdev(values))) if values else DIVERGED
 
 
 def _difference(ours: Sequence[float] | None, paper: Sequence[float]) -> str:

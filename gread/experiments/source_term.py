@@ -102,14 +102,11 @@ def _robust(means: Mapping[tuple[str, int], float]) -> tuple[Claim, ...]:
     depths = LAYERS["numbers"]
     if not all((title, depth) in means for title in titles for depth in depths):
         return ()
-    lost = {}
-    for title in titles:
-        lost[title] = max(means[title, depth] for depth in depths) - means[title, depths[-1]]
-    theirs, ours = lost.values()
-    here = (
-        f"from their best depth to {depths[-1]} layers {titles[0]} loses {theirs:.2f} points and "
+    theirs, ours = (
+        max(means[title, depth] for depth in depths) - means[title, depths[-1]] for title in titles
     )
-    here += f"{titles[1]} {ours:.2f}"
+    here = f"from their best depth to {depths[-1]} layers {titles[0]} loses {theirs:.2f} points "
+    here += f"and {titles[1]} {ours:.2f}"
     return (Claim("GREAD-ST is more robust to oversmoothing than GRAND++", here, ours < theirs),)
 
 

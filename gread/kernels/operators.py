@@ -213,7 +213,7 @@ class _Scores(torch.autograd.Function):
         # The heads, of all members, are members of one product.
         left, right = (x.transpose(-3, -2).flatten(0, -3).contiguous() for x in (q, k))
         dots = kernels_for(q).edge_dots(pattern.rows, [Pair([left], right)])
-        return dots.view(*q.shape[:-3], q.size(-2), -1).mT.contiguous()
+        return dots.unflatten(0, (*q.shape[:-3], q.size(-2))).mT.contiguous()
 
     @staticmethod
     @once_differentiable
