@@ -73,6 +73,7 @@ def alone():
         patch.setenv("RAY_TMPDIR", folder)
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_AUTH_MODE", "disabled")  # it would write a token into the home folder
+        patch.setenv("RAY_worker_niceness", "0")  # else all other tests go before its processes
         made = Cluster(True, head_node_args={"num_cpus": 1, "include_dashboard": False})
         yield made
         ray.shutdown()
