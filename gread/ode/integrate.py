@@ -129,7 +129,7 @@ def _fixed(
 
 
 def walk(tableau: Tableau, f: VectorField, h0: Tensor, time: float, step_size: float) -> Tensor:
-    """h(T) by steps of a table, finite or not: of several states in one, some may be."""
+    """h(T) by steps of a table, finite or not: of several states in one, some may not be."""
     h = h0
     for t, t_next in steps(time, step_size, tableau.stages):
         h = _step(tableau, f, t, h, t_next - t)
