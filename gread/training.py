@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import inspect
 import math
+import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -83,11 +84,14 @@ class Fit:
             the number to report.
         history: All epochs.
         diverged: Why training ended early, where the model diverged; else empty.
+        seconds: What every epoch took, on a GPU the mean of those that went by before a look at the
+            numbers; empty where several trainings, or several processes, shared an epoch.
     """
 
     best: Epoch
     history: tuple[Epoch, ...]
     diverged: str = ""
+    seconds: tuple[float, ...] = field(default=(), compare=False)
 
 
 def fit(
@@ -146,21 +150,25 @@ def fit(
 
     recording = Recording(epoch) if data.x.is_cuda and fast() else None
     progress = Progress(config)
+    seconds: list[float] = []
     while not progress.done:
         # What is not recorded may raise, after epochs of which nobody has been told.
         recorded = recording is not None and recording.graph is not None
         at_once = min(EPOCHS_AT_ONCE, config.epochs - len(progress.history)) if recorded else 1
+        began = time.perf_counter()
         try:
             (block,) = several(recording or epoch, at_once)
+            each = (time.perf_counter() - began) / at_once
             for numbers in block:
                 if not progress.done:
                     seen = progress.add(*epochs.finite(numbers))
+                    seconds.append(each)
                     if on_epoch is not None:
                         on_epoch(seen)
         except ArithmeticError as error:
             progress.diverge(error)
     model.load_state_dict(best_state)
-    return progress.fit()
+    return replace(progress.fit(), seconds=tuple(seconds))
 
 
 def several(epoch: Callable[[], Tensor], count: int) -> list[list[list[float]]]:

@@ -1,4 +1,5 @@
 import math
+import time
 
 import pytest
 import torch
@@ -8,6 +9,8 @@ from torch_geometric.data import Data
 import gread
 from gread.inputs import InputError
 from gread.training import Best, Progress
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
 class Scripted(nn.Module):
@@ -138,6 +141,32 @@ def test_progress_is_told_every_epoch(graph):
     assert [epoch.number for epoch in seen] == [0, 1, 2]
 
 
+class Slow(nn.Module):
+    """Takes at least a millisecond a call."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(2, 2)
+
+    def forward(self, x, edge_index, edge_weight=None):
+        if x.is_cuda:
+            torch.cuda._sleep(2_500_000)  # cycles, of which no GPU has so many in a millisecond
+        else:
+            time.sleep(0.001)
+        return self.linear(x)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
+def test_it_is_told_what_every_epoch_took(device):
+    """Also where many epochs go by before anybody looks."""
+    data = gread.csbm(60).to(device)
+    began = time.perf_counter()
+    fit = gread.fit(Slow().to(device), data, gread.TrainConfig(epochs=50))
+    assert sum(fit.seconds) <= time.perf_counter() - began
+    assert len(fit.seconds) == 50
+    assert min(fit.seconds) >= 0.002  # a step and an evaluation
+
+
 def test_an_easy_graph_is_learnt():
     data = gread.csbm(200, homophily=0.9, degree=10, mean=2.0)
     fit = gread.fit(gread.GREAD(2, 8, 2), data, gread.TrainConfig(epochs=50))
@@ -222,7 +251,7 @@ def test_the_best_state_is_found_without_a_look_at_the_numbers(patience):
     assert kept.tolist() == [[number] * 3 for number in expected]
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@needs_gpu
 @pytest.mark.parametrize("patience", [None, 3])
 def test_several_epochs_at_once_are_as_one_after_the_other(patience, monkeypatch):
     data = gread.load("csbm", num_nodes=60).to("cuda")

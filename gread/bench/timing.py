@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from time import perf_counter
 from typing import Any, TypeAlias
 
@@ -71,46 +72,47 @@ def call_seconds(work: Callable[[], object], count: int) -> float:
     return (perf_counter() - began) / count
 
 
-Training: TypeAlias = Callable[[int, Callable[[object], None]], object]
-"""Trains for so many epochs and calls back after each."""
+Training: TypeAlias = Callable[[int], Sequence[float]]
+"""Trains for so many epochs and gives the seconds of each."""
 
 
 def epoch_seconds(training: Training, count: int) -> float:
     """A side whose unit is an epoch with its evaluation; the first epochs are not counted."""
     warm_up = 6 if torch.cuda.is_available() else 1  # a CUDA graph is captured in the first ones
-    marks: list[float] = []
-
-    def mark(_: object) -> None:
-        if len(marks) + 1 in (warm_up, warm_up + count):
-            synchronize()
-        marks.append(perf_counter())
-
-    training(warm_up + count, mark)
-    if len(marks) < warm_up + count:
-        raise ArithmeticError(f"training ended after {len(marks)} epochs: nothing was measured")
-    return (marks[-1] - marks[warm_up - 1]) / count
+    seconds = training(warm_up + count)
+    if len(seconds) < warm_up + count:
+        raise ArithmeticError(f"training ended after {len(seconds)} epochs: nothing was measured")
+    return mean(seconds[warm_up:])
 
 
 def fitted(build: Callable[[], nn.Module], data: Data, config: TrainConfig) -> Side:
     """Epochs of `gread.fit`, each time on a new model."""
 
-    def training(count: int, mark: Callable[[object], None]) -> None:
+    def training(count: int) -> Sequence[float]:
         torch.manual_seed(0)
         model = build().to(data.x.device)
-        fit(model, data, replace(config, epochs=count), on_epoch=mark)
+        return fit(model, data, replace(config, epochs=count)).seconds
 
     return partial(epoch_seconds, training)
 
 
 def naively_trained(build: Callable[[], nn.Module], data: Data, config: TrainConfig) -> Side:
-    """Epochs of the loop in ``benchmarks/naive.py``."""
+    """Epochs of the loop in ``benchmarks/naive.py``, which reads accuracies in each of them."""
     train = naive().train
 
-    def training(count: int, mark: Callable[[object], None]) -> None:
+    def training(count: int) -> Sequence[float]:
         torch.manual_seed(0)
         model = build().to(data.x.device)
-        rates = {"lr": config.lr, "weight_decay": config.weight_decay}
-        train(model, data, epochs=count, on_epoch=mark, **rates)
+        marks = [perf_counter()]
+        train(
+            model,
+            data,
+            epochs=count,
+            lr=config.lr,
+            weight_decay=config.weight_decay,
+            on_epoch=lambda _: marks.append(perf_counter()),
+        )
+        return [after - before for before, after in pairwise(marks)]
 
     return partial(epoch_seconds, training)
 
