@@ -7,10 +7,12 @@ import torch
 
 import gread
 from gread import TrainConfig
+from gread.memory import bytes_held
+from gread.models.attention import NORMALIZERS
 from gread.population import Adam, fit_together
 from gread.runs import ResultStore, RunSpec, launch, run
-from gread.runs.grouping import populations
-from gread.runs.run import form, run_together
+from gread.runs.grouping import bytes_of, populations
+from gread.runs.run import built, form, run_together
 
 SETTINGS = [
     {"time": 1.0, "alpha": "scalar", "beta": "vector", "dropout": 0.3},
@@ -158,6 +160,19 @@ def test_groups_are_as_large_as_memory_allows(monkeypatch):
     groups = populations(many, "cpu", None)
     assert len(groups) > 1
     assert sorted(spec.key for group in groups for spec in group) == sorted(s.key for s in many)
+
+
+@pytest.mark.parametrize("normalizer", NORMALIZERS)
+@pytest.mark.parametrize("attention", ["scaled-dot", "cosine"])
+def test_what_attention_that_changes_keeps_is_foreseen(attention, normalizer):
+    """Not less than it keeps for backward, and not three times as much."""
+    hyper = {"hidden_channels": 64, "linear": False, "heads": 8, "attention_channels": 32}
+    hyper |= {"attention": attention, "normalizer": normalizer, "solver": "rk4", "time": 9.0}
+    options = {"num_nodes": 300, "homophily": 0.5, "degree": 25}
+    spec = RunSpec(dataset="csbm", model="grand", hyper=hyper, options=options)
+    data = gread.load("csbm", **options)
+    kept = bytes_held(built(spec, data), data.x, data.edge_index)
+    assert kept <= bytes_of(spec, data) <= 3 * kept
 
 
 def test_labels_are_checked():

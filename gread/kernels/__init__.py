@@ -12,5 +12,6 @@ from gread.kernels.operators import attention as attention
 from gread.kernels.operators import drop as drop
 from gread.kernels.operators import product as product
 from gread.kernels.operators import scores as scores
+from gread.kernels.operators import shares as shares
 from gread.kernels.pattern import Pattern as Pattern
 from gread.kernels.pattern import remember as remember

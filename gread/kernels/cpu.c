@@ -451,32 +451,74 @@ void edge_dots(const int64_t *start, const int32_t *column, const REAL *const *l
         }
 }
 
+/* scale times the dot product of every head; with a size that is known the compiler unrolls it. */
+static void dots_of_heads(const REAL *a, const REAL *b, REAL scale, REAL *out, int64_t heads,
+                          int64_t size) {
+#define OF_SIZE(SIZE)                                                                              \
+    case SIZE:                                                                                     \
+        for (int64_t h = 0; h < heads; h++) {                                                      \
+            REAL sum = 0;                                                                          \
+            for (int64_t c = h * SIZE; c < (h + 1) * SIZE; c++) sum += a[c] * b[c];                \
+            out[h] = scale * sum;                                                                  \
+        }                                                                                          \
+        return;
+    switch (size) {
+        OF_SIZE(2)
+        OF_SIZE(4)
+        OF_SIZE(8)
+    default:
+        for (int64_t h = 0; h < heads; h++) out[h] = scale * dot(a + h * size, b + h * size, size);
+    }
+#undef OF_SIZE
+}
+
+void head_dots(const int64_t *start, const int32_t *column, const REAL *q, const REAL *k, REAL *out,
+               int64_t n, int64_t heads, int64_t size, int64_t entries, int64_t threads) {
+    const int64_t d = heads * size;
+#pragma omp parallel for schedule(dynamic, 32) num_threads(threads) if (entries * d > SMALL)
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t e = start[i]; e < start[i + 1]; e++)
+            dots_of_heads(q + i * d, k + column[e] * d, 1, out + e * heads, heads, size);
+}
+
+/* From scores to shares, for the entries of a row and one head. */
+static void share(const REAL *weight, REAL *out, int64_t first, int64_t last, int64_t heads,
+                  int64_t h) {
+    REAL highest = -INFINITY, total = 0;
+    for (int64_t e = first; e < last; e++) {
+        const REAL score = out[e * heads + h];
+        /* One of no weight has no part in it: far above the others, it would leave nothing of
+           them. */
+        if ((!weight || weight[e]) && score > highest) highest = score;
+    }
+    for (int64_t e = first; e < last; e++) {
+        REAL part = weight && !weight[e] ? 0 : exp(out[e * heads + h] - highest);
+        if (weight) part *= weight[e];
+        out[e * heads + h] = part;
+        total += part;
+    }
+    const REAL factor = total == 0 ? 0 : 1 / total;
+    for (int64_t e = first; e < last; e++) out[e * heads + h] *= factor;
+}
+
+void shares(const int64_t *start, const REAL *weight, REAL *out, int64_t n, int64_t heads,
+            int64_t entries, int64_t threads) {
+#pragma omp parallel for schedule(dynamic, 32) num_threads(threads) if (entries * heads > SMALL)
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t h = 0; h < heads; h++) share(weight, out, start[i], start[i + 1], heads, h);
+}
+
 void attend(const int64_t *start, const int32_t *column, const REAL *q, const REAL *k,
             const REAL *weight, REAL *out, int64_t n, int64_t heads, int64_t size, int64_t entries,
             int64_t threads) {
     const int64_t d = heads * size;
     const REAL scale = 1 / (REAL)sqrt((double)size);
 #pragma omp parallel for schedule(dynamic, 32) num_threads(threads) if (entries * d > SMALL)
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t h = 0; h < heads; h++) {
-            REAL highest = -INFINITY, total = 0;
-            for (int64_t e = start[i]; e < start[i + 1]; e++) {
-                const REAL *other = k + column[e] * d + h * size;
-                const REAL score = scale * dot(q + i * d + h * size, other, size);
-                out[e * heads + h] = score;
-                /* One of no weight has no part in it: far above the others, it would leave nothing
-                   of them. */
-                if ((!weight || weight[e]) && score > highest) highest = score;
-            }
-            for (int64_t e = start[i]; e < start[i + 1]; e++) {
-                REAL part = weight && !weight[e] ? 0 : exp(out[e * heads + h] - highest);
-                if (weight) part *= weight[e];
-                out[e * heads + h] = part;
-                total += part;
-            }
-            const REAL factor = total == 0 ? 0 : 1 / total;
-            for (int64_t e = start[i]; e < start[i + 1]; e++) out[e * heads + h] *= factor;
-        }
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t e = start[i]; e < start[i + 1]; e++)
+            dots_of_heads(q + i * d, k + column[e] * d, scale, out + e * heads, heads, size);
+        for (int64_t h = 0; h < heads; h++) share(weight, out, start[i], start[i + 1], heads, h);
+    }
 }
 
 /* `step` is the number of gradients an entry has: heads, or 1 where all heads share it. */

@@ -85,6 +85,27 @@ def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> T
     return out
 
 
+def head_dots(rows: Rows, q: Tensor, k: Tensor) -> Tensor:
+    """See `gread.kernels.plain.head_dots`."""
+    if q.dim() == 4:
+        return one_by_one(head_dots, rows, (q, 3), (k, 3))
+    out = q.new_empty(rows.column.numel(), q.size(1))
+    _call("head_dots", q, rows.start, rows.column, q.contiguous(), k.contiguous(), out, *q.shape,
+          out.size(0))  # fmt: skip
+    return out
+
+
+def shares(rows: Rows, scores: Tensor, weight: Tensor | None = None) -> Tensor:
+    """See `gread.kernels.plain.shares`."""
+    if scores.dim() == 3:
+        return one_by_one(shares, rows, (scores, 2), (weight, 1))
+    out = scores.clone(memory_format=torch.contiguous_format)
+    kept = None if weight is None else weight.contiguous()
+    n, (entries, heads) = rows.start.numel() - 1, out.shape
+    _call("shares", out, rows.start, kept, out, n, heads, entries)
+    return out
+
+
 def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Tensor:
     """See `gread.kernels.plain.attend`."""
     if q.dim() == 4:
@@ -265,6 +286,8 @@ _SIGNATURES = {
     "gather": "pppppppiiiii",
     "pull": "pppppppppiiiii",
     "edge_dots": "pppppiiii",
+    "head_dots": "pppppiiii",
+    "shares": "pppiii",
     "attend": "ppppppiiii",
     "attend_back": "ppppiiii",
     "gather_heads": "pppppiiii",

@@ -23,7 +23,18 @@ from torch import Tensor
 
 from gread.kernels.plain import Pair, Rows, threshold
 
-__all__ = ["attend", "attend_back", "dot", "dropout", "edge_dots", "gather", "gather_heads", "pull"]
+__all__ = [
+    "attend",
+    "attend_back",
+    "dot",
+    "dropout",
+    "edge_dots",
+    "gather",
+    "gather_heads",
+    "head_dots",
+    "pull",
+    "shares",
+]
 
 CHANNELS = 128
 """Most channels in a program of `gather` and `pull`: one warp reads them with one instruction."""
@@ -113,18 +124,53 @@ def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> T
     return out
 
 
-def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Attention of every head: weight[e] exp(q[i] · k[j] / √d_k), every row divided by its sum."""
-    *members, _, heads, d = q.shape
+def head_dots(rows: Rows, q: Tensor, k: Tensor) -> Tensor:
+    """q[i] · k[j] of every head, for every entry (i, j)."""
+    *members, length, heads, d = k.shape
     block = {"BLOCK_H": _ceil2(heads), "BLOCK_D": _ceil2(d)}
-    entries = rows.column.numel()
-    out = q.new_empty(*members, entries, heads)
+    out = q.new_empty(*members, rows.column.numel(), heads)
     for launch in _launches(rows, math.prod(block.values()) * q.element_size()):
-        _attend_kernel[(launch.programs, math.prod(members))](
+        _head_dots_kernel[(launch.programs, math.prod(members))](
             out,
             *rows,
             q.contiguous(),
             k.contiguous(),
+            _count(rows),
+            length,
+            rows.column.numel(),
+            HEADS=heads,
+            D=d,
+            **block,
+            **launch.options,
+        )
+    return out
+
+
+def shares(rows: Rows, scores: Tensor, weight: Tensor | None = None) -> Tensor:
+    """weight[e] exp(scores[e]) of every head, every row divided by its sum."""
+    out = scores.clone(memory_format=torch.contiguous_format)
+    return _attend(rows, out, out, out, weight, 1, given=True)
+
+
+def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Attention of every head: weight[e] exp(q[i] · k[j] / √d_k), every row divided by its sum."""
+    *members, _, heads, d = q.shape
+    out = q.new_empty(*members, rows.column.numel(), heads)
+    return _attend(rows, out, q.contiguous(), k.contiguous(), weight, d, given=False)
+
+
+def _attend(
+    rows: Rows, out: Tensor, q: Tensor, k: Tensor, weight: Tensor | None, d: int, given: bool
+) -> Tensor:
+    """Fills ``out`` [E, heads], which holds the scores already if they are given."""
+    *members, entries, heads = out.shape
+    block = {"BLOCK_H": _ceil2(heads), "BLOCK_D": _ceil2(d)}
+    for launch in _launches(rows, math.prod(block.values()) * out.element_size()):
+        _attend_kernel[(launch.programs, math.prod(members))](
+            out,
+            *rows,
+            q,
+            k,
             out if weight is None else weight.contiguous(),
             _count(rows),
             entries,
@@ -132,6 +178,7 @@ def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Te
             HEADS=heads,
             D=d,
             SCALE=1 / math.sqrt(d),
+            GIVEN=given,
             WEIGHTED=weight is not None,
             **block,
             **launch.options,
@@ -615,6 +662,48 @@ def _dot_kernel(out, x, y, n, each, D: tl.constexpr, BLOCK_D: tl.constexpr):
     tl.store(out + part * D + channel, total, mask=there)
 
 
+@triton.jit(do_not_specialize=["n", "length", "entries", "each"])
+def _head_dots_kernel(
+    out,
+    start,
+    column,
+    q,
+    k,
+    n,
+    length,
+    entries,
+    each,
+    HEADS: tl.constexpr,
+    D: tl.constexpr,
+    BLOCK_H: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    SPAN: tl.constexpr,
+    FEWEST: tl.constexpr,
+    MOST: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    stride: tl.constexpr = HEADS * D
+    member = tl.program_id(1).to(tl.int64)
+    q += member * n * stride
+    k += member * length * stride
+    out += member * entries * HEADS
+    lane, there = _heads(HEADS, D, BLOCK_H, BLOCK_D)
+    head = tl.arange(0, BLOCK_H)[None, :]
+    first, last = _rows(start, n, each, FEWEST, SPAN)
+    for row in range(first, last):
+        begin, count, mine = _entries(start, row, FEWEST, MOST)
+        if mine:
+            query = tl.load(q + row * stride + lane, mask=there, other=0)
+            for at in range(0, count, BLOCK):
+                entry = at + tl.arange(0, BLOCK)
+                known = entry < count
+                node = tl.load(column + begin + entry, mask=known, other=0)
+                keys = _tile(k, node, known, lane, there, stride)
+                dots = tl.sum(query[None, :, :] * keys, axis=2)
+                place = out + (begin + entry[:, None]) * HEADS + head
+                tl.store(place, dots, mask=known[:, None] & (head < HEADS))
+
+
 @triton.jit(do_not_specialize=["n", "entries", "weight_step", "each"])
 def _attend_kernel(
     out,
@@ -630,6 +719,7 @@ def _attend_kernel(
     HEADS: tl.constexpr,
     D: tl.constexpr,
     SCALE: tl.constexpr,
+    GIVEN: tl.constexpr,
     WEIGHTED: tl.constexpr,
     BLOCK_H: tl.constexpr,
     BLOCK_D: tl.constexpr,
@@ -639,6 +729,8 @@ def _attend_kernel(
     BLOCK: tl.constexpr,
 ):
     """First the scores, their maximum and the sum of their exponentials; then the quotients.
+
+    The scores are computed from q and k, or given in ``out``.
 
     An entry of no weight has no part in the maximum: one far above the others would leave nothing
     of them.
@@ -655,7 +747,8 @@ def _attend_kernel(
     for row in range(first, last):
         begin, count, mine = _entries(start, row, FEWEST, MOST)
         if mine:
-            query = tl.load(q + row * stride + lane, mask=there, other=0) * SCALE
+            if not GIVEN:
+                query = tl.load(q + row * stride + lane, mask=there, other=0) * SCALE
             # The lowest number, not −∞: in a row whose weights are all zero it stays, and −∞ less
             # −∞ is no number.
             highest = tl.full([1, BLOCK_H], LOWEST, q.dtype.element_ty)
@@ -664,11 +757,14 @@ def _attend_kernel(
             for at in range(0, count, BLOCK):
                 entry = at + tl.arange(0, BLOCK)
                 known = entry < count
-                node = tl.load(column + begin + entry, mask=known, other=0)
-                keys = _tile(k, node, known, lane, there, stride)
-                score = tl.sum(query[None, :, :] * keys, axis=2)
                 mask = known[:, None] & (head < HEADS)
-                tl.store(place + entry[:, None] * HEADS, score, mask=mask)
+                if GIVEN:
+                    score = tl.load(place + entry[:, None] * HEADS, mask=mask, other=0)
+                else:
+                    node = tl.load(column + begin + entry, mask=known, other=0)
+                    keys = _tile(k, node, known, lane, there, stride)
+                    score = tl.sum(query[None, :, :] * keys, axis=2)
+                    tl.store(place + entry[:, None] * HEADS, score, mask=mask)
                 counts = known[:, None]
                 if WEIGHTED:
                     share = tl.load(weight + begin + entry, mask=known, other=0)[:, None]

@@ -200,8 +200,7 @@ def scores(pattern: Pattern, q: Tensor, k: Tensor) -> Tensor:
     """
     q, k = _alike(q, k)
     if torch.compiler.is_compiling():
-        row, column = pattern.rows.numbers(), pattern.rows.column
-        return (q.index_select(-3, row) * k.index_select(-3, column)).sum(-1)
+        return plain.head_dots(pattern.rows, q, k)
     return _Scores.apply(pattern, q, k)
 
 
@@ -210,10 +209,7 @@ class _Scores(torch.autograd.Function):
     def forward(ctx: Any, pattern: Pattern, q: Tensor, k: Tensor) -> Tensor:
         ctx.pattern = pattern
         ctx.save_for_backward(q, k)
-        # The heads, of all members, are members of one product.
-        left, right = (x.transpose(-3, -2).flatten(0, -3).contiguous() for x in (q, k))
-        dots = kernels_for(q).edge_dots(pattern.rows, [Pair([left], right)])
-        return dots.unflatten(0, (*q.shape[:-3], q.size(-2))).mT.contiguous()
+        return kernels_for(q).head_dots(pattern.rows, q, k)
 
     @staticmethod
     @once_differentiable
@@ -223,6 +219,69 @@ class _Scores(torch.autograd.Function):
         grad_q = kernels.gather_heads(pattern.rows, grad, k)
         grad_k = kernels.gather_heads(pattern.columns, grad.index_select(-2, pattern.order), q)
         return None, grad_q, grad_k
+
+
+def shares(
+    pattern: Pattern, score: Tensor, weight: Tensor | None = None, by_row: bool = True
+) -> Tensor:
+    """The mean over heads of weight[e] exp(score[e]), every row or column divided by its sum.
+
+    Args:
+        pattern: Where the entries are.
+        score: [E, heads].
+        weight: As in `attention`.
+        by_row: Whether each row sums to one, or each column.
+
+    Returns:
+        [E].
+
+    For several members, the scores have one more axis in front, and so has what comes out.
+    """
+    if weight is not None:
+        score, weight = _alike(score, weight)
+    if by_row:
+        return _shares(pattern.rows, score, weight)
+    there, back = pattern.orders
+    weight = weight if weight is None else _Permuted.apply(weight, -1, there, back)
+    found = _shares(pattern.columns, _Permuted.apply(score, -2, there, back), weight)
+    return _Permuted.apply(found, -1, back, there)
+
+
+def _shares(rows: Rows, score: Tensor, weight: Tensor | None) -> Tensor:
+    if torch.compiler.is_compiling() or (weight is not None and weight.requires_grad):
+        return plain.shares(rows, score, weight).mean(-1)
+    return _Shares.apply(rows, score, weight)
+
+
+class _Shares(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Rows, score: Tensor, weight: Tensor | None) -> Tensor:
+        found = kernels_for(score).shares(rows, score, weight)
+        ctx.rows = rows
+        ctx.save_for_backward(found)
+        return found.mean(-1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (found,) = ctx.saved_tensors
+        slope = kernels_for(found).attend_back(ctx.rows, found, grad / found.size(-1))
+        return None, slope, None
+
+
+class _Permuted(torch.autograd.Function):
+    """`index_select` by a permutation, whose way back has nothing to add up."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, axis: int, there: Tensor, back: Tensor) -> Tensor:
+        ctx.axis = axis
+        ctx.save_for_backward(there, back)
+        return x.index_select(axis, there)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        there, back = ctx.saved_tensors
+        return _Permuted.apply(grad, ctx.axis, back, there), None, None, None
 
 
 def drop(x: Tensor, rate: float | Tensor, seed: Tensor | None = None) -> Tensor:

@@ -182,6 +182,44 @@ def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> T
     return out
 
 
+def head_dots(rows: Rows, q: Tensor, k: Tensor) -> Tensor:
+    """q[i] · k[j] of every head, for every entry (i, j), [E, heads].
+
+    Args:
+        rows: Where the entries are.
+        q: [N, heads, d_k].
+        k: [M, heads, d_k].
+    """
+    if q.dim() == 4:
+        return one_by_one(head_dots, rows, (q, 3), (k, 3))
+    return (q.index_select(0, rows.numbers()) * k.index_select(0, rows.column)).sum(-1)
+
+
+def shares(rows: Rows, scores: Tensor, weight: Tensor | None = None) -> Tensor:
+    """weight[e] exp(scores[e]) of every head, every row divided by its sum.
+
+    Args:
+        rows: Where the entries are.
+        scores: [E, heads].
+        weight: Of every entry, not negative, [E]; by default all are 1.
+
+    Returns:
+        [E, heads]; zero in a row whose weights are all zero.
+    """
+    if scores.dim() == 3:
+        return one_by_one(shares, rows, (scores, 2), (weight, 1))
+    row, size = rows.numbers(), (rows.start.numel() - 1, scores.size(1))
+    # An entry of no weight has no part in the maximum, else one far above the others would leave
+    # nothing of them.
+    counts = scores if weight is None else scores.masked_fill(weight.unsqueeze(-1) == 0, -torch.inf)
+    highest = scores.new_full(size, torch.finfo(scores.dtype).min)
+    highest = highest.scatter_reduce(0, row.unsqueeze(-1).expand_as(counts), counts, "amax")
+    out = (scores - highest.index_select(0, row)).clamp(max=0).exp()
+    out = out if weight is None else out * weight.unsqueeze(-1)
+    total = out.new_zeros(size).index_add(0, row, out)
+    return out / total.masked_fill(total == 0, 1).index_select(0, row)
+
+
 def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Tensor:
     """Attention of every head: weight[e] exp(q[i] · k[j] / √d_k), every row divided by its sum.
 
@@ -189,26 +227,9 @@ def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Te
         rows: Who may attend to whom.
         q: Queries [N, heads, d_k].
         k: Keys [N, heads, d_k].
-        weight: Of every entry, not negative, [E]; by default all are 1.
-
-    Returns:
-        [E, heads]; zero in a row whose weights are all zero.
+        weight: As in `shares`, and so is what comes out.
     """
-    if q.dim() == 4:
-        return one_by_one(attend, rows, (q, 3), (k, 3), (weight, 1))
-    row, heads = rows.numbers(), q.size(1)
-    scores = (q.index_select(0, row) * k.index_select(0, rows.column)).sum(-1)
-    scores = scores / math.sqrt(q.size(-1))
-    index = row.unsqueeze(-1).expand(-1, heads)
-    # An entry of no weight has no part in the maximum, else one far above the others would leave
-    # nothing of them.
-    counts = scores if weight is None else scores.masked_fill(weight.unsqueeze(-1) == 0, -torch.inf)
-    highest = scores.new_full((q.size(0), heads), torch.finfo(scores.dtype).min)
-    highest = highest.scatter_reduce(0, index, counts, "amax")
-    out = (scores - highest.index_select(0, row)).clamp(max=0).exp()
-    out = out if weight is None else out * weight.unsqueeze(-1)
-    total = out.new_zeros(q.size(0), heads).index_add(0, row, out)
-    return out / total.masked_fill(total == 0, 1).index_select(0, row)
+    return shares(rows, head_dots(rows, q, k) / math.sqrt(q.size(-1)), weight)
 
 
 def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
@@ -216,7 +237,7 @@ def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
 
     Args:
         rows: Who attends to whom.
-        attention: What `attend` gave, [E, heads].
+        attention: What `attend` or `shares` gave, [E, heads].
         grad: Its gradient: [E, heads], or [E] where it is the same for every head.
     """
     if attention.dim() == 3:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch_geometric.nn.inits import reset
-from torch_geometric.utils import scatter
 
 from gread.adjacency import Adjacency, ExplainedEdges, edges_of
 from gread.inputs import InputError, check_count
-from gread.kernels import Pattern, attention, scores
+from gread.kernels import Pattern, attention, scores, shares
 from gread.models.continuous import Diffusion
 from gread.models.parts import Gate
 from gread.ode import VectorField
@@ -113,44 +113,40 @@ def _squared(pattern: Pattern, q: Tensor, k: Tensor) -> Tensor:
     return scores(pattern, left, right).clamp(min=0)
 
 
-NORMALIZERS: Registry[Callable[[Tensor, Tensor, int], Tensor]] = Registry("normalizer")
-"""What makes scores [E, heads] positive; then each group of entries is divided by its sum. Several
-members have one more axis in front."""
+NORMALIZERS: Registry[Callable[[Tensor, Tensor | None], Tensor]] = Registry("normalizer")
+"""From scores [E, heads], and the weights [E] of their entries, to those of which the softmax is
+taken. Several members have one more axis in front."""
 
 
 @NORMALIZERS.register("softmax")
-def softmax(score: Tensor, group: Tensor, count: int) -> Tensor:
-    """exp(score), less the highest of the group."""
-    return (score - _highest(score, group, count)).exp()
+def softmax(score: Tensor, weight: Tensor | None) -> Tensor:
+    """The scores as they are."""
+    return score
 
 
 @NORMALIZERS.register("squareplus")
-def squareplus(score: Tensor, group: Tensor, count: int) -> Tensor:
-    """(v + √(v² + 4)) / 2 with v = score − the highest of all: low scores stay in sight.
+def squareplus(score: Tensor, weight: Tensor | None) -> Tensor:
+    """log((v + √(v² + 4)) / 2) with v = score − the highest of all: low scores stay in sight.
 
-    As 2 / (√(v² + 4) − v), since nothing cancels so where v is far below zero.
+    An entry of no weight is not the highest.
     """
-    v = score - score.amax((-2, -1), keepdim=True)
-    return 2 / ((v.square() + 4).sqrt() - v)
+    counts = score if weight is None else score.masked_fill(weight.unsqueeze(-1) == 0, -torch.inf)
+    return _LogSquareplus.apply(score - counts.amax((-2, -1), keepdim=True))
 
 
-def _highest(score: Tensor, group: Tensor, count: int) -> Tensor:
-    """The highest score of the group of every entry, [E, heads]."""
-    highest = scatter(score.detach(), group, dim=-2, dim_size=count, reduce="max")
-    return highest.index_select(-2, group)
+class _LogSquareplus(torch.autograd.Function):
+    """As −log((√(v² + 4) − v) / 2), in which nothing cancels where v is below zero."""
 
+    @staticmethod
+    def forward(ctx: Any, v: Tensor) -> Tensor:
+        root = v.square().add_(4).sqrt_()
+        ctx.save_for_backward(root)
+        return (root - v).mul_(0.5).log_().neg_()
 
-def _without_the_weightless(score: Tensor, group: Tensor, count: int, weight: Tensor) -> Tensor:
-    """Scores of which an entry of no weight is never above all others of its group.
-
-    Else, far above, it would leave nothing of them in floating point.
-    """
-    nothing = weight.unsqueeze(-1) == 0
-    highest = _highest(score.masked_fill(nothing, -torch.inf), group, count)
-    # In a group of no weight at all nothing is to be above the other groups.
-    lowest = score.detach().amin((-2, -1), keepdim=True)
-    highest = torch.where(highest == -torch.inf, lowest, highest)
-    return torch.where(nothing, score.minimum(highest), score)
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (root,) = ctx.saved_tensors
+        return grad / root
 
 
 SIDES = ("row", "column")
@@ -208,19 +204,9 @@ class EdgeAttention(nn.Module):
             q, k = self.scores.queries(h)  # type: ignore[operator]
             found = attention(edges.pattern, q, k, weight)
         else:
-            found = self._normalized(self.scores(h, edges.pattern), edges.pattern, weight)
+            score = self.normalize(self.scores(h, edges.pattern), weight)
+            found = shares(edges.pattern, score, weight, self.by_row)
         return Adjacency(edges.pattern, self.explained(found, edges))
-
-    def _normalized(self, score: Tensor, pattern: Pattern, weight: Tensor | None) -> Tensor:
-        n = pattern.num_columns
-        group = pattern.row if self.by_row else pattern.rows.column.long()
-        if weight is None:
-            part = self.normalize(score, group, n)
-        else:
-            score = _without_the_weightless(score, group, n, weight)
-            part = self.normalize(score, group, n) * weight.unsqueeze(-1)
-        total = part.new_zeros(*part.shape[:-2], n, part.size(-1)).index_add(-2, group, part)
-        return (part / total.masked_fill(total == 0, 1).index_select(-2, group)).mean(-1)
 
 
 class AttentiveDiffusion(nn.Module):

@@ -94,8 +94,8 @@ def bytes_of(spec: RunSpec, data: Data) -> int:
     if not spec.hyper.get("linear", True):  # the operator of every evaluation is kept
         evaluations = _stages(spec) * steps
         heads = int(spec.hyper.get("heads", 4))  # type: ignore[arg-type]
-        states += 4 * evaluations
-        soft += 7 * edges * heads * evaluations
+        states += 3 * evaluations
+        soft += 4 * edges * heads * evaluations
     return 4 * (nodes * width * states + soft + 4 * words + parameters)
 
 

@@ -59,7 +59,10 @@ def test_the_others(dtype):
         q, k = 3 * torch.randn(2, 40, heads, size, dtype=dtype)
         weight = torch.rand(300, dtype=dtype)
         weight[rows.start[3] : rows.start[4]] = 0  # a row that attends to nothing
+        dots = plain.head_dots(rows, q, k)
+        assert_close(cpu.head_dots(rows, q, k), dots)
         for w in (None, weight):
+            assert_close(cpu.shares(rows, dots, w), plain.shares(rows, dots, w))
             found = plain.attend(rows, q, k, w)
             assert_close(cpu.attend(rows, q, k, w), found)
         for grad in (torch.randn(300, heads, dtype=dtype), torch.randn(300, dtype=dtype)):

@@ -172,6 +172,9 @@ def test_attend(launches, graph, dtype, heads, d_k, weights):
     if weights == "zero":
         weight = weight * (rows.numbers() % 2)  # every second row is all zero
     assert_same(gpu.attend(rows, q, k, weight), plain.attend(rows, q, k, weight))
+    scores = plain.head_dots(rows, q, k)
+    assert_same(gpu.head_dots(rows, q, k), scores)
+    assert_same(gpu.shares(rows, scores, weight), plain.shares(rows, scores, weight))
 
 
 @dtypes
@@ -246,6 +249,10 @@ def test_several_members_at_once(launches, own_weights, d):
     attention = plain.attend(rows, q, k)
     assert_same(gpu.attend(rows, q, k), attention)
     assert_same(gpu.attend(rows, q, k, weight), plain.attend(rows, q, k, weight))
+    scores = plain.head_dots(rows, q, k)
+    assert_same(gpu.head_dots(rows, q, k), scores)
+    assert_same(gpu.shares(rows, scores), plain.shares(rows, scores))
+    assert_same(gpu.shares(rows, scores, weight), plain.shares(rows, scores, weight))
     for grad in (normal(3, entries, 4, dtype=dtype), normal(3, entries, dtype=dtype)):
         found = plain.attend_back(rows, attention, grad)
         assert_same(gpu.attend_back(rows, attention, grad), found)
@@ -301,12 +308,17 @@ def capturable() -> dict[str, Callable[[Tensor], Tensor]]:
         "dot": lambda x: gpu.dot(x, y),
         "edge_dots": lambda x: gpu.edge_dots(rows, [Pair([x], y)]),
         "attend": lambda x: gpu.attend(rows, x.view(n, 4, 16), y.view(n, 4, 16), weight),
+        "head_dots": lambda x: gpu.head_dots(rows, x.view(n, 4, 16), y.view(n, 4, 16)),
+        "shares": lambda x: gpu.shares(rows, x[:, :3].index_select(0, rows.numbers()), weight),
         "dropout": lambda x: gpu.dropout(x, seed, 0.3),
     }
 
 
+CAPTURABLE = ["gather", "pull", "dot", "edge_dots", "attend", "head_dots", "shares", "dropout"]
+
+
 @pytest.mark.skipif(not CUDA, reason="needs a GPU")
-@pytest.mark.parametrize("name", ["gather", "pull", "dot", "edge_dots", "attend", "dropout"])
+@pytest.mark.parametrize("name", CAPTURABLE)
 def test_a_replay_gives_the_same(launches, name):
     call = capturable()[name]
     x = normal(len(GRAPHS["mixed"]), 64, dtype=torch.float32)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from gread.kernels import Pattern, attention, drop, product, scores
+from gread.kernels import Pattern, attention, drop, product, scores, shares
 from gread.kernels.operators import _product
 
 ROW = torch.tensor([1, 2, 2, 0, 3, 1])  # the entry (1, 0) stands twice
@@ -89,6 +89,27 @@ def test_gradients_of_attention_are_right():
     assert torch.autograd.gradcheck(lambda q, k: attention(PATTERN, q, k, weight), (q, k))
     weight.requires_grad_()
     assert torch.autograd.gradcheck(lambda w: attention(PATTERN, q.detach(), k.detach(), w), weight)
+
+
+@pytest.mark.parametrize("by_row", [True, False])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_shares_are_a_softmax_and_so_are_their_gradients(by_row, weighted):
+    score = torch.randn(6, 3, dtype=torch.float64, requires_grad=True)
+    weight = torch.rand(6, dtype=torch.float64) if weighted else None
+    part = score.exp() * (1 if weight is None else weight.unsqueeze(-1))
+    group = PATTERN.rows.numbers() if by_row else PATTERN.rows.column.long()
+    total = torch.zeros(8, 3, dtype=torch.float64).index_add(0, group, part)
+    expected = (part / total[group]).mean(-1)
+    torch.testing.assert_close(shares(PATTERN, score, weight, by_row), expected)
+    assert torch.autograd.gradcheck(lambda s: shares(PATTERN, s, weight, by_row), score)
+    several = torch.stack([score, -score, 2 * score])
+    each = torch.stack([shares(PATTERN, own, weight, by_row) for own in several])
+    torch.testing.assert_close(shares(PATTERN, several, weight, by_row), each)
+    if weight is not None:
+        weight.requires_grad_()
+        assert torch.autograd.gradcheck(
+            lambda w: shares(PATTERN, score.detach(), w, by_row), weight
+        )
 
 
 def test_dropout_keeps_the_mean_and_its_gradient_falls_on_what_stayed():
