@@ -148,8 +148,8 @@ def head_dots(rows: Rows, q: Tensor, k: Tensor) -> Tensor:
 
 def shares(rows: Rows, scores: Tensor, weight: Tensor | None = None) -> Tensor:
     """weight[e] exp(scores[e]) of every head, every row divided by its sum."""
-    out = scores.clone(memory_format=torch.contiguous_format)
-    return _attend(rows, out, out, out, weight, 1, given=True)
+    scores = scores.contiguous()
+    return _attend(rows, torch.empty_like(scores), scores, scores, weight, 1, given=True)
 
 
 def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -162,7 +162,7 @@ def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Te
 def _attend(
     rows: Rows, out: Tensor, q: Tensor, k: Tensor, weight: Tensor | None, d: int, given: bool
 ) -> Tensor:
-    """Fills ``out`` [E, heads], which holds the scores already if they are given."""
+    """Fills ``out`` [E, heads] from q and k, or from scores that are given in the place of q."""
     *members, entries, heads = out.shape
     block = {"BLOCK_H": _ceil2(heads), "BLOCK_D": _ceil2(d)}
     for launch in _launches(rows, math.prod(block.values()) * out.element_size()):
@@ -730,17 +730,21 @@ def _attend_kernel(
 ):
     """First the scores, their maximum and the sum of their exponentials; then the quotients.
 
-    The scores are computed from q and k, or given in ``out``.
+    The scores are computed from q and k, and wait in ``out``; or are given in the place of q.
 
     An entry of no weight has no part in the maximum: one far above the others would leave nothing
     of them.
     """
     stride: tl.constexpr = HEADS * D
     member = tl.program_id(1).to(tl.int64)
-    q += member * n * stride
-    k += member * n * stride
     out += member * entries * HEADS
     weight += member * weight_step
+    if GIVEN:
+        scores = q + member * entries * HEADS
+    else:
+        scores = out
+        q += member * n * stride
+        k += member * n * stride
     lane, there = _heads(HEADS, D, BLOCK_H, BLOCK_D)
     head = tl.arange(0, BLOCK_H)[None, :]
     first, last = _rows(start, n, each, FEWEST, SPAN)
@@ -753,18 +757,19 @@ def _attend_kernel(
             # −∞ is no number.
             highest = tl.full([1, BLOCK_H], LOWEST, q.dtype.element_ty)
             total = tl.zeros([1, BLOCK_H], q.dtype.element_ty)
-            place = out + begin * HEADS + head
+            lanes = begin * HEADS + head
             for at in range(0, count, BLOCK):
                 entry = at + tl.arange(0, BLOCK)
                 known = entry < count
                 mask = known[:, None] & (head < HEADS)
+                place = scores + lanes + entry[:, None] * HEADS
                 if GIVEN:
-                    score = tl.load(place + entry[:, None] * HEADS, mask=mask, other=0)
+                    score = tl.load(place, mask=mask, other=0)
                 else:
                     node = tl.load(column + begin + entry, mask=known, other=0)
                     keys = _tile(k, node, known, lane, there, stride)
                     score = tl.sum(query[None, :, :] * keys, axis=2)
-                    tl.store(place + entry[:, None] * HEADS, score, mask=mask)
+                    tl.store(place, score, mask=mask)
                 counts = known[:, None]
                 if WEIGHTED:
                     share = tl.load(weight + begin + entry, mask=known, other=0)[:, None]
@@ -783,11 +788,12 @@ def _attend_kernel(
                 entry = at + tl.arange(0, BLOCK)
                 known = entry < count
                 mask = known[:, None] & (head < HEADS)
-                score = tl.load(place + entry[:, None] * HEADS, mask=mask, other=0)
+                place = lanes + entry[:, None] * HEADS
+                score = tl.load(scores + place, mask=mask, other=0)
                 value = tl.exp(tl.minimum(score - highest, 0)) / total
                 if WEIGHTED:
                     value *= tl.load(weight + begin + entry, mask=known, other=0)[:, None]
-                tl.store(place + entry[:, None] * HEADS, value, mask=mask)
+                tl.store(out + place, value, mask=mask)
 
 
 @triton.jit(do_not_specialize=["n", "entries", "each"])
