@@ -36,11 +36,6 @@ class Pattern:
         return Pattern(rows, shape[1]), order
 
     @cached_property
-    def row(self) -> Tensor:
-        """Row of every entry, int64 [E]."""
-        return self.rows.numbers()
-
-    @cached_property
     def columns(self) -> Rows:
         """Row of every entry, column after column: the rows of the transpose."""
         starts = _starts(self.rows.column, self.num_columns)
