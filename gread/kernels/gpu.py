@@ -762,14 +762,14 @@ def _attend_kernel(
                 entry = at + tl.arange(0, BLOCK)
                 known = entry < count
                 mask = known[:, None] & (head < HEADS)
-                place = scores + lanes + entry[:, None] * HEADS
+                place = lanes + entry[:, None] * HEADS
                 if GIVEN:
-                    score = tl.load(place, mask=mask, other=0)
+                    score = tl.load(scores + place, mask=mask, other=0)
                 else:
                     node = tl.load(column + begin + entry, mask=known, other=0)
                     keys = _tile(k, node, known, lane, there, stride)
                     score = tl.sum(query[None, :, :] * keys, axis=2)
-                    tl.store(place, score, mask=mask)
+                    tl.store(scores + place, score, mask=mask)
                 counts = known[:, None]
                 if WEIGHTED:
                     share = tl.load(weight + begin + entry, mask=known, other=0)[:, None]
