@@ -36,9 +36,9 @@ class Diffusion:
 
     Attributes:
         adj: Ã.
-        alpha: α, one for all channels or one a channel.
+        alpha: α, one for all channels or one a channel; of several members with these in front.
         source: S [N, d], or None where there is none.
-        beta: β.
+        beta: β, likewise.
     """
 
     adj: Adjacency
@@ -48,8 +48,15 @@ class Diffusion:
 
     def __call__(self, t: float, h: Tensor) -> Tensor:
         """The slope at H."""
-        slope = -self.alpha * self.adj.laplacian(h)
-        return slope if self.source is None else slope + self.beta * self.source
+        slope = -_for_nodes(self.alpha) * self.adj.laplacian(h)
+        return slope if self.source is None else slope + _for_nodes(self.beta) * self.source
+
+
+def _for_nodes(coefficient: Tensor | float) -> Tensor | float:
+    """The same for all nodes, whose axis is the one before the channels."""
+    if isinstance(coefficient, Tensor) and coefficient.dim():
+        return coefficient.unsqueeze(-2)
+    return coefficient
 
 
 class ContinuousGNN(nn.Module, ABC):

@@ -444,18 +444,14 @@ class Grands(Flows):
         """Logits [members, N, classes] from features [N, F]."""
         self.check(x, edge_index, edge_weight)
         h0 = self.encoder(x)
-        source, alpha = h0.detach(), self.diffusion.alpha()
-        beta = torch.zeros_like(alpha) if self.beta is None else self.beta()
-        attention = self.diffusion.attention
-        if self.diffusion.linear:
-            adj = attention(h0, edge_index, edge_weight)
-            return self.decoder(self.follow(adj, h0, source, alpha, beta, Terms(source=1)).final)
-        alpha, beta = alpha.unsqueeze(1), beta.unsqueeze(1)
-
-        def f(t: float, h: Tensor) -> Tensor:
-            return Diffusion(attention(h, edge_index, edge_weight), alpha, source, beta)(t, h)
-
-        return self.decoder(walk(self.tableau, f, h0, self.times[0], self.step_sizes[0]))
+        source = h0.detach()
+        beta = h0.new_zeros(len(h0), 1) if self.beta is None else self.beta()
+        f = self.diffusion(h0, edge_index, edge_weight, source, beta)
+        if isinstance(f, Diffusion):
+            final = self.follow(f.adj, h0, source, f.alpha, beta, Terms(source=1)).final
+        else:
+            final = walk(self.tableau, f, h0, self.times[0], self.step_sizes[0])
+        return self.decoder(final)
 
 
 RULES: dict[type[nn.Module], Callable[[Sequence[Any]], nn.Module]] = {
