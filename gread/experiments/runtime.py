@@ -69,6 +69,8 @@ def render(results: Sequence[Result]) -> Chart:
     note += "median with the middle half of the epochs. The paper names no baselines."
     if devices:
         note += f" Measured on {' and '.join(devices)}."
+    if any(device.startswith("cuda") for device in devices):
+        note += " There epochs go by several at a time, and each counts as their mean."
     failed = sorted({title_of(result) for result in results if not result.records})
     if failed:
         note += f" Diverged before it could be timed: {', '.join(failed)}."

@@ -55,7 +55,7 @@ def test_the_others(dtype):
         found = plain.edge_dots(rows, pairs)
         assert_close(cpu.edge_dots(rows, pairs), found)
         assert_close(cpu.edge_dots(rows, pairs, found.clone()), 2 * found)
-    for heads, size in ((1, 3), (4, 16)):
+    for heads, size in ((1, 3), (5, 2), (3, 4), (2, 8), (4, 16)):
         q, k = 3 * torch.randn(2, 40, heads, size, dtype=dtype)
         weight = torch.rand(300, dtype=dtype)
         weight[rows.start[3] : rows.start[4]] = 0  # a row that attends to nothing
