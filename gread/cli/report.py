@@ -35,8 +35,7 @@ def report(
     sections = [section(name, known) for name in sorted(ARTEFACTS, key=_order)]
     about = (
         "Graph neural reaction-diffusion networks (ICML 2023), run again: with the paper’s own "
-        f"numbers beside ours, from {len(known)} stored runs. Written by "
-        f"gread {gread.__version__} on {date.today():%d %B %Y}."
+        f"numbers beside ours. Written by gread {gread.__version__} on {date.today():%d %B %Y}."
     )
     write_text(out, page(sections, title=TITLE, about=about))
     err.print(f"Wrote {out}", highlight=False, soft_wrap=True)
