@@ -26,6 +26,7 @@ class DatasetEntry:
         licence: Of the data.
         note: What to know before using it.
         paper: Its row in the paper's dataset table, where it has one.
+        size: About how many nodes and edges it has, where it has no such row and is stored.
         stored: Where its parsed form lies below the data root; empty where nothing is stored.
         large: Whether it is downloaded only when asked for by name.
     """
@@ -36,6 +37,7 @@ class DatasetEntry:
     licence: str
     note: str = ""
     paper: Mapping[str, float] = field(default_factory=dict)
+    size: Mapping[str, int] = field(default_factory=dict)
     stored: str = ""
     large: bool = False
 

@@ -53,9 +53,10 @@ def _products(spec: RunSpec) -> int:
 
 @lru_cache(maxsize=64)
 def _size(dataset: str) -> tuple[int, int]:
-    """Nodes and edges, of a dataset that is not here those that the paper names, or a guess."""
+    """Nodes and edges; of a dataset that is not here those that are known of it, or a guess."""
     entry = DATASETS[dataset]
     found = entry.statistics(build=False)
     if found is not None:
         return found.nodes, found.edges
-    return int(entry.paper.get("nodes", 3000)), int(entry.paper.get("edges", 10000))
+    told = entry.paper or entry.size or {"nodes": 3000, "edges": 10000}
+    return int(told["nodes"]), int(told["edges"])

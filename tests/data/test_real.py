@@ -34,6 +34,15 @@ def test_statistics_are_as_pinned(real_root, name):
     assert s.splits == 10
 
 
+@pytest.mark.parametrize("name", [n for n, entry in gread.DATASETS.items() if entry.stored])
+def test_it_is_known_how_large_a_graph_is_before_it_is_here(name):
+    entry = gread.DATASETS[name]
+    told = entry.paper or entry.size
+    if entry.size and name in PINNED:
+        assert [told["nodes"], told["edges"]] == PINNED[name]["counts"][:2]
+    assert told["nodes"] > 0 and told["edges"] > 0
+
+
 @pytest.mark.parametrize("name", PINNED)
 def test_graphs_are_clean_and_masks_disjoint(real_root, name):
     data = gread.load(name, root=real_root)

@@ -1,0 +1,20 @@
+import pytest
+
+from gread.runs import RunSpec
+from gread.runs.cost import _size, estimate
+
+
+@pytest.fixture
+def nothing_here(tmp_path, monkeypatch):
+    monkeypatch.setenv("GREAD_DATA", str(tmp_path))
+    _size.cache_clear()
+    yield
+    _size.cache_clear()
+
+
+def test_larger_graphs_take_longer_also_before_they_are_here(nothing_here):
+    names = ("texas", "chameleon-filtered", "roman-empire", "amazon-ratings", "questions")
+    settings = {"hidden_channels": 64, "time": 4.0, "step_size": 0.5}
+    seconds = [estimate(RunSpec(dataset=n, model="gread-bs", hyper=settings)) for n in names]
+    assert seconds == sorted(seconds)
+    assert seconds[-1] > 20 * seconds[0]
