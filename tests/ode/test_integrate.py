@@ -361,8 +361,9 @@ def test_tolerance_beyond_float32_fails_with_advice_where_the_default_succeeds()
 
     h0 = torch.linspace(0.1, 0.9, 1000).view(-1, 1)
     integrate(fisher, h0, 3.0, solver="dopri5")
+    # With 1e-12 it depends on how a processor rounds whether it gets through.
     with pytest.raises(IntegrationError, match="tolerance"):
-        integrate(fisher, h0, 3.0, solver="dopri5", tolerance=1e-12)
+        integrate(fisher, h0, 3.0, solver="dopri5", tolerance=1e-14)
 
 
 @pytest.mark.parametrize("solver", FIXED)
