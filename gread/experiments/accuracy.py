@@ -129,9 +129,9 @@ def _best_in(shown: Accuracies, ours: Accuracies) -> tuple[Claim, ...]:
     for dataset in counted:
         means = {name: round(row[dataset][0], 2) for name, row in shown.items() if dataset in row}
         top = max(mean for name, mean in means.items() if name.startswith("GREAD"))
-        best = max(means, key=means.__getitem__)
-        if means[best] > top:
-            ahead[dataset] = f"{CATALOGUE[dataset].title} ({best})"
+        best = [name for name, mean in means.items() if mean == max(means.values())]
+        if means[best[0]] > top:
+            ahead[dataset] = f"{CATALOGUE[dataset].title} ({listed(best)})"
     if not counted:
         return ()
     here = f"others are better on {listed(ahead.values())}"
