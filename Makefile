@@ -23,14 +23,14 @@ lint: $(VENV)/installed-dev
 	$(BIN)/mypy
 
 docs: $(VENV)/installed
-	$(BIN)/python docs/build_catalogue.py
+	$(BIN)/python studies/build_catalogue.py
 
 coverage: $(VENV)/installed-dev
-	$(BIN)/python -m soak coverage
+	$(BIN)/python -m studies.soak coverage
 	$(BIN)/python -m coverage report
 
 soak: $(VENV)/installed-dev
-	$(BIN)/python -m soak
+	$(BIN)/python -m studies.soak
 
 clean:
 	rm -rf $(VENV)

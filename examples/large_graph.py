@@ -6,7 +6,8 @@ Run: python examples/large_graph.py      (some seconds)
 import torch
 
 import gread
-from gread.parts import cut, parts_that_fit
+from gread.graph.partition import cut
+from gread.training.memory import parts_that_fit
 
 data = gread.load("grid", height=200, width=40)
 torch.manual_seed(0)

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from gread.adjacency import Adjacency, OriginalAdjacency
-from gread.reactions import Reaction, State
+from gread.dynamics.reactions import Reaction, State
+from gread.graph.adjacency import Adjacency, OriginalAdjacency
 
 
 def state_of(h: Tensor, data: Data) -> State:

@@ -9,7 +9,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from gread.processes import start_method
+from gread.base.processes import start_method
 
 FRESH = start_method()
 """Where nothing but gread has been imported: that takes seconds, here once for all of them."""

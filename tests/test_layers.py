@@ -88,6 +88,6 @@ def test_imports_go_down():
 def test_the_check_sees_what_it_should(tmp_path):
     file = tmp_path / "x.py"
     file.write_text(
-        "from gread.cli import main\nimport gread.ode.tableau\nfrom gread import data\n"
+        "from gread.cli import main\nimport gread.dynamics.tableau\nfrom gread import data\n"
     )
     assert imports_of(file) == {"cli", "ode", "data"}

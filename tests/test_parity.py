@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import nn
 
-from gread.adjacency import SoftAdjacency
-from gread.models import ReactionDiffusionConv
-from gread.models.parts import Gate, SignedVector, build_decoder, build_encoder
+from gread.graph.adjacency import SoftAdjacency
+from gread.models.gread import ReactionDiffusionConv
+from gread.models.layers import Gate, SignedVector, build_decoder, build_encoder
 from tests.checks import dense
 
 FOLDER = os.environ.get("GREAD_PARITY")

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
 
-from gread.adjacency import OriginalAdjacency
+from gread.bench import naive
 from gread.bench.epochs import EULER, RK4, WIDE
 from gread.bench.pictures import grouped_bars, memory_curves, shares_of_one, time_an_edge
 from gread.bench.section import BENCHES, Row, Section
@@ -25,15 +25,15 @@ from gread.bench.timing import (
     fitted,
     graph,
     interleave,
-    naive,
     small_graph,
     synchronize,
 )
-from gread.data import random_splits
-from gread.kernels.recording import Recording
-from gread.memory import bytes_held
-from gread.models import GREAD
-from gread.runs import find_preset
+from gread.data.splits import random_splits
+from gread.graph.adjacency import OriginalAdjacency
+from gread.kernels.cuda_graph import Recording
+from gread.models.gread import GREAD
+from gread.runs.presets import find_preset
+from gread.training.memory import bytes_held
 
 
 @BENCHES.register("memory")
@@ -42,7 +42,7 @@ def memory(device: str, quick: bool) -> Section:
     size, width = (60, 4) if quick else (2500, 64)
     steps = (1, 2, 4) if quick else (1, 2, 4, 8, 16, 32, 64)
     data = small_graph(size).to(device)
-    naive_gread = naive().NaiveGREAD
+    naive_gread = naive.NaiveGREAD
     rows: list[Row] = []
     for reaction in ("f", "bs"):
         for solver in ("euler", "rk4"):

@@ -12,9 +12,9 @@ from torch_geometric.nn import GAT, GCN
 from gread.bench.pictures import grouped_bars, ratio_bars
 from gread.bench.section import BENCHES, Row, Section
 from gread.bench.timing import SLOWLY, both, fitted, graph, interleave, ratio
-from gread.data import DataError
+from gread.data.files import DataError
 from gread.experiments.protocol import DATASETS
-from gread.runs import find_preset
+from gread.runs.presets import find_preset
 
 FIGURE_9: Mapping[str, Any] = {
     "hidden_channels": 64,

@@ -9,7 +9,7 @@ import subprocess
 
 import torch
 
-import gread
+from gread.base.versions import __version__
 
 
 def machine(device: str) -> dict[str, str]:
@@ -17,7 +17,7 @@ def machine(device: str) -> dict[str, str]:
     found = {
         "cpu": f"{_cpu()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}",
         "torch": f"{torch.__version__}, {torch.get_num_threads()} threads",
-        "gread": gread.__version__,
+        "gread": __version__,
         "python": platform.python_version(),
     }
     if torch.device(device).type == "cuda":

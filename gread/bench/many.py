@@ -15,9 +15,9 @@ from gread.bench.epochs import EPOCH, EULER, FISHER
 from gread.bench.pictures import ratio_bars
 from gread.bench.section import BENCHES, Row, Section
 from gread.bench.timing import SLOWLY, both, graph, interleave, ratio, synchronize
-from gread.models import GREAD
-from gread.population import Population
-from gread.training import masks_of, several
+from gread.models.gread import GREAD
+from gread.training.fit import masks_of, several
+from gread.training.population import Population
 
 WARM_UP = 6
 """Epochs that are not counted: in the first ones a CUDA graph is captured."""

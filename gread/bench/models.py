@@ -12,13 +12,14 @@ from gread.bench.pictures import cost_bars
 from gread.bench.section import BENCHES, Row, Section
 from gread.bench.timing import fitted, graph, interleave, ratio
 from gread.data.files import data_root
-from gread.memory import bytes_held
-from gread.models import MODELS
-from gread.runs import find_preset
+from gread.graph.structure.catalog import Origin, Prepared, add_structure
+from gread.models.catalog import MODELS
+from gread.runs.presets import find_preset
 from gread.runs.run import fingerprint_of
 from gread.runs.spec import HIDDEN_CHANNELS
-from gread.structure import Origin, Prepared, add_structure
-from gread.training import TrainConfig, inputs_of, masks_of
+from gread.training.config import TrainConfig
+from gread.training.fit import inputs_of, masks_of
+from gread.training.memory import bytes_held
 
 GRAPHS = ("cora", "squirrel")
 

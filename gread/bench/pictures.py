@@ -1,4 +1,4 @@
-"""Pictures of the benchmark, in the style of `gread.figures`."""
+"""Pictures of the benchmark, in the style of `gread.report.figures`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from gread.bench.section import Row
-from gread.figures import COLOURS, STYLE
+from gread.report.figures import COLOURS, STYLE
 
 OURS, NAIVE, OTHER = COLOURS[0], "#9A9A9A", COLOURS[1]
 

@@ -10,10 +10,10 @@ from typing import TypeAlias
 
 from matplotlib.figure import Figure
 
-from gread.figures import save
-from gread.inputs import InputError
-from gread.output import write_text
-from gread.registry import Registry
+from gread.base.errors import InputError
+from gread.base.files import write_text
+from gread.base.registry import Registry
+from gread.report.figures import save
 from gread.report.tables import Cell, Table
 
 Row: TypeAlias = dict[str, str | float]
@@ -45,7 +45,10 @@ class Section:
 
 
 Bench: TypeAlias = Callable[[str, bool], Section]
-BENCHES: Registry[Bench] = Registry("section of the benchmark")
+BENCHES: Registry[Bench] = Registry(
+    "section of the benchmark",
+    modules=[f"gread.bench.{name}" for name in ("costs", "epochs", "many", "models")],
+)
 """Each is called with the device, and with whether to be quick: on tiny graphs, to see it run."""
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from statistics import mean, median
 from time import perf_counter
 from typing import Any, TypeAlias
@@ -16,12 +14,13 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 
-import gread
+from gread.bench import naive
 from gread.bench.section import Row
-from gread.data import csbm, load
-from gread.inputs import InputError
-from gread.models import GREAD
-from gread.training import TrainConfig, fit
+from gread.data.load import load
+from gread.data.synthetic import csbm
+from gread.models.gread import GREAD
+from gread.training.config import TrainConfig
+from gread.training.fit import fit
 
 Side: TypeAlias = Callable[[int], float]
 """Does its work so many times and gives the seconds that one took."""
@@ -97,8 +96,8 @@ def fitted(build: Callable[[], nn.Module], data: Data, config: TrainConfig) -> S
 
 
 def naively_trained(build: Callable[[], nn.Module], data: Data, config: TrainConfig) -> Side:
-    """Epochs of the loop in ``benchmarks/naive.py``, which reads accuracies in each of them."""
-    train = naive().train
+    """Epochs of the loop in ``gread/bench/naive.py``, which reads accuracies in each of them."""
+    train = naive.train
 
     def training(count: int) -> Sequence[float]:
         torch.manual_seed(0)
@@ -125,24 +124,11 @@ def both(
 ) -> dict[str, Side]:
     """The same GREAD as ours and as the naive one, whose product is ``"scatter"`` or ``"coo"``."""
     channels = {"in_channels": data.num_features, "out_channels": int(data.y.max()) + 1}
-    build_naive = partial(naive().NaiveGREAD, **channels, **hyper, product=product)
+    build_naive = partial(naive.NaiveGREAD, **channels, **hyper, product=product)
     return {
         "ours": fitted(lambda: GREAD(**channels, **hyper), data, config),
         "naive": naively_trained(build_naive, data, config),
     }
-
-
-def naive() -> Any:
-    """The module ``benchmarks/naive.py``, which only a checkout has."""
-    path = Path(gread.__file__).parents[1] / "benchmarks" / "naive.py"
-    spec = importlib.util.spec_from_file_location("naive", path)
-    if not path.exists() or spec is None or spec.loader is None:
-        raise InputError(
-            "the comparison needs benchmarks/naive.py, which is in a checkout of gread"
-        )
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def graph(name: str, device: str, quick: bool) -> Data:

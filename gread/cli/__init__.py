@@ -10,22 +10,32 @@ from typing import Annotated
 
 import typer
 
-import gread
+from gread.base.errors import InputError
+from gread.base.memory import OutOfMemory, enough_memory
+from gread.base.versions import __version__
 from gread.cli import (
-    blocks,
+    bench as measure,
+)
+from gread.cli import (
     explore,
-    measure,
-    own,
     report,
     reproduce,
     search,
     show,
-    stored,
-    work,
+)
+from gread.cli import (
+    fit as own,
+)
+from gread.cli import (
+    runs as stored,
+)
+from gread.cli import (
+    shard as blocks,
+)
+from gread.cli import (
+    train as work,
 )
 from gread.cli.console import err, out
-from gread.inputs import InputError
-from gread.memory import OutOfMemory, enough_memory
 
 app = typer.Typer(
     help="Graph neural reaction-diffusion networks: train, compare, reproduce.",
@@ -74,7 +84,7 @@ def _warn(message: Warning | str, *others: object, **options: object) -> None:
 
 def _version(asked: bool) -> None:
     if asked:
-        out.print(f"gread {gread.__version__}", highlight=False)
+        out.print(f"gread {__version__}", highlight=False)
         raise typer.Exit
 
 

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
+from gread.base.files import write_text
 from gread.cli.console import err
-from gread.cli.stored import STORE, Store, known_results
-from gread.output import write_text
+from gread.cli.runs import STORE, Store, known_results
 
 PORT = 8642
 
@@ -36,7 +36,10 @@ def explore(
     ] = False,
 ) -> None:
     """Play with reaction-diffusion on graphs in the browser; see stored runs and a saved model."""
-    from gread.explorer import Runs, leaderboard, page, portrait_of_folder, serve
+    from gread.explorer.leaderboard import leaderboard
+    from gread.explorer.page import page
+    from gread.explorer.server import Runs, serve
+    from gread.explorer.trained import portrait_of_folder
 
     results = list(known_results(store).values())
     portraits = [] if model is None else [portrait_of_folder(model)]

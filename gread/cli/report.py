@@ -9,15 +9,15 @@ from typing import Annotated
 
 import typer
 
-import gread
+from gread.base.files import write_text
+from gread.base.versions import __version__
 from gread.cli.console import err
-from gread.cli.stored import STORE, Store, known_results
-from gread.data import DataError
-from gread.experiments import ARTEFACTS, SCALES, Artefact, Plan, complete, show
-from gread.output import write_text
+from gread.cli.runs import STORE, Store, known_results
+from gread.data.files import DataError
+from gread.experiments.artefact import ARTEFACTS, SCALES, Artefact, Plan, complete, show
 from gread.report.page import Section, page
 from gread.report.tables import Table
-from gread.runs import Result
+from gread.runs.run import Result
 
 TITLE = "GREAD: every table and figure"
 ENOUGH = 0.1
@@ -35,7 +35,7 @@ def report(
     sections = [section(name, known) for name in sorted(ARTEFACTS, key=_order)]
     about = (
         "Graph neural reaction-diffusion networks (ICML 2023), run again: with the paper’s own "
-        f"numbers beside ours. Written by gread {gread.__version__} on {date.today():%d %B %Y}."
+        f"numbers beside ours. Written by gread {__version__} on {date.today():%d %B %Y}."
     )
     write_text(out, page(sections, title=TITLE, about=about))
     err.print(f"Wrote {out}", highlight=False, soft_wrap=True)

@@ -12,15 +12,19 @@ import typer
 from rich.markdown import Markdown
 from rich.table import Table as Rows
 
+from gread.base.files import write_text
 from gread.cli.console import Json, err, out, print_json, weighted_bar
-from gread.cli.stored import STORE, Store, known_results
-from gread.cli.work import Deterministic, Device, ExecutorName, resumable
-from gread.experiments import ARTEFACTS, SCALES, Plan, show
-from gread.output import write_text
+from gread.cli.runs import STORE, Store, known_results
+from gread.cli.train import Deterministic, Device, ExecutorName, resumable
+from gread.experiments.artefact import ARTEFACTS, SCALES, Plan, show
 from gread.report.charts import Chart
 from gread.report.tables import Table
-from gread.runs import Executor, Result, ResultStore, RunSpec, find_executor, launch
 from gread.runs.cost import estimate, speed
+from gread.runs.executors.local import Executor, find_executor
+from gread.runs.launch import launch
+from gread.runs.run import Result
+from gread.runs.spec import RunSpec
+from gread.runs.store import ResultStore
 
 
 def reproduce(
@@ -148,7 +152,7 @@ def _tell_plan(
 
 def _write(name: str, shown: Table | Chart, folder: Path) -> list[Path]:
     if isinstance(shown, Chart):
-        from gread.figures import write  # with matplotlib
+        from gread.report.figures import write  # with matplotlib
 
         return write(shown, folder, name)
     texts = {"md": shown.markdown(), "csv": shown.csv(), "tex": shown.latex()}

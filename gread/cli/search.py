@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
+from gread.base.errors import InputError
 from gread.cli.console import Json, bar, err, out, print_json
-from gread.cli.stored import STORE, Store
-from gread.cli.work import Deterministic, Device, ExecutorName, numbers, resumable
-from gread.inputs import InputError
-from gread.models import MODELS
-from gread.runs import ResultStore, find_executor
-from gread.search import RULES, SAMPLERS, Progress, Report, Trial, read_space, select
-from gread.search import report as report_on
-from gread.search import search as search_for
-from gread.search.report import shown
+from gread.cli.runs import STORE, Store
+from gread.cli.train import Deterministic, Device, ExecutorName, numbers, resumable
+from gread.models.catalog import MODELS
+from gread.runs.executors.local import find_executor
+from gread.runs.store import ResultStore
+from gread.search.report import Report, shown
+from gread.search.report import report as report_on
+from gread.search.search import SAMPLERS, Progress
+from gread.search.search import search as search_for
+from gread.search.selection import RULES, Trial, select
+from gread.search.space import read_space
 from gread.search.study import import_optuna, study_name
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from gread.bench.doctor import examine
 from gread.cli.console import Json, bar, out, print_json
-from gread.data import DATASETS
-from gread.doctor import examine
-from gread.listing import LISTINGS, dataset_row, grouped
-from gread.models import MODELS
+from gread.data.catalog import DATASETS
+from gread.experiments.catalogue import LISTINGS, dataset_row, grouped
+from gread.models.catalog import MODELS
 
 
 def demo(
@@ -24,7 +24,7 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Show the paper's point: four models from heterophily to homophily, and two pictures."""
-    from gread.demo import BUILDS, HOMOPHILIES, SPLITS, compare, draw  # with matplotlib
+    from gread.experiments.demo import BUILDS, HOMOPHILIES, SPLITS, compare, draw  # with matplotlib
 
     pictures = draw(folder)  # first, so that a folder that cannot be written fails at once
     with bar() as progress:

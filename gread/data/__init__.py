@@ -1,51 +1,17 @@
 """Graphs by name: ``load("texas")`` gives a PyG ``Data`` with ten splits."""
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-import inspect
-from pathlib import Path
-from typing import Any
+from gread.base.lazy import lazy
 
-from torch_geometric.data import Data
+if TYPE_CHECKING:
+    from gread.data.catalog import DATASETS as DATASETS
+    from gread.data.catalog import DatasetEntry as DatasetEntry
+    from gread.data.files import DataError as DataError
+    from gread.data.load import load as load
+    from gread.data.splits import random_splits as random_splits
+    from gread.data.synthetic import csbm as csbm
+    from gread.data.synthetic import grid as grid
+    from gread.data.synthetic import preferential_attachment as preferential_attachment
 
-from gread.data import real  # noqa: F401  # importing a file enters its datasets, in this order
-
-# isort: split
-from gread.data import ogb  # noqa: F401
-
-# isort: split
-from gread.data import generated  # noqa: F401
-
-# isort: split
-from gread.data.catalog import DATASETS as DATASETS
-from gread.data.catalog import DatasetEntry as DatasetEntry
-from gread.data.files import DataError as DataError
-from gread.data.splits import random_splits as random_splits
-from gread.data.synthetic import csbm as csbm
-from gread.data.synthetic import grid as grid
-from gread.data.synthetic import preferential_attachment as preferential_attachment
-from gread.inputs import InputError
-
-
-def load(name: str, root: str | Path | None = None, **options: Any) -> Data:
-    """The graph that ``name`` stands for.
-
-    Args:
-        name: A name of ``gread.DATASETS``.
-        root: The data root; by default ``GREAD_DATA``, or a folder in the platform's cache.
-        options: Those of the dataset, for instance of `csbm`; benchmark graphs take
-            ``normalize_features`` and ``largest_component``.
-
-    Example:
-        >>> load("grid", height=10, width=20).num_nodes
-        200
-    """
-    make = DATASETS[name].make
-    known = [option for option in inspect.signature(make).parameters if option != "root"]
-    for option in options:
-        if option not in known:
-            choices = f"choose from: {', '.join(known)}" if known else "it has none"
-            raise InputError(f"{name} has no option {option!r}; {choices}")
-    if "root" in inspect.signature(make).parameters:
-        options["root"] = root
-    return make(**options)
+lazy(__name__)

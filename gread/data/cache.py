@@ -16,8 +16,8 @@ from filelock import FileLock
 from safetensors import SafetensorError, safe_open
 from torch_geometric.data import Data
 
+from gread.base.tensors import write_tensors
 from gread.data.statistics import Statistics
-from gread.output import write_tensors
 
 FORMAT = 1
 """Raised when what is stored changes its meaning; older files are then made anew."""

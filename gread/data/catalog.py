@@ -8,11 +8,11 @@ from pathlib import Path
 
 from torch_geometric.data import Data
 
+from gread.base.registry import Registry
+from gread.base.toml import read_toml
 from gread.data.cache import read_statistics
 from gread.data.files import data_root
 from gread.data.statistics import Statistics, measure
-from gread.registry import Registry
-from gread.shipped import read_toml
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,9 @@ class DatasetEntry:
         return found
 
 
-DATASETS: Registry[DatasetEntry] = Registry("dataset")
+DATASETS: Registry[DatasetEntry] = Registry(
+    "dataset", modules=("gread.data.real", "gread.data.ogb", "gread.data.generated")
+)
 
 
 def dataset(

@@ -15,7 +15,7 @@ from functools import cache
 from http.client import HTTPException
 from pathlib import Path
 
-from gread.shipped import read_toml
+from gread.base.toml import read_toml
 
 TIMEOUT = 30.0
 """Seconds without a byte after which a connection counts as dead."""

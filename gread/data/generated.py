@@ -15,13 +15,14 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
+from gread.base.checks import check_count
+from gread.base.errors import InputError
 from gread.data.cache import cached
 from gread.data.catalog import DATASETS, dataset
 from gread.data.files import data_root
 from gread.data.splits import random_splits, with_random_splits
 from gread.data.statistics import Statistics, measure
 from gread.data.synthetic import csbm, grid, preferential_attachment
-from gread.inputs import InputError, check_count
 
 
 def digits(neighbours: int = 5, *, num_splits: int = 10, seed: int = 0) -> Data:

@@ -30,12 +30,12 @@ from torch_geometric.transforms import (
     ToUndirected,
 )
 
+from gread.base.errors import InputError
 from gread.data.cache import cached
 from gread.data.catalog import dataset
 from gread.data.files import data_root, stage
 from gread.data.splits import with_random_splits
 from gread.data.statistics import Statistics, measure
-from gread.inputs import InputError
 
 Transform = Callable[[Data], Data]
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from gread.inputs import check_count
+from gread.base.checks import check_count
 
 FRACTIONS = (0.48, 0.32, 0.20)
 """Train, validation and test of the Geom-GCN splits (named 0.6/0.2, but this is what they hold)."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch_geometric.data import Data
 
-from gread.measures import edge_homophily, node_homophily
+from gread.graph.measures import edge_homophily, node_homophily
 
 
 @dataclass(frozen=True)

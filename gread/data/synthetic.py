@@ -9,8 +9,9 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
+from gread.base.checks import check_count, check_fraction, check_not_negative
+from gread.base.errors import InputError
 from gread.data.splits import with_random_splits
-from gread.inputs import InputError, check_count, check_fraction, check_not_negative
 
 
 def csbm(

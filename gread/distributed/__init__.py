@@ -9,15 +9,22 @@ training   fit over all processes, with checkpoints
 launch     several processes on one machine
 """
 
-from gread.distributed.exchange import joined as joined
-from gread.distributed.exchange import processes as processes
-from gread.distributed.exchange import rank as rank
-from gread.distributed.launch import spread as spread
-from gread.distributed.operator import Block as Block
-from gread.distributed.partition import PARTITIONS as PARTITIONS
-from gread.distributed.shards import Shard as Shard
-from gread.distributed.shards import read_shard as read_shard
-from gread.distributed.shards import read_sizes as read_sizes
-from gread.distributed.shards import shard as shard
-from gread.distributed.training import Spread as Spread
-from gread.distributed.training import fit_shard as fit_shard
+from typing import TYPE_CHECKING
+
+from gread.base.lazy import lazy
+
+if TYPE_CHECKING:
+    from gread.distributed.exchange import joined as joined
+    from gread.distributed.exchange import processes as processes
+    from gread.distributed.exchange import rank as rank
+    from gread.distributed.fit import Spread as Spread
+    from gread.distributed.fit import fit_shard as fit_shard
+    from gread.distributed.launch import spread as spread
+    from gread.distributed.operator import Block as Block
+    from gread.distributed.orders import PARTITIONS as PARTITIONS
+    from gread.distributed.shards import Shard as Shard
+    from gread.distributed.shards import read_shard as read_shard
+    from gread.distributed.shards import read_sizes as read_sizes
+    from gread.distributed.shards import shard as shard
+
+lazy(__name__)

@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from gread.inputs import InputError
+from gread.base.errors import InputError
 
 T = TypeVar("T")
 

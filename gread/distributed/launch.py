@@ -15,9 +15,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 
+from gread.base.checks import check_count, check_positive
+from gread.base.errors import InputError
+from gread.base.processes import Surroundings, start_method, uninterrupted
 from gread.distributed.exchange import joined
-from gread.inputs import InputError, check_count, check_positive
-from gread.processes import Surroundings, start_method, uninterrupted
 
 T = TypeVar("T")
 

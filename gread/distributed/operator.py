@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gread.adjacency import Adjacency
 from gread.distributed.exchange import Border
-from gread.kernels import Pattern, remember
-from gread.kernels.choice import kernels_for
-from gread.kernels.plain import Pair, Rows
+from gread.graph.adjacency import Adjacency
+from gread.kernels.backend import kernels_for
+from gread.kernels.pattern import Pattern, remember
 from gread.kernels.program import Program, Ran, run_with
+from gread.kernels.reference import Pair, Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +109,7 @@ class Halves(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class BlockEdges:
-    """`gread.adjacency.SomeEdges` of a block."""
+    """`gread.graph.adjacency.SomeEdges` of a block."""
 
     pattern: Pattern
     order: Tensor
@@ -225,7 +225,7 @@ class BlockPasses(NamedTuple):
     def gather(
         self, x: Tensor, coef: Tensor, bases: Sequence[Tensor], degree: int, members: int = 0
     ) -> Tensor:
-        """See `gread.kernels.plain.gather`."""
+        """See `gread.kernels.reference.gather`."""
         arriving = self.adj.border.fetch(x)
         out: Tensor = self.kernels.gather(
             self.adj.halves.own.rows, self.adj.parts[0], x, coef, bases, degree
@@ -268,7 +268,7 @@ class BlockPasses(NamedTuple):
         degree: int,
         members: int = 0,
     ) -> tuple[Tensor, Tensor]:
-        """See `gread.kernels.plain.pull`; what comes from afar is in the first sum as well."""
+        """See `gread.kernels.reference.pull`; what comes from afar is in the first sum as well."""
         adj, halves = self.adj, self.adj.halves
         rows, moving = (
             (halves.rows, adj.border.fetch(x))

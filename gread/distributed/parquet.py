@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from gread.base.errors import InputError
+from gread.base.memory import GB, free_memory
 from gread.distributed.shards import Sizes, writing
-from gread.inputs import InputError
-from gread.memory import GB, free_memory
-from gread.parts import neighbours
+from gread.graph.partition import neighbours
 from gread.tables.formats import check_file, import_pyarrow
 from gread.tables.graph import ENDS
 from gread.tables.labels import SPLITS

@@ -34,11 +34,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 
+from gread.base.checks import check_count
+from gread.base.errors import InputError
 from gread.distributed.exchange import Border, processes, rank, together
 from gread.distributed.operator import Block
-from gread.distributed.partition import PARTITIONS, Numbers
-from gread.inputs import InputError, check_count
-from gread.parts import neighbours
+from gread.distributed.orders import PARTITIONS, Numbers
+from gread.graph.partition import neighbours
 
 FORMAT = 1
 

@@ -18,29 +18,25 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.utils import degree
 
-from gread.diagnosis import diagnose
+from gread.base.checks import check_count
+from gread.base.devices import choose_device
+from gread.base.errors import InputError
+from gread.base.memory import TRAINING, enough_memory
+from gread.estimator.diagnosis import diagnose
 from gread.estimator.graphs import as_graph, column_of, masks_of_data
-from gread.estimator.metrics import Scores, score
-from gread.inputs import InputError, check_count, choose_device
-from gread.memory import TRAINING, enough_memory
-from gread.models import MODELS
-from gread.parts import parts_that_fit
+from gread.estimator.scores import Scores, score
+from gread.graph.structure.catalog import add_structure
+from gread.models.catalog import MODELS
 from gread.runs.presets import split_settings
 from gread.runs.spec import HIDDEN_CHANNELS, Value
-from gread.structure import add_structure
-from gread.tables import (
-    Column,
-    Labels,
-    Preprocessing,
-    Table,
-    TableGraph,
-    choose_features,
-    column,
-    read_labels,
-    read_split,
-)
-from gread.tables.labels import check_split, draw_split
-from gread.training import Epoch, TrainConfig, fit, logits_of
+from gread.tables.column import Column, column
+from gread.tables.features import Preprocessing, choose_features
+from gread.tables.graph import TableGraph
+from gread.tables.labels import Labels, check_split, draw_split, read_labels, read_split
+from gread.tables.table import Table
+from gread.training.config import TrainConfig
+from gread.training.fit import Epoch, fit, logits_of
+from gread.training.memory import parts_that_fit
 
 TRAIN: dict[str, Any] = {"epochs": 200, "lr": 0.01, "weight_decay": 5e-4, "patience": 50}
 """How to train, if nobody says: stop when 50 epochs have not improved validation."""
@@ -69,7 +65,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         model: A name of ``gread.MODELS``.
         settings: Hyperparameters of the model and of ``gread.TrainConfig``, by name. Without one,
             GREAD takes the adjacency, time and solver that the diagnosis recommends, and a graph
-            that does not fit into memory is cut into parts (`gread.parts`).
+            that does not fit into memory is cut into parts (`gread.graph.partition`).
         features: Columns to use, or ``"auto"`` for all but label and split.
         id, source, target, weight: Columns, see `gread.tables.read_graph`.
         directed: Whether edges have one direction.

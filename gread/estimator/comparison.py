@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from torch.nn.functional import one_hot
 from torch_geometric.nn import LabelPropagation
 
+from gread.base.registry import Registry
 from gread.estimator.classifier import GraphClassifier
-from gread.estimator.metrics import Scores, score
-from gread.models import MODELS
-from gread.registry import Registry
+from gread.estimator.scores import Scores, score
+from gread.models.catalog import MODELS
 
 BASELINES: Registry[Callable[[GraphClassifier], Scores]] = Registry("baseline")
 """From a fitted classifier to the scores of something simpler on the same split."""

@@ -25,19 +25,20 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch_geometric.data import Data
 
-from gread.diagnosis import Diagnosis
+from gread.base.errors import InputError
+from gread.base.files import whole_folder
+from gread.base.memory import check_fits
+from gread.base.tensors import write_tensors
+from gread.base.versions import versions
 from gread.estimator.classifier import MASKS, GraphClassifier
-from gread.estimator.metrics import Scores
-from gread.inputs import InputError, check_edges, check_features
-from gread.memory import check_fits
-from gread.models import MODELS
-from gread.models.catalog import NUM_NODES
+from gread.estimator.diagnosis import Diagnosis
+from gread.estimator.scores import Scores
+from gread.graph.checks import check_edges, check_features
+from gread.models.catalog import MODELS, NUM_NODES
 from gread.models.hub import CARD, CONFIG, EXTRA, WEIGHTS, load_module, model_card, save_weights
-from gread.output import whole_folder, write_tensors
 from gread.runs.run import fingerprint_of
-from gread.tables import Preprocessing
-from gread.training import TrainConfig
-from gread.versions import versions
+from gread.tables.features import Preprocessing
+from gread.training.config import TrainConfig
 
 FORMAT = 1
 CLASSIFIER = "classifier.json"

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 
-from gread.inputs import InputError
-from gread.tables import Column, Table, TableGraph, column, join, read_graph
-from gread.tables.graph import IDS, cleaned, from_networkx
+from gread.base.errors import InputError
+from gread.tables.column import Column, column
+from gread.tables.graph import IDS, TableGraph, cleaned, from_networkx, join, read_graph
+from gread.tables.table import Table
 
 
 def as_graph(

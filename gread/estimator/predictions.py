@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from gread.base.errors import InputError
+from gread.base.files import whole_file
 from gread.estimator.classifier import GraphClassifier
-from gread.inputs import InputError
-from gread.output import whole_file
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """With what a formula may begin."""

@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from gread.data import DATASETS as CATALOGUE
+from gread.data.catalog import DATASETS as CATALOGUE
 from gread.experiments.accuracy import measured, number
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
 from gread.experiments.curves import accuracies, means_of, said_of_failed, title_of
 from gread.experiments.protocol import DATASETS, GREAD, PUBLISHED, preset_of, runs_of
-from gread.models import MODELS
+from gread.models.catalog import MODELS
 from gread.report.claims import Claim, listed
 from gread.report.tables import Cell, Table, places
-from gread.runs import Result, RunSpec
+from gread.runs.run import Result
+from gread.runs.spec import RunSpec
 
 
 @dataclass(frozen=True)

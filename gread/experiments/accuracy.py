@@ -6,15 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from statistics import fmean, pstdev
 
-from gread.data import DATASETS as CATALOGUE
+from gread.data.catalog import DATASETS as CATALOGUE
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
 from gread.experiments.curves import accuracies, title_of
 from gread.experiments.protocol import DATASETS, GREAD, PUBLISHED, SEVERAL_SEEDS, runs_of
-from gread.models import MODELS
+from gread.models.catalog import MODELS
 from gread.report.claims import Claim, listed
 from gread.report.statistics import Standing, improves, standings
 from gread.report.tables import Cell, Table, places
-from gread.runs import Result, RunSpec
+from gread.runs.run import Result
+from gread.runs.spec import RunSpec
 
 MAIN = (
     *("Geom-GCN", "H2GCN", "GGCN", "LINKX", "GloGNN", "ACM-GCN", "GCNII"),

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from gread.data import DATASETS
-from gread.registry import Registry
+from gread.base.registry import Registry
+from gread.data.catalog import DATASETS
 from gread.report.charts import Chart
 from gread.report.tables import Table
-from gread.runs import Result, RunSpec
+from gread.runs.run import Result
+from gread.runs.spec import RunSpec
 
 LARGE = ("film", "squirrel", "citeseer", "pubmed")
 """Graphs of more than 3000 nodes."""
@@ -49,7 +50,16 @@ class Artefact:
     quick: Quick = Quick()
 
 
-ARTEFACTS: Registry[Artefact] = Registry("artefact")
+ARTEFACTS: Registry[Artefact] = Registry(
+    "artefact",
+    modules=[
+        f"gread.experiments.{name}"
+        for name in (
+            *("ablations", "accuracy", "datasets", "energy", "evolution", "homophily", "newer"),
+            *("runtime", "sensitivity", "settings", "significance", "source_term", "spectrum"),
+        )
+    ],
+)
 
 
 class Plan(NamedTuple):

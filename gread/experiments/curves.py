@@ -9,11 +9,11 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from gread.data import DATASETS as CATALOGUE
-from gread.models import MODELS
+from gread.data.catalog import DATASETS as CATALOGUE
+from gread.models.catalog import MODELS
 from gread.report.charts import COLOURS, Series
 from gread.report.claims import listed
-from gread.runs import Result
+from gread.runs.run import Result
 
 
 class Look(NamedTuple):

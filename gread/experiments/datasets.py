@@ -7,13 +7,14 @@ from statistics import fmean
 
 from torch_geometric.utils import degree
 
-from gread.data import load
+from gread.data.load import load
 from gread.experiments.artefact import ARTEFACTS, Artefact
+from gread.experiments.catalogue import dataset_row
 from gread.experiments.protocol import DATASETS, PROTOCOL, PUBLISHED
-from gread.listing import dataset_row
-from gread.models import MODELS
+from gread.models.catalog import MODELS
 from gread.report.tables import Cell, Table
-from gread.runs import Result, RunSpec
+from gread.runs.run import Result
+from gread.runs.spec import RunSpec
 
 
 def no_runs() -> list[RunSpec]:

@@ -15,11 +15,12 @@ from typing import Any
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
 from gread.experiments.curves import median_curve, title_of
 from gread.experiments.protocol import GREAD, PROTOCOL
-from gread.models import MODELS
+from gread.models.catalog import MODELS
 from gread.report.charts import COLOURS, Axis, Chart, Panel, Series, empty_without
 from gread.report.claims import Claim, listed
-from gread.runs import Result, RunSpec
-from gread.training import TrainConfig
+from gread.runs.run import Result
+from gread.runs.spec import RunSpec
+from gread.training.config import TrainConfig
 
 ENERGY = PROTOCOL["energy"]
 DEPTH = PROTOCOL["depth"]

@@ -10,15 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gread.data import DATASETS as CATALOGUE
-from gread.data import grid
+from gread.data.catalog import DATASETS as CATALOGUE
+from gread.data.synthetic import grid
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
 from gread.experiments.datasets import no_runs
 from gread.experiments.protocol import DATASETS, runs_of
-from gread.models import ReactionDiffusionConv
+from gread.models.gread import ReactionDiffusionConv
 from gread.report.charts import COLOURS, Axis, Chart, Frame, Image, Panel, Series
-from gread.runs import Result, RunSpec
-from gread.runs.run import MAPPED
+from gread.runs.run import MAPPED, Result
+from gread.runs.spec import RunSpec
 
 SIZE = 40
 TIMES = (0.0, 5.0, 25.0, 50.0)

@@ -9,11 +9,12 @@ from statistics import fmean
 from gread.experiments.artefact import ARTEFACTS, Artefact
 from gread.experiments.curves import accuracies, curve, means_of, title_of
 from gread.experiments.protocol import GREAD, PROTOCOL
-from gread.models import MODELS
+from gread.models.catalog import MODELS
 from gread.report.charts import Axis, Chart, Panel, empty_without
 from gread.report.claims import Claim
-from gread.runs import Result, RunSpec
-from gread.training import TrainConfig
+from gread.runs.run import Result
+from gread.runs.spec import RunSpec
+from gread.training.config import TrainConfig
 
 BASELINES = ("mlp", "gcn", "gat", "grand", "h2gcn")
 ABOUT = PROTOCOL["homophily"]

@@ -11,18 +11,19 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from gread.data import DATASETS as CATALOGUE
+from gread.data.catalog import DATASETS as CATALOGUE
 from gread.experiments import ablations, sensitivity
 from gread.experiments.accuracy import measured
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
 from gread.experiments.curves import accuracies, means_of, said_of_failed, splits_of, title_of
 from gread.experiments.protocol import GREAD, PROTOCOL, runs_of
-from gread.models import MODELS
+from gread.models.catalog import MODELS
 from gread.report.charts import Chart
 from gread.report.claims import listed
 from gread.report.statistics import standings
 from gread.report.tables import Cell, Table, places
-from gread.runs import Result, RunSpec
+from gread.runs.run import Result
+from gread.runs.spec import RunSpec
 
 Shown = TypeVar("Shown", Table, Chart)
 

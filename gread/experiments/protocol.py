@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gread.runs import Preset, RunSpec, find_preset
-from gread.runs.spec import Value
-from gread.shipped import read_toml
+from gread.base.toml import read_toml
+from gread.runs.presets import Preset, find_preset
+from gread.runs.spec import RunSpec, Value
 
 DATASETS = (
     *("texas", "wisconsin", "cornell", "film", "squirrel", "chameleon"),

@@ -8,11 +8,12 @@ from statistics import median
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
 from gread.experiments.curves import look_of, title_of
 from gread.experiments.protocol import GREAD, PROTOCOL
-from gread.models import MODELS
+from gread.models.catalog import MODELS
 from gread.report.charts import Axis, Chart, Panel, Series, empty_without
 from gread.report.claims import Claim
-from gread.runs import Result, RunSpec
-from gread.training import TrainConfig
+from gread.runs.run import Result
+from gread.runs.spec import RunSpec
+from gread.training.config import TrainConfig
 
 ABOUT = PROTOCOL["runtime"]
 MODELS_SHOWN = (*ABOUT["baselines"], *GREAD)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
 
-from gread.data import DATASETS as CATALOGUE
+from gread.data.catalog import DATASETS as CATALOGUE
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
 from gread.experiments.curves import (
     accuracies,
@@ -18,11 +18,11 @@ from gread.experiments.curves import (
     title_of,
 )
 from gread.experiments.protocol import DATASETS, GREAD, PROTOCOL, runs_of
-from gread.models import MODELS
+from gread.models.catalog import MODELS
 from gread.report.charts import Axis, Chart, Panel, empty_without
 from gread.report.claims import Claim
-from gread.runs import Result, RunSpec
-from gread.runs.spec import Value
+from gread.runs.run import Result
+from gread.runs.spec import RunSpec, Value
 
 
 @dataclass(frozen=True)

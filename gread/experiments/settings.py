@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from gread.base.errors import InputError
 from gread.experiments.accuracy import PAPER, QUICK, TITLES, average, number, summary
 from gread.experiments.artefact import ARTEFACTS, Artefact
 from gread.experiments.protocol import DATASETS, GREAD, SEVERAL_SEEDS
-from gread.inputs import InputError
-from gread.models import MODELS
+from gread.models.catalog import MODELS
 from gread.report.tables import Cell, Table
-from gread.runs import Result, RunSpec, find_preset
+from gread.runs.presets import find_preset
+from gread.runs.run import Result
+from gread.runs.spec import RunSpec
 
 SOURCES = ("paper", "published", "tuned")
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gread.data import DATASETS as CATALOGUE
+from gread.data.catalog import DATASETS as CATALOGUE
 from gread.experiments.accuracy import TITLES, measured, number
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
 from gread.experiments.curves import accuracies, means_of, said_of_failed, title_of
 from gread.experiments.protocol import DATASETS, PROTOCOL, PUBLISHED, preset_of, runs_of
-from gread.models import MODELS
+from gread.models.catalog import MODELS
 from gread.report.claims import Claim, listed
 from gread.report.tables import Cell, Table, places
-from gread.runs import Result, RunSpec
+from gread.runs.run import Result
+from gread.runs.spec import RunSpec
 
 PAIR = ("grand++", "gread-st")
 LAYERS = PROTOCOL["layers"]

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from gread.data import DATASETS as CATALOGUE
+from gread.data.catalog import DATASETS as CATALOGUE
+from gread.dynamics.reactions import REACTIONS, Terms
+from gread.dynamics.response import evenly_spread, frequency_response
 from gread.experiments.artefact import ARTEFACTS, Artefact
 from gread.experiments.evolution import FINAL, final_specs
 from gread.experiments.protocol import DATASETS
-from gread.flow.response import evenly_spread, frequency_response
-from gread.reactions import REACTIONS, Terms
 from gread.report.charts import COLOURS, Axis, Chart, Panel, Series
-from gread.runs import Result
+from gread.runs.run import Result
 
 SHOWN = 24
 """Channels in a panel, at most."""

@@ -1,8 +1,15 @@
 """The explorer: reaction-diffusion on graphs in the browser, with stored runs and saved models."""
 
-from gread.explorer.leaderboard import leaderboard as leaderboard
-from gread.explorer.page import page as page
-from gread.explorer.server import Runs as Runs
-from gread.explorer.server import serve as serve
-from gread.explorer.trained import portrait as portrait
-from gread.explorer.trained import portrait_of_folder as portrait_of_folder
+from typing import TYPE_CHECKING
+
+from gread.base.lazy import lazy
+
+if TYPE_CHECKING:
+    from gread.explorer.leaderboard import leaderboard as leaderboard
+    from gread.explorer.page import page as page
+    from gread.explorer.server import Runs as Runs
+    from gread.explorer.server import serve as serve
+    from gread.explorer.trained import portrait as portrait
+    from gread.explorer.trained import portrait_of_folder as portrait_of_folder
+
+lazy(__name__)

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from statistics import fmean, pstdev
 from typing import Any
 
-from gread.data import DATASETS as CATALOGUE
+from gread.data.catalog import DATASETS as CATALOGUE
 from gread.experiments.accuracy import PAPER, ROWS, specs
 from gread.experiments.protocol import DATASETS
-from gread.models import MODELS
-from gread.runs import Result, RunSpec
+from gread.models.catalog import MODELS
+from gread.runs.run import Result
+from gread.runs.spec import RunSpec
 
 
 def leaderboard(results: Iterable[Result]) -> dict[str, Any]:

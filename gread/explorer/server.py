@@ -16,10 +16,10 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
+from gread.base.errors import InputError
 from gread.explorer.trained import portrait_of_run
-from gread.inputs import InputError
-from gread.models import MODELS
-from gread.runs import Result
+from gread.models.catalog import MODELS
+from gread.runs.run import Result
 
 ADDRESS = "127.0.0.1"
 POLICY = (

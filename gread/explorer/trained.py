@@ -13,15 +13,15 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.utils import degree, scatter
 
-from gread.estimator import GraphClassifier
+from gread.base.errors import InputError
+from gread.dynamics.response import evenly_spread, frequency_response
+from gread.estimator.classifier import GraphClassifier
 from gread.estimator.folder import load
-from gread.flow.response import evenly_spread, frequency_response
-from gread.inputs import InputError
-from gread.measures import dirichlet_energy
-from gread.models import GREAD, MODELS
-from gread.runs import Result
-from gread.runs.run import run
-from gread.training import Epoch
+from gread.graph.measures import dirichlet_energy
+from gread.models.catalog import MODELS
+from gread.models.gread import GREAD
+from gread.runs.run import Result, run
+from gread.training.fit import Epoch
 
 MOMENTS = 25
 """At which the states are looked at, from 0 to T; the page moves the nodes from one to the next."""

@@ -6,12 +6,3 @@ gpu       in Triton
 pattern   where a sparse matrix has entries, built once for each tensor of edges
 operators the kernels with their gradients
 """
-
-from gread.kernels.choice import plain_only as plain_only
-from gread.kernels.operators import attention as attention
-from gread.kernels.operators import drop as drop
-from gread.kernels.operators import product as product
-from gread.kernels.operators import scores as scores
-from gread.kernels.operators import shares as shares
-from gread.kernels.pattern import Pattern as Pattern
-from gread.kernels.pattern import remember as remember

@@ -1,4 +1,4 @@
-/* The kernels of gread/kernels/plain.py for CPUs: what each computes is said there.
+/* The kernels of gread/kernels/reference.py for CPUs: what each computes is said there.
  *
  * Plain C without headers of PyTorch, so that it compiles in a moment at first use and depends on
  * no version. It is compiled for each number type by itself, REAL. Sums are taken in an order that

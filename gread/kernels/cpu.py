@@ -22,9 +22,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gread.kernels.plain import Pair, Rows, one_by_one, threshold
-from gread.kernels.plain import dot as dot
 from gread.kernels.program import Matrix, Program, Ran
+from gread.kernels.reference import Pair, Rows, one_by_one, threshold
+from gread.kernels.reference import dot as dot
 
 SOURCE = Path(__file__).with_name("cpu.c")
 FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-shared", "-fPIC")
@@ -44,7 +44,7 @@ def gather(
     bases: Sequence[Tensor] = (),
     degree: int = 1,
 ) -> Tensor:
-    """See `gread.kernels.plain.gather`."""
+    """See `gread.kernels.reference.gather`."""
     if y.dim() == 3:
         return one_by_one(gather, rows, (weight, 1), (y, 2), (coef, 2), (bases, 2), degree=degree)
     out = y.new_empty(rows.start.numel() - 1, y.size(1))
@@ -62,7 +62,7 @@ def pull(
     bases: Sequence[Tensor] = (),
     degree: int = 1,
 ) -> tuple[Tensor, Tensor]:
-    """See `gread.kernels.plain.pull`."""
+    """See `gread.kernels.reference.pull`."""
     if y.dim() == 3:
         arguments = (weight, 1), (g, 2), (y, 2), (coef, 2), (bases, 2)
         return one_by_one(pull, rows, *arguments, degree=degree)
@@ -74,7 +74,7 @@ def pull(
 
 
 def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> Tensor:
-    """See `gread.kernels.plain.edge_dots`."""
+    """See `gread.kernels.reference.edge_dots`."""
     if pairs[0].right.dim() == 3:
         return one_by_one(edge_dots, rows, (pairs, 2), (out, 1))
     left, right = [pair.combined() for pair in pairs], [pair.right for pair in pairs]
@@ -86,7 +86,7 @@ def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> T
 
 
 def head_dots(rows: Rows, q: Tensor, k: Tensor) -> Tensor:
-    """See `gread.kernels.plain.head_dots`."""
+    """See `gread.kernels.reference.head_dots`."""
     if q.dim() == 4:
         return one_by_one(head_dots, rows, (q, 3), (k, 3))
     out = q.new_empty(rows.column.numel(), q.size(1))
@@ -96,7 +96,7 @@ def head_dots(rows: Rows, q: Tensor, k: Tensor) -> Tensor:
 
 
 def shares(rows: Rows, scores: Tensor, weight: Tensor | None = None) -> Tensor:
-    """See `gread.kernels.plain.shares`."""
+    """See `gread.kernels.reference.shares`."""
     if scores.dim() == 3:
         return one_by_one(shares, rows, (scores, 2), (weight, 1))
     out = scores.clone(memory_format=torch.contiguous_format)
@@ -107,7 +107,7 @@ def shares(rows: Rows, scores: Tensor, weight: Tensor | None = None) -> Tensor:
 
 
 def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Tensor:
-    """See `gread.kernels.plain.attend`."""
+    """See `gread.kernels.reference.attend`."""
     if q.dim() == 4:
         return one_by_one(attend, rows, (q, 3), (k, 3), (weight, 1))
     out = q.new_empty(rows.column.numel(), q.size(1))
@@ -118,7 +118,7 @@ def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Te
 
 
 def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
-    """See `gread.kernels.plain.attend_back`."""
+    """See `gread.kernels.reference.attend_back`."""
     if attention.dim() == 3:
         return one_by_one(attend_back, rows, (attention, 2), (grad, grad.dim() - 1))
     out = torch.empty_like(attention)
@@ -130,7 +130,7 @@ def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
 
 
 def gather_heads(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
-    """See `gread.kernels.plain.gather_heads`."""
+    """See `gread.kernels.reference.gather_heads`."""
     if y.dim() == 4:
         return one_by_one(gather_heads, rows, (weight, 2), (y, 3))
     out = y.new_empty(rows.start.numel() - 1, *y.shape[1:])
@@ -140,7 +140,7 @@ def gather_heads(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
 
 
 def dropout(x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
-    """See `gread.kernels.plain.dropout`."""
+    """See `gread.kernels.reference.dropout`."""
     if isinstance(rate, Tensor):
         return torch.stack(list(map(dropout, x, seed, rate.tolist())))
     out = torch.empty_like(x, memory_format=torch.contiguous_format)

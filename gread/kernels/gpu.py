@@ -1,4 +1,4 @@
-"""The kernels of `gread.kernels.plain` in Triton, for one GPU.
+"""The kernels of `gread.kernels.reference` in Triton, for one GPU.
 
 A program works on one row, or on a few one after another: it walks over the row's entries in
 blocks and keeps everything else in registers. Nothing is added with atomics, so that a result is
@@ -21,7 +21,7 @@ import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from torch import Tensor
 
-from gread.kernels.plain import Pair, Rows, threshold
+from gread.kernels.reference import Pair, Rows, threshold
 
 __all__ = [
     "attend",

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gread.kernels import plain
-from gread.kernels.choice import kernels_for
+from gread.kernels import reference as plain
+from gread.kernels.backend import kernels_for
 from gread.kernels.pattern import Pattern
-from gread.kernels.plain import Pair, Rows
+from gread.kernels.reference import Pair, Rows
 
 
 def product(pattern: Pattern, weight: Tensor, y: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from gread.kernels.plain import Rows
+from gread.kernels.reference import Rows
 
 T = TypeVar("T")
 

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from gread.kernels.choice import kernels_for
+from gread.kernels.backend import kernels_for
 from gread.kernels.pattern import Pattern
-from gread.kernels.plain import Pair
+from gread.kernels.reference import Pair
 
 MANY = 2**20
 """Numbers above which sums over parts of the nodes are added up at once, to save memory."""
@@ -35,7 +35,7 @@ class Pass(NamedTuple):
     store      output number out = x
     product    out = A x
     back       out = Aᵀ x
-    gather     out = c₀ A x + Σ_p c_p xᵖ + Σ c_b base, see `gread.kernels.plain.gather`
+    gather     out = c₀ A x + Σ_p c_p xᵖ + Σ c_b base, see `gread.kernels.reference.gather`
     pull       out = c₀ Aᵀ x + Σ_p c_p yᵖ⁻¹ x + Σ c_b base, and its sums
     add        out = y + c₀ x, or c₀ x where there is no y, or none of a member
     dot        the sum Σ x y over the nodes
@@ -264,7 +264,7 @@ class Passes(Protocol):
     def gather(
         self, x: Tensor, coef: Tensor, bases: Sequence[Tensor], degree: int, members: int
     ) -> Tensor:
-        """See `gread.kernels.plain.gather`."""
+        """See `gread.kernels.reference.gather`."""
 
     def back(self, x: Tensor, ones: Tensor, members: int) -> Tensor:
         """Aᵀ x; the coefficient is one."""
@@ -278,7 +278,7 @@ class Passes(Protocol):
         degree: int,
         members: int,
     ) -> tuple[Tensor, Tensor]:
-        """With Aᵀ, see `gread.kernels.plain.pull`."""
+        """With Aᵀ, see `gread.kernels.reference.pull`."""
 
     def edge_dots(
         self, weight: Tensor | None, pairs: Sequence[Pair], members: int, count: int

@@ -6,10 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 
-from gread.adjacency import Adjacency, OriginalAdjacency
-from gread.inputs import check_features, check_sizes
+from gread.base.checks import check_sizes
+from gread.graph.adjacency import Adjacency, OriginalAdjacency
+from gread.graph.checks import check_features
 from gread.models.catalog import model
-from gread.models.parts import Dropout, FeatureMap
+from gread.models.layers import Dropout, FeatureMap
 
 CHANNELS = 3
 """Low-pass, high-pass and identity."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from gread.adjacency import Adjacency, edges_of
-from gread.inputs import check_not_negative
-from gread.kernels import product
+from gread.base.checks import check_not_negative
+from gread.dynamics.integrate import VectorField
+from gread.graph.adjacency import Adjacency, edges_of
+from gread.kernels.operators import product
 from gread.models.attention import EdgeAttention
 from gread.models.catalog import model
 from gread.models.continuous import ContinuousGNN
-from gread.models.parts import Gate, Signed, build_decoder, build_encoder
-from gread.ode import VectorField
+from gread.models.layers import Gate, Signed, build_decoder, build_encoder
 
 
 @model(

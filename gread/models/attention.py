@@ -10,13 +10,15 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch_geometric.nn.inits import reset
 
-from gread.adjacency import Adjacency, ExplainedEdges, edges_of
-from gread.inputs import InputError, check_count
-from gread.kernels import Pattern, attention, scores, shares
+from gread.base.checks import check_count
+from gread.base.errors import InputError
+from gread.base.registry import Registry
+from gread.dynamics.integrate import VectorField
+from gread.graph.adjacency import Adjacency, ExplainedEdges, edges_of
+from gread.kernels.operators import attention, scores, shares
+from gread.kernels.pattern import Pattern
 from gread.models.continuous import Diffusion
-from gread.models.parts import Gate
-from gread.ode import VectorField
-from gread.registry import Registry
+from gread.models.layers import Gate
 
 
 class Queries(nn.Module):

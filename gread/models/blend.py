@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from gread.adjacency import Adjacency
-from gread.inputs import check_count
-from gread.kernels import Pattern, remember
+from gread.base.checks import check_count
+from gread.dynamics.integrate import Solution, VectorField
+from gread.graph.adjacency import Adjacency
+from gread.graph.structure.positions import page_rank
+from gread.kernels.pattern import Pattern, remember
 from gread.models.attention import AttentiveDiffusion, EdgeAttention
 from gread.models.catalog import model
 from gread.models.continuous import ContinuousGNN
-from gread.models.parts import RowMap, Signed, build_decoder, build_encoder
-from gread.ode import Solution, VectorField
-from gread.structure.positions import page_rank
+from gread.models.layers import RowMap, Signed, build_decoder, build_encoder
 
 
 @model(

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from gread.inputs import InputError
-from gread.registry import Registry
+from gread.base.errors import InputError
+from gread.base.registry import Registry
 
 Build = Callable[..., nn.Module]
 B = TypeVar("B", bound=Build)
@@ -30,9 +30,9 @@ class ModelEntry:
         reference: Who proposed it, where, and in what year.
         continuous: Whether the state evolves in continuous time, with ``model.evolve`` to see it.
         reaction: Whether something besides diffusion drives it.
-        structure: A name of ``gread.structure.STRUCTURES``: what is computed from the graph once,
-            before training. The module takes it as keyword-only arguments of ``forward``, by the
-            names of the tensors; without them it computes them itself, or does without.
+        structure: A name of ``STRUCTURES``: what is computed from the graph once, before training.
+            The module takes it as keyword-only arguments of ``forward``, by the names of the
+            tensors; without them it computes them itself, or does without.
     """
 
     build: Build
@@ -104,7 +104,28 @@ class ModelEntry:
 NUM_NODES = "num_nodes"
 
 
-MODELS: Registry[ModelEntry] = Registry("model")
+MODELS: Registry[ModelEntry] = Registry(
+    "model",
+    modules=[
+        f"gread.models.{name}"
+        for name in (
+            *(
+                "acm_gcn",
+                "acmp",
+                "blend",
+                "cgnn",
+                "fagcn",
+                "gat",
+                "gcnii",
+                "gde",
+                "geom_gcn",
+                "ggcn",
+            ),
+            *("glognn", "gpr_gnn", "graff", "grand", "graphcon", "gread", "h2gcn", "jknet"),
+            *("linkx", "mixhop", "sheaf", "convolutional", "wrgat"),
+        )
+    ],
+)
 
 
 def model(

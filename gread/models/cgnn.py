@@ -8,12 +8,12 @@ from torch.nn.functional import pad
 from torch.nn.utils.parametrizations import orthogonal
 from torch.nn.utils.parametrize import register_parametrization
 
-from gread.adjacency import OriginalAdjacency
-from gread.inputs import check_positive
+from gread.base.checks import check_positive
+from gread.dynamics.integrate import VectorField
+from gread.graph.adjacency import OriginalAdjacency
 from gread.models.catalog import model
 from gread.models.continuous import ContinuousGNN
-from gread.models.parts import Gate, build_decoder, build_encoder
-from gread.ode import VectorField
+from gread.models.layers import Gate, build_decoder, build_encoder
 
 
 @model(

@@ -16,23 +16,19 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 
-from gread.adjacency import Adjacency
-from gread.flow import solve
-from gread.inputs import (
-    InputError,
-    check_count,
-    check_edges,
-    check_features,
-    check_not_negative,
-    check_positive,
-)
-from gread.ode import SOLVERS, Solution, VectorField, integrate, steps
-from gread.reactions import Terms
+from gread.base.checks import check_count, check_not_negative, check_positive
+from gread.base.errors import InputError
+from gread.dynamics.integrate import Solution, VectorField, integrate, steps
+from gread.dynamics.reactions import Terms
+from gread.dynamics.solve import solve
+from gread.dynamics.tableau import SOLVERS
+from gread.graph.adjacency import Adjacency
+from gread.graph.checks import check_edges, check_features
 
 
 @dataclass(frozen=True)
 class Diffusion:
-    """f(H) = −α L̃ H + β S, where all but H stays as it is; `gread.flow` knows how to follow it.
+    """f(H) = −α L̃ H + β S, where all but H stays as it is; `gread.dynamics` knows how to follow it.
 
     Attributes:
         adj: Ã.

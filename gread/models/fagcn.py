@@ -7,11 +7,12 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 from torch_geometric.nn.inits import reset
 
-from gread.adjacency import Adjacency, OriginalAdjacency
-from gread.inputs import check_count, check_edges, check_features, check_fraction, check_sizes
-from gread.kernels import Pattern
+from gread.base.checks import check_count, check_fraction, check_sizes
+from gread.graph.adjacency import Adjacency, OriginalAdjacency
+from gread.graph.checks import check_edges, check_features
+from gread.kernels.pattern import Pattern
 from gread.models.catalog import model
-from gread.models.parts import Dropout, FeatureMap
+from gread.models.layers import Dropout, FeatureMap
 
 GAIN = 2**0.5
 """With which its authors draw the weights."""

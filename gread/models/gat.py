@@ -8,12 +8,12 @@ from torch.nn.functional import leaky_relu
 from torch_geometric.nn.inits import glorot
 from torch_geometric.utils import scatter
 
-from gread.adjacency import Adjacency, ExplainedEdges, edges_of
-from gread.inputs import check_count
-from gread.kernels import product
+from gread.base.checks import check_count
+from gread.graph.adjacency import Adjacency, ExplainedEdges, edges_of
+from gread.kernels.operators import product
 from gread.models.catalog import model
-from gread.models.parts import Dropout
-from gread.models.stacks import ConvStack, Mix, elu
+from gread.models.convolutional import ConvStack, Mix, elu
+from gread.models.layers import Dropout
 
 SLOPE = 0.2
 """Of the leaky ReLU on negative scores."""

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from gread.adjacency import OriginalAdjacency
-from gread.inputs import check_sizes
+from gread.base.checks import check_sizes
+from gread.dynamics.integrate import Solution, VectorField
+from gread.graph.adjacency import OriginalAdjacency
 from gread.models.catalog import model
 from gread.models.continuous import ContinuousGNN
-from gread.models.stacks import Mix, feature_layer, gather, hidden_layer
-from gread.ode import Solution, VectorField
+from gread.models.convolutional import Mix, feature_layer, gather, hidden_layer
 
 
 @model("gde", title="GDE", group="continuous", reference="Poli et al., 2019", continuous=True)

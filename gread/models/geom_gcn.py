@@ -8,12 +8,15 @@ from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 from torch_geometric.utils import scatter
 
-from gread.inputs import InputError, check_edges, check_features, check_sizes
-from gread.kernels import Pattern, product, remember
-from gread.kernels.recording import values_can_be_read
+from gread.base.checks import check_sizes
+from gread.base.errors import InputError
+from gread.graph.checks import check_edges, check_features
+from gread.graph.structure.relations import NUM_RELATIONS, computed_relations
+from gread.kernels.cuda_graph import values_can_be_read
+from gread.kernels.operators import product
+from gread.kernels.pattern import Pattern, remember
 from gread.models.catalog import model
-from gread.models.parts import Dropout, FeatureMap
-from gread.structure.relations import NUM_RELATIONS, computed_relations
+from gread.models.layers import Dropout, FeatureMap
 
 
 class Operators(NamedTuple):
@@ -75,7 +78,7 @@ class GeometricConv(nn.Module):
 class GeomGCN(nn.Module):
     """Two layers: nine convolutions side by side behind a ReLU, then the mean of nine.
 
-    The relations are those of `gread.structure.relations`.
+    The relations are those of `gread.graph.structure.relations`.
 
     Args:
         in_channels: Number of features.

@@ -11,11 +11,13 @@ from torch.nn.functional import elu, softplus
 from torch_geometric.nn.inits import reset
 from torch_geometric.utils import scatter
 
-from gread.adjacency import OriginalAdjacency, edges_of
-from gread.inputs import check_count, check_features, check_positive, check_sizes
-from gread.kernels import Pattern, product, remember, scores
+from gread.base.checks import check_count, check_positive, check_sizes
+from gread.graph.adjacency import OriginalAdjacency, edges_of
+from gread.graph.checks import check_features
+from gread.kernels.operators import product, scores
+from gread.kernels.pattern import Pattern, remember
 from gread.models.catalog import model
-from gread.models.parts import Dropout, FeatureMap
+from gread.models.layers import Dropout, FeatureMap
 
 DECAY_POWER = 3
 """k: how fast the weight of a layer falls with its number."""

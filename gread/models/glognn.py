@@ -8,18 +8,18 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 
-from gread.adjacency import Adjacency, OriginalAdjacency
-from gread.inputs import (
-    InputError,
+from gread.base.checks import (
     check_count,
-    check_features,
     check_fraction,
     check_not_negative,
     check_rate,
     check_sizes,
 )
+from gread.base.errors import InputError
+from gread.graph.adjacency import Adjacency, OriginalAdjacency
+from gread.graph.checks import check_features
 from gread.models.catalog import model
-from gread.models.parts import Dropout, FeatureMap, RowMap
+from gread.models.layers import Dropout, FeatureMap, RowMap
 
 
 class GloGNN(nn.Module):

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 
-from gread.adjacency import OriginalAdjacency
-from gread.inputs import check_count, check_edges, check_features, check_fraction, check_rate
+from gread.base.checks import check_count, check_fraction, check_rate
+from gread.graph.adjacency import OriginalAdjacency
+from gread.graph.checks import check_edges, check_features
 from gread.models.catalog import model
-from gread.models.parts import Dropout, build_decoder, build_encoder
+from gread.models.layers import Dropout, build_decoder, build_encoder
 
 
 @model("gpr-gnn", title="GPR-GNN", group="heterophily", reference="Chien et al., ICLR 2021")

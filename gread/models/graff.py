@@ -7,12 +7,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from gread.adjacency import OriginalAdjacency
+from gread.base.registry import Registry
+from gread.dynamics.integrate import VectorField
+from gread.graph.adjacency import OriginalAdjacency
 from gread.models.catalog import model
 from gread.models.continuous import ContinuousGNN
-from gread.models.parts import Signed, SignedVector, build_decoder, build_encoder
-from gread.ode import VectorField
-from gread.registry import Registry
+from gread.models.layers import Signed, SignedVector, build_decoder, build_encoder
 
 WEIGHTS: Registry[Callable[[int], nn.Module]] = Registry("weights")
 """What makes the symmetric matrix W, from the number of channels; called with H, it gives H W."""

@@ -10,12 +10,12 @@ from functools import partial
 
 from torch import Tensor
 
-from gread.inputs import InputError
+from gread.base.errors import InputError
+from gread.dynamics.integrate import Solution, VectorField
 from gread.models.attention import AttentiveDiffusion, EdgeAttention
 from gread.models.catalog import model
 from gread.models.continuous import ContinuousGNN
-from gread.models.parts import Signed, build_decoder, build_encoder
-from gread.ode import Solution, VectorField
+from gread.models.layers import Signed, build_decoder, build_encoder
 
 SOURCES = ("none", "initial", "trusted")
 

@@ -9,20 +9,14 @@ from torch import Tensor, nn
 from torch.nn.functional import elu
 from torch_geometric.nn.inits import reset
 
-from gread.adjacency import OriginalAdjacency
-from gread.inputs import (
-    check_count,
-    check_edges,
-    check_features,
-    check_not_negative,
-    check_positive,
-    check_sizes,
-)
+from gread.base.checks import check_count, check_not_negative, check_positive, check_sizes
+from gread.base.registry import Registry
+from gread.graph.adjacency import OriginalAdjacency
+from gread.graph.checks import check_edges, check_features
 from gread.models.catalog import model
+from gread.models.convolutional import Mix, gather, hidden_layer
 from gread.models.gat import Attention, Neighbourhoods
-from gread.models.parts import Dropout, FeatureMap
-from gread.models.stacks import Mix, gather, hidden_layer
-from gread.registry import Registry
+from gread.models.layers import Dropout, FeatureMap
 
 
 class GraphCON(nn.Module):

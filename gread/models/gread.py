@@ -6,7 +6,7 @@
     f(H) = −α L̃ H + β r(H),   L̃ = I − Ã
 
 Ã is the normalised adjacency of the graph, or learned from H(0) by Eq. (9)
-(`gread.adjacency`); r is one of the reactions of Eq. (10) (`gread.reactions`).
+(`gread.graph.adjacency`); r is one of the reactions of Eq. (10) (`gread.dynamics.reactions`).
 """
 
 from __future__ import annotations
@@ -18,19 +18,16 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 
-from gread.adjacency import build_adjacency
-from gread.flow import solve
-from gread.inputs import (
-    check_count,
-    check_features,
-    check_not_negative,
-    check_positive,
-)
+from gread.base.checks import check_count, check_not_negative, check_positive
+from gread.dynamics.integrate import Solution, integrate, steps
+from gread.dynamics.reactions import REACTIONS, Reaction, State, Terms, build_reaction
+from gread.dynamics.solve import solve
+from gread.dynamics.tableau import SOLVERS
+from gread.graph.adjacency import build_adjacency
+from gread.graph.checks import check_features
 from gread.models.catalog import MODELS, ModelEntry
 from gread.models.hub import Pretrained
-from gread.models.parts import ALPHAS, BETAS, build_decoder, build_encoder
-from gread.ode import SOLVERS, Solution, integrate, steps
-from gread.reactions import REACTIONS, Reaction, State, Terms, build_reaction
+from gread.models.layers import ALPHAS, BETAS, build_decoder, build_encoder
 
 
 class ReactionDiffusionConv(nn.Module):
@@ -155,7 +152,7 @@ class ReactionDiffusionConv(nn.Module):
 
     @property
     def terms(self) -> Terms | None:
-        """The reaction as numbers, where it is one of those that `gread.flow` knows."""
+        """The reaction as numbers, where it is one of those that `gread.dynamics` knows."""
         return Terms() if self.reaction is None else getattr(self.reaction, "terms", None)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from gread.adjacency import OriginalAdjacency
-from gread.inputs import check_count, check_edges, check_features, check_sizes
-from gread.kernels import remember
+from gread.base.checks import check_count, check_sizes
+from gread.graph.adjacency import OriginalAdjacency
+from gread.graph.checks import check_edges, check_features
+from gread.graph.structure.two_hop import two_steps_away
+from gread.kernels.pattern import remember
 from gread.models.catalog import model
-from gread.models.parts import Dropout, FeatureMap, StateActivation
-from gread.structure.two_hop import two_steps_away
+from gread.models.layers import Dropout, FeatureMap, StateActivation
 
 
 @model(

@@ -20,9 +20,9 @@ from torch.nn.modules.module import (
     register_module_parameter_registration_hook,
 )
 
-from gread.inputs import InputError
-from gread.output import write_tensors
-from gread.versions import versions
+from gread.base.errors import InputError
+from gread.base.tensors import write_tensors
+from gread.base.versions import versions
 
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"

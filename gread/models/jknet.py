@@ -7,11 +7,13 @@ from torch import Tensor, nn
 from torch_geometric.nn import JumpingKnowledge
 from torch_geometric.nn.inits import reset
 
-from gread.adjacency import OriginalAdjacency
-from gread.inputs import InputError, check_count, check_edges, check_features, check_sizes
+from gread.base.checks import check_count, check_sizes
+from gread.base.errors import InputError
+from gread.graph.adjacency import OriginalAdjacency
+from gread.graph.checks import check_edges, check_features
 from gread.models.catalog import model
-from gread.models.parts import Dropout
-from gread.models.stacks import Mix, feature_layer, gather, hidden_layer
+from gread.models.convolutional import Mix, feature_layer, gather, hidden_layer
+from gread.models.layers import Dropout
 
 JUMPS = ("cat", "max", "lstm")
 

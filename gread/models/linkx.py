@@ -9,10 +9,11 @@ from torch import Tensor, nn
 from torch_geometric.nn import BatchNorm
 from torch_geometric.nn.inits import reset
 
-from gread.adjacency import Adjacency, edges_of
-from gread.inputs import check_count, check_features, check_sizes
+from gread.base.checks import check_count, check_sizes
+from gread.graph.adjacency import Adjacency, edges_of
+from gread.graph.checks import check_features
 from gread.models.catalog import model
-from gread.models.parts import Dropout, FeatureMap, RowMap
+from gread.models.layers import Dropout, FeatureMap, RowMap
 
 
 @model("linkx", title="LINKX", group="heterophily", reference="Lim et al., NeurIPS 2021")

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 
-from gread.adjacency import Adjacency, OriginalAdjacency
-from gread.inputs import check_count, check_edges, check_features, check_sizes
+from gread.base.checks import check_count, check_sizes
+from gread.graph.adjacency import Adjacency, OriginalAdjacency
+from gread.graph.checks import check_edges, check_features
 from gread.models.catalog import model
-from gread.models.stacks import Mix, feature_layer, hidden_layer
+from gread.models.convolutional import Mix, feature_layer, hidden_layer
 
 POWERS = 3
 """Powers of Ã from 0 on."""

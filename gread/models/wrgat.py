@@ -11,12 +11,15 @@ from torch.nn.functional import leaky_relu
 from torch_geometric.nn.inits import reset
 from torch_geometric.utils import scatter, softmax
 
-from gread.inputs import InputError, check_count, check_edges, check_features, check_sizes
-from gread.kernels import Pattern, product, remember
-from gread.kernels.recording import values_can_be_read
+from gread.base.checks import check_count, check_sizes
+from gread.base.errors import InputError
+from gread.graph.checks import check_edges, check_features
+from gread.graph.structure.multigraph import RINGS, structural_multigraph
+from gread.kernels.cuda_graph import values_can_be_read
+from gread.kernels.operators import product
+from gread.kernels.pattern import Pattern, remember
 from gread.models.catalog import model
-from gread.models.parts import Dropout, FeatureMap
-from gread.structure.multigraph import RINGS, structural_multigraph
+from gread.models.layers import Dropout, FeatureMap
 
 SLOPE = 0.2
 """Of the leaky ReLU."""
@@ -102,7 +105,7 @@ class WRGAT(nn.Module):
     """Two layers of weighted relational attention with ReLU and dropout between them.
 
     Relation 0 are the edges of the graph, without loops; the others are those of
-    `gread.structure.multigraph`.
+    `gread.graph.structure.multigraph`.
 
     Args:
         in_channels: Number of features.

@@ -1,6 +1,6 @@
 """Figures as values: what is shown, before anybody draws it.
 
-`gread.figures.draw` makes a picture of a chart; a page draws the same chart from its JSON.
+`gread.report.figures.draw` makes a picture of a chart; a page draws the same chart from its JSON.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable
 from functools import lru_cache
 
-from gread.data import DATASETS
-from gread.ode import SOLVERS, Tableau
+from gread.data.catalog import DATASETS
+from gread.dynamics.tableau import SOLVERS, Tableau
 from gread.runs.run import Result
 from gread.runs.spec import RunSpec
 

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 import torch
 from torch_geometric.data import Data
 
-from gread.models.members import CannotStack, stack
-from gread.ode import MAX_EVALUATIONS, SOLVERS, Tableau, count_steps
+from gread.dynamics.integrate import MAX_EVALUATIONS, count_steps
+from gread.dynamics.tableau import SOLVERS, Tableau
+from gread.models.stacking import CannotStack, stack
 from gread.runs.run import built, form, prepared
 from gread.runs.spec import RunSpec
 

@@ -6,10 +6,10 @@ import warnings
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 
-from gread.inputs import check_count
-from gread.memory import OutOfMemory
+from gread.base.checks import check_count
+from gread.base.memory import OutOfMemory
 from gread.runs.cost import estimate
-from gread.runs.executors import Executor, Job, find_executor
+from gread.runs.executors.local import Executor, Job, find_executor
 from gread.runs.grouping import populations
 from gread.runs.run import ALONE, Result
 from gread.runs.spec import RunSpec

@@ -21,21 +21,23 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 
-from gread.data import load
+from gread.base.checks import check_count, check_fraction, check_not_negative
+from gread.base.errors import InputError
+from gread.base.memory import TRAINING, enough_memory
+from gread.base.registry import Registry
+from gread.base.versions import versions
 from gread.data.files import data_root
-from gread.distributed import rank
-from gread.inputs import InputError, check_count, check_fraction, check_not_negative
-from gread.measures import dirichlet_energy, effective_rank
-from gread.memory import TRAINING, enough_memory
-from gread.models import MODELS
-from gread.parts import Division, parts_that_fit
-from gread.population import fit_together
-from gread.registry import Registry
+from gread.data.load import load
+from gread.distributed.exchange import rank
+from gread.graph.measures import dirichlet_energy, effective_rank
+from gread.graph.structure.catalog import Origin, Prepared, add_structure
+from gread.models.catalog import MODELS
+from gread.runs.sharded import Job, blocks_of, compute, cost
 from gread.runs.spec import RunSpec
-from gread.runs.spread import Job, blocks_of, compute, cost
-from gread.structure import Origin, Prepared, add_structure
-from gread.training import Epoch, Fit, TrainConfig, fit
-from gread.versions import versions
+from gread.training.config import TrainConfig
+from gread.training.fit import Epoch, Fit, fit
+from gread.training.memory import Division, parts_that_fit
+from gread.training.population import fit_together
 
 STATUSES = ("ok", "diverged", "failed")
 
@@ -324,7 +326,7 @@ def run_together(
     deterministic: bool = False,
     graph: Graph | None = None,
 ) -> list[Result]:
-    """Computes specs of one form as one batched computation, see `gread.population`.
+    """Computes specs of one form as one batched computation, see `gread.training.population`.
 
     Each gives what `run` gives, up to rounding; on a GPU its dropout draws other numbers. Of the
     time that all of them took, each is given its part.
@@ -374,7 +376,7 @@ OWN = ("time", "step_size", *RATES)
 """Of these too, where the operator does not change with the state."""
 
 OWN_OF_GREAD = (*OWN, "alpha", "beta", "normalization", "self_loops", "output_activation")
-"""And of these, for which `gread.models.members` has rules that let them differ."""
+"""And of these, for which `gread.models.stacking` has rules that let them differ."""
 
 
 def form(spec: RunSpec) -> str:

@@ -10,10 +10,11 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from gread.data import DATASETS
-from gread.inputs import InputError, check_count
-from gread.models import MODELS
-from gread.training import TrainConfig
+from gread.base.checks import check_count
+from gread.base.errors import InputError
+from gread.data.catalog import DATASETS
+from gread.models.catalog import MODELS
+from gread.training.config import TrainConfig
 
 Value: TypeAlias = bool | int | float | str | None
 

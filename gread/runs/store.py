@@ -11,7 +11,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from gread.inputs import InputError
+from gread.base.errors import InputError
 from gread.runs.run import Result
 from gread.runs.spec import RunSpec
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from optuna.storages.journal import BaseJournalBackend, JournalFileBackend, JournalFileSymlinkLock
 
-from gread.runs import StoreError
+from gread.runs.store import StoreError
 
 LOCK = 5
 """Seconds after which the lock on a journal is broken. It is held for milliseconds, but a process

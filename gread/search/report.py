@@ -11,12 +11,12 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Any
 
-import gread
-from gread.data import DATASETS
-from gread.models import MODELS
-from gread.output import write_text
-from gread.runs import ResultStore
+from gread.base.files import write_text
+from gread.base.versions import __version__
+from gread.data.catalog import DATASETS
+from gread.models.catalog import MODELS
 from gread.runs.spec import Value
+from gread.runs.store import ResultStore
 from gread.search.selection import Trial, select
 from gread.search.space import Space
 from gread.search.study import Plan, import_optuna, load_study, study_name, trials_of
@@ -64,7 +64,7 @@ class Report:
 
     def figure(self) -> Figure:
         """Validation and test accuracy of all complete trials."""
-        from gread.figures import selection
+        from gread.report.figures import selection
 
         means = {
             trial.number: (100 * trial.mean, 100 * fmean(self.tests[trial.number]))
@@ -89,12 +89,12 @@ class Report:
             facts.append(f"test accuracy {shown(self.tests[selected.number])}")
         if len(self.seen) > 1:
             facts.append(f"test accuracies were seen after {', '.join(map(str, self.seen))} trials")
-        facts.append(f"gread {gread.__version__}, {datetime.now(timezone.utc):%Y-%m-%d}")
+        facts.append(f"gread {__version__}, {datetime.now(timezone.utc):%Y-%m-%d}")
         return preset_table(plan.dataset, facts, selected.settings, plan.options)
 
     def write(self, folder: Path) -> list[Path]:
         """Writes the preset to ``tuned/MODEL.toml`` and a picture, once the study is finished."""
-        from gread.figures import save
+        from gread.report.figures import save
 
         if not self.finished:
             return []

@@ -14,10 +14,14 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gread.inputs import InputError, check_count
-from gread.registry import Registry
-from gread.runs import Executor, Result, ResultStore, RunSpec, find_executor, launch
-from gread.runs.spec import Value
+from gread.base.checks import check_count
+from gread.base.errors import InputError
+from gread.base.registry import Registry
+from gread.runs.executors.local import Executor, find_executor
+from gread.runs.launch import launch
+from gread.runs.run import Result
+from gread.runs.spec import RunSpec, Value
+from gread.runs.store import ResultStore
 from gread.search.selection import Trial, select
 from gread.search.space import Space, read_space
 from gread.search.study import (

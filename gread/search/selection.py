@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import TypeAlias
 
-from gread.inputs import InputError
-from gread.registry import Registry
+from gread.base.errors import InputError
+from gread.base.registry import Registry
 from gread.runs.spec import Value
 from gread.search.space import Space
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gread.inputs import InputError
-from gread.memory import GB, free_memory
-from gread.models import MODELS
+from gread.base.errors import InputError
+from gread.base.memory import GB, free_memory
+from gread.base.toml import read_file, read_toml
+from gread.models.catalog import MODELS
 from gread.runs.presets import split_settings
 from gread.runs.spec import HIDDEN_CHANNELS, Value
-from gread.shipped import read_file, read_toml
-from gread.training import TrainConfig
+from gread.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from optuna.trial import BaseTrial
@@ -92,7 +92,7 @@ class Space:
         >>> Space("gread-bs", {"tme": [1.0, 2.0]})  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         ...
-        gread.inputs.InputError: gread-bs has no hyperparameter 'tme', did you mean 'time'? ...
+        gread.base.errors.InputError: gread-bs has no hyperparameter 'tme', did you mean 'time'? ...
     """
 
     def __init__(self, model: str, table: Mapping[str, Any]):
@@ -149,7 +149,7 @@ def read_space(model: str, path: str | Path | None = None) -> Space:
     """
     if path is None:
         family = "gread" if MODELS[model].group == "GREAD" else model
-        shipped = read_toml("spaces", f"{family}.toml")
+        shipped = read_toml("search/spaces", f"{family}.toml")
         if shipped is None:
             raise InputError(
                 f"there is no search space for {model}: write one in TOML and name it with "

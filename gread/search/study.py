@@ -14,13 +14,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gread.inputs import InputError
-from gread.runs import RunSpec, StoreError
+from gread.base.errors import InputError
 from gread.runs.presets import split_settings
-from gread.runs.spec import Value
+from gread.runs.spec import RunSpec, Value
+from gread.runs.store import StoreError
 from gread.search.selection import Trial
 from gread.search.space import Space
-from gread.training import TrainConfig
+from gread.training.config import TrainConfig
 
 if TYPE_CHECKING:
     import optuna

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from gread.estimator import GraphClassifier
-from gread.inputs import check_positive
+from gread.base.checks import check_positive
+from gread.estimator.classifier import GraphClassifier
 from gread.search.space import read_space
 from gread.search.study import import_optuna
-from gread.training import Epoch
+from gread.training.fit import Epoch
 
 
 def tune(

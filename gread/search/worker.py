@@ -11,7 +11,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from gread.output import gone
+from gread.base.files import gone
 
 if TYPE_CHECKING:
     import optuna

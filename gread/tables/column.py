@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from gread.inputs import InputError
+from gread.base.errors import InputError
 
 Kind: TypeAlias = Literal["whole", "number", "truth", "text", "vector", "mixed"]
 

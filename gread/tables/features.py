@@ -17,9 +17,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gread.inputs import InputError
-from gread.memory import free_memory
-from gread.registry import Registry
+from gread.base.errors import InputError
+from gread.base.memory import free_memory
+from gread.base.registry import Registry
 from gread.tables.column import WORDS, Column
 from gread.tables.table import Table
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from gread.inputs import InputError
-from gread.memory import check_fits, check_left, check_unpacks
-from gread.registry import Registry, UnknownName
+from gread.base.errors import InputError
+from gread.base.memory import check_fits, check_left, check_unpacks
+from gread.base.registry import Registry, UnknownName
 from gread.tables.column import Column, column, column_of_texts
 from gread.tables.table import Table, check_shape
 
@@ -145,7 +145,7 @@ def _streamed(path: Path) -> Any:
     """What is in a Parquet file, read by another process, which a broken file may end."""
     import pyarrow as pa
 
-    from gread.tables import parquet
+    from gread.tables import arrow as parquet
 
     with (
         tempfile.TemporaryFile() as said,
@@ -305,7 +305,7 @@ def _arrow(name: str, chunk: Any) -> Column:
     """A column of Arrow's, without a detour through Python objects where it is plain numbers."""
     import pyarrow as pa
 
-    from gread.tables.parquet import is_text
+    from gread.tables.arrow import is_text
 
     of = chunk.type
     if pa.types.is_dictionary(of):

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.utils import coalesce, to_undirected
 
-from gread.inputs import InputError
-from gread.memory import check_fits
-from gread.registry import Registry
+from gread.base.errors import InputError
+from gread.base.memory import check_fits
+from gread.base.registry import Registry
 from gread.tables.column import WORDS, Column, column
 from gread.tables.formats import check_file, read_table
 from gread.tables.table import Table, check_shape

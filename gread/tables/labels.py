@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gread.inputs import InputError
+from gread.base.errors import InputError
 from gread.tables.column import WORDS, Column
 from gread.tables.table import Table
 

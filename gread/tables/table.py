@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from gread.inputs import InputError
+from gread.base.errors import InputError
 from gread.tables.column import Column
 
 MOST_COLUMNS = 100_000
@@ -49,7 +49,7 @@ class Table:
         >>> Table("nodes.csv", {"id": column([1, 2])})["idd"]
         Traceback (most recent call last):
         ...
-        gread.inputs.InputError: nodes.csv has no column 'idd', did you mean 'id'? It has: id
+        gread.base.errors.InputError: nodes.csv has no column 'idd', did you mean 'id'? It has: id
     """
 
     name: str

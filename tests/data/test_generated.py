@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import gread
+from gread.base.errors import InputError
 from gread.data.generated import CLASSES
-from gread.inputs import InputError
 
 
 def test_digits_are_homophilous():

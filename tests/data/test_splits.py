@@ -3,8 +3,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gread.data import random_splits
-from gread.inputs import InputError
+from gread.base.errors import InputError
+from gread.data.splits import random_splits
 
 
 @settings(deadline=None, max_examples=50)

@@ -6,8 +6,8 @@ from numpy.random import default_rng
 from torch_geometric.utils import contains_self_loops, degree, is_undirected
 
 import gread
+from gread.base.errors import InputError
 from gread.data.synthetic import _chosen, _edges_between, _edges_within
-from gread.inputs import InputError
 
 
 def test_defaults_are_the_papers():

@@ -8,10 +8,11 @@ import pytest
 import torch
 
 import gread
-from gread.distributed import read_shard, read_sizes, shard, spread
+from gread.base.errors import InputError
+from gread.distributed.launch import spread
 from gread.distributed.parquet import shard_parquet
-from gread.inputs import InputError
-from tests.distributed import work
+from gread.distributed.shards import read_shard, read_sizes, shard
+from tests.distributed import jobs as work
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,9 @@ import pytest
 import torch
 
 import gread
-from gread.tables import Table, column, join
+from gread.tables.column import column
+from gread.tables.graph import join
+from gread.tables.table import Table
 
 FAST = {"epochs": 12, "hidden_channels": 8}
 

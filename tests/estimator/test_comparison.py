@@ -3,7 +3,8 @@ import pytest
 import torch
 
 from gread import GraphClassifier
-from gread.estimator import BASELINES, advice, compare, score, verdict
+from gread.estimator.comparison import BASELINES, advice, compare, verdict
+from gread.estimator.scores import score
 from tests.estimator.conftest import FAST
 
 

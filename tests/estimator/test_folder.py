@@ -11,9 +11,9 @@ import torch
 
 import gread
 from gread import GraphClassifier
+from gread.base.errors import InputError
 from gread.estimator import folder as folders
-from gread.inputs import InputError
-from gread.models import MODELS
+from gread.models.catalog import MODELS
 from tests.estimator.conftest import FAST
 
 

@@ -6,9 +6,8 @@ import scipy.sparse
 import torch
 from torch_geometric.data import Data
 
-from gread.estimator import as_graph
-from gread.estimator.graphs import column_of
-from gread.inputs import InputError
+from gread.base.errors import InputError
+from gread.estimator.graphs import as_graph, column_of
 
 EDGES = np.array([[0, 1, 2], [1, 2, 2]])
 X = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from gread.experiments import ARTEFACTS
 from gread.experiments.accuracy import DATASETS, GREAD, PAPER, specs, summary
+from gread.experiments.artefact import ARTEFACTS
 from gread.experiments.protocol import PUBLISHED
 from gread.report.statistics import standings
-from gread.runs import Result
+from gread.runs.run import Result
 
 TABLES = os.environ.get("GREAD_PAPER")
 

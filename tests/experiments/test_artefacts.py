@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gread.experiments import ARTEFACTS, SCALES, show
+from gread.experiments.artefact import ARTEFACTS, SCALES, show
 from gread.experiments.protocol import DATASETS, PUBLISHED
-from gread.figures import draw
 from gread.report.charts import Chart
-from gread.runs import RECORDS, Result
+from gread.report.figures import draw
+from gread.runs.run import RECORDS, Result
 
 TABLES = os.environ.get("GREAD_PAPER")
 MEASURED = ("table-1", "table-3", "table-9", "figure-1")

@@ -1,4 +1,4 @@
-"""docs/baselines.md is true, and docs/tune_baselines.py searches as it says."""
+"""docs/baselines.md is true, and studies/tune_baselines.py searches as it says."""
 
 import re
 from itertools import islice
@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from docs.tune_baselines import LARGER, Cell, cell, draws, elsewhere
-from gread.experiments import ARTEFACTS
 from gread.experiments.accuracy import summary
+from gread.experiments.artefact import ARTEFACTS
 from gread.experiments.protocol import GREAD, PUBLISHED, preset_of
-from gread.runs import ResultStore
-from gread.runs.exported import read_results
-from gread.search import search
+from gread.runs.archive import read_results
+from gread.runs.store import ResultStore
+from gread.search.search import search
 from gread.search.study import Plan
+from studies.tune_baselines import LARGER, Cell, cell, draws, elsewhere
 
 ROOT = Path(__file__).parents[2]
 PLAN = Plan("csbm", "mlp", {}, "random", True, [0, 1, 2], [0])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gread.experiments.accuracy import PAPER, summary
 from gread.experiments.protocol import GREAD
-from gread.runs.exported import read_results
+from gread.runs.archive import read_results
 
 ROOT = Path(__file__).parents[2]
 

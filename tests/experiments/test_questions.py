@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from gread.experiments import ARTEFACTS, Plan, show
 from gread.experiments.accuracy import PAPER, marks
+from gread.experiments.artefact import ARTEFACTS, Plan, show
 from gread.experiments.energy import depth_specs
 from gread.experiments.protocol import DATASETS, PUBLISHED, preset_of
 from gread.experiments.source_term import depth_specs as layer_specs
-from gread.models import MODELS
+from gread.models.catalog import MODELS
 from gread.report.statistics import unpaired_t_test
-from gread.runs import Result, run
-from gread.runs.run import built, prepared
+from gread.runs.run import Result, built, prepared, run
 
 
 def test_the_marks_from_the_papers_means_are_the_papers_but_one():

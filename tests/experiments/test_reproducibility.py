@@ -7,7 +7,7 @@ import pytest
 
 from gread.experiments.accuracy import DATASETS, PAPER, summary
 from gread.experiments.settings import specs_of
-from gread.runs.exported import read_results
+from gread.runs.archive import read_results
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reproducibility.md").read_text("utf-8")

@@ -11,12 +11,13 @@ import pytest
 import torch
 from torch_geometric.utils import to_undirected
 
-from gread.adjacency import NORMALIZATIONS, OriginalAdjacency
+from gread.dynamics.chebyshev import stability
+from gread.dynamics.integrate import integrate
+from gread.dynamics.reactions import REACTIONS, State
+from gread.dynamics.tableau import SOLVERS, Tableau
 from gread.explorer.page import SCRIPTS, reactions, solvers
-from gread.flow.chebyshev import stability
-from gread.measures import dirichlet_energy, edge_homophily
-from gread.ode import SOLVERS, Tableau, integrate
-from gread.reactions import REACTIONS, State
+from gread.graph.adjacency import NORMALIZATIONS, OriginalAdjacency
+from gread.graph.measures import dirichlet_energy, edge_homophily
 from gread.report.page import SHARED_SCRIPTS
 
 FIXED = [name for name, solver in SOLVERS.items() if isinstance(solver, Tableau)]

@@ -8,12 +8,13 @@ from typer.testing import CliRunner
 
 import gread
 from gread.cli import app
+from gread.dynamics.reactions import REACTIONS, Terms, made_of
 from gread.experiments.protocol import runs_of
-from gread.explorer import Runs, leaderboard, page, portrait_of_folder
-from gread.explorer.page import reactions
-from gread.explorer.server import ExplorerServer
-from gread.reactions import REACTIONS, Terms, made_of
-from gread.runs import Result
+from gread.explorer.leaderboard import leaderboard
+from gread.explorer.page import page, reactions
+from gread.explorer.server import ExplorerServer, Runs
+from gread.explorer.trained import portrait_of_folder
+from gread.runs.run import Result
 from tests.explorer.test_server import SPEC
 
 pytestmark = pytest.mark.long

@@ -14,10 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from gread.base.errors import InputError
 from gread.explorer.server import ADDRESS, ExplorerServer, Runs, serve
-from gread.inputs import InputError
-from gread.runs import Result, ResultStore, RunSpec, run
-from gread.training import TrainConfig
+from gread.runs.run import Result, run
+from gread.runs.spec import RunSpec
+from gread.runs.store import ResultStore
+from gread.training.config import TrainConfig
 
 SPEC = RunSpec(
     dataset="csbm",

@@ -6,14 +6,15 @@ import pytest
 import torch
 
 import gread
+from gread.base.errors import InputError
 from gread.experiments.accuracy import PAPER
 from gread.experiments.protocol import runs_of
 from gread.explorer.leaderboard import leaderboard
 from gread.explorer.trained import MOMENTS, portrait, portrait_of_folder, portrait_of_run
-from gread.inputs import InputError
-from gread.models import MODELS
-from gread.runs import Result, RunSpec, run
-from gread.training import TrainConfig
+from gread.models.catalog import MODELS
+from gread.runs.run import Result, run
+from gread.runs.spec import RunSpec
+from gread.training.config import TrainConfig
 
 CONTINUOUS = [name for name, entry in MODELS.items() if entry.continuous]
 

@@ -7,7 +7,9 @@ import sys
 import pytest
 import torch
 
-from gread.kernels import Pattern, choice, plain
+from gread.kernels import backend as choice
+from gread.kernels import reference as plain
+from gread.kernels.pattern import Pattern
 
 cpu = choice.available("cpu")
 needs_compiler = pytest.mark.skipif(isinstance(cpu, Exception), reason=str(cpu))

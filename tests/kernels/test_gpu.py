@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gread.kernels import plain
-from gread.kernels.plain import Pair, Rows
+from gread.kernels import reference as plain
+from gread.kernels.reference import Pair, Rows
 
 pytest.importorskip("triton")
 

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from gread.kernels import Pattern, attention, drop, product, scores, shares
-from gread.kernels.operators import _product
+from gread.kernels.operators import _product, attention, drop, product, scores, shares
+from gread.kernels.pattern import Pattern
 
 ROW = torch.tensor([1, 2, 2, 0, 3, 1])  # the entry (1, 0) stands twice
 COLUMN = torch.tensor([0, 0, 1, 3, 3, 0])

@@ -2,8 +2,7 @@ import gc
 
 import torch
 
-from gread.kernels import Pattern, remember
-from gread.kernels.pattern import _kept
+from gread.kernels.pattern import Pattern, _kept, remember
 
 
 def test_entries_are_found_by_row_and_by_column():

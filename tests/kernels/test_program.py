@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gread import Adjacency
-from gread.kernels import choice
+from gread.kernels import backend as choice
 from gread.kernels.program import KINDS, Writer, pass_by_pass
 
 cpu = choice.available("cpu")

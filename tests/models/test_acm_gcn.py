@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from gread.adjacency import OriginalAdjacency
-from gread.models import MODELS
+from gread.graph.adjacency import OriginalAdjacency
 from gread.models.acm_gcn import AdaptiveMixing
+from gread.models.catalog import MODELS
 from tests.checks import dense
 
 

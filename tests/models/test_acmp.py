@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from gread.inputs import InputError
-from gread.models import MODELS
+from gread.base.errors import InputError
+from gread.models.catalog import MODELS
 from tests.checks import dense
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from gread.inputs import InputError
+from gread.base.errors import InputError
 from gread.models.attention import NORMALIZERS, SCORES, EdgeAttention
 from tests.checks import dense
 

@@ -2,10 +2,10 @@ import pytest
 import torch
 from torch import nn
 
-from gread.inputs import InputError
-from gread.models import MODELS
+from gread.base.errors import InputError
+from gread.graph.structure.catalog import add_structure
 from gread.models.attention import SCORES
-from gread.structure import add_structure
+from gread.models.catalog import MODELS
 from tests.checks import dense
 
 

@@ -4,8 +4,8 @@ from torch import nn
 from torch_geometric.utils import add_self_loops
 
 import gread
-from gread.inputs import InputError
-from gread.models import MODELS
+from gread.base.errors import InputError
+from gread.models.catalog import MODELS
 
 
 def quiet(**options):

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 import gread
-from gread.models import MODELS
-from gread.models.parts import Dropout
-from gread.ode import integrate
+from gread.dynamics.integrate import integrate
+from gread.models.catalog import MODELS
+from gread.models.layers import Dropout
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 

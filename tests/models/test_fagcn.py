@@ -2,8 +2,8 @@ import torch
 from torch import nn
 from torch_geometric.nn import FAConv
 
-from gread.adjacency import OriginalAdjacency
-from gread.models import MODELS
+from gread.graph.adjacency import OriginalAdjacency
+from gread.models.catalog import MODELS
 from tests.checks import dense
 
 

@@ -2,8 +2,8 @@ import torch
 from torch import nn
 from torch_geometric.nn import GATConv
 
-from gread.models import MODELS
-from tests.models.test_stacks import weight_of
+from gread.models.catalog import MODELS
+from tests.models.test_convolutional import weight_of
 
 
 def test_gat_equals_the_layers_of_pyg(graph):

@@ -3,8 +3,8 @@ import math
 import torch
 from torch_geometric.nn import GCN2Conv
 
-from gread.adjacency import OriginalAdjacency
-from gread.models import MODELS
+from gread.graph.adjacency import OriginalAdjacency
+from gread.models.catalog import MODELS
 from tests.checks import dense
 
 

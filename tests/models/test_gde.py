@@ -1,7 +1,7 @@
 import torch
 from torch.nn.functional import softplus
 
-from gread.models import MODELS
+from gread.models.catalog import MODELS
 from tests.checks import dense
 
 

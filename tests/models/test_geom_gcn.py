@@ -2,9 +2,9 @@ import pytest
 import torch
 from torch_geometric.utils import add_self_loops, to_dense_adj
 
-from gread.inputs import InputError
-from gread.models import MODELS
-from gread.structure.relations import LOOP, NUM_RELATIONS, computed_relations
+from gread.base.errors import InputError
+from gread.graph.structure.relations import LOOP, NUM_RELATIONS, computed_relations
+from gread.models.catalog import MODELS
 
 
 def normalized(pairs, kind):

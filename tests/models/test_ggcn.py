@@ -4,7 +4,7 @@ import torch
 from torch.nn.functional import elu, softplus
 from torch_geometric.utils import add_self_loops, to_dense_adj, to_undirected
 
-from gread.models import MODELS
+from gread.models.catalog import MODELS
 from gread.models.ggcn import SignedMessages
 
 HOUSE = to_undirected(torch.tensor([[0, 1, 2, 3, 0], [1, 2, 3, 0, 4]]))

@@ -2,8 +2,8 @@ import pytest
 import torch
 
 import gread
-from gread.inputs import InputError
-from gread.models import MODELS
+from gread.base.errors import InputError
+from gread.models.catalog import MODELS
 from gread.models.glognn import _inverse
 from tests.checks import dense
 

@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from gread.adjacency import OriginalAdjacency
-from gread.models import MODELS
-from gread.training import HasParameterGroups
+from gread.graph.adjacency import OriginalAdjacency
+from gread.models.catalog import MODELS
+from gread.training.fit import HasParameterGroups
 from tests.checks import dense
 
 

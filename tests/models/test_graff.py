@@ -3,7 +3,7 @@ import torch
 from torch import nn
 from torch_geometric.utils import add_self_loops
 
-from gread.models import MODELS
+from gread.models.catalog import MODELS
 from gread.models.graff import WEIGHTS, standardized
 
 

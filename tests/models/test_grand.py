@@ -3,10 +3,10 @@ import torch
 from torch import nn
 
 import gread
-from gread.inputs import InputError
-from gread.measures import dirichlet_energy
-from gread.models import MODELS
+from gread.base.errors import InputError
+from gread.graph.measures import dirichlet_energy
 from gread.models.attention import NORMALIZERS, SCORES
+from gread.models.catalog import MODELS
 from gread.models.grand import GRAND, centred
 from tests.checks import dense
 

@@ -4,7 +4,7 @@ from torch import nn
 from torch.nn.functional import elu
 from torch_geometric.nn import GATConv
 
-from gread.models import MODELS
+from gread.models.catalog import MODELS
 from gread.models.graphcon import GraphCON
 from tests.checks import dense
 

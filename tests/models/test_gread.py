@@ -8,8 +8,8 @@ from torch_geometric.explain import Explainer, GNNExplainer
 from torch_geometric.nn import GCNConv, Sequential
 
 import gread
-from gread.inputs import InputError
-from gread.models import ReactionDiffusionConv
+from gread.base.errors import InputError
+from gread.models.gread import ReactionDiffusionConv
 from tests.checks import dense
 
 

@@ -2,9 +2,9 @@ import pytest
 import torch
 from torch_geometric.utils import dense_to_sparse
 
-from gread.adjacency import OriginalAdjacency
-from gread.models import MODELS
-from gread.structure.two_hop import two_steps_away
+from gread.graph.adjacency import OriginalAdjacency
+from gread.graph.structure.two_hop import two_steps_away
+from gread.models.catalog import MODELS
 from tests.checks import dense
 
 

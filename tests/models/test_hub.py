@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import gread
-from gread.inputs import InputError
+from gread.base.errors import InputError
 
 pytest.importorskip("huggingface_hub")
 

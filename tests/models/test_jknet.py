@@ -1,11 +1,11 @@
 import pytest
 import torch
 
-from gread.adjacency import OriginalAdjacency
-from gread.inputs import InputError
-from gread.models import MODELS
+from gread.base.errors import InputError
+from gread.graph.adjacency import OriginalAdjacency
+from gread.models.catalog import MODELS
 from tests.checks import dense
-from tests.models.test_stacks import weight_of
+from tests.models.test_convolutional import weight_of
 
 
 @pytest.mark.parametrize("jump", ["cat", "max"])

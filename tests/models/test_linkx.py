@@ -2,7 +2,7 @@ import torch
 from torch_geometric.nn import LINKX
 from torch_geometric.utils import add_self_loops, to_dense_adj
 
-from gread.models import MODELS
+from gread.models.catalog import MODELS
 
 
 def test_linkx_equals_dense_formula(graph):

@@ -2,12 +2,12 @@ import torch
 from torch import nn
 from torch_geometric.nn import MixHopConv
 
-from gread.adjacency import OriginalAdjacency
-from gread.models import MODELS
+from gread.graph.adjacency import OriginalAdjacency
+from gread.models.catalog import MODELS
+from gread.models.layers import FeatureMap
 from gread.models.mixhop import hops
-from gread.models.parts import FeatureMap
 from tests.checks import dense
-from tests.models.test_stacks import weight_of
+from tests.models.test_convolutional import weight_of
 
 
 def test_mixhop_equals_dense_formula(graph):

@@ -8,10 +8,10 @@ from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
 import gread
-from gread.inputs import InputError
-from gread.models import MODELS
-from gread.structure import add_structure
-from gread.training import inputs_of
+from gread.base.errors import InputError
+from gread.graph.structure.catalog import add_structure
+from gread.models.catalog import MODELS
+from gread.training.fit import inputs_of
 from tests.checks import permuted
 
 

@@ -1,11 +1,11 @@
-"""Numbers at the edge are correct or refused; ``python -m soak numbers`` has more of them."""
+"""Numbers at the edge are correct or refused; ``python -m studies.soak numbers`` has more."""
 
 import pytest
 import torch
 
-from gread.inputs import InputError
-from gread.models import MODELS
-from soak.numbers import CHECKS, build, graph, isolated, outcome
+from gread.base.errors import InputError
+from gread.models.catalog import MODELS
+from studies.soak.numbers import CHECKS, build, graph, isolated, outcome
 
 COMPUTED = ("autocast to bfloat16", "autocast to float16", "weights 0", "a graph of one node")
 """What no model refuses but Geom-GCN, which has no use for weights."""

@@ -3,8 +3,8 @@ import torch
 from torch.nn.functional import elu
 from torch_geometric.utils import add_self_loops
 
-from gread.inputs import InputError
-from gread.models import MODELS
+from gread.base.errors import InputError
+from gread.models.catalog import MODELS
 from gread.models.sheaf.ends import ends_of
 from gread.models.sheaf.laplacian import (
     bundle_laplacian,
@@ -14,7 +14,8 @@ from gread.models.sheaf.laplacian import (
     inverse_root,
 )
 from gread.models.sheaf.maps import orthogonal
-from gread.training import TrainConfig, fit
+from gread.training.config import TrainConfig
+from gread.training.fit import fit
 
 KINDS = ["diag", "bundle", "general"]
 

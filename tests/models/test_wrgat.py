@@ -3,9 +3,9 @@ import torch
 from torch.nn.functional import leaky_relu
 from torch_geometric.utils import add_self_loops
 
-from gread.inputs import InputError
-from gread.models import MODELS
-from gread.structure.multigraph import structural_multigraph
+from gread.base.errors import InputError
+from gread.graph.structure.multigraph import structural_multigraph
+from gread.models.catalog import MODELS
 
 
 def attended(layer, weight, h, graphs):

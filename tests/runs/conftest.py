@@ -1,7 +1,7 @@
 import pytest
 
-from gread.runs import RunSpec
-from gread.training import TrainConfig
+from gread.runs.spec import RunSpec
+from gread.training.config import TrainConfig
 
 
 @pytest.fixture(scope="session")

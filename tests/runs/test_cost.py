@@ -1,7 +1,7 @@
 import pytest
 
-from gread.runs import RunSpec
 from gread.runs.cost import _size, estimate
+from gread.runs.spec import RunSpec
 
 
 @pytest.fixture

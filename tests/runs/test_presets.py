@@ -3,12 +3,12 @@ from importlib import resources
 
 import pytest
 
+from gread.base.errors import InputError
+from gread.base.toml import read_toml
 from gread.experiments.accuracy import DATASETS, GREAD
-from gread.inputs import InputError
-from gread.models import MODELS
-from gread.runs import RunSpec, find_preset
-from gread.runs.presets import SOURCES
-from gread.shipped import read_toml
+from gread.models.catalog import MODELS
+from gread.runs.presets import SOURCES, find_preset
+from gread.runs.spec import RunSpec
 
 FOLDERS = {source: resources.files("gread").joinpath("presets", source) for source in SOURCES}
 FILES = [

@@ -15,16 +15,19 @@ import types
 
 import pytest
 
+from gread.base.errors import InputError
 from gread.cli import main
-from gread.data import DATASETS, DatasetEntry, csbm
-from gread.experiments import ARTEFACTS
-from gread.experiments.artefact import Artefact
-from gread.inputs import InputError
-from gread.runs import ResultStore, find_executor, launch, run
-from gread.runs.executors import Job
-from gread.search import Space, search
+from gread.data.catalog import DATASETS, DatasetEntry
+from gread.data.synthetic import csbm
+from gread.experiments.artefact import ARTEFACTS, Artefact
+from gread.runs.executors.local import Job, find_executor
+from gread.runs.launch import launch
+from gread.runs.run import run
+from gread.runs.store import ResultStore
+from gread.search.search import search
+from gread.search.space import Space
 from gread.search.study import load_study
-from gread.training import TrainConfig
+from gread.training.config import TrainConfig
 from tests.runs.test_launch import GREEDY
 from tests.search.conftest import TABLE
 
@@ -126,7 +129,7 @@ def test_an_unreachable_address_is_one_sentence(apart, address, reason):
 
 
 def test_who_listens_but_is_no_ray_is_given_up(apart, monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr("gread.runs.cluster.SECONDS", 3.0)
+    monkeypatch.setattr("gread.runs.executors.ray.SECONDS", 3.0)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

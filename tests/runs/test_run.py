@@ -6,11 +6,13 @@ from importlib import metadata
 import pytest
 import torch
 
-from gread.inputs import InputError
-from gread.runs import RECORDS, Result, ResultStore, find_preset, launch, run
-from gread.runs.run import run_together
+from gread.base.errors import InputError
+from gread.runs.launch import launch
+from gread.runs.presets import find_preset
+from gread.runs.run import RECORDS, Result, run, run_together
 from gread.runs.spec import RunSpec
-from gread.training import TrainConfig
+from gread.runs.store import ResultStore
+from gread.training.config import TrainConfig
 
 
 def test_the_same_spec_gives_the_same_bytes(small):

@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from gread.inputs import InputError
-from gread.runs import RunSpec
-from gread.training import TrainConfig
+from gread.base.errors import InputError
+from gread.runs.spec import RunSpec
+from gread.training.config import TrainConfig
 from tests.processes import Forked
 
 

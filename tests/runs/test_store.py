@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 from filelock import FileLock
 
-from gread.runs import Result, ResultStore, StoreError
+from gread.runs.run import Result
+from gread.runs.store import ResultStore, StoreError
 from tests.processes import FRESH, Forked
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import psutil
 import pytest
 
-from gread.inputs import InputError
-from gread.runs import run
+from gread.base.errors import InputError
+from gread.runs.run import run
 from gread.runs.trackers import TRACKERS, tracked
 
 # mlflow uses what SQLAlchemy 2.1 deprecates.

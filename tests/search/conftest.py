@@ -1,7 +1,8 @@
 import pytest
 
-from gread.runs import ResultStore
-from gread.search import Space, search
+from gread.runs.store import ResultStore
+from gread.search.search import search
+from gread.search.space import Space
 
 TABLE = {
     "epochs": 2,

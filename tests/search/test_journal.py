@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gread.runs import StoreError
+from gread.runs.store import StoreError
 from gread.search.journal import Journal, _append
 from tests.processes import Forked
 

@@ -3,11 +3,13 @@ import sys
 import numpy as np
 import pytest
 
-from gread.figures import selection
-from gread.inputs import InputError
-from gread.runs import ResultStore, find_preset
-from gread.search import RULES, Space, report
-from gread.search.report import merge_preset
+from gread.base.errors import InputError
+from gread.report.figures import selection
+from gread.runs.presets import find_preset
+from gread.runs.store import ResultStore
+from gread.search.report import merge_preset, report
+from gread.search.selection import RULES
+from gread.search.space import Space
 from gread.search.study import load_study
 
 if sys.version_info >= (3, 11):

@@ -5,10 +5,11 @@ from statistics import fmean
 import optuna
 import pytest
 
-from gread.inputs import InputError
-from gread.runs import ResultStore
-from gread.search import SAMPLERS, Progress, Space, search, worker
-from gread.search.search import rungs
+from gread.base.errors import InputError
+from gread.runs.store import ResultStore
+from gread.search import worker
+from gread.search.search import SAMPLERS, Progress, rungs, search
+from gread.search.space import Space
 from gread.search.study import load_study, trials_of
 from tests.processes import Forked
 from tests.search.conftest import TABLE

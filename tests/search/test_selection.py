@@ -2,8 +2,9 @@ import random
 
 import pytest
 
-from gread.inputs import InputError
-from gread.search import RULES, Space, Trial, select
+from gread.base.errors import InputError
+from gread.search.selection import RULES, Trial, select
+from gread.search.space import Space
 
 SPACE = Space("gread-bs", {"time": {"low": 0.5, "high": 4.0}, "hidden_channels": [8, 64]})
 

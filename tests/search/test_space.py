@@ -4,11 +4,10 @@ from importlib import resources
 import optuna
 import pytest
 
-from gread.inputs import InputError
-from gread.models import MODELS
-from gread.runs import find_preset
-from gread.search import Space, read_space
-from gread.search.space import Choice, Range
+from gread.base.errors import InputError
+from gread.models.catalog import MODELS
+from gread.runs.presets import find_preset
+from gread.search.space import Choice, Range, Space, read_space
 
 DATASETS = (
     "texas wisconsin cornell film squirrel chameleon cora citeseer pubmed".split()  # noqa: SIM905
@@ -16,7 +15,7 @@ DATASETS = (
 GREAD = [name for name, entry in MODELS.items() if entry.group == "GREAD"]
 SHIPPED = [
     file.name.removesuffix(".toml")
-    for file in resources.files("gread").joinpath("spaces").iterdir()
+    for file in resources.files("gread").joinpath("search", "spaces").iterdir()
     if file.name != "gread.toml"
 ]
 SLIPS = {("gread-st", "texas", "hidden_channels"), ("gread-st", "squirrel", "dropout")}

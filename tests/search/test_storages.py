@@ -8,8 +8,10 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 import optuna
 import pytest
 
-from gread.runs import ResultStore
-from gread.search import Space, report, search
+from gread.runs.store import ResultStore
+from gread.search.report import report
+from gread.search.search import search
+from gread.search.space import Space
 from gread.search.study import journal, load_study, trials_of
 from tests.search.conftest import TABLE
 from tests.search.test_search import together

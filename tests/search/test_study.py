@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gread.inputs import InputError
-from gread.runs import StoreError
-from gread.search import search
+from gread.base.errors import InputError
+from gread.runs.store import StoreError
+from gread.search.search import search
 from gread.search.study import Plan, create_study, journal, load_study, study_name
 
 PLAN = Plan("csbm", "gread-bs", {"time": [1.0, 2.0]}, "random", False, [0, 1], [0, 1])

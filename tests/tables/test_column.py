@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from gread.inputs import InputError
+from gread.base.errors import InputError
 from gread.tables.column import column, column_of_texts
 
 

@@ -5,9 +5,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gread.inputs import InputError
-from gread.tables import Preprocessing, Table, column
-from gread.tables.features import ENCODERS, HASHED_WORDS, LARGEST, Categories, Numbers, Words
+from gread.base.errors import InputError
+from gread.tables.column import column
+from gread.tables.features import (
+    ENCODERS,
+    HASHED_WORDS,
+    LARGEST,
+    Categories,
+    Numbers,
+    Preprocessing,
+    Words,
+)
+from gread.tables.table import Table
 
 ALL = np.arange(6)
 TABLE = Table(

@@ -3,8 +3,9 @@ import sys
 import numpy as np
 import pytest
 
-from gread.inputs import InputError
-from gread.tables import FORMATS, formats, read_table
+from gread.base.errors import InputError
+from gread.tables import formats
+from gread.tables.formats import FORMATS, read_table
 from tests.tables.conftest import NODES, WRITERS
 
 

@@ -2,9 +2,11 @@ import networkx
 import pytest
 import torch
 
-from gread.inputs import InputError
-from gread.tables import FORMATS, Table, column, join, read_graph
-from gread.tables.graph import from_networkx
+from gread.base.errors import InputError
+from gread.tables.column import column
+from gread.tables.formats import FORMATS
+from gread.tables.graph import from_networkx, join, read_graph
+from gread.tables.table import Table
 from tests.tables.conftest import EDGES, NODES, WRITERS, networkx_graph
 
 

@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 
-from gread.inputs import InputError
-from gread.tables import Table, column, read_labels, read_split
-from gread.tables.labels import check_split, draw_split
+from gread.base.errors import InputError
+from gread.tables.column import column
+from gread.tables.labels import check_split, draw_split, read_labels, read_split
+from gread.tables.table import Table
 
 
 def labels(values, **options):

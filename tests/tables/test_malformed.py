@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gread.inputs import InputError
-from gread.tables import read_graph
+from gread.base.errors import InputError
+from gread.tables.graph import read_graph
 from tests.tables.conftest import WRITERS
 
 FAST = settings(

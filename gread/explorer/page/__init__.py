@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gread
-from gread.ode import SOLVERS, Tableau
-from gread.reactions import REACTIONS, Terms
+from gread.dynamics.reactions import REACTIONS, Terms
+from gread.dynamics.tableau import SOLVERS, Tableau
 from gread.report.page import SHARED_SCRIPTS, SHARED_STYLES, bind
 
 SCRIPTS = tuple(
@@ -63,7 +63,7 @@ def page(
 
 
 def reactions() -> list[dict[str, Any]]:
-    """Those that are numbers, see `gread.reactions.Terms`; another cannot leave Python.
+    """Those that are numbers, see `gread.dynamics.reactions.Terms`; another cannot leave Python.
 
     Example:
         >>> [found["title"] for found in reactions()][:2]

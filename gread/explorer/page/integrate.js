@@ -1,4 +1,4 @@
-// dh/dt = −α L̃ h + β r(h) for one channel, and steps of a Runge-Kutta method: gread.ode in the page.
+// dh/dt = −α L̃ h + β r(h) for one channel, and steps of a Runge-Kutta method: gread.dynamics in the page.
 //
 // Reactions and solvers come from Python's registries as numbers: a reaction is
 // p₀ h(0) + p₁ h + p₂ h² + p₃ h³ + q L̃ h + s Ã L̃ h, a solver is its table.

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import remove_self_loops, to_undirected
 
-from gread.kernels import Pattern, product, remember
+from gread.kernels.operators import product
+from gread.kernels.pattern import Pattern, remember
 
 
 class Ends(NamedTuple):

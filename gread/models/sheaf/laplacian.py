@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gread.kernels import product
+from gread.kernels.operators import product
 from gread.models.sheaf.ends import Ends
 
 

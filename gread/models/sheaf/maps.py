@@ -7,8 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from gread.inputs import check_count
-from gread.kernels import product
+from gread.base.checks import check_count
+from gread.base.registry import Registry
+from gread.kernels.operators import product
 from gread.models.sheaf.ends import Ends
 from gread.models.sheaf.laplacian import (
     SheafLaplacian,
@@ -16,7 +17,6 @@ from gread.models.sheaf.laplacian import (
     diagonal_laplacian,
     general_laplacian,
 )
-from gread.registry import Registry
 
 
 class Learner(nn.Module):

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from torch.nn.functional import elu
 from torch_geometric.nn.inits import reset
 
-from gread.inputs import check_count, check_edges, check_features, check_not_negative, check_sizes
+from gread.base.checks import check_count, check_not_negative, check_sizes
+from gread.graph.checks import check_edges, check_features
 from gread.models.catalog import model
-from gread.models.parts import Dropout, FeatureMap
+from gread.models.layers import Dropout, FeatureMap
 from gread.models.sheaf.ends import Ends, ends_of
 from gread.models.sheaf.laplacian import SheafLaplacian, fixed_laplacian
 from gread.models.sheaf.maps import MAPS, Learner

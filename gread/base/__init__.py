@@ -1,0 +1,1 @@
+"""Foundations: errors, checks, registries, files and processes."""

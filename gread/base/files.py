@@ -1,0 +1,107 @@
+"""Files and folders that are there as a whole, or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gread.base.errors import InputError
+
+
+@contextmanager
+def whole_folder(path: str | Path) -> Iterator[Path]:
+    """A folder to write into, which gets its name when all is written.
+
+    Raises:
+        InputError: There is something of this name already.
+    """
+    folder = Path(path)
+    taken = f"{folder} must not exist yet: choose another name, or remove it"
+    if folder.exists():
+        raise InputError(taken)
+    part = _beside(folder)
+    try:
+        with _named(folder):
+            part.mkdir(parents=True)
+            yield part
+            if folder.exists():  # another process was faster
+                raise InputError(taken)
+            part.rename(folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+@contextmanager
+def whole_file(path: str | Path) -> Iterator[Path]:
+    """A file to write, which gets its name, and replaces an older one, when all is written."""
+    file = Path(path)
+    if file.is_dir():
+        raise InputError(f"{file} must be a file, got a folder")
+    part = _beside(file)
+    try:
+        with _named(file):
+            part.parent.mkdir(parents=True, exist_ok=True)
+            yield part
+            part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Writes a text as a `whole_file`."""
+    with whole_file(path) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """A full disk does not say which file it was."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise failure(path, error.errno) from error
+
+
+def failure(path: Path, code: int) -> OSError:
+    """The error of a file that cannot be written, with the system's reason."""
+    error = OSError(f"{path} cannot be written: {os.strerror(code)}")
+    error.errno = code
+    return error
+
+
+def _beside(path: Path) -> Path:
+    """A name in the same folder, so that renaming is one step; what the killed left there goes."""
+    path, host = path.absolute(), socket.gethostname()
+    for left in path.parent.glob(f".{_escaped(path.name)}.*.part"):
+        where, _, process = left.name[len(path.name) + 2 : -len(".part")].rpartition("-")
+        if where == host and process.isdigit() and gone(int(process)):
+            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(True)
+    return path.with_name(f".{path.name}.{host}-{os.getpid()}.part")
+
+
+def gone(process: int) -> bool:
+    """Whether a process of this machine is not there any more."""
+    if os.name != "posix":
+        return False
+    try:
+        os.kill(process, 0)  # asks, and sends nothing
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass  # another user's
+    return False
+
+
+def _escaped(name: str) -> str:
+    """For a search by pattern, in which brackets and stars mean something else."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)

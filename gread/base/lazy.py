@@ -1,0 +1,55 @@
+"""Public names of a package that are imported at their first use."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+
+def lazy(package: str) -> None:
+    """Import the names under ``if TYPE_CHECKING`` of a package when they are first used.
+
+    Importing torch and PyG takes seconds, and most commands and many scripts need neither. The
+    block is read from the source, so that a name is written once, for type checkers and for us.
+
+    Args:
+        package: ``__name__`` of the package.
+    """
+    module = sys.modules[package]
+    assert module.__file__ is not None
+    tree = ast.parse(Path(module.__file__).read_text("utf-8"))
+    homes = {
+        alias.asname: (node.module, alias.name)
+        for block in tree.body
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for node in block.body
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+        if alias.asname
+    }
+    module.__class__ = type("LazyPackage", (_LazyPackage,), {"homes": homes})
+
+
+class _LazyPackage(ModuleType):
+    homes: dict[str, tuple[str, str]]
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self.homes:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        home, origin = self.homes[name]
+        found = getattr(import_module(home), origin)
+        super().__setattr__(name, found)
+        return found
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Python binds a submodule to its package: `gread.runs.launch` would be the file and not
+        # the function in it.
+        if not (name in self.homes and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self.homes})

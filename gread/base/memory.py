@@ -1,0 +1,165 @@
+"""How much memory there is, and how much a model takes."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import torch
+
+from gread.base.errors import InputError
+
+GB = 1e9
+
+
+def free_memory(device: str = "cpu") -> float:
+    """Bytes that new arrays may take, as far as the system says; else infinity.
+
+    Of a CPU it is what the machine has, or less where a container, a batch system or ``ulimit -v``
+    allows this process less.
+    """
+    if torch.device(device).type == "cuda":
+        return float(torch.cuda.mem_get_info(device)[0])
+    return max(0.0, min(_of_the_machine(), _of_the_group(), _of_the_process()))
+
+
+def _of_the_machine() -> float:
+    try:
+        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
+        sizes = {name: int(rest.split()[0]) for name, rest in (line.split(":") for line in lines)}
+        return sizes["MemAvailable"] * 1024.0
+    except (OSError, ValueError, KeyError, IndexError):
+        pass
+    try:
+        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, OSError, ValueError):
+        return math.inf
+
+
+def _of_the_process() -> float:
+    """What ``ulimit -v`` leaves."""
+    try:
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit == resource.RLIM_INFINITY:
+            return math.inf
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
+        return float(limit - pages * resource.getpagesize())
+    except (ImportError, OSError, ValueError):
+        return math.inf
+
+
+CGROUPS = {
+    "": ("", "memory.max", "memory.current", "inactive_file"),
+    "memory": (
+        "memory",
+        "memory.limit_in_bytes",
+        "memory.usage_in_bytes",
+        "total_inactive_file",
+    ),
+}
+"""Of both versions, by the controllers of a group: the folder, and where limit, use and cache are
+written."""
+
+
+def _of_the_group(
+    membership: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")
+) -> float:
+    """What control groups leave, those above included; files that can be read anew do not count."""
+    free = math.inf
+    with suppress(OSError, ValueError):
+        for line in membership.read_text("utf-8").splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers in CGROUPS:
+                folder, limit, used, cache = CGROUPS[controllers]
+                group = Path(path.lstrip("/"))
+                for place in {root / folder / part for part in (group, *group.parents)}:
+                    free = min(free, _left(place / limit, place / used, cache))
+    return free
+
+
+def _left(limit: Path, used: Path, cache: str) -> float:
+    try:
+        most = int(limit.read_text("ascii"))
+        rows = limit.with_name("memory.stat").read_text("ascii").splitlines()
+        kept = int(dict(row.split() for row in rows)[cache])
+        return most - int(used.read_text("ascii")) + kept
+    except (OSError, ValueError, KeyError):  # no limit, or not for us to see
+        return math.inf
+
+
+class OutOfMemory(MemoryError):
+    """There is not enough memory; the message says what to reduce."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether it says that memory is full: PyTorch has a type for it on a GPU, on a CPU words."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    words = ("DefaultCPUAllocator", "_ALLOC_FAILED")  # the second are of cuBLAS and cuDNN
+    return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+
+
+@contextmanager
+def enough_memory(reduce: str) -> Iterator[None]:
+    """Says what to reduce where memory is full.
+
+    Args:
+        reduce: What to choose, as the end of a sentence.
+
+    Raises:
+        OutOfMemory: It is.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, OutOfMemory) or not is_out_of_memory(error):
+            raise
+        asked = re.search(r"allocate ([\d.]+) ?(bytes|[KMGT]iB)", str(error))
+        room = f" for {_size(*asked.groups())} more" if asked else ""
+        raise OutOfMemory(f"there is not enough memory{room}: choose {reduce}") from error
+
+
+def _size(number: str, unit: str) -> str:
+    """1500000000 bytes is 1.5 GB; other units are as PyTorch and NumPy say them."""
+    return f"{float(number) / GB:.2g} GB" if unit == "bytes" else f"{number} {unit}"
+
+
+TRAINING = "fewer hidden_channels, a larger step_size, more parts (parts=16) or fewer workers"
+"""What a training takes less with."""
+
+
+LEAST = 2**28
+"""Bytes that stay free while a file is read."""
+
+
+def check_fits(path: Path, factor: float) -> None:
+    """Requires that a file can be read, where that takes ``factor`` times its size."""
+    size, free = path.stat().st_size, free_memory()
+    if factor * size > free:
+        raise InputError(
+            f"{path} must fit into memory, got {size / GB:.1f} GB, for which about "
+            f"{factor * size / GB:.1f} GB are needed and {free / GB:.1f} GB are free: leave out "
+            "columns, or store it as Parquet"
+        )
+
+
+def check_unpacks(size: float) -> None:
+    """Requires that what a packed file holds, by its own account, fits into memory."""
+    free = free_memory()
+    if size > free:
+        raise InputError(
+            f"what it holds must fit into memory, got {size / GB:,.1f} GB where {free / GB:.1f} GB "
+            "are free"
+        )
+
+
+def check_left() -> None:
+    """Requires, while something grows, that there is memory left for it."""
+    if free_memory() < LEAST:
+        raise InputError("what it holds must fit into memory, which is full: leave out columns")

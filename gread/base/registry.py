@@ -1,0 +1,94 @@
+"""Names for things: one dict with a decorator, and an error that helps.
+
+Reactions, solvers, models and datasets are all looked up here, so that a thing is
+listed, tested and documented from the moment it is registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Generic, TypeVar
+
+from gread.base.errors import InputError
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+
+class UnknownName(InputError, KeyError):
+    """A name that is not registered."""
+
+    def __str__(self) -> str:  # KeyError would show the sentence in quotes
+        return str(self.args[0])
+
+
+class Registry(Mapping[str, T], Generic[T]):
+    """A mapping from names to things of one kind.
+
+    Args:
+        kind: What an entry is, for error messages.
+        entries: Those that are there from the start.
+        modules: Modules that register the others; they are imported at the first look-up.
+
+    Example:
+        >>> shapes = Registry("shape", {"disc": 1})
+        >>> shapes["disk"]  # doctest: +IGNORE_EXCEPTION_DETAIL
+        Traceback (most recent call last):
+        ...
+        UnknownName: unknown shape 'disk', did you mean 'disc'? Choose from: disc
+    """
+
+    def __init__(
+        self, kind: str, entries: Mapping[str, T] | None = None, *, modules: Sequence[str] = ()
+    ):
+        self.kind = kind
+        self._entries: dict[str, T] = {}
+        self._modules = list(modules)
+        self._followers: list[Callable[[str, T], None]] = []
+        for name, entry in (entries or {}).items():
+            self.add(name, entry)
+
+    def register(self, name: str) -> Callable[[S], S]:
+        """Decorates the thing that ``name`` stands for, and leaves it as it is."""
+
+        def decorate(entry: S) -> S:
+            self.add(name, entry)  # type: ignore[arg-type]  # S is T, seen through a decorator
+            return entry
+
+        return decorate
+
+    def add(self, name: str, entry: T) -> None:
+        """Registers ``entry``; a name is given once."""
+        if name in self._entries:
+            raise InputError(f"{self.kind} {name!r} is registered already; choose another name")
+        self._entries[name] = entry
+        for follow in self._followers:
+            follow(name, entry)
+
+    def follow(self, derive: Callable[[str, T], None]) -> None:
+        """Calls ``derive(name, entry)`` for every entry, those still to come included."""
+        for name, entry in self.items():
+            derive(name, entry)
+        self._followers.append(derive)
+
+    def _loaded(self) -> dict[str, T]:
+        while self._modules:  # one that is being imported may look up what others registered
+            import_module(self._modules.pop(0))
+        return self._entries
+
+    def __getitem__(self, name: str) -> T:
+        self._loaded()
+        if name in self._entries:
+            return self._entries[name]
+        near = get_close_matches(str(name), self._entries, n=1)
+        hint = f", did you mean {near[0]!r}? Choose" if near else "; choose"
+        choices = ", ".join(self._entries)
+        raise UnknownName(f"unknown {self.kind} {name!r}{hint} from: {choices}")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._loaded())
+
+    def __len__(self) -> int:
+        return len(self._loaded())

@@ -1,0 +1,42 @@
+"""Tables in TOML: those that ship inside the package, and a user's."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from gread.base.errors import InputError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+@cache
+def read_toml(folder: str, name: str) -> Mapping[str, Any] | None:
+    """The table ``name`` in a folder below ``gread/``; None where there is none.
+
+    Read once: a table is not to be written to.
+    """
+    file = resources.files("gread").joinpath(folder, name)
+    return tomllib.loads(file.read_text("utf-8")) if file.is_file() else None
+
+
+MOST_BYTES = 2**20
+"""Of a file of settings."""
+
+
+def read_file(path: str | Path) -> Mapping[str, Any]:
+    """The table in a file that a user names."""
+    file = Path(path)
+    if file.exists() and (not file.is_file() or file.stat().st_size > MOST_BYTES):
+        raise InputError(f"{path} must be a file of settings, of {MOST_BYTES:,} bytes at most")
+    try:
+        return tomllib.loads(file.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:  # no file, no UTF-8, no TOML
+        raise InputError(f"the file {path} cannot be read: {error}") from error

@@ -1,0 +1,99 @@
+"""What this machine has and what it lacks: for a bug report, or when something is slow."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+
+import torch
+
+from gread.kernels.backend import available, fast
+
+PACKAGES = (
+    "gread",
+    "torch",
+    "torch-geometric",
+    "torchdiffeq",
+    "numpy",
+    "matplotlib",
+    "typer",
+    "rich",
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at.
+
+    Attributes:
+        subject: What was looked at.
+        found: What is there; empty where it is missing.
+        advice: What its absence costs and how to mend it; empty where all is well.
+    """
+
+    subject: str
+    found: str
+    advice: str = ""
+
+
+def examine() -> list[Finding]:
+    """Looks at Python, packages, devices and compiler."""
+    system = f"{platform.system()} {platform.machine()}"
+    return [
+        Finding("python", f"{platform.python_version()} on {system}"),
+        *map(_package, PACKAGES),
+        Finding("cpu", f"{os.cpu_count()} cores, torch uses {torch.get_num_threads()} threads"),
+        *_accelerators(),
+        *_kernels(),
+        _compiler(),
+    ]
+
+
+def _package(name: str) -> Finding:
+    try:
+        return Finding(name, metadata.version(name))
+    except metadata.PackageNotFoundError:
+        return Finding(name, "", f"not installed as a package: pip install {name}")
+
+
+def _accelerators() -> Iterator[Finding]:
+    if torch.cuda.is_available():
+        for index in range(torch.cuda.device_count()):
+            properties = torch.cuda.get_device_properties(index)
+            memory = properties.total_memory / 2**30
+            yield Finding(f"cuda:{index}", f"{properties.name}, {memory:.0f} GiB")
+    elif torch.backends.mps.is_available():
+        yield Finding("mps", "available")
+    else:
+        built = torch.version.cuda or "none"
+        yield Finding(
+            "gpu", "", f"no device found (torch built for CUDA: {built}); the CPU is used"
+        )
+
+
+def _kernels() -> Iterator[Finding]:
+    """The fast kernels, or why there are none and what that costs."""
+    advice = {
+        "cpu": "an epoch on Cora takes four to five times as long: install a C compiler (cc)",
+        "cuda": "training is slower: pip install triton",
+    }
+    if not fast():
+        yield Finding("kernels", "plain PyTorch", "GREAD_PLAIN is set: all fast paths are off")
+        return
+    for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
+        found = available(device)
+        subject = f"kernels for {device}"
+        if isinstance(found, Exception):
+            yield Finding(subject, "", f"{found}; plain PyTorch is used, and {advice[device]}")
+        else:
+            yield Finding(subject, {"cpu": "compiled C", "cuda": "Triton"}[device])
+
+
+def _compiler() -> Finding:
+    compiler = os.environ.get("CXX") or next(filter(shutil.which, ("c++", "g++", "clang++")), "")
+    advice = "" if compiler else "torch.compile needs a C++ compiler on the CPU: install g++"
+    return Finding("c++ compiler", compiler, advice)

@@ -1,0 +1,36 @@
+"""Graphs by name: ``load("texas")`` gives a PyG ``Data`` with ten splits."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+from torch_geometric.data import Data
+
+from gread.base.errors import InputError
+from gread.data.catalog import DATASETS
+
+
+def load(name: str, root: str | Path | None = None, **options: Any) -> Data:
+    """The graph that ``name`` stands for.
+
+    Args:
+        name: A name of ``gread.DATASETS``.
+        root: The data root; by default ``GREAD_DATA``, or a folder in the platform's cache.
+        options: Those of the dataset, for instance of `csbm`; benchmark graphs take
+            ``normalize_features`` and ``largest_component``.
+
+    Example:
+        >>> load("grid", height=10, width=20).num_nodes
+        200
+    """
+    make = DATASETS[name].make
+    known = [option for option in inspect.signature(make).parameters if option != "root"]
+    for option in options:
+        if option not in known:
+            choices = f"choose from: {', '.join(known)}" if known else "it has none"
+            raise InputError(f"{name} has no option {option!r}; {choices}")
+    if "root" in inspect.signature(make).parameters:
+        options["root"] = root
+    return make(**options)

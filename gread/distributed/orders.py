@@ -1,0 +1,69 @@
+"""Which process gets which nodes: an order of the nodes, cut into ranges.
+
+The fewer edges go from one range to another, the less the processes have to tell each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from gread.base.errors import InputError
+from gread.base.registry import Registry
+from gread.graph.partition import cuthill_mckee
+
+Numbers: TypeAlias = NDArray[np.int64]
+Partition: TypeAlias = Callable[
+    [Callable[[], csr_matrix], int, int], tuple[Numbers | None, Numbers]
+]
+"""From the neighbours (a function: not all look), N and the number of blocks to the nodes in their
+new order (None: as they are) and the size of every block."""
+
+PARTITIONS: Registry[Partition] = Registry("partition")
+
+
+@PARTITIONS.register("cuthill-mckee")
+def by_cuthill_mckee(
+    near: Callable[[], csr_matrix], nodes: int, blocks: int
+) -> tuple[Numbers | None, Numbers]:
+    """Equal ranges of the order of reverse Cuthill and McKee, as in `gread.graph.partition`."""
+    return cuthill_mckee(near()), equal(nodes, blocks)
+
+
+@PARTITIONS.register("metis")
+def by_metis(
+    near: Callable[[], csr_matrix], nodes: int, blocks: int
+) -> tuple[Numbers | None, Numbers]:
+    """As METIS cuts them, with few edges between blocks (the extra ``gread[metis]``)."""
+    try:
+        import pymetis
+    except ImportError as error:
+        raise InputError(
+            "partition metis needs pymetis: pip install 'gread[metis]', or choose cuthill-mckee"
+        ) from error
+    matrix = near()
+    _, member = pymetis.part_graph(blocks, pymetis.CSRAdjacency(matrix.indptr, matrix.indices))
+    sizes = np.bincount(member, minlength=blocks).astype(np.int64)
+    return np.argsort(member, kind="stable").astype(np.int64), sizes
+
+
+@PARTITIONS.register("given")
+def as_given(
+    near: Callable[[], csr_matrix], nodes: int, blocks: int
+) -> tuple[Numbers | None, Numbers]:
+    """Equal ranges of the nodes as they are numbered: needs no memory at all."""
+    return None, equal(nodes, blocks)
+
+
+def equal(nodes: int, blocks: int) -> Numbers:
+    """Sizes of ranges that differ by one at most.
+
+    Example:
+        >>> equal(10, 4).tolist()
+        [3, 3, 2, 2]
+    """
+    return np.full(blocks, nodes // blocks) + (np.arange(blocks) < nodes % blocks)

@@ -1,0 +1,1 @@
+"""Reaction-diffusion in time: reactions, solvers, integration and its fast paths."""

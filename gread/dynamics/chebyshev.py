@@ -1,0 +1,231 @@
+"""The flow as one polynomial in Ã, for linear reactions on a symmetric Ã.
+
+There every step multiplies the eigenvector of Ã to the eigenvalue λ by a number, which the same
+method gives for the scalar equation
+
+    dp/dt = m(λ) p + β p₀,   m(λ) = −α (1 − λ) + β (p₁ + q (1 − λ) + s λ (1 − λ)),   p(0) = 1.
+
+So H(T) = p(Ã) H(0), channel by channel. The spectrum lies in [a, 1], where a Chebyshev series of p
+in x(λ) = (2 λ − 1 − a) / (1 − a) falls off fast: few products give what many steps give, and the
+way back keeps one state. The lowest eigenvalue a is −1 at least; on graphs with loops at every
+node it is often −½, which saves a quarter of the products.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from gread.dynamics.reactions import Terms
+from gread.dynamics.tableau import Tableau
+from gread.graph.adjacency import Adjacency
+from gread.kernels.cuda_graph import values_can_be_read
+from gread.kernels.program import Program, Writer
+
+NODES = 128
+"""Points at which p is looked at, at most."""
+
+FEW_PRODUCTS = 8
+"""So few are not worth a look at the series, whose degree is no less for common settings."""
+
+NEGLIGIBLE = {torch.float32: 1e-7, torch.float64: 1e-14}
+"""Terms are left out that together are so small beside the largest."""
+
+ASIDE = 0.1
+"""By so much α and β are changed to see which terms have a gradient: FB with α = β has no term but
+the first, and yet changes with α."""
+
+
+def polynomial_flow(
+    adj: Adjacency,
+    h0: Tensor,
+    alpha: Tensor,
+    beta: Tensor,
+    *,
+    terms: Terms,
+    tableau: Tableau,
+    lengths: Sequence[float],
+) -> Tensor | None:
+    """H(T) of the steps that `gread.dynamics.stepped_flow` takes, to 1e-6; or None.
+
+    None, where H(T) is no such polynomial or the steps take no more products.
+
+    Args:
+        adj: Ã.
+        h0: H(0), [N, d], the source as well.
+        alpha: α, one a channel or one for all, [d] or [1].
+        beta: β, likewise.
+        terms: The reaction.
+        tableau: The method.
+        lengths: Length of every step.
+    """
+    if terms.square or terms.cube or not adj.symmetric or not values_can_be_read():
+        return None
+    if h0.dtype not in NEGLIGIBLE:
+        return None
+    products = (2 if terms.blurred else 1) * tableau.stages * len(lengths)
+    if products <= FEW_PRODUCTS:
+        return None
+    nodes = min(products + 1, NODES)
+    lowest = adj.lowest
+    numbers = partial(
+        _series, terms=terms, tableau=tableau, lengths=lengths, nodes=nodes, lowest=lowest
+    )
+    series = numbers(alpha.double(), beta.double())
+    size = series.detach().abs()
+    if series.requires_grad:
+        with torch.no_grad():
+            size = size.maximum(numbers(alpha.double() + ASIDE, beta.double() - ASIDE).abs())
+    degree = _degree(size, NEGLIGIBLE[h0.dtype])
+    if degree >= products:
+        return None
+    kept = series[: degree + 1].to(h0.dtype).expand(-1, h0.size(1))
+    return _Polynomial.apply(adj, lowest, h0, kept)
+
+
+def _series(
+    alpha: Tensor,
+    beta: Tensor,
+    terms: Terms,
+    tableau: Tableau,
+    lengths: Sequence[float],
+    nodes: int,
+    lowest: float,
+) -> Tensor:
+    """The Chebyshev coefficients of p on [lowest, 1], [nodes, d]."""
+    points, transform = _chebyshev(nodes, alpha.device)
+    points = (points * (1 - lowest) + 1 + lowest) / 2
+    high = 1 - points
+    m = (beta * terms.laplacian - alpha) * high + beta * terms.linear
+    m = m + beta * terms.blurred * points * high
+    p = torch.ones_like(m)
+    growth = stability(tableau)
+    for length, count in _runs(lengths):
+        z = length * m
+        phi = torch.zeros_like(m)  # (R(z) − 1) / z
+        for c in reversed(growth[1:]):
+            phi = phi * z + c
+        factor = 1 + z * phi
+        if not terms.source:
+            p = p * factor**count
+            continue
+        gain = length * phi * beta * terms.source
+        for _ in range(count):
+            p = factor * p + gain
+    return transform @ p
+
+
+def _runs(lengths: Sequence[float]) -> list[tuple[float, int]]:
+    """Steps of equal length together: all but the last, and the last."""
+    found: list[tuple[float, int]] = []
+    for length in lengths:
+        if found and found[-1][0] == length:
+            found[-1] = length, found[-1][1] + 1
+        else:
+            found.append((length, 1))
+    return found
+
+
+def stability(tableau: Tableau) -> list[float]:
+    """Coefficients of R(z): one step multiplies the solution of dh/dt = m h by R(τ m).
+
+    Example:
+        >>> from gread.dynamics import SOLVERS
+        >>> [round(24 * c) for c in stability(SOLVERS["rk4"])]
+        [24, 24, 12, 4, 1]
+    """
+    stages: list[list[float]] = []  # τ k_j as polynomials in z, times z
+    for row in (*((),), *tableau.a, tableau.b):
+        state = [1.0] + [0.0] * len(row)
+        for factor, slope in zip(row, stages, strict=True):
+            for power, c in enumerate(slope):
+                state[power] += factor * c
+        stages.append([0.0, *state])
+    return stages[-1][1:]
+
+
+@lru_cache(maxsize=16)
+def _chebyshev(nodes: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The nodes λ [nodes, 1], and the matrix from values there to coefficients [nodes, nodes]."""
+    angles = (torch.arange(nodes, dtype=torch.float64, device=device) + 0.5) * math.pi / nodes
+    orders = torch.arange(nodes, dtype=torch.float64, device=device).unsqueeze(-1)
+    transform = (2 / nodes) * (orders * angles).cos()
+    transform[0] /= 2
+    return angles.cos().unsqueeze(-1), transform
+
+
+def _degree(size: Tensor, negligible: float) -> int:
+    """Where a series may end whose terms are so large."""
+    size = size.amax(1)
+    rest = size.flip(0).cumsum(0).flip(0)  # what stands from here on
+    return max(0, int((rest > negligible * size.max()).sum()) - 1)
+
+
+class _Polynomial(torch.autograd.Function):
+    """Σ_k c_k T_k(X) h, for X = s Ã + t with its spectrum in [−1, 1]."""
+
+    @staticmethod
+    def forward(ctx: Any, adj: Adjacency, lowest: float, h: Tensor, series: Tensor) -> Tensor:
+        ctx.adj, ctx.lowest = adj, lowest
+        ctx.save_for_backward(h, series)
+        program = _clenshaw(len(series) - 1)
+        return adj.run(program, [h], _coefficients(series, lowest)).outputs[0]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor, Tensor]:
+        """Both gradients from T_k(X) g: ∂h = Σ c_k T_k g, and ∂c_k = Σ_i (T_k g) h."""
+        h, series = ctx.saved_tensors
+        program = _recurrence(len(series) - 1)
+        ran = ctx.adj.run(program, [grad, h], _coefficients(series, ctx.lowest))
+        dots = torch.cat([ran.sums[1:-1:2], ran.sums[-1:]])  # of (Ã T_k g) h nobody asks
+        return None, None, ran.outputs[0], dots
+
+
+def _coefficients(series: Tensor, lowest: float) -> Tensor:
+    """What both programs need: 2 s, 2 t, c_k and −1 for every k; s and t; 2 s, 2 t and −1."""
+    coef = _constants(*series.shape, lowest, series.dtype, series.device).clone()
+    coef[2 : 4 * len(series) : 4] = series
+    return coef
+
+
+@lru_cache(maxsize=64)
+def _constants(
+    count: int, d: int, lowest: float, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    s, t = 2 / (1 - lowest), -(1 + lowest) / (1 - lowest)
+    rows = [s, t, 0, -1] + [2 * s, 2 * t, 0, -1] * (count - 1) + [s, t, 2 * s, 2 * t, -1]
+    return torch.tensor(rows, dtype=dtype, device=device).unsqueeze(-1).repeat(1, d)
+
+
+@lru_cache(maxsize=64)
+def _clenshaw(degree: int) -> Program:
+    """Σ_k c_k T_k h, by b_k = c_k h + 2 X b_{k+1} − b_{k+2}; in the end c_0 h + X b_1 − b_2."""
+    w = Writer()
+    h = w.load(0)
+    b = [w.add(None, h, coef=4 * degree + 2)]
+    for k in reversed(range(degree)):
+        b.append(w.gather(b[-1], coef=4 * k, degree=1, bases=[h, *b[-2:-1]]))
+    w.store(b[-1], 0)
+    return w.done()
+
+
+@lru_cache(maxsize=64)
+def _recurrence(degree: int) -> Program:
+    """From g and h: Σ_k c_k T_k g, and Σ_i (T_k g) h, by T_{k+1} = 2 X T_k − T_{k−1}."""
+    w = Writer()
+    t, h = [w.load(0)], w.load(1)
+    first = 4 * (degree + 1)
+    grad = w.add(None, t[0], coef=2)
+    for k in range(degree):
+        t.append(w.pull(t[-1], h, coef=first + 2 * (k > 0), bases=t[-2:-1]))
+        grad = w.add(grad, t[-1], coef=4 * (k + 1) + 2)
+    w.dot(t[-1], h)
+    w.store(grad, 0)
+    return w.done()

@@ -1,0 +1,262 @@
+"""dh/dt = f(t, h) from 0 to T: one loop for every table, torchdiffeq for adaptive steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+import torch
+import torchdiffeq
+from torch import Tensor
+
+from gread.base.checks import check_count, check_not_negative, check_positive
+from gread.base.errors import InputError
+from gread.dynamics.stability import advice
+from gread.dynamics.tableau import SOLVERS, Adaptive, Tableau
+from gread.kernels.cuda_graph import values_can_be_read
+
+VectorField: TypeAlias = Callable[[float, Tensor], Tensor]
+
+Total: TypeAlias = Callable[[Tensor], Tensor]
+"""Sums over all of the state from those over the part of it that is at hand."""
+
+MAX_EVALUATIONS = 10_000
+"""Bound on the evaluations of f, if nobody says: no setting takes hours unnoticed."""
+
+
+def itself(sums: Tensor) -> Tensor:
+    """The `Total` where all of the state is at hand."""
+    return sums
+
+
+class IntegrationError(ArithmeticError):
+    """The integration could not reach T; the message says what to change."""
+
+
+class Solution(NamedTuple):
+    """What an integration gives."""
+
+    final: Tensor
+    """h(T)."""
+    saved: tuple[Tensor, ...]
+    """h at the times of ``save_at``, in their order."""
+    evaluations: int
+    """How often f was evaluated, for the saved states too."""
+
+
+def integrate(
+    f: VectorField,
+    h0: Tensor,
+    time: float,
+    *,
+    solver: str = "rk4",
+    step_size: float = 1.0,
+    save_at: Sequence[float] = (),
+    tolerance: float = 1e-5,
+    max_evaluations: int = MAX_EVALUATIONS,
+    total: Total = itself,
+) -> Solution:
+    """Solves dh/dt = f(t, h), h(0) = ``h0``, up to t = ``time``.
+
+    Paper: the integral of Eq. (7).
+
+    Args:
+        f: The right-hand side.
+        h0: The state at t = 0.
+        time: T, where the integration ends.
+        solver: A name of ``gread.SOLVERS``.
+        step_size: τ of the fixed-step solvers; the last step is shortened to end at T.
+        save_at: Times in [0, T] at which to keep the state as well. The solution stays the same:
+            a time between two steps is reached by a step aside.
+        tolerance: Relative and absolute error allowed to adaptive solvers.
+        max_evaluations: Bound on the evaluations of f; steps aside do not count.
+        total: Where others hold more of the state: sums over all of it. So all take the same steps.
+
+    Raises:
+        IntegrationError: The state is not finite any more, an adaptive step became too small,
+            or the bound on evaluations is too low.
+
+    Example:
+        >>> solution = integrate(lambda t, h: -h, torch.ones(1), time=1.0, step_size=0.1)
+        >>> f"{solution.final.item():.4f} after {solution.evaluations} evaluations"
+        '0.3679 after 40 evaluations'
+    """
+    method = SOLVERS[solver]
+    check_not_negative("time", time)
+    check_positive("step_size", step_size)
+    check_positive("tolerance", tolerance)
+    check_count("max_evaluations", max_evaluations)
+    for s in save_at:
+        if not 0 <= s <= time:
+            raise InputError(f"save_at must lie between 0 and time ({time:g}), got {s!r}")
+    if time == 0:
+        return Solution(h0, (h0,) * len(save_at), 0)
+    if isinstance(method, Adaptive):
+        return _adaptive(method, f, h0, time, save_at, tolerance, max_evaluations, total)
+    return _fixed(method, f, h0, time, step_size, save_at, max_evaluations, total)
+
+
+def _fixed(
+    tableau: Tableau,
+    f: VectorField,
+    h0: Tensor,
+    time: float,
+    step_size: float,
+    save_at: Sequence[float],
+    max_evaluations: int,
+    total: Total,
+) -> Solution:
+    grid = list(steps(time, step_size, tableau.stages, max_evaluations))
+    starts = {t for t, _ in grid}
+    aside = {s for s in save_at if s < time and s not in starts}
+    evaluations = tableau.stages * (len(grid) + len(aside))
+    h = h0
+    saved: dict[float, Tensor] = {}
+    for t, t_next in grid:
+        for s in save_at:
+            if t <= s < t_next:
+                saved[s] = h if s == t else _step(tableau, f, t, h, s - t)
+        h = _step(tableau, f, t, h, t_next - t)
+    saved[time] = h
+    if not finite(h, total):
+        raise IntegrationError(_where_it_blew_up(tableau, f, h0, grid, step_size, total))
+    return Solution(h, tuple(saved[s] for s in save_at), evaluations)
+
+
+def walk(tableau: Tableau, f: VectorField, h0: Tensor, time: float, step_size: float) -> Tensor:
+    """h(T) by steps of a table, finite or not: of several states in one, some may not be."""
+    h = h0
+    for t, t_next in steps(time, step_size, tableau.stages):
+        h = _step(tableau, f, t, h, t_next - t)
+    return h
+
+
+def steps(
+    time: float, step_size: float, stages: int = 1, most: int = MAX_EVALUATIONS
+) -> Iterator[tuple[float, float]]:
+    """(0, τ), (τ, 2τ), ..., the last one ending at T exactly.
+
+    Raises:
+        IntegrationError: They would take more than ``most`` evaluations, ``stages`` each.
+    """
+    count = count_steps(time, step_size)
+    if stages * count > most:
+        raise IntegrationError(
+            f"time {time:g} with step_size {step_size:g} takes {stages * count} evaluations, more "
+            f"than max_evaluations = {most}: choose a larger step_size or a shorter time"
+        )
+    for k in range(count):
+        yield k * step_size, (time if k == count - 1 else (k + 1) * step_size)
+
+
+def count_steps(time: float, step_size: float) -> int:
+    """How many steps lead to T."""
+    # Without the slack 1.1 / 0.1 = 11.000000000000002 would make a twelfth step of no length; the
+    # bound is for quotients that are infinite.
+    return max(1, math.ceil(min(time / step_size, 1e15) - 1e-9))
+
+
+def _step(tableau: Tableau, f: VectorField, t: float, h: Tensor, tau: float) -> Tensor:
+    """One Runge-Kutta step of length ``tau``."""
+    k = [f(t, h)]
+    for c, row in zip(tableau.c[1:], tableau.a, strict=True):
+        k.append(f(t + c * tau, _combine(h, tau, row, k)))
+    return _combine(h, tau, tableau.b, k)
+
+
+def _combine(h: Tensor, tau: float, weights: Sequence[float], k: Sequence[Tensor]) -> Tensor:
+    """h + τ Σ w_i k_i."""
+    for weight, slope in zip(weights, k, strict=True):
+        if weight:
+            h = torch.add(h, slope, alpha=tau * weight)
+    return h
+
+
+def _adaptive(
+    method: Adaptive,
+    f: VectorField,
+    h0: Tensor,
+    time: float,
+    save_at: Sequence[float],
+    tolerance: float,
+    max_evaluations: int,
+    total: Total,
+) -> Solution:
+    evaluations = 0
+
+    def norm(x: Tensor) -> Tensor:
+        """Without its gradient: the length of a step is a choice, not a quantity."""
+        squares = x.detach().square().sum()
+        summed, size = total(torch.stack([squares, torch.full_like(squares, x.numel())]))
+        return (summed / size).sqrt()
+
+    def counted(t: Tensor, h: Tensor) -> Tensor:
+        nonlocal evaluations
+        evaluations += 1
+        if evaluations > max_evaluations:
+            raise IntegrationError(
+                f"{method.method} reached only t = {t.item():.3g} of {time:g} within "
+                f"max_evaluations = {max_evaluations}: choose a larger tolerance (now "
+                f"{tolerance:g}) or a shorter time"
+            )
+        return f(float(t.detach()), h)
+
+    times = sorted({0.0, *map(float, save_at), float(time)})
+    try:
+        states = torchdiffeq.odeint(
+            counted,
+            h0,
+            torch.tensor(times, dtype=torch.float64, device=h0.device),
+            method=method.method,
+            rtol=tolerance,
+            atol=tolerance,
+            # Step onto T: without it the last step overshoots and h(T) is interpolated.
+            options={"step_t": [time], "norm": norm},
+        )
+    except AssertionError as error:  # how torchdiffeq gives up
+        raise IntegrationError(
+            f"{method.method} cannot go on ({str(error)[:40]}): the dynamics blow up, or tolerance "
+            f"{tolerance:g} is beyond {h0.dtype}; choose a larger tolerance or a shorter time"
+        ) from error
+    if not finite(states[-1], total):
+        raise IntegrationError(f"the state is not finite at t = {time:g}: choose a shorter time")
+    by_time = dict(zip(times, states, strict=True))
+    return Solution(by_time[time], tuple(by_time[s] for s in save_at), evaluations)
+
+
+def finite(h: Tensor, total: Total = itself) -> bool:
+    """Whether h may be used; not asked where reading a value would break a graph."""
+    if not values_can_be_read():
+        return True
+    h = h.detach()
+    # The sum is not finite if an element is not, and quickly found; it may be so by overflow too.
+    if math.isfinite(total(h.sum()).item()):
+        return True
+    return total((~h.isfinite()).sum()).item() == 0
+
+
+@torch.no_grad()
+def _where_it_blew_up(
+    tableau: Tableau,
+    f: VectorField,
+    h: Tensor,
+    grid: Sequence[tuple[float, float]],
+    step_size: float,
+    total: Total,
+) -> str:
+    """Walks once more to say when and why: looking on the way would cost all the good runs."""
+    if not finite(h, total):
+        return "the state holds NaN or infinity at t = 0: look at the features and the parameters"
+    # Far out the slopes of F, AC and Z are those of the explosion; it is told by where it began.
+    bound = 10 * max(1.0, float(h.abs().max()))
+    for t, t_next in grid:
+        if h.abs().max() <= bound:
+            began, calm = t, h
+        h = _step(tableau, f, t, h, t_next - t)
+        if not finite(h, total):
+            break
+    return (
+        f"the state is not finite any more at t = {t_next:g} with step_size {step_size:g}: "
+        f"{advice(f, began, calm, tableau, step_size)}"
+    )

@@ -1,0 +1,149 @@
+"""The reaction terms r(H) of Eq. (10), each a function of the state at one instant.
+
+A new one is a function under ``@REACTIONS.register("name")``, or an ``nn.Module`` class with
+parameters, which is built with the number of channels. Lists, tests and documentation follow
+the registry; ``gread.GREAD(..., reaction=...)`` takes a name, a function or a module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from torch import Tensor, nn
+
+from gread.base.errors import InputError
+from gread.base.registry import Registry
+from gread.graph.adjacency import Adjacency
+
+
+class State(NamedTuple):
+    """What a reaction sees."""
+
+    h: Tensor
+    """H(t), [N, d]."""
+    h0: Tensor
+    """H(0), [N, d]."""
+    lh: Tensor
+    """L̃ H(t), [N, d], which the diffusion has computed already."""
+    adj: Adjacency
+    """Ã, for further products ``adj @ ...``."""
+
+
+class Terms(NamedTuple):
+    """A reaction as numbers: p₀ H(0) + p₁ H + p₂ H² + p₃ H³ + q L̃ H + s Ã L̃ H.
+
+    All reactions of the paper are of this form. It says the same as the function, and lets
+    `gread.dynamics` integrate without calling it.
+    """
+
+    source: float = 0.0
+    """p₀, of H(0)."""
+    linear: float = 0.0
+    """p₁, of H."""
+    square: float = 0.0
+    """p₂, of H²."""
+    cube: float = 0.0
+    """p₃, of H³."""
+    laplacian: float = 0.0
+    """q, of L̃ H."""
+    blurred: float = 0.0
+    """s, of Ã L̃ H."""
+
+
+F = TypeVar("F", bound=Callable[[State], Tensor])
+
+
+def made_of(terms: Terms) -> Callable[[F], F]:
+    """Says of the function below it what it consists of."""
+
+    def decorate(reaction: F) -> F:
+        reaction.terms = terms  # type: ignore[attr-defined]
+        return reaction
+
+    return decorate
+
+
+Reaction: TypeAlias = Callable[[State], Tensor]
+REACTIONS: Registry[Reaction | type[nn.Module]] = Registry("reaction")
+
+
+@REACTIONS.register("bs")
+@made_of(Terms(blurred=1))
+def blurring_sharpening(s: State) -> Tensor:
+    """r(H) = (Ã − Ã²) H = Ã L̃ H.
+
+    Blurring-sharpening (BS). Paper: Eq. (10), derived in Eqs. (11) to (14). The second form costs
+    one product; Ã² is never formed.
+    """
+    return s.adj @ s.lh
+
+
+@REACTIONS.register("f")
+@made_of(Terms(linear=1, square=-1))
+def fisher(s: State) -> Tensor:
+    """r(H) = H ⊙ (1 − H).
+
+    Fisher (F), the spread of a population. Paper: Eq. (10).
+    """
+    return s.h * (1 - s.h)
+
+
+@REACTIONS.register("ac")
+@made_of(Terms(linear=1, cube=-1))
+def allen_cahn(s: State) -> Tensor:
+    """r(H) = H ⊙ (1 − H²), powers by element.
+
+    Allen-Cahn (AC), the separation of phases. Paper: Eq. (10).
+    """
+    return s.h * (1 - s.h.square())
+
+
+@REACTIONS.register("z")
+@made_of(Terms(square=1, cube=-1))
+def zeldovich(s: State) -> Tensor:
+    """r(H) = H ⊙ (H − H²), powers by element.
+
+    Zeldovich (Z), combustion. Paper: Eq. (10).
+    """
+    return s.h * (s.h - s.h.square())
+
+
+@REACTIONS.register("st")
+@made_of(Terms(source=1))
+def source_term(s: State) -> Tensor:
+    """r(H) = H(0).
+
+    Source term (ST). Paper: Eq. (10).
+    """
+    return s.h0
+
+
+@REACTIONS.register("fb")
+@made_of(Terms(laplacian=1))
+def filter_bank(s: State) -> Tensor:
+    """r(H) = L̃ H.
+
+    Filter bank (FB), a high-pass beside the low-pass. Paper: Eq. (10).
+    """
+    return s.lh
+
+
+@REACTIONS.register("fb*")
+@made_of(Terms(laplacian=1, linear=1))
+def filter_bank_star(s: State) -> Tensor:
+    """r(H) = L̃ H + H.
+
+    Filter bank with the identity channel (FB*). Paper: Eq. (10).
+    """
+    return s.lh + s.h
+
+
+def build_reaction(reaction: str | Reaction | type[nn.Module], channels: int) -> Reaction:
+    """The function behind a name, a class of modules, or a reaction passed as it is."""
+    found = REACTIONS[reaction] if isinstance(reaction, str) else reaction
+    if isinstance(found, type):
+        return found(channels)
+    if not callable(found):
+        raise InputError(f"reaction must be a name or a function of the state, got {found!r}")
+    return found

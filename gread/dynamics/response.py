@@ -1,0 +1,40 @@
+"""What the flow of a linear reaction does to the modes of a graph: its frequency response."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gread.dynamics.integrate import integrate
+from gread.dynamics.reactions import Terms
+
+
+def frequency_response(
+    terms: Terms, alpha: Tensor, beta: Tensor, eigenvalues: Tensor, **solver: Any
+) -> Tensor:
+    """What the integration multiplies a mode by, [eigenvalues, channels].
+
+    Along an eigenvector of Ã with eigenvalue λ every channel is a number:
+    dh/dt = (−α (1 − λ) + β (p₁ + q (1 − λ) + s λ (1 − λ))) h + β p₀ h(0), with h(0) = 1.
+
+    Args:
+        terms: Of a reaction without squares and cubes.
+        alpha: α of every channel.
+        beta: β of every channel.
+        eigenvalues: Of Ã.
+        solver: ``time`` and the other arguments of `gread.integrate`.
+    """
+    loss = (1 - eigenvalues).unsqueeze(1)
+    reaction = terms.linear + loss * (terms.laplacian + terms.blurred * eigenvalues.unsqueeze(1))
+    rate = -alpha * loss + beta * reaction
+    source = beta * terms.source
+    return integrate(lambda t, h: rate * h + source, torch.ones_like(rate), **solver).final
+
+
+def evenly_spread(beta: Tensor, count: int) -> Tensor:
+    """At most so many channels, evenly spread from the lowest β to the highest."""
+    order = beta.argsort()
+    places = torch.linspace(0, len(order) - 1, min(count, len(order))).round().long()
+    return order[places]

@@ -1,0 +1,421 @@
+"""The flow by Runge-Kutta steps in few passes over the state, with a hand-written way back.
+
+An explicit method is a chain of states: with y₀ the state before a step,
+
+    y_{k+1} = Σ_j m_kj y_j + c_k τ f(y_k),
+
+which is the table of the method solved for its stages (`chain`). Each link is one pass of the
+kernel `gather` (two for BS, whose f has two products), and its coefficients are linear in 1, α and
+β. The way back keeps one state a step, or one in √steps where there are many, and finds the
+others again. Both ways are programs (`gread.kernels.program`), written once for each setting.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from gread.dynamics.reactions import Terms
+from gread.dynamics.tableau import Tableau
+from gread.graph.adjacency import Adjacency
+from gread.kernels.program import Program, Writer
+
+FEW_STEPS = 16
+"""Up to so many, the state before every step is kept."""
+
+SOURCE = -1
+"""Number of H(0) among the bases of a link, where the others are numbers of states."""
+
+NONE = -1
+"""The number of a state that there is not."""
+
+
+def stepped_flow(
+    adj: Adjacency,
+    h0: Tensor,
+    source: Tensor,
+    alpha: Tensor,
+    beta: Tensor,
+    *,
+    terms: Terms,
+    tableau: Tableau,
+    lengths: Lengths,
+    active: tuple[int, ...] = (),
+) -> Tensor:
+    """H(T) after steps of the given lengths, equal to `gread.integrate` up to rounding.
+
+    For several members, all but the last two arguments may have one more axis in front.
+
+    Args:
+        adj: Ã.
+        h0: H(0), [N, d].
+        source: H(0) as the reaction sees it, [N, d].
+        alpha: α, one a channel or one for all, [d] or [1].
+        beta: β, likewise.
+        terms: The reaction.
+        tableau: The method.
+        lengths: Length of every step; of as many for every member, of which the last may be 0.
+        active: How many members take each step, the first ones; by default all take all.
+    """
+    tau = _constant(lengths, h0.dtype, h0.device).unsqueeze(-1)
+    plan = _plan(terms, tableau, tau.size(-2), active)
+    a, b = tau * alpha.unsqueeze(-2), tau * beta.unsqueeze(-2)  # [steps, d] or [steps, 1]
+    basis = torch.stack([torch.ones_like(a), a, b], -2)
+    coef = _tensor(plan, "matrix", h0.dtype, h0.device) @ basis
+    return _Flow.apply(
+        plan, adj, adj.weight, h0, source, coef.expand(*coef.shape[:-1], h0.size(-1))
+    )
+
+
+@lru_cache(maxsize=256)
+def _constant(numbers: Lengths, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.tensor(numbers, dtype=dtype, device=device)
+
+
+class Link(NamedTuple):
+    """y_{k+1} from the states before it: what `gather` and `pull` are called with."""
+
+    first: int
+    """Its first row among the coefficients."""
+    degree: int
+    """Powers of y_k that occur."""
+    bases: tuple[int, ...]
+    """The states that are added: y_j by its number, or `SOURCE`."""
+
+    def base_row(self, base: int) -> int:
+        """Where the coefficient of a base stands among all."""
+        return self.first + 1 + self.degree + self.bases.index(base)
+
+
+class Linked(NamedTuple):
+    """The states that a link went through, by their numbers in a program."""
+
+    before: int
+    """y_k."""
+    product: int | None
+    """Ã y_k, where f has two products."""
+    after: int
+    """y_{k+1}."""
+
+
+Numbers: TypeAlias = tuple[tuple[float, ...], ...]
+Lengths: TypeAlias = tuple[float, ...] | Numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """All of a flow but its numbers. Those of a step are linear in 1, τ α and τ β.
+
+    Attributes:
+        matrix: A row for every coefficient of a step: how much of 1, of τ α and of τ β is in it.
+        links: The links of a step.
+        steps: How many steps there are.
+        two_products: Whether f has the term Ã L̃ H.
+        source: Whether f has the term H(0).
+        active: How many members take each step; empty where all take all.
+    """
+
+    matrix: Numbers
+    links: tuple[Link, ...]
+    steps: int
+    two_products: bool
+    source: bool
+    active: tuple[int, ...] = ()
+
+    @property
+    def every(self) -> int:
+        """Before one step in so many, the state is kept for the way back."""
+        return 1 if self.steps <= FEW_STEPS else math.ceil(math.sqrt(self.steps))
+
+    @cached_property
+    def forth(self) -> Program:
+        """From H(0), and the source where there is one, to H(T) and the kept states but H(0)."""
+        w = Writer()
+        h = w.load(0)
+        source = w.load(1) if self.source else NONE
+        for number in range(self.steps):
+            w.members = self.taking(number)
+            if number and number % self.every == 0:
+                w.store(h, number // self.every)
+            h = self.write(w, self.links, number * len(self.matrix), h, source)[-1].after
+            if self.taking(number + 1) < w.members:  # others have arrived
+                w.leave(h, 0, self.taking(number + 1))
+        if not self.active:
+            w.store(h, 0)
+        return w.done()
+
+    def taking(self, step: int) -> int:
+        """How many members take a step; 0 where all take all, and beyond the last."""
+        return self.active[step] if step < len(self.active) else 0
+
+    def write(
+        self, w: Writer, links: Sequence[Link], first: int, h: int, source: int
+    ) -> list[Linked]:
+        """One step from ``h``, link by link; ``first`` is the first row of its coefficients."""
+        states, done = [h], []
+        for link in links:
+            y = states[-1]
+            bases = [source if base == SOURCE else states[base] for base in link.bases]
+            ay = w.product(y) if self.two_products else None
+            x = y if ay is None else ay
+            after = w.gather(x, coef=first + link.first, degree=link.degree, bases=bases)
+            states.append(after)
+            done.append(Linked(y, ay, after))
+        return done
+
+    def later(self, k: int) -> list[int]:
+        """The links after k into which y_k goes straight."""
+        return [j for j in range(k + 1, len(self.links)) if k in self.links[j].bases]
+
+
+@lru_cache(maxsize=64)
+def _plan(terms: Terms, tableau: Tableau, steps: int, active: tuple[int, ...]) -> Plan:
+    two_products = bool(terms.blurred)
+    assert not (two_products and (terms.square or terms.cube)), "one link would need two powers"
+    degree = 3 if terms.cube else 2 if terms.square else 1
+    matrix: list[tuple[float, float, float]] = []
+    links = []
+    for k, (weights, c) in enumerate(chain(tableau)):
+        first = len(matrix)
+        bases = [j for j in range(k) if weights[j]]
+        own = (weights[k], -c, c * (terms.laplacian + terms.linear))  # of y_k
+        once = (0, c, c * (terms.blurred - terms.laplacian))  # of Ã y_k
+        if two_products:  # from Ã y_k, with y_k itself among the bases
+            matrix += [(0, 0, -c * terms.blurred), once, own]
+            bases = [k, *bases]
+        else:
+            matrix += [once, own]
+            matrix += [(0, 0, c * terms.square), (0, 0, c * terms.cube)][: degree - 1]
+        matrix += [(weights[j], 0, 0) for j in bases if j != k]
+        if terms.source:
+            matrix += [(0, 0, c * terms.source)]
+            bases = [*bases, SOURCE]
+        links.append(Link(first, degree, tuple(bases)))
+    return Plan(tuple(matrix), tuple(links), steps, two_products, bool(terms.source), active)
+
+
+@lru_cache(maxsize=256)
+def _tensor(plan: Plan | BackPlan, name: str, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """One of the matrices of a plan."""
+    return torch.tensor(getattr(plan, name), dtype=dtype, device=device)
+
+
+def chain(tableau: Tableau) -> list[tuple[tuple[float, ...], float]]:
+    """m_k0 to m_kk and c_k of every link.
+
+    Each stage k_j is known from the state it leads to, τ k_j = (y_{j+1} − Σ_i m_ji y_i) / c_j, and
+    so drops out of the later ones.
+
+    Example:
+        >>> from gread.dynamics import SOLVERS
+        >>> chain(SOLVERS["heun"])
+        [((1.0,), 1.0), ((0.5, 0.5), 0.5)]
+    """
+    links: list[tuple[tuple[float, ...], float]] = []
+    slopes: list[list[float]] = []  # τ k_j as a sum of states
+    for row in (*tableau.a, tableau.b):
+        k = len(row) - 1
+        weights = [1.0] + [0.0] * k
+        for factor, slope in zip(row, slopes, strict=False):
+            for i, part in enumerate(slope):
+                weights[i] += factor * part
+        weights = [0.0 if abs(weight) < 1e-14 else weight for weight in weights]
+        links.append((tuple(weights), row[k]))
+        slopes.append([-weight / row[k] for weight in weights] + [1 / row[k]])
+    return links
+
+
+class _Flow(torch.autograd.Function):
+    """The flow, from coefficients [steps, rows of a step, d]."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        plan: Plan,
+        adj: Adjacency,
+        weight: Tensor,
+        h: Tensor,
+        source: Tensor,
+        coef: Tensor,
+    ) -> Tensor:
+        inputs = [h, source] if plan.source else [h]
+        final, *kept = adj.run(plan.forth, inputs, coef.flatten(-3, -2)).outputs
+        ctx.plan, ctx.adj = plan, adj
+        ctx.save_for_backward(weight, source, coef, h, *kept)
+        return final
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        plan, adj = ctx.plan, ctx.adj
+        _, source, coef, *kept = ctx.saved_tensors
+        needs_weight, needs_source = ctx.needs_input_grad[2], ctx.needs_input_grad[4]
+        back = _back_plan(plan, needs_weight, needs_source and plan.source)
+        matrix = _tensor(back, "matrix", coef.dtype, coef.device)
+        gradient = _tensor(back, "gradient", coef.dtype, coef.device)
+        inputs = [grad, *kept, *([source] if plan.source else [])]
+        ran = adj.run(back.program, inputs, (matrix @ coef).flatten(-3, -2))
+        grad_h, grad_source = (*ran.outputs, None)[:2]
+        return None, None, ran.weight, grad_h, grad_source, gradient @ back.by_step(ran.sums)
+
+
+Row: TypeAlias = dict[int, float]
+"""A row of a matrix with few entries: column to number."""
+
+
+@dataclass(frozen=True, eq=False)
+class BackPlan:
+    """The way back. Its coefficients and their gradients are linear in those of the way forth.
+
+    Attributes:
+        program: From the gradient of H(T), the kept states and the source to the gradient of H(0),
+            and to that of the source if it is asked for.
+        steps: How many steps there are.
+        dots: How many of the sums of a step come from `dot`.
+        matrix: From the coefficients of a step to those of its way back.
+        gradient: From the sums of a step to the gradients of its coefficients.
+    """
+
+    program: Program
+    steps: int
+    dots: int
+    matrix: Numbers
+    gradient: Numbers
+
+    def by_step(self, sums: Tensor) -> Tensor:
+        """The sums of the program, the last step first, as [steps, sums of a step, d]."""
+        parts = sums.split([self.program.pull_sums, self.steps * self.dots], -2)
+        return torch.cat([part.unflatten(-2, (self.steps, -1)) for part in parts], -2).flip(-3)
+
+
+@lru_cache(maxsize=64)
+def _back_plan(plan: Plan, weight: bool, source: bool) -> BackPlan:
+    # The number of coefficients is known once one step is written.
+    rows = len(_Back(replace(plan, steps=1, active=()), weight, source, 0).planned().matrix)
+    return _Back(plan, weight, source, rows).planned()
+
+
+class _Back:
+    """Writes the way back.
+
+    Args:
+        plan: The way forth.
+        weight: Whether the gradient of Ã is asked for.
+        source: Whether that of the source is.
+        rows: The number of coefficients of a step.
+    """
+
+    def __init__(self, plan: Plan, weight: bool, source: bool, rows: int):
+        self.plan, self.needs_weight, self.needs_source = plan, weight, source
+        self.w = Writer()
+        self.first, self.rows_of_a_step = 0, rows
+        self.coefs: dict[tuple[tuple[tuple[int, float], ...], ...], int] = {}
+        self.rows: list[Row] = [{i: 1.0} for i in range(len(plan.matrix))]  # to step forth as well
+        # For each sum of `pull` and of `dot` in a step, to which coefficients' gradients it goes.
+        self.sums: list[Row] = []
+        self.dots: list[Row] = []
+        self.source = NONE
+        self.grad_source: int | None = None
+
+    def planned(self) -> BackPlan:
+        """The whole way."""
+        plan, w = self.plan, self.w
+        parts = [range(plan.steps)[k : k + plan.every] for k in range(0, plan.steps, plan.every)]
+        self.source = w.load(1 + len(parts)) if plan.source else NONE
+        w.members = plan.taking(plan.steps - 1)
+        grad = w.load(0)
+        for number, part in reversed(list(enumerate(parts))):
+            w.members = 0
+            before = [w.load(1 + number)]
+            for step in part[:-1]:
+                w.members = plan.taking(step)
+                first = step * self.rows_of_a_step
+                done = plan.write(w, plan.links, first, before[-1], self.source)
+                before.append(done[-1].after)
+            for step in reversed(part):
+                w.members = plan.taking(step)
+                if w.members > plan.taking(step + 1) > 0:  # those who arrived here join
+                    grad = w.join(grad, 0)
+                grad = self.step(step, before.pop(), grad)
+        w.store(grad, 0)
+        if self.grad_source is not None:
+            w.store(self.grad_source, 1)
+        coefs = range(len(plan.matrix))
+        matrix = tuple(tuple(row.get(i, 0.0) for i in coefs) for row in self.rows)
+        gradient = tuple(tuple(row.get(i, 0.0) for row in (*self.sums, *self.dots)) for i in coefs)
+        return BackPlan(w.done(), plan.steps, len(self.dots), matrix, gradient)
+
+    def step(self, number: int, h: int, grad: int) -> int:
+        """The gradient before a step from that after it."""
+        plan, links = self.plan, self.plan.links
+        self.first = number * self.rows_of_a_step
+        self.sums, self.dots = [], []  # the same for every step
+        done = plan.write(self.w, links[:-1], self.first, h, self.source)
+        states = [h, *(linked.after for linked in done)]
+        grads = {len(links): grad}  # of y_1, y_2, ..., as they become known
+        for k in reversed(range(len(links))):
+            link, g, y = links[k], grads[k + 1], states[k]
+            later = plan.later(k)
+            straight = [grads[j + 1] for j in later]
+            weights: list[Row] = [{links[j].base_row(k): 1.0} for j in later]
+            if plan.two_products:
+                ay = done[k].product if k < len(done) else None
+                grads[k] = self.through_two(link, g, y, ay, weights, straight)
+            else:
+                grads[k] = self.through_one(link, g, y, weights, straight)
+            if plan.source:
+                row = link.base_row(SOURCE)
+                self.w.dot(g, self.source)
+                self.dots.append({row: 1})
+                if self.needs_source:
+                    self.grad_source = self.w.add(self.grad_source, g, coef=self.coef({row: 1}))
+        return grads[0]
+
+    def through_one(
+        self, link: Link, g: int, y: int, weights: list[Row], straight: list[int]
+    ) -> int:
+        """Back through c₀ Ã y + c₁ y + c₂ y² + c₃ y³."""
+        at, powers = link.first, range(1, link.degree + 1)
+        coef = self.coef({at: 1}, *({at + p: float(p)} for p in powers), *weights)
+        out = self.w.pull(g, y, coef=coef, degree=link.degree, bases=straight)
+        self.sums += [{at + p: 1} for p in (0, *powers)]
+        if self.needs_weight:
+            self.w.edge_dots([g], y, coef=self.coef({at: 1}))
+        return out
+
+    def through_two(
+        self, link: Link, g: int, y: int, ay: int | None, weights: list[Row], straight: list[int]
+    ) -> int:
+        """Back through c₀ Ã Ã y + c₁ Ã y + c₂ y.
+
+        With v = Ãᵀ g that is c₀ Ãᵀ v + c₁ v + c₂ g. The gradients of c₀, c₁ and c₂ are Σ (Ãᵀ v) y,
+        Σ v y and Σ g y. Of the first Ã the gradient is c₀ g with Ã y, of the second c₀ v + c₁ g
+        with y.
+        """
+        w, at = self.w, link.first
+        v = w.back(g)
+        coef = self.coef({at: 1}, {at + 1: 1}, {at + 2: 1}, *weights)
+        out = w.pull(v, y, coef=coef, bases=[g, *straight])
+        w.dot(g, y)
+        self.sums += [{at: 1}, {at + 1: 1}]
+        self.dots.append({at + 2: 1})
+        if self.needs_weight:
+            ay = w.product(y) if ay is None else ay
+            w.edge_dots([v, g], y, coef=self.coef({at: 1}, {at + 1: 1}))
+            w.edge_dots([g], ay, coef=self.coef({at: 1}))
+        return out
+
+    def coef(self, *rows: Row) -> int:
+        """The first of these rows among the coefficients of the program."""
+        key = tuple(tuple(row.items()) for row in rows)
+        if key not in self.coefs:
+            self.coefs[key] = len(self.rows)
+            self.rows += rows
+        return self.first + self.coefs[key]

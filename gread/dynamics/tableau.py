@@ -1,0 +1,109 @@
+"""Solvers as data: a Runge-Kutta method is its table of coefficients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from gread.base.registry import Registry
+
+Row: TypeAlias = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Tableau:
+    """An explicit Runge-Kutta method with a fixed step.
+
+    Stage i is k_i = f(t + c_i τ, h + τ Σ_j a[i][j] k_j), and the step is h + τ Σ_i b[i] k_i. A
+    mistyped coefficient fails when the table is made.
+
+    Attributes:
+        title: What a person calls it.
+        order: The global error falls like τ^order.
+        a: Coefficients of the stages after the first, one row each, of length 1, 2, ...
+        b: Weights of the stages.
+    """
+
+    title: str
+    order: int
+    a: tuple[Row, ...]
+    b: Row
+
+    def __post_init__(self) -> None:
+        assert [len(row) for row in self.a] == list(range(1, len(self.b))), "a must be triangular"
+        assert abs(sum(self.b) - 1) < 1e-12, "the weights b must sum to one"
+        if self.order >= 2:
+            first_moment = sum(b * c for b, c in zip(self.b, self.c, strict=True))
+            assert abs(first_moment - 1 / 2) < 1e-12, "Σ b c must be one half"
+
+    @property
+    def c(self) -> Row:
+        """Nodes: where in the step each stage is evaluated."""
+        return (0.0, *(sum(row) for row in self.a))
+
+    @property
+    def stages(self) -> int:
+        """Evaluations a step."""
+        return len(self.b)
+
+    @property
+    def stable_interval(self) -> float:
+        """How large −λτ may be for dh/dt = λh, λ < 0, to decay with steps of τ.
+
+        Example:
+            >>> round(SOLVERS["euler"].stable_interval, 2), round(SOLVERS["rk4"].stable_interval, 2)
+            (2.0, 2.78)
+        """
+        x = 0.0
+        while abs(self._factor(-x - 1e-3)) <= 1:
+            x += 1e-3
+        return x
+
+    def _factor(self, z: float) -> float:
+        """h after a step by h before it, for dh/dt = λh with λτ = z."""
+        slopes = [z]
+        for row in self.a:
+            inner = sum(w * k for w, k in zip(row, slopes, strict=True))
+            slopes.append(z * (1 + inner))
+        return 1 + sum(w * k for w, k in zip(self.b, slopes, strict=True))
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """A method of torchdiffeq that chooses its own steps.
+
+    Attributes:
+        title: What a person calls it.
+        order: The order of the solution.
+        method: torchdiffeq's name for it.
+    """
+
+    title: str
+    order: int
+    method: str
+
+
+SOLVERS: Registry[Tableau | Adaptive] = Registry(
+    "solver",
+    {
+        "euler": Tableau("Euler", 1, a=(), b=(1.0,)),
+        "midpoint": Tableau("midpoint rule", 2, a=((1 / 2,),), b=(0.0, 1.0)),
+        "heun": Tableau("Heun", 2, a=((1.0,),), b=(1 / 2, 1 / 2)),
+        "rk4": Tableau(
+            "Runge-Kutta 4, the 3/8 rule (as torchdiffeq and all published numbers)",
+            4,
+            a=((1 / 3,), (-1 / 3, 1.0), (1.0, -1.0, 1.0)),
+            b=(1 / 8, 3 / 8, 3 / 8, 1 / 8),
+        ),
+        "rk4-classic": Tableau(
+            "Runge-Kutta 4, the classical rule",
+            4,
+            a=((1 / 2,), (0.0, 1 / 2), (0.0, 0.0, 1.0)),
+            b=(1 / 6, 1 / 3, 1 / 3, 1 / 6),
+        ),
+        "adaptive-heun": Adaptive("Heun-Euler 2(1), adaptive", 2, "adaptive_heun"),
+        "bosh3": Adaptive("Bogacki-Shampine 3(2), adaptive", 3, "bosh3"),
+        "dopri5": Adaptive("Dormand-Prince 5(4), adaptive", 5, "dopri5"),
+        "dopri8": Adaptive("Dormand-Prince 8(5,3), adaptive", 8, "dopri8"),
+    },
+)

@@ -1,0 +1,386 @@
+"""What a graph is like before anything is trained on it, and what that recommends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
+from torch import Tensor
+from torch_geometric.utils import degree, scatter
+
+from gread.graph.measures import adjusted_homophily, edge_homophily, node_homophily
+from gread.tables.column import Column
+from gread.tables.features import Preprocessing
+from gread.tables.graph import TableGraph
+from gread.tables.labels import Labels
+from gread.tables.table import Table
+
+MANY_EDGES = 500_000
+"""Beyond, attention and fine steps are not worth their time."""
+
+RARE = 10
+"""A class with fewer nodes has no number to trust."""
+
+SEEN = 5000
+"""From so many labelled nodes at most it is found what their columns tell."""
+
+LEAD = 0.15
+"""So much more than columns tell neighbours where one should listen to many of them."""
+
+LEAK = 0.99
+"""A column that tells the class of so many nodes equals the label."""
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """What to begin with, and why.
+
+    Attributes:
+        reaction: A name of ``gread.REACTIONS``.
+        adjacency: ``"soft"`` or ``"original"``.
+        time: T.
+        solver: Of the integration.
+        reason: One sentence.
+    """
+
+    reaction: str
+    adjacency: str
+    time: float
+    solver: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Leak:
+    """A column that tells the class.
+
+    Attributes:
+        column: Its name.
+        right: Share of the labelled nodes whose class its value tells.
+    """
+
+    column: str
+    right: float
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Numbers about a graph whose nodes have classes, as far as they are known.
+
+    Attributes:
+        nodes: Number of nodes.
+        edges: Of an undirected graph, pairs of nodes.
+        directed: Whether edges have one direction.
+        weighted: Whether edges have weights.
+        features: Columns that are used.
+        labelled: Nodes with a class.
+        classes: How many nodes each class has.
+        components: Connected ones.
+        largest_component: Nodes of the largest.
+        degrees: How many nodes have 0, 1, 2 to 3, 4 to 7, ... neighbours.
+        mean_degree: Neighbours of a node on average.
+        largest_degree: Neighbours of the node with most.
+        isolated: Nodes without neighbours.
+        loops: Edges from a node to itself; they are left out.
+        repeated: Edges named before; they count once.
+        duplicates: Nodes with all the values and neighbours of another one before them.
+        node_homophily: See `gread.node_homophily`; this and what follows is taken over edges
+            between labelled nodes, and is None where there are none.
+        edge_homophily: See `gread.edge_homophily`.
+        adjusted_homophily: See `gread.adjusted_homophily`.
+        mixing: A row a class, the share of each class among its neighbours.
+        neighbours_tell: Share of the nodes with labelled neighbours whose class is the commonest
+            among these.
+        features_tell: Share of the labelled nodes whose class a linear model finds from their
+            columns, of each half with what it learned from the other; None where that is unknown.
+        leaks: Columns that tell the class.
+        recommendation: Where to begin.
+        warnings: What to know before trusting a result, one sentence each.
+    """
+
+    nodes: int
+    edges: int
+    directed: bool
+    weighted: bool
+    features: tuple[str, ...]
+    labelled: int
+    classes: Mapping[str, int]
+    components: int
+    largest_component: int
+    degrees: tuple[int, ...]
+    mean_degree: float
+    largest_degree: int
+    isolated: int
+    loops: int
+    repeated: int
+    duplicates: int
+    node_homophily: float | None
+    edge_homophily: float | None
+    adjusted_homophily: float | None
+    mixing: tuple[tuple[float, ...], ...]
+    neighbours_tell: float | None
+    features_tell: float | None
+    leaks: tuple[Leak, ...]
+    recommendation: Recommendation
+    warnings: tuple[str, ...] = ()
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> Diagnosis:
+        """What ``dataclasses.asdict`` gave, perhaps through JSON, which knows no tuples."""
+        known: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in values.items()
+        }
+        known["mixing"] = tuple(tuple(row) for row in values["mixing"])
+        known["leaks"] = tuple(Leak(**leak) for leak in values["leaks"])
+        known["recommendation"] = Recommendation(**values["recommendation"])
+        return Diagnosis(**known)
+
+
+def diagnose(graph: TableGraph, labels: Labels, features: Sequence[str]) -> Diagnosis:
+    """Looks at a graph.
+
+    Args:
+        graph: With the columns of its nodes.
+        labels: Of the nodes; those that are to stay unseen, as in a test, have none here.
+        features: Columns that are used.
+
+    Example:
+        >>> from gread.tables import Table, column, join, read_labels
+        >>> nodes = Table("nodes", {"id": column([0, 1, 2, 3]), "kind": column(list("abab"))})
+        >>> edges = Table("edges", {"source": column([0, 1, 2]), "target": column([1, 2, 3])})
+        >>> graph = join(nodes, edges)
+        >>> diagnose(graph, read_labels(graph.table(), "kind"), []).edge_homophily
+        0.0
+    """
+    y = torch.from_numpy(labels.y)
+    n = graph.num_nodes
+    neighbours = degree(graph.edge_index[0], n, dtype=torch.int64)
+    if graph.directed:
+        neighbours = neighbours + degree(graph.edge_index[1], n, dtype=torch.int64)
+    parts = _components(graph)
+    edge_index = graph.edge_index[:, (y[graph.edge_index] >= 0).all(dim=0)]
+    leaks = tuple(
+        leak for name in features if (leak := _leak(name, graph.columns[name], labels)) is not None
+    )
+    known: dict[str, Any] = {
+        "nodes": n,
+        "edges": graph.num_edges,
+        "directed": graph.directed,
+        "weighted": graph.edge_weight is not None,
+        "features": tuple(features),
+        "labelled": int((y >= 0).sum()),
+        "classes": dict(zip(map(str, labels.classes), _sizes(labels), strict=True)),
+        "components": len(parts),
+        "largest_component": int(parts.max()),
+        "degrees": _histogram(neighbours),
+        "mean_degree": neighbours.double().mean().item(),
+        "largest_degree": int(neighbours.max()),
+        "isolated": int((neighbours == 0).sum()),
+        "loops": graph.loops,
+        "repeated": graph.repeated,
+        "duplicates": _duplicates(graph, features),
+        "node_homophily": _number(node_homophily, edge_index, y),
+        "edge_homophily": _number(edge_homophily, edge_index, y),
+        "adjusted_homophily": _number(adjusted_homophily, edge_index, y),
+        "mixing": _mixing(edge_index, y, len(labels.classes)),
+        "neighbours_tell": _neighbours_tell(edge_index, y, len(labels.classes)),
+        "features_tell": _features_tell(graph.table(), features, labels),
+        "leaks": leaks,
+    }
+    recommendation = recommend(
+        known["adjusted_homophily"],
+        edges=graph.edge_index.size(1),
+        has_features=bool(features),
+        lead=(known["neighbours_tell"] or 0.0) - (known["features_tell"] or 0.0),
+    )
+    return Diagnosis(**known, recommendation=recommendation, warnings=tuple(_warnings(known)))
+
+
+def recommend(
+    homophily: float | None, *, edges: int, has_features: bool, lead: float = 0.0
+) -> Recommendation:
+    """Where to begin: rules from validation accuracies on graphs of the paper (own-graph.md).
+
+    Args:
+        homophily: See `gread.adjusted_homophily`; None where it is unknown.
+        edges: Entries of the adjacency matrix.
+        has_features: Whether nodes have columns to use.
+        lead: How much more neighbours tell about the class than columns do, as shares of nodes.
+
+    Example:
+        >>> recommend(0.8, edges=10556, has_features=True).time
+        2.0
+        >>> recommend(0.8, edges=10556, has_features=True, lead=0.5).time
+        4.0
+    """
+    if homophily is None:
+        told, time = "no edge joins two labelled nodes, so nobody knows yet what edges mean", 1.0
+    elif homophily > 0.3 and lead > LEAD:
+        told = "neighbours mostly share a class and tell more about it than features do"
+        told, time = f"{told}, so a long time helps", 4.0
+    elif homophily > 0.3:
+        told, time = "neighbours mostly share a class, so a longer time helps", 2.0
+    elif homophily < -0.05:
+        told, time = "neighbours mostly avoid their own class, so a short time does less harm", 1.0
+    else:
+        told, time = "edges hardly care about the class, so a short time does less harm", 1.0
+    if not has_features:
+        adjacency, why = "original", "attention needs features, and there are none"
+    elif edges > MANY_EDGES:
+        adjacency = "original"
+        why = "attention and more than Euler's steps on so many edges cost several times as much"
+    else:
+        adjacency, why = "soft", "attention can learn which neighbours to listen to"
+    reaction = (
+        "blurring-sharpening is never more than 1.4 points of validation accuracy behind the best "
+        "reaction on the nine graphs of the paper, homophilous or not"
+    )
+    solver = "euler" if edges > MANY_EDGES else "rk4"
+    return Recommendation("bs", adjacency, time, solver, f"{told}; {reaction}; {why}")
+
+
+def _warnings(known: Mapping[str, Any]) -> list[str]:
+    """What a user should know before trusting a result."""
+    found = []
+    for leak in known["leaks"]:
+        found.append(
+            f"Column {leak.column!r} tells the class of {leak.right:.1%} of the labelled nodes: if "
+            "it would not be known of a new node, leave it out with --features."
+        )
+    homophily = known["adjusted_homophily"]
+    if homophily is not None and abs(homophily) < 0.05:
+        found.append(
+            "Edges hardly care about the class: look whether the graph helps at all, against MLP."
+        )
+    sizes = known["classes"]
+    rare = [name for name, size in sizes.items() if size < RARE]
+    if rare:
+        found.append(
+            f"Fewer than {RARE} labelled nodes in {len(rare)} of {len(sizes)} classes "
+            f"({', '.join(rare[:5])}{', ...' if len(rare) > 5 else ''}): their numbers are luck."
+        )
+    if min(sizes.values()) * 5 < max(sizes.values()):
+        found.append(
+            f"The largest class has {max(sizes.values())} nodes and the smallest "
+            f"{min(sizes.values())}: look at macro-F1 rather than accuracy, and try balanced class "
+            "weights."
+        )
+    if known["isolated"] * 10 > known["nodes"]:
+        share = known["isolated"] / known["nodes"]
+        found.append(f"{share:.0%} of the nodes have no neighbours: for them there is no graph.")
+    if known["duplicates"]:
+        found.append(
+            f"{known['duplicates']} nodes repeat another one, values and neighbours alike: where "
+            "one trains and the other tests, the test is no test."
+        )
+    if not known["features"]:
+        found.append("There are no features: the number of neighbours stands in for them.")
+    return found
+
+
+def _components(graph: TableGraph) -> NDArray[np.int64]:
+    """The sizes of the connected components."""
+    source, target = graph.edge_index.numpy()
+    n = graph.num_nodes
+    matrix = coo_matrix((np.ones(len(source), dtype=np.int8), (source, target)), shape=(n, n))
+    _, part = connected_components(matrix, directed=False)
+    return np.bincount(part)
+
+
+def _histogram(neighbours: Tensor) -> tuple[int, ...]:
+    """How many nodes have 0, 1, 2 to 3, 4 to 7, ... neighbours."""
+    exponent = torch.where(neighbours > 0, (neighbours + 0.5).log2().floor() + 1, 0).long()
+    return tuple(exponent.bincount().tolist())
+
+
+def _duplicates(graph: TableGraph, features: Sequence[str]) -> int:
+    """Nodes that agree with one before them in all columns and in their neighbours."""
+    if not features:
+        return 0  # then many nodes without neighbours of their own would be called so
+    generator = torch.Generator().manual_seed(0)
+    code = torch.randint(-(2**62), 2**62, (graph.num_nodes,), generator=generator)
+    source, target = graph.edge_index
+    around = scatter(code[source], target, dim_size=graph.num_nodes, reduce="sum")
+    rows = zip(around.tolist(), *(_cells(graph.columns[name]) for name in features), strict=True)
+    return graph.num_nodes - len(set(map(hash, rows)))
+
+
+def _cells(column: Column) -> list[Any]:
+    if column.kind == "vector":
+        return [row.tobytes() for row in column.values]
+    values: list[Any] = column.values.tolist()
+    return [None if gone else value for value, gone in zip(values, column.missing, strict=True)]
+
+
+def _leak(name: str, column: Column, labels: Labels) -> Leak | None:
+    """Whether the few values of a column tell the class."""
+    rows = np.flatnonzero(labels.known & ~column.missing)
+    if column.kind == "vector" or not len(rows):
+        return None
+    most = 2 * len(labels.classes)
+    cells = column.values[rows] if column.numeric else column.values[rows].astype(str)
+    if len(np.unique(cells[:1000])) > most:
+        return None
+    values, place = np.unique(cells, return_inverse=True)
+    if not 2 <= len(values) <= most:
+        return None
+    counts = np.zeros((len(values), len(labels.classes)), dtype=np.int64)
+    np.add.at(counts, (place, labels.y[rows]), 1)
+    right = counts.max(axis=1).sum() / int(labels.known.sum())
+    commonest = counts.sum(axis=0).max() / len(rows)
+    return Leak(name, float(right)) if right >= LEAK > commonest else None
+
+
+def _mixing(edge_index: Tensor, y: Tensor, classes: int) -> tuple[tuple[float, ...], ...]:
+    source, target = edge_index
+    counts = (y[target] * classes + y[source]).bincount(minlength=classes**2)
+    table = counts.view(classes, classes).double()
+    shares = table / table.sum(dim=1, keepdim=True).clamp(min=1)
+    return tuple(tuple(row) for row in shares.tolist())
+
+
+def _neighbours_tell(edge_index: Tensor, y: Tensor, classes: int) -> float | None:
+    source, target = edge_index.numpy()
+    if not len(target):
+        return None
+    votes = coo_matrix((np.ones(len(source)), (target, y.numpy()[source])), (len(y), classes))
+    asked = np.unique(target)
+    most = np.asarray(votes.tocsr().argmax(axis=1)).ravel()
+    return float((most[asked] == y.numpy()[asked]).mean())
+
+
+def _features_tell(table: Table, features: Sequence[str], labels: Labels) -> float | None:
+    from sklearn.linear_model import RidgeClassifier
+
+    rows = np.random.default_rng(0).permutation(np.flatnonzero(labels.known))[:SEEN]
+    halves = np.array_split(np.arange(len(rows)), 2)
+    y = labels.y[rows]
+    if not features or any(len(set(y[half])) < 2 for half in halves):
+        return None
+    some = Table(table.name, {name: table[name][rows] for name in features})
+    right = 0
+    for seen, others in (halves, halves[::-1]):
+        x = Preprocessing.fit(some, features, seen).transform(some)
+        right += (RidgeClassifier().fit(x[seen], y[seen]).predict(x[others]) == y[others]).sum()
+    return float(right / len(rows))
+
+
+def _sizes(labels: Labels) -> list[int]:
+    sizes: list[int] = np.bincount(labels.y[labels.known], minlength=len(labels.classes)).tolist()
+    return sizes
+
+
+def _number(measure: Any, edge_index: Tensor, y: Tensor) -> float | None:
+    """A measure, where there is something to measure."""
+    if not edge_index.size(1):
+        return None
+    value: float = measure(edge_index, y)
+    return value if math.isfinite(value) else None

@@ -1,0 +1,72 @@
+"""Checks of a graph that a user hands in, where it enters; the mathematics below trusts it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gread.base.errors import InputError
+from gread.kernels.cuda_graph import values_can_be_read
+from gread.kernels.pattern import remember
+
+
+def check_features(name: str, x: Tensor, channels: int) -> None:
+    """Requires a finite floating-point tensor [N, channels]."""
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        raise InputError(f"{name} must be a floating-point tensor, got {_describe(x)}")
+    if x.dim() != 2 or x.size(1) != channels:
+        raise InputError(f"{name} must have the shape [N, {channels}], got {list(x.shape)}")
+    if values_can_be_read() and not remember(
+        x, "finite", lambda: bool(x.detach().isfinite().all())
+    ):
+        bad = (~x.isfinite()).any(dim=1).nonzero()[0].item()
+        raise InputError(f"{name} must be finite, got NaN or infinity in row {bad}")
+
+
+HEAVIEST = 1e31
+"""Sums of heavier weights could leave the range of float32."""
+
+
+def check_edges(edge_index: Tensor, edge_weight: Tensor | None, x: Tensor) -> None:
+    """Requires numbers [2, E] of the nodes of ``x``, and weights [E] to compute with.
+
+    Weights are of the type of ``x``, zero or from the least number of full precision to 1e31: then
+    a sum of them and its inverse are finite.
+    """
+    num_nodes = x.size(-2)
+    if not isinstance(edge_index, Tensor) or edge_index.dtype != torch.int64:
+        raise InputError(f"edge_index must be an int64 tensor, got {_describe(edge_index)}")
+    if edge_index.dim() != 2 or edge_index.size(0) != 2:
+        raise InputError(f"edge_index must have the shape [2, E], got {list(edge_index.shape)}")
+    if edge_weight is not None:
+        if not isinstance(edge_weight, Tensor):
+            raise InputError(f"edge_weight must be a tensor, got {_describe(edge_weight)}")
+        if edge_weight.shape != edge_index.shape[1:]:
+            expected, got = list(edge_index.shape[1:]), list(edge_weight.shape)
+            raise InputError(f"edge_weight must have the shape {expected}, got {got}")
+        mixed = torch.is_autocast_enabled(x.device.type) and edge_weight.is_floating_point()
+        if edge_weight.dtype != x.dtype and not mixed:
+            raise InputError(
+                f"edge_weight must be of the type of the features, {x.dtype}, got "
+                f"{edge_weight.dtype}"
+            )
+    if edge_index.size(1) == 0 or not values_can_be_read():
+        return
+    low, high = remember(edge_index, "bounds", lambda: tuple(map(int, edge_index.aminmax())))
+    if low < 0 or high >= num_nodes:
+        wrong = low if low < 0 else high
+        raise InputError(f"edge_index must name nodes 0 to {num_nodes - 1}, got node {wrong}")
+    if edge_weight is None:
+        return
+    least = torch.finfo(edge_weight.dtype).tiny
+    usable = (edge_weight == 0) | ((edge_weight >= least) & (edge_weight <= HEAVIEST))
+    if not usable.all():
+        first = edge_weight.detach()[~usable][0].item()
+        raise InputError(
+            f"edge_weight must be finite and not negative: 0, or {least:.2g} to {HEAVIEST:g}, got "
+            f"{first:g}"
+        )
+
+
+def _describe(value: object) -> str:
+    return str(value.dtype) if isinstance(value, Tensor) else type(value).__name__

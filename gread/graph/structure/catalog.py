@@ -1,0 +1,106 @@
+"""Structures by name: computed once, and kept.
+
+A structure is a function from a graph to tensors, by the names under which a model takes them.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+from torch_geometric.data import Data
+
+from gread.base.registry import Registry
+from gread.base.tensors import write_tensors
+
+
+class Origin(NamedTuple):
+    """Where a graph comes from.
+
+    Attributes:
+        dataset: Its name.
+        root: The data root.
+        fingerprint: Of its tensors.
+    """
+
+    dataset: str
+    root: Path
+    fingerprint: str
+
+
+Structure: TypeAlias = Callable[[Data, Origin | None], Mapping[str, Tensor]]
+
+STRUCTURES: Registry[Structure] = Registry(
+    "structure",
+    modules=[
+        f"gread.graph.structure.{name}"
+        for name in ("multigraph", "positions", "relations", "two_hop")
+    ],
+)
+
+
+class Prepared(NamedTuple):
+    """A graph with a structure.
+
+    Attributes:
+        data: The graph and the tensors of the structure.
+        seconds: How long it took to compute, at the time when it was.
+        entries: How many numbers it has.
+    """
+
+    data: Data
+    seconds: float
+    entries: int
+
+
+def add_structure(data: Data, name: str, origin: Origin | None = None) -> Prepared:
+    """The graph with the tensors of a structure.
+
+    Args:
+        data: The graph; it stays as it is.
+        name: A name of `STRUCTURES`.
+        origin: Where the graph comes from. What was computed is kept in its root, and read again.
+    """
+    make = STRUCTURES[name]
+    place = None
+    if origin is not None:
+        place = origin.root / "processed" / f"{name}-{origin.fingerprint}.safetensors"
+        kept = _read(place)
+        if kept is not None and _names_nodes(kept[0], int(data.num_nodes or 0)):
+            return _with(data, *kept)
+    start = time.perf_counter()
+    tensors = make(data, origin)
+    seconds = time.perf_counter() - start
+    if place is not None:
+        with suppress(OSError):  # a root that cannot be written to, or a full disk
+            # Readers see a whole file or none; who is later replaces the same content.
+            write_tensors(place, tensors, {"seconds": str(seconds)})
+    return _with(data, tensors, seconds)
+
+
+def _with(data: Data, tensors: Mapping[str, Tensor], seconds: float) -> Prepared:
+    found = copy.copy(data)
+    for name, tensor in tensors.items():
+        found[name] = tensor
+    return Prepared(found, seconds, sum(tensor.numel() for tensor in tensors.values()))
+
+
+def _read(place: Path) -> tuple[dict[str, Tensor], float] | None:
+    try:
+        with safe_open(place, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return tensors, float((file.metadata() or {})["seconds"])
+    except (OSError, SafetensorError, KeyError, ValueError):
+        return None
+
+
+def _names_nodes(tensors: Mapping[str, Tensor], num_nodes: int) -> bool:
+    """Whether pairs are of nodes that there are: products with them trust that."""
+    pairs = [t for t in tensors.values() if t.dim() == 2 and t.size(0) == 2 and t.numel()]
+    return all(int(pair.min()) >= 0 and int(pair.max()) < num_nodes for pair in pairs)

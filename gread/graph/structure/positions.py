@@ -1,0 +1,76 @@
+"""Where a node stands: what a walk that keeps returning to each of the nodes leaves there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from gread.graph.adjacency import Adjacency, OriginalAdjacency
+from gread.graph.structure.catalog import STRUCTURES, Origin
+from gread.kernels.backend import kernels_for
+from gread.kernels.pattern import remember
+
+RETURN = 0.05
+"""Probability with which the walk returns in a step."""
+
+KEPT = 64
+"""So many nodes are kept of every walk, those where most of it is."""
+
+TOGETHER = 64
+"""So many walks are computed at a time: few enough to stay in the cache of a CPU."""
+
+STEPS = 48
+"""Of the iteration, of which each leaves 0.73 of the error: what stays is single precision's."""
+
+
+@STRUCTURES.register("positions")
+def positions(data: Data, origin: Origin | None) -> Mapping[str, Tensor]:
+    """Rows of personalised PageRank P = α (I − (1 − α) S̃)⁻¹, S̃ = D^-½ (A + I) D^-½.
+
+    Of every column, the walk from one node, the largest entries are kept and made to sum to one.
+    """
+    return page_rank(data.edge_index, data.num_nodes)
+
+
+def page_rank(edge_index: Tensor, num_nodes: int) -> dict[str, Tensor]:
+    """Places [2, entries] (row, column) and entries of P, row after row; found once for a graph.
+
+    Weights of edges do not count.
+    """
+    return remember(edge_index, ("positions", num_nodes), lambda: _page_rank(edge_index, num_nodes))
+
+
+@torch.no_grad()
+def _page_rank(edge_index: Tensor, n: int) -> dict[str, Tensor]:
+    adj = OriginalAdjacency()(edge_index.new_empty(n, 1, dtype=torch.float32), edge_index)
+    kept = min(KEPT, n)
+    places, entries = [], []
+    for first in range(0, n, TOGETHER):
+        starts = torch.arange(first, min(first + TOGETHER, n), device=edge_index.device)
+        entry, row = _walks(adj, starts).topk(kept, dim=0)
+        column = starts.expand(kept, -1)
+        keep = entry > 0  # a walk does not leave its component
+        places.append(torch.stack([row[keep], column[keep]]))
+        entries.append((entry / entry.sum(0))[keep])
+    place, found = torch.cat(places, 1), torch.cat(entries)
+    order = (place[0] * n + place[1]).argsort()
+    return {"position_index": place[:, order], "position_weight": found[order]}
+
+
+def _walks(adj: Adjacency, starts: Tensor) -> Tensor:
+    """Columns of P, [N, starts]: Chebyshev's iteration for (I − (1 − α) S̃) P = α I."""
+    seed = adj.weight.new_zeros(adj.num_nodes, starts.numel())
+    seed[starts, torch.arange(starts.numel(), device=starts.device)] = RETURN
+    radius = 1 - RETURN  # the spectrum lies within 1 ± radius
+    x, before, omega = seed, torch.zeros_like(seed), 2.0
+    kernels = kernels_for(seed)
+    for _ in range(STEPS):
+        omega = 1 / (1 - radius**2 * omega / 4)
+        coef = seed.new_tensor([[omega * radius], [omega], [1 - omega]]).expand(-1, starts.numel())
+        parts = [seed, before]  # x ← ω (1 − α) S̃ x + ω seed + (1 − ω) before
+        found = kernels.gather(adj.pattern.rows, adj.weight, x, coef.contiguous(), parts, degree=0)
+        x, before = found, x
+    return x.clamp(min=0)

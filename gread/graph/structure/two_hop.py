@@ -1,0 +1,34 @@
+"""Pairs of nodes exactly two steps apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy
+import scipy.sparse
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from gread.graph.structure.catalog import STRUCTURES, Origin
+
+
+@STRUCTURES.register("two-hop")
+def two_hop(data: Data, origin: Origin | None = None) -> Mapping[str, Tensor]:
+    """``two_hop``: the pairs, [2, E₂]."""
+    assert data.edge_index is not None
+    return {"two_hop": two_steps_away(data.edge_index, int(data.num_nodes or 0))}
+
+
+def two_steps_away(edge_index: Tensor, num_nodes: int) -> Tensor:
+    """From where one comes to another node in two steps, and not in one, [2, E₂].
+
+    Sparse throughout: Squirrel has 8.4 million such pairs, a third of all.
+    """
+    loops = torch.arange(num_nodes).expand(2, -1)
+    source, target = torch.cat([edge_index.cpu(), loops], dim=1).numpy()
+    one = numpy.ones(len(source), dtype=bool)
+    near = scipy.sparse.coo_array((one, (target, source)), shape=(num_nodes,) * 2).tocsr()
+    far = (near @ near) > near
+    row, column = far.nonzero()
+    return torch.from_numpy(numpy.stack([column, row]).astype(numpy.int64)).to(edge_index.device)

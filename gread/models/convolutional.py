@@ -1,0 +1,328 @@
+"""Stacks of convolutions: models that differ only in what a layer does with the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import PairNorm
+from torch_geometric.nn.inits import reset
+
+from gread.base.checks import check_count, check_positive, check_sizes
+from gread.graph.adjacency import Adjacency, OriginalAdjacency
+from gread.graph.checks import check_edges, check_features
+from gread.models.catalog import model
+from gread.models.layers import Dropout, FeatureMap
+
+
+class Mix(NamedTuple):
+    """What a layer does with the graph, behind its linear map.
+
+    Attributes:
+        apply: From Y [N, taken · channels] and Ã to [N, given · channels]; a module if it has
+            parameters.
+        taken: How many matrices side by side it takes.
+        given: How many it gives.
+        bias: Whether the layer adds one.
+    """
+
+    apply: Callable[[Tensor, Adjacency], Tensor]
+    taken: int = 1
+    given: int = 1
+    bias: bool = True
+
+
+class Layer(nn.Module):
+    """H ↦ p(Dropout(H) W, Ã) + b.
+
+    The linear map comes first: behind it states are narrow, and before it features sparse.
+
+    Args:
+        in_channels: Width of H.
+        channels: Width of each of the matrices that p takes and gives.
+        mix: p.
+        linear: From ``in_channels`` to what p takes, with the dropout, without a bias.
+    """
+
+    def __init__(self, in_channels: int, channels: int, mix: Mix, linear: nn.Module):
+        super().__init__()
+        self.linear = linear
+        self.mix = mix.apply
+        self.bias = nn.Parameter(torch.empty(mix.given * channels)) if mix.bias else None
+        self.bound = (6 / (in_channels + channels)) ** 0.5
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Weights by Glorot and Bengio's rule, each part as a matrix of its own; no bias."""
+        reset(self.mix)
+        for weight in self.linear.parameters():
+            nn.init.uniform_(weight, -self.bound, self.bound)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def forward(self, h: Tensor, adj: Adjacency) -> Tensor:
+        """[N, in_channels] to [N, given · channels]."""
+        y = self.mix(self.linear(h), adj)
+        return y if self.bias is None else y + self.bias
+
+
+def feature_layer(
+    in_channels: int, channels: int, mix: Mix, dropout: float, *, unit_rows: bool = False
+) -> Layer:
+    """The first layer, which keeps sparse features sparse."""
+    width = mix.taken * channels
+    linear = FeatureMap(in_channels, width, dropout, bias=False, unit_rows=unit_rows)
+    return Layer(in_channels, channels, mix, linear)
+
+
+def hidden_layer(in_channels: int, channels: int, mix: Mix, dropout: float) -> Layer:
+    """Any other layer."""
+    linear = nn.Linear(in_channels, mix.taken * channels, bias=False)
+    return Layer(in_channels, channels, mix, nn.Sequential(Dropout(dropout), linear))
+
+
+class ConvStack(nn.Module):
+    """Layers with an activation between them.
+
+    Args:
+        mix: What a layer does with the graph, from its width and whether it is the last.
+        between: Makes what stands between two layers, from the width there.
+        adjacency: Makes the module that makes Ã.
+        in_channels: Number of features.
+        hidden_channels: Width of the layers between.
+        out_channels: Number of classes.
+        num_layers: How many.
+        input_dropout: Dropout on the features.
+        dropout: Dropout on the hidden states.
+    """
+
+    def __init__(
+        self,
+        mix: Callable[[int, bool], Mix],
+        between: Callable[[int], nn.Module],
+        adjacency: Callable[[], nn.Module],
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        num_layers: int = 2,
+        input_dropout: float = 0.5,
+        dropout: float = 0.5,
+    ):
+        super().__init__()
+        check_count("num_layers", num_layers)
+        check_sizes(in_channels, hidden_channels, out_channels, input_dropout, dropout)
+        self.in_channels = in_channels
+        self.adjacency = adjacency()
+        self.layers = nn.ModuleList()
+        self.between = nn.ModuleList()
+        make: Callable[[int, int, Mix, float], Layer] = feature_layer
+        width, rate = in_channels, input_dropout
+        for _ in range(num_layers - 1):
+            part = mix(hidden_channels, False)
+            self.layers.append(make(width, hidden_channels, part, rate))
+            width, make, rate = part.given * hidden_channels, hidden_layer, dropout
+            self.between.append(between(width))
+        self.layers.append(make(width, out_channels, mix(out_channels, True), rate))
+
+    def reset_parameters(self) -> None:
+        """Draws every parameter anew."""
+        reset(self.layers)
+        reset(self.between)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        """Logits [N, classes] from features [N, F]."""
+        return self.hidden_states(x, edge_index, edge_weight)[-1]
+
+    def hidden_states(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
+    ) -> list[Tensor]:
+        """X, the state behind every layer, and the logits as the last."""
+        check_features("x", x, self.in_channels)
+        check_edges(edge_index, edge_weight, x)
+        adj = self.adjacency(x, edge_index, edge_weight)
+        states = [x]
+        for layer, between in zip(self.layers, self.between, strict=False):
+            states.append(between(layer(states[-1], adj)))
+        return [*states, self.layers[-1](states[-1], adj)]
+
+
+def relu(channels: int) -> nn.Module:
+    """ReLU, of any width."""
+    return nn.ReLU()
+
+
+def elu(channels: int) -> nn.Module:
+    """ELU, of any width."""
+    return nn.ELU()
+
+
+def keep(y: Tensor, adj: Adjacency) -> Tensor:
+    """Y: the layer that does not look at the graph."""
+    return y
+
+
+def gather(y: Tensor, adj: Adjacency, *, times: int = 1) -> Tensor:
+    """Ã Y, or a higher power of Ã."""
+    for _ in range(times):
+        y = adj @ y
+    return y
+
+
+def add_mean(y: Tensor, adj: Adjacency) -> Tensor:
+    """Y₀ + Ã Y₁, where Ã takes the mean over the neighbours: W [h ‖ mean] as two maps."""
+    own, others = y.chunk(2, dim=-1)
+    return own + adj @ others.contiguous()
+
+
+def chebyshev(y: Tensor, adj: Adjacency, *, order: int) -> Tensor:
+    """Σ_k T_k(−Ã) Y_k by Clenshaw's recurrence: as many products as the order."""
+    first, *others = y.chunk(order + 1, dim=-1)
+    current, previous = others.pop().contiguous(), torch.zeros_like(first)
+    while others:
+        current, previous = others.pop() - 2 * (adj @ current) - previous, current
+    return first - adj @ current - previous
+
+
+def always(mix: Mix) -> Callable[[int, bool], Mix]:
+    """The same for every layer."""
+    return lambda channels, last: mix
+
+
+without_loops = partial(OriginalAdjacency, self_loops=0.0, own_loops=False)
+"""D^-½ A D^-½ with no loop anywhere."""
+
+mlp = model("mlp", title="MLP", group="classical", reference="no graph at all")(
+    partial(ConvStack, always(Mix(keep)), elu, OriginalAdjacency)
+)
+"""Multilayer perceptron on the features of each node, H ↦ ELU(H W + b)."""
+
+gcn = model("gcn", title="GCN", group="classical", reference="Kipf and Welling, ICLR 2017")(
+    partial(ConvStack, always(Mix(gather)), relu, OriginalAdjacency)
+)
+"""Graph convolutional network, H ↦ ReLU(D^-½ (A + I) D^-½ H W + b)."""
+
+graphsage = model(
+    "graphsage", title="GraphSAGE", group="classical", reference="Hamilton et al., NeurIPS 2017"
+)(
+    partial(
+        ConvStack,
+        always(Mix(add_mean, taken=2)),
+        relu,
+        partial(without_loops, normalization="row"),
+    )
+)
+"""h_i ↦ ReLU(W [h_i ‖ mean over all neighbours j of h_j] + b), without sampling."""
+
+
+@model("sgc", title="SGC", group="classical", reference="Wu et al., ICML 2019")
+def sgc(
+    in_channels: int,
+    hidden_channels: int,
+    out_channels: int,
+    *,
+    power: int = 2,
+    input_dropout: float = 0.0,
+    dropout: float = 0.0,
+) -> ConvStack:
+    """Simple graph convolution, (D^-½ (A + I) D^-½)^power X W + b: one layer, nothing hidden.
+
+    Args:
+        in_channels: Number of features.
+        hidden_channels: Of no meaning here.
+        out_channels: Number of classes.
+        power: How often neighbours are gathered.
+        input_dropout: Dropout on the features.
+        dropout: Of no meaning here.
+    """
+    check_count("power", power, minimum=0)
+    return ConvStack(
+        always(Mix(partial(gather, times=power))),
+        relu,
+        OriginalAdjacency,
+        in_channels,
+        hidden_channels,
+        out_channels,
+        num_layers=1,
+        input_dropout=input_dropout,
+        dropout=dropout,
+    )
+
+
+@model("chebnet", title="ChebNet", group="classical", reference="Defferrard et al., NeurIPS 2016")
+def chebnet(
+    in_channels: int,
+    hidden_channels: int,
+    out_channels: int,
+    *,
+    order: int = 2,
+    num_layers: int = 2,
+    input_dropout: float = 0.5,
+    dropout: float = 0.5,
+) -> ConvStack:
+    """H ↦ ReLU(Σ_k T_k(L̂) H W_k + b), with Chebyshev's polynomials T_0 to T_order.
+
+    L̂ = 2 L / λ_max − I = −D^-½ A D^-½, with 2 for the largest eigenvalue λ_max.
+
+    Args:
+        in_channels: Number of features.
+        hidden_channels: Width of the layers between.
+        out_channels: Number of classes.
+        order: The highest order; PyG's K is one more.
+        num_layers: How many.
+        input_dropout: Dropout on the features.
+        dropout: Dropout on the hidden states.
+    """
+    check_count("order", order)
+    return ConvStack(
+        always(Mix(partial(chebyshev, order=order), taken=order + 1)),
+        relu,
+        without_loops,
+        in_channels,
+        hidden_channels,
+        out_channels,
+        num_layers=num_layers,
+        input_dropout=input_dropout,
+        dropout=dropout,
+    )
+
+
+@model("pairnorm", title="PairNorm", group="oversmoothing", reference="Zhao and Akoglu, ICLR 2020")
+def pairnorm(
+    in_channels: int,
+    hidden_channels: int,
+    out_channels: int,
+    *,
+    scale: float = 1.0,
+    num_layers: int = 2,
+    input_dropout: float = 0.6,
+    dropout: float = 0.6,
+) -> ConvStack:
+    """GCN with H ↦ scale · (H − mean) / √(mean of |h_i − mean|²) before every ReLU.
+
+    The norm takes a bias away again, so that only the last layer has one.
+
+    Args:
+        in_channels: Number of features.
+        hidden_channels: Width of the layers between.
+        out_channels: Number of classes.
+        scale: Root of the mean squared length of a state behind the norm.
+        num_layers: How many.
+        input_dropout: Dropout on the features.
+        dropout: Dropout on the hidden states.
+    """
+    check_positive("scale", scale)
+    return ConvStack(
+        lambda channels, last: Mix(gather, bias=last),
+        lambda channels: nn.Sequential(PairNorm(scale), nn.ReLU()),
+        OriginalAdjacency,
+        in_channels,
+        hidden_channels,
+        out_channels,
+        num_layers=num_layers,
+        input_dropout=input_dropout,
+        dropout=dropout,
+    )

@@ -1,0 +1,289 @@
+"""What models are put together from: encoders, decoders and coefficients, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear, normalize
+
+from gread.base.checks import check_count, check_rate
+from gread.base.registry import Registry
+from gread.graph.adjacency import Adjacency
+from gread.kernels.backend import fast
+from gread.kernels.cuda_graph import values_can_be_read
+from gread.kernels.operators import drop, product
+from gread.kernels.pattern import Pattern, remember
+
+
+class Gate(nn.Module):
+    """σ(p) of a parameter p: a coefficient in (0, 1), at first ½ unless p starts elsewhere."""
+
+    def __init__(self, *shape: int, start: float = 0.0):
+        super().__init__()
+        self.start = start
+        self.logit = nn.Parameter(torch.full(shape, start))
+
+    def reset_parameters(self) -> None:
+        """Back to the start."""
+        nn.init.constant_(self.logit, self.start)
+
+    def forward(self) -> Tensor:
+        """The coefficient, of the shape given."""
+        return self.logit.sigmoid()
+
+
+class SignedVector(nn.Module):
+    """A free coefficient for every channel, at first uniform in [−1, 1].
+
+    The sign is what makes it strong on heterophilous graphs: some channels sharpen, others blur.
+    """
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self.value = nn.Parameter(torch.empty(channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws anew."""
+        nn.init.uniform_(self.value, -1, 1)
+
+    def forward(self) -> Tensor:
+        """The coefficient, [channels]."""
+        return self.value
+
+
+class Signed(nn.Module):
+    """A free coefficient for all channels, at first 0: the strength of a source."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.value = nn.Parameter(torch.zeros(()))
+
+    def reset_parameters(self) -> None:
+        """Back to zero."""
+        nn.init.zeros_(self.value)
+
+    def forward(self) -> Tensor:
+        """The coefficient, a single number."""
+        return self.value
+
+
+class One(nn.Module):
+    """The constant one, for an equation without that coefficient."""
+
+    def forward(self) -> float:
+        """1."""
+        return 1.0
+
+
+Coefficient = Callable[[int], nn.Module]  # from the number of channels
+
+ALPHAS: Registry[Coefficient] = Registry(
+    "alpha", {"scalar": lambda _: Gate(), "vector": Gate, "one": lambda _: One()}
+)
+BETAS: Registry[Coefficient] = Registry(
+    "beta",
+    {
+        "scalar": lambda _: Gate(),
+        "vector": SignedVector,
+        "positive-vector": Gate,
+        "one": lambda _: One(),
+    },
+)
+
+
+class Dropout(nn.Module):
+    """Sets elements to zero with probability ``rate`` while training, and scales the others up."""
+
+    def __init__(self, rate: float):
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Of the shape given."""
+        return drop(h, self.rate) if self.training else h
+
+
+SPARSE = 0.25
+"""Features with a smaller share of non-zeros are treated as sparse."""
+
+
+class FeatureMap(nn.Module):
+    """W Dropout(X) + b, the first map of a network.
+
+    Bags of words are nearly all zero: those stay sparse, and dropout falls on the non-zeros alone,
+    which is the same distribution.
+
+    Args:
+        in_channels: Number of features.
+        channels: Width of what comes out.
+        dropout: Dropout on the features.
+        bias: Whether there is a b.
+        unit_rows: Whether every row of Dropout(X) is scaled to length one.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        channels: int,
+        dropout: float,
+        *,
+        bias: bool = True,
+        unit_rows: bool = False,
+    ):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(in_channels, channels))
+        self.bias = nn.Parameter(torch.empty(channels)) if bias else None
+        self.dropout = Dropout(dropout)
+        self.unit_rows = unit_rows
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Uniform within 1 / √in_channels, as in ``nn.Linear``."""
+        bound = self.weight.size(0) ** -0.5
+        nn.init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            nn.init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[N, in_channels] to [N, channels]."""
+        words = sparse_features(x)
+        if words is None:
+            x = self.dropout(x)
+            return linear(normalize(x) if self.unit_rows else x, self.weight.T, self.bias)
+        pattern, values = words
+        values = self.dropout(values)
+        y = product(pattern, values, self.weight)
+        if self.unit_rows:
+            length = product(pattern, values.square(), self.weight.new_ones(x.size(1), 1)).sqrt()
+            y = y / length.clamp_min(torch.finfo(y.dtype).tiny)
+        return y if self.bias is None else y + self.bias
+
+
+def sparse_features(x: Tensor) -> tuple[Pattern, Tensor] | None:
+    """Where x has non-zeros and which, if there are few; found once."""
+    if not fast() or x.requires_grad:
+        return None
+    return remember(x, "sparse", lambda: _sparse(x))
+
+
+def _sparse(x: Tensor) -> tuple[Pattern, Tensor] | None:
+    if not values_can_be_read() or x.count_nonzero() > SPARSE * x.numel():
+        return None
+    row, column = x.nonzero(as_tuple=True)
+    pattern, order = Pattern.from_entries(row, column, (x.size(0), x.size(1)))
+    return pattern, x[row, column][order]
+
+
+class RowMap(nn.Module):
+    """Dropout(A) W + b: the rows of a sparse matrix of the graph as the features of its nodes.
+
+    W has a row for each node, so that it is of one graph and no other.
+    """
+
+    def __init__(self, num_nodes: int, channels: int, dropout: float = 0.0):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(num_nodes, channels))
+        self.bias = nn.Parameter(torch.empty(channels))
+        self.dropout = Dropout(dropout)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Uniform within 1 / √num_nodes, as in ``nn.Linear``."""
+        bound = self.weight.size(0) ** -0.5
+        nn.init.uniform_(self.weight, -bound, bound)
+        nn.init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, adj: Adjacency) -> Tensor:
+        """[N, channels]."""
+        return product(adj.pattern, self.dropout(adj.weight), self.weight) + self.bias
+
+
+class Residual(nn.Module):
+    """h ↦ Dropout(h + W σ(h))."""
+
+    def __init__(self, channels: int, activation: Callable[[Tensor], Tensor], dropout: float):
+        super().__init__()
+        self.linear = nn.Linear(channels, channels)
+        self.activation = activation
+        self.dropout = Dropout(dropout)
+
+    def forward(self, h: Tensor) -> Tensor:
+        """One residual block, [N, channels] to [N, channels]."""
+        return self.dropout(h + self.linear(self.activation(h)))
+
+
+ENCODERS: Registry[Callable[[int, int, float, float], nn.Module]] = Registry("encoder")
+DECODERS: Registry[Callable[[int, int, float], nn.Module]] = Registry("decoder")
+
+
+@ENCODERS.register("linear")
+def linear_encoder(
+    in_channels: int, channels: int, input_dropout: float, dropout: float
+) -> nn.Module:
+    """H(0) = W Dropout(X) + b."""
+    return FeatureMap(in_channels, channels, input_dropout)
+
+
+@ENCODERS.register("mlp")
+def mlp_encoder(in_channels: int, channels: int, input_dropout: float, dropout: float) -> nn.Module:
+    """The linear encoder followed by two residual blocks with ReLU."""
+    return nn.Sequential(
+        FeatureMap(in_channels, channels, input_dropout),
+        Dropout(dropout),
+        Residual(channels, torch.relu, dropout),
+        Residual(channels, torch.relu, dropout),
+    )
+
+
+@DECODERS.register("linear")
+def linear_decoder(channels: int, out_channels: int, dropout: float) -> nn.Module:
+    """logits = W Dropout(H) + b."""
+    return nn.Sequential(Dropout(dropout), nn.Linear(channels, out_channels))
+
+
+@DECODERS.register("mlp")
+def mlp_decoder(channels: int, out_channels: int, dropout: float) -> nn.Module:
+    """A residual block and a linear map, each behind tanh; the doubled dropout is the authors'."""
+    return nn.Sequential(
+        Dropout(dropout),
+        Dropout(dropout),
+        Residual(channels, torch.tanh, dropout),
+        nn.Tanh(),
+        nn.Linear(channels, out_channels),
+    )
+
+
+class StateActivation(nn.Module):
+    """ReLU on H(T), or nothing."""
+
+    def __init__(self, active: bool):
+        super().__init__()
+        self.active = active
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Of the shape given."""
+        return h.relu() if self.active else h
+
+
+def build_encoder(
+    kind: str, in_channels: int, channels: int, input_dropout: float, dropout: float
+) -> nn.Module:
+    """e of Eq. (6): features [N, in_channels] to the first state [N, channels]."""
+    check_count("in_channels", in_channels)
+    check_count("hidden_channels", channels)
+    check_rate("input_dropout", input_dropout)
+    check_rate("dropout", dropout)
+    return ENCODERS[kind](in_channels, channels, input_dropout, dropout)
+
+
+def build_decoder(
+    kind: str, channels: int, out_channels: int, dropout: float, activation: bool
+) -> nn.Module:
+    """o of Eq. (8): the last state [N, channels] to logits [N, out_channels]."""
+    check_count("out_channels", out_channels)
+    return nn.Sequential(
+        StateActivation(activation), DECODERS[kind](channels, out_channels, dropout)
+    )

@@ -1,0 +1,52 @@
+"""Results as a file that is small enough to commit: a line of JSON a run, compressed."""
+
+from __future__ import annotations
+
+import lzma
+from collections.abc import Iterable
+from pathlib import Path
+
+from gread.base.errors import InputError
+from gread.base.files import whole_file
+from gread.runs.run import Result
+from gread.runs.store import StoreError
+
+ENDING = ".jsonl.xz"
+LARGEST = 2**28
+"""Bytes that a file may be when it is unpacked, and that unpacking it may take."""
+
+
+def write_results(path: Path, results: Iterable[Result]) -> None:
+    """Writes them without histories; ``xzcat`` shows the file.
+
+    Example:
+        >>> import tempfile
+        >>> from gread.runs import RunSpec
+        >>> path = Path(tempfile.mkdtemp()) / "some.jsonl.xz"
+        >>> write_results(path, [Result(RunSpec(dataset="csbm", model="gcn"), "ok", test=0.5)])
+        >>> [result.test for result in read_results(path)]
+        [0.5]
+    """
+    text = "".join(result.without_history().to_json() + "\n" for result in results)
+    with whole_file(path) as part:
+        part.write_bytes(lzma.compress(text.encode()))
+
+
+def read_results(path: Path) -> list[Result]:
+    """The results that `write_results` wrote."""
+    unpacking = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=LARGEST)
+    try:
+        text = unpacking.decompress(path.read_bytes(), max_length=LARGEST).decode()
+    except (lzma.LZMAError, UnicodeDecodeError) as error:
+        raise StoreError(f"{path} must be text in UTF-8, packed by xz: {error}") from error
+    if not unpacking.eof or unpacking.unused_data:
+        raise StoreError(
+            f"{path} must be one whole file of xz, and at most {LARGEST} bytes when unpacked"
+        )
+    results = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        try:
+            results.append(Result.from_json(line))
+        except InputError as error:
+            raise StoreError(f"{path}, line {number}, is no result: {error}") from error
+    return results

@@ -1,0 +1,1 @@
+"""Where runs are computed: on this machine, or on a Ray cluster."""

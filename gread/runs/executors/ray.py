@@ -1,0 +1,205 @@
+"""Runs on a Ray cluster: tasks with their share of a machine, graphs through the object store.
+
+Ray is imported only where it is needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import os
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any
+
+import torch
+
+from gread.base.errors import InputError
+from gread.base.memory import OutOfMemory
+from gread.models.catalog import MODELS
+from gread.runs.executors.local import EXECUTORS, Job, Outcome, compute_beside_others
+from gread.runs.grouping import CPU_BYTES, bytes_of, free
+from gread.runs.run import Graph, Result, prepared
+
+SECONDS = 30.0
+"""So long a cluster has to answer. Ray itself goes on asking for minutes, deaf to Ctrl-C."""
+
+SHARES = (1 / 8, 1 / 4, 1 / 2, 1.0)
+"""Of a GPU that jobs take."""
+
+WINDOW = 1000
+"""Jobs that Ray knows of at a time: more than it has room for, so that a cluster can grow."""
+
+PROBE = "import sys, ray; ray.init(sys.argv[1], log_to_driver=False)"
+
+
+@EXECUTORS.register("ray")
+class Ray:
+    """A Ray cluster, or a Ray on this machine.
+
+    One that this process is connected to already is taken as it is.
+
+    Args:
+        address: ``HOST:PORT``; ``auto`` for the cluster that this machine is part of; nothing for
+            the one that ``RAY_ADDRESS`` names, or else for a new one here.
+    """
+
+    remote = True
+
+    def __init__(self, address: str = ""):
+        self.ray = _import_ray()
+        self.graphs: dict[str, _Shipped] = {}
+        if self.ray.is_initialized():
+            return
+        address = address or os.environ.get("RAY_ADDRESS") or "local"
+        if address != "local":
+            _check_answers(address)
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # to Ray's makers
+        self.ray.init(
+            address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
+        )
+
+    def choose_device(self, name: str) -> str:
+        """A kind that the cluster has; which of the GPUs is for Ray to say."""
+        there = ["cuda", "cpu"] if self.ray.cluster_resources().get("GPU") else ["cpu"]
+        if name == "auto":
+            return there[0]
+        if name not in there:
+            raise InputError(f"device must be {' or '.join(there)} on this cluster, got {name!r}")
+        return name
+
+    def memory(self, device: str, workers: int | None) -> float:
+        """That of a GPU of the cluster: all are taken to be alike."""
+        return CPU_BYTES if device == "cpu" else self._gpu_memory
+
+    @cached_property
+    def _gpu_memory(self) -> float:
+        return float(self.ray.get(self.ray.remote(num_gpus=SHARES[0])(free).remote("cuda")))
+
+    def compute(
+        self, jobs: Sequence[Job], workers: int | None, imports: Sequence[str]
+    ) -> Generator[Outcome, None, None]:
+        """Each job is a task on one core, with a share of a GPU by the memory it needs."""
+        if any(spec.train.processes > 1 for job in jobs for spec in job.specs):
+            raise InputError("processes must be 1 on Ray: torchrun spreads a graph over machines")
+        task = self.ray.remote(max_retries=0)(_work)  # `launch` does that, for every executor
+        waiting = deque(jobs)
+        running: dict[Any, Job] = {}
+        try:
+            while waiting or running:
+                while waiting and len(running) < (workers or WINDOW):
+                    job = waiting.popleft()
+                    placed = task.options(num_cpus=1, num_gpus=self._gpus(job, alone=workers == 1))
+                    running[placed.remote(job, self._shipped(job), imports)] = job
+                (done, *_), _ = self.ray.wait(list(running))
+                yield running.pop(done), self._outcome(done)
+        finally:
+            for unfinished in running:
+                self.ray.cancel(unfinished, force=True)
+
+    def _gpus(self, job: Job, alone: bool) -> float:
+        if job.device == "cpu" or alone:
+            return float(job.device != "cpu")
+        data, _ = prepared(job.specs[0], job.root, "cpu")
+        return share(sum(bytes_of(spec, data) for spec in job.specs), self._gpu_memory)
+
+    def _shipped(self, job: Job) -> _Shipped:
+        """The graph of a job in the object store, from where a node fetches it once."""
+        spec = job.specs[0]
+        about = [spec.dataset, dict(spec.options), MODELS[spec.model].structure, job.root]
+        key = json.dumps(about)
+        if key not in self.graphs:
+            graph = prepared(spec, job.root, "cpu")
+            self.graphs[key] = _Shipped(f"{key} {graph[1]}", self.ray.put(graph))
+        return self.graphs[key]
+
+    def _outcome(self, done: Any) -> list[Result] | ConnectionError | OutOfMemory:
+        errors = self.ray.exceptions
+        try:
+            results: list[Result] = self.ray.get(done)
+            return results
+        except errors.RayTaskError as error:
+            if isinstance(error.cause, errors.RaySystemError):  # it could not read what was sent
+                reason = str(error.cause).partition("\n")[0]
+                raise InputError(f"every node must have the gread of this one: {reason}") from error
+            if isinstance(error.cause, OutOfMemory):
+                return error.cause
+            raise error.cause from error
+        except (
+            errors.WorkerCrashedError,
+            errors.NodeDiedError,
+            errors.LocalRayletDiedError,
+            errors.ObjectLostError,
+            errors.OutOfMemoryError,
+        ) as error:
+            return ConnectionError(str(error).partition("\n")[0])
+
+
+def share(need: float, memory: float) -> float:
+    """The part of a GPU that a job takes, where so much of ``memory`` is what it needs.
+
+    Example:
+        >>> share(3e9, 30e9), share(10e9, 30e9), share(40e9, 30e9)
+        (0.125, 0.5, 1.0)
+    """
+    return next((part for part in SHARES if need <= part * memory), SHARES[-1])
+
+
+@dataclass(frozen=True)
+class _Shipped:
+    """A graph in the object store; of the same key is the same graph."""
+
+    key: str
+    reference: Any = field(compare=False)
+
+
+@lru_cache(maxsize=16)
+def _received(graph: _Shipped) -> Graph:
+    """Kept, since runs on one graph come in rows."""
+    found: Graph = _import_ray().get(graph.reference)
+    return found
+
+
+def _work(job: Job, graph: _Shipped, imports: Sequence[str]) -> list[Result]:
+    """What a process of the cluster does."""
+    torch.set_num_threads(1)
+    for module in imports:
+        importlib.import_module(module)
+    return compute_beside_others(job, _received(graph))
+
+
+def _import_ray() -> Any:
+    """The package, or a sentence that says how to get it."""
+    try:
+        import ray
+    except ImportError as error:
+        raise InputError(
+            "the executor ray needs the package ray: pip install 'gread[ray]'"
+        ) from error
+    return ray
+
+
+def _check_answers(address: str) -> None:
+    """Requires a cluster at the address, and asks in another process, which can be stopped."""
+    host, _, port = address.rpartition(":")
+    try:
+        if port.isdigit():  # so that the commonest mistakes are told at once, and why
+            socket.create_connection((host.strip("[]"), int(port)), SECONDS).close()
+        command = [sys.executable, "-c", PROBE, address]
+        subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)
+    except subprocess.TimeoutExpired as error:
+        raise _unreachable(address, f"no Ray answers within {SECONDS:g} s") from error
+    except subprocess.CalledProcessError as error:
+        raise _unreachable(address, error.stderr.strip().rpartition("\n")[2]) from error
+    except OSError as error:
+        raise _unreachable(address, str(error)) from error
+
+
+def _unreachable(address: str, reason: str) -> InputError:
+    return InputError(f"the Ray cluster must be reachable, got {address!r}: {reason}")

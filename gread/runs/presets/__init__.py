@@ -1,0 +1,90 @@
+"""Settings that are known to be good, from TOML files that say where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from gread.base.errors import InputError
+from gread.base.toml import read_file, read_toml
+from gread.models.catalog import MODELS
+from gread.runs.spec import HIDDEN_CHANNELS, Value, check_keys
+from gread.training.config import TrainConfig
+
+SOURCES = ("tuned", "published", "paper")
+"""Where presets come from, in the order in which they are looked for: `gread search`, the authors'
+published code (of GREAD for GREAD-BS alone, of a baseline its own authors'), and the paper's
+appendix."""
+
+_TRAINING = tuple(part.name for part in fields(TrainConfig))
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Settings for one model on one dataset.
+
+    Attributes:
+        source: One of `SOURCES`, a file, or ``"default"`` where there is no preset.
+        hyper: Hyperparameters of the model.
+        train: How to train.
+        options: Of the dataset, under ``options`` in the file.
+    """
+
+    source: str
+    hyper: Mapping[str, Value] = field(default_factory=dict)
+    train: TrainConfig = TrainConfig()
+    options: Mapping[str, Value] = field(default_factory=dict)
+
+
+def find_preset(model: str, dataset: str, source: str | None = None) -> Preset:
+    """The preset from ``source``, or from the first source that has one; else the defaults.
+
+    Args:
+        model: A name of ``gread.MODELS``.
+        dataset: A name of ``gread.DATASETS``.
+        source: One of `SOURCES`, or a TOML file as `gread search` writes it.
+
+    Example:
+        >>> find_preset("gread-bs", "texas").hyper["solver"]
+        'rk4'
+    """
+    own = source is not None and source.endswith(".toml")
+    if source is not None and source not in SOURCES and not own:
+        raise InputError(
+            f"unknown preset {source!r}; choose from: {', '.join(SOURCES)}, or a .toml file"
+        )
+    MODELS[model]  # an unknown name has no defaults either
+    for place in [source] if source else SOURCES:
+        table = read_file(place) if own else _shipped(place, model)
+        if table is not None and dataset in table:
+            return _preset(place, model, table[dataset])
+    if source is not None:
+        raise InputError(f"there is no preset {source!r} for {model} on {dataset}")
+    return Preset("default")
+
+
+def split_settings(
+    model: str, settings: Mapping[str, Value]
+) -> tuple[dict[str, Value], dict[str, Value]]:
+    """Settings of the model and settings of the training, told apart by their names."""
+    known = {"hidden_channels": HIDDEN_CHANNELS} | MODELS[model].hyperparameters
+    check_keys(settings, known | dict.fromkeys(_TRAINING), model)
+    hyper = {key: value for key, value in settings.items() if key in known}
+    train = {key: value for key, value in settings.items() if key not in known}
+    return hyper, train
+
+
+def _shipped(source: str, model: str) -> Mapping[str, Any] | None:
+    return read_toml(f"runs/presets/{source}", f"{model.replace('*', '-star')}.toml")
+
+
+def _preset(source: str, model: str, table: Mapping[str, Any]) -> Preset:
+    if not isinstance(table, Mapping):
+        raise InputError(f"a preset must be a table of settings, got {table!r:.80} in {source}")
+    settings = dict(table)
+    options = settings.pop("options", {})
+    if not isinstance(options, Mapping):
+        raise InputError(f"options must be a table, got {options!r:.80} in {source}")
+    hyper, train = split_settings(model, settings)
+    return Preset(source, hyper, TrainConfig(**train), options)  # type: ignore[arg-type]

@@ -1,5 +1,0 @@
-"""Faults tried for real, each by a script of its own, and the page that says what was found.
-
-``python -m soak [NAME ...]`` (``make soak``: all) runs them; each leaves its rows in
-``soak/results/NAME.json``, and docs/reliability.md is what the stored rows render to.
-"""

@@ -1,0 +1,174 @@
+"""What the searches of studies/measure_search.py found, once all its stages are over.
+
+    python studies/report_search.py STORE
+
+from the repository's root. Prints the tables of docs/reproducibility.md; writes the tuned presets,
+results/search.jsonl.xz, results/ensembles.csv and the pictures of validation against test.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean, pstdev
+
+import torch
+
+import gread
+from gread.experiments.artefact import ARTEFACTS
+from gread.experiments.protocol import DATASETS
+from gread.models.catalog import MODELS
+from gread.report.figures import selection
+from gread.runs.archive import ENDING, write_results
+from gread.runs.run import Result
+from gread.runs.store import ResultStore
+from gread.search.report import merge_preset, preset_table
+from gread.search.study import study_name
+from studies.measure_search import (
+    BEST_OF_ALL,
+    OTHER_DATA,
+    RESULTS,
+    WEBKB,
+    Contest,
+    final_specs,
+    read_selection,
+    record_of,
+    runs,
+)
+
+ROOT = Path(__file__).parents[1]
+
+
+def shown(values: Sequence[float]) -> str:
+    """Mean and deviation in percent."""
+    return f"{100 * fmean(values):.2f} ± {100 * pstdev(values):.2f}"
+
+
+def finals(contest: Contest, way: str, settings: Mapping, store: ResultStore) -> list[Result]:
+    """The runs whose test accuracy is reported."""
+    specs = runs(contest, settings, contest.final, record=record_of(contest, way))
+    return [result for result in map(store.get, specs) if result is not None]
+
+
+def rows(
+    contest: Contest, ways: Mapping[str, Mapping], store: ResultStore
+) -> Iterator[tuple[str, list[float]]]:
+    """What each way to select gives on test, and the ensembles of the last."""
+    for way, settings in ways.items():
+        results = finals(contest, way, settings, store)
+        yield way, [result.test or 0.0 for result in results]
+        if record_of(contest, way):
+            both = (("three seeds", "at_the_end", True), ("time", "over_time", False))
+            for over, record, seeds in both:
+                of = ensembles(contest, results, record, seeds=seeds)
+                yield f"{way}, an ensemble over {over}", of
+
+
+def ensembles(contest: Contest, results: list[Result], kind: str, *, seeds: bool) -> list[float]:
+    """Test accuracies of mean probabilities, over the seeds of a split or over time alone."""
+    data = gread.load(contest.dataset)
+    groups: dict[tuple[int, int], list[torch.Tensor]] = {}
+    for result in results:
+        key = result.spec.split, 0 if seeds else result.spec.seed
+        probabilities = torch.tensor(result.records["ensemble"][kind], dtype=torch.float64)
+        groups.setdefault(key, []).append(probabilities)
+    found = []
+    for (split, _), probabilities in groups.items():
+        classes = torch.stack(probabilities).mean(0).argmax(-1)
+        right = (classes == data.y)[data.test_mask[:, split]]
+        found.append(right.double().mean().item())
+    return found
+
+
+def preset(contest: Contest, found: Mapping, results: Sequence[Result]) -> str:
+    """The settings as a table of TOML, with where they come from."""
+    trials = sum(study.trials for study in contest.studies)
+    sources = {"published": "the published setting", "near": "near a known one"}
+    seen = len(contest.seeds) * len(contest.splits)
+    facts = [
+        f"the best by validation of {trials} trials in {len(contest.studies)} studies: "
+        f"{sources.get(found['kind'], found['kind'])}",
+        f"mean validation accuracy {100 * found['validation']:.2f} over {seen} runs; test accuracy "
+        f"{shown([result.test or 0.0 for result in results])} over {len(results)} others",
+        "docs/reproducibility.md says how it was selected",
+    ]
+    return preset_table(contest.dataset, facts, found["ways"][BEST_OF_ALL], {})
+
+
+def draw_luck() -> None:
+    """Validation against test of all trials of the wide studies."""
+    with open(RESULTS / "trials.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for dataset in WEBKB:
+        points = {
+            int(row["trial"]): (float(row["validation"]), float(row["test"]))
+            for row in rows
+            if row["study"] == study_name(dataset, "gread-bs")
+        }
+        best = max(points, key=lambda number: (points[number][0], -number))
+        title = f"GREAD-BS on {dataset.title()}: {len(points)} settings"
+        picture = selection(points, best, title=title)
+        picture.savefig(ROOT / "docs/images" / f"luck-{dataset}.png", dpi=150)
+
+
+def main(folder: str) -> None:
+    """Prints and writes everything."""
+    store = ResultStore(folder)
+    missing = store.missing(final_specs())
+    if missing:
+        sys.exit(f"{len(missing)} final runs are missing")
+    table: dict[str, dict[str, list[float]]] = {}
+    for contest, found in read_selection():
+        for way, values in rows(contest, found["ways"], store):
+            table.setdefault(f"{contest.model}, {way}", {})[contest.dataset] = values
+        results = finals(contest, BEST_OF_ALL, found["ways"][BEST_OF_ALL], store)
+        path = ROOT / "gread/runs/presets/tuned" / f"{study_name('', contest.model)[1:]}.toml"
+        path.parent.mkdir(exist_ok=True)
+        merge_preset(path, preset(contest, found, results), MODELS[contest.model].title)
+    keep(store)
+    draw_luck()
+    write_ensembles(table)
+    print(f"| | {' | '.join(LISTED)} | average of the nine |")
+    for way, row in table.items():
+        cells = [shown(row[name]) if name in row else "" for name in LISTED]
+        means = [fmean(row[name]) for name in DATASETS if name in row]
+        average = f"{100 * fmean(means):.2f}" if len(means) == len(DATASETS) else ""
+        print(f"| {way} | {' | '.join(cells)} | {average} |")
+
+
+def keep(store: ResultStore) -> None:
+    """Stores the final runs without what ensembles are made of.
+
+    Those of the table "settings" are for ``gread runs export``, the others for a file of their own.
+    """
+    finals = [_plain(result) for result in map(store.get, final_specs()) if result is not None]
+    store.put(*finals)
+    shown = set(ARTEFACTS["settings"].specs())
+    others = {result.spec: result for result in finals if result.spec not in shown}
+    write_results(RESULTS / f"search{ENDING}", others.values())
+
+
+def write_ensembles(table: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
+    """Their accuracies on test: by split, and over time by seed and split."""
+    with open(RESULTS / "ensembles.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["way", "dataset", "place", "test"])
+        for way, row in table.items():
+            if "ensemble" in way:
+                for dataset, values in row.items():
+                    for place, value in enumerate(values):
+                        writer.writerow([way, dataset, place, f"{100 * value:.2f}"])
+
+
+def _plain(result: Result) -> Result:
+    """As the run of a preset, small enough to commit."""
+    return replace(result, spec=replace(result.spec, record=()), records={})
+
+
+LISTED = (*DATASETS, *OTHER_DATA)
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

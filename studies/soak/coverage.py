@@ -1,0 +1,49 @@
+"""Which lines of the package a test runs; those that none does: ``python -m coverage report``."""
+
+import json
+import subprocess
+import sys
+from collections import defaultdict
+
+from studies.soak.rows import ROOT, SCRIPTS, Row
+
+
+@SCRIPTS.register("coverage")
+def main(times: int | None) -> list[Row]:
+    """The suite under coverage, the first ``times`` failures at most."""
+    most = [] if times is None else [f"--maxfail={times}"]
+    _coverage("erase")
+    passed = _coverage("run", "-m", "pytest", *most)
+    _coverage("combine", "--quiet")
+    return [row(passed)]
+
+
+def row(passed: bool) -> Row:
+    """What the data says that lies there, and whether all tests passed that made it."""
+    path = ROOT / ".coverage.json"
+    _coverage("json", "--quiet", "--fail-under=0", "-o", str(path))
+    rooms: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for name, found in json.loads(path.read_text("utf-8"))["files"].items():
+        of = rooms[name.split("/")[1].removesuffix(".py")]
+        of[0] += found["summary"]["covered_lines"]
+        of[1] += found["summary"]["num_statements"]
+    path.unlink()
+    run, lines = (sum(room[place] for room in rooms.values()) for place in (0, 1))
+    least = sorted(rooms, key=lambda name: rooms[name][0] / max(1, rooms[name][1]))[:3]
+    worst = ", ".join(f"{name} {rooms[name][0] / rooms[name][1]:.0%}" for name in least)
+    found = f"{run / lines:.1%} are run by a test; the least: {worst}"
+    found += "" if passed else "; not all tests passed in this run"
+    return Row(
+        "Coverage of the package",
+        "95 % by lines",
+        "lines of `gread`, kernels of the GPU left out, by the whole suite: `make coverage`",
+        lines,
+        found if run >= 0.95 * lines else f"DID NOT HOLD: {found}",
+        "studies/soak/coverage.py",
+    )
+
+
+def _coverage(*arguments: str) -> bool:
+    """One of its commands, and whether it ended well."""
+    command = [sys.executable, "-m", "coverage", *arguments]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode == 0

@@ -1,0 +1,225 @@
+"""Files of strangers that want something: code run, memory filled, files written elsewhere.
+
+A case makes its file in a folder of its own and reads it as a user would. It is refused with one of
+our errors, or read as the harmless thing it is; a case asserts what that would be. Each runs in a
+process that is watched: what it unpickles, starts, connects to or writes elsewhere, how much memory
+it takes and how long.
+"""
+
+import json
+import os
+import resource
+import signal
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from gread.base.errors import InputError
+from gread.base.registry import Registry
+from gread.tables import arrow as parquet
+from studies.soak.hostile.folders import FOLDERS, trained
+from studies.soak.hostile.spoiled import EXECUTED, Case
+from studies.soak.hostile.stored import ROOT, SETTINGS, STORED, result
+from studies.soak.hostile.tables import GRAPHS, TABLES
+from studies.soak.rows import SCRIPTS, Row
+
+OURS = (InputError, OSError, ArithmeticError)
+"""What a user may be told; the command makes one sentence of each."""
+
+MOST_MEMORY = 1e9
+MOST_SECONDS = 120
+
+
+class Group(NamedTuple):
+    """Cases of one kind, and what came to light when they were first tried."""
+
+    tried: str
+    cases: Registry[Case]
+    repaired: str
+
+
+GROUPS = (
+    Group(
+        "tables: NPZ with pickles and bombs, Parquet, CSV with 10^6 columns, JSON lines",
+        TABLES,
+        "tracebacks of odd archives, a Parquet file of 1 MB that took all memory, minutes for 10^6 "
+        "columns or for a column a row",
+    ),
+    Group(
+        "GraphML with entities, GML bombs",
+        GRAPHS,
+        "entities were expanded up to a hundredfold, a column a node took minutes",
+    ),
+    Group(
+        "model folders: pickles, broken safetensors, settings and graphs that are none",
+        FOLDERS,
+        "settings could ask for any memory and 10^18 steps, NaN in weights was let through, sizes "
+        "of a shared graph were trusted, formulas in predictions.csv",
+    ),
+    Group(
+        "stored runs and journals that were tampered with",
+        STORED,
+        "values of wrong types were let through or gave a traceback",
+    ),
+    Group(
+        "TOML of presets and spaces with wrong types",
+        SETTINGS,
+        "tracebacks of tables that are none, and of nesting; devices were read without end",
+    ),
+    Group(
+        "the data root: Planetoid's pickles with code, parsed graphs, structures",
+        ROOT,
+        "tracebacks of broken headers; pairs of nodes that there are not were trusted",
+    ),
+)
+
+HARMLESS = {
+    "an NPZ file with paths that lead out of it",
+    "a Parquet file that repeats a long text a million times",
+    "a Parquet file whose type is a pickle",
+    "a CSV file with 10,000 columns of two letters",
+    "a CSV file with formulas",
+    "a GML file with text that Python could run",
+    "a model folder with a pickle beside its files",
+    "weights that are whole numbers",
+    "a shared graph with ids that are lists",
+    "classes that are HTML, on the page of the explorer",
+    "classes and ids that are formulas, in predictions",
+    "a store that is a pickle",
+    "a parsed graph with masks of numbers",
+    "a structure that was computed by a stranger",
+    "relations of Geom-GCN that are none, 2",
+}
+"""Cases that are read as what they are; all others are refused."""
+
+FORBIDDEN = {
+    "pickle.find_class": "unpickled",
+    "os.system": "started",
+    "os.exec": "started",
+    "os.posix_spawn": "started",
+    "subprocess.Popen": "started",
+    "socket.connect": "connected to",
+}
+"""Events of Python's audit hooks that no case may cause."""
+
+READER = [sys.executable, parquet.__file__]
+"""But Parquet is read by a process of its own, which is ours; what it executes leaves its trace."""
+
+
+class Outcome(NamedTuple):
+    """What came of a case: refused, harmless or failed, and at what price."""
+
+    name: str
+    kind: str
+    sentence: str
+    seen: list[str]
+    memory: float
+    seconds: float
+
+    @property
+    def held(self) -> bool:
+        """Whether all that must hold did."""
+        cheap = self.memory < MOST_MEMORY and self.seconds < MOST_SECONDS
+        expected = "harmless" if self.name in HARMLESS else "refused"
+        return self.kind == expected and not self.seen and cheap
+
+    def __str__(self) -> str:
+        price = f"{self.seconds:5.1f} s {self.memory / 1e6:6.0f} MB"
+        return f"{self.kind:9}{price}  {self.name}: {self.sentence} {' '.join(self.seen)}"
+
+
+def attempt(name: str, case: Case) -> Outcome:
+    """Tries one case in a process of its own."""
+    start = perf_counter()
+    with tempfile.TemporaryDirectory() as place:
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(read)
+            _watched(case, Path(place).resolve(), write)
+        os.close(write)
+        with os.fdopen(read, "rb") as pipe:
+            text = pipe.read()
+        _, status = os.waitpid(child, 0)
+    told = {"kind": "failed", "sentence": f"ended by signal {status}", "seen": [], "memory": 0}
+    return Outcome(name, seconds=perf_counter() - start, **(json.loads(text) if text else told))
+
+
+def _watched(case: Case, folder: Path, out: int) -> None:
+    """In the process of a case: what it does, as one line of JSON."""
+    seen: list[str] = []
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "subprocess.Popen" and list(map(str, arguments[1][:2])) == READER:
+            return
+        if event in FORBIDDEN and "127.0.0.1" not in str(arguments):
+            seen.append(f"{FORBIDDEN[event]} {arguments!r:.200}")
+        elif event == "open" and isinstance(arguments[0], str | bytes):
+            place = os.path.abspath(os.fsdecode(arguments[0]))
+            writes = arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+            if writes and not place.startswith((str(folder), "/dev/null")):
+                seen.append(f"wrote {place}")
+
+    signal.alarm(MOST_SECONDS)
+    sizes = [resource.getpagesize() * int(n) for n in Path("/proc/self/statm").read_text().split()]
+    before, held = sizes[1], sizes[5]
+    # What is let through must not take the machine with it.
+    resource.setrlimit(resource.RLIMIT_DATA, (held + 2**32, held + 2**32))
+    os.chdir(folder)
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+    sys.addaudithook(hook)
+    try:
+        case(folder)
+        kind, sentence = "harmless", ""
+    except OURS as error:
+        kind, sentence = "refused", " ".join(str(error).split())
+    except BaseException:
+        kind, sentence = "failed", traceback.format_exc()
+    if (folder / EXECUTED).exists():
+        seen.append("executed the code in the file")
+    own, others = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    memory = 1024 * (own.ru_maxrss + others.ru_maxrss) - before
+    found = {"kind": kind, "sentence": sentence, "seen": seen, "memory": memory}
+    os.write(out, json.dumps(found).encode())
+    os._exit(0)
+
+
+@SCRIPTS.register("hostile")
+def main(times: int | None) -> list[Row]:
+    """Every hostile file, the first ``times`` of each kind."""
+    with tempfile.TemporaryDirectory() as place:  # all that is made once is made, and imported
+        for case in (FOLDERS["a model folder with a pickle beside its files"], _warm):
+            Path(place, case.__name__).mkdir()
+            case(Path(place, case.__name__))
+    return [_row(group, times) for group in GROUPS]
+
+
+def _warm(folder: Path) -> None:
+    trained()
+    result()
+
+
+def _row(group: Group, times: int | None) -> Row:
+    outcomes = []
+    for name, case in list(group.cases.items())[:times]:
+        outcomes.append(attempt(name, case))
+        print(outcomes[-1], flush=True)
+    wrong = [outcome.name for outcome in outcomes if not outcome.held]
+    refused = sum(outcome.kind == "refused" for outcome in outcomes)
+    memory, seconds = (max(getattr(o, of) for o in outcomes) for of in ("memory", "seconds"))
+    found = (
+        f"{refused} refused, {len(outcomes) - refused - len(wrong)} read as the harmless thing "
+        f"they are, nothing executed; {memory / 1e6:.0f} MB and {seconds:.0f} s at most, making "
+        f"the file included. Repaired: {group.repaired}"
+    )
+    return Row(
+        "Hostile files",
+        "refused with a reason, nothing executed, nothing written outside, bounded memory",
+        group.tried,
+        len(outcomes),
+        f"DID NOT HOLD: {', '.join(wrong)}. {found}" if wrong else found,
+        "studies/soak/hostile/__init__.py",
+    )

@@ -1,0 +1,104 @@
+"""Mistakes put into the core one at a time: a test notices each, or a reason says why none can."""
+
+import json
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from studies.soak.mutants import mutants
+from studies.soak.rows import RESULTS, ROOT, SCRIPTS, Row
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FAULT = "Mutation of the core"
+MUST_HOLD = "no mutant survives that matters"
+SCRIPT = "studies/soak/mutation.py"
+REASONS = ROOT / "soak" / "survivors.toml"
+"""Of survivors, why they do not matter."""
+
+TESTS = {
+    "gread/dynamics/reactions.py": (
+        "tests/dynamics/test_reactions.py",
+        "tests/dynamics",
+        "tests/models/test_gread.py",
+    ),
+    "gread/graph/adjacency.py": (
+        *("tests/graph/test_adjacency.py", "tests/models/test_gread.py", "tests/dynamics"),
+        "tests/distributed/test_fit.py::test_directed_edges_with_weights_and_loops",
+    ),
+    "gread/dynamics/integrate.py": ("tests/dynamics", "tests/models/test_gread.py"),
+    "gread/runs/store.py": ("tests/runs/test_store.py", "tests/studies/test_findings.py"),
+}
+"""Of every file of the core those who are to notice, beside its own examples."""
+
+
+def mutation(file: str, times: int | None) -> list[Row]:
+    """A row for a file, and one for every reason why some survive.
+
+    What was noticed is kept beside the rows, mutant by mutant, and not tried again: whoever stops
+    it, writes a test or gives a reason goes on from there. With ``times`` so many are tried anew.
+    """
+    kept = RESULTS / "mutants" / f"{_name(file)}.jsonl"
+    noticed = [] if times else [one for one in _read(kept, file) if not one["survived"]]
+    known = ",".join(one["key"] for one in noticed)
+    command = [sys.executable, "-m", "soak.mutants", file, *TESTS[file], "--known", known]
+    command += ["--times", str(times)] if times else []
+    outcomes = noticed
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            outcomes.append(json.loads(line))
+            if outcomes[-1]["survived"]:
+                print(f"{file} survives: {outcomes[-1]['change']}", flush=True)
+            if times is None:
+                kept.parent.mkdir(exist_ok=True)
+                lines = (json.dumps(one, ensure_ascii=False) + "\n" for one in outcomes)
+                kept.write_text("".join(lines), encoding="utf-8")
+    assert process.returncode == 0, command
+    left: dict[str, list[str]] = {}
+    for one in outcomes:
+        if one["survived"]:
+            left.setdefault(reason(file, one["change"]), []).append(one["change"])
+    return [_summary(file, len(outcomes), left), *(_row(file, why, left[why]) for why in left)]
+
+
+def _read(kept: Path, file: str) -> list[dict[str, Any]]:
+    """What is known of mutants of the file as it is now."""
+    if not kept.exists():
+        return []
+    keys = {mutant.key for mutant in mutants(file)}
+    outcomes = map(json.loads, kept.read_text(encoding="utf-8").splitlines())
+    return [one for one in outcomes if one["key"] in keys]
+
+
+def _name(file: str) -> str:
+    return Path(file).stem
+
+
+def reason(file: str, change: str) -> str:
+    """Why a survivor does not matter; nothing where nobody knows."""
+    known = tomllib.loads(REASONS.read_text(encoding="utf-8"))["survivors"]
+    return next((k["why"] for k in known if k["file"] == file and change in k["changes"]), "")
+
+
+def _summary(file: str, count: int, left: dict[str, list[str]]) -> Row:
+    survive = sum(map(len, left.values()))
+    found = f"{count - survive} noticed; {survive} survive"
+    if "" in left:
+        found = f"DID NOT HOLD for {len(left[''])}: {found}"
+    return Row(FAULT, MUST_HOLD, f"`{file}` with one mistake", count, found, SCRIPT)
+
+
+def _row(file: str, why: str, changes: list[str]) -> Row:
+    shown = "; ".join(f"`{change}`" for change in changes)
+    found = f"survive: {why or 'NOBODY KNOWS WHY'}"
+    return Row(FAULT, MUST_HOLD, f"`{file}`: {shown}", len(changes), found, SCRIPT)
+
+
+for _file in TESTS:
+    SCRIPTS.add(f"mutation-{_name(_file)}", partial(mutation, _file))

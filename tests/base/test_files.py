@@ -1,0 +1,100 @@
+import signal
+
+import pytest
+
+from gread.base.errors import InputError
+from gread.base.files import whole_file, whole_folder
+from tests.processes import Forked
+
+
+def test_a_folder_is_there_when_all_is_written(tmp_path):
+    with whole_folder(tmp_path / "a" / "out") as folder:
+        (folder / "x").write_text("1")
+        assert not (tmp_path / "a" / "out").exists()
+    assert (tmp_path / "a" / "out" / "x").read_text() == "1"
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["out"]
+
+
+def test_what_fails_leaves_nothing(tmp_path):
+    with pytest.raises(KeyboardInterrupt), whole_folder(tmp_path / "out") as folder:
+        (folder / "x").write_text("1")
+        raise KeyboardInterrupt
+    with pytest.raises(ZeroDivisionError), whole_file(tmp_path / "out.csv") as file:
+        file.write_text("1")
+        raise ZeroDivisionError
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_exists_is_not_touched(tmp_path):
+    (tmp_path / "out").mkdir()
+    with pytest.raises(InputError, match="must not exist yet"), whole_folder(tmp_path / "out"):
+        pass
+    with pytest.raises(InputError, match="must be a file"), whole_file(tmp_path / "out"):
+        pass
+
+
+def test_a_file_replaces_an_older_one_when_all_is_written(tmp_path):
+    old = tmp_path / "out.csv"
+    old.write_text("old")
+    with whole_file(old) as file:
+        file.write_text("new")
+        assert old.read_text() == "old"
+    assert old.read_text() == "new"
+
+
+def test_a_folder_that_another_process_made_meanwhile_is_not_touched(tmp_path):
+    with pytest.raises(InputError, match="must not exist yet"), whole_folder(tmp_path / "out"):
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "x").write_text("1")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert (tmp_path / "out" / "x").read_text() == "1"
+
+
+KILLED = """
+import os, signal, sys
+from gread.output import whole_file, whole_folder
+with whole_folder(sys.argv[1] + "/out[1]") as folder, whole_file(sys.argv[1] + "/x.csv") as file:
+    (folder / "half").write_text("1")
+    file.write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path):
+    done = Forked("-c", KILLED, tmp_path).end()
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert len(left) == 2 and all(name.startswith(".") for name in left)
+    others = tmp_path / ".x.csv.another.machine-1.part"
+    others.write_text("of a process of another machine")
+    with whole_file(tmp_path / "x.csv") as file:
+        file.write_text("whole")
+    with whole_folder(tmp_path / "out[1]"):
+        pass
+    assert {path.name for path in tmp_path.iterdir()} == {"out[1]", "x.csv", others.name}
+
+
+FULL = """
+# All files end after so many bytes, as on a disk that is full; then writes what is asked for.
+import resource, signal, sys
+import torch
+from gread.output import write_tensors, write_text
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
+for write, content in ((write_text, "long" * 10_000), (write_tensors, {"x": torch.zeros(10_000)})):
+    try:
+        write(sys.argv[1], content)
+    except OSError as error:
+        print(error)
+"""
+
+
+def test_a_full_disk_is_named_and_the_older_file_stays(tmp_path):
+    old = tmp_path / "old"
+    old.write_text("old")
+    done = Forked("-c", FULL, old).end()
+    sentences = done.stdout.splitlines()
+    assert len(sentences) == 2, done
+    assert all(sentence.startswith(f"{old} cannot be written: ") for sentence in sentences)
+    assert old.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [old]

@@ -1,0 +1,44 @@
+import pytest
+
+from gread.base.errors import InputError
+from gread.base.registry import Registry, UnknownName
+
+
+def test_decorator_registers_and_leaves_the_thing_alone():
+    colours: Registry[object] = Registry("colour")
+
+    @colours.register("red")
+    def red():
+        return 1
+
+    assert colours["red"] is red
+    assert red() == 1
+    assert list(colours) == ["red"]
+    assert len(colours) == 1
+    assert "blue" not in colours
+
+
+def test_unknown_name_lists_the_choices_and_the_nearest():
+    colours = Registry("colour", {"red": 1, "green": 2})
+    with pytest.raises(UnknownName) as caught:
+        colours["gren"]
+    assert str(caught.value) == (
+        "unknown colour 'gren', did you mean 'green'? Choose from: red, green"
+    )
+    with pytest.raises(KeyError, match=r"unknown colour 'x'; choose from: red, green"):
+        colours["x"]
+
+
+def test_a_name_is_given_once():
+    colours = Registry("colour", {"red": 1})
+    with pytest.raises(InputError, match="'red' is registered already"):
+        colours.add("red", 2)
+    assert colours["red"] == 1
+
+
+def test_followers_see_entries_past_and_future():
+    seen = []
+    colours = Registry("colour", {"red": 1})
+    colours.follow(lambda name, value: seen.append((name, value)))
+    colours.add("blue", 3)
+    assert seen == [("red", 1), ("blue", 3)]

@@ -1,0 +1,380 @@
+"""A user's own graph on the command line: fit, predict, diagnose, and everything that is wrong."""
+
+import csv
+import json
+import signal
+import sys
+import time
+
+import networkx
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from matplotlib.image import imread
+
+import gread as library
+from gread.cli import main
+from tests.cli.test_cli import gread  # noqa: F401  # the command in this process
+from tests.processes import Forked
+
+FAST = ("--set", "epochs=3", "--set", "hidden_channels=4")
+
+
+def write_csv(path, columns):
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+    return path
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Eighty nodes in two classes, every eighth without one."""
+    data = library.csbm(80, 2, homophily=0.9, degree=6, num_features=3, num_splits=1, seed=0)
+    nodes = {"id": [f"n{k}" for k in range(80)]}
+    nodes["topic"] = ["" if k % 8 == 0 else "ab"[int(data.y[k])] for k in range(80)]
+    nodes |= {f"x{k}": np.round(data.x[:, k].numpy(), 3).tolist() for k in range(3)}
+    ends = data.edge_index[:, data.edge_index[0] < data.edge_index[1]].tolist()
+    edges = {"src": [f"n{k}" for k in ends[0]], "dst": [f"n{k}" for k in ends[1]]}
+    paths = [
+        write_csv(tmp_path / name, part)
+        for name, part in zip(("n.csv", "e.csv"), (nodes, edges), strict=True)
+    ]
+    return nodes, edges, *paths
+
+
+@pytest.fixture
+def fit(gread, files, tmp_path):  # noqa: F811
+    """Trains for a moment."""
+
+    def run(*arguments, nodes=files[2], edges=files[3], label="topic", out="model"):
+        given_edges = () if edges is None else ("--edges", edges)
+        named = ("--nodes", nodes, *given_edges, "--label", label, "--out", tmp_path / out)
+        return gread("fit", *named, *FAST, *arguments)
+
+    return run
+
+
+def rows_of(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_two_files_give_a_model_and_predictions(fit, gread, tmp_path):  # noqa: F811
+    shown = fit()
+    assert shown.returncode == 0, shown.stderr
+    text = " ".join(shown.stdout.split())
+    for words in ("homophily", "Begin with the reaction bs", "macro-F1", "ROC-AUC", "MLP"):
+        assert words in text
+    for words in ("Label propagation", "GCN", "true \\ predicted", "sure on average", "10 are to"):
+        assert words in text
+    assert "reading" in shown.stderr
+    names = {path.name for path in (tmp_path / "model").iterdir()}
+    assert {"README.md", "config.json", "classifier.json", "model.safetensors"} <= names
+    for picture in ("diagnosis", "confusion", "calibration"):
+        assert imread(tmp_path / "model" / f"{picture}.png").shape[0] > 500
+    assert gread("predict", tmp_path / "model", "--out", tmp_path / "p.csv").returncode == 0
+    rows = rows_of(tmp_path / "p.csv")
+    assert list(rows[0]) == ["id", "prediction", "confidence", "p_a", "p_b"]
+    assert [row["id"] for row in rows] == [f"n{k}" for k in range(0, 80, 8)]
+    for row in rows:
+        shares = {name: float(row[f"p_{name}"]) for name in "ab"}
+        assert sum(shares.values()) == pytest.approx(1, abs=1e-5)
+        assert float(row["confidence"]) == shares[row["prediction"]] == max(shares.values())
+
+
+def test_a_grown_graph_is_predicted(fit, gread, files, tmp_path):  # noqa: F811
+    fit()
+    nodes, edges, *_ = files
+    more = {name: [*values, values[0]] for name, values in nodes.items()}
+    more["id"][-1] = "new"
+    grown = write_csv(tmp_path / "n2.csv", more)
+    joined = {"src": [*edges["src"], "new"], "dst": [*edges["dst"], "n1"]}
+    ends = write_csv(tmp_path / "e2.csv", joined)
+    out = ("--out", tmp_path / "p.csv")
+    shown = gread("predict", tmp_path / "model", "--nodes", grown, "--edges", ends, *out)
+    assert shown.returncode == 0, shown.stderr
+    assert [row["id"] for row in rows_of(tmp_path / "p.csv")] == more["id"]
+
+
+def test_a_model_of_one_graph_says_that_it_cannot(fit, gread, files, tmp_path):  # noqa: F811
+    assert fit("--model", "linkx").returncode == 0
+    out = ("--out", tmp_path / "p.csv")
+    assert gread("predict", tmp_path / "model", *out).returncode == 0
+    shown = gread("predict", tmp_path / "model", "--nodes", files[2], "--edges", files[3], *out)
+    assert shown.returncode == 2
+    assert "linkx has weights for every node" in shown.stderr
+
+
+def test_json_is_for_programs(fit, gread, tmp_path, files):  # noqa: F811
+    found = json.loads(fit("--json").stdout)
+    assert list(found["scores"]) == ["GREAD-BS", "MLP", "Label propagation", "GCN"]
+    assert found["settings"]["hidden_channels"] == 4
+    assert {"reading", "preparing", "training"} <= set(found["seconds"])
+    out = ("--out", tmp_path / "p.csv")
+    assert json.loads(gread("predict", tmp_path / "model", *out, "--json").stdout)["nodes"] == 10
+    shown = gread(
+        "diagnose", "--nodes", files[2], "--edges", files[3], "--label", "topic", "--json"
+    )
+    assert json.loads(shown.stdout)["labelled"] == 70
+
+
+def test_diagnose_draws_a_picture(gread, tmp_path, files):  # noqa: F811
+    named = ("--nodes", files[2], "--edges", files[3], "--label", "topic")
+    shown = gread("diagnose", *named, "--out", tmp_path / "d")
+    assert shown.returncode == 0, shown.stderr
+    assert "70 with a class" in shown.stdout
+    assert imread(tmp_path / "d" / "diagnosis.png").shape[1] > 1500
+
+
+def test_a_graph_file_needs_no_edges(fit, gread, files, tmp_path):  # noqa: F811
+    nodes, edges, *_ = files
+    graph = networkx.Graph(list(zip(edges["src"], edges["dst"], strict=True)))
+    for k, name in enumerate(nodes["id"]):
+        known = {"x": nodes["x0"][k]} | ({"topic": nodes["topic"][k]} if nodes["topic"][k] else {})
+        graph.add_node(name, **known)
+    networkx.write_graphml(graph, tmp_path / "g.graphml")
+    shown = fit(nodes=tmp_path / "g.graphml", edges=None)
+    assert shown.returncode == 0, shown.stderr
+    out = ("--out", tmp_path / "p.csv")
+    assert (
+        gread("predict", tmp_path / "model", "--nodes", tmp_path / "g.graphml", *out).returncode
+        == 0
+    )
+    assert len(rows_of(tmp_path / "p.csv")) == 80
+
+
+def test_tuning_finds_something_at_least_as_good_by_validation(fit, tmp_path):
+    pytest.importorskip("optuna")
+    shown = fit("--tune", "0.02", "--json")
+    assert shown.returncode == 0, shown.stderr
+    assert json.loads(shown.stdout)["seconds"]["tuning"] < 30
+    assert fit("--tune", "0", out="other").returncode == 2
+
+
+def test_a_split_column_and_class_weights_are_taken(fit, files, tmp_path):
+    nodes = files[0] | {"part": [("train", "val", "test")[k % 3] for k in range(80)]}
+    path = write_csv(tmp_path / "s.csv", nodes)
+    shown = fit("--split", "part", "--class-weight", "balanced", nodes=path)
+    assert shown.returncode == 0, shown.stderr
+    assert "part" not in library.GraphClassifier.load(tmp_path / "model").preprocessing_.encoders
+
+
+def changed(**columns):
+    return lambda part: part | columns
+
+
+BAD = {
+    "an unknown node": (
+        None,
+        lambda e: e | {"dst": ["x9", *e["dst"][1:]]},
+        (),
+        "none of them: 'x9'",
+    ),
+    "duplicate ids": (
+        lambda n: n | {"id": ["n1", *n["id"][1:]]},
+        None,
+        (),
+        "node ids must be unique",
+    ),
+    "a missing column": (None, None, ("--features", "x0,x7"), "n.csv has no column 'x7'"),
+    "no label column": (changed(), None, ("--label", "tpic"), "did you mean 'topic'?"),
+    "one class": (lambda n: n | {"topic": ["a"] * 80}, None, (), "two classes or more, got 'a'"),
+    "no label": (lambda n: n | {"topic": [""] * 80}, None, (), "must name the class of some nodes"),
+    "few labels": (
+        lambda n: n | {"topic": ["a", "b"] + [""] * 78},
+        None,
+        (),
+        "there must be nodes with a class to train",
+    ),
+    "a weight of text": (
+        None,
+        lambda e: e | {"w": ["heavy"] * len(e["src"])},
+        ("--weight", "w", "--source", "src", "--target", "dst"),
+        "must hold numbers, got text, such as 'heavy'",
+    ),
+    "nan": (lambda n: n | {"x0": ["nan", *n["x0"][1:]]}, None, (), "must hold finite numbers"),
+    "infinity": (lambda n: n | {"x0": ["inf", *n["x0"][1:]]}, None, (), "must hold finite numbers"),
+    "a model": (None, None, ("--model", "gred"), "unknown model 'gred'"),
+    "a device": (None, None, ("--device", "cuda:77"), "device must be one that this machine has"),
+    "a weight of classes": (None, None, ("--class-weight", "b"), "class_weight must be None"),
+    "a split": (None, None, ("--split", "x0"), "must say train, val"),
+    "the label as feature": (None, None, ("--features", "topic"), "must not name the column"),
+    "a seed": (None, None, ("--seed", "-1"), "random_state must be a whole number of at least 0"),
+    "minutes": (None, None, ("--tune", "-1"), "tune must be a positive number"),
+    "parts": (None, None, ("--set", "parts=0"), "parts must be a whole number of at least 1"),
+    "too many parts": (None, None, ("--set", "parts=81"), "parts must be at most the 80 nodes"),
+    "parts of a model with weights a node": (
+        None,
+        None,
+        ("--set", "parts=2", "--model", "linkx"),
+        "parts must be 1 for LINKX",
+    ),
+    "divergence": (None, None, ("--set", "lr=1e30"), "finite"),
+}
+
+
+@pytest.mark.parametrize(("nodes", "edges", "arguments", "sentence"), BAD.values(), ids=BAD)
+def test_bad_input_is_one_sentence_and_leaves_nothing(
+    fit, files, tmp_path, nodes, edges, arguments, sentence
+):
+    if nodes is not None:
+        write_csv(files[2], nodes(files[0]))
+    if edges is not None:
+        write_csv(files[3], edges(files[1]))
+    check_refused(fit(*arguments), sentence, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "n.csv is empty"),
+        ("id,topic\nä,b\n".encode("latin-1"), "must be text in UTF-8"),
+        (b'{"id": 1, "topic": "a"}\n{"id": "1", "topic": "b"}\n', "ids must be of one type"),
+        (b"id,topic\n", "must have a node, got no rows"),
+    ],
+)
+def test_a_bad_file_is_one_sentence_and_leaves_nothing(fit, tmp_path, content, sentence):
+    path = tmp_path / ("n.jsonl" if content.startswith(b"{") else "n.csv")
+    path.write_bytes(content)
+    check_refused(fit(nodes=path), sentence, tmp_path)
+
+
+def test_a_huge_file_is_one_sentence(fit, tmp_path):
+    with (tmp_path / "n.csv").open("r+b") as file:
+        file.truncate(2**43)
+    check_refused(fit(), "must fit into memory", tmp_path)
+
+
+def check_refused(shown, sentence, folder):
+    assert shown.returncode == 2
+    assert sentence in shown.stderr
+    assert "Traceback" not in shown.stderr
+    assert not [path for path in folder.iterdir() if "model" in path.name]
+
+
+def test_a_folder_that_exists_is_left_alone(fit, gread, tmp_path):  # noqa: F811
+    (tmp_path / "model").mkdir()
+    shown = fit()
+    assert shown.returncode == 2
+    assert "must not exist yet" in shown.stderr
+    assert not list((tmp_path / "model").iterdir())
+    named = gread("predict", tmp_path / "model", "--out", tmp_path / "p.csv")
+    assert named.returncode == 2
+    assert "is no model folder of gread" in named.stderr
+    assert not (tmp_path / "p.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--nodes", "none.csv", "--edges", "none.csv"), "there is no file none.csv"),
+        (("--edges", "e.csv"), "--edges must come with --nodes"),
+    ],
+)
+def test_predictions_that_cannot_be_made_leave_nothing(fit, gread, tmp_path, arguments, sentence):  # noqa: F811
+    fit()
+    shown = gread("predict", tmp_path / "model", *arguments, "--out", tmp_path / "p.csv")
+    assert shown.returncode == 2
+    assert sentence in shown.stderr
+    assert not (tmp_path / "p.csv").exists()
+
+
+def test_where_all_nodes_have_a_class_there_is_nothing_to_predict(fit, gread, files, tmp_path):  # noqa: F811
+    write_csv(files[2], files[0] | {"topic": ["a", "b"] * 40})
+    fit()
+    shown = gread("predict", tmp_path / "model", "--out", tmp_path / "p.csv")
+    assert shown.returncode == 2
+    assert "must have nodes without a class, got none" in shown.stderr
+    assert not (tmp_path / "p.csv").exists()
+
+
+def test_ctrl_c_leaves_nothing(files, tmp_path):
+    command = ("fit", "--nodes", files[2], "--edges", files[3], "--label", "topic")
+    options = ("--set", "epochs=1000000", "--set", "patience=1000000", "--out", tmp_path / "model")
+    process = Forked("-m", "gread", *command, *options)
+    while not any(path.name.startswith(".model") for path in tmp_path.iterdir()):
+        assert process.poll() is None, process.end()
+        time.sleep(0.1)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    done = process.end(timeout=30)
+    assert done.returncode == 130
+    assert "stopped; nothing is written" in done.stderr
+    assert not [path for path in tmp_path.iterdir() if "model" in path.name]
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_graph_that_does_not_fit_goes_by_parts_and_says_so(fit, gread, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setattr("gread.graph.partition.free_memory", lambda device: 1e5)
+    shown = fit()
+    assert shown.returncode == 0
+    assert "gread: training on the whole graph takes about" in shown.stderr
+    assert ".py" not in shown.stderr
+    about = json.loads((tmp_path / "model" / "classifier.json").read_text())
+    assert about["training"]["parts"] > 1
+    assert gread("predict", tmp_path / "model", "--out", tmp_path / "p.csv").returncode == 0
+
+
+def test_parts_may_be_asked_for(fit, tmp_path):
+    assert fit("--set", "parts=4").returncode == 0
+    about = json.loads((tmp_path / "model" / "classifier.json").read_text())
+    assert about["training"]["parts"] == 4
+
+
+CELLS = st.one_of(
+    st.sampled_from(["", "a", "b", "0", "1", "2", "nan", "inf", "1e400", "NA", "true", "x y z"]),
+    st.text(max_size=3),
+)
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    nodes=st.lists(
+        st.tuples(st.integers(0, 12).map(str) | CELLS, CELLS, CELLS, CELLS), max_size=14
+    ),
+    edges=st.lists(st.tuples(st.integers(0, 12).map(str) | CELLS, CELLS, CELLS), max_size=6),
+    options=st.sampled_from([(), ("--weight", "w"), ("--split", "s"), ("--features", "x,s")]),
+)
+def test_malformed_tables_never_show_a_traceback(tmp_path_factory, capsys, nodes, edges, options):
+    folder = tmp_path_factory.mktemp("malformed")
+    tables = [["id", "topic", "x", "s"], *nodes], [["source", "target", "w"], *edges]
+    check_fit(folder, *tables, options, capsys)
+
+
+@settings(
+    max_examples=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(table=st.booleans(), row=st.integers(0, 24), column=st.integers(0, 2), cell=CELLS)
+def test_one_bad_cell_never_shows_a_traceback(tmp_path_factory, capsys, table, row, column, cell):
+    nodes = [["id", "topic", "x"], *([str(k), "ab"[k % 2], str(k / 7)] for k in range(24))]
+    edges = [["source", "target", "w"], *([str(k), str((k + 1) % 24), "1"] for k in range(24))]
+    (nodes if table else edges)[row][column] = cell
+    check_fit(tmp_path_factory.mktemp("cell"), nodes, edges, ("--weight", "w"), capsys)
+
+
+def check_fit(folder, nodes, edges, options, capsys):
+    """A model, or one sentence and nothing else."""
+    for name, rows in (("nodes.csv", nodes), ("edges.csv", edges)):
+        with (folder / name).open("w", newline="", encoding="utf-8", errors="replace") as file:
+            csv.writer(file).writerows(rows)
+    files = ("--nodes", folder / "nodes.csv", "--edges", folder / "edges.csv", "--label", "topic")
+    command = ("gread", "fit", *files, "--out", folder / "model", "--set", "epochs=1", *options)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as left:
+        patch.setattr(sys, "argv", list(map(str, command)))
+        main()
+    shown = capsys.readouterr()
+    assert left.value.code in (0, 2)
+    assert (folder / "model").exists() == (left.value.code == 0)
+    if left.value.code == 2:
+        assert shown.err.startswith("gread: ")
+        assert shown.err.count("\n") == 1
+        assert {path.name for path in folder.iterdir()} == {"nodes.csv", "edges.csv"}

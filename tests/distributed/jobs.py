@@ -1,0 +1,151 @@
+"""What the processes of the tests do: functions of a module, so that a process can import them."""
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import gread
+from gread.base.errors import InputError
+from gread.distributed.exchange import joined, rank, total
+from gread.distributed.fit import fit_shard
+from gread.distributed.shards import read_shard
+from gread.training.config import TrainConfig
+
+ONE_STEP = {"euler": {"time": 0.4}, "rk4": {"time": 0.8}, "dopri5": {"time": 0.2}}
+"""Of a size for which each solver takes one: every product is an exchange, and takes its time."""
+
+MORE_STEPS = {
+    "euler": {"time": 1.2, "step_size": 0.4},
+    "rk4": {"time": 1.2, "step_size": 0.8},
+    "dopri5": {"time": 1.2, "tolerance": 1e-7},
+}
+
+
+def settings(**given: Any) -> list[dict[str, Any]]:
+    """Every reaction with every adjacency."""
+    return [
+        {"reaction": reaction, "adjacency": adjacency} | given
+        for reaction in gread.REACTIONS
+        for adjacency in ("original", "soft")
+    ]
+
+
+def build(features: int, classes: int, **hyper: Any) -> gread.GREAD:
+    torch.manual_seed(0)
+    about = {"time": 0.8, "input_dropout": 0.0, "attention_channels": 8, "tolerance": 1e-2}
+    about["beta"] = "positive-vector"  # a negative one lets some reactions blow up
+    return gread.GREAD(features, 8, classes, **about | hyper)
+
+
+def losses(folder: Path, hypers: list[dict[str, Any]], epochs: int) -> list[list[float]]:
+    """The losses of all epochs for each of many settings."""
+    torch.set_num_threads(1)
+    shard = read_shard(folder)
+    return [
+        [
+            epoch.loss
+            for epoch in fit_shard(
+                build(shard.sizes.features, shard.sizes.classes, **hyper),
+                shard,
+                TrainConfig(epochs=epochs),
+            ).fit.history
+        ]
+        for hyper in hypers
+    ]
+
+
+def logits_and_gradients(
+    folder: Path, hypers: list[dict[str, Any]]
+) -> list[tuple[torch.Tensor, list[torch.Tensor]]]:
+    """Of own nodes, in float64, for each of many settings."""
+    shard = read_shard(folder)
+    found = []
+    for hyper in hypers:
+        model = build(shard.sizes.features, shard.sizes.classes, **hyper).double()
+        logits = model(shard.x.double(), shard.block)
+        logits.square().sum().backward()
+        found.append((logits.detach(), [parameter.grad for parameter in model.parameters()]))
+    return found
+
+
+def read_all(folders: list[Path]) -> list[str]:
+    """What is wrong with each of several folders."""
+    said = []
+    for folder in folders:
+        try:
+            read_shard(folder)
+            said.append("")
+        except InputError as error:
+            said.append(str(error))
+    return said
+
+
+def traffic(folder: Path, hyper: dict[str, Any], epochs: int) -> tuple[int, int, int, int]:
+    """Nodes that are seen here, nodes that others see, bytes sent, and exchanges."""
+    shard = read_shard(folder)
+    model = build(shard.sizes.features, shard.sizes.classes, **hyper)
+    with torch.no_grad():
+        model(shard.x, shard.block)  # degrees of far nodes are asked for once
+    found = fit_shard(model, shard, TrainConfig(epochs=epochs))
+    return found.halo, sum(shard.block.border.send_counts), found.sent, found.exchanges
+
+
+def blow_up(folder: Path, solver: str) -> None:
+    shard = read_shard(folder)
+    x = shard.x if rank() else 1e6 * shard.x
+    hyper = {"reaction": "ac", "time": 9.0, "solver": solver}
+    build(shard.sizes.features, shard.sizes.classes, **hyper)(x, shard.block)
+
+
+def fit(folder: Path, checkpoint: Path, epochs: int, on_epoch: Any = None) -> list[float]:
+    shard = read_shard(folder)
+    model = build(shard.sizes.features, shard.sizes.classes, input_dropout=0.5)
+    config = TrainConfig(epochs=epochs)
+    found = fit_shard(model, shard, config, checkpoint=checkpoint, every=2, on_epoch=on_epoch)
+    return [epoch.loss for epoch in found.fit.history]
+
+
+def stop_and_go(folder: Path, out: Path) -> tuple[list[float], list[float], list[float]]:
+    """Six epochs at once; four, and then the rest."""
+    through = fit(folder, out / "through", 6)
+    return through, fit(folder, out / "checkpoint", 4), fit(folder, out / "checkpoint", 6)
+
+
+def die_once(folder: Path, out: Path, times: int) -> list[float]:
+    """Process 1 kills itself in the fifth epoch, so many times."""
+
+    def on_epoch(epoch: gread.training.fit.Epoch) -> None:
+        deaths = len(list(out.glob("death-*")))
+        if rank() == 1 and epoch.number == 4 and deaths < times:
+            (out / f"death-{deaths}").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    out.mkdir(exist_ok=True)
+    return fit(folder, out / "checkpoint", 6, on_epoch)
+
+
+def fail(out: Path) -> None:
+    """Process 1 has an error that nobody expects; all leave a file."""
+    (out / f"{rank()}-{os.getpid()}").touch()
+    if rank() == 1:
+        raise LookupError
+
+
+def be_silent(folder: Path) -> None:
+    read_shard(folder)
+    if rank() == 1:
+        time.sleep(600)
+    total(torch.ones(1))
+
+
+def unwatched(folder: Path, out: Path, number: int, where: str) -> None:
+    """One of two processes, as on a machine of its own; what it says in the end goes to a file."""
+    try:
+        with joined("cpu", seconds=20, where=where, rank=number, processes=2):
+            fit(folder, out / "checkpoint", 10**6, lambda _: (out / "began").touch())
+    except ConnectionError as error:
+        (out / f"said-{number}").write_text(str(error))

@@ -1,0 +1,53 @@
+"""Every way to cut a graph gives every node to one block."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from gread.base.errors import InputError
+from gread.distributed.orders import PARTITIONS
+from gread.graph.partition import neighbours
+
+
+def mesh(width=30):
+    """A mesh whose nodes are numbered at random."""
+    number = np.random.default_rng(0).permutation(width * width).reshape(width, width)
+    pairs = [(number[1:], number[:-1]), (number[:, 1:], number[:, :-1])]
+    return np.stack([np.concatenate([pair[k].ravel() for pair in pairs]) for k in (0, 1)])
+
+
+def cut_edges(edges, order, sizes):
+    """Edges between blocks."""
+    place = np.empty(sum(sizes), dtype=np.int64)
+    place[np.arange(len(place)) if order is None else order] = np.arange(len(place))
+    block = np.repeat(np.arange(len(sizes)), sizes)[place]
+    return int((block[edges[0]] != block[edges[1]]).sum())
+
+
+@pytest.mark.parametrize("name", PARTITIONS)
+def test_every_node_is_in_one_block(name):
+    edges = mesh()
+    if name == "metis":
+        pytest.importorskip("pymetis")
+    order, sizes = PARTITIONS[name](lambda: neighbours(edges, 900), 900, 4)
+    assert sizes.sum() == 900
+    assert sizes.min() > 200
+    if order is not None:
+        assert np.array_equal(np.sort(order), np.arange(900))
+
+
+@pytest.mark.parametrize("name", ["cuthill-mckee", "metis"])
+def test_a_mesh_is_cut_along_short_lines(name):
+    edges = mesh()
+    if name == "metis":
+        pytest.importorskip("pymetis")
+    found = PARTITIONS[name](lambda: neighbours(edges, 900), 900, 4)
+    assert cut_edges(edges, *found) < 3 * 60
+    assert cut_edges(edges, *PARTITIONS["given"](None, 900, 4)) > 1000
+
+
+def test_metis_says_what_it_needs(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pymetis", None)
+    with pytest.raises(InputError, match=r"pip install 'gread\[metis\]', or choose cuthill-mckee"):
+        PARTITIONS["metis"](lambda: neighbours(mesh(), 900), 900, 2)

@@ -1,0 +1,269 @@
+"""Every fast way to H(T) gives what the steps of `gread.dynamics` give, and the same gradients."""
+
+import pytest
+import torch
+
+import gread
+from gread import REACTIONS, SOLVERS
+from gread.dynamics import chebyshev, stepping
+from gread.dynamics.integrate import integrate
+from gread.dynamics.reactions import State
+from gread.dynamics.tableau import Tableau
+
+TABLES = [name for name, solver in SOLVERS.items() if isinstance(solver, Tableau)]
+KNOWN = [name for name, reaction in REACTIONS.items() if hasattr(reaction, "terms")]
+LINEAR = [
+    name for name in KNOWN if not (REACTIONS[name].terms.square or REACTIONS[name].terms.cube)
+]
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return gread.load("csbm", num_nodes=60)
+
+
+def layer(dtype=torch.float64, **settings):
+    torch.manual_seed(1)
+    made = gread.ReactionDiffusionConv(5, **settings).to(dtype)
+    for parameter in made.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return made
+
+
+def outcome(made, graph):
+    """H(T) and the gradients of H(0) and of all parameters."""
+    torch.manual_seed(2)
+    dtype = next(made.parameters(), torch.zeros((), dtype=torch.float64)).dtype
+    h0 = (0.1 * torch.randn(60, 5, dtype=dtype)).requires_grad_()
+    made.zero_grad()
+    final = made(h0, graph.edge_index)
+    final.backward(torch.randn(60, 5, dtype=dtype))
+    return [final.detach(), h0.grad, *(parameter.grad for parameter in made.parameters())]
+
+
+def both_ways(graph, monkeypatch, **settings):
+    """What the fast way gives, and the plain one; and which flows were taken."""
+    taken = []
+    for flow in ("polynomial_flow", "stepped_flow"):
+        original = getattr(gread.dynamics, flow)
+
+        def spy(*arguments, original=original, flow=flow, **options):
+            found = original(*arguments, **options)
+            if found is not None:
+                taken.append(flow)
+            return found
+
+        monkeypatch.setattr(gread.dynamics, flow, spy)
+    made = layer(**settings)
+    fast = outcome(made, graph)
+    with gread.plain_only():
+        plain = outcome(made, graph)
+    assert len(taken) == 1
+    return fast, plain, taken[0]
+
+
+def assert_same(fast, plain, tolerance):
+    for one, other in zip(fast, plain, strict=True):
+        scale = max(other.abs().max().item(), 1e-3)
+        torch.testing.assert_close(one, other, rtol=0, atol=tolerance * scale)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_terms_say_what_the_function_says(name, graph):
+    adj = gread.OriginalAdjacency()(torch.zeros(60, 3, dtype=torch.float64), graph.edge_index)
+    h, h0 = torch.randn(2, 60, 3, dtype=torch.float64)
+    lh = adj.laplacian(h)
+    p0, p1, p2, p3, q, s = REACTIONS[name].terms
+    expected = p0 * h0 + p1 * h + p2 * h**2 + p3 * h**3 + q * lh + s * (adj @ lh)
+    torch.testing.assert_close(REACTIONS[name](State(h, h0, lh, adj)), expected)
+
+
+@pytest.mark.parametrize("solver", TABLES)
+@pytest.mark.parametrize("reaction", [*KNOWN, None])
+@pytest.mark.parametrize("adjacency", ["soft", "original"])
+def test_steps_in_few_passes_equal_plain_steps(graph, monkeypatch, reaction, solver, adjacency):
+    monkeypatch.setattr(gread.dynamics, "polynomial_flow", lambda *_, **__: None)
+    settings = {"reaction": reaction, "solver": solver, "adjacency": adjacency}
+    fast, plain, taken = both_ways(graph, monkeypatch, **settings, time=1.3, step_size=0.5)
+    assert taken == "stepped_flow"
+    assert_same(fast, plain, 1e-12)
+
+
+@pytest.mark.parametrize("alpha", gread.models.layers.ALPHAS)
+@pytest.mark.parametrize("beta", gread.models.layers.BETAS)
+@pytest.mark.parametrize("reaction", ["bs", "z", "st"])
+def test_so_they_do_with_every_kind_of_coefficient(graph, monkeypatch, reaction, alpha, beta):
+    settings = {"reaction": reaction, "alpha": alpha, "beta": beta}
+    fast, plain, taken = both_ways(graph, monkeypatch, **settings, time=1.0, step_size=0.4)
+    assert taken == "stepped_flow"
+    assert_same(fast, plain, 1e-12)
+
+
+@pytest.mark.parametrize("reaction", ["bs", "f", "st"])
+def test_states_that_are_not_kept_are_found_again(graph, monkeypatch, reaction):
+    settings = {"reaction": reaction, "time": 2.5, "step_size": 0.1}
+    fast, plain, taken = both_ways(graph, monkeypatch, **settings)
+    assert taken == "stepped_flow"
+    assert_same(fast, plain, 1e-12)
+
+
+def states_kept(graph, steps):
+    """How many states [N, d] the way back through Euler steps holds."""
+    made = layer(
+        torch.float32, reaction="f", time=float(steps), solver="euler", adjacency="original"
+    )
+    h0 = torch.zeros(60, 5, requires_grad=True)
+    kept = {}
+
+    def keep(tensor):
+        if tensor.shape == (60, 5) and tensor.data_ptr() != h0.data_ptr():
+            kept[tensor.data_ptr()] = tensor
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        made(h0, graph.edge_index)
+    return len(kept)
+
+
+def test_a_step_keeps_one_state(graph):
+    assert [states_kept(graph, steps) for steps in (1, 2, 9)] == [0, 1, 8]  # the first is H(0)
+    assert states_kept(graph, 100) == 9
+
+
+@pytest.mark.parametrize("solver", TABLES)
+@pytest.mark.parametrize("reaction", [*LINEAR, None])
+@pytest.mark.parametrize(("alpha", "beta"), [("scalar", "scalar"), ("vector", "vector")])
+def test_the_polynomial_equals_the_steps(graph, monkeypatch, reaction, solver, alpha, beta):
+    settings = {"reaction": reaction, "solver": solver, "alpha": alpha, "beta": beta}
+    fast, plain, taken = both_ways(
+        graph, monkeypatch, adjacency="original", time=3.2, step_size=0.1, **settings
+    )
+    assert taken == "polynomial_flow"
+    assert_same(fast, plain, 1e-10)
+
+
+@pytest.mark.parametrize("reaction", ["fb", "fb*"])
+def test_the_polynomial_has_the_gradients_of_terms_that_vanish(graph, reaction):
+    """With α = β nothing is left of L̃ H in FB, but a step changes that."""
+    made = gread.ReactionDiffusionConv(
+        5, reaction=reaction, adjacency="original", beta="scalar", time=3.0
+    ).double()
+    fast = outcome(made, graph)
+    with gread.plain_only():
+        plain = outcome(made, graph)
+    assert_same(fast, plain, 1e-9)
+
+
+@pytest.mark.parametrize("reaction", [*LINEAR, None])
+def test_the_polynomial_in_float32(graph, monkeypatch, reaction):
+    settings = {"reaction": reaction, "adjacency": "original", "time": 3.2, "step_size": 0.1}
+    fast, plain, taken = both_ways(graph, monkeypatch, dtype=torch.float32, **settings)
+    assert taken == "polynomial_flow"
+    assert_same(fast, plain, 2e-5)
+
+
+class OneANode(torch.nn.Module):
+    def forward(self):
+        return torch.linspace(0, 1, 60, dtype=torch.float64).unsqueeze(-1)
+
+
+def test_a_coefficient_for_every_node_takes_plain_steps(graph):
+    made = layer()
+    made.beta = OneANode()
+    h0 = torch.randn(60, 5, dtype=torch.float64)
+    with gread.plain_only():
+        plain = made(h0, graph.edge_index)
+    torch.testing.assert_close(made(h0, graph.edge_index), plain)
+
+
+def test_the_polynomial_is_taken_where_it_saves_products(graph, monkeypatch):
+    settings = {"adjacency": "original", "solver": "euler", "time": 3.0}
+    assert both_ways(graph, monkeypatch, **settings, step_size=1.0)[2] == "stepped_flow"
+    directed = {"adjacency": "original", "normalization": "row", "time": 3.0, "step_size": 0.1}
+    assert both_ways(graph, monkeypatch, **directed)[2] == "stepped_flow"
+    detached = {"reaction": "st", "detach_source": True, "time": 3.0, "step_size": 0.1}
+    fast, plain, taken = both_ways(graph, monkeypatch, adjacency="original", **detached)
+    assert taken == "stepped_flow"
+    assert_same(fast, plain, 1e-12)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_chain_and_stability_are_the_table_solved(name):
+    """On dh/dt = m h, a scalar: the links and R(z) both give one step."""
+    table, m, tau = SOLVERS[name], -0.7, 0.9
+    step = integrate(lambda t, h: m * h, torch.ones(1, dtype=torch.float64), tau, solver=name)
+    states = [1.0]
+    for weights, slope in stepping.chain(table):
+        before = sum(w * y for w, y in zip(weights, states, strict=True))
+        states.append(before + slope * tau * m * states[-1])
+    growth = sum(c * (tau * m) ** power for power, c in enumerate(chebyshev.stability(table)))
+    assert abs(states[-1] - step.final.item()) < 1e-14
+    assert abs(growth - step.final.item()) < 1e-14
+
+
+def test_a_flow_that_blows_up_says_when(graph):
+    made = layer(reaction="z", time=9.0)
+    with pytest.raises(gread.IntegrationError, match="not finite any more at t = "):
+        made(50 + torch.zeros(60, 5, dtype=torch.float64), graph.edge_index)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_sparse_features_give_what_dense_ones_give(graph, dtype):
+    x = (torch.rand(60, 50) < 0.1).to(dtype)
+    model = gread.GREAD(50, 8, 3).to(dtype).eval()
+    logits = model(x, graph.edge_index)
+    logits.square().sum().backward()
+    got = model.encoder.weight.grad.clone()
+    model.zero_grad()
+    with gread.plain_only():
+        plain = model(x, graph.edge_index)
+        plain.square().sum().backward()
+    torch.testing.assert_close(logits, plain)
+    torch.testing.assert_close(got, model.encoder.weight.grad)
+
+
+def test_training_is_the_same_with_and_without_compiled_kernels(monkeypatch):
+    """Also with dropout: the mask is a hash, the same everywhere."""
+    data = gread.load("csbm", num_nodes=60)
+    results = []
+    for module in (gread.kernels.reference, None):
+        if module is not None:
+            monkeypatch.setattr("gread.kernels.backend.available", lambda device: ImportError())
+        else:
+            monkeypatch.undo()
+        torch.manual_seed(0)
+        model = gread.GREAD(data.num_features, 8, 2, dropout=0.3)
+        results.append(gread.fit(model, data, gread.TrainConfig(epochs=5)))
+    losses = [[epoch.loss for epoch in result.history] for result in results]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+@pytest.mark.parametrize("reaction", KNOWN)
+@pytest.mark.parametrize("solver", ["euler", "rk4"])
+@pytest.mark.parametrize("own_weights", [False, True])
+@pytest.mark.parametrize("counts", [(20, 18, 4, 4, 1), (3, 3, 2, 1, 1)])
+def test_members_that_are_done_earlier_give_what_steps_of_no_length_give(
+    graph, reaction, solver, own_weights, counts
+):
+    adj = gread.OriginalAdjacency()(graph.x.double(), graph.edge_index)
+    entries = adj.weight * torch.rand(5, adj.weight.numel()) if own_weights else adj.weight
+    h0, source, grad = torch.rand(3, 5, 60, 6, dtype=torch.float64)
+    alpha, beta = torch.rand(2, 5, 6, dtype=torch.float64)
+    terms, most = REACTIONS[reaction].terms, max(counts)
+    lengths = tuple((0.1,) * count + (0.0,) * (most - count) for count in counts)
+    leaving = tuple(sum(count > step for count in counts) for step in range(most))
+    found = []
+    for active in ((), leaving):
+        given = [part.clone().requires_grad_() for part in (entries, h0, source, alpha, beta)]
+        weight, *states = given
+        final = stepping.stepped_flow(
+            *(gread.Adjacency(adj.pattern, weight), *states),
+            terms=terms,
+            tableau=SOLVERS[solver],
+            lengths=lengths,
+            active=active,
+        )
+        wanted = [part for part in given if part is not states[1] or terms.source]
+        found.append([final, *torch.autograd.grad(final, wanted, grad)])
+    for padded, sliced in zip(*found, strict=True):
+        torch.testing.assert_close(sliced, padded, rtol=1e-11, atol=1e-12)

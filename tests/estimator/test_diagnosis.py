@@ -1,0 +1,132 @@
+import numpy as np
+import pytest
+
+import gread
+from gread.estimator.diagnosis import diagnose, recommend
+from gread.tables.column import column
+from gread.tables.graph import join
+from gread.tables.labels import read_labels
+from gread.tables.table import Table
+
+
+def diagnosed(nodes, edges=((), ()), features=None, **options):
+    columns = {name: column(values) for name, values in nodes.items()}
+    count = len(nodes["label"])
+    table = Table("nodes", {"id": column(list(range(count))), **columns})
+    ends = {"source": column(list(edges[0])), "target": column(list(edges[1]))}
+    graph = join(table, Table("edges", ends), **options)
+    chosen = [name for name in nodes if name != "label"] if features is None else features
+    return diagnose(graph, read_labels(graph.table(), "label"), chosen)
+
+
+def test_a_small_graph_is_counted():
+    # A path 0-1-2, a pair 3-4, and 5 alone.
+    found = diagnosed(
+        {"label": ["a", "a", "b", "b", None, "b"], "x": [1, 2, 3, 4, 5, 6]},
+        ([0, 1, 3, 3, 2], [1, 2, 4, 4, 2]),
+    )
+    assert (found.nodes, found.edges, found.labelled) == (6, 3, 5)
+    assert (found.components, found.largest_component, found.isolated) == (3, 3, 1)
+    assert (found.loops, found.repeated, found.duplicates) == (1, 1, 0)
+    assert found.degrees == (1, 4, 1)
+    assert (found.mean_degree, found.largest_degree) == (1, 2)
+    assert found.classes == {"a": 2, "b": 3}
+    assert found.edge_homophily == 0.5  # of 0-1 and 1-2: 4 has no class
+    assert found.node_homophily == pytest.approx((1 + 0.5 + 0) / 3)
+    assert found.mixing == ((2 / 3, 1 / 3), (1.0, 0.0))
+
+
+def test_without_edges_between_labelled_nodes_homophily_is_unknown():
+    found = diagnosed({"label": ["a", "b"], "x": [1, 2]})
+    assert found.edge_homophily is found.node_homophily is found.adjusted_homophily is None
+    assert "nobody knows yet" in found.recommendation.reason
+
+
+def test_nodes_with_the_values_and_neighbours_of_another_are_duplicates():
+    edges = ([0, 1, 2], [3, 3, 4])
+    same = diagnosed({"label": list("ababa"), "x": [7, 7, 7, 0, 0]}, edges)
+    assert same.duplicates == 1  # 0 and 1; 2 has another neighbour
+    assert any("the test is no test" in warning for warning in same.warnings)
+    assert diagnosed({"label": list("ababa"), "x": [7, 6, 7, 0, 0]}, edges).duplicates == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "leaks"),
+    [
+        (["p", "q"] * 50, True),
+        ([0, 1] * 50, True),
+        ([0.5, 1.5] * 50, True),
+        (["p"] * 100, False),
+        (list(range(100)), False),  # every value its own tells nothing
+        (["p", "q"] * 40 + ["q", "p"] * 10, False),
+    ],
+)
+def test_a_column_that_equals_the_label_up_to_names_is_found(values, leaks):
+    found = diagnosed({"label": ["a", "b"] * 50, "x": values})
+    assert [leak.column for leak in found.leaks] == ["x"] * leaks
+    assert any("leave it out with --features" in text for text in found.warnings) == leaks
+
+
+def test_rare_classes_and_imbalance_are_warned_of():
+    found = diagnosed({"label": ["a"] * 90 + ["b"] * 3, "x": list(range(93))})
+    assert any("1 of 2 classes (b)" in text for text in found.warnings)
+    assert any("macro-F1 rather than accuracy" in text for text in found.warnings)
+
+
+def test_a_graph_without_features_says_what_stands_in():
+    found = diagnosed({"label": ["a", "b"]}, features=[])
+    assert any("the number of neighbours stands in" in text for text in found.warnings)
+    assert found.recommendation.adjacency == "original"
+
+
+@pytest.mark.parametrize(
+    ("homophily", "words"),
+    [
+        (0.8, "mostly share"),
+        (0.0, "hardly care"),
+        (-0.3, "mostly avoid"),
+        (None, "nobody knows yet"),
+    ],
+)
+def test_the_reason_names_the_homophily(homophily, words):
+    begin = recommend(homophily, edges=100, has_features=True)
+    assert words in begin.reason
+    assert begin.reaction in gread.REACTIONS
+    assert begin.adjacency == "soft"
+    assert begin.time == (2.0 if homophily == 0.8 else 1.0)
+
+
+@pytest.mark.parametrize("change", [{"edges": 10**7}, {"has_features": False}])
+def test_attention_is_not_recommended_where_it_does_not_pay(change):
+    usual = {"edges": 100, "has_features": True}
+    begin = recommend(0.5, **(usual | change))
+    assert begin.adjacency == "original"
+    assert begin.solver == ("euler" if "edges" in change else "rk4")
+
+
+def test_what_neighbours_and_features_tell():
+    # A ring of two halves, each of one class: only the four at the seams are told a tie or wrong.
+    n = 40
+    label = ["a"] * 20 + ["b"] * 20
+    ring = (list(range(n)), [(k + 1) % n for k in range(n)])
+    found = diagnosed({"label": label, "x": [0.0] * 20 + [1.0] * 20}, ring)
+    assert 36 / 40 <= found.neighbours_tell <= 1
+    assert found.features_tell == 1
+    assert found.recommendation.time == 2.0
+    noise = np.random.default_rng(1).normal(size=n)
+    blind = diagnosed({"label": label, "x": noise}, ring)
+    assert blind.neighbours_tell == found.neighbours_tell
+    assert blind.features_tell < 0.8
+    assert blind.recommendation.time == 4.0
+
+
+def test_homophilies_are_those_of_the_library():
+    data = gread.load("csbm", num_nodes=200, num_classes=3, homophily=0.7, degree=6)
+    keep = data.edge_index[0] < data.edge_index[1]
+    ends = data.edge_index[:, keep].numpy()
+    found = diagnosed({"label": data.y.tolist(), "x": data.x.numpy()}, ends)
+    assert found.edge_homophily == pytest.approx(gread.edge_homophily(data.edge_index, data.y))
+    assert found.node_homophily == pytest.approx(gread.node_homophily(data.edge_index, data.y))
+    adjusted = gread.adjusted_homophily(data.edge_index, data.y)
+    assert found.adjusted_homophily == pytest.approx(adjusted)
+    np.testing.assert_allclose(np.sum(found.mixing, axis=1), 1)

@@ -1,0 +1,74 @@
+"""Structures: computed once, kept, and handed to the models that name them."""
+
+import pytest
+import torch
+
+import gread
+from gread.graph.structure.catalog import STRUCTURES, Origin, add_structure
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """A structure that counts how often it is computed."""
+    calls = []
+
+    def degrees(data, origin):
+        calls.append(origin)
+        return {"degrees": data.edge_index[1].bincount(minlength=data.num_nodes)}
+
+    monkeypatch.setitem(STRUCTURES._entries, "degrees", degrees)
+    return calls
+
+
+def test_the_graph_stays_as_it_is(counted, graph):
+    made = add_structure(graph, "degrees")
+    assert "degrees" not in graph
+    assert made.data.degrees.sum() == graph.num_edges
+    assert made.entries == 12
+    assert made.seconds >= 0
+
+
+def test_it_is_kept_in_the_data_root(counted, graph, tmp_path):
+    origin = Origin("some", tmp_path, "f00")
+    first = add_structure(graph, "degrees", origin)
+    second = add_structure(graph, "degrees", origin)
+    assert len(counted) == 1
+    assert torch.equal(first.data.degrees, second.data.degrees)
+    assert first.seconds == second.seconds
+    add_structure(graph, "degrees", Origin("some", tmp_path, "other"))
+    assert len(counted) == 2
+
+
+def test_a_broken_file_and_a_root_that_is_none_are_no_obstacle(counted, graph, tmp_path):
+    add_structure(graph, "degrees", Origin("some", tmp_path, "f00"))
+    (kept,) = (tmp_path / "processed").iterdir()
+    kept.write_bytes(b"no tensors")
+    add_structure(graph, "degrees", Origin("some", tmp_path, "f00"))
+    assert len(counted) == 2
+    file = tmp_path / "file"
+    file.touch()
+    assert add_structure(graph, "degrees", Origin("some", file, "f00")).data.degrees.numel() == 12
+
+
+def test_positions_are_personalised_page_rank(graph):
+    """Against the inverse, with every column made to sum to one."""
+    found = add_structure(graph, "positions").data
+    a = torch.eye(12, dtype=torch.float64)
+    a[graph.edge_index[1], graph.edge_index[0]] = 1
+    root = a.sum(1).rsqrt()
+    exact = torch.linalg.inv(torch.eye(12) - 0.95 * (root.unsqueeze(1) * a * root))
+    expected = exact / exact.sum(0)
+    p = torch.zeros(12, 12, dtype=torch.float64)
+    p[tuple(found.position_index)] = found.position_weight.double()
+    torch.testing.assert_close(p, expected, atol=1e-6, rtol=1e-5)
+    alone = found.position_index[:, (found.position_index == 11).any(0)]
+    assert alone.tolist() == [[11], [11]]  # node 11 has no neighbours
+
+
+def test_of_every_walk_the_largest_entries_are_kept():
+    data = gread.load("csbm", num_nodes=200)
+    found = add_structure(data, "positions").data
+    columns = found.position_index[1].bincount()
+    assert columns.tolist() == [64] * 200
+    sums = torch.zeros(200).index_add(0, found.position_index[1], found.position_weight)
+    torch.testing.assert_close(sums, torch.ones(200))

@@ -1,0 +1,294 @@
+import math
+from dataclasses import FrozenInstanceError
+
+import pytest
+import torch
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+
+import gread
+from gread.base.errors import InputError
+from gread.graph.adjacency import (
+    NORMALIZATIONS,
+    Adjacency,
+    OriginalAdjacency,
+    SoftAdjacency,
+    build_adjacency,
+    in_one_pattern,
+)
+from tests.checks import dense
+
+DIRECTED = torch.tensor([[0, 0, 1, 2, 2, 3], [1, 2, 2, 0, 2, 0]])
+WEIGHT = torch.tensor([1.0, 2.0, 0.5, 3.0, 4.0, 1.5], dtype=torch.float64)
+
+
+def raw(edge_index, weight, n):
+    matrix = torch.zeros(n, n, dtype=torch.float64)
+    matrix[edge_index[1], edge_index[0]] = weight
+    return matrix
+
+
+def test_product_gathers_from_sources_into_targets():
+    adj = Adjacency.from_edges(DIRECTED, WEIGHT, num_nodes=5)
+    h = torch.randn(5, 3, dtype=torch.float64)
+    matrix = raw(DIRECTED, WEIGHT, 5)
+    torch.testing.assert_close(adj @ h, matrix @ h)
+    torch.testing.assert_close(adj.laplacian(h), h - matrix @ h)
+
+
+def test_product_has_the_right_gradients():
+    h = torch.randn(4, 2, dtype=torch.float64, requires_grad=True)
+    weight = WEIGHT.clone().requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda w, h: Adjacency.from_edges(DIRECTED, w, 4) @ h, (weight, h)
+    )
+
+
+def test_an_operator_is_a_value():
+    with pytest.raises(FrozenInstanceError):
+        Adjacency.from_edges(DIRECTED, WEIGHT, num_nodes=5).weight = WEIGHT
+
+
+def test_the_normalisations_have_the_names_of_presets_and_pages():
+    assert set(NORMALIZATIONS) == {"symmetric", "row", "column"}
+
+
+@pytest.mark.parametrize("self_loops", [0.0, 1.0, 0.5])
+@pytest.mark.parametrize("name", NORMALIZATIONS)
+def test_normalisation_equals_dense_formula(name, self_loops):
+    h0 = torch.zeros(5, 1, dtype=torch.float64)
+    adj = OriginalAdjacency(normalization=name, self_loops=self_loops)(h0, DIRECTED, WEIGHT)
+    a = raw(DIRECTED, WEIGHT, 5)
+    loops = torch.diag(a)
+    a += torch.diag(torch.where(loops == 0, self_loops, 0.0).double())  # existing loops stay
+    rows, columns = a.sum(1, keepdim=True), a.sum(0, keepdim=True)
+    expected = {
+        "symmetric": a / (rows * columns).sqrt(),
+        "row": a / rows,
+        "column": a / columns,
+    }[name].nan_to_num(0.0)  # degree zero: weight zero
+    torch.testing.assert_close(dense(adj), expected)
+
+
+def test_symmetric_is_gcn_norm_on_undirected_graphs(graph):
+    adj = OriginalAdjacency()(graph.x, graph.edge_index)
+    edge_index, weight = gcn_norm(graph.edge_index, num_nodes=12, dtype=torch.float64)
+    torch.testing.assert_close(dense(adj), dense(Adjacency.from_edges(edge_index, weight, 12)))
+    torch.testing.assert_close(dense(adj), dense(adj).T)
+
+
+@pytest.mark.parametrize("name", NORMALIZATIONS)
+def test_spectral_radius_is_at_most_one(graph, name):
+    adj = OriginalAdjacency(normalization=name, self_loops=0.0)(graph.x, graph.edge_index)
+    assert torch.linalg.eigvals(dense(adj)).abs().max() < 1 + 1e-9
+
+
+def test_isolated_node_without_loop_is_a_zero_row(graph):
+    for adjacency in (OriginalAdjacency(self_loops=0.0), SoftAdjacency(3, self_loops=0.0).double()):
+        matrix = dense(adjacency(graph.x, graph.edge_index))
+        assert not matrix[11].any()
+        assert matrix.isfinite().all()
+
+
+def test_soft_adjacency_starts_as_the_row_average(graph):
+    soft = SoftAdjacency(3).double()(graph.x, graph.edge_index)
+    mean = OriginalAdjacency(normalization="row")(graph.x, graph.edge_index)
+    torch.testing.assert_close(dense(soft), dense(mean), atol=1e-4, rtol=0)
+
+
+def test_attention_starts_anew_with_all_of_its_parameters():
+    soft = SoftAdjacency(4)
+    torch.nn.init.constant_(soft.key.bias, 7.0)
+    soft.reset_parameters()
+    assert soft.key.bias.abs().max() <= 0.5  # as in nn.Linear, 1/√4
+    assert soft.key.bias.std() > 0.1
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+def test_soft_adjacency_equals_dense_attention(graph, heads):
+    soft = SoftAdjacency(3, heads=heads, attention_channels=8, self_loops=1.0).double()
+    for parameter in soft.parameters():
+        torch.nn.init.normal_(parameter)
+    d_k = 8 // heads
+    q, k = soft.query(graph.x), soft.key(graph.x)
+    edges = dense(OriginalAdjacency()(graph.x, graph.edge_index)) > 0
+    expected = torch.zeros(12, 12, dtype=torch.float64)
+    for head in range(heads):
+        part = slice(head * d_k, (head + 1) * d_k)
+        scores = q[:, part] @ k[:, part].T / d_k**0.5
+        expected += scores.masked_fill(~edges, -torch.inf).softmax(dim=1) / heads
+    torch.testing.assert_close(dense(soft(graph.x, graph.edge_index)), expected)
+
+
+def test_soft_adjacency_weighs_by_edge_weight(graph):
+    soft = SoftAdjacency(3, self_loops=0.0).double()
+    torch.nn.init.normal_(soft.query.weight)
+    weight = torch.rand(graph.num_edges, dtype=torch.float64) + 0.1
+    plain = soft(graph.x, graph.edge_index)
+    torch.testing.assert_close(
+        soft(graph.x, graph.edge_index, 7 * torch.ones_like(weight)).weight, plain.weight
+    )
+    rows = dense(soft(graph.x, graph.edge_index, weight)).sum(1)
+    torch.testing.assert_close(rows[:11], torch.ones(11, dtype=torch.float64))
+    one_head = SoftAdjacency(3, heads=1, self_loops=0.0).double()
+    one_head.load_state_dict(soft.state_dict())
+    logits = (
+        dense(one_head(graph.x, graph.edge_index)).log() + raw(graph.edge_index, weight, 12).log()
+    )
+    expected = logits.softmax(dim=1).nan_to_num(0.0)  # a node without neighbours
+    torch.testing.assert_close(dense(one_head(graph.x, graph.edge_index, weight)), expected)
+
+
+def test_an_edge_of_weight_zero_is_no_edge(graph):
+    keep = torch.rand(graph.num_edges) > 0.4
+    for adjacency in (OriginalAdjacency(), SoftAdjacency(3).double()):
+        cut = adjacency(graph.x, graph.edge_index[:, keep])
+        zeroed = adjacency(graph.x, graph.edge_index, keep.double())
+        torch.testing.assert_close(dense(zeroed), dense(cut))
+
+
+def test_weights_that_cannot_be_used_are_refused(graph):
+    with pytest.raises(InputError, match="self_loops must be a number, zero or above, got -1"):
+        OriginalAdjacency(self_loops=-1)
+    with pytest.raises(InputError, match=r"attention_channels must be a multiple of heads \(3\)"):
+        SoftAdjacency(4, heads=3, attention_channels=64)
+    with pytest.raises(
+        InputError, match="unknown normalization 'symetric', did you mean 'symmetric'"
+    ):
+        OriginalAdjacency(normalization="symetric")
+    with pytest.raises(InputError, match="edge_weight must be finite and not negative"):
+        OriginalAdjacency()(graph.x, graph.edge_index, -torch.ones(graph.num_edges).double())
+
+
+@pytest.mark.parametrize("self_loops", [0.0, 1.0])
+def test_the_bound_is_below_the_spectrum_and_near_it(self_loops):
+    data = gread.load("csbm", num_nodes=60)
+    h = torch.zeros(60, 1, dtype=torch.float64)
+    adj = OriginalAdjacency(self_loops=self_loops)(h, data.edge_index)
+    lowest = torch.linalg.eigvalsh(adj @ torch.eye(60, dtype=torch.float64))[0].item()
+    assert max(-1.0, lowest - 0.05) <= adj.lowest <= lowest
+
+
+def cycle(n, nodes=None):
+    """In both directions, and further nodes without neighbours."""
+    ring = torch.stack([torch.arange(n), (torch.arange(n) + 1) % n])
+    h0 = torch.zeros(nodes or n, 1, dtype=torch.float64)
+    return h0, torch.cat([ring, ring.flip(0)], dim=1)
+
+
+def test_where_the_spectrum_is_not_looked_at_the_bound_is_that_of_all(monkeypatch):
+    def bound(n):
+        return OriginalAdjacency()(*cycle(n)).lowest
+
+    assert bound(6) == bound(7) == -1.0
+    # A ring with loops: (1 + 2 cos 2πk/n) / 3, the lowest for an even n is −1/3.
+    assert bound(8) == pytest.approx(-1 / 3 - 0.02, abs=3e-3)
+    monkeypatch.setattr("gread.graph.adjacency.LARGEST", 3 * 8)
+    assert bound(8) > -1.0
+    monkeypatch.setattr("gread.graph.adjacency.LARGEST", 3 * 8 - 1)
+    assert bound(8) == -1.0
+
+
+def test_the_bound_holds_where_many_eigenvalues_are_near_the_lowest():
+    adjacency = OriginalAdjacency()
+    first, second = (adjacency(*cycle(2000)).lowest for _ in range(2))
+    assert -1 / 3 - 0.03 <= first <= -1 / 3
+    assert first == second  # wherever the global generator is
+
+
+def test_the_bound_counts_nodes_without_neighbours_and_is_never_below_minus_one():
+    bipartite = OriginalAdjacency(self_loops=0.0)(*cycle(10, nodes=13))
+    assert bipartite.lowest == -1.0
+    odd = OriginalAdjacency(self_loops=0.0)(*cycle(9, nodes=13))
+    assert odd.lowest == pytest.approx(-math.cos(math.pi / 9) - 0.02, abs=3e-3)
+
+
+def test_a_spectrum_that_is_not_found_has_the_bound_of_all():
+    _, edge_index = cycle(10)
+    weight = torch.full((20,), torch.nan, dtype=torch.float64)
+    assert Adjacency.from_edges(edge_index, weight, 10).lowest == -1.0
+
+
+@pytest.mark.parametrize("self_loops", [0.0, 0.5])
+def test_loops_of_the_graph_may_be_as_all_others(self_loops):
+    h0 = torch.zeros(4, 1, dtype=torch.float64)
+    adjacency = OriginalAdjacency(normalization="row", self_loops=self_loops, own_loops=False)
+    a = raw(DIRECTED, WEIGHT, 4).fill_diagonal_(self_loops)
+    expected = (a / a.sum(1, keepdim=True)).nan_to_num(0.0)
+    torch.testing.assert_close(dense(adjacency(h0, DIRECTED, WEIGHT)), expected)
+
+
+def test_symmetry_is_found_out_where_it_is_kept(graph):
+    def symmetric(edge_index, weight=None, **options):
+        return OriginalAdjacency(**options)(graph.x, edge_index, weight).symmetric
+
+    assert symmetric(graph.edge_index)
+    assert not symmetric(graph.edge_index, normalization="row")
+    assert not symmetric(torch.tensor([[0, 1], [1, 2]]))
+    ones = torch.ones(graph.num_edges, dtype=torch.float64)
+    assert not symmetric(graph.edge_index, ones)  # given with every call, it is not looked at
+
+
+def test_it_is_compiled_as_one_graph_which_looks_at_no_value(graph):
+    adjacency = OriginalAdjacency()
+    product = torch.compile(
+        lambda x, edge_index: adjacency(x, edge_index) @ x, backend="eager", fullgraph=True
+    )
+    expected = dense(adjacency(graph.x, graph.edge_index.clone())) @ graph.x
+    torch.testing.assert_close(product(graph.x, graph.edge_index), expected)
+
+
+@pytest.mark.parametrize("name", NORMALIZATIONS)
+def test_the_transpose_has_the_entries_of_the_transpose(graph, name):
+    adj = OriginalAdjacency(normalization=name)(graph.x, graph.edge_index)
+    columns = adj.pattern.columns
+    rows = columns.numbers()
+    matrix = torch.zeros(12, 12, dtype=torch.float64)
+    matrix[rows, columns.column.long()] = adj.transposed_weight
+    torch.testing.assert_close(matrix, dense(adj).T)
+    assert adj.transposed_weight is adj.transposed_weight
+
+
+def test_matrices_in_one_pattern_are_what_they_were():
+    other = torch.tensor([[3, 0, 2], [3, 1, 1]])
+    made = [
+        Adjacency.from_edges(DIRECTED, WEIGHT, 4),
+        Adjacency.from_edges(other, torch.tensor([5.0, 6.0, 7.0], dtype=torch.float64), 4),
+    ]
+    pattern, weight = in_one_pattern([(one.pattern, one.weight) for one in made])
+    assert weight.shape == (2, 8)  # 6 and 3 entries, one in common
+    for one, entries in zip(made, weight, strict=True):
+        torch.testing.assert_close(dense(Adjacency(pattern, entries)), dense(one))
+
+
+def test_what_is_made_by_name_is_made_of_all_that_was_said(graph):
+    said = {"normalization": "row", "self_loops": 0.5, "heads": 2, "attention_channels": 6}
+    original = build_adjacency("original", 3, **said)
+    assert original.normalize is NORMALIZATIONS["row"]
+    assert original.self_loops == 0.5
+    soft = build_adjacency("soft", 3, **said)
+    assert (soft.heads, soft.query.out_features, soft.self_loops) == (2, 6, 0.5)
+    with pytest.raises(InputError, match="unknown adjacency 'softest'"):
+        build_adjacency("softest", 3, **said)
+
+
+@pytest.mark.parametrize("self_loops", [0.5, 2.0])
+def test_soft_weights_of_loops_are_weighed(graph, self_loops):
+    soft = SoftAdjacency(3, self_loops=self_loops).double()
+    for linear in (soft.query, soft.key):
+        torch.nn.init.zeros_(linear.weight)
+    a = raw(graph.edge_index, torch.ones(graph.num_edges, dtype=torch.float64), 12)
+    a += self_loops * torch.eye(12)
+    torch.testing.assert_close(dense(soft(graph.x, graph.edge_index)), a / a.sum(1, keepdim=True))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"heads": 0}, "heads must be a whole number of at least 1, got 0"),
+        ({"attention_channels": 0}, "attention_channels must be a whole number of at least 1"),
+        ({"self_loops": -1.0}, "self_loops must be a number, zero or above, got -1"),
+    ],
+)
+def test_settings_of_attention_that_cannot_be_used_are_refused(arguments, sentence):
+    with pytest.raises(InputError, match=sentence):
+        SoftAdjacency(4, **arguments)

@@ -1,0 +1,198 @@
+"""Several models as one: each gives what it gives alone, forth and back."""
+
+import pytest
+import torch
+
+import gread
+from gread.dynamics.tableau import SOLVERS, Tableau
+from gread.models.attention import NORMALIZERS
+from gread.models.layers import ALPHAS, BETAS, DECODERS, ENCODERS
+from gread.models.stacking import CannotStack, Seeds, keep, stack, unstack
+
+TABLES = [name for name, solver in SOLVERS.items() if isinstance(solver, Tableau)]
+TIMES, STEPS = (0.9, 1.5, 0.0, 0.4), (0.3, 1.0, 1.0, 0.15)
+
+
+@pytest.fixture(scope="module")
+def graph():
+    data = gread.load("csbm", num_nodes=60)
+    data.x = 0.1 * data.x.double()
+    return data
+
+
+def some(graph, channels=8, **settings):
+    """Four models with times, steps and coefficients of their own."""
+    alphas, betas = (list(kinds) * 4 for kinds in (ALPHAS, BETAS))
+    models = []
+    for number, (time, step_size) in enumerate(zip(TIMES, STEPS, strict=True)):
+        torch.manual_seed(number)
+        own = {"alpha": alphas[number], "beta": betas[number], "time": time}
+        sizes = graph.num_features, channels, 3
+        model = gread.GREAD(*sizes, **{"step_size": step_size, **own, **settings}).double()
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter, std=0.2)
+        models.append(model.eval())
+    return models
+
+
+def logits_and_gradients(model, graph, upstream):
+    model.zero_grad()
+    logits = model(graph.x, graph.edge_index, graph.edge_weight)
+    logits.backward(upstream)
+    return logits.detach(), [parameter.grad for parameter in model.parameters()]
+
+
+def check(models, graph):
+    upstream = torch.randn(len(models), 60, 3, dtype=torch.float64)
+    together = stack(models)
+    logits, _ = logits_and_gradients(together, graph, upstream)
+    for parameter in together.parameters():  # so that `unstack` gives the gradients back
+        parameter.data = parameter.grad
+    copies = [model for model in models]
+    alone = [logits_and_gradients(m, graph, u) for m, u in zip(models, upstream, strict=True)]
+    torch.testing.assert_close(logits, torch.stack([one for one, _ in alone]))
+    unstack(together, copies, range(len(models)))
+    for model, (_, gradients) in zip(copies, alone, strict=True):
+        for got, expected in zip(model.parameters(), gradients, strict=True):
+            expected = torch.zeros_like(got) if expected is None else expected
+            torch.testing.assert_close(got.data, expected)
+
+
+@pytest.mark.parametrize("solver", TABLES)
+@pytest.mark.parametrize("adjacency", ["original", "soft"])
+@pytest.mark.parametrize("reaction", [*gread.REACTIONS, None])
+def test_each_member_gives_what_it_gives_alone(graph, reaction, adjacency, solver):
+    check(some(graph, reaction=reaction, adjacency=adjacency, solver=solver), graph)
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize("output_activation", [True, False])
+def test_so_it_does_with_every_form(graph, encoder, decoder, output_activation):
+    forms = {"encoder": encoder, "decoder": decoder, "output_activation": output_activation}
+    check(some(graph, **forms), graph)
+
+
+@pytest.mark.parametrize("adjacency", ["original", "soft"])
+@pytest.mark.parametrize("loop_in_the_graph", [True, False])
+def test_and_with_normalisations_loops_and_activations_of_their_own(
+    graph, adjacency, loop_in_the_graph
+):
+    if loop_in_the_graph:
+        graph = graph.clone()
+        twice = torch.tensor([[5, 7, 7], [5, 7, 7]])
+        graph.edge_index = torch.cat([graph.edge_index, twice, graph.edge_index[:, :4]], 1)
+    models = []
+    for number, normalization in enumerate([*gread.graph.adjacency.NORMALIZATIONS, "symmetric"]):
+        own = {"normalization": normalization, "self_loops": float(number % 2)}
+        own |= {"output_activation": number > 1, "adjacency": adjacency}
+        models += some(graph, **own)[number : number + 1]
+    assert len(models) == 4
+    check(models, graph)
+    together = stack(models)
+    whole = together(graph.x, graph.edge_index)
+    keep(together, [3, 0])
+    torch.testing.assert_close(together(graph.x, graph.edge_index), whole[[3, 0]])
+
+
+def test_a_member_without_loops_does_not_see_the_loops_of_others(graph):
+    """Not even where they attract all attention."""
+    models = [
+        model for loops in (0.0, 1.0) for model in some(graph, adjacency="soft", self_loops=loops)
+    ]
+    for model in models:
+        model.layer.adjacency.query.weight.data.mul_(100)
+        model.layer.adjacency.key.weight.data.copy_(model.layer.adjacency.query.weight)
+    check(models, graph)
+
+
+def test_and_with_sparse_features_and_a_source_without_gradient(graph):
+    words = graph.clone()
+    words.x = (torch.rand(60, 40) < 0.1).double()
+    check(some(words, reaction="st", detach_source=True), words)
+
+
+@pytest.mark.parametrize("source", ["initial", "none"])
+@pytest.mark.parametrize("solver", TABLES)
+def test_so_does_grand(graph, solver, source):
+    models = []
+    for time, step_size in zip(TIMES, STEPS, strict=True):
+        own = {"time": time, "step_size": step_size, "solver": solver, "source": source}
+        model = gread.MODELS["grand"].build(graph.num_features, 8, 3, heads=2, **own).double()
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter, std=0.2)
+        models.append(model.eval())
+    check(models, graph)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("linear", [False, True])
+@pytest.mark.parametrize("normalization", ["row", "column"])
+@pytest.mark.parametrize("normalizer", NORMALIZERS)
+@pytest.mark.parametrize("attention", ["scaled-dot", "cosine"])
+def test_so_does_every_attention(graph, attention, normalizer, normalization, linear, weighted):
+    own = {"attention": attention, "normalizer": normalizer, "normalization": normalization}
+    models = []
+    for seed in range(3):
+        torch.manual_seed(seed)
+        model = (
+            gread.MODELS["grand"]
+            .build(graph.num_features, 8, 3, heads=2, time=2.0, step_size=0.5, linear=linear, **own)
+            .double()
+        )
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter, std=0.2)
+        models.append(model.eval())
+    if weighted:
+        graph = graph.clone()
+        graph.edge_weight = torch.rand(graph.num_edges, dtype=torch.float64).round(decimals=1)
+    check(models, graph)
+
+
+def test_who_diverges_does_not_touch_the_others(graph):
+    models = some(graph, reaction="f")
+    with torch.no_grad():
+        models[1].encoder.weight.fill_(torch.nan)
+    logits = stack(models)(graph.x, graph.edge_index)
+    assert logits.isfinite().all(-1).all(-1).tolist() == [True, False, True, True]
+
+
+def test_dropout_draws_what_a_member_draws_alone(graph):
+    rates = {"input_dropout": (0.5, 0.0, 0.3), "dropout": (0.2, 0.4, 0.0)}
+    models, generators, alone = [], [], []
+    for number in range(3):
+        torch.manual_seed(number)
+        own = {name: each[number] for name, each in rates.items()}
+        models.append(gread.GREAD(graph.num_features, 8, 3, decoder="mlp", **own).double())
+        generators.append(torch.Generator())
+        generators[-1].set_state(torch.get_rng_state())
+        alone.append(torch.stack([models[-1](graph.x, graph.edge_index) for _ in range(3)]))
+    together = stack(models)
+    Seeds(generators, 12, torch.device("cpu")).give_to(together)
+    found = torch.stack([together(graph.x, graph.edge_index) for _ in range(3)], 1)
+    torch.testing.assert_close(found, torch.stack(alone))
+
+
+def test_members_leave(graph):
+    models = some(graph)
+    together = stack(models)
+    whole = together(graph.x, graph.edge_index)
+    keep(together, [3, 1])
+    torch.testing.assert_close(together(graph.x, graph.edge_index), whole[[3, 1]])
+
+
+def test_what_cannot_be_stacked_says_so(graph):
+    with pytest.raises(CannotStack, match="adaptive solver"):
+        stack(some(graph, solver="dopri5"))
+    with pytest.raises(CannotStack, match="known terms"):
+        stack(some(graph, reaction=lambda s: s.h))
+    for model, settings, reason in (
+        ("gcn", {}, "no rule for ConvStack"),
+        ("grand", {"attention": "exponential"}, "no rule for KernelScores"),
+        ("grand++", {}, "trained on"),
+    ):
+        with pytest.raises(CannotStack, match=reason):
+            stack([gread.MODELS[model].build(4, 8, 2, **settings)])
+    times = [gread.MODELS["grand"].build(4, 8, 2, linear=False, time=time) for time in (1.0, 2.0)]
+    with pytest.raises(CannotStack, match="T or τ are not the same"):
+        stack(times)

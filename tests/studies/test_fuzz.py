@@ -1,0 +1,25 @@
+"""Every parser and the command with any input; ``python -m studies.soak fuzz`` has 10^5 cases."""
+
+import warnings
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from studies.soak.fuzz import TARGETS, checked
+
+SLOW = {"command lines": 20, "graphs of any names, diagnosed and fitted by the command": 3}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", TARGETS)
+def test_anything_gives_our_errors_or_sound_results(name, tmp_path):
+    case = checked(TARGETS[name], tmp_path)
+    few = settings(
+        max_examples=SLOW.get(name, 30),
+        deadline=None,
+        database=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
+    with warnings.catch_warnings():
+        few(case)()

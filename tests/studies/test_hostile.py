@@ -1,0 +1,26 @@
+"""Files of strangers are refused, or read as the harmless thing they are.
+
+The same cases in watched processes, and what they cost: ``python -m studies.soak hostile``.
+"""
+
+import pytest
+
+from studies.soak.hostile import GROUPS, HARMLESS, OURS
+from studies.soak.hostile.spoiled import EXECUTED
+from studies.soak.hostile.tables import LARGE
+
+SLOW = (*LARGE, "a CSV file with 10,000 columns of two letters")
+CASES = {name: case for group in GROUPS for name, case in group.cases.items() if name not in SLOW}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_hostile_file_gets_nothing(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("GREAD_MIRROR", "http://127.0.0.1:9")
+    refused = False
+    try:
+        CASES[name](tmp_path)
+    except OURS as error:
+        refused = True
+        assert len(str(error)) < 1000
+    assert refused == (name not in HARMLESS)
+    assert not (tmp_path / EXECUTED).exists()
