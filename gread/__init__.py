@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gread.models.gread import GREAD as GREAD
     from gread.models.gread import ReactionDiffusionConv as ReactionDiffusionConv
     from gread.training.config import TrainConfig as TrainConfig
-    from gread.training.fit import Fit as Fit
     from gread.training.fit import fit as fit
+    from gread.training.loop import Fit as Fit
 
 lazy(__name__)

@@ -16,7 +16,8 @@ from gread.bench.pictures import ratio_bars
 from gread.bench.section import BENCHES, Row, Section
 from gread.bench.timing import SLOWLY, both, graph, interleave, ratio, synchronize
 from gread.models.gread import GREAD
-from gread.training.fit import masks_of, several
+from gread.training.fit import masks_of
+from gread.training.loop import several
 from gread.training.population import Population
 
 WARM_UP = 6

@@ -23,7 +23,7 @@ from gread.estimator.diagnosis import diagnose as diagnose_graph
 from gread.tables.features import choose_features
 from gread.tables.graph import read_graph
 from gread.tables.labels import read_labels
-from gread.training.fit import Epoch
+from gread.training.loop import Epoch
 
 if TYPE_CHECKING:
     from gread.estimator.classifier import GraphClassifier

@@ -37,7 +37,7 @@ from gread.runs.spec import HIDDEN_CHANNELS, RunSpec
 from gread.runs.store import ResultStore
 from gread.runs.trackers import TRACKERS, OnEpoch, tracked
 from gread.training.config import TrainConfig
-from gread.training.fit import Epoch
+from gread.training.loop import Epoch
 
 Device = Annotated[
     str, typer.Option(help="cpu, cuda, cuda:1, ...; auto takes a GPU if there is one.")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gread.distributed.exchange import joined as joined
     from gread.distributed.exchange import processes as processes
     from gread.distributed.exchange import rank as rank
-    from gread.distributed.fit import Spread as Spread
+    from gread.distributed.fit import ShardFit as ShardFit
     from gread.distributed.fit import fit_shard as fit_shard
     from gread.distributed.launch import spread as spread
     from gread.distributed.operator import Block as Block

@@ -7,32 +7,31 @@ take the same step and stop at the same time. `gread.training.fit.fit` gives the
 from __future__ import annotations
 
 import copy
-import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from gread.base.checks import check_count
 from gread.base.errors import InputError
-from gread.distributed.exchange import processes, rank, together, total
-from gread.distributed.shards import Shard
+from gread.distributed.exchange import Border, processes, rank, together
+from gread.distributed.shards import MASKS, Shard
 from gread.training.config import TrainConfig
-from gread.training.fit import Epoch, Fit, Progress, adam
+from gread.training.loop import NOT_FINITE, Best, Epoch, Epochs, Fit, Piece, Progress, several
+from gread.training.optimizer import adam
 
 EVERY = 10
 """Epochs between checkpoints, if nobody says."""
 
 
 @dataclass(frozen=True)
-class Spread:
+class ShardFit:
     """What a training over several processes gave, and what it cost this one.
 
     Attributes:
@@ -64,7 +63,7 @@ def fit_shard(
     checkpoint: Path | None = None,
     every: int = EVERY,
     on_epoch: Callable[[Epoch], None] | None = None,
-) -> Spread:
+) -> ShardFit:
     """Trains ``model`` on one split and leaves it with the best parameters, on every process.
 
     Args:
@@ -86,11 +85,20 @@ def fit_shard(
     for parameter in model.parameters():  # equal already, but for unlike machines
         if dist.is_initialized():
             dist.broadcast(parameter.data, 0)
-    epochs = _Epochs(model, shard, config, split)
+    kept = copy.deepcopy(model.state_dict())
+    best = Best(kept.values(), model.state_dict().values(), [config], shard.x.device)
+    weight = shard.masks[:, :, split].to(shard.x.dtype)
+    reduction = ShardReduction(shard.block.border)
+    for name, size in zip(MASKS, reduction.total(weight.sum(1)).tolist(), strict=True):
+        if not size:
+            raise InputError(f"{name} must choose a node, got none in split {split}")
+    optimizer = adam(model, config)
+    piece = Piece(lambda: model(shard.x, shard.block), shard.y, weight)
+    epochs = Epochs(model, [piece], config, optimizer, best, reduction)
+    epochs.check()
     traffic = shard.block.border.traffic
     sent, exchanges, waited = traffic.sent, traffic.exchanges, traffic.waited
     progress = Progress(config)
-    best = copy.deepcopy(model.state_dict())
     about = {
         "fingerprint": shard.sizes.fingerprint,
         "processes": processes(),
@@ -99,27 +107,32 @@ def fit_shard(
         # It may be longer the second time.
         "train": asdict(config) | {"epochs": 0, "patience": None, "processes": 1},
     }
-    if checkpoint is not None:
-        best = _resume(checkpoint, about, model, epochs.optimizer, progress) or best
+    if checkpoint is not None and (found := _read_for_all(checkpoint, about)):
+        for numbers in found["history"]:
+            progress.add(*numbers)
+            best.look(torch.tensor([numbers], dtype=torch.float64, device=shard.x.device))
+        model.load_state_dict(found["model"])
+        optimizer.load_state_dict(found["optimizer"])
+        for name, tensor in kept.items():
+            tensor.copy_(found["best"][name])
     random, first = _generator(shard.x.device), len(progress.history)
     start = time.perf_counter()
     while not progress.done:
         number = len(progress.history)
-        # From the number of the epoch, so that a training that goes on draws what it would have.
+        # From the number of the epoch, so that a resumed training draws the same numbers.
         random.manual_seed((seed * 1_000_003 + number) * processes() + rank())
         try:
-            epoch = progress.add(*epochs.read(epochs.numbers()))
+            (numbers,) = several(epochs, 1)
         except ArithmeticError as error:
             progress.diverge(error)
             break
-        if on_epoch is not None:
-            on_epoch(epoch)
-        if progress.best is epoch:
-            best = copy.deepcopy(model.state_dict())
+        for epoch in progress.follow(numbers, lambda: ArithmeticError(NOT_FINITE)):
+            if on_epoch is not None:
+                on_epoch(epoch)
         if checkpoint is not None and (progress.done or (number + 1) % every == 0):
-            _save(checkpoint, about, model, epochs.optimizer, progress, best)
-    model.load_state_dict(best)
-    return Spread(
+            _save(checkpoint, about, model, optimizer, progress, kept)
+    model.load_state_dict(kept)
+    return ShardFit(
         progress.fit(),
         len(progress.history) - first,
         time.perf_counter() - start,
@@ -137,59 +150,34 @@ def _generator(device: torch.device) -> torch.Generator:
     return torch.default_generator
 
 
-class _Epochs:
-    """What an epoch is: a step on the training nodes of all, then the accuracies."""
+class ShardReduction(NamedTuple):
+    """The reduction of processes that each hold a shard (`gread.training.metrics.Reduction`)."""
 
-    def __init__(self, model: nn.Module, shard: Shard, config: TrainConfig, split: int):
-        self.model, self.shard = model, shard
-        self.chosen = shard.masks[:, :, split].to(shard.x.dtype)
-        self.sizes = total(self.chosen.sum(1).double())
-        for name, size in zip(("train", "val", "test"), self.sizes.tolist(), strict=True):
-            if not size:
-                raise InputError(f"{name}_mask must choose a node, got none in split {split}")
-        used = shard.masks[:, :, split].any(0)
-        bad = used & ((shard.y < 0) | (shard.y >= shard.sizes.classes))
-        if total(bad.sum()).item():
-            raise InputError(f"y must name classes 0 to {shard.sizes.classes - 1}, got others")
-        self.nodes = [mask.nonzero().squeeze(1) for mask in self.chosen[:2]]
-        self.optimizer = adam(model, config, shard.x.device)
+    border: Border
 
-    def read(self, found: Tensor) -> list[float]:
-        """The numbers of an epoch, which are those of all processes."""
-        numbers: list[float] = found.tolist()
-        if not all(map(math.isfinite, numbers)):
-            raise ArithmeticError("the loss is not finite: choose a smaller lr")
-        return numbers
+    def total(self, sums: Tensor) -> Tensor:
+        """Sums over the nodes of all processes, in float64."""
+        return self.border.total(sums.double())
 
-    def numbers(self) -> Tensor:
-        """Loss, accuracy on the three sets of nodes, and loss on the second."""
-        self.model.train()
-        self.optimizer.zero_grad()
-        loss = self._loss(self.model(self.shard.x, self.shard.block), 0)
-        loss.backward()
-        self._add_gradients()
-        self.optimizer.step()
-        self.model.eval()
-        with torch.no_grad():
-            logits = self.model(self.shard.x, self.shard.block)
-            highest, classes = logits.max(dim=-1)
-            right = (classes == self.shard.y).to(self.chosen.dtype)
-            # NaN has a largest class too; its accuracies must not pass for numbers.
-            right = (self.chosen @ right + 0 * highest.sum()).double() / self.sizes
-            losses = loss.detach().double().view(1), self._loss(logits, 1).double().view(1)
-        return self.shard.block.border.total(torch.cat([losses[0], right, losses[1]]))
+    def gathered(self, rows: Tensor) -> Tensor:
+        """Rows of all processes, one after the other."""
+        if not dist.is_initialized():
+            return rows
+        sizes = torch.zeros(processes(), dtype=torch.int64, device=rows.device)
+        sizes[rank()] = len(rows)
+        dist.all_reduce(sizes)
+        longest = int(sizes.max())
+        padded = rows.new_zeros(longest, *rows.shape[1:])
+        padded[: len(rows)] = rows
+        found = rows.new_empty(processes() * longest, *rows.shape[1:])
+        dist.all_gather_into_tensor(found, padded)
+        pieces = found.view(processes(), longest, *rows.shape[1:])
+        return torch.cat([piece[:size] for piece, size in zip(pieces, sizes.tolist(), strict=True)])
 
-    def _loss(self, logits: Tensor, which: int) -> Tensor:
-        """Of own nodes, so that those of all processes add up to the mean over all nodes."""
-        nodes = self.nodes[which]
-        labels = self.shard.y.index_select(0, nodes)
-        summed = cross_entropy(logits.index_select(0, nodes), labels, reduction="sum")
-        return summed / self.sizes[which].to(summed.dtype)
-
-    def _add_gradients(self) -> None:
-        """Of all processes, in one message."""
-        grads = [p.grad for p in self.model.parameters() if p.grad is not None]
-        flat = self.shard.block.border.total(torch.cat([grad.flatten() for grad in grads]))
+    def add_gradients(self, parameters: Iterable[Tensor]) -> None:
+        """Add those of all processes, in one message."""
+        grads = [p.grad for p in parameters if p.grad is not None]
+        flat = self.border.total(torch.cat([grad.flatten() for grad in grads]))
         for grad, whole in zip(grads, flat.split([g.numel() for g in grads]), strict=True):
             grad.copy_(whole.view_as(grad))
 
@@ -220,25 +208,12 @@ def _save(
     unfinished.replace(path)
 
 
-def _resume(
-    path: Path,
-    about: dict[str, Any],
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    progress: Progress,
-) -> dict[str, Any] | None:
-    """Goes on from a checkpoint that process 0 reads for all; the best parameters, or None."""
-    kept: list[Any] = [together(lambda: _read(path, about))]
+def _read_for_all(path: Path, about: dict[str, Any]) -> dict[str, Any]:
+    """The checkpoint, which process 0 reads for all; empty if there is none."""
+    found: list[dict[str, Any]] = [together(lambda: _read(path, about))]
     if dist.is_initialized():
-        dist.broadcast_object_list(kept, 0)
-    found = kept[0]
-    if not found:
-        return None
-    model.load_state_dict(found["model"])
-    optimizer.load_state_dict(found["optimizer"])
-    for numbers in found["history"]:
-        progress.add(*numbers)
-    return cast(dict[str, Any], found["best"])
+        dist.broadcast_object_list(found, 0)
+    return found[0]
 
 
 def _read(path: Path, about: dict[str, Any]) -> dict[str, Any]:

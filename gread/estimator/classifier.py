@@ -35,7 +35,8 @@ from gread.tables.graph import TableGraph
 from gread.tables.labels import Labels, check_split, draw_split, read_labels, read_split
 from gread.tables.table import Table
 from gread.training.config import TrainConfig
-from gread.training.fit import Epoch, fit, logits_of
+from gread.training.fit import fit, logits_of
+from gread.training.loop import Epoch
 from gread.training.memory import parts_that_fit
 
 TRAIN: dict[str, Any] = {"epochs": 200, "lr": 0.01, "weight_decay": 5e-4, "patience": 50}

@@ -21,7 +21,7 @@ from gread.graph.measures import dirichlet_energy
 from gread.models.catalog import MODELS
 from gread.models.gread import GREAD
 from gread.runs.run import Result, run
-from gread.training.fit import Epoch
+from gread.training.loop import Epoch
 
 MOMENTS = 25
 """At which the states are looked at, from 0 to T; the page moves the nodes from one to the next."""

@@ -35,7 +35,8 @@ from gread.models.catalog import MODELS
 from gread.runs.sharded import Job, blocks_of, compute, cost
 from gread.runs.spec import RunSpec
 from gread.training.config import TrainConfig
-from gread.training.fit import Epoch, Fit, fit
+from gread.training.fit import fit
+from gread.training.loop import Epoch, Fit
 from gread.training.memory import Division, parts_that_fit
 from gread.training.population import fit_together
 

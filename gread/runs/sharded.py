@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 
 from gread.base.errors import InputError
 from gread.distributed.exchange import joined, rank, together
-from gread.distributed.fit import Spread, fit_shard
+from gread.distributed.fit import ShardFit, fit_shard
 from gread.distributed.launch import SECONDS, choose_gpu, spread
 from gread.distributed.shards import read_shard, shard
 from gread.models.catalog import MODELS
@@ -53,7 +53,7 @@ class Job:
     imports: Sequence[str] = ()
 
 
-def compute(job: Job, device: str) -> list[Spread]:
+def compute(job: Job, device: str) -> list[ShardFit]:
     """What every process found: of those that are joined already, else of new ones."""
     if MODELS[job.model].group != "GREAD":
         raise InputError(
@@ -73,7 +73,7 @@ def compute(job: Job, device: str) -> list[Spread]:
     )
 
 
-def _train(job: Job, device: str) -> Spread:
+def _train(job: Job, device: str) -> ShardFit:
     """What a process does."""
     for module in job.imports:
         importlib.import_module(module)
@@ -150,7 +150,7 @@ def agreed(value: T) -> T:
     return said[0]
 
 
-def cost(found: Sequence[Spread]) -> str:
+def cost(found: Sequence[ShardFit]) -> str:
     """What the exchange of rows cost, in a sentence."""
     halos = [one.halo for one in found]
     share = max(one.waited / max(one.seconds, 1e-9) for one in found)

@@ -20,7 +20,7 @@ from torch_geometric.data import Data
 from gread.base.errors import InputError
 from gread.base.registry import Registry
 from gread.runs.spec import RunSpec, Value
-from gread.training.fit import Epoch
+from gread.training.loop import Epoch
 
 Log: TypeAlias = Callable[[Mapping[str, float], int], Any]
 """Called with numbers by name, and the step they belong to."""
@@ -51,7 +51,7 @@ def tracked(names: Sequence[str], spec: RunSpec, folder: Path) -> Iterator[OnEpo
 
     Example:
         >>> from gread.runs import run
-        >>> from gread.training.fit import TrainConfig
+        >>> from gread.training.config import TrainConfig
         >>> spec = RunSpec(dataset="csbm", model="mlp", train=TrainConfig(epochs=2))
         >>> with tracked([], spec, Path(".")) as on_epoch:
         ...     run(spec, on_epoch=on_epoch).status

@@ -9,7 +9,7 @@ from gread.base.checks import check_positive
 from gread.estimator.classifier import GraphClassifier
 from gread.search.space import read_space
 from gread.search.study import import_optuna
-from gread.training.fit import Epoch
+from gread.training.loop import Epoch
 
 
 def tune(

@@ -8,22 +8,25 @@ from gread.base.checks import check_count, check_not_negative, check_positive
 from gread.base.errors import InputError
 
 HALO = 2
-"""Hops around a part, if nobody says."""
+"""Default number of hops around a part."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """How to train.
+    """Settings of a training.
 
     Attributes:
         epochs: Number of steps, each on all training nodes.
         lr: Learning rate of Adam.
         weight_decay: L2 penalty on all parameters, inside the gradient (Adam, not AdamW).
-        patience: Stop when the validation accuracy has not improved for so many epochs.
-        parts: Into how many parts the graph is cut, one after the other in memory, see
-            `gread.graph.partition`. Their gradients are added before a step.
+        patience: Stop after this many epochs without a better validation metric.
+        parts: Number of parts into which the graph is cut, trained one after the other to save
+            memory (`gread.graph.partition`). Their gradients are added before each step.
         halo: Hops around each part.
-        processes: Over how many processes the graph is spread, see `gread.distributed`.
+        processes: Number of processes over which the graph is sharded (`gread.distributed`).
+        loss: A name of ``gread.training.LOSSES``.
+        metric: A name of ``gread.training.METRICS``, which selects the epoch on validation nodes;
+            by default that of the loss, which is the accuracy for classes and R² for numbers.
     """
 
     epochs: int = 200
@@ -33,6 +36,8 @@ class TrainConfig:
     parts: int = 1
     halo: int = HALO
     processes: int = 1
+    loss: str = "cross-entropy"
+    metric: str | None = None
 
     def __post_init__(self) -> None:
         check_count("epochs", self.epochs)
@@ -47,3 +52,5 @@ class TrainConfig:
             raise InputError(
                 f"parts must be 1 with several processes, each of which holds one, got {self.parts}"
             )
+        if not isinstance(self.loss, str) or not isinstance(self.metric, str | None):
+            raise InputError(f"loss and metric must be names, got {self.loss!r}, {self.metric!r}")

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import log_softmax
 from torch_geometric.data import Data
 
+from gread.base.errors import InputError
 from gread.kernels.backend import fast
 from gread.kernels.cuda_graph import Recording
 from gread.models.stacking import Dropouts, Seeds, keep, stack, unstack
 from gread.training.config import TrainConfig
-from gread.training.fit import EPOCHS_AT_ONCE, Best, Fit, Progress, check_labels, masks_of, several
+from gread.training.fit import masks_of
+from gread.training.loop import EPOCHS_AT_ONCE, Best, Epochs, Fit, Piece, Progress, several
+from gread.training.optimizer import MemberAdam
 
 NOT_FINITE = "the state or the loss is not finite: choose a smaller step_size, time or lr"
-
-BETAS, EPSILON = (0.9, 0.999), 1e-8
-"""Of Adam, as PyTorch has them."""
 
 
 def fit_together(
@@ -31,17 +30,16 @@ def fit_together(
     splits: Sequence[int],
     generators: Sequence[torch.Generator],
 ) -> list[Fit | ArithmeticError]:
-    """What `gread.fit` gives for every model, or the error that it raises.
+    """Train all models at once; what `gread.fit` gives for every one, or the error that it raises.
 
-    All of them are trained at once, each on its own split and with its own learning rate, weight
-    decay, number of epochs and patience. Up to rounding, each gives what it gives alone with the
-    same random numbers, and is left with its best parameters. One that diverges does not touch the
-    others.
+    Each has its own split, learning rate, weight decay, number of epochs and patience. Up to
+    rounding, each gives what it gives alone with the same random numbers, and is left with its best
+    parameters. One that diverges does not affect the others.
 
     Args:
         models: Of one form, see `gread.models.stacking.stack`.
         data: As for `gread.fit`.
-        configs: How to train each.
+        configs: How to train each; they share loss and metric.
         splits: Which column of the masks each has.
         generators: From which each draws the seeds of its dropout, as they are after the model was
             built.
@@ -63,7 +61,9 @@ def fit_together(
         >>> [len(fit.history) for fit in fits] == [5] * 10
         True
     """
-    masks = [masks_of(data, split) for split in splits]
+    if len({(config.loss, config.metric) for config in configs}) > 1:
+        raise InputError("members of a population must share loss and metric, got several")
+    masks = [masks_of(data, split, configs[0]) for split in splits]
     population = Population(models, data, configs, masks, generators)
     progress = [Progress(config) for config in configs]
     errors: dict[int, ArithmeticError] = {}
@@ -75,9 +75,9 @@ def fit_together(
         for member, history in zip(population.members, numbers, strict=True):
             if member in running:
                 try:
-                    _follow(progress[member], history)
+                    progress[member].follow(history, partial(population.explain, member))
                 except ArithmeticError as error:  # in its first epoch
-                    errors[member] = population.reason(member) or error
+                    errors[member] = error
         running = [m for m in running if m not in errors and not progress[m].done]
         if len(running) <= len(population.members) / 2:
             population.keep(running)
@@ -85,22 +85,11 @@ def fit_together(
     return [errors.get(m) or progress[m].fit() for m in range(len(models))]
 
 
-def _follow(progress: Progress, history: Sequence[Sequence[float]]) -> None:
-    """Adds epochs until training is over."""
-    for numbers in history:
-        if progress.done:
-            break
-        if not all(map(math.isfinite, numbers)):
-            progress.diverge(ArithmeticError(NOT_FINITE))
-        else:
-            progress.add(*numbers)
-
-
 class Population:
-    """Runs epochs of all members, as `gread.training.fit` does those of one.
+    """Epochs of all members at once.
 
     Attributes:
-        members: Who is left, by number.
+        members: Those that are left, by number.
     """
 
     def __init__(
@@ -112,36 +101,33 @@ class Population:
         generators: Sequence[torch.Generator],
     ):
         device = data.x.device
-        self.models = models
+        self.models, self.configs = models, configs
         self.members = list(range(len(models)))
         self.model = stack(models).to(device)
-        together = [torch.stack(column).any(0) for column in zip(*masks, strict=True)]
-        with torch.no_grad():
-            logits = self.model.eval()(data.x, data.edge_index, data.edge_weight)
-        check_labels(logits, data, (together[0], together[1], together[2]))
-        draws = sum(isinstance(module, Dropouts) for module in self.model.modules())
-        most = max(config.epochs for config in configs)
-        self.seeds = Seeds(generators, draws * most, device)
-        self.seeds.give_to(self.model)
-        self.graph = data.x, data.edge_index, data.edge_weight
-        self.labels = data.y
-        self.chosen = torch.stack([torch.stack(own) for own in masks]).to(data.x.dtype)
-        self.optimizer = Adam(list(self.model.parameters()), configs)
         self.best_model = copy.deepcopy(self.model)
         parameters = self.best_model.parameters(), self.model.parameters()
         self.best = Best(*parameters, configs, device)
-        self._count()
+        self.optimizer = MemberAdam(self.model.parameters(), configs)
+        self.graph = data.x, data.edge_index, data.edge_weight
+        self.y = data.y
+        self.weight = torch.stack([torch.stack(own) for own in masks]).to(data.x.dtype)
+        draws = sum(isinstance(module, Dropouts) for module in self.model.modules())
+        most = max(config.epochs for config in configs)
+        self.epochs = self._epochs()
+        self.epochs.check()
+        self.seeds = Seeds(generators, draws * most, device)
+        self.seeds.give_to(self.model)
 
-    def _count(self) -> None:
-        self.sizes = self.chosen.sum(-1)
-        self.shares = self.chosen[:, :2] / self.sizes[:, :2, None]
+    def _epochs(self) -> Epochs:
+        piece = Piece(lambda: self.model(*self.graph), self.y, self.weight)
+        return Epochs(self.model, [piece], self.configs[0], self.optimizer, self.best)
 
     def recorded(self) -> Callable[[], Tensor]:
-        """The epoch of those who are left, on a GPU as one to be recorded."""
-        return Recording(self.numbers) if self.chosen.is_cuda and fast() else self.numbers
+        """The epoch of the members that are left, on a GPU as one to be recorded."""
+        return Recording(self.epochs) if self.weight.is_cuda and fast() else self.epochs
 
     def keep(self, members: Sequence[int]) -> None:
-        """Lets all other members go, with their best parameters."""
+        """Drop all other members, and give them their best parameters."""
         index = [self.members.index(member) for member in members]
         leaving = [k for k in range(len(self.members)) if k not in index]
         unstack(self.best_model, [self.models[self.members[k]] for k in leaving], leaving)
@@ -153,82 +139,15 @@ class Population:
         self.best.keep(index)
         self.seeds.keep(index)
         self.optimizer.keep(index)
-        self.chosen = self.chosen[index]
-        self._count()
+        self.weight = self.weight[index]
+        self.epochs = self._epochs()
 
-    def reason(self, member: int) -> ArithmeticError | None:
-        """What a member says alone, as it was before its first step: more, if its state blew up."""
-        alone = copy.deepcopy(self.models[member]).to(self.labels.device).eval()
+    def explain(self, member: int) -> ArithmeticError:
+        """What a member says alone, as it was before its first step, if its state overflows."""
+        alone = copy.deepcopy(self.models[member]).to(self.y.device).eval()
         try:
             with torch.no_grad():
                 alone(*self.graph)
         except ArithmeticError as error:
             return error
-        return None
-
-    def numbers(self) -> Tensor:
-        """Loss, accuracies and validation loss of an epoch of every member, [members, 5]."""
-        self.model.train()
-        self.model.zero_grad()
-        losses = self._losses(self._forward(), 0)
-        losses.sum().backward()
-        self.optimizer.step()
-        self.model.eval()
-        with torch.no_grad():
-            logits = self._forward()
-            highest, classes = logits.max(dim=-1)
-            right = (classes == self.labels).to(self.chosen.dtype).unsqueeze(-1)
-            accuracies = (self.chosen @ right).squeeze(-1) / self.sizes
-            # NaN has a largest class too; its accuracies must not pass for numbers.
-            accuracies = accuracies + 0 * highest.sum(-1, keepdim=True)
-            val_losses = self._losses(logits, 1)
-            numbers = torch.cat([losses.unsqueeze(-1), accuracies, val_losses.unsqueeze(-1)], -1)
-            self.best.look(numbers)
-        return numbers
-
-    def _losses(self, logits: Tensor, nodes: int) -> Tensor:
-        """Mean cross entropy of every member on its training (0) or validation (1) nodes."""
-        logits = log_softmax(logits, -1)
-        classes = torch.arange(logits.size(-1), device=logits.device)
-        right = torch.where(self.labels.unsqueeze(-1) == classes, logits, 0).sum(-1)
-        return -(right * self.shares[:, nodes]).sum(-1)  # the share of other nodes is 0
-
-    def _forward(self) -> Tensor:
-        logits: Tensor = self.model(*self.graph)
-        return logits
-
-
-class Adam:
-    """Adam on parameters with members in front, each with its learning rate and weight decay."""
-
-    def __init__(self, parameters: Sequence[nn.Parameter], configs: Sequence[TrainConfig]):
-        self.parameters = list(parameters)
-        like = self.parameters[0]
-        self.rates = torch.tensor([(c.lr, c.weight_decay) for c in configs]).to(like)
-        self.means = [torch.zeros_like(parameter) for parameter in self.parameters]
-        self.squares = [torch.zeros_like(parameter) for parameter in self.parameters]
-        self.steps = torch.zeros((), dtype=torch.float64, device=like.device)
-
-    @torch.no_grad()
-    def step(self) -> None:
-        """One step, as torch.optim.Adam takes it."""
-        self.steps += 1
-        scale = (1 - BETAS[1] ** self.steps).sqrt()
-        for parameter, mean, square in zip(self.parameters, self.means, self.squares, strict=True):
-            if parameter.grad is None:
-                continue
-            each = (-1, *(1,) * (parameter.dim() - 1))
-            lr, decay = (rate.view(each) for rate in self.rates.unbind(1))
-            grad = torch.addcmul(parameter.grad, parameter, decay)
-            mean.lerp_(grad, 1 - BETAS[0])
-            square.mul_(BETAS[1]).addcmul_(grad, grad, value=1 - BETAS[1])
-            root = square.sqrt().div_(scale.to(square)).add_(EPSILON)
-            length = lr / (1 - BETAS[0] ** self.steps).to(lr)
-            parameter.sub_(mean.div(root).mul_(length))
-
-    def keep(self, members: Sequence[int]) -> None:
-        """Lets all other members go; their parameters are gone already."""
-        index = torch.tensor(members, device=self.rates.device)
-        self.rates = self.rates[index]
-        self.means = [mean[index] for mean in self.means]
-        self.squares = [square[index] for square in self.squares]
+        return ArithmeticError(NOT_FINITE)

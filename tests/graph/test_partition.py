@@ -170,7 +170,7 @@ def test_a_division_says_why_and_what_else_there_is():
 )
 def test_wrong_numbers_are_one_sentence(long, options, said):
     with pytest.raises(InputError, match=said):
-        cut(long, **options)
+        cut(long, **{"halo": 2, **options})
 
 
 def test_a_model_of_the_whole_graph_cannot_be_cut(long):

@@ -3,7 +3,7 @@ import torch
 
 from gread.graph.adjacency import OriginalAdjacency
 from gread.models.catalog import MODELS
-from gread.training.fit import HasParameterGroups
+from gread.training.optimizer import HasParameterGroups
 from tests.checks import dense
 
 

@@ -8,7 +8,7 @@ from torch_geometric.data import Data
 
 import gread
 from gread.base.errors import InputError
-from gread.training.fit import Best, Progress
+from gread.training.loop import Best, Progress
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 

@@ -14,7 +14,8 @@ from gread.runs.run import built, form, run, run_together
 from gread.runs.spec import RunSpec
 from gread.runs.store import ResultStore
 from gread.training.memory import bytes_held
-from gread.training.population import Adam, fit_together
+from gread.training.optimizer import MemberAdam
+from gread.training.population import fit_together
 
 SETTINGS = [
     {"time": 1.0, "alpha": "scalar", "beta": "vector", "dropout": 0.3},
@@ -126,7 +127,7 @@ def test_a_member_gives_the_same_bits_in_any_company():
 def test_adam_is_the_one_of_pytorch():
     config = TrainConfig(lr=0.03, weight_decay=0.1)
     ours, theirs = (torch.nn.Parameter(torch.ones(1, 5, dtype=torch.float64)) for _ in range(2))
-    adam = Adam([ours], [config])
+    adam = MemberAdam([ours], [config])
     other = torch.optim.Adam([theirs], lr=config.lr, weight_decay=config.weight_decay)
     for step in range(5):
         for parameter in (ours, theirs):

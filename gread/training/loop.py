@@ -1,0 +1,323 @@
+"""One epoch, written once: a step on the training nodes, then the metric on all sets of nodes.
+
+A training is the loop of it over a model on a whole graph or its parts (`gread.training.fit`), over
+the members of a population (`gread.training.population`) or over processes that each hold a shard
+(`gread.distributed.fit`). They differ in the pieces that give outputs, and in the `Reduction`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from gread.base.errors import InputError
+from gread.training.config import TrainConfig
+from gread.training.losses import LOSSES
+from gread.training.metrics import WHOLE, Predictions, Reduction, metric_of
+
+EPOCHS_AT_ONCE = 20
+"""Epochs that a GPU computes between two reads of the numbers: each read waits for the device, and
+for every process that shares it."""
+
+NOT_FINITE = "the loss is not finite: choose a smaller lr"
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One epoch: the loss of its step; then the metric on each set, and the validation loss."""
+
+    number: int
+    loss: float
+    train: float
+    val: float
+    test: float
+    val_loss: float
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The result of a training.
+
+    Attributes:
+        best: The epoch with the best validation metric, the earliest on ties; its ``test`` is the
+            number to report.
+        history: All epochs.
+        diverged: Why training ended early, if the model diverged; else empty.
+        seconds: Duration of every epoch, on a GPU the mean of those between two reads of the
+            numbers; empty if several trainings, or several processes, shared an epoch.
+    """
+
+    best: Epoch
+    history: tuple[Epoch, ...]
+    diverged: str = ""
+    seconds: tuple[float, ...] = field(default=(), compare=False)
+
+
+class Nodes(NamedTuple):
+    """Nodes that count in a loss.
+
+    Attributes:
+        places: Their places in a piece, [n]; None where all nodes have a weight.
+        weight: How much each counts, [n], or [members, N]; None where they count alike.
+        size: Σ of the weights over all pieces and processes.
+    """
+
+    places: Tensor | None
+    weight: Tensor | None
+    size: Tensor
+
+    @staticmethod
+    def of(weight: Tensor, size: Tensor) -> Nodes:
+        """Those with a weight, [N] or with members in front [members, N]."""
+        if weight.dim() > 1:
+            return Nodes(None, weight, size)
+        places = weight.nonzero().squeeze(1)
+        chosen = weight[places]
+        return Nodes(places, None if (chosen == 1).all() else chosen, size)
+
+
+class Piece(NamedTuple):
+    """A part of the nodes that a forward pass gives the outputs of: a graph, a part or a shard.
+
+    Attributes:
+        outputs: The forward pass, [..., N, k].
+        y: Targets of its nodes.
+        weight: How much each counts in training, validation and test, [..., 3, N].
+        trains: Whether it takes part in a step.
+    """
+
+    outputs: Callable[[], Tensor]
+    y: Tensor
+    weight: Tensor
+    trains: bool = True
+
+
+class Optimizer(Protocol):
+    """What an epoch needs of an optimizer."""
+
+    def zero_grad(self) -> None:
+        """Forget the gradients."""
+
+    def step(self) -> None:
+        """Take one step."""
+
+
+class Epochs:
+    """Computes one epoch after the other.
+
+    Args:
+        model: What is trained.
+        pieces: Where its outputs come from; their gradients are added before a step.
+        config: Loss and metric.
+        optimizer: Takes the step.
+        best: Keeps the best state.
+        reduction: How sums over the nodes come together.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        pieces: Sequence[Piece],
+        config: TrainConfig,
+        optimizer: Optimizer,
+        best: Best,
+        reduction: Reduction = WHOLE,
+    ):
+        self.model, self.optimizer, self.best = model, optimizer, best
+        self.pieces, self.reduction = pieces, reduction
+        self.loss, self.metric = LOSSES[config.loss], metric_of(config)
+        self.y = _joined([piece.y for piece in pieces], 0)
+        self.weight = _joined([piece.weight for piece in pieces], -1)
+        self.size = reduction.total(self.weight.sum(-1))
+        train, val, _ = self.size.to(self.weight.dtype).unbind(-1)
+        self.steps = [(one, Nodes.of(one.weight[..., 0, :], train)) for one in pieces if one.trains]
+        self.validation = Nodes.of(self.weight[..., 1, :], val)
+
+    @torch.no_grad()
+    def check(self) -> None:
+        """Require targets that the model can have, and sets on which the metric is defined."""
+        outputs = self.outputs()
+        counted = self.y[(self.weight > 0).flatten(0, -2).any(0)]
+        fault = self.loss.fault_of(counted, outputs.size(-1))
+        if self.reduction.total(self.size.new_tensor(float(bool(fault)))) > 0:
+            raise InputError(fault or "y must be valid on every process, got one where it is not")
+        undefined = ~self.values(outputs).isfinite().all() & outputs.isfinite().all()
+        if self.reduction.total(undefined.to(self.size.dtype)) > 0:
+            raise InputError(
+                "the metric must be defined on the nodes of every set, got one with too few "
+                "different targets"
+            )
+
+    def __call__(self) -> Tensor:
+        """Compute one epoch: loss, metric on the three sets, validation loss, [members, 5]."""
+        self.model.train()
+        self.optimizer.zero_grad()
+        losses = [self._learn(piece, nodes) for piece, nodes in self.steps]
+        self.reduction.add_gradients(self.model.parameters())
+        self.optimizer.step()
+        numbers = self._evaluate(torch.stack(losses).sum(0))
+        numbers = numbers if numbers.dim() > 1 else numbers.unsqueeze(0)
+        self.best.look(numbers)
+        return numbers
+
+    def _learn(self, piece: Piece, nodes: Nodes) -> Tensor:
+        """Add the gradient of a piece; its loss."""
+        loss = self._loss(piece.outputs(), piece.y, nodes)
+        loss.sum().backward()
+        return loss.detach()
+
+    @torch.no_grad()
+    def _evaluate(self, loss: Tensor) -> Tensor:
+        outputs = self.outputs()
+        val_loss = self._loss(outputs, self.y, self.validation)
+        # NaN has a highest class too; its metrics must not pass for numbers.
+        no_number = 0 * outputs.amax((-2, -1))
+        sums = self.reduction.total(torch.stack([loss, val_loss, no_number], -1))
+        loss, val_loss, no_number = sums.split(1, -1)
+        return torch.cat([loss, self.values(outputs) + no_number, val_loss], -1)
+
+    def outputs(self) -> Tensor:
+        """Those of all pieces, [..., N, k], as the model is to be judged."""
+        self.model.eval()
+        return _joined([piece.outputs() for piece in self.pieces], -2)
+
+    def values(self, outputs: Tensor) -> Tensor:
+        """The metric on the three sets, [..., 3]."""
+        seen = Predictions(outputs, self.y, self.weight, self.size, self.reduction)
+        return self.metric.of(seen)
+
+    def _loss(self, outputs: Tensor, y: Tensor, nodes: Nodes) -> Tensor:
+        """The loss of some nodes; those of all pieces add up to the mean over all nodes."""
+        if nodes.places is not None:
+            outputs, y = outputs.index_select(-2, nodes.places), y.index_select(0, nodes.places)
+        return self.loss.sum(outputs, y, nodes.weight) / nodes.size
+
+
+def _joined(tensors: list[Tensor], dim: int) -> Tensor:
+    return tensors[0] if len(tensors) == 1 else torch.cat(tensors, dim)
+
+
+def several(epoch: Callable[[], Tensor], count: int) -> list[list[list[float]]]:
+    """Loss, accuracies and validation loss of so many epochs of every member."""
+    numbers = torch.stack([epoch().clone() for _ in range(count)], 1)
+    found: list[list[list[float]]] = numbers.tolist()  # the one moment that waits for the device
+    return found
+
+
+class Progress:
+    """The epochs of one training, and when it is over."""
+
+    def __init__(self, config: TrainConfig):
+        self.config = config
+        self.sign = metric_of(config).sign
+        self.history: list[Epoch] = []
+        self.best: Epoch | None = None
+        self.diverged = ""
+
+    @property
+    def done(self) -> bool:
+        """Whether no epoch is to come."""
+        number, patience = len(self.history), self.config.patience
+        if self.diverged or number == self.config.epochs:
+            return True
+        if patience is None or self.best is None:
+            return False
+        return number - 1 - self.best.number >= patience
+
+    def add(self, loss: float, train: float, val: float, test: float, val_loss: float) -> Epoch:
+        """One more epoch."""
+        epoch = Epoch(len(self.history), loss, train, val, test, val_loss)
+        self.history.append(epoch)
+        if self.best is None or self.sign * epoch.val > self.sign * self.best.val:
+            self.best = epoch
+        return epoch
+
+    def follow(
+        self, numbers: Iterable[Sequence[float]], explain: Callable[[], ArithmeticError]
+    ) -> list[Epoch]:
+        """Add epochs until the training is over, and give them.
+
+        Args:
+            numbers: Those of every epoch.
+            explain: Why those of an epoch are not finite.
+        """
+        added = []
+        for found in numbers:
+            if self.done:
+                break
+            if all(map(math.isfinite, found)):
+                added.append(self.add(*found))
+            else:
+                self.diverge(explain())
+        return added
+
+    def diverge(self, error: ArithmeticError) -> None:
+        """The end, before the epoch that would have been the next; raises if it is the first."""
+        if self.best is None:
+            raise error
+        self.diverged = f"epoch {len(self.history)}: {error}"
+
+    def fit(self) -> Fit:
+        """What came of it."""
+        assert self.best is not None  # there is at least one epoch
+        return Fit(self.best, tuple(self.history), self.diverged)
+
+
+class Best:
+    """The best state of every member by validation, kept without a look at the numbers.
+
+    It follows the rules of `Progress`, for all members at once and on their device.
+
+    Args:
+        kept: Where the best state is kept, tensor by tensor, with members in front if they are
+            several.
+        state: The same tensors as they are trained.
+        configs: How each member is trained.
+        device: Where the numbers are.
+    """
+
+    def __init__(
+        self,
+        kept: Iterable[Tensor],
+        state: Iterable[Tensor],
+        configs: Sequence[TrainConfig],
+        device: torch.device,
+    ):
+        self.kept, self.state = list(kept), list(state)
+        self.sign = metric_of(configs[0]).sign
+        count, never = len(configs), max(config.epochs for config in configs) + 1
+        patience = [never if c.patience is None else c.patience for c in configs]
+        self.limits = torch.tensor([[c.epochs for c in configs], patience], device=device)
+        self.epoch = torch.zeros(count, dtype=torch.int64, device=device)
+        self.number = torch.zeros(count, dtype=torch.int64, device=device)
+        self.val = torch.full((count,), -torch.inf, dtype=torch.float64, device=device)
+        self.running = torch.ones(count, dtype=torch.bool, device=device)
+
+    @torch.no_grad()
+    def look(self, numbers: Tensor) -> None:
+        """At the numbers [members, 5] of one more epoch."""
+        epochs, patience = self.limits
+        self.running &= numbers.isfinite().all(-1)
+        val = self.sign * numbers[:, 2]
+        better = self.running & (val > self.val)
+        if better.is_cuda or better.any():  # a CPU is asked at no cost
+            self.val.copy_(torch.where(better, val, self.val))
+            self.number.copy_(torch.where(better, self.epoch, self.number))
+            for kept, now in zip(self.kept, self.state, strict=True):
+                each = (-1, *(1,) * (now.dim() - 1))[: now.dim()]
+                kept.copy_(torch.where(better.view(each), now, kept))
+        self.running &= self.epoch - self.number < patience
+        self.epoch += 1
+        self.running &= self.epoch < epochs
+
+    def keep(self, members: Sequence[int]) -> None:
+        """Lets all other members go; their states are gone already."""
+        index = torch.tensor(members, device=self.epoch.device)
+        self.limits = self.limits[:, index]
+        for name in ("epoch", "number", "val", "running"):
+            setattr(self, name, getattr(self, name)[index])

@@ -1,0 +1,87 @@
+"""Losses by name: each is the sum over nodes of w_i ℓ(output_i, target_i)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss
+from torch.nn.functional import cross_entropy as nll_of_logits
+
+from gread.base.errors import InputError
+from gread.base.registry import Registry
+
+
+class Loss(NamedTuple):
+    """What is minimized, and what it expects.
+
+    Attributes:
+        sum: Called with outputs [..., n, k], targets [n] or [n, k], and weights [..., n], or None
+            where all nodes count alike; gives Σ w_i ℓ_i, [...].
+        outputs: Number k of outputs for the targets of a graph.
+        classes: Number of classes that k outputs tell apart; None where targets are numbers.
+        metric: The metric that goes with it by default.
+    """
+
+    sum: Callable[[Tensor, Tensor, Tensor | None], Tensor]
+    outputs: Callable[[Tensor], int]
+    classes: Callable[[int], int] | None
+    metric: str = "accuracy"
+
+    @property
+    def numbers(self) -> bool:
+        """Whether targets are numbers, not classes."""
+        return self.classes is None
+
+    def fault_of(self, y: Tensor, outputs: int) -> str:
+        """Why a model with this number of outputs cannot learn targets; empty if it can."""
+        if self.classes is None:
+            width = y.size(1) if y.dim() == 2 else 1
+            if width == outputs and y.isfinite().all():
+                return ""
+            wanted = f"y must be {outputs} finite numbers a node, as many as the model has outputs"
+            return f"{wanted}, got shape {list(y.shape)}"
+        classes = self.classes(outputs)
+        wrong = y[(y < 0) | (y >= classes)]
+        if not wrong.numel():
+            return ""
+        wanted = f"y must name classes 0 to {classes - 1}, as many as the model has outputs"
+        return f"{wanted}, got class {wrong[0]}"
+
+
+def cross_entropy(outputs: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
+    """ℓ = −log softmax(output)[y], the paper's Eq. (15) with its sign."""
+    if weight is None:
+        return nll_of_logits(outputs, y, reduction="sum")
+    rows, classes = outputs.flatten(0, -2), y.clamp(min=0)  # an unknown class has no weight
+    each = nll_of_logits(rows, classes.repeat(len(rows) // len(y)), reduction="none")
+    return (weight * each.view(outputs.shape[:-1])).sum(-1)
+
+
+def binary(outputs: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
+    """ℓ = −log σ(±output), of one output: the log-odds of class 1."""
+    if outputs.size(-1) != 1:
+        raise InputError(f"the loss binary needs a model with one output, got {outputs.size(-1)}")
+    log_odds = outputs.squeeze(-1)
+    target = y.to(log_odds.dtype).expand_as(log_odds)
+    return binary_cross_entropy_with_logits(log_odds, target, weight, reduction="none").sum(-1)
+
+
+def squared_error(outputs: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
+    """ℓ = |output − y|² / k, of targets that are numbers."""
+    target = y.to(outputs.dtype).view(len(y), -1).expand_as(outputs)
+    each = mse_loss(outputs, target, reduction="none").mean(-1)
+    return (each if weight is None else weight * each).sum(-1)
+
+
+LOSSES: Registry[Loss] = Registry(
+    "loss",
+    {
+        "cross-entropy": Loss(cross_entropy, lambda y: int(y.max()) + 1, lambda outputs: outputs),
+        "binary": Loss(binary, lambda y: 1, lambda outputs: 2),
+        "squared-error": Loss(
+            squared_error, lambda y: y.size(1) if y.dim() == 2 else 1, None, metric="r2"
+        ),
+    },
+)

@@ -1,0 +1,283 @@
+"""Metrics by name: each is one function of the predictions of a model.
+
+    @metric("kappa")
+    def kappa(p: Predictions) -> Tensor:
+        agreed, chance = ..., ...  # from p.confusion
+        return (agreed - chance) / (1 - chance)
+
+A metric gives one number for each set of nodes (train, validation, test), and for each member of a
+population, without a look at the values: so it can be recorded on a GPU. Sums over nodes go through
+`Predictions.total`, so that the same function serves one process and several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from gread.base.errors import InputError
+from gread.base.registry import Registry
+from gread.training.config import TrainConfig
+from gread.training.losses import LOSSES
+
+
+class Reduction(Protocol):
+    """How numbers that a process knows in part come together."""
+
+    def total(self, sums: Tensor) -> Tensor:
+        """Sums over all nodes, from those over the nodes at hand."""
+
+    def gathered(self, rows: Tensor) -> Tensor:
+        """Rows [n, ...] of all nodes, from those of the nodes at hand."""
+
+    def add_gradients(self, parameters: Iterable[Tensor]) -> None:
+        """Replace the gradient of the loss at hand by that of the whole loss."""
+
+
+class Whole:
+    """The reduction of a process that has all nodes."""
+
+    def total(self, sums: Tensor) -> Tensor:
+        """See `Reduction`."""
+        return sums
+
+    def gathered(self, rows: Tensor) -> Tensor:
+        """See `Reduction`."""
+        return rows
+
+    def add_gradients(self, parameters: Iterable[Tensor]) -> None:
+        """See `Reduction`."""
+
+
+WHOLE = Whole()
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Outputs of a model beside the targets.
+
+    Attributes:
+        outputs: [..., n, k], with members in front if there are several.
+        y: Targets [n], or [n, k].
+        weight: How much a node counts in each set, [..., sets, n].
+        size: Σ of the weights of all nodes, [..., sets].
+        reduction: How sums over nodes come together.
+    """
+
+    outputs: Tensor
+    y: Tensor
+    weight: Tensor
+    size: Tensor
+    reduction: Reduction = WHOLE
+
+    def total(self, values: Tensor) -> Tensor:
+        """Σ w_i values_i over the nodes of each set, [..., sets], of values [..., n]."""
+        dtype = torch.promote_types(self.weight.dtype, values.dtype)
+        sums = self.weight.to(dtype) @ values.to(dtype).unsqueeze(-1)
+        return self.reduction.total(sums.squeeze(-1))
+
+    def mean(self, values: Tensor) -> Tensor:
+        """The mean over the nodes of each set, [..., sets], of values [..., n]."""
+        return self.total(values) / self.size
+
+    @cached_property
+    def scores(self) -> Tensor:
+        """A score for every class, [..., n, classes]; one output is the log-odds of class 1."""
+        if self.outputs.size(-1) > 1:
+            return self.outputs
+        return torch.cat([torch.zeros_like(self.outputs), self.outputs], -1)
+
+    @property
+    def classes(self) -> Tensor:
+        """The class with the highest score, [..., n]."""
+        return self.scores.argmax(-1)
+
+    @cached_property
+    def confusion(self) -> Tensor:
+        """Weight of the nodes of class i (row) that are predicted as j, [..., sets, C, C]."""
+        count = self.scores.size(-1)
+        cell = (self.y.clamp(min=0) * count + self.classes).unsqueeze(-2)
+        weight = self.weight.expand(*cell.shape[:-2], *self.weight.shape[-2:])
+        *front, nodes = weight.shape
+        tables = weight.numel() // nodes
+        place = cell.expand(weight.shape).reshape(tables, nodes)
+        place = place + count**2 * torch.arange(tables, device=place.device).unsqueeze(-1)
+        sums = weight.new_zeros(tables * count**2)
+        sums = sums.index_add(0, place.flatten(), weight.flatten())
+        return self.reduction.total(sums).view(*front, count, count)
+
+    def whole(self) -> Predictions:
+        """The same with all nodes at hand, for a metric that compares nodes with each other."""
+        gathered = self.reduction.gathered
+        return Predictions(
+            gathered(self.outputs), gathered(self.y), gathered(self.weight.mT).mT, self.size
+        )
+
+
+class Metric(NamedTuple):
+    """What selects the epoch.
+
+    Attributes:
+        of: From predictions to a number for each set, [..., sets].
+        higher_is_better: Whether a higher value is better.
+        numbers: Whether targets are numbers, not classes.
+    """
+
+    of: Callable[[Predictions], Tensor]
+    higher_is_better: bool = True
+    numbers: bool = False
+
+    @property
+    def sign(self) -> int:
+        """The factor with which a higher value is better."""
+        return 1 if self.higher_is_better else -1
+
+
+METRICS: Registry[Metric] = Registry("metric")
+
+
+def metric(
+    name: str, *, higher_is_better: bool = True, numbers: bool = False
+) -> Callable[[Callable[[Predictions], Tensor]], Callable[[Predictions], Tensor]]:
+    """Register the function below as a metric."""
+
+    def decorate(of: Callable[[Predictions], Tensor]) -> Callable[[Predictions], Tensor]:
+        METRICS.add(name, Metric(of, higher_is_better, numbers))
+        return of
+
+    return decorate
+
+
+def metric_of(config: TrainConfig) -> Metric:
+    """The metric of a training, which must fit its loss."""
+    loss = LOSSES[config.loss]
+    name = config.metric or loss.metric
+    if METRICS[name].numbers != loss.numbers:
+        fitting = ", ".join(n for n, found in METRICS.items() if found.numbers == loss.numbers)
+        raise InputError(f"metric must be one of {fitting} with {config.loss}, got {name!r}")
+    return METRICS[name]
+
+
+@metric("accuracy")
+def accuracy(p: Predictions) -> Tensor:
+    """Share of the nodes whose class is predicted."""
+    return p.mean(p.classes == p.y)
+
+
+@metric("balanced-accuracy")
+def balanced_accuracy(p: Predictions) -> Tensor:
+    """Mean over the classes of the share of their nodes that is predicted."""
+    return _class_mean(p.confusion.diagonal(dim1=-2, dim2=-1), p.confusion.sum(-1), p)
+
+
+@metric("macro-f1")
+def macro_f1(p: Predictions) -> Tensor:
+    """Mean over the classes of the harmonic mean of precision and recall."""
+    right = p.confusion.diagonal(dim1=-2, dim2=-1)
+    return _class_mean(2 * right, p.confusion.sum(-1) + p.confusion.sum(-2), p)
+
+
+def _class_mean(parts: Tensor, wholes: Tensor, p: Predictions) -> Tensor:
+    """Mean of parts / wholes over the classes that have nodes."""
+    there = p.confusion.sum(-1) > 0
+    shares = torch.where(there, parts / wholes.where(there, 1), 0)
+    return shares.sum(-1) / there.sum(-1)
+
+
+@metric("roc-auc")
+def roc_auc(p: Predictions) -> Tensor:
+    """Chance that a node of a class has a higher probability of it than one of another class.
+
+    Ties count half. With more than two classes, the mean over those that have nodes.
+    """
+    values, there = [], []
+    for ranks in _rankings(p.whole()):
+        positives, negatives = ranks.positive.sum(-1), ranks.negative.sum(-1)
+        beaten = ranks.before(ranks.negative, ranks.low) + ranks.before(ranks.negative, ranks.high)
+        pairs = (beaten * ranks.positive).sum(-1).double() / 2
+        values.append(pairs / (positives * negatives).clamp(min=1))
+        there.append((positives > 0) & (negatives > 0))
+    return _mean_over_classes(values, there).to(p.weight.dtype)
+
+
+@metric("average-precision")
+def average_precision(p: Predictions) -> Tensor:
+    """Mean over the nodes of a class of the precision at the threshold of each.
+
+    With two classes, that of class 1; with more, the mean over those that have nodes.
+    """
+    values, there = [], []
+    for ranks in _rankings(p.whole()):
+        positives = ranks.positive.sum(-1, keepdim=True)
+        chosen = ranks.positive | ranks.negative
+        found = positives - ranks.before(ranks.positive, ranks.low)
+        above = chosen.sum(-1, keepdim=True) - ranks.before(chosen, ranks.low)
+        precision = (found.double() / above.clamp(min=1)) * ranks.positive
+        values.append(precision.sum(-1) / positives.squeeze(-1).clamp(min=1))
+        there.append(positives.squeeze(-1) > 0)
+    return _mean_over_classes(values, there).to(p.weight.dtype)
+
+
+class _Ranks(NamedTuple):
+    """Nodes in the order of their probability of one class."""
+
+    positive: Tensor
+    """Nodes of the class, [..., sets, n]; those of a set count alike, whatever their weight."""
+    negative: Tensor
+    """Other nodes of the set."""
+    order: Tensor
+    """Nodes by rising probability, [..., n]."""
+    low: Tensor
+    """Number of nodes with a lower probability, of every node."""
+    high: Tensor
+    """Number of nodes with a lower or the same one."""
+
+    def before(self, chosen: Tensor, place: Tensor) -> Tensor:
+        """Number of chosen nodes among the first in order, as many as ``place`` says."""
+        ordered = chosen.gather(-1, self.order.unsqueeze(-2).expand_as(chosen))
+        counts = pad(ordered.cumsum(-1), (1, 0))
+        return counts.gather(-1, place.unsqueeze(-2).expand_as(chosen))
+
+
+def _rankings(p: Predictions) -> Iterator[_Ranks]:
+    """Of each class against the others; of two classes one is enough."""
+    probabilities = p.scores.softmax(-1)
+    count = probabilities.size(-1)
+    for number in range(count) if count > 2 else (1,):
+        chosen = p.weight > 0
+        positive = chosen & (p.y == number)
+        probability = probabilities[..., number].contiguous()
+        ordered, order = probability.sort(-1)
+        low = torch.searchsorted(ordered, probability)
+        high = torch.searchsorted(ordered, probability, right=True)
+        yield _Ranks(positive, chosen & ~positive, order, low, high)
+
+
+def _mean_over_classes(values: list[Tensor], there: list[Tensor]) -> Tensor:
+    """NaN where no class has nodes to rank."""
+    known = torch.stack(there)
+    found = torch.stack(values).double().where(known, 0).sum(0)
+    return found / known.sum(0)
+
+
+@metric("nll", higher_is_better=False)
+def negative_log_likelihood(p: Predictions) -> Tensor:
+    """Mean of −log of the probability of the true class."""
+    classes = p.y.clamp(min=0).expand(p.scores.shape[:-1]).unsqueeze(-1)
+    return p.mean(-p.scores.log_softmax(-1).gather(-1, classes).squeeze(-1))
+
+
+@metric("r2", numbers=True)
+def r_squared(p: Predictions) -> Tensor:
+    """1 − Σ |y − output|² / Σ |y − mean of y|², of targets that are numbers."""
+    y = p.y.double().view(len(p.y), -1)
+    error = p.total((p.outputs - y).square().sum(-1))
+    means = torch.stack([p.mean(column) for column in y.unbind(-1)], -1)
+    spread = p.total(y.square().sum(-1)) - p.size * means.square().sum(-1)
+    return (1 - error / spread).to(p.weight.dtype)

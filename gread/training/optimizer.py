@@ -1,0 +1,92 @@
+"""Adam, for one model and for the members of a population."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from gread.kernels.backend import fast
+from gread.training.config import TrainConfig
+
+
+@runtime_checkable
+class HasParameterGroups(Protocol):
+    """A model that does not treat all parameters alike."""
+
+    def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
+        """Groups for an optimizer of PyTorch, where ``weight_decay`` is that of the training."""
+
+
+def adam(model: nn.Module, config: TrainConfig) -> torch.optim.Adam:
+    """The optimizer of one model."""
+    groups: Any = model.parameters()
+    if isinstance(model, HasParameterGroups):
+        groups = model.parameter_groups(config.weight_decay)
+    return _adam(groups, list(model.parameters()), config.lr, config.weight_decay)
+
+
+def _adam(
+    groups: Any, parameters: Sequence[Tensor], lr: float, weight_decay: float
+) -> torch.optim.Adam:
+    return torch.optim.Adam(
+        groups,
+        lr=lr,
+        weight_decay=weight_decay,
+        # PyTorch's fused kernel has no complex numbers.
+        fused=fast() and all(parameter.is_floating_point() for parameter in parameters),
+        capturable=any(parameter.is_cuda for parameter in parameters),
+    )
+
+
+class MemberAdam:
+    """Adam on parameters with members in front, each with its learning rate and weight decay.
+
+    PyTorch's Adam has one rate for a tensor. So it moves zeros at the rate 1, and every member
+    takes its own multiple of that move.
+
+    Args:
+        parameters: With members in front.
+        configs: How each member is trained.
+    """
+
+    def __init__(self, parameters: Iterable[Tensor], configs: Sequence[TrainConfig]):
+        self.parameters = list(parameters)
+        self.moves = [nn.Parameter(torch.zeros_like(p)) for p in self.parameters]
+        self.adam = _adam(self.moves, self.moves, 1.0, 0.0)
+        like = self.parameters[0]
+        self.rates = torch.tensor([(c.lr, c.weight_decay) for c in configs]).to(like)
+
+    def zero_grad(self) -> None:
+        """Forget the gradients."""
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Take one step."""
+        for parameter, move in zip(self.parameters, self.moves, strict=True):
+            if parameter.grad is not None:
+                decay = self._rates(parameter)[:, 1]
+                move.grad = torch.addcmul(parameter.grad, parameter, decay)
+        self.adam.step()
+        for parameter, move in zip(self.parameters, self.moves, strict=True):
+            parameter.addcmul_(move, self._rates(parameter)[:, 0])
+            move.zero_()
+
+    def _rates(self, parameter: Tensor) -> Tensor:
+        """Learning rate and weight decay of every member, [members, 2, 1, ...]."""
+        return self.rates.view(-1, 2, *(1,) * (parameter.dim() - 1))
+
+    def keep(self, members: Sequence[int]) -> None:
+        """Drop all other members; their parameters are dropped already."""
+        index = torch.tensor(members, device=self.rates.device)
+        self.rates = self.rates[index]
+        for move in self.moves:
+            move.data, move.grad = move.detach()[index], None
+            state = self.adam.state[move]
+            for name in ("exp_avg", "exp_avg_sq"):
+                if name in state:
+                    state[name] = state[name][index]

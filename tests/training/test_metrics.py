@@ -1,0 +1,202 @@
+"""Losses and metrics are the ones of PyTorch and scikit-learn, on every path of training."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn import metrics as oracle
+from torch import nn
+from torch.nn import functional
+
+import gread
+from gread.base.errors import InputError
+from gread.training.losses import LOSSES
+from gread.training.metrics import METRICS, Predictions, metric
+from gread.training.population import fit_together
+
+
+def against_others(score):
+    """The mean over the classes of a score of two classes; of two classes that of class 1."""
+
+    def mean(y, p):
+        classes = range(p.shape[1]) if p.shape[1] > 2 else [1]
+        return np.mean([score(y == c, p[:, c]) for c in classes])
+
+    return mean
+
+
+SKLEARN = {
+    "accuracy": lambda y, p: oracle.accuracy_score(y, p.argmax(1)),
+    "balanced-accuracy": lambda y, p: oracle.balanced_accuracy_score(y, p.argmax(1)),
+    "macro-f1": lambda y, p: oracle.f1_score(
+        y, p.argmax(1), average="macro", labels=np.unique(y), zero_division=0
+    ),
+    "roc-auc": against_others(oracle.roc_auc_score),
+    "average-precision": against_others(oracle.average_precision_score),
+    "nll": lambda y, p: oracle.log_loss(y, p, labels=range(p.shape[1])),
+}
+CLASSES = [name for name, entry in METRICS.items() if not entry.numbers]
+
+
+def sets(n: int) -> torch.Tensor:
+    """Three sets that take turns."""
+    return torch.stack([torch.arange(n) % 3 == k for k in range(3)]).double()
+
+
+def predictions(outputs: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> Predictions:
+    return Predictions(outputs, y, weight, weight.sum(-1))
+
+
+def test_every_metric_has_an_oracle():
+    assert {*SKLEARN, "r2"} == set(METRICS)
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_metric_is_the_one_of_scikit_learn(name, classes):
+    outputs = torch.randn(90, classes, dtype=torch.float64)
+    outputs[::4] = outputs[0]  # ties
+    y, weight = torch.randint(classes, (90,)), sets(90)
+    found = METRICS[name].of(predictions(outputs, y, weight))
+    for value, chosen in zip(found.tolist(), weight.bool(), strict=True):
+        probabilities = outputs[chosen].softmax(-1).numpy()
+        assert value == pytest.approx(SKLEARN[name](y[chosen].numpy(), probabilities), abs=1e-12)
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_r2_is_the_one_of_scikit_learn(width):
+    outputs, weight = torch.randn(60, width), sets(60).float()
+    y = 1000 + outputs + torch.randn(60, width)
+    found = METRICS["r2"].of(predictions(1000 + outputs, y.squeeze(-1), weight))
+    for value, chosen in zip(found.tolist(), weight.bool(), strict=True):
+        given = y[chosen].numpy(), (1000 + outputs)[chosen].numpy()
+        expected = oracle.r2_score(*given, multioutput="variance_weighted")
+        assert value == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_members_of_a_population_are_apart(name):
+    outputs = torch.randn(5, 30, 1 if METRICS[name].numbers else 3, dtype=torch.float64)
+    y = torch.randn(30) if METRICS[name].numbers else torch.arange(30) % 3
+    weight = torch.stack([sets(30)[:, torch.randperm(30)] for _ in range(5)])
+    together = METRICS[name].of(predictions(outputs, y, weight))
+    for member in range(5):
+        alone = METRICS[name].of(predictions(outputs[member], y, weight[member]))
+        torch.testing.assert_close(together[member], alone)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_one_output_is_the_log_odds_of_class_one(name):
+    log_odds, y, weight = torch.randn(30, 1), torch.arange(30) % 2, sets(30).float()
+    both = torch.cat([torch.zeros(30, 1), log_odds], 1)
+    of = METRICS[name].of
+    torch.testing.assert_close(
+        of(predictions(log_odds, y, weight)), of(predictions(both, y, weight))
+    )
+
+
+ORACLES = {
+    "cross-entropy": (functional.cross_entropy, 3),
+    "binary": (lambda o, y: functional.binary_cross_entropy_with_logits(o[:, 0], y.float()), 1),
+    "squared-error": (lambda o, y: functional.mse_loss(o[:, 0], y.float()), 1),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_is_the_one_of_pytorch(name):
+    mean, width = ORACLES[name]
+    outputs, y = torch.randn(20, width), torch.arange(20) % max(width, 2)
+    expected = mean(outputs, y)
+    loss = LOSSES[name]
+    torch.testing.assert_close(loss.sum(outputs, y, None) / 20, expected)
+    torch.testing.assert_close(loss.sum(outputs, y, torch.ones(20)) / 20, expected)
+    half = torch.arange(20) < 10
+    for weight in (half.float(), half.float().expand(4, 20)):
+        summed = loss.sum(outputs.expand(*weight.shape[:-1], 20, width), y, weight)
+        torch.testing.assert_close(summed / 10, mean(outputs[half], y[half]).expand_as(summed))
+
+
+def graph(loss: str):
+    data = gread.csbm(60, homophily=0.9, degree=6, mean=2.0, seed=1)
+    if LOSSES[loss].numbers:
+        data.y = data.x[:, 0] + 0.1 * torch.randn(60)
+    return data
+
+
+def model(loss: str, seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    return gread.GREAD(2, 8, 2 if loss == "cross-entropy" else 1, input_dropout=0.0)
+
+
+PAIRS = [
+    (loss, name)
+    for loss, entry in LOSSES.items()
+    for name, found in METRICS.items()
+    if found.numbers == entry.numbers
+]
+
+
+@pytest.mark.parametrize(("loss", "name"), PAIRS)
+def test_training_selects_by_the_metric_alone_and_in_a_population(loss, name):
+    data = graph(loss)
+    config = gread.TrainConfig(epochs=15, lr=0.05, loss=loss, metric=name)
+    alone = gread.fit(model(loss), data, config)
+    choose = max if METRICS[name].higher_is_better else min
+    assert alone.best.val == choose(epoch.val for epoch in alone.history)
+    assert alone.history[-1].loss < alone.history[0].loss
+    generators = [torch.Generator(), torch.Generator()]
+    together = fit_together(
+        [model(loss), model(loss, 1)], data, [config] * 2, splits=(0, 0), generators=generators
+    )
+    for one, same in zip(alone.history, together[0].history, strict=True):
+        assert vars(same) == pytest.approx(vars(one), abs=2e-4)
+
+
+@pytest.mark.parametrize(("loss", "name"), PAIRS)
+def test_parts_that_see_all_of_the_graph_give_the_same_numbers(loss, name):
+    data = graph(loss)
+    whole = gread.TrainConfig(epochs=4, loss=loss, metric=name)
+    parts = gread.TrainConfig(epochs=4, loss=loss, metric=name, parts=3, halo=30)
+    first, second = (gread.fit(model(loss), data, config) for config in (whole, parts))
+    for one, same in zip(first.history, second.history, strict=True):
+        assert vars(same) == pytest.approx(vars(one), abs=1e-5)
+
+
+def test_a_new_metric_is_one_function():
+    @metric("kappa")
+    def kappa(p: Predictions) -> torch.Tensor:
+        shares = p.confusion / p.confusion.sum((-2, -1), keepdim=True)
+        agreed = shares.diagonal(dim1=-2, dim2=-1).sum(-1)
+        chance = (shares.sum(-1) * shares.sum(-2)).sum(-1)
+        return (agreed - chance) / (1 - chance)
+
+    try:
+        outputs, y = torch.randn(40, 3, dtype=torch.float64), torch.randint(3, (40,))
+        found = METRICS["kappa"].of(predictions(outputs, y, torch.ones(1, 40).double()))
+        expected = oracle.cohen_kappa_score(y.numpy(), outputs.argmax(1).numpy())
+        assert found.item() == pytest.approx(expected)
+        config = gread.TrainConfig(epochs=3, metric="kappa")
+        assert gread.fit(model("cross-entropy"), graph("cross-entropy"), config).best.val <= 1
+    finally:
+        del METRICS._entries["kappa"]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"metric": "acuracy"}, "unknown metric 'acuracy', did you mean 'accuracy'"),
+        ({"loss": "hinge"}, "unknown loss 'hinge'; choose from: cross-entropy"),
+        ({"metric": "r2"}, "metric must be one of accuracy, .* with cross-entropy, got 'r2'"),
+        ({"loss": "squared-error"}, "y must be a floating-point tensor"),
+        ({"loss": "binary"}, "the loss binary needs a model with one output, got 2"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_a_sentence(options, sentence):
+    with pytest.raises(InputError, match=sentence):
+        gread.fit(model("cross-entropy"), graph("cross-entropy"), gread.TrainConfig(**options))
+
+
+def test_a_set_of_one_class_cannot_be_ranked():
+    data = graph("cross-entropy")
+    data.y[data.val_mask[:, 0]] = 1
+    with pytest.raises(InputError, match="the metric must be defined on the nodes of every set"):
+        gread.fit(model("cross-entropy"), data, gread.TrainConfig(metric="roc-auc"))
