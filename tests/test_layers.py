@@ -1,93 +1,145 @@
-"""Imports go one way."""
+"""Imports go one way, between rooms and between files, and what must be light stays light."""
 
 import ast
+import subprocess
+import sys
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 import gread
 
 PACKAGE = Path(gread.__file__).parent
-LAYERS = {
-    "inputs": 0,
-    "kernels": 0,
-    "output": 0,
-    "processes": 0,
-    "registry": 0,
-    "shipped": 0,
-    "versions": 0,
-    "adjacency": 1,
-    "measures": 1,
-    "memory": 1,
-    "ode": 1,
-    "parts": 1,
-    "flow": 1,
-    "reactions": 1,
-    "structure": 1,
-    "tables": 1,
-    "data": 2,
-    "diagnosis": 2,
-    "models": 2,
-    "training": 3,
-    "distributed": 4,
-    "population": 4,
-    "runs": 5,
-    "estimator": 6,
-    "figures": 6,
-    "report": 6,
-    "experiments": 7,
-    "search": 7,
-    "bench": 7,
-    "demo": 7,
-    "doctor": 7,
-    "listing": 7,
-    "explorer": 8,
-    "cli": 9,
-    "__main__": 10,
-}
-STRANGERS = {("models", "data"), ("data", "models"), ("training", "models"), ("training", "data")}
+LAYERS = [
+    {"base"},
+    {"kernels"},
+    {"graph"},
+    {"data", "tables", "report"},
+    {"dynamics"},
+    {"models"},
+    {"training"},
+    {"distributed"},
+    {"runs"},
+    {"experiments", "search"},
+    {"estimator"},
+    {"bench", "explorer"},
+    {"cli"},
+]
+LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
+BELOW = {room: {"base", "graph"} for room in ("data", "tables", "report")}
+"""Rooms beside the spine, and all that they may import."""
+
+LIGHT = ("gread.base.errors", "gread.base.registry", "gread.base.toml", "gread.base.checks")
+LIGHT += ("gread.runs.spec", "gread.runs.result", "gread.runs.store", "gread.models.catalog")
+LIGHT += ("gread.data.catalog", "gread.experiments.artefact", "gread.training.config", "gread.cli")
+HEAVY = {"torch", "torch_geometric", "scipy", "sklearn", "matplotlib", "pandas", "optuna", "ray"}
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """The files of the package by the names of their modules."""
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
 
 
 def imports_of(path: Path) -> set[str]:
-    """The rooms of the package that a file imports from."""
-    rooms = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        names = []
-        if isinstance(node, ast.ImportFrom) and node.module:
-            assert node.level == 0, f"{path}: relative imports hide the direction"
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        for name in names:
-            parts = name.split(".")
-            if parts[0] == "gread" and len(parts) > 1 and parts[1] in LAYERS:
-                rooms.add(parts[1])
-    return rooms
+    """Names that a file imports from the package, wherever in it, also those it gives as text.
+
+    A lazy package lists its public names for type checkers; importing it imports none of them.
+    """
+    tree = ast.parse(path.read_text("utf-8"))
+    lazy = [node for node in tree.body if ast.unparse(node) == "lazy(__name__)"]
+    names = set()
+    for block in tree.body:
+        if lazy and isinstance(block, ast.If):
+            continue
+        for node in ast.walk(block):
+            if isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{path}: relative imports hide the direction"
+                names |= {f"{node.module}.{alias.name}" for alias in node.names}
+            elif isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                names |= (
+                    {node.value.partition(":")[0]} if node.value.startswith("gread.") else set()
+                )
+    return {name for name in names if name.partition(".")[0] == "gread"}
 
 
-def files_by_room() -> list[tuple[str, Path]]:
-    return [
-        (path.relative_to(PACKAGE).with_suffix("").parts[0], path)
-        for path in PACKAGE.rglob("*.py")
-        if path != PACKAGE / "__init__.py"
-    ]
+@cache
+def edges() -> dict[str, set[str]]:
+    """For every module, the modules that it imports."""
+    return {
+        module: {found for name in imports_of(path) if (found := module_of(name))} - {module}
+        for module, path in modules().items()
+    }
+
+
+def module_of(name: str) -> str:
+    """The module that a name is, or is in; empty for a text that is none."""
+    while name and name not in modules():
+        name = name.rpartition(".")[0]
+    return "" if name == "gread" else name
+
+
+def room_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
 
 
 def test_every_room_has_a_layer():
-    assert {room for room, _ in files_by_room()} == set(LAYERS)
+    rooms = {room_of(module) for module in modules()} - {"", "__main__"}
+    assert rooms == set(LEVEL)
+
+
+def test_no_module_is_loose_at_the_root():
+    assert {path.name for path in PACKAGE.glob("*.py")} == {"__init__.py", "__main__.py"}
 
 
 def test_imports_go_down():
     upward = [
-        f"{path.relative_to(PACKAGE)} imports gread.{other}"
-        for room, path in files_by_room()
-        for other in imports_of(path)
-        if LAYERS[other] > LAYERS[room] or (room, other) in STRANGERS
+        f"{module} imports {other}"
+        for module, others in edges().items()
+        for other in others
+        if (room := room_of(module)) in LEVEL and (below := room_of(other)) != room
+        if LEVEL[below] >= LEVEL[room] or below not in BELOW.get(room, LEVEL)
     ]
     assert not upward
+
+
+def test_no_files_import_each_other_in_a_circle():
+    try:
+        TopologicalSorter(edges()).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+def test_the_package_imports_names_from_where_they_are_defined():
+    public = [
+        f"{module} imports {name}"
+        for module, path in modules().items()
+        for name in imports_of(path)
+        if name.count(".") == 1 and name not in modules()
+    ]
+    assert not public
+
+
+@pytest.mark.parametrize("module", LIGHT)
+def test_what_must_be_light_imports_nothing_heavy(module):
+    program = f"import sys, {module}; print(*{HEAVY} & {{*sys.modules}})"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert found.stdout.split() == [], found.stderr
 
 
 def test_the_check_sees_what_it_should(tmp_path):
     file = tmp_path / "x.py"
     file.write_text(
-        "from gread.cli import main\nimport gread.dynamics.tableau\nfrom gread import data\n"
+        "from gread.cli import main\nfrom gread import data\n"
+        'def f():\n    import gread.dynamics.tableau\n    return "gread.models.gread:GREAD"\n'
     )
-    assert imports_of(file) == {"cli", "ode", "data"}
+    seen = {"gread.cli.main", "gread.data", "gread.dynamics.tableau", "gread.models.gread"}
+    assert imports_of(file) == seen
