@@ -20,7 +20,7 @@ from gread.experiments.protocol import GREAD
 from gread.models.catalog import MODELS
 from gread.runs.archive import read_results
 from gread.runs.launch import launch
-from gread.runs.run import Result
+from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 from gread.runs.store import ResultStore
 

@@ -26,13 +26,20 @@ import gread
 from gread.base.errors import InputError
 from gread.runs.launch import launch
 from gread.runs.presets import find_preset
-from gread.runs.run import RECORDS
+from gread.runs.records import RECORDS
 from gread.runs.spec import RunSpec
 from gread.runs.store import ResultStore
 from gread.search.search import search
 from gread.search.selection import Trial, select
 from gread.search.space import Range, Space, read_space
-from gread.search.study import Plan, create_study, import_optuna, load_study, study_name, trials_of
+from gread.search.study import (
+    StudySettings,
+    create_study,
+    import_optuna,
+    load_study,
+    study_name,
+    trials_of,
+)
 
 WEBKB = ("texas", "wisconsin", "cornell")
 LARGER = {"squirrel": 30, "pubmed": 40, "citeseer": 40, "film": 40, "cora": 40, "chameleon": 40}
@@ -234,7 +241,7 @@ def run_study(study: Study, folder: str, device: str, workers: int = 1) -> str:
 
 def begin_with_the_anchor(study: Study, space: Space, store: ResultStore) -> None:
     """The first trial is the setting that the others are around."""
-    plan = Plan(
+    plan = StudySettings(
         *(study.dataset, study.model, space.table, "random", study.prune),
         *(list(study.splits), list(study.seeds)),
     )
@@ -322,7 +329,7 @@ def runs(
     contest: Contest, settings, seeds: Iterable[int], splits: Sequence[int] = SPLITS, **more
 ) -> list[RunSpec]:
     """A setting on splits and seeds."""
-    plan = Plan(contest.dataset, contest.model, {}, "", False, splits, list(seeds))
+    plan = StudySettings(contest.dataset, contest.model, {}, "", False, splits, list(seeds))
     return [replace(spec, **more) for spec in plan.specs(settings)]
 
 

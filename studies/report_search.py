@@ -23,7 +23,7 @@ from gread.experiments.protocol import DATASETS
 from gread.models.catalog import MODELS
 from gread.report.figures import selection
 from gread.runs.archive import ENDING, write_results
-from gread.runs.run import Result
+from gread.runs.result import Result
 from gread.runs.store import ResultStore
 from gread.search.report import merge_preset, preset_table
 from gread.search.study import study_name

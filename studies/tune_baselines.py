@@ -26,15 +26,15 @@ from gread.base.toml import read_toml
 from gread.experiments.artefact import ARTEFACTS
 from gread.experiments.protocol import DATASETS, GREAD, preset_of
 from gread.models.catalog import MODELS
-from gread.runs.executors.local import find_executor
+from gread.runs.executors.job import find_executor
 from gread.runs.launch import launch
-from gread.runs.run import Result
+from gread.runs.result import Result
 from gread.runs.spec import RunSpec, Value
 from gread.runs.store import ResultStore
 from gread.search.report import merge_preset, preset_table
 from gread.search.search import random_sampler
 from gread.search.space import read_space
-from gread.search.study import Plan, import_optuna, study_name
+from gread.search.study import StudySettings, import_optuna, study_name
 from gread.training.config import TrainConfig
 
 ROOT = Path(__file__).parents[1]
@@ -55,7 +55,7 @@ class Cell:
     ``validation`` has the accuracies that are known, by the key of the run.
     """
 
-    plan: Plan
+    plan: StudySettings
     settings: list[dict[str, Value]]
 
     def begin(self) -> list[RunSpec]:
@@ -112,7 +112,7 @@ def cells(datasets: Iterable[str]) -> list[Cell]:
 
 def cell(model: str, dataset: str, options: Mapping[str, Value]) -> Cell:
     """What is compared of one of them, with these options of the dataset."""
-    plan = Plan(dataset, model, {}, "random", True, SPLITS, SEEDS, options)
+    plan = StudySettings(dataset, model, {}, "random", True, SPLITS, SEEDS, options)
     return Cell(plan, [*(elsewhere(model) if dataset in LARGER else draws(model, dataset))])
 
 

@@ -11,6 +11,12 @@ import math
 from gread.base.errors import InputError
 
 
+def check_number(name: str, value: float) -> None:
+    """Requires a finite number."""
+    if not _is_number(value):
+        raise InputError(f"{name} must be a finite number, got {value!r}")
+
+
 def check_positive(name: str, value: float) -> None:
     """Requires a finite number above zero."""
     if not (_is_number(value) and value > 0):

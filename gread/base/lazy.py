@@ -1,9 +1,11 @@
-"""Public names of a package that are imported at their first use."""
+"""Names that are imported at their first use."""
 
 from __future__ import annotations
 
 import ast
+import inspect
 import sys
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -53,3 +55,33 @@ class _LazyPackage(ModuleType):
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self.homes})
+
+
+class Reference:
+    """A function that is imported when it is first called or inspected.
+
+    Args:
+        path: ``"module:name"``.
+
+    Example:
+        >>> root = Reference("math:sqrt")
+        >>> root(4.0), list(inspect.signature(root).parameters)
+        (2.0, ['x'])
+    """
+
+    def __init__(self, path: str):
+        self.path = path
+
+    @cached_property
+    def target(self) -> Any:
+        """The function."""
+        module, name = self.path.split(":")
+        return getattr(import_module(module), name)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self.target)
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        """Call the function."""
+        return self.target(*arguments, **options)

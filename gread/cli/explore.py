@@ -11,7 +11,8 @@ import typer
 
 from gread.base.files import write_text
 from gread.cli.console import err
-from gread.cli.runs import STORE, Store, known_results
+from gread.cli.runs import STORE, Store
+from gread.runs.archive import known_results
 
 PORT = 8642
 

@@ -12,12 +12,13 @@ import typer
 from gread.base.files import write_text
 from gread.base.versions import __version__
 from gread.cli.console import err
-from gread.cli.runs import STORE, Store, known_results
+from gread.cli.runs import STORE, Store
 from gread.data.files import DataError
-from gread.experiments.artefact import ARTEFACTS, SCALES, Artefact, Plan, complete, show
+from gread.experiments.artefact import ARTEFACTS, SCALES, Artefact, Plan, show, with_all_runs
 from gread.report.page import Section, page
 from gread.report.tables import Table
-from gread.runs.run import Result
+from gread.runs.archive import known_results
+from gread.runs.result import Result
 
 TITLE = "GREAD: every table and figure"
 ENOUGH = 0.1
@@ -45,7 +46,7 @@ def section(name: str, known: dict[str, Result]) -> Section:
     """An artefact by the paper's protocol, or at quick scale where that alone is stored."""
     artefact = ARTEFACTS[name]
     scale, (plan, found) = "full", _stored("full", artefact, known)
-    if len(complete(plan, found)) < ENOUGH * len(plan.specs):  # a few show little of a figure
+    if len(with_all_runs(plan, found)) < ENOUGH * len(plan.specs):  # a few show little of a figure
         quick, some = _stored("quick", artefact, known)
         if some:
             scale, plan, found = "quick", quick, some

@@ -14,15 +14,16 @@ from rich.table import Table as Rows
 
 from gread.base.files import write_text
 from gread.cli.console import Json, err, out, print_json, weighted_bar
-from gread.cli.runs import STORE, Store, known_results
+from gread.cli.runs import STORE, Store
 from gread.cli.train import Deterministic, Device, ExecutorName, resumable
 from gread.experiments.artefact import ARTEFACTS, SCALES, Plan, show
 from gread.report.charts import Chart
 from gread.report.tables import Table
+from gread.runs.archive import known_results
 from gread.runs.cost import estimate, speed
-from gread.runs.executors.local import Executor, find_executor
+from gread.runs.executors.job import Executor, find_executor
 from gread.runs.launch import launch
-from gread.runs.run import Result
+from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 from gread.runs.store import ResultStore
 
@@ -55,7 +56,8 @@ def reproduce(
     """Regenerate a table or figure of the paper from stored runs, computing what is missing."""
     names = list(ARTEFACTS) if name == "all" else [name]
     plans = {name: SCALES[scale](ARTEFACTS[name]) for name in names}
-    known = known_results(store)
+    wanted = {spec.key for plan in plans.values() for spec in plan.specs}
+    known = known_results(store, keys=None if dry_run else wanted, order=ARTEFACTS)
     where = find_executor(executor)
     place = where.choose_device(device)
     if workers is None and not where.remote:
@@ -74,7 +76,7 @@ def reproduce(
             deterministic=deterministic,
             imports=context.find_root().params["imports"] or (),
         )
-        known = known_results(store)
+        known = known_results(store, keys=wanted, order=ARTEFACTS)
     folder.mkdir(parents=True, exist_ok=True)
     files = {}
     for name, plan in plans.items():

@@ -16,14 +16,13 @@ from gread.cli.console import Json, err, out, print_json
 from gread.experiments.artefact import ARTEFACTS
 from gread.models.catalog import MODELS
 from gread.report.statistics import compare as compare_pairs
-from gread.runs.archive import ENDING, read_results, write_results
-from gread.runs.run import Result
+from gread.runs.archive import ENDING, RESULTS, known_results, write_results
+from gread.runs.result import Result
 from gread.runs.spec import RunSpec
-from gread.runs.store import ResultStore, StoreError
+from gread.runs.store import ResultStore
 
 Store = Annotated[Path, typer.Option("--store", metavar="DIR", help="Where results are stored.")]
 STORE = Path("runs/store")
-RESULTS = Path("results")
 
 Runs: TypeAlias = dict[tuple[int, int], Result]
 """By split and seed."""
@@ -145,20 +144,6 @@ def _worth(one: Runs, two: Runs) -> tuple[int, str]:
     common = one.keys() & two.keys()
     last = max((runs[key].finished for runs in (one, two) for key in common), default="")
     return len(common), last
-
-
-def known_results(store: Path) -> dict[str, Result]:
-    """By key: what is committed in ``results/``, and over it what is in the store."""
-    return {result.spec.key: result for result in (*_committed(), *ResultStore(store))}
-
-
-def _committed() -> Iterable[Result]:
-    """Results in ``results/``; a broken file is named and left out, so its runs are done again."""
-    for path in sorted(RESULTS.glob(f"*{ENDING}")):
-        try:
-            yield from read_results(path)
-        except StoreError as error:
-            err.print(f"gread: {error}", style="yellow", highlight=False)
 
 
 def percent(share: float | None) -> str:

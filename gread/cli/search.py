@@ -15,11 +15,11 @@ from gread.cli.console import Json, bar, err, out, print_json
 from gread.cli.runs import STORE, Store
 from gread.cli.train import Deterministic, Device, ExecutorName, numbers, resumable
 from gread.models.catalog import MODELS
-from gread.runs.executors.local import find_executor
+from gread.runs.executors.job import find_executor
 from gread.runs.store import ResultStore
 from gread.search.report import Report, shown
 from gread.search.report import report as report_on
-from gread.search.search import SAMPLERS, Progress
+from gread.search.search import SAMPLERS, SearchProgress
 from gread.search.search import search as search_for
 from gread.search.selection import RULES, Trial, select
 from gread.search.space import read_space
@@ -136,7 +136,7 @@ class _Tell:
     def __init__(self, progress: Bar, task: TaskID):
         self.progress, self.task, self.best = progress, task, -1
 
-    def __call__(self, now: Progress) -> None:
+    def __call__(self, now: SearchProgress) -> None:
         text = f"{now.runs} runs"
         if now.best is not None:
             text = f"best validation {100 * now.best.mean:.2f}, {text}"

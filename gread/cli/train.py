@@ -28,11 +28,14 @@ from gread.distributed.exchange import rank
 from gread.distributed.shards import read_sizes
 from gread.experiments.accuracy import CODE, PAPER
 from gread.models.catalog import MODELS
-from gread.runs.executors.local import find_executor
+from gread.runs.complete import complete
+from gread.runs.executors.job import find_executor
 from gread.runs.launch import launch
 from gread.runs.presets import find_preset, split_settings
-from gread.runs.run import RECORDS, Result, division, records_of, run, with_structure
-from gread.runs.sharded import Job, agreed, compute, cost, joined_if_started, started_as
+from gread.runs.records import RECORDS, records_of
+from gread.runs.result import Result
+from gread.runs.run import division, run, with_structure
+from gread.runs.sharded import ShardedTraining, agreed, compute, cost, joined_if_started, started_as
 from gread.runs.spec import HIDDEN_CHANNELS, RunSpec
 from gread.runs.store import ResultStore
 from gread.runs.trackers import TRACKERS, OnEpoch, tracked
@@ -120,16 +123,18 @@ def train(
             train_blocks(dataset, model, {**found.hyper, **hyper}, config, jobs, place, imports)
         return
     specs = [
-        RunSpec(
-            dataset=dataset,
-            model=model,
-            split=split,
-            seed=seed,
-            hyper={**found.hyper, **hyper},
-            train=config,
-            options=found.options,
-            # Those are of whole graphs.
-            record=records_of(model) if config.parts == config.processes == 1 else (),
+        complete(
+            RunSpec(
+                dataset=dataset,
+                model=model,
+                split=split,
+                seed=seed,
+                hyper={**found.hyper, **hyper},
+                train=config,
+                options=found.options,
+                # Those are of whole graphs.
+                record=records_of(model) if config.parts == config.processes == 1 else (),
+            )
         )
         for seed in numbers("seeds", seeds)
         for split in numbers("splits", splits)
@@ -209,10 +214,10 @@ def train_blocks(
         about = json.dumps([model, dict(hyper), dataclasses.asdict(config), split, seed])
         key = hashlib.sha256(f"{sizes.fingerprint} {about}".encode()).hexdigest()[:12]
         checkpoint = Path(folder, f"checkpoint-{key}.pt")
-        job = Job(
+        training = ShardedTraining(
             Path(folder), model, known | dict(hyper), config, split, seed, checkpoint, imports
         )
-        found = compute(job, device)
+        found = compute(training, device)
         best, diverged = found[0].fit.best, found[0].fit.diverged
         told.append(
             {"split": split, "seed": seed, **dataclasses.asdict(best), "diverged": diverged}

@@ -1,18 +1,26 @@
-"""What is known of a dataset besides its graph, and the registry of all of them."""
+"""What is known of a dataset besides its graph, and the registry of all of them.
+
+Datasets are listed without PyTorch; a function that makes a graph is imported when it is called.
+"""
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from torch_geometric.data import Data
-
+from gread.base.lazy import Reference
 from gread.base.registry import Registry
 from gread.base.toml import read_toml
-from gread.data.cache import read_statistics
 from gread.data.files import data_root
-from gread.data.statistics import Statistics, measure
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+    from gread.data.statistics import Statistics
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,9 @@ class DatasetEntry:
             root: The data root.
             build: Whether to load the dataset where it is not stored yet; else None is given.
         """
+        from gread.data.cache import read_statistics
+        from gread.data.statistics import measure
+
         if not self.stored:
             return measure(self.make())
         path = data_root(root) / self.stored
@@ -60,9 +71,7 @@ class DatasetEntry:
         return found
 
 
-DATASETS: Registry[DatasetEntry] = Registry(
-    "dataset", modules=("gread.data.real", "gread.data.ogb", "gread.data.generated")
-)
+DATASETS: Registry[DatasetEntry] = Registry("dataset")
 
 
 def dataset(
@@ -80,3 +89,38 @@ def dataset(
     about = dict(described[key or name])
     about["title"] = about["title"].format(**words)
     DATASETS.add(name, DatasetEntry(make, stored=stored, large=large, **about))
+
+
+def parsed(name: str) -> str:
+    """Where the parsed form of a graph lies below the data root."""
+    return f"processed/{name}.safetensors"
+
+
+LEVELS = tuple(f"{level:.2f}" for level in (*(tenth / 10 for tenth in range(10)), 0.99, 1.0))
+"""Edge homophilies of the synthetic Cora graphs."""
+
+PYTHON_AST = f"python-ast-{platform.python_version()}"
+
+for _name in (
+    *("texas", "wisconsin", "cornell", "film", "squirrel", "chameleon"),
+    *("cora", "citeseer", "pubmed"),
+    *("cornell-fixed", "chameleon-filtered", "squirrel-filtered"),
+    *("minesweeper", "tolokers", "roman-empire", "amazon-ratings", "questions"),
+):
+    dataset(_name, partial(Reference("gread.data.real:benchmark"), _name), stored=parsed(_name))
+for _level in LEVELS:
+    dataset(
+        f"syn-cora-h{_level}",
+        partial(Reference("gread.data.real:syn_cora"), _level),
+        stored=parsed(f"syn-cora-h{_level}-r1"),
+        key="syn-cora",
+        level=_level,
+    )
+for _name in ("ogbn-arxiv", "ogbn-products"):
+    _make = partial(Reference("gread.data.ogb:ogbn"), _name)
+    dataset(_name, _make, stored=parsed(_name), large=True)
+dataset("csbm", Reference("gread.data.synthetic:csbm"))
+dataset("grid", Reference("gread.data.synthetic:grid"))
+dataset("attachment", Reference("gread.data.generated:from_base"))
+dataset("digits", Reference("gread.data.generated:digits"))
+dataset("python-ast", Reference("gread.data.generated:python_ast"), stored=parsed(PYTHON_AST))

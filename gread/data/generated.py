@@ -18,11 +18,11 @@ from torch_geometric.utils import to_undirected
 from gread.base.checks import check_count
 from gread.base.errors import InputError
 from gread.data.cache import cached
-from gread.data.catalog import DATASETS, dataset
+from gread.data.catalog import DATASETS, PYTHON_AST, parsed
 from gread.data.files import data_root
 from gread.data.splits import random_splits, with_random_splits
 from gread.data.statistics import Statistics, measure
-from gread.data.synthetic import csbm, grid, preferential_attachment
+from gread.data.synthetic import preferential_attachment
 
 
 def digits(neighbours: int = 5, *, num_splits: int = 10, seed: int = 0) -> Data:
@@ -53,10 +53,10 @@ def from_base(
     seed: int = 0,
 ) -> Data:
     """`preferential_attachment` on the features of a dataset that is loaded by name."""
-    make = DATASETS[base].make
-    if make is from_base:
+    entry = DATASETS[base]
+    if entry is DATASETS["attachment"]:
         raise InputError("base must be another dataset than attachment")
-    source = make(root=root) if DATASETS[base].stored else make()
+    source = entry.make(root=root) if entry.stored else entry.make()
     if source.x is None or source.y is None:
         raise InputError(f"base must have features and labels, got {base}")
     return preferential_attachment(
@@ -104,12 +104,9 @@ def python_ast(root: str | Path | None = None) -> Data:
     Features are the node's place in the tree and the hashed words of its identifier; what kind of
     node it is has to be found (the classes of `CLASSES`). Splits keep whole modules together.
     """
-    data = cached(data_root(root) / _STORED_AST, _parse_library)
+    data = cached(data_root(root) / parsed(PYTHON_AST), _parse_library)
     data.python_version = platform.python_version()
     return data
-
-
-_STORED_AST = f"processed/python-ast-{platform.python_version()}.safetensors"
 
 
 def _parse_library() -> tuple[Data, Statistics]:
@@ -171,10 +168,3 @@ def _hashed(identifiers: Sequence[str]) -> np.ndarray:
         for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+|\d+", identifier):
             counts[row, zlib.crc32(word.lower().encode()) % HASHED] += 1
     return counts
-
-
-dataset("csbm", csbm)
-dataset("grid", grid)
-dataset("attachment", from_base)
-dataset("digits", digits)
-dataset("python-ast", python_ast, stored=_STORED_AST)

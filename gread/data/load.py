@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import Any
-
-from torch_geometric.data import Data
+from typing import TYPE_CHECKING, Any
 
 from gread.base.errors import InputError
 from gread.data.catalog import DATASETS
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 
 def load(name: str, root: str | Path | None = None, **options: Any) -> Data:

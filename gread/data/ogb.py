@@ -14,22 +14,16 @@ from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import GlobalStorage
 
 from gread.data.cache import cached
-from gread.data.catalog import dataset
+from gread.data.catalog import parsed
 from gread.data.files import DataError, data_root
 from gread.data.real import undirected
 from gread.data.statistics import Statistics, measure
-
-NAMES = ("ogbn-arxiv", "ogbn-products")
 
 
 def ogbn(name: str, root: str | Path | None = None) -> Data:
     """The graph, made undirected, with the benchmark's own split as masks [N, 1]."""
     place = data_root(root)
-    return cached(place / _stored(name), partial(_build, name, place))
-
-
-def _stored(name: str) -> str:
-    return f"processed/{name}.safetensors"
+    return cached(place / parsed(name), partial(_build, name, place))
 
 
 def _build(name: str, root: Path) -> tuple[Data, Statistics]:
@@ -68,7 +62,3 @@ def _silent() -> Iterator[None]:
             del sys.modules["outdated"]
         else:
             sys.modules["outdated"] = known
-
-
-for _name in NAMES:
-    dataset(_name, partial(ogbn, _name), stored=_stored(_name), large=True)

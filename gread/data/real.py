@@ -32,7 +32,7 @@ from torch_geometric.transforms import (
 
 from gread.base.errors import InputError
 from gread.data.cache import cached
-from gread.data.catalog import dataset
+from gread.data.catalog import parsed
 from gread.data.files import data_root, stage
 from gread.data.splits import with_random_splits
 from gread.data.statistics import Statistics, measure
@@ -69,7 +69,7 @@ class Benchmark:
     @property
     def stored(self) -> str:
         """Where the parsed form lies below the data root."""
-        return f"processed/{self.name}.safetensors"
+        return parsed(self.name)
 
     def __call__(
         self,
@@ -148,7 +148,7 @@ def _syn_cora(level: str, graph: int, folder: Path) -> Data:
     return with_random_splits(data, 10, fractions=(0.25, 0.25, 0.50), seed=graph)
 
 
-def _load_syn_cora(
+def syn_cora(
     level: str,
     root: str | Path | None = None,
     *,
@@ -156,19 +156,15 @@ def _load_syn_cora(
     normalize_features: bool = False,
     largest_component: bool = False,
 ) -> Data:
+    """Synthetic Cora of a level of homophily: one of three graphs."""
     if graph not in (1, 2, 3):
         raise InputError(f"graph must be 1, 2 or 3, got {graph!r}")
-    return _syn_cora_benchmark(level, graph)(
-        root, normalize_features=normalize_features, largest_component=largest_component
-    )
-
-
-def _syn_cora_benchmark(level: str, graph: int) -> Benchmark:
-    return Benchmark(
+    found = Benchmark(
         f"syn-cora-h{level}-r{graph}",
         f"syn-cora/h{level}-r{graph}.npz",
         partial(_syn_cora, level, graph),
     )
+    return found(root, normalize_features=normalize_features, largest_component=largest_component)
 
 
 BENCHMARKS = (
@@ -210,16 +206,14 @@ BENCHMARKS = (
     ),
 )
 
-LEVELS = tuple(f"{level:.2f}" for level in (*(tenth / 10 for tenth in range(10)), 0.99, 1.0))
-"""Edge homophilies of the synthetic Cora graphs."""
 
-for benchmark in BENCHMARKS:
-    dataset(benchmark.name, benchmark, stored=benchmark.stored)
-for level in LEVELS:
-    dataset(
-        f"syn-cora-h{level}",
-        partial(_load_syn_cora, level),
-        stored=_syn_cora_benchmark(level, 1).stored,
-        key="syn-cora",
-        level=level,
-    )
+def benchmark(
+    name: str,
+    root: str | Path | None = None,
+    *,
+    normalize_features: bool = False,
+    largest_component: bool = False,
+) -> Data:
+    """The graph of a `Benchmark` by name."""
+    found = next(one for one in BENCHMARKS if one.name == name)
+    return found(root, normalize_features=normalize_features, largest_component=largest_component)

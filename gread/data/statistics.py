@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from torch_geometric.data import Data
-
-from gread.graph.measures import edge_homophily, node_homophily
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class Statistics:
 
 def measure(data: Data) -> Statistics:
     """Counts ``data``; a graph without labels has no classes and no homophily."""
+    from gread.graph.measures import edge_homophily, node_homophily
+
     pairs = data.edge_index.sort(dim=0).values.unique(dim=1)
     loops = int((pairs[0] == pairs[1]).sum())
     labelled = data.y is not None

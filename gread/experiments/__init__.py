@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from gread.experiments.artefact import SCALES as SCALES
     from gread.experiments.artefact import Artefact as Artefact
     from gread.experiments.artefact import Plan as Plan
-    from gread.experiments.artefact import complete as complete
     from gread.experiments.artefact import show as show
+    from gread.experiments.artefact import with_all_runs as with_all_runs
 
 lazy(__name__)

@@ -14,7 +14,7 @@ from gread.experiments.protocol import DATASETS, GREAD, PUBLISHED, preset_of, ru
 from gread.models.catalog import MODELS
 from gread.report.claims import Claim, listed
 from gread.report.tables import Cell, Table, places
-from gread.runs.run import Result
+from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 
 

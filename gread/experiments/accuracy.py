@@ -14,7 +14,7 @@ from gread.models.catalog import MODELS
 from gread.report.claims import Claim, listed
 from gread.report.statistics import Standing, improves, standings
 from gread.report.tables import Cell, Table, places
-from gread.runs.run import Result
+from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 
 MAIN = (

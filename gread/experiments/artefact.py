@@ -13,7 +13,7 @@ from gread.base.registry import Registry
 from gread.data.catalog import DATASETS
 from gread.report.charts import Chart
 from gread.report.tables import Table
-from gread.runs.run import Result
+from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 
 LARGE = ("film", "squirrel", "citeseer", "pubmed")
@@ -40,7 +40,8 @@ class Artefact:
     """Something to regenerate.
 
     Attributes:
-        specs: The runs behind it; none where it is measured from the data or the catalogue.
+        specs: The completed specs behind it; none where it is measured from the data or the
+            catalogue.
         render: What is shown of their results; results may be missing.
         quick: What is run of it at quick scale.
     """
@@ -104,7 +105,7 @@ def show(artefact: Artefact, plan: Plan, results: Sequence[Result]) -> Table | C
     A number is shown once all of its runs are there: a mean over some splits is another number.
     Where some are missing, or the plan is not the paper's, they do not speak about the paper.
     """
-    shown = artefact.render(complete(plan, results))
+    shown = artefact.render(with_all_runs(plan, results))
     missing = len(plan.specs) - len(results)
     notes = [plan.note]
     if missing:
@@ -116,7 +117,7 @@ def show(artefact: Artefact, plan: Plan, results: Sequence[Result]) -> Table | C
     return replace(shown, note=" ".join(filter(None, [*notes, shown.note])), claims=claims)
 
 
-def complete(plan: Plan, results: Sequence[Result]) -> list[Result]:
+def with_all_runs(plan: Plan, results: Sequence[Result]) -> list[Result]:
     """Those of the results that belong to a number of which all runs are there."""
     there = {result.spec for result in results}
     waiting = {_number_of(spec) for spec in plan.specs if spec not in there}

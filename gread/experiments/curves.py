@@ -7,13 +7,11 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from statistics import fmean, pstdev
 from typing import NamedTuple, TypeVar
 
-import numpy as np
-
 from gread.data.catalog import DATASETS as CATALOGUE
 from gread.models.catalog import MODELS
 from gread.report.charts import COLOURS, Series
 from gread.report.claims import listed
-from gread.runs.run import Result
+from gread.runs.result import Result
 
 
 class Look(NamedTuple):
@@ -114,6 +112,8 @@ def curve(title: str, samples: Mapping[float, Sequence[float]]) -> Series:
 
 def median_curve(title: str, rows: Sequence[Sequence[float]]) -> Series:
     """Median over rows of equal length at places 0, 1, 2, ..., in a band of the middle half."""
+    import numpy as np
+
     middle, low, high = np.quantile(np.array(rows), [0.5, 0.25, 0.75], axis=0).tolist()
     several = len(rows) > 1
     return styled(

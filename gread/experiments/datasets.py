@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from torch_geometric.utils import degree
-
 from gread.data.load import load
 from gread.experiments.artefact import ARTEFACTS, Artefact
 from gread.experiments.catalogue import dataset_row
 from gread.experiments.protocol import DATASETS, PROTOCOL, PUBLISHED
 from gread.models.catalog import MODELS
 from gread.report.tables import Cell, Table
-from gread.runs.run import Result
+from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 
 
@@ -60,6 +58,8 @@ def render_statistics(results: Sequence[Result]) -> Table:
 
 def render_synthetic(results: Sequence[Result]) -> Table:
     """Table 9: degrees of synthetic Cora, means over three graphs of every level."""
+    from torch_geometric.utils import degree
+
     about = PROTOCOL["homophily"]
     rows = []
     sizes = set()

@@ -18,7 +18,8 @@ from gread.experiments.protocol import GREAD, PROTOCOL
 from gread.models.catalog import MODELS
 from gread.report.charts import COLOURS, Axis, Chart, Panel, Series, empty_without
 from gread.report.claims import Claim, listed
-from gread.runs.run import Result
+from gread.runs.complete import complete
+from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 from gread.training.config import TrainConfig
 
@@ -64,18 +65,19 @@ def _runs(
     hypers: Sequence[tuple[str, Mapping[str, Any]]],
     record: tuple[str, ...],
 ) -> list[RunSpec]:
-    return [
+    first = [
         RunSpec(
             dataset="csbm",
             model=model,
-            seed=seed,
             hyper=hyper,
             train=TrainConfig(**about["train"]),
             options=about["options"],
             record=record,
         )
         for model, hyper in hypers
-        for seed in range(about["seeds"])
+    ]
+    return [
+        replace(spec, seed=seed) for spec in map(complete, first) for seed in range(about["seeds"])
     ]
 
 

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-
-import numpy as np
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from gread.data.catalog import DATASETS as CATALOGUE
-from gread.data.synthetic import grid
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
 from gread.experiments.datasets import no_runs
 from gread.experiments.protocol import DATASETS, runs_of
-from gread.models.gread import ReactionDiffusionConv
 from gread.report.charts import COLOURS, Axis, Chart, Frame, Image, Panel, Series
-from gread.runs.run import MAPPED, Result
+from gread.runs.records import MAPPED
+from gread.runs.result import Result
 from gread.runs.spec import RunSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SIZE = 40
 TIMES = (0.0, 5.0, 25.0, 50.0)
@@ -33,6 +32,9 @@ FINAL = Quick(epochs=15, without=())
 
 def on_a_grid(times: Sequence[float]) -> dict[str, list[Tensor]]:
     """A noisy letter on a grid graph at some times, under either dynamics, with α = β = 1."""
+    from gread.data.synthetic import grid
+    from gread.models.gread import ReactionDiffusionConv
+
     graph = grid(SIZE, SIZE)
     h0 = _noisy_letter(graph.pos / (SIZE - 1) * 2 - 1)
     states = {}
@@ -54,6 +56,8 @@ def on_a_grid(times: Sequence[float]) -> dict[str, list[Tensor]]:
 
 def _noisy_letter(pos: Tensor) -> Tensor:
     """A letter G under noise, as one feature of nodes placed in [−1, 1]²; [N, 1]."""
+    import torch
+
     x, y = pos[:, 0], -pos[:, 1]
     radius, angle = pos.norm(dim=1), torch.atan2(y, x)
     ring = (radius > 0.5) & (radius < 0.82) & ~((angle > 0) & (angle < 0.75))
@@ -86,6 +90,8 @@ def film() -> tuple[Frame, ...]:
 
 
 def _panels(times: Sequence[float]) -> tuple[Panel, ...]:
+    import numpy as np
+
     states = on_a_grid(times)
     low, high = np.quantile(states["diffusion"][0].numpy(), [0.02, 0.98]).tolist()
     return tuple(

@@ -12,7 +12,8 @@ from gread.experiments.protocol import GREAD, PROTOCOL
 from gread.models.catalog import MODELS
 from gread.report.charts import Axis, Chart, Panel, empty_without
 from gread.report.claims import Claim
-from gread.runs.run import Result
+from gread.runs.complete import complete
+from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 from gread.training.config import TrainConfig
 
@@ -31,7 +32,7 @@ SUDDEN = 5.0
 
 def specs() -> list[RunSpec]:
     """Every model on three graphs of every level of homophily."""
-    return [
+    given = [
         RunSpec(
             dataset=f"syn-cora-h{level}",
             model=model,
@@ -47,6 +48,7 @@ def specs() -> list[RunSpec]:
         for model in (*BASELINES, *GREAD)
         for graph in ABOUT["graphs"]
     ]
+    return list(map(complete, given))
 
 
 def render(results: Sequence[Result]) -> Chart:

@@ -22,7 +22,7 @@ from gread.report.charts import Chart
 from gread.report.claims import listed
 from gread.report.statistics import standings
 from gread.report.tables import Cell, Table, places
-from gread.runs.run import Result
+from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 
 Shown = TypeVar("Shown", Table, Chart)

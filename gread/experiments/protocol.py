@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from gread.base.toml import read_toml
+from gread.runs.complete import complete
 from gread.runs.presets import Preset, find_preset
 from gread.runs.spec import RunSpec, Value
 
@@ -66,12 +67,14 @@ def runs_of(
     preset = preset_of(model, dataset)
     if seeds is None:
         seeds = range(3) if dataset in SEVERAL_SEEDS else range(1)
-    first = RunSpec(
-        dataset=dataset,
-        model=model,
-        hyper={**preset.hyper, **(change or {})},
-        train=preset.train,
-        options=preset.options,
-        record=record,
+    first = complete(
+        RunSpec(
+            dataset=dataset,
+            model=model,
+            hyper={**preset.hyper, **(change or {})},
+            train=preset.train,
+            options=preset.options,
+            record=record,
+        )
     )
     return [replace(first, seed=seed, split=split) for seed in seeds for split in range(splits)]

@@ -21,7 +21,7 @@ from gread.experiments.protocol import DATASETS, GREAD, PROTOCOL, runs_of
 from gread.models.catalog import MODELS
 from gread.report.charts import Axis, Chart, Panel, empty_without
 from gread.report.claims import Claim
-from gread.runs.run import Result
+from gread.runs.result import Result
 from gread.runs.spec import RunSpec, Value
 
 

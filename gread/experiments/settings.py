@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from gread.base.errors import InputError
 from gread.experiments.accuracy import PAPER, QUICK, TITLES, average, number, summary
@@ -10,8 +11,9 @@ from gread.experiments.artefact import ARTEFACTS, Artefact
 from gread.experiments.protocol import DATASETS, GREAD, SEVERAL_SEEDS
 from gread.models.catalog import MODELS
 from gread.report.tables import Cell, Table
+from gread.runs.complete import complete
 from gread.runs.presets import find_preset
-from gread.runs.run import Result
+from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 
 SOURCES = ("paper", "published", "tuned")
@@ -35,17 +37,18 @@ def specs_of(source: str) -> Iterator[RunSpec]:
                 preset = find_preset(model, dataset, source)
             except InputError:
                 continue
+            spec = complete(
+                RunSpec(
+                    dataset=dataset,
+                    model=model,
+                    hyper=preset.hyper,
+                    train=preset.train,
+                    options=preset.options,
+                )
+            )
             for seed in seeds_of(source, model, dataset):
                 for split in range(10):
-                    yield RunSpec(
-                        dataset=dataset,
-                        model=model,
-                        split=split,
-                        seed=seed,
-                        hyper=preset.hyper,
-                        train=preset.train,
-                        options=preset.options,
-                    )
+                    yield replace(spec, split=split, seed=seed)
 
 
 def specs() -> list[RunSpec]:

@@ -13,7 +13,7 @@ from gread.models.catalog import MODELS
 from gread.report.claims import Claim, listed
 from gread.report.statistics import unpaired_t_test
 from gread.report.tables import Cell, Table
-from gread.runs.run import Result
+from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 
 PAIR = ("grand", "gread-bs")

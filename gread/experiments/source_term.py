@@ -12,7 +12,7 @@ from gread.experiments.protocol import DATASETS, PROTOCOL, PUBLISHED, preset_of,
 from gread.models.catalog import MODELS
 from gread.report.claims import Claim, listed
 from gread.report.tables import Cell, Table, places
-from gread.runs.run import Result
+from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 
 PAIR = ("grand++", "gread-st")

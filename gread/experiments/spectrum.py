@@ -12,23 +12,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import torch
-
 from gread.data.catalog import DATASETS as CATALOGUE
-from gread.dynamics.reactions import REACTIONS, Terms
-from gread.dynamics.response import evenly_spread, frequency_response
 from gread.experiments.artefact import ARTEFACTS, Artefact
 from gread.experiments.evolution import FINAL, final_specs
 from gread.experiments.protocol import DATASETS
 from gread.report.charts import COLOURS, Axis, Chart, Panel, Series
-from gread.runs.run import Result
+from gread.runs.result import Result
 
 SHOWN = 24
 """Channels in a panel, at most."""
 
 SOLVER = ("time", "step_size", "solver")
-BLURRING_SHARPENING: Terms = REACTIONS["bs"].terms  # type: ignore[union-attr]
 
 BINS, RANGE = 30, 1.5
 """Of a histogram; values beyond the range are in its last bins."""
@@ -36,6 +30,12 @@ BINS, RANGE = 30, 1.5
 
 def render_response(results: Sequence[Result]) -> Chart:
     """A panel for every dataset, a line for every channel, in the colour of its β."""
+    import torch
+
+    from gread.dynamics.reactions import REACTIONS, Terms
+    from gread.dynamics.response import evenly_spread, frequency_response
+
+    terms: Terms = REACTIONS["bs"].terms  # type: ignore[union-attr]
     known = {r.spec.dataset: r for r in results if r.records}
     eigenvalues = torch.linspace(-1, 1, 61, dtype=torch.float64)
     panels = []
@@ -49,9 +49,7 @@ def render_response(results: Sequence[Result]) -> Chart:
             alpha, beta = torch.broadcast_tensors(learned["alpha"], learned["beta"])
             shown = evenly_spread(beta, SHOWN)
             solver: Any = {key: known[dataset].spec.hyper[key] for key in SOLVER}
-            lines = frequency_response(
-                BLURRING_SHARPENING, alpha[shown], beta[shown], eigenvalues, **solver
-            )
+            lines = frequency_response(terms, alpha[shown], beta[shown], eigenvalues, **solver)
             for line, value in zip(lines.T, beta[shown].tolist(), strict=True):
                 series.append(
                     Series(
@@ -83,6 +81,8 @@ def render_response(results: Sequence[Result]) -> Chart:
 
 def render_beta(results: Sequence[Result]) -> Chart:
     """A histogram for every dataset."""
+    import numpy as np
+
     panels = []
     known = {r.spec.dataset: r.records["coefficients"]["beta"] for r in results if r.records}
     for dataset in DATASETS:

@@ -10,7 +10,7 @@ from gread.data.catalog import DATASETS as CATALOGUE
 from gread.experiments.accuracy import PAPER, ROWS, specs
 from gread.experiments.protocol import DATASETS
 from gread.models.catalog import MODELS
-from gread.runs.run import Result
+from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from gread.base.errors import InputError
 from gread.explorer.trained import portrait_of_run
 from gread.models.catalog import MODELS
-from gread.runs.run import Result
+from gread.runs.result import Result
 
 ADDRESS = "127.0.0.1"
 POLICY = (

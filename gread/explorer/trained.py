@@ -20,7 +20,8 @@ from gread.estimator.folder import load
 from gread.graph.measures import dirichlet_energy
 from gread.models.catalog import MODELS
 from gread.models.gread import GREAD
-from gread.runs.run import Result, run
+from gread.runs.result import Result
+from gread.runs.run import run
 from gread.training.loop import Epoch
 
 MOMENTS = 25

@@ -1,13 +1,13 @@
-"""Rankings and tests of significance. Plain numbers in, plain numbers out."""
+"""Rankings and tests of significance. Plain numbers in, plain numbers out.
+
+NumPy and SciPy are imported where they compute: together they take half a second to load.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-
-import numpy as np
-import scipy  # its stats take half a second to load, and do so where they are used
 
 Accuracies = Mapping[str, Mapping[str, float]]
 """Model to dataset to mean accuracy."""
@@ -32,11 +32,14 @@ class Standing:
 
 def standings(accuracies: Accuracies) -> list[Standing]:
     """The models by average rank, the best first; all must have the same datasets."""
+    import numpy as np
+    from scipy import stats
+
     models = list(accuracies)
     datasets = list(next(iter(accuracies.values())))
     values = np.array([[accuracies[model][name] for name in datasets] for model in models])
-    shared = scipy.stats.rankdata(-values, axis=0, method="average")
-    places = scipy.stats.rankdata(-values, axis=0, method="dense")
+    shared = stats.rankdata(-values, axis=0, method="average")
+    places = stats.rankdata(-values, axis=0, method="dense")
     found = [
         Standing(
             model,
@@ -68,28 +71,34 @@ class Comparison:
 
 def compare(first: Sequence[float], second: Sequence[float]) -> Comparison:
     """Compares accuracies that belong together pairwise."""
+    import numpy as np
+    from scipy import stats
+
     apart = np.asarray(first) - np.asarray(second)
     if not apart.any():
         return Comparison(0.0, 1.0, 1.0, len(apart))
     with np.errstate(all="ignore"):
-        t_test = scipy.stats.ttest_rel(first, second).pvalue if np.ptp(apart) > 0 else 0.0
+        t_test = stats.ttest_rel(first, second).pvalue if np.ptp(apart) > 0 else 0.0
     return Comparison(
-        float(apart.mean()), float(scipy.stats.wilcoxon(apart).pvalue), float(t_test), len(apart)
+        float(apart.mean()), float(stats.wilcoxon(apart).pvalue), float(t_test), len(apart)
     )
 
 
 def improves(first: Iterable[float], second: Iterable[float], level: float = 0.05) -> bool:
     """Whether the first is better: Wilcoxon's signed-rank test on pairs, one-sided."""
+    import numpy as np
+    from scipy import stats
+
     apart = np.array(list(first)) - np.array(list(second))
-    return (
-        bool(apart.any())
-        and float(scipy.stats.wilcoxon(apart, alternative="greater").pvalue) < level
-    )
+    return bool(apart.any()) and float(stats.wilcoxon(apart, alternative="greater").pvalue) < level
 
 
 def unpaired_t_test(first: Sequence[float], second: Sequence[float]) -> tuple[float, float] | None:
     """Student's statistic and its p-value; None where there are too few numbers or no spread."""
+    import numpy as np
+    from scipy import stats
+
     if min(len(first), len(second)) < 2 or np.ptp([*first]) == np.ptp([*second]) == 0:
         return None
-    found = scipy.stats.ttest_ind(first, second)
+    found = stats.ttest_ind(first, second)
     return float(found.statistic), float(found.pvalue)

@@ -5,17 +5,19 @@ from typing import TYPE_CHECKING
 from gread.base.lazy import lazy
 
 if TYPE_CHECKING:
-    from gread.runs.executors.local import EXECUTORS as EXECUTORS
-    from gread.runs.executors.local import Executor as Executor
-    from gread.runs.executors.local import find_executor as find_executor
+    from gread.runs.archive import known_results as known_results
+    from gread.runs.complete import complete as complete
+    from gread.runs.executors.job import EXECUTORS as EXECUTORS
+    from gread.runs.executors.job import Executor as Executor
+    from gread.runs.executors.job import find_executor as find_executor
     from gread.runs.executors.ray import Ray as Ray
     from gread.runs.launch import launch as launch
     from gread.runs.presets import Preset as Preset
     from gread.runs.presets import find_preset as find_preset
-    from gread.runs.run import RECORDS as RECORDS
-    from gread.runs.run import Result as Result
+    from gread.runs.records import RECORDS as RECORDS
+    from gread.runs.records import records_of as records_of
+    from gread.runs.result import Result as Result
     from gread.runs.run import division as division
-    from gread.runs.run import records_of as records_of
     from gread.runs.run import run as run
     from gread.runs.run import with_structure as with_structure
     from gread.runs.spec import RunSpec as RunSpec

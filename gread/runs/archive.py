@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import lzma
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
 from gread.base.errors import InputError
 from gread.base.files import whole_file
-from gread.runs.run import Result
-from gread.runs.store import StoreError
+from gread.runs.result import Result
+from gread.runs.store import ResultStore, StoreError
 
 ENDING = ".jsonl.xz"
+RESULTS = Path("results")
+"""Where committed results are in a checkout."""
+
 LARGEST = 2**28
 """Bytes that a file may be when it is unpacked, and that unpacking it may take."""
 
@@ -50,3 +54,40 @@ def read_results(path: Path) -> list[Result]:
         except InputError as error:
             raise StoreError(f"{path}, line {number}, is no result: {error}") from error
     return results
+
+
+def known_results(
+    store: str | Path,
+    committed: Path = RESULTS,
+    *,
+    keys: Iterable[str] | None = None,
+    order: Iterable[str] = (),
+) -> dict[str, Result]:
+    """By key: the results in files of `write_results`, and over them those in a store.
+
+    A file that cannot be read is left out with a warning, so its runs are computed again.
+
+    Args:
+        store: Folder of a `ResultStore`.
+        committed: Folder of the files.
+        keys: Keys of the runs that are wanted; by default all. Files are read until all are found.
+        order: Names of files to read first, without their ending.
+
+    Example:
+        >>> import tempfile
+        >>> known_results(tempfile.mkdtemp(), Path("no-such-folder"))
+        {}
+    """
+    wanted = None if keys is None else set(keys)
+    rows = ResultStore(store) if wanted is None else ResultStore(store).find(wanted)
+    stored = {result.spec.key: result for result in rows}
+    found: dict[str, Result] = {}
+    first = [committed / f"{name}{ENDING}" for name in order]
+    for path in dict.fromkeys((*first, *sorted(committed.glob(f"*{ENDING}")))):
+        if wanted is not None and wanted <= found.keys() | stored.keys():
+            break
+        try:
+            found |= {r.spec.key: r for r in read_results(path)} if path.exists() else {}
+        except StoreError as error:
+            warnings.warn(str(error), stacklevel=2)
+    return found | stored

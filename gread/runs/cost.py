@@ -8,18 +8,21 @@ from functools import lru_cache
 
 from gread.data.catalog import DATASETS
 from gread.dynamics.tableau import SOLVERS, Tableau
-from gread.runs.run import Result
-from gread.runs.spec import RunSpec
+from gread.runs.result import Result
+from gread.runs.spec import HIDDEN_CHANNELS, RunSpec
 
 START, PER_NUMBER = 8e-3, 3e-9
 """Seconds of an epoch on one core of a CPU, and of every number that a product with Ã writes."""
+
+GUESS = (3000, 10000)
+"""Nodes and edges of a dataset of which nothing is known."""
 
 ENOUGH = 20
 """Results from which the speed of a device is taken."""
 
 
 def estimate(spec: RunSpec) -> float:
-    """Seconds on one core of a CPU, within a factor of a few.
+    """Seconds on one core of a CPU, within a factor of a few, of a run that may be of any model.
 
     Example:
         >>> short = RunSpec(dataset="csbm", model="gread-bs")
@@ -27,7 +30,7 @@ def estimate(spec: RunSpec) -> float:
         True
     """
     nodes, edges = _size(spec.dataset)
-    width = int(spec.hyper["hidden_channels"])  # type: ignore[arg-type]
+    width = int(spec.hyper.get("hidden_channels", HIDDEN_CHANNELS))  # type: ignore[arg-type]
     products = _products(spec)
     return spec.train.epochs * (START + PER_NUMBER * width * products * (nodes + 2 * edges))
 
@@ -45,7 +48,7 @@ def _products(spec: RunSpec) -> int:
     """With Ã, in a forward pass."""
     hyper = spec.hyper
     if "time" in hyper and "step_size" in hyper:
-        method = SOLVERS[str(hyper["solver"])]
+        method = SOLVERS.get(str(hyper.get("solver")))
         stages = method.stages if isinstance(method, Tableau) else 20
         return 2 * stages * math.ceil(float(hyper["time"]) / float(hyper["step_size"]))  # type: ignore[arg-type]
     return 2 * int(hyper.get("num_layers", 2))  # type: ignore[arg-type]
@@ -54,9 +57,11 @@ def _products(spec: RunSpec) -> int:
 @lru_cache(maxsize=64)
 def _size(dataset: str) -> tuple[int, int]:
     """Nodes and edges; of a dataset that is not here those that are known of it, or a guess."""
+    if dataset not in DATASETS:
+        return GUESS
     entry = DATASETS[dataset]
     found = entry.statistics(build=False)
     if found is not None:
         return found.nodes, found.edges
-    told = entry.paper or entry.size or {"nodes": 3000, "edges": 10000}
-    return int(told["nodes"]), int(told["edges"])
+    told = entry.paper or entry.size
+    return (int(told["nodes"]), int(told["edges"])) if told else GUESS

@@ -9,9 +9,10 @@ from contextlib import closing
 from gread.base.checks import check_count
 from gread.base.memory import OutOfMemory
 from gread.runs.cost import estimate
-from gread.runs.executors.local import Executor, Job, find_executor
+from gread.runs.executors.job import Executor, Job, find_executor
 from gread.runs.grouping import populations
-from gread.runs.run import ALONE, Result
+from gread.runs.records import ALONE
+from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 from gread.runs.store import ResultStore
 

@@ -1,4 +1,4 @@
-"""A run whose graph lies on several processes, see `gread.distributed`."""
+"""A run whose graph is sharded over processes, see `gread.distributed`."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ RESTARTS = 3
 
 
 @dataclass(frozen=True)
-class Job:
-    """A training on blocks.
+class ShardedTraining:
+    """A training of one model on the shards of a graph.
 
     Attributes:
-        folder: Of the blocks.
+        folder: Of the shards.
         model: A name of ``gread.MODELS``.
         hyper: All its hyperparameters, ``hidden_channels`` among them.
         train: How to train.
@@ -53,35 +53,35 @@ class Job:
     imports: Sequence[str] = ()
 
 
-def compute(job: Job, device: str) -> list[ShardFit]:
+def compute(training: ShardedTraining, device: str) -> list[ShardFit]:
     """What every process found: of those that are joined already, else of new ones."""
-    if MODELS[job.model].group != "GREAD":
+    if MODELS[training.model].group != "GREAD":
         raise InputError(
-            f"processes must be 1 for {job.model}: of all models, those of GREAD alone know other "
-            f"nodes through one operator, got {job.train.processes}"
+            f"processes must be 1 for {training.model}: of all models, those of GREAD alone know "
+            f"other nodes through one operator, got {training.train.processes}"
         )
     if dist.is_initialized():
-        found: list[Any] = [None] * job.train.processes
-        dist.all_gather_object(found, _train(job, device))
+        found: list[Any] = [None] * training.train.processes
+        dist.all_gather_object(found, _train(training, device))
         return found
     return spread(
         _train,
-        (job, device),
-        processes=job.train.processes,
+        (training, device),
+        processes=training.train.processes,
         device=device,
         restarts=RESTARTS,
     )
 
 
-def _train(job: Job, device: str) -> ShardFit:
+def _train(training: ShardedTraining, device: str) -> ShardFit:
     """What a process does."""
-    for module in job.imports:
+    for module in training.imports:
         importlib.import_module(module)
     place = f"cuda:{torch.cuda.current_device()}" if device.startswith("cuda") else device
-    part = read_shard(job.folder, place)
-    torch.manual_seed(job.seed)
-    hyper = dict(job.hyper)
-    model = MODELS[job.model].make(
+    part = read_shard(training.folder, place)
+    torch.manual_seed(training.seed)
+    hyper = dict(training.hyper)
+    model = MODELS[training.model].make(
         part.sizes.features,
         hyper.pop("hidden_channels"),
         part.sizes.classes,
@@ -91,17 +91,17 @@ def _train(job: Job, device: str) -> ShardFit:
     return fit_shard(
         model.to(place),
         part,
-        job.train,
-        split=job.split,
-        seed=job.seed,
-        checkpoint=job.checkpoint,
+        training.train,
+        split=training.split,
+        seed=training.seed,
+        checkpoint=training.checkpoint,
     )
 
 
-def blocks_of(load: Callable[[], tuple[Data, str]], processes: int, root: Path) -> tuple[Path, str]:
-    """The folder of a graph in so many blocks, and the fingerprint of the graph.
+def shards_of(load: Callable[[], tuple[Data, str]], processes: int, root: Path) -> tuple[Path, str]:
+    """The folder with one shard of a graph for each process, and the fingerprint of the graph.
 
-    Process 0 alone loads the graph, and writes the blocks if they are not there.
+    Process 0 alone loads the graph, and writes the shards if they are not there.
     """
 
     def written() -> str:

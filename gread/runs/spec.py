@@ -1,4 +1,8 @@
-"""Everything that determines a number, as a value with a key."""
+"""Everything that determines a number, as a plain value with a key.
+
+A spec loads without PyTorch and without the registries, so that stored runs can be read whatever is
+registered. `gread.runs.complete` fills in and checks what is about to be computed.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,31 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, TypeAlias
 
 from gread.base.checks import check_count
 from gread.base.errors import InputError
-from gread.data.catalog import DATASETS
-from gread.models.catalog import MODELS
 from gread.training.config import TrainConfig
 
 Value: TypeAlias = bool | int | float | str | None
 
 HIDDEN_CHANNELS = 64
+"""Width of a model whose spec gives none."""
+
+ALWAYS = ("epochs", "lr", "weight_decay", "patience")
+"""Fields of `TrainConfig` in every stored spec.
+
+Every other field was added later, and is left out while it has its default: so specs from before
+keep their key. Its default means "as before", and never changes.
+"""
+
+TOGETHER = {"halo": "parts"}
+"""Fields that mean something only with another one, and are left out together with it."""
+
+_PLAIN = (bool, int, float, str, type(None))
+_DEFAULTS = vars(TrainConfig())
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +46,8 @@ class RunSpec:
         model: A name of ``gread.MODELS``.
         split: Which column of the masks.
         seed: Where the random numbers start.
-        hyper: Hyperparameters of the model, ``hidden_channels`` among them; what is left out is
-            filled in with the model's defaults, so that a spec says all.
+        hyper: Hyperparameters of the model, ``hidden_channels`` among them; `launch`, `run` and
+            `ResultStore` fill in the defaults of those left out.
         train: How to train.
         options: Options of the dataset.
         record: What to keep besides the accuracies; names of ``gread.runs.RECORDS``.
@@ -47,19 +63,20 @@ class RunSpec:
     record: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        DATASETS[self.dataset]  # an unknown name fails where it is written
+        for name in (self.dataset, self.model, *self.record):
+            if not isinstance(name, str):
+                raise InputError(f"dataset, model and record must be names, got {name!r:.80}")
         check_count("split", self.split, minimum=0)
         check_count("seed", self.seed, minimum=0)
-        known = {"hidden_channels": HIDDEN_CHANNELS} | MODELS[self.model].hyperparameters
-        check_keys(self.hyper, known, self.model)
         check_plain(self.hyper)
         check_plain(self.options)
-        MODELS[self.model].check_parts(self.train.parts)
-        object.__setattr__(self, "hyper", known | dict(self.hyper))
 
     @cached_property
     def key(self) -> str:
-        """A name for all of it: the same for the same settings, on every machine."""
+        """Digest of the whole spec: the same for the same settings, on every machine.
+
+        Results are stored under the key of the completed spec, see `gread.runs.complete`.
+        """
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:20]
 
     def __hash__(self) -> int:
@@ -67,45 +84,46 @@ class RunSpec:
 
     def to_json(self) -> str:
         """Canonical JSON."""
+        return _canonical(self.values())
+
+    def values(self) -> dict[str, Any]:
+        """The fields as JSON has them; fields of `train` as `ALWAYS` says."""
         values = {part.name: getattr(self, part.name) for part in fields(self)}  # asdict copies all
-        values["options"] = dict(self.options)
-        values["train"] = train = dict(vars(self.train))
-        if self.train.parts == 1:  # the whole graph, as in specs from before there were parts
-            del train["parts"], train["halo"]
-        if self.train.processes == 1:
-            del train["processes"]
-        return json.dumps(values, sort_keys=True, separators=(",", ":"))
+        values["hyper"], values["options"] = dict(self.hyper), dict(self.options)
+        values["train"] = {
+            name: value
+            for name, value in vars(self.train).items()
+            if name in ALWAYS or not _at_default(self.train, TOGETHER.get(name, name))
+        }
+        return values
 
     @staticmethod
     def from_json(text: str) -> RunSpec:
         """The spec that `to_json` wrote.
 
         Raises:
-            InputError: It is none, whatever it is instead.
+            InputError: It is none.
         """
         try:
-            values: dict[str, Any] = json.loads(text)
-            values["train"] = TrainConfig(**values["train"])
-            values["record"] = tuple(values["record"])
-            return RunSpec(**values)
+            return RunSpec.from_values(json.loads(text))
         except InputError:
             raise
         except Exception as error:  # a stranger's text may be wrong in any way
             raise InputError(f"a spec must be as gread writes it, got {error!r:.200}") from error
 
+    @staticmethod
+    def from_values(values: dict[str, Any]) -> RunSpec:
+        """The spec with these `values`."""
+        train, record = TrainConfig(**values["train"]), tuple(values["record"])
+        return RunSpec(**(values | {"train": train, "record": record}))
+
+
+def _at_default(train: TrainConfig, name: str) -> bool:
+    return bool(getattr(train, name) == _DEFAULTS[name])
+
 
 def check_plain(values: Mapping[str, object]) -> None:
     """Requires values that are no lists, tables, dates or the like."""
     for key, value in values.items():
-        if not isinstance(value, bool | int | float | str | None):
+        if not isinstance(value, _PLAIN):
             raise InputError(f"{key} must be a number, text, true or false, got {value!r:.80}")
-
-
-def check_keys(given: Mapping[str, Value], known: Mapping[str, Any], model: str) -> None:
-    """Requires that every key is one the model takes."""
-    for key in given:
-        if key not in known:
-            near = get_close_matches(key, known, n=1)
-            hint = f", did you mean {near[0]!r}? Choose" if near else "; choose"
-            choices = ", ".join(sorted(known))
-            raise InputError(f"{model} has no hyperparameter {key!r}{hint} from: {choices}")

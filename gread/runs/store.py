@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import warnings
 from collections.abc import Iterable, Iterator
@@ -12,7 +13,8 @@ from typing import Any
 from filelock import FileLock
 
 from gread.base.errors import InputError
-from gread.runs.run import Result
+from gread.runs.complete import complete
+from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 
 SCHEMA = """
@@ -92,7 +94,10 @@ class ResultStore:
             raise self._unusable("written", error) from error
 
     def get(self, spec: RunSpec) -> Result | None:
-        """The result of ``spec``, if there is one."""
+        """The result of ``spec``, if there is one; what the spec leaves out has its default."""
+        return self._get(spec) or self._get(complete(spec))
+
+    def _get(self, spec: RunSpec) -> Result | None:
         for (text,) in self._query("SELECT result FROM runs WHERE key = ?", spec.key):
             found = self._read(text)
             if found.spec.key != spec.key:
@@ -100,10 +105,16 @@ class ResultStore:
             return found
         return None
 
+    def find(self, keys: Iterable[str]) -> Iterator[Result]:
+        """The results that are stored under some keys."""
+        statement = "SELECT result FROM runs WHERE key IN (SELECT value FROM json_each(?))"
+        for (text,) in self._query(statement, json.dumps(list(keys))):
+            yield self._read(text)
+
     def missing(self, specs: Iterable[RunSpec]) -> list[RunSpec]:
-        """Those without a result, each once, in their order."""
+        """Those without a result, completed, each once, in their order."""
         keys = {key for (key,) in self._query("SELECT key FROM runs")}
-        return [spec for spec in dict.fromkeys(specs) if spec.key not in keys]
+        return [spec for spec in dict.fromkeys(map(complete, specs)) if spec.key not in keys]
 
     def numbers(self, kind: str) -> dict[str, float | None]:
         """Of all runs, by key, without reading their histories.

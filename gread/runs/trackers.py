@@ -19,6 +19,7 @@ from torch_geometric.data import Data
 
 from gread.base.errors import InputError
 from gread.base.registry import Registry
+from gread.runs.complete import complete
 from gread.runs.spec import RunSpec, Value
 from gread.training.loop import Epoch
 
@@ -46,7 +47,7 @@ def tracked(names: Sequence[str], spec: RunSpec, folder: Path) -> Iterator[OnEpo
 
     Args:
         names: Names of `TRACKERS`.
-        spec: The run, whose settings are written once.
+        spec: The run, whose settings are written once, defaults included.
         folder: Where files go; it is made if need be.
 
     Example:
@@ -58,6 +59,7 @@ def tracked(names: Sequence[str], spec: RunSpec, folder: Path) -> Iterator[OnEpo
         'ok'
     """
     folder.mkdir(parents=True, exist_ok=True)
+    spec = complete(spec)
     with ExitStack() as stack:
         logs = [stack.enter_context(TRACKERS[name](spec, folder)) for name in names]
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from gread.search.report import Report as Report
     from gread.search.report import report as report
     from gread.search.search import SAMPLERS as SAMPLERS
-    from gread.search.search import Progress as Progress
+    from gread.search.search import SearchProgress as SearchProgress
     from gread.search.search import search as search
     from gread.search.selection import RULES as RULES
     from gread.search.selection import Trial as Trial

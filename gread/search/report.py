@@ -19,7 +19,7 @@ from gread.runs.spec import Value
 from gread.runs.store import ResultStore
 from gread.search.selection import Trial, select
 from gread.search.space import Space
-from gread.search.study import Plan, import_optuna, load_study, study_name, trials_of
+from gread.search.study import StudySettings, import_optuna, load_study, study_name, trials_of
 
 if TYPE_CHECKING:
     import optuna
@@ -48,7 +48,7 @@ class Report:
     """
 
     study: str
-    plan: Plan
+    plan: StudySettings
     wanted: int
     trials: list[Trial]
     rule: str
@@ -180,7 +180,9 @@ def shown(shares: tuple[float, ...]) -> str:
     return f"{100 * fmean(shares):.2f} ± {100 * pstdev(shares):.2f}"
 
 
-def _tests(plan: Plan, trials: list[Trial], store: ResultStore) -> dict[int, tuple[float, ...]]:
+def _tests(
+    plan: StudySettings, trials: list[Trial], store: ResultStore
+) -> dict[int, tuple[float, ...]]:
     """A run that failed has no test accuracy, and counts as 0 like its validation."""
     known = store.numbers("test")
     keys = {

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gread.base.checks import check_count
 from gread.base.errors import InputError
 from gread.base.registry import Registry
-from gread.runs.executors.local import Executor, find_executor
+from gread.runs.executors.job import Executor, find_executor
 from gread.runs.launch import launch
-from gread.runs.run import Result
+from gread.runs.result import Result
 from gread.runs.spec import RunSpec, Value
 from gread.runs.store import ResultStore
 from gread.search.selection import Trial, select
 from gread.search.space import Space, read_space
 from gread.search.study import (
-    Plan,
+    StudySettings,
     create_study,
     import_optuna,
     journal,
@@ -58,7 +58,7 @@ def tpe_sampler(seed: int) -> optuna.samplers.BaseSampler:
 
 
 @dataclass(frozen=True)
-class Progress:
+class SearchProgress:
     """How a search stands. It has no test accuracies.
 
     Attributes:
@@ -95,7 +95,7 @@ def search(
     root: str | None = None,
     deterministic: bool = False,
     imports: Sequence[str] = (),
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[SearchProgress], None] | None = None,
 ) -> list[Trial]:
     """Searches until the study has ``trials`` finished trials, and gives them all.
 
@@ -153,7 +153,7 @@ def search(
         raise InputError("a search must have a split and a seed, got none")
     space = space or read_space(model)
     name = study or study_name(dataset, model)
-    plan = Plan(
+    plan = StudySettings(
         dataset, model, space.table, sampler, prune, [*splits], [*seeds], dict(options or {})
     )
     plan.specs(space.fixed)  # and so does an unknown dataset
@@ -210,13 +210,13 @@ class _Search:
     """What one process does for a study."""
 
     study: optuna.Study
-    plan: Plan
+    plan: StudySettings
     space: Space
     trials: int
     store: ResultStore
     compute: Callable[..., None]
     worker: Worker
-    on_progress: Callable[[Progress], None] | None
+    on_progress: Callable[[SearchProgress], None] | None
     known: list[Trial] = field(default_factory=list)
     best: Trial | None = None
     runs: int = 0
@@ -241,7 +241,7 @@ class _Search:
 
     def _tell_progress(self) -> None:
         if self.on_progress is not None:
-            self.on_progress(Progress(len(self.known), self.trials, self.runs, self.best))
+            self.on_progress(SearchProgress(len(self.known), self.trials, self.runs, self.best))
 
     def _jobs(self, size: int) -> list[_Job]:
         """Trials that others have left, then new ones."""

@@ -10,11 +10,12 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gread.base.errors import InputError
+from gread.runs.complete import complete
 from gread.runs.presets import split_settings
 from gread.runs.spec import RunSpec, Value
 from gread.runs.store import StoreError
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Plan:
+class StudySettings:
     """What makes the trials of a study comparable; it is stored with the study and never changes.
 
     Attributes:
@@ -53,19 +54,17 @@ class Plan:
     def specs(self, settings: Mapping[str, Value]) -> list[RunSpec]:
         """The runs of a setting: all splits with the first seed, then with the next."""
         hyper, train = split_settings(self.model, settings)
-        config = TrainConfig(**train)  # type: ignore[arg-type]
-        return [
+        first = complete(
             RunSpec(
                 dataset=self.dataset,
                 model=self.model,
-                split=split,
-                seed=seed,
                 hyper=hyper,
-                train=config,
+                train=TrainConfig(**train),  # type: ignore[arg-type]
                 options=self.options,
             )
-            for seed in self.seeds
-            for split in self.splits
+        )
+        return [
+            replace(first, seed=seed, split=split) for seed in self.seeds for split in self.splits
         ]
 
 
@@ -80,9 +79,9 @@ def study_name(dataset: str, model: str) -> str:
 
 
 def create_study(
-    name: str, plan: Plan, storage: str | None, folder: Path, trials: int
+    name: str, plan: StudySettings, storage: str | None, folder: Path, trials: int
 ) -> optuna.Study:
-    """The study of that name: a new one, or one begun before with the same plan.
+    """The study of that name: a new one, or one begun before with the same settings.
 
     Args:
         name: Of the study.
@@ -116,7 +115,7 @@ def create_study(
     return study
 
 
-def load_study(name: str, storage: str | None, folder: Path) -> tuple[optuna.Study, Plan]:
+def load_study(name: str, storage: str | None, folder: Path) -> tuple[optuna.Study, StudySettings]:
     """A study that there is, and its plan."""
     optuna = import_optuna()
     place = storage or str(journal(name, folder))
@@ -125,7 +124,7 @@ def load_study(name: str, storage: str | None, folder: Path) -> tuple[optuna.Stu
     with storage_errors(place):
         try:
             study = optuna.load_study(storage=_open(name, storage, folder), study_name=name)
-            return study, Plan(**study.user_attrs["plan"])
+            return study, StudySettings(**study.user_attrs["plan"])
         except KeyError as error:
             raise InputError(f"there is no study {name!r} of gread in {place}") from error
 

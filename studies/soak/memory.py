@@ -48,7 +48,7 @@ def _row(tried: str, count: int, found: str) -> Row:
 def _population(device: str) -> list[int]:
     """The sizes that were tried, where the estimate of what fits is far too high."""
     from gread.runs import grouping
-    from gread.runs.executors.local import local as executors
+    from gread.runs.executors import job as executors
     from gread.runs.launch import launch
     from gread.runs.run import run_together
     from gread.runs.spec import RunSpec

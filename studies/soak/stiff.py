@@ -5,7 +5,9 @@ import time
 
 import torch
 
-from gread.runs.run import Result, records_of, run, run_together
+from gread.runs.records import records_of
+from gread.runs.result import Result
+from gread.runs.run import run, run_together
 from gread.runs.spec import RunSpec
 from gread.training.config import TrainConfig
 from studies.soak.rows import SCRIPTS, Row

@@ -12,8 +12,9 @@ from torch_geometric.utils import contains_self_loops, is_undirected
 
 import gread
 from gread.base.errors import InputError
+from gread.data.catalog import LEVELS
 from gread.data.files import DataError, manifest
-from gread.data.real import LEVELS, undirected, undirected_with_loops
+from gread.data.real import undirected, undirected_with_loops
 from tests.checks import permuted
 
 if sys.version_info >= (3, 11):

@@ -9,7 +9,7 @@ from gread.experiments.accuracy import DATASETS, GREAD, PAPER, specs, summary
 from gread.experiments.artefact import ARTEFACTS
 from gread.experiments.protocol import PUBLISHED
 from gread.report.statistics import standings
-from gread.runs.run import Result
+from gread.runs.result import Result
 
 TABLES = os.environ.get("GREAD_PAPER")
 

@@ -12,7 +12,8 @@ from gread.experiments.artefact import ARTEFACTS, SCALES, show
 from gread.experiments.protocol import DATASETS, PUBLISHED
 from gread.report.charts import Chart
 from gread.report.figures import draw
-from gread.runs.run import RECORDS, Result
+from gread.runs.records import RECORDS
+from gread.runs.result import Result
 
 TABLES = os.environ.get("GREAD_PAPER")
 MEASURED = ("table-1", "table-3", "table-9", "figure-1")

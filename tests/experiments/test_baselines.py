@@ -12,11 +12,11 @@ from gread.experiments.protocol import GREAD, PUBLISHED, preset_of
 from gread.runs.archive import read_results
 from gread.runs.store import ResultStore
 from gread.search.search import search
-from gread.search.study import Plan
+from gread.search.study import StudySettings
 from studies.tune_baselines import LARGER, Cell, cell, draws, elsewhere
 
 ROOT = Path(__file__).parents[2]
-PLAN = Plan("csbm", "mlp", {}, "random", True, [0, 1, 2], [0])
+PLAN = StudySettings("csbm", "mlp", {}, "random", True, [0, 1, 2], [0])
 RATES = [{"lr": rate} for rate in (0.1, 0.2, 0.3, 0.4)]
 
 

@@ -13,7 +13,8 @@ from gread.experiments.protocol import DATASETS, PUBLISHED, preset_of
 from gread.experiments.source_term import depth_specs as layer_specs
 from gread.models.catalog import MODELS
 from gread.report.statistics import unpaired_t_test
-from gread.runs.run import Result, built, prepared, run
+from gread.runs.result import Result
+from gread.runs.run import built, prepared, run
 
 
 def test_the_marks_from_the_papers_means_are_the_papers_but_one():

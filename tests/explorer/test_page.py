@@ -14,7 +14,7 @@ from gread.explorer.leaderboard import leaderboard
 from gread.explorer.page import page, reactions
 from gread.explorer.server import ExplorerServer, Runs
 from gread.explorer.trained import portrait_of_folder
-from gread.runs.run import Result
+from gread.runs.result import Result
 from tests.explorer.test_server import SPEC
 
 pytestmark = pytest.mark.long

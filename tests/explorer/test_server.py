@@ -16,7 +16,8 @@ import pytest
 
 from gread.base.errors import InputError
 from gread.explorer.server import ADDRESS, ExplorerServer, Runs, serve
-from gread.runs.run import Result, run
+from gread.runs.result import Result
+from gread.runs.run import run
 from gread.runs.spec import RunSpec
 from gread.runs.store import ResultStore
 from gread.training.config import TrainConfig

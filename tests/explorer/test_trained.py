@@ -12,7 +12,8 @@ from gread.experiments.protocol import runs_of
 from gread.explorer.leaderboard import leaderboard
 from gread.explorer.trained import MOMENTS, portrait, portrait_of_folder, portrait_of_run
 from gread.models.catalog import MODELS
-from gread.runs.run import Result, run
+from gread.runs.result import Result
+from gread.runs.run import run
 from gread.runs.spec import RunSpec
 from gread.training.config import TrainConfig
 

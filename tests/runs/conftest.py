@@ -1,5 +1,6 @@
 import pytest
 
+from gread.runs.complete import complete
 from gread.runs.spec import RunSpec
 from gread.training.config import TrainConfig
 
@@ -16,6 +17,6 @@ def small():
             "train": TrainConfig(epochs=3),
             "options": {"num_nodes": 30},
         }
-        return RunSpec(**(settings | changes))
+        return complete(RunSpec(**(settings | changes)))
 
     return make

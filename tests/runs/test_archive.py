@@ -6,7 +6,7 @@ import lzma
 import pytest
 
 from gread.runs.archive import LARGEST, read_results, write_results
-from gread.runs.run import Result
+from gread.runs.result import Result
 from gread.runs.store import StoreError
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gread.base.errors import InputError
-from gread.runs.executors.local import find_executor
+from gread.runs.executors.job import find_executor
 from gread.runs.launch import launch
 from gread.runs.run import run, run_together
 from gread.runs.store import ResultStore
@@ -253,7 +253,7 @@ def test_a_population_that_needs_too_much_memory_is_halved(tmp_path, small, monk
             raise error
         return run_together(specs, **options)
 
-    monkeypatch.setattr("gread.runs.executors.local.run_together", little_memory)
+    monkeypatch.setattr("gread.runs.executors.job.run_together", little_memory)
     store = ResultStore(tmp_path)
     launch(specs, store, together=True)
     assert sizes == [5, 2, 3, 2]  # the three are one and two

@@ -20,7 +20,7 @@ from gread.cli import main
 from gread.data.catalog import DATASETS, DatasetEntry
 from gread.data.synthetic import csbm
 from gread.experiments.artefact import ARTEFACTS, Artefact
-from gread.runs.executors.local import Job, find_executor
+from gread.runs.executors.job import Job, find_executor
 from gread.runs.launch import launch
 from gread.runs.run import run
 from gread.runs.store import ResultStore

@@ -9,7 +9,9 @@ import torch
 from gread.base.errors import InputError
 from gread.runs.launch import launch
 from gread.runs.presets import find_preset
-from gread.runs.run import RECORDS, Result, run, run_together
+from gread.runs.records import RECORDS
+from gread.runs.result import Result
+from gread.runs.run import run, run_together
 from gread.runs.spec import RunSpec
 from gread.runs.store import ResultStore
 from gread.training.config import TrainConfig

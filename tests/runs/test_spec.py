@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from gread.base.errors import InputError
+from gread.runs.complete import complete
 from gread.runs.spec import RunSpec
 from gread.training.config import TrainConfig
 from tests.processes import Forked
@@ -43,7 +44,7 @@ def test_the_key_is_the_same_in_another_process(small):
 
 def test_the_whole_graph_has_the_key_it_had_before_there_were_parts(small):
     assert "parts" not in small().to_json()
-    assert RunSpec(dataset="texas", model="gread-bs").key == "fb29a9a9b1ca3bd59f4c"
+    assert complete(RunSpec(dataset="texas", model="gread-bs")).key == "fb29a9a9b1ca3bd59f4c"
     parted = small(train=TrainConfig(parts=3, halo=1))
     assert RunSpec.from_json(parted.to_json()) == parted
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from filelock import FileLock
 
-from gread.runs.run import Result
+from gread.runs.result import Result
 from gread.runs.store import ResultStore, StoreError
 from tests.processes import FRESH, Forked
 

@@ -8,7 +8,7 @@ import pytest
 from gread.base.errors import InputError
 from gread.runs.store import ResultStore
 from gread.search import worker
-from gread.search.search import SAMPLERS, Progress, rungs, search
+from gread.search.search import SAMPLERS, SearchProgress, rungs, search
 from gread.search.space import Space
 from gread.search.study import load_study, trials_of
 from tests.processes import Forked
@@ -58,9 +58,9 @@ def test_trials_of_a_random_search_depend_on_name_and_number_alone(find, tmp_pat
 
 
 def test_progress_has_validation_alone(find):
-    seen: list[Progress] = []
+    seen: list[SearchProgress] = []
     found = find(trials=4, batch=2, on_progress=seen.append)
-    assert seen[0] == Progress(0, 4, 0, None)
+    assert seen[0] == SearchProgress(0, 4, 0, None)
     assert sorted({now.runs for now in seen}) == list(range(9))
     assert sorted({(now.finished, now.runs) for now in seen if now.runs % 2 == 0}) == [
         *((0, 0), (1, 2), (2, 4), (3, 6), (4, 8)),  # a trial is told when its runs are there

@@ -8,9 +8,9 @@ import pytest
 from gread.base.errors import InputError
 from gread.runs.store import StoreError
 from gread.search.search import search
-from gread.search.study import Plan, create_study, journal, load_study, study_name
+from gread.search.study import StudySettings, create_study, journal, load_study, study_name
 
-PLAN = Plan("csbm", "gread-bs", {"time": [1.0, 2.0]}, "random", False, [0, 1], [0, 1])
+PLAN = StudySettings("csbm", "gread-bs", {"time": [1.0, 2.0]}, "random", False, [0, 1], [0, 1])
 
 
 def test_the_runs_of_a_setting_take_all_splits_before_the_next_seed():

@@ -4,11 +4,11 @@ import time
 import pytest
 
 from gread.search import worker
-from gread.search.study import Plan, create_study
+from gread.search.study import StudySettings, create_study
 from gread.search.worker import Worker, abandoned
 from tests.processes import Forked
 
-PLAN = Plan("csbm", "gread-bs", {"time": [1.0, 2.0]}, "random", False, [0], [0])
+PLAN = StudySettings("csbm", "gread-bs", {"time": [1.0, 2.0]}, "random", False, [0], [0])
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from gread.kernels.cpu import NoCompiler, gather, library
 from gread.kernels.operators import product
 from gread.kernels.pattern import Pattern
 from gread.models.hub import load_module, save_weights
-from gread.runs.run import Result
+from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 from gread.runs.trackers import TELEMETRY, _package
 from gread.tables.column import column

@@ -1,121 +1,21 @@
-"""Where runs are computed: on this machine, or wherever else somebody registers.
-
-An executor is handed jobs and gives back what became of each. Which runs make a job, what is done
-about one that was lost, and where results go is the same for all, in `gread.runs.launch`.
-"""
+"""The executor of this machine."""
 
 from __future__ import annotations
 
 import importlib
 import multiprocessing
 import weakref
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
-from typing import Protocol, TypeAlias
-
-import torch
 
 from gread.base.devices import choose_device
 from gread.base.errors import InputError
-from gread.base.memory import OutOfMemory, is_out_of_memory
+from gread.base.memory import OutOfMemory
 from gread.base.processes import Surroundings, start_method, uninterrupted
-from gread.base.registry import Registry
+from gread.runs.executors.job import EXECUTORS, Job, Outcome, compute_beside_others
 from gread.runs.grouping import free
-from gread.runs.run import Graph, Result, run, run_together
-from gread.runs.spec import RunSpec
-
-
-@dataclass(frozen=True, eq=False)
-class Job:
-    """Runs that are computed at once.
-
-    Attributes:
-        specs: One, or several of one form.
-        root: The data root.
-        device: Where to compute.
-        deterministic: As in ``gread.runs.run``.
-        histories: Whether results keep the numbers of every epoch.
-    """
-
-    specs: Sequence[RunSpec]
-    root: str | None
-    device: str
-    deterministic: bool
-    histories: bool
-
-    def compute(self, graph: Graph | None = None) -> list[Result]:
-        """The results, here and now; a population that needs too much memory is halved.
-
-        Args:
-            graph: Of the specs, where it need not be loaded.
-        """
-        about = {"root": self.root, "device": self.device, "deterministic": self.deterministic}
-        if len(self.specs) == 1:
-            results = [run(self.specs[0], graph=graph, **about)]  # type: ignore[arg-type]
-        else:
-            try:
-                results = run_together(self.specs, graph=graph, **about)  # type: ignore[arg-type]
-            except (MemoryError, RuntimeError) as error:
-                if not is_out_of_memory(error):
-                    raise
-                results = []
-            if not results:  # outside of the except, which would hold on to what has to go
-                torch.cuda.empty_cache()
-                middle = len(self.specs) // 2
-                halves = self.specs[:middle], self.specs[middle:]
-                return [r for half in halves for r in replace(self, specs=half).compute(graph)]
-        return results if self.histories else [result.without_history() for result in results]
-
-
-Outcome: TypeAlias = tuple[Job, list[Result] | ConnectionError | OutOfMemory]
-"""A job with its results, with how the process that computed it was lost, or with what it found no
-room for beside the others."""
-
-
-class Executor(Protocol):
-    """Computes jobs somewhere.
-
-    Attributes:
-        remote: Whether it computes elsewhere, as many jobs at a time as there is room for.
-    """
-
-    remote: bool
-
-    def choose_device(self, name: str) -> str:
-        """The device of that name, which there must be; ``auto`` takes a GPU, if any."""
-
-    def memory(self, device: str, workers: int | None) -> float:
-        """Bytes that a population may take on a device."""
-
-    def compute(
-        self, jobs: Sequence[Job], workers: int | None, imports: Sequence[str]
-    ) -> Generator[Outcome, None, None]:
-        """What became of each job, as it comes; leaving early ends what is computed.
-
-        Args:
-            jobs: What to compute.
-            workers: How many at a time.
-            imports: Modules that a process imports first.
-        """
-
-
-EXECUTORS: Registry[Callable[[str], Executor]] = Registry(
-    "executor", modules=("gread.runs.executors.ray",)
-)
-"""From an address, or nothing, to an executor."""
-
-
-def find_executor(text: str) -> Executor:
-    """The executor that ``NAME`` or ``NAME=ADDRESS`` stands for.
-
-    Example:
-        >>> find_executor("local").choose_device("cpu")
-        'cpu'
-    """
-    name, _, address = text.partition("=")
-    return EXECUTORS[name](address)
+from gread.runs.result import Result
 
 
 @EXECUTORS.register("local")
@@ -212,20 +112,6 @@ class _Processes:
         for process in set(multiprocessing.active_children()) - self._others:
             process.terminate()
         self._pool.shutdown(cancel_futures=True)
-
-
-def compute_beside_others(job: Job, graph: Graph | None = None) -> list[Result]:
-    """In one of several processes: what it is done with on a GPU is for the others."""
-    full: str | None = None
-    try:
-        results = job.compute(graph)
-    except OutOfMemory as error:
-        full = str(error)
-    if job.device.startswith("cuda"):
-        torch.cuda.empty_cache()
-    if full is not None:  # outside of the except, which would hold on to what has to go
-        raise OutOfMemory(full)
-    return results
 
 
 def _begin(there: Surroundings, imports: Sequence[str]) -> None:

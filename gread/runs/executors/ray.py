@@ -23,9 +23,10 @@ import torch
 from gread.base.errors import InputError
 from gread.base.memory import OutOfMemory
 from gread.models.catalog import MODELS
-from gread.runs.executors.local import EXECUTORS, Job, Outcome, compute_beside_others
+from gread.runs.executors.job import EXECUTORS, Job, Outcome, compute_beside_others
 from gread.runs.grouping import CPU_BYTES, bytes_of, free
-from gread.runs.run import Graph, Result, prepared
+from gread.runs.result import Result
+from gread.runs.run import Graph, prepared
 
 SECONDS = 30.0
 """So long a cluster has to answer. Ray itself goes on asking for minutes, deaf to Ctrl-C."""
@@ -87,7 +88,7 @@ class Ray:
     ) -> Generator[Outcome, None, None]:
         """Each job is a task on one core, with a share of a GPU by the memory it needs."""
         if any(spec.train.processes > 1 for job in jobs for spec in job.specs):
-            raise InputError("processes must be 1 on Ray: torchrun spreads a graph over machines")
+            raise InputError("processes must be 1 on Ray: torchrun shards a graph over machines")
         task = self.ray.remote(max_retries=0)(_work)  # `launch` does that, for every executor
         waiting = deque(jobs)
         running: dict[Any, Job] = {}

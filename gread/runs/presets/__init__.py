@@ -9,7 +9,8 @@ from typing import Any
 from gread.base.errors import InputError
 from gread.base.toml import read_file, read_toml
 from gread.models.catalog import MODELS
-from gread.runs.spec import HIDDEN_CHANNELS, Value, check_keys
+from gread.runs.complete import check_keys, known_hyperparameters
+from gread.runs.spec import Value
 from gread.training.config import TrainConfig
 
 SOURCES = ("tuned", "published", "paper")
@@ -68,7 +69,7 @@ def split_settings(
     model: str, settings: Mapping[str, Value]
 ) -> tuple[dict[str, Value], dict[str, Value]]:
     """Settings of the model and settings of the training, told apart by their names."""
-    known = {"hidden_channels": HIDDEN_CHANNELS} | MODELS[model].hyperparameters
+    known = known_hyperparameters(model)
     check_keys(settings, known | dict.fromkeys(_TRAINING), model)
     hyper = {key: value for key, value in settings.items() if key in known}
     train = {key: value for key, value in settings.items() if key not in known}

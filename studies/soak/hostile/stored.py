@@ -81,8 +81,6 @@ for _name, _change in {
     "a test accuracy of 9": lambda v: v.update(test=9.0),
     "a test accuracy of NaN": lambda v: v.update(test=float("nan")),
     "a status that there is not": lambda v: v.update(status="splendid"),
-    "a model that there is not": lambda v: v["spec"].update(model="x"),
-    "a hyperparameter that there is not": lambda v: v["spec"]["hyper"].update(x=1),
     "a hyperparameter that is a list": lambda v: v["spec"]["hyper"].update(time=[1]),
     "a split of text": lambda v: v["spec"].update(split="0"),
     "a spec that is a list": lambda v: v.update(spec=[]),
@@ -96,6 +94,26 @@ for _name, _change in {
     "a device that is a list": lambda v: v.update(device=[]),
 }.items():
     STORED.add(f"a stored run with {_name}", partial(_line, _change))
+
+
+def _unregistered(change: Callable[[dict[str, Any]], Any], folder: Path) -> None:
+    """It is listed, and refused where it would be computed."""
+    values = json.loads(result())
+    change(values["spec"])
+    (found,) = read_results(
+        write(folder / "t.jsonl.xz", lzma.compress(json.dumps(values).encode() + b"\n"))
+    )
+    store = ResultStore(folder / "store")
+    store.put(found)
+    assert list(store) == [found] == [store.get(found.spec)]
+    run(found.spec)
+
+
+for _name, _change in {
+    "a model that there is not": lambda spec: spec.update(model="x"),
+    "a hyperparameter that there is not": lambda spec: spec["hyper"].update(x=1),
+}.items():
+    STORED.add(f"a stored run with {_name}", partial(_unregistered, _change))
 
 
 @STORED.register("a stored run under the key of another")

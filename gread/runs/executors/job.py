@@ -1,0 +1,127 @@
+"""Jobs, and what an executor does with them.
+
+An executor is handed jobs and gives back the outcome of each. Grouping runs into jobs, repeating
+jobs that were lost and storing results are the same for all executors, in `gread.runs.launch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeAlias
+
+import torch
+
+from gread.base.memory import OutOfMemory, is_out_of_memory
+from gread.base.registry import Registry
+from gread.runs.result import Result
+from gread.runs.run import Graph, run, run_together
+from gread.runs.spec import RunSpec
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """Runs that are computed at once.
+
+    Attributes:
+        specs: One, or several of one form.
+        root: The data root.
+        device: Where to compute.
+        deterministic: As in ``gread.runs.run``.
+        histories: Whether results keep the numbers of every epoch.
+    """
+
+    specs: Sequence[RunSpec]
+    root: str | None
+    device: str
+    deterministic: bool
+    histories: bool
+
+    def compute(self, graph: Graph | None = None) -> list[Result]:
+        """The results, here and now; a population that needs too much memory is halved.
+
+        Args:
+            graph: Of the specs, where it need not be loaded.
+        """
+        place, fixed = self.device, self.deterministic
+        if len(self.specs) == 1:
+            (spec,) = self.specs
+            results = [run(spec, root=self.root, device=place, deterministic=fixed, graph=graph)]
+        else:
+            try:
+                results = run_together(
+                    self.specs, root=self.root, device=place, deterministic=fixed, graph=graph
+                )
+            except (MemoryError, RuntimeError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                results = []
+            if not results:  # outside of the except, which would hold on to what has to go
+                torch.cuda.empty_cache()
+                middle = len(self.specs) // 2
+                halves = self.specs[:middle], self.specs[middle:]
+                return [r for half in halves for r in replace(self, specs=half).compute(graph)]
+        return results if self.histories else [result.without_history() for result in results]
+
+
+def compute_beside_others(job: Job, graph: Graph | None = None) -> list[Result]:
+    """In one of several processes: what it is done with on a GPU is for the others."""
+    full: str | None = None
+    try:
+        results = job.compute(graph)
+    except OutOfMemory as error:
+        full = str(error)
+    if job.device.startswith("cuda"):
+        torch.cuda.empty_cache()
+    if full is not None:  # outside of the except, which would hold on to what has to go
+        raise OutOfMemory(full)
+    return results
+
+
+Outcome: TypeAlias = tuple[Job, list[Result] | ConnectionError | OutOfMemory]
+"""A job with its results, with how the process that computed it was lost, or with what it found no
+room for beside the others."""
+
+
+class Executor(Protocol):
+    """Computes jobs somewhere.
+
+    Attributes:
+        remote: Whether it computes elsewhere, as many jobs at a time as there is room for.
+    """
+
+    remote: bool
+
+    def choose_device(self, name: str) -> str:
+        """The device of that name, which there must be; ``auto`` takes a GPU, if any."""
+
+    def memory(self, device: str, workers: int | None) -> float:
+        """Bytes that a population may take on a device."""
+
+    def compute(
+        self, jobs: Sequence[Job], workers: int | None, imports: Sequence[str]
+    ) -> Generator[Outcome, None, None]:
+        """What became of each job, as it comes; leaving early ends what is computed.
+
+        Args:
+            jobs: What to compute.
+            workers: How many at a time.
+            imports: Modules that a process imports first.
+        """
+
+
+EXECUTORS: Registry[Callable[[str], Executor]] = Registry(
+    "executor", modules=("gread.runs.executors.local", "gread.runs.executors.ray")
+)
+"""From an address, or nothing, to an executor."""
+
+
+def find_executor(text: str) -> Executor:
+    """The executor that ``NAME`` or ``NAME=ADDRESS`` stands for.
+
+    Example:
+        >>> find_executor("local").choose_device("cpu")
+        'cpu'
+    """
+    name, _, address = text.partition("=")
+    return EXECUTORS[name](address)

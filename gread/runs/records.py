@@ -1,0 +1,144 @@
+"""What can be kept of a trained model besides its numbers.
+
+PyTorch and scikit-learn are imported where a record is taken: the names are listed without them.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gread.base.registry import Registry
+from gread.models.catalog import MODELS
+from gread.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch_geometric.data import Data
+
+RECORDS: Registry[Callable[[Any, Data], Any]] = Registry("record")
+
+
+@RECORDS.register("energy")
+def energy(model: Any, data: Data) -> list[float]:
+    """Dirichlet energy of H(t) at eleven times from 0 to T, of a model in continuous time."""
+    import numpy as np
+
+    times = np.linspace(0, model.time, 11).tolist()
+    states = model.evolve(data.x, data.edge_index, data.edge_weight, save_at=times).saved
+    return [_energy(h, data) for h in states]
+
+
+@RECORDS.register("evaluations")
+def evaluations(model: Any, data: Data) -> int:
+    """Evaluations of the right-hand side in a forward pass."""
+    return int(model.evolve(data.x, data.edge_index, data.edge_weight).evaluations)
+
+
+@RECORDS.register("coefficients")
+def coefficients(model: Any, data: Data) -> dict[str, list[float]]:
+    """α and β as they were learned."""
+    import torch
+
+    values = {"alpha": model.layer.alpha(), "beta": model.layer.beta()}
+    return {name: torch.as_tensor(value).flatten().tolist() for name, value in values.items()}
+
+
+@RECORDS.register("layer_energy")
+def layer_energy(model: Any, data: Data) -> list[float]:
+    """Dirichlet energy behind every layer, of a model with ``hidden_states``.
+
+    In continuous time a layer is a step of the solver.
+    """
+    states = model.hidden_states(data.x, data.edge_index, data.edge_weight)
+    return [_energy(h, data) for h in states]
+
+
+def _energy(h: Tensor, data: Data) -> float:
+    """Of a state whose squares may be beyond float32: those are taken of a multiple of it."""
+    from gread.graph.measures import dirichlet_energy
+
+    scale = 2.0**100 if h.abs().max() > 2.0**50 else 1.0
+    return scale**2 * dirichlet_energy(h / scale, data.edge_index).item()
+
+
+@RECORDS.register("layer_rank")
+def layer_rank(model: Any, data: Data) -> list[float]:
+    """Effective rank of the states behind every layer."""
+    from gread.graph.measures import effective_rank
+
+    states = model.hidden_states(data.x, data.edge_index, data.edge_weight)
+    return [effective_rank(h) for h in states]
+
+
+@RECORDS.register("map")
+def final_map(model: Any, data: Data) -> dict[str, Any]:
+    """The nodes in the plane by t-SNE of H(T), with their classes."""
+    return _maps(model, data, [model.time])
+
+
+@RECORDS.register("journey")
+def journey(model: Any, data: Data) -> dict[str, Any]:
+    """The nodes in the plane on the way to T, each map from where the one before ended.
+
+    At t = 0, 1 and T, which the paper shows, and at eighths of the way.
+    """
+    eighths = {eighth * model.time / 8 for eighth in range(8)}
+    return _maps(model, data, sorted({*eighths, min(1.0, model.time), model.time}))
+
+
+MAPPED = 1000
+"""Nodes on a map, at most: t-SNE takes seconds for so many, and a picture shows no more."""
+
+
+def _maps(model: Any, data: Data, times: Sequence[float]) -> dict[str, Any]:
+    import numpy as np
+    import torch
+    from sklearn.manifold import TSNE
+
+    states = model.evolve(data.x, data.edge_index, data.edge_weight, save_at=times).saved
+    nodes = torch.randperm(data.num_nodes, generator=torch.Generator().manual_seed(0))[:MAPPED]
+    place: Any = "pca"
+    maps = []
+    for h in states:
+        kept = h.cpu().double().numpy()[nodes.numpy()]
+        perplexity = min(30.0, (len(kept) - 1) / 3)
+        place = TSNE(init=place, perplexity=perplexity, random_state=0).fit_transform(kept)
+        maps.append(np.asarray(place, dtype=float).round(2).tolist())
+    classes = data.y.cpu()[nodes].tolist()
+    return {"times": list(times), "classes": classes, "maps": maps}
+
+
+TIMED = 20
+"""Epochs that are timed, after as many that are not."""
+
+
+@RECORDS.register("epoch_seconds")
+def epoch_seconds(model: Any, data: Data) -> list[float]:
+    """Seconds of each of some epochs of training, evaluation included, of a copy of the model."""
+    import torch
+
+    from gread.training.fit import fit
+
+    with torch.enable_grad():
+        # At such a rate nothing diverges meanwhile.
+        found = fit(copy.deepcopy(model), data, TrainConfig(epochs=2 * TIMED, lr=1e-6))
+    return [round(seconds, 7) for seconds in found.seconds[-TIMED:]]
+
+
+ALONE = ("epoch_seconds",)
+"""Records that measure the machine: `gread.runs.launch` runs such a spec with nothing beside it."""
+
+
+def records_of(model: str) -> tuple[str, ...]:
+    """What is worth recording of every run of a model.
+
+    Example:
+        >>> records_of("gcn")
+        ()
+    """
+    entry = MODELS[model]
+    if entry.group == "GREAD":
+        return ("energy", "evaluations", "coefficients")
+    return ("energy", "evaluations") if entry.continuous else ()

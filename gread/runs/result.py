@@ -1,0 +1,113 @@
+"""What a run gave, as a plain value."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from gread.base.checks import check_count, check_fraction, check_not_negative, check_number
+from gread.base.errors import InputError
+from gread.runs.spec import RunSpec
+
+STATUSES = ("ok", "diverged", "failed")
+
+ADDED = ("val_loss",)
+"""Fields that the first stored results did not have, left out of JSON while they are None."""
+
+_TYPES: dict[str, Any] = {
+    **dict.fromkeys(("message", "device", "fingerprint", "finished"), str),
+    **dict.fromkeys(("versions", "records"), dict),
+    "val_loss": float | int | None,
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run gave, with what produced it.
+
+    Attributes:
+        spec: The run.
+        status: ``"ok"``; ``"diverged"``, where the numbers are those of the best epoch before; or
+            ``"failed"``, where there are none.
+        message: What went wrong, if anything did.
+        epoch: The epoch chosen by the validation metric.
+        train: The metric of the spec at that epoch, by default the accuracy, 0 to 1.
+        val: Likewise.
+        test: Likewise.
+        val_loss: Mean loss on the validation nodes at that epoch.
+        seconds: How long training took.
+        device: Where it ran.
+        fingerprint: Of the data.
+        versions: Of what computed it.
+        finished: When, in UTC.
+        history: Loss and metric of every epoch; empty where they were left out.
+        records: What the spec asked to record.
+    """
+
+    spec: RunSpec
+    status: str
+    message: str = ""
+    epoch: int | None = None
+    train: float | None = None
+    val: float | None = None
+    test: float | None = None
+    val_loss: float | None = None
+    seconds: float = 0.0
+    device: str = "cpu"
+    fingerprint: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    finished: str = ""
+    history: tuple[tuple[float, float, float, float], ...] = ()
+    records: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        values = {part.name: getattr(self, part.name) for part in fields(self)}
+        values["spec"] = self.spec.values()
+        for name in ADDED:
+            if values[name] is None:
+                del values[name]
+        return json.dumps(values, sort_keys=True, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> Result:
+        """The result that `to_json` wrote, of whatever model and dataset.
+
+        Raises:
+            InputError: It is none.
+        """
+        try:
+            values: dict[str, Any] = json.loads(text)
+            values["spec"] = RunSpec.from_values(values["spec"])
+            values["history"] = tuple(tuple(map(float, epoch)) for epoch in values["history"])
+            found = Result(**values)
+            found.check()
+        except InputError:
+            raise
+        except Exception as error:  # a stranger's text may be wrong in any way
+            raise InputError(f"a result must be as gread writes it, got {error!r:.200}") from error
+        return found
+
+    def check(self) -> None:
+        """Requires values of their types, and numbers that the metric can have."""
+        if self.status not in STATUSES:
+            raise InputError(f"status must be {', '.join(STATUSES)}, got {self.status!r:.80}")
+        loss, metric = (getattr(self.spec.train, name, None) for name in ("loss", "metric"))
+        accuracy = metric == "accuracy" or (metric is None and loss in (None, "cross-entropy"))
+        check = check_fraction if accuracy else check_number
+        for name in ("train", "val", "test"):
+            if getattr(self, name) is not None:
+                check(name, getattr(self, name))
+        check_not_negative("seconds", self.seconds)
+        if self.epoch is not None:
+            check_count("epoch", self.epoch, minimum=0)
+        for name, of in _TYPES.items():
+            if not isinstance(getattr(self, name), of):
+                raise InputError(f"{name} must be {of}, got {getattr(self, name)!r:.80}")
+        if any(len(epoch) != 4 for epoch in self.history):
+            raise InputError("history must have four numbers an epoch")
+
+    def without_history(self) -> Result:
+        """The same, small enough to commit."""
+        return replace(self, history=())
