@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 from gread.base.lazy import lazy
 
 if TYPE_CHECKING:
+    from gread.runs.archive import known_results as known_results
+    from gread.runs.compare import compare as compare
     from gread.runs.executors.local import EXECUTORS as EXECUTORS
     from gread.runs.executors.local import Executor as Executor
     from gread.runs.executors.local import find_executor as find_executor
@@ -21,5 +23,8 @@ if TYPE_CHECKING:
     from gread.runs.spec import RunSpec as RunSpec
     from gread.runs.store import ResultStore as ResultStore
     from gread.runs.store import StoreError as StoreError
+    from gread.runs.train import ShardedRun as ShardedRun
+    from gread.runs.train import train as train
+    from gread.runs.train import train_shards as train_shards
 
 lazy(__name__)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import lzma
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
 from gread.base.errors import InputError
 from gread.base.files import whole_file
 from gread.runs.run import Result
-from gread.runs.store import StoreError
+from gread.runs.store import ResultStore, StoreError
 
 ENDING = ".jsonl.xz"
 LARGEST = 2**28
@@ -50,3 +51,29 @@ def read_results(path: Path) -> list[Result]:
         except InputError as error:
             raise StoreError(f"{path}, line {number}, is no result: {error}") from error
     return results
+
+
+RESULTS = Path("results")
+
+
+def known_results(store: str | Path, committed: Path = RESULTS) -> dict[str, Result]:
+    """By key: the results in files of `write_results`, and over them those in a store.
+
+    A file that cannot be read is left out with a warning, so its runs are computed again.
+
+    Args:
+        store: Folder of a `ResultStore`.
+        committed: Folder of the files.
+
+    Example:
+        >>> import tempfile
+        >>> known_results(tempfile.mkdtemp(), Path("no-such-folder"))
+        {}
+    """
+    found: list[Result] = []
+    for path in sorted(committed.glob(f"*{ENDING}")):
+        try:
+            found += read_results(path)
+        except StoreError as error:
+            warnings.warn(str(error), stacklevel=2)
+    return {result.spec.key: result for result in (*found, *ResultStore(store))}

@@ -12,15 +12,17 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeAlias
-
-from torch import nn
-from torch_geometric.data import Data
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gread.base.errors import InputError
 from gread.base.registry import Registry
 from gread.runs.spec import RunSpec, Value
-from gread.training.fit import Epoch
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch_geometric.data import Data
+
+    from gread.training.fit import Epoch
 
 Log: TypeAlias = Callable[[Mapping[str, float], int], Any]
 """Called with numbers by name, and the step they belong to."""
@@ -28,7 +30,7 @@ Log: TypeAlias = Callable[[Mapping[str, float], int], Any]
 Tracker: TypeAlias = Callable[[RunSpec, Path], AbstractContextManager[Log]]
 """Opens a run of a spec, with files below a folder, and closes it in the end."""
 
-OnEpoch: TypeAlias = Callable[[Epoch, nn.Module, Data], None]
+OnEpoch: TypeAlias = "Callable[[Epoch, nn.Module, Data], None]"
 """What `gread.runs.run` calls after every epoch."""
 
 TRACKERS: Registry[Tracker] = Registry("tracker")
@@ -51,7 +53,7 @@ def tracked(names: Sequence[str], spec: RunSpec, folder: Path) -> Iterator[OnEpo
 
     Example:
         >>> from gread.runs import run
-        >>> from gread.training.fit import TrainConfig
+        >>> from gread.training.config import TrainConfig
         >>> spec = RunSpec(dataset="csbm", model="mlp", train=TrainConfig(epochs=2))
         >>> with tracked([], spec, Path(".")) as on_epoch:
         ...     run(spec, on_epoch=on_epoch).status
