@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import warnings
 
-import torch
-
 from gread.base.errors import InputError
 
 
 def choose_device(name: str) -> str:
     """The device of that name, which must be able to compute; ``auto`` takes a GPU that is."""
+    import torch  # which takes seconds
+
     if name == "auto":
         if not torch.cuda.is_available():
             return "cpu"
@@ -26,6 +26,8 @@ def choose_device(name: str) -> str:
 
 def _unable(device: str) -> str:
     """Why nothing can be computed there: none, busy, full, or PyTorch was built for another."""
+    import torch
+
     try:
         torch.ones(1, device=device).add(1).item()
     except (RuntimeError, AssertionError) as error:

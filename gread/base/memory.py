@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-
-import torch
 
 from gread.base.errors import InputError
 
@@ -22,7 +21,9 @@ def free_memory(device: str = "cpu") -> float:
     Of a CPU it is what the machine has, or less where a container, a batch system or ``ulimit -v``
     allows this process less.
     """
-    if torch.device(device).type == "cuda":
+    if device.partition(":")[0] == "cuda":
+        import torch
+
         return float(torch.cuda.mem_get_info(device)[0])
     return max(0.0, min(_of_the_machine(), _of_the_group(), _of_the_process()))
 
@@ -99,7 +100,8 @@ class OutOfMemory(MemoryError):
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether it says that memory is full: PyTorch has a type for it on a GPU, on a CPU words."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+    torch = sys.modules.get("torch")  # without it there is no such error
+    if isinstance(error, MemoryError) or (torch and isinstance(error, torch.OutOfMemoryError)):
         return True
     words = ("DefaultCPUAllocator", "_ALLOC_FAILED")  # the second are of cuBLAS and cuDNN
     return isinstance(error, RuntimeError) and any(word in str(error) for word in words)

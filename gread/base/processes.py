@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from typing import Any, NamedTuple
 
-import torch
-
 
 def start_method() -> Any:
     """On Linux from a server that has imported gread, for an import takes longer than an epoch.
@@ -22,10 +20,12 @@ def start_method() -> Any:
     fork, nobody promises, and CUDA does not start in a fork of the server ("initialization error"
     on an H200). None is a fork of this process, which would copy torch's threads half.
     """
+    import torch  # which takes seconds
+
     if sys.platform != "linux" or torch.cuda.is_available():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["gread.runs"])
+    context.set_forkserver_preload(["gread.runs.run"])
     return context
 
 
@@ -53,11 +53,15 @@ class Surroundings(NamedTuple):
     @staticmethod
     def of_one_of(processes: int) -> Surroundings:
         """Here and now, with its part of the threads for each."""
+        import torch
+
         threads = max(1, torch.get_num_threads() // processes)
         return Surroundings(list(sys.path), dict(os.environ), threads)
 
     def take_on(self) -> None:
         """What a process does first. Ctrl-C is for the parent, which then ends it."""
+        import torch
+
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         threading.Thread(target=_end_with_the_parent, daemon=True).start()
         sys.path[:] = self.path

@@ -41,7 +41,13 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Looks at Python, packages, devices and compiler."""
+    """Look at Python, packages, devices, kernels and the compiler.
+
+    Example:
+        >>> from gread.bench import examine
+        >>> examine()[0].subject
+        'python'
+    """
     system = f"{platform.system()} {platform.machine()}"
     return [
         Finding("python", f"{platform.python_version()} on {system}"),

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from matplotlib.figure import Figure
-
+from gread.base.devices import choose_device
 from gread.base.errors import InputError
 from gread.base.files import write_text
 from gread.base.registry import Registry
-from gread.report.figures import save
+from gread.bench.machine import machine
 from gread.report.tables import Cell, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Row: TypeAlias = dict[str, str | float]
 
@@ -52,6 +54,66 @@ BENCHES: Registry[Bench] = Registry(
 """Each is called with the device, and with whether to be quick: on tiny graphs, to see it run."""
 
 
+@dataclass(frozen=True)
+class Benchmark:
+    """What was measured, and where.
+
+    Attributes:
+        machine: What a reader of the numbers must know of the machine.
+        sections: By name.
+        files: What was written.
+    """
+
+    machine: Mapping[str, str]
+    sections: Mapping[str, Section]
+    files: list[Path]
+
+    def to_json(self) -> str:
+        """The raw numbers."""
+        told = {
+            name: {"title": section.title, "rows": section.rows, "note": section.note}
+            for name, section in self.sections.items()
+        }
+        about = {"machine": self.machine, "sections": told}
+        return json.dumps(about, indent=2, ensure_ascii=False) + "\n"
+
+
+def bench(
+    names: Iterable[str] | None = None,
+    *,
+    device: str = "auto",
+    quick: bool = False,
+    out: str | Path | None = None,
+    on_section: Callable[[str], None] = lambda name: None,
+) -> Benchmark:
+    """Measure what GREAD costs, in ratios to a naive implementation.
+
+    Args:
+        names: Names of `BENCHES`; by default all.
+        device: ``"auto"`` takes a GPU if there is one.
+        quick: Whether to measure on tiny graphs, to see that it runs.
+        out: Folder of Markdown, JSON and pictures, written after each section: a long benchmark
+            that is stopped leaves what it has.
+        on_section: Called with the name of a section before it is measured.
+
+    Example:
+        >>> from gread.bench import bench
+        >>> list(bench(["bandwidth"], device="cpu", quick=True).sections)
+        ['bandwidth']
+    """
+    chosen = list(BENCHES if names is None else names)
+    for name in chosen:
+        BENCHES[name]  # a misspelt name fails before anything is measured
+    place = choose_device(device)
+    found = Benchmark(machine(place), {}, [])
+    for name in chosen:
+        on_section(name)
+        found = replace(found, sections={**found.sections, name: measure(name, place, quick)})
+        if out is not None:
+            found = replace(found, files=_write(Path(out), found))
+    return found
+
+
 def measure(name: str, device: str, quick: bool) -> Section:
     """One section; one that lacks its data or diverges says so, and others go on."""
     try:
@@ -60,12 +122,15 @@ def measure(name: str, device: str, quick: bool) -> Section:
         return Section(name, note=f"Left out: {error}.")
 
 
-def write(folder: Path, machine: Mapping[str, str], sections: Mapping[str, Section]) -> list[Path]:
+def _write(folder: Path, found: Benchmark) -> list[Path]:
     """``bench.md``, ``bench.json`` and a picture for every section that has one."""
+    from gread.report.figures import save  # with matplotlib
+
     folder.mkdir(parents=True, exist_ok=True)
-    text = "# gread bench\n\n" + "".join(f"- {key}: {value}\n" for key, value in machine.items())
+    about = (f"- {key}: {value}\n" for key, value in found.machine.items())
+    text = "# gread bench\n\n" + "".join(about)
     pictures = []
-    for name, section in sections.items():
+    for name, section in found.sections.items():
         text += f"\n#{section.table().markdown()}"  # one level down
         if section.figure is not None:
             pictures.append(folder / f"{name}.png")
@@ -73,17 +138,8 @@ def write(folder: Path, machine: Mapping[str, str], sections: Mapping[str, Secti
             text += f"\n![{section.title}]({name}.png)\n"
     files = [folder / "bench.md", folder / "bench.json", *pictures]
     write_text(files[0], text)
-    write_text(files[1], to_json(machine, sections))
+    write_text(files[1], found.to_json())
     return files
-
-
-def to_json(machine: Mapping[str, str], sections: Mapping[str, Section]) -> str:
-    """The raw numbers."""
-    told = {
-        name: {"title": section.title, "rows": section.rows, "note": section.note}
-        for name, section in sections.items()
-    }
-    return json.dumps({"machine": machine, "sections": told}, indent=2, ensure_ascii=False) + "\n"
 
 
 def _text(value: str | float) -> str:

@@ -1,66 +1,88 @@
-"""The ``gread`` command: one function a command, no logic of its own."""
+"""The ``gread`` command: every command parses, calls one public function and prints."""
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import sys
 import warnings
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from gread.base.errors import InputError
 from gread.base.memory import OutOfMemory, enough_memory
 from gread.base.versions import __version__
-from gread.cli import (
-    bench as measure,
-)
-from gread.cli import (
-    explore,
-    report,
-    reproduce,
-    search,
-    show,
-)
-from gread.cli import (
-    fit as own,
-)
-from gread.cli import (
-    runs as stored,
-)
-from gread.cli import (
-    shard as blocks,
-)
-from gread.cli import (
-    train as work,
-)
+from gread.cli.bench import bench
 from gread.cli.console import err, out
+from gread.cli.datasets import datasets, list_
+from gread.cli.demo import demo
+from gread.cli.doctor import doctor
+from gread.cli.explore import explore
+from gread.cli.fit import diagnose, fit, predict
+from gread.cli.report import report
+from gread.cli.reproduce import reproduce
+from gread.cli.runs import compare, runs
+from gread.cli.search import search
+from gread.cli.shard import shard
+from gread.cli.train import train
+
+COMMANDS: Mapping[str, Callable[..., None]] = {
+    "demo": demo,
+    "datasets": datasets,
+    "diagnose": diagnose,
+    "fit": fit,
+    "predict": predict,
+    "train": train,
+    "shard": shard,
+    "search": search,
+    "reproduce": reproduce,
+    "report": report,
+    "explore": explore,
+    "compare": compare,
+    "bench": bench,
+    "list": list_,
+    "doctor": doctor,
+}
+
+
+class LazyCommand(TyperCommand):
+    """A command whose options are built when it is used.
+
+    Help texts of options name what is registered, and importing all of it takes longer than to
+    list the commands.
+    """
+
+    def __init__(self, name: str, function: Callable[..., None]):
+        super().__init__(name, help=inspect.getdoc(function))
+        self.function = function
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """See `click.Command`."""
+        alone = typer.Typer(add_completion=False)
+        alone.command(self.name)(self.function)
+        return typer.main.get_command(alone).make_context(*arguments, **options)
+
+
+class LazyGroup(TyperGroup):
+    """The commands, before the groups that it is given."""
+
+    def __init__(self, **options: Any):
+        super().__init__(**options)
+        lazy = {name: LazyCommand(name, function) for name, function in COMMANDS.items()}
+        self.commands = {**lazy, **self.commands}
+
 
 app = typer.Typer(
+    cls=LazyGroup,
     help="Graph neural reaction-diffusion networks: train, compare, reproduce.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (
-    show.demo,
-    show.datasets,
-    own.diagnose,
-    own.fit,
-    own.predict,
-    work.train,
-    blocks.shard,
-    search.search,
-    reproduce.reproduce,
-    report.report,
-    explore.explore,
-    stored.compare,
-    measure.bench,
-):
-    app.command()(command)
-app.add_typer(stored.runs, name="runs")
-app.command("list")(show.list_)
-app.command()(show.doctor)
+app.add_typer(runs, name="runs")
 
 
 def main() -> None:

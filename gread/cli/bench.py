@@ -1,16 +1,16 @@
-"""The command that measures."""
+"""``gread bench``."""
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from rich.table import Table as RichTable
 
-from gread.base.devices import choose_device
-from gread.cli.console import Json, bar, err, out
-from gread.cli.train import Device
+from gread.cli.console import bar, err, out
+from gread.cli.options import Device, Json
 
 
 def bench(
@@ -33,35 +33,29 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Measure what GREAD costs, in ratios to a naive implementation."""
-    from gread.bench.machine import machine  # with matplotlib
-    from gread.bench.section import BENCHES, measure, to_json, write
+    from gread.bench.section import BENCHES
+    from gread.bench.section import bench as measure
 
-    chosen = names or list(BENCHES)
-    for name in chosen:
-        BENCHES[name]  # a misspelt name fails before anything is measured
-    place = choose_device(device)
-    described = machine(place)
-    sections, files = {}, []
     with bar() as progress:
-        task = progress.add_task("", total=len(chosen))
-        for name in chosen:
-            progress.update(task, description=name)
-            sections[name] = measure(name, place, quick)
-            if (
-                folder is not None
-            ):  # after each: a long benchmark that is stopped leaves what it has
-                files = write(folder, described, sections)
-            progress.advance(task)
+        task = progress.add_task("", total=len(names or BENCHES))
+        done = itertools.count()
+        found = measure(
+            names or None,
+            device=device,
+            quick=quick,
+            out=folder,
+            on_section=lambda name: progress.update(task, completed=next(done), description=name),
+        )
     if as_json:
-        print(to_json(described, sections), end="")
+        print(found.to_json(), end="")
     else:
-        for subject, value in described.items():
+        for subject, value in found.machine.items():
             out.print(f"{subject}: {value}", highlight=False)
-        for section in sections.values():
+        for section in found.sections.values():
             out.print(f"\n{section.title}", style="bold", highlight=False)
             shown = section.table()
             if shown.rows:
-                table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
+                table = RichTable(box=None, padding=(0, 1, 0, 0), pad_edge=False)
                 for number, column in enumerate(shown.columns):
                     table.add_column(
                         column, justify="right" if number else "left", no_wrap=not number
@@ -70,5 +64,5 @@ def bench(
                     table.add_row(*(cell.text for cell in row))
                 out.print(table)
             out.print(section.note, highlight=False)
-    for file in files:
+    for file in found.files:
         err.print(f"Wrote {file}", highlight=False, soft_wrap=True)

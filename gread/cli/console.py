@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -39,7 +42,35 @@ class PlainConsole(Console):
 out = PlainConsole()
 err = PlainConsole(stderr=True)
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")]
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Ctrl-C is a way to stop, not an error; what others print meanwhile is no result."""
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    except BaseException as error:
+        if not _stopped(error):
+            raise
+        err.print("gread: stopped; what is done is stored, and the same command goes on from there")
+        raise typer.Exit(130) from None
+
+
+def _stopped(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind it: Optuna, stopped while it lets go of a lock, fails at that."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Ctrl-C leaves nothing half-written."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        err.print("gread: stopped; nothing is written")
+        raise typer.Exit(130) from None
 
 
 def bar() -> Progress:
@@ -69,3 +100,8 @@ def weighted_bar() -> Progress:
 def print_json(value: Any) -> None:
     """Indented, for a program or a person."""
     print(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def percent(share: float | None) -> str:
+    """A share of 1 as it is shown in tables."""
+    return "–" if share is None else f"{100 * share:.2f}"

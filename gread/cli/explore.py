@@ -1,4 +1,4 @@
-"""The command that opens the explorer in a browser, or writes it to a file."""
+"""``gread explore``."""
 
 from __future__ import annotations
 
@@ -9,12 +9,8 @@ from typing import Annotated
 
 import typer
 
-from gread.base.files import write_text
 from gread.cli.console import err
-from gread.cli.runs import STORE, Store
-from gread.runs.archive import known_results
-
-PORT = 8642
+from gread.cli.options import STORE, Store
 
 
 def explore(
@@ -31,22 +27,17 @@ def explore(
     port: Annotated[
         int,
         typer.Option("--port", min=0, max=65535, help="Where to listen; 0 for any that is free."),
-    ] = PORT,
+    ] = 8642,
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Open no browser, print the address alone.")
     ] = False,
 ) -> None:
     """Play with reaction-diffusion on graphs in the browser; see stored runs and a saved model."""
-    from gread.explorer.leaderboard import leaderboard
-    from gread.explorer.page import page
-    from gread.explorer.server import Runs, serve
-    from gread.explorer.trained import portrait_of_folder
+    from gread.explorer.explore import explore as serve
+    from gread.explorer.explore import export as write
 
-    results = list(known_results(store).values())
-    portraits = [] if model is None else [portrait_of_folder(model)]
-    board = leaderboard(results)
     if export is not None:
-        write_text(export, page(board, portraits=portraits))
+        write(export, store=store, model=model)
         err.print(f"Wrote {export}", highlight=False, soft_wrap=True)
         return
 
@@ -55,7 +46,6 @@ def explore(
         if not no_browser:
             webbrowser.open(url)
 
-    runs = Runs(results)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    serve(page(board, portraits=portraits, runs=runs.listed(), served=True), runs, port, started)
+    serve(store=store, model=model, port=port, on_start=started)
     err.print("The explorer has ended.", highlight=False)

@@ -1,33 +1,24 @@
-"""Commands for a user's own graph."""
+"""``gread diagnose``, ``gread fit`` and ``gread predict``: a user's own graph."""
 
 from __future__ import annotations
 
 import dataclasses
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import Progress, TaskID
-from rich.table import Table
+from rich.progress import Progress
+from rich.table import Table as RichTable
 
-from gread.base.checks import check_positive
-from gread.base.errors import InputError
-from gread.cli.console import Json, bar, err, out, print_json
-from gread.cli.train import Device, Settings, setting
-from gread.estimator.diagnosis import Diagnosis
-from gread.estimator.diagnosis import diagnose as diagnose_graph
-from gread.tables.features import choose_features
-from gread.tables.graph import read_graph
-from gread.tables.labels import read_labels
-from gread.training.loop import Epoch
+from gread.cli.console import bar, err, out, print_json, stoppable
+from gread.cli.options import Device, Json, Settings, settings_of
 
 if TYPE_CHECKING:
     from gread.estimator.classifier import GraphClassifier
-    from gread.estimator.scores import Scores
+    from gread.estimator.diagnosis import Diagnosis
+    from gread.estimator.files import FitReport
+    from gread.training.loop import Epoch
 
 Nodes = Annotated[
     Path,
@@ -69,23 +60,26 @@ def diagnose(
     as_json: Json = False,
 ) -> None:
     """Say what a graph is like, whether it can be trusted, and where to begin."""
-    graph = read_graph(
-        nodes, edges, id=id, source=source, target=target, weight=weight, directed=directed
+    from gread.estimator.files import PICTURE, diagnose_files
+
+    found = diagnose_files(
+        nodes,
+        edges,
+        label=label,
+        features=features,
+        id=id,
+        source=source,
+        target=target,
+        weight=weight,
+        directed=directed,
+        out=folder,
     )
-    table = graph.table()
-    used = choose_features(table, features, [label])
-    found = diagnose_graph(graph, read_labels(table, label), used)
     if as_json:
         print_json(dataclasses.asdict(found))
     else:
-        print_diagnosis(found)
+        _print_diagnosis(found)
     if folder is not None:
-        from gread.report.figures import portrait, save  # with matplotlib
-
-        figure = portrait(found.degrees, found.classes, found.mixing, title=nodes.name)
-        folder.mkdir(parents=True, exist_ok=True)
-        save(figure, folder / "diagnosis.png")
-        err.print(f"Wrote {folder / 'diagnosis.png'}", highlight=False, soft_wrap=True)
+        err.print(f"Wrote {folder / PICTURE}", highlight=False, soft_wrap=True)
 
 
 def fit(
@@ -117,79 +111,45 @@ def fit(
     as_json: Json = False,
 ) -> None:
     """Train on a graph of your own: two files in, a model folder out."""
-    from gread.base.files import whole_folder
-    from gread.estimator.classifier import GraphClassifier
-    from gread.estimator.comparison import compare  # with scikit-learn
-    from gread.estimator.folder import write
-    from gread.report.figures import confusion, portrait, reliability, save
-    from gread.search.study import import_optuna
-    from gread.search.tune import tune
+    from gread.estimator.files import fit_report
 
-    classifier = GraphClassifier(
-        model,
-        settings=dict(map(setting, settings or [])),
-        features=features,
-        id=id,
-        source=source,
-        target=target,
-        weight=weight,
-        directed=directed,
-        class_weight=class_weight,
-        random_state=seed,
-        device=device,
-    )
-    if minutes is not None:
-        check_positive("tune", minutes)
-        import_optuna()  # what is missing is said before the training
-    clock = Clock()
-    with stoppable(), whole_folder(folder) as part:
-        graph = read_graph(
-            nodes, edges, id=id, source=source, target=target, weight=weight, directed=directed
+    with stoppable(), bar() as progress:
+        shown = _Stages(progress, as_json)
+        report = fit_report(
+            nodes,
+            edges,
+            label=label,
+            out=folder,
+            model=model,
+            settings=settings_of(settings),
+            features=features,
+            id=id,
+            source=source,
+            target=target,
+            weight=weight,
+            directed=directed,
+            split=split,
+            class_weight=class_weight,
+            minutes=minutes,
+            seed=seed,
+            device=device,
+            on_stage=shown.begin,
+            on_epoch=shown.advance,
+            on_trial=shown.tell,
         )
-        clock.lap("reading")
-        classifier.prepare(graph, label, split=split)
-        clock.lap("preparing")
-        if not as_json:
-            print_diagnosis(classifier.diagnosis_)
-            _print_split(classifier)
-        with bar() as progress:
-            task = progress.add_task(
-                "training", total=classifier.config(len(classifier.ids_)).epochs
-            )
-            classifier.train(partial(_advance, progress, task))
-        clock.lap("training")
-        if minutes is not None:
-            with bar() as progress:
-                task = progress.add_task("tuning", total=None)
-                classifier = tune(classifier, minutes, partial(_tell, progress, task))
-            clock.lap("tuning")
-        with err.status("comparing with simpler means"):
-            scores = compare(classifier)
-        clock.lap("comparing")
-        own = next(iter(scores.values()))
-        names = [str(name) for name in classifier.classes_.tolist()]
-        found = classifier.diagnosis_
-        figures = {
-            "diagnosis": portrait(found.degrees, found.classes, found.mixing, title=nodes.name),
-            "confusion": confusion(names, own.confusion, title="Test nodes"),
-            "calibration": reliability(*zip(*own.bins, strict=True), title="Test nodes"),
-        }
-        write(classifier, part, scores)
-        for name, figure in figures.items():
-            save(figure, part / f"{name}.png")
-        clock.lap("writing")
     if as_json:
-        about = {"settings": classifier.settings_, "seconds": clock.seconds, "folder": str(folder)}
         print_json(
             {
-                **about,
-                "diagnosis": dataclasses.asdict(classifier.diagnosis_),
-                "scores": {name: dataclasses.asdict(found) for name, found in scores.items()},
+                "settings": report.classifier.settings_,
+                "seconds": report.seconds,
+                "folder": str(folder),
+                "diagnosis": dataclasses.asdict(report.classifier.diagnosis_),
+                "scores": {name: dataclasses.asdict(own) for name, own in report.scores.items()},
             }
         )
         return
-    print_scores(scores, names)
-    laps = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in clock.seconds.items())
+    _print_scores(report)
+    laps = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in report.seconds.items())
     err.print(f"{laps}\nWrote {folder}: gread predict {folder}", highlight=False, soft_wrap=True)
 
 
@@ -207,14 +167,10 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """Predict the nodes without a class, or all nodes of a new graph."""
-    from gread.estimator.classifier import GraphClassifier
-    from gread.estimator.predictions import write_predictions
+    from gread.estimator.files import predict_file
 
-    if edges is not None and nodes is None:
-        raise InputError("--edges must come with --nodes, got the edges alone")
     with stoppable():
-        classifier = GraphClassifier.load(folder).set_params(device=device)
-        count = write_predictions(classifier, file, nodes, edges)
+        count = predict_file(folder, file, nodes, edges, device=device)
     if as_json:
         print_json({"nodes": count, "file": str(file)})
     else:
@@ -231,52 +187,49 @@ def _print_split(classifier: GraphClassifier) -> None:
     )
 
 
-class Clock:
-    """How long each part of a command took."""
+class _Stages:
+    """Shows on a bar what a training is at; before it begins, the diagnosis and the split."""
 
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self.last = time.perf_counter()
+    def __init__(self, progress: Progress, as_json: bool):
+        self.progress, self.as_json = progress, as_json
 
-    def lap(self, name: str) -> None:
-        """Gives the time since the last lap a name."""
-        now = time.perf_counter()
-        self.seconds[name] = round(now - self.last, 3)
-        self.last = now
+    def begin(self, stage: str, classifier: GraphClassifier) -> None:
+        if stage == "training":
+            if not self.as_json:
+                _print_diagnosis(classifier.diagnosis_)
+                _print_split(classifier)
+            epochs = classifier.config(len(classifier.ids_)).epochs
+            self.task = self.progress.add_task(stage, total=epochs)
+        else:
+            text = "comparing with simpler means" if stage == "comparing" else stage
+            self.progress.update(self.task, visible=False)
+            self.task = self.progress.add_task(text, total=None)
 
+    def advance(self, epoch: Epoch) -> None:
+        text = f"epoch {epoch.number} loss {epoch.loss:.3f} validation {epoch.val:.1%}"
+        self.progress.update(self.task, completed=epoch.number + 1, description=text)
 
-@contextmanager
-def stoppable() -> Iterator[None]:
-    """Ctrl-C leaves nothing half-written."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        err.print("gread: stopped; nothing is written")
-        raise typer.Exit(130) from None
-
-
-def _advance(progress: Progress, task: TaskID, epoch: Epoch) -> None:
-    text = f"epoch {epoch.number} loss {epoch.loss:.3f} validation {epoch.val:.1%}"
-    progress.update(task, completed=epoch.number + 1, description=text)
+    def tell(self, count: int, best: GraphClassifier) -> None:
+        text = f"tuning: {count} trained, best validation {best.fit_.best.val:.1%}"
+        self.progress.update(self.task, description=text)
 
 
-def _tell(progress: Progress, task: TaskID, count: int, best: GraphClassifier) -> None:
-    text = f"tuning: {count} trained, best validation {best.fit_.best.val:.1%}"
-    progress.update(task, description=text)
-
-
-def print_scores(scores: Mapping[str, Scores], classes: Sequence[str]) -> None:
+def _print_scores(report: FitReport) -> None:
     """How good it is beside simpler means, what it mixes up, and how far its confidence goes."""
+    from gread.estimator.comparison import advice, verdict
+
+    scores = report.scores
+    classes = [str(name) for name in report.classifier.classes_.tolist()]
     (own, found), *_ = scores.items()
     out.print(f"\n{found.nodes:,} test nodes, seen by nobody before", highlight=False)
-    table = Table("", "accuracy", "macro-F1", "ROC-AUC", "calibration error")
+    table = RichTable("", "accuracy", "macro-F1", "ROC-AUC", "calibration error")
     for name, other in scores.items():
         auc = "" if other.roc_auc is None else f"{other.roc_auc:.3f}"
         shares = (f"{100 * other.accuracy:.2f}", f"{100 * other.macro_f1:.2f}", auc)
         table.add_row(name, *shares, f"{other.calibration_error:.3f}")
     out.print(table)
     if len(classes) <= 12:
-        square = Table("true \\ predicted", *classes)
+        square = RichTable("true \\ predicted", *classes)
         for name, row in zip(classes, found.confusion, strict=True):
             square.add_row(name, *map(str, row))
         out.print(square)
@@ -286,17 +239,15 @@ def print_scores(scores: Mapping[str, Scores], classes: Sequence[str]) -> None:
         f"{found.calibration_error:.3f} over ten bins of confidence.",
         highlight=False,
     )
-    from gread.estimator.comparison import advice, verdict
-
     if "MLP" in scores:
         out.print(verdict(own, found, scores["MLP"]), highlight=False)
     if better := advice(own, scores):
         out.print(better, style="yellow", highlight=False)
 
 
-def print_diagnosis(found: Diagnosis) -> None:
+def _print_diagnosis(found: Diagnosis) -> None:
     """The numbers in two columns, what to be careful about, and where to begin."""
-    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    table = RichTable(box=None, padding=(0, 2, 0, 0), show_header=False)
     for subject, text in _rows(found).items():
         table.add_row(subject, text)
     out.print(table, highlight=False)

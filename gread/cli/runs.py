@@ -1,31 +1,16 @@
-"""Commands that look at stored runs, and what others need to find them."""
+"""``gread runs``, ``gread runs export`` and ``gread compare``: stored runs."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
-from itertools import product
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 import typer
-from rich.table import Table
+from rich.table import Table as RichTable
 
-from gread.base.errors import InputError
-from gread.cli.console import Json, err, out, print_json
-from gread.experiments.artefact import ARTEFACTS
-from gread.models.catalog import MODELS
-from gread.report.statistics import compare as compare_pairs
-from gread.runs.archive import ENDING, RESULTS, known_results, write_results
-from gread.runs.result import Result
-from gread.runs.spec import RunSpec
-from gread.runs.store import ResultStore
-
-Store = Annotated[Path, typer.Option("--store", metavar="DIR", help="Where results are stored.")]
-STORE = Path("runs/store")
-
-Runs: TypeAlias = dict[tuple[int, int], Result]
-"""By split and seed."""
+from gread.cli.console import err, out, percent, print_json
+from gread.cli.options import STORE, Json, Store
 
 runs = typer.Typer(help="List what is stored, or export it.", invoke_without_command=True)
 
@@ -41,6 +26,8 @@ def list_runs(
     """List what is stored, or export it."""
     if context.invoked_subcommand is not None:
         return
+    from gread.runs.store import ResultStore
+
     chosen = [
         result
         for result in ResultStore(store)
@@ -50,7 +37,7 @@ def list_runs(
         print_json([dataclasses.asdict(result.without_history()) for result in chosen])
         return
     columns = ("key", "dataset", "model", "split", "seed", "status", "val", "test", "seconds")
-    table = Table(*columns)
+    table = RichTable(*columns)
     for result in chosen:
         spec = result.spec
         table.add_row(
@@ -74,21 +61,17 @@ def export(
     ] = None,
     folder: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Where the files go.")
-    ] = RESULTS,
+    ] = Path("results"),
     store: Store = STORE,
 ) -> None:
     """Write the runs behind an artefact as one packed file of JSON lines, without histories.
 
     A run is in one file, that of the first artefact that needs it.
     """
-    known = known_results(store)
-    for name in names or ARTEFACTS:
-        keys = [spec.key for spec in ARTEFACTS[name].specs()]
-        results = [known.pop(key) for key in keys if key in known]
-        if results:
-            path = folder / f"{name}{ENDING}"
-            write_results(path, results)
-            err.print(f"Wrote {len(results)} results to {path}", highlight=False, soft_wrap=True)
+    from gread.experiments.reproduce import export as write
+
+    for path, count in write(names, store=store, out=folder).items():
+        err.print(f"Wrote {count} results to {path}", highlight=False, soft_wrap=True)
 
 
 def compare(
@@ -102,50 +85,15 @@ def compare(
 
     Of models with several settings on a dataset, those are compared that share the most runs.
     """
-    for name in (first, second):
-        MODELS[name]  # a misspelt name is not just one without results
-    known = known_results(store).values()
-    settings = {name: _settings(name, known) for name in (first, second)}
-    rows = []
-    for name in settings[first]:
-        if name in settings[second] and dataset in (None, name):
-            pairs = product(settings[first][name], settings[second][name])
-            one, two = max(pairs, key=lambda pair: _worth(*pair))
-            keys = sorted(one.keys() & two.keys())
-            if keys:
-                tests = ([100 * (runs[key].test or 0.0) for key in keys] for runs in (one, two))
-                rows.append({"dataset": name} | dataclasses.asdict(compare_pairs(*tests)))
-    if not rows:
-        raise InputError(f"{first} and {second} must have runs in common, got none in {store}")
+    from gread.runs.compare import compare as compare_runs
+
+    found = compare_runs(first, second, dataset=dataset, store=store)
     if as_json:
-        print_json(rows)
+        rows = found.items()
+        print_json([{"dataset": name} | dataclasses.asdict(row) for name, row in rows])
         return
-    table = Table("dataset", f"{first} − {second}", "Wilcoxon p", "t-test p", "pairs")
-    for row in rows:
-        numbers = f"{row['difference']:+.2f}", f"{row['wilcoxon']:.3g}", f"{row['t_test']:.3g}"
-        table.add_row(str(row["dataset"]), *numbers, str(row["pairs"]))
+    table = RichTable("dataset", f"{first} − {second}", "Wilcoxon p", "t-test p", "pairs")
+    for name, row in found.items():
+        numbers = f"{row.difference:+.2f}", f"{row.wilcoxon:.3g}", f"{row.t_test:.3g}"
+        table.add_row(name, *numbers, str(row.pairs))
     out.print(table)
-
-
-def _settings(model: str, results: Iterable[Result]) -> dict[str, list[Runs]]:
-    """Of every dataset, the runs of each setting of the model that have a test accuracy."""
-    found: dict[str, dict[RunSpec, Runs]] = {}
-    for result in results:
-        spec = result.spec
-        if spec.model == model and result.test is not None:
-            setting = dataclasses.replace(spec, split=0, seed=0, record=())
-            runs = found.setdefault(spec.dataset, {}).setdefault(setting, {})
-            runs[spec.split, spec.seed] = result
-    return {dataset: list(settings.values()) for dataset, settings in found.items()}
-
-
-def _worth(one: Runs, two: Runs) -> tuple[int, str]:
-    """How much two settings have to compare; of those with as many runs the latest are meant."""
-    common = one.keys() & two.keys()
-    last = max((runs[key].finished for runs in (one, two) for key in common), default="")
-    return len(common), last
-
-
-def percent(share: float | None) -> str:
-    """A share of 1 as it is shown in tables."""
-    return "–" if share is None else f"{100 * share:.2f}"

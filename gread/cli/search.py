@@ -1,4 +1,4 @@
-"""The command that searches."""
+"""``gread search``."""
 
 from __future__ import annotations
 
@@ -8,26 +8,28 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.table import Table as RichTable
 
 from gread.base.errors import InputError
-from gread.cli.console import Json, bar, err, out, print_json
-from gread.cli.runs import STORE, Store
-from gread.cli.train import Deterministic, Device, ExecutorName, numbers, resumable
-from gread.models.catalog import MODELS
-from gread.runs.executors.job import find_executor
-from gread.runs.store import ResultStore
-from gread.search.report import Report, shown
-from gread.search.report import report as report_on
-from gread.search.search import SAMPLERS, SearchProgress
-from gread.search.search import search as search_for
-from gread.search.selection import RULES, Trial, select
-from gread.search.space import read_space
-from gread.search.study import import_optuna, study_name
+from gread.cli.console import bar, err, out, print_json, resumable
+from gread.cli.options import (
+    STORE,
+    Deterministic,
+    Device,
+    ExecutorName,
+    Json,
+    Store,
+    imports_of,
+    names_in,
+    numbers,
+)
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
+
+    from gread.search.report import Report
+    from gread.search.selection import Trial
 
 
 def search(
@@ -41,7 +43,9 @@ def search(
         Path | None,
         typer.Option(metavar="FILE", help="Search space in TOML; by default the paper's."),
     ] = None,
-    sampler: Annotated[str, typer.Option(help=f"One of: {', '.join(SAMPLERS)}.")] = "random",
+    sampler: Annotated[
+        str, typer.Option(help=f"One of: {names_in('gread.search.samplers:SAMPLERS')}.")
+    ] = "random",
     prune: Annotated[
         bool, typer.Option("--prune", help="End trials early that are poor on the first splits.")
     ] = False,
@@ -70,7 +74,8 @@ def search(
         typer.Option("--report", help="Show what was found, write preset and picture."),
     ] = False,
     rule: Annotated[
-        str, typer.Option(help=f"How the report selects: {', '.join(RULES)}.")
+        str,
+        typer.Option(help=f"How the report selects: {names_in('gread.search.selection:RULES')}."),
     ] = "best-mean",
     folder: Annotated[
         Path | None,
@@ -82,6 +87,15 @@ def search(
     as_json: Json = False,
 ) -> None:
     """Search for the settings of a model, selected by validation accuracy alone."""
+    from gread.models.catalog import MODELS
+    from gread.runs.executors.job import find_executor
+    from gread.runs.store import ResultStore
+    from gread.search.report import report as report_on
+    from gread.search.search import search as search_for
+    from gread.search.selection import RULES, select
+    from gread.search.space import read_space
+    from gread.search.study import import_optuna, study_name
+
     if trials is None and not show:
         raise InputError(
             "--trials must say how many there shall be, or --report show what is there"
@@ -114,7 +128,7 @@ def search(
                 devices=[where.choose_device(device)],
                 workers=workers,
                 deterministic=deterministic,
-                imports=context.find_root().params["imports"] or (),
+                imports=imports_of(context),
                 on_progress=_Tell(progress, progress.add_task("", total=trials)),
             )
         if not show:
@@ -137,6 +151,8 @@ class _Tell:
         self.progress, self.task, self.best = progress, task, -1
 
     def __call__(self, now: SearchProgress) -> None:
+        from gread.search.report import shown
+
         text = f"{now.runs} runs"
         if now.best is not None:
             text = f"best validation {100 * now.best.mean:.2f}, {text}"
@@ -157,6 +173,8 @@ def _print_selected(name: str, found: list[Trial], selected: Trial, as_json: boo
 
 
 def _print_report(made: Report) -> None:
+    from gread.search.report import shown
+
     _print_trials(made.study, made.trials, made.selected)
     if not made.finished:
         out.print(
@@ -171,13 +189,15 @@ def _print_report(made: Report) -> None:
     else:
         out.print("test: not all of its runs are in this store", highlight=False)
     if made.importance:
-        table = Table("hyperparameter", "importance")
+        table = RichTable("hyperparameter", "importance")
         for hyperparameter, share in made.importance.items():
             table.add_row(hyperparameter, f"{share:.2f}")
         out.print(table)
 
 
 def _print_trials(name: str, found: list[Trial], selected: Trial) -> None:
+    from gread.search.report import shown
+
     pruned = sum(not trial.complete for trial in found)
     out.print(f"study {name}: {len(found)} trials, {pruned} pruned", highlight=False)
     line = f"selected: trial {selected.number}, validation {shown(selected.validation)}"

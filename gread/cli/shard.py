@@ -1,4 +1,4 @@
-"""The command that cuts a graph into blocks, for training over several processes."""
+"""``gread shard``: a graph on the disk, for training over several processes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from gread.cli.console import Json, out, print_json
-from gread.distributed.orders import PARTITIONS
+from gread.cli.console import out, print_json
+from gread.cli.options import Json
 
 
 def shard(
@@ -23,7 +23,7 @@ def shard(
         Path, typer.Option("--out", metavar="DIR", help="Where blocks go; it must not exist.")
     ],
     partition: Annotated[
-        str, typer.Option(help=f"Which nodes go together: {', '.join(PARTITIONS)}.")
+        str, typer.Option(help="Which nodes go together: cuthill-mckee, metis, given.")
     ] = "cuthill-mckee",
     split: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Says train, val or test; else drawn.")
@@ -35,7 +35,7 @@ def shard(
     as_json: Json = False,
 ) -> None:
     """Cut a graph into blocks on the disk, one for each process that will train on it."""
-    from gread.distributed.parquet import shard_parquet  # with pyarrow
+    from gread.distributed.parquet import shard_parquet
 
     sizes = shard_parquet(
         nodes,

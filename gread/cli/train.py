@@ -1,60 +1,41 @@
-"""The command that trains, and what others that compute share with it."""
+"""``gread train``."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
-from functools import partial
-from pathlib import Path
+from collections.abc import Sequence
 from statistics import fmean, pstdev
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 import typer
-from rich.progress import Progress, TaskID
-from rich.table import Table
-from torch import nn
-from torch_geometric.data import Data
+from rich.progress import Progress
+from rich.table import Table as RichTable
 
-from gread.base.errors import InputError
-from gread.cli.console import Json, bar, err, out, print_json
-from gread.cli.runs import STORE, Store, percent
-from gread.distributed.exchange import rank
-from gread.distributed.shards import read_sizes
-from gread.experiments.accuracy import CODE, PAPER
-from gread.models.catalog import MODELS
-from gread.runs.complete import complete
-from gread.runs.executors.job import find_executor
-from gread.runs.launch import launch
-from gread.runs.presets import find_preset, split_settings
-from gread.runs.records import RECORDS, records_of
-from gread.runs.result import Result
-from gread.runs.run import division, run, with_structure
-from gread.runs.sharded import ShardedTraining, agreed, compute, cost, joined_if_started, started_as
-from gread.runs.spec import HIDDEN_CHANNELS, RunSpec
-from gread.runs.store import ResultStore
-from gread.runs.trackers import TRACKERS, OnEpoch, tracked
-from gread.training.config import TrainConfig
-from gread.training.loop import Epoch
+from gread.cli.console import bar, err, out, percent, print_json, resumable
+from gread.cli.options import (
+    STORE,
+    Deterministic,
+    Device,
+    ExecutorName,
+    Json,
+    Settings,
+    Store,
+    imports_of,
+    names_in,
+    numbers,
+    settings_of,
+)
 
-Device = Annotated[
-    str, typer.Option(help="cpu, cuda, cuda:1, ...; auto takes a GPU if there is one.")
-]
-ExecutorName = Annotated[
-    str, typer.Option(metavar="NAME", help="local, or ray[=ADDRESS]: as tasks of a Ray cluster.")
-]
-Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting.")
-]
-Deterministic = Annotated[
-    bool,
-    typer.Option("--deterministic", help="On a GPU too, the same bytes every time; slower."),
-]
+if TYPE_CHECKING:
+    from torch import nn
+    from torch_geometric.data import Data
+
+    from gread.graph.structure.catalog import Prepared
+    from gread.runs.result import Result
+    from gread.runs.spec import RunSpec
+    from gread.runs.train import ShardedRun
+    from gread.training.loop import Epoch
 
 
 def train(
@@ -74,7 +55,10 @@ def train(
     epochs: Annotated[int | None, typer.Option(help="Number of epochs.")] = None,
     track: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help=f"Log new runs to: {', '.join(TRACKERS)}."),
+        typer.Option(
+            metavar="NAME",
+            help=f"Log new runs to: {names_in('gread.runs.trackers:TRACKERS')}.",
+        ),
     ] = None,
     processes: Annotated[
         int | None,
@@ -87,226 +71,122 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train a model on a dataset, with its preset where there is one."""
-    started = started_as()
-    if processes is not None and started is not None and processes != started:
-        raise InputError(f"processes must be the {started} that were started, got {processes}")
-    found = find_preset(model, dataset, preset)
-    trackers = track or []
-    for name in trackers:
-        TRACKERS[name]  # a misspelt name fails even where nothing is left to run
-    hyper, changed = split_settings(model, dict(map(setting, settings or [])))
-    training: dict[str, Any] = dataclasses.asdict(found.train) | changed
-    if epochs is not None:
-        training["epochs"] = epochs
-    if processes is not None or started is not None:
-        training["processes"] = started if processes is None else processes
-    config = TrainConfig(**training)
-    where = find_executor(executor)
-    if where.remote and (trackers or config.processes > 1 or Path(dataset, "graph.json").exists()):
-        raise InputError(
-            "--executor must be local to track runs or to spread a graph over processes, "
-            f"got {executor!r}"
+    from gread.runs.executors.job import find_executor
+    from gread.runs.presets import find_preset
+    from gread.runs.train import check_options, is_sharded, train_shards
+    from gread.runs.train import train as train_runs
+
+    given = settings_of(settings) | ({} if epochs is None else {"epochs": epochs})
+    chosen = numbers("splits", splits)
+    every = numbers("seeds", seeds)
+    if is_sharded(dataset):
+        remote = executor if find_executor(executor).remote else ""
+        check_options(remote, track or [], deterministic, sharded=True)
+        found = train_shards(
+            dataset,
+            model,
+            splits=chosen,
+            seeds=every,
+            settings=given,
+            preset=preset,
+            processes=processes,
+            device=device,
+            imports=imports_of(context),
+            on_run=_print_cost,
         )
-    place = where.choose_device(device)
-    imports = context.find_root().params["imports"] or ()
-    blocks = Path(dataset, "graph.json").exists()
-    for option, given in (("--track", trackers), ("--deterministic", deterministic)):
-        if given and (blocks or config.processes > 1):
-            raise InputError(f"{option} is for a graph that one process holds, got it with others")
-    if blocks:
-        known = read_sizes(dataset).splits
-        chosen = [split for split in numbers("splits", splits) if split < known]
-        jobs = [(split, seed) for seed in numbers("seeds", seeds) for split in chosen]
-        if not jobs:
-            raise InputError(f"splits must be below {known}, the number of splits, got {splits}")
-        with joined_if_started(place):
-            train_blocks(dataset, model, {**found.hyper, **hyper}, config, jobs, place, imports)
+        if found:
+            print_json([_row(run) for run in found])
         return
-    specs = [
-        complete(
-            RunSpec(
-                dataset=dataset,
-                model=model,
-                split=split,
-                seed=seed,
-                hyper={**found.hyper, **hyper},
-                train=config,
-                options=found.options,
-                # Those are of whole graphs.
-                record=records_of(model) if config.parts == config.processes == 1 else (),
-            )
-        )
-        for seed in numbers("seeds", seeds)
-        for split in numbers("splits", splits)
-    ]
-    if config.processes > 1:
-        with resumable(), joined_if_started(place):
-            results = _run_spread(specs, store, place, imports)
-        if results:
-            _show(results, found.source, as_json)
-        return
-    kept = ResultStore(store)
-    if "parts" not in changed and kept.missing(specs) and not where.remote:
-        specs = _that_fit(specs, place)
-    missing = kept.missing(specs)
-    structure = MODELS[model].structure
-    if missing and structure is not None:
-        prepared = with_structure(specs[0])
-        err.print(
-            f"{structure}: {prepared.entries:,} numbers, computed once in {prepared.seconds:.1f} s",
-            highlight=False,
-        )
     with resumable(), bar() as progress:
-        task = progress.add_task("", total=len(missing))
-        # Many at once, none of which can be watched.
-        if where.remote or (place.startswith("cuda") and not trackers):
-            launch(
-                missing,
-                kept,
-                executor=where,
-                devices=[place],
-                deterministic=deterministic,
-                imports=imports,
-                on_result=lambda _: progress.advance(task),
-            )
-        for spec in kept.missing(missing):
-            told = _Progress(partial(_tell, progress, task), spec)
-            with tracked(trackers, spec, store) as log:
-                on_epoch = _both(told, log)
-                kept.put(run(spec, device=place, deterministic=deterministic, on_epoch=on_epoch))
-            progress.advance(task)
-    _show(kept_of(specs, kept), found.source, as_json)
-
-
-def kept_of(specs: list[RunSpec], kept: ResultStore) -> list[Result]:
-    """The results that are stored."""
-    return [result for spec in specs if (result := kept.get(spec)) is not None]
-
-
-def _run_spread(
-    specs: list[RunSpec], store: Path, device: str, imports: Sequence[str]
-) -> list[Result]:
-    """Each run over all processes; what is stored then, on process 0, which alone has a store."""
-    kept = ResultStore(store) if rank() == 0 else None
-    missing = [] if kept is None else kept.missing(specs)
-    for number in agreed([specs.index(spec) for spec in missing]):
-        result = run(specs[number], device=device, imports=imports)
-        if kept is not None:
-            kept.put(result)
-            err.print(result.records.get("processes", ""), highlight=False, soft_wrap=True)
-    return kept_of(specs, kept) if kept is not None else []
-
-
-def train_blocks(
-    folder: str,
-    model: str,
-    hyper: Mapping[str, Any],
-    config: TrainConfig,
-    jobs: Sequence[tuple[int, int]],
-    device: str,
-    imports: Sequence[str],
-) -> None:
-    """Trains on what gread shard wrote, on split after split; nothing is stored but checkpoints."""
-    sizes = read_sizes(folder)
-    known = {"hidden_channels": HIDDEN_CHANNELS} | MODELS[model].hyperparameters
-    told = []
-    for split, seed in jobs:
-        about = json.dumps([model, dict(hyper), dataclasses.asdict(config), split, seed])
-        key = hashlib.sha256(f"{sizes.fingerprint} {about}".encode()).hexdigest()[:12]
-        checkpoint = Path(folder, f"checkpoint-{key}.pt")
-        training = ShardedTraining(
-            Path(folder), model, known | dict(hyper), config, split, seed, checkpoint, imports
+        shown = _Runs(progress)
+        results = train_runs(
+            dataset,
+            model,
+            splits=chosen,
+            seeds=every,
+            settings=given,
+            preset=preset,
+            trackers=track or [],
+            processes=processes,
+            executor=executor,
+            device=device,
+            deterministic=deterministic,
+            store=store,
+            imports=imports_of(context),
+            on_structure=_print_structure,
+            on_start=shown.start,
+            on_epoch=shown.tell,
+            on_result=shown.count,
         )
-        found = compute(training, device)
-        best, diverged = found[0].fit.best, found[0].fit.diverged
-        told.append(
-            {"split": split, "seed": seed, **dataclasses.asdict(best), "diverged": diverged}
-        )
-        if rank() == 0:
-            err.print(cost(found), highlight=False, soft_wrap=True)
-            err.print(f"parameters: {checkpoint}", highlight=False, soft_wrap=True)
-    if rank() == 0:
-        print_json(told)
-
-
-def _show(results: list[Result], source: str, as_json: bool) -> None:
-    if as_json:
+    if results and as_json:
         print_json([dataclasses.asdict(result.without_history()) for result in results])
-        return
-    _report(results, source)
+    elif results:
+        _print_results(results, find_preset(model, dataset, preset).source)
 
 
-@contextmanager
-def resumable() -> Iterator[None]:
-    """Ctrl-C is a way to stop, not an error; what others print meanwhile is no result."""
-    try:
-        with redirect_stdout(sys.stderr):
-            yield
-    except BaseException as error:
-        if not _stopped(error):
-            raise
-        err.print("gread: stopped; what is done is stored, and the same command goes on from there")
-        raise typer.Exit(130) from None
+def _print_cost(run: ShardedRun) -> None:
+    err.print(run.cost, highlight=False, soft_wrap=True)
+    err.print(f"parameters: {run.checkpoint}", highlight=False, soft_wrap=True)
 
 
-def _stopped(error: BaseException | None) -> bool:
-    """Whether Ctrl-C is behind it: Optuna, stopped while it lets go of a lock, fails at that."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__context__
-    return error is not None
+def _row(run: ShardedRun) -> dict[str, object]:
+    best = dataclasses.asdict(run.best)
+    return {"split": run.split, "seed": run.seed, **best, "diverged": run.diverged}
 
 
-def _that_fit(specs: list[RunSpec], device: str) -> list[RunSpec]:
-    """The same runs by parts of their graph, where the whole does not fit into memory."""
-    found = division(specs[0], device=device)
-    if found is None or found.parts == 1:
-        return specs
-    err.print(f"gread: {found}", style="yellow", highlight=False, soft_wrap=True)
-    config = dataclasses.replace(specs[0].train, parts=found.parts, halo=found.halo)
-    return [dataclasses.replace(spec, train=config, record=()) for spec in specs]
+def _print_structure(structure: str, prepared: Prepared) -> None:
+    err.print(
+        f"{structure}: {prepared.entries:,} numbers, computed once in {prepared.seconds:.1f} s",
+        highlight=False,
+    )
 
 
-def _tell(progress: Progress, task: TaskID, text: str) -> None:
-    progress.update(task, description=text)
+class _Runs:
+    """Shows on a bar how many runs are done, and now and then how one stands."""
 
+    def __init__(self, progress: Progress):
+        self.progress, self.next = progress, 0.0
 
-def _both(first: OnEpoch, second: OnEpoch) -> OnEpoch:
-    def on_epoch(epoch: Epoch, model: nn.Module, data: Data) -> None:
-        first(epoch, model, data)
-        second(epoch, model, data)
+    def start(self, missing: Sequence[RunSpec]) -> None:
+        self.task = self.progress.add_task("", total=len(missing))
 
-    return on_epoch
+    def count(self, result: Result) -> None:
+        if result.spec.train.processes > 1:
+            err.print(result.records.get("processes", ""), highlight=False, soft_wrap=True)
+        else:
+            self.progress.advance(self.task)
 
+    def tell(self, spec: RunSpec, epoch: Epoch, model: nn.Module, data: Data) -> None:
+        """The last epoch with what the spec records; looking costs a forward pass."""
+        import torch
 
-class _Progress:
-    """Tells the bar how a run stands, now and then: looking costs a forward pass."""
+        from gread.runs.records import RECORDS
 
-    def __init__(self, tell: Callable[[str], None], spec: RunSpec):
-        self.tell, self.spec, self.next = tell, spec, 0.0
-
-    def __call__(self, epoch: Epoch, model: nn.Module, data: Data) -> None:
         if time.monotonic() < self.next:
             return
         start = time.monotonic()
-        text = f"split {self.spec.split} epoch {epoch.number} loss {epoch.loss:.3f}"
+        text = f"split {spec.split} epoch {epoch.number} loss {epoch.loss:.3f}"
         text += f" val {epoch.val:.1%}"
         with torch.no_grad():
-            seen = {name: RECORDS[name](model.eval(), data) for name in self.spec.record}
+            seen = {name: RECORDS[name](model.eval(), data) for name in spec.record}
         if "energy" in seen:
             text += f" evaluations {seen['evaluations']} energy {seen['energy'][-1]:.2g}"
         if "coefficients" in seen:
             alpha, beta = (fmean(seen["coefficients"][name]) for name in ("alpha", "beta"))
             text += f" α {alpha:.2f} β {beta:+.2f}"
-        self.tell(text)
+        self.progress.update(self.task, description=text)
         now = time.monotonic()
         self.next = now + max(0.5, 20 * (now - start))  # on a large graph it is not for free
 
 
-def _report(results: list[Result], source: str) -> None:
+def _print_results(results: Sequence[Result], source: str) -> None:
     """Each run, then the mean beside what the paper prints and its code reaches."""
+    from gread.experiments.accuracy import CODE, PAPER
+    from gread.models.catalog import MODELS
+
     spec = results[0].spec
     title = MODELS[spec.model].title
-    table = Table("split", "seed", "epoch", "train", "val", "test", "status")
+    table = RichTable("split", "seed", "epoch", "train", "val", "test", "status")
     for r in results:
         shares = (percent(r.train), percent(r.val), percent(r.test))
         table.add_row(str(r.spec.split), str(r.spec.seed), str(r.epoch), *shares, r.status)
@@ -321,33 +201,3 @@ def _report(results: list[Result], source: str) -> None:
     code = CODE.get(title, {}).get(spec.dataset)
     if code:
         out.print(f"its published code reaches {code:.2f}", highlight=False)
-
-
-def setting(text: str) -> tuple[str, Any]:
-    """``key=value``; the value as JSON where it is some, else as it stands."""
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise InputError(f"--set must be KEY=VALUE, got {text!r}")
-    try:
-        return key, json.loads(value)
-    except (ValueError, RecursionError):  # no JSON, or numbers and nesting without end
-        return key, value
-
-
-MOST_NUMBERS = 100_000
-"""Of splits or of seeds."""
-
-
-def numbers(name: str, text: str) -> list[int]:
-    """``0-3,7`` is 0, 1, 2, 3, 7."""
-    found: list[int] = []
-    for part in text.split(","):
-        first, dash, last = part.partition("-")
-        ends = first.strip(), last.strip() if dash else first.strip()
-        if not all(end.isdecimal() and len(end) < 10 for end in ends):
-            raise InputError(f"--{name} must be numbers like 0-9 or 0,3,5, got {text!r:.80}")
-        part_of = range(int(ends[0]), int(ends[1]) + 1)
-        if len(found) + len(part_of) > MOST_NUMBERS:
-            raise InputError(f"--{name} must be {MOST_NUMBERS:,} numbers at most, got {text!r:.80}")
-        found += part_of
-    return found

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from gread.data.catalog import DatasetEntry as DatasetEntry
     from gread.data.files import DataError as DataError
     from gread.data.load import load as load
+    from gread.data.rows import DatasetRow as DatasetRow
+    from gread.data.rows import dataset_rows as dataset_rows
     from gread.data.splits import random_splits as random_splits
     from gread.data.synthetic import csbm as csbm
     from gread.data.synthetic import grid as grid

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -30,8 +30,8 @@ from gread.base.files import whole_folder
 from gread.base.memory import check_fits
 from gread.base.tensors import write_tensors
 from gread.base.versions import versions
-from gread.estimator.classifier import MASKS, GraphClassifier
 from gread.estimator.diagnosis import Diagnosis
+from gread.estimator.fitted import MASKS, FittedClassifier
 from gread.estimator.scores import Scores
 from gread.graph.checks import check_edges, check_features
 from gread.models.catalog import MODELS, NUM_NODES
@@ -40,19 +40,21 @@ from gread.runs.run import fingerprint_of
 from gread.tables.features import Preprocessing
 from gread.training.config import TrainConfig
 
+C = TypeVar("C", bound=FittedClassifier)
+
 FORMAT = 1
 CLASSIFIER = "classifier.json"
 GRAPH = "graph.safetensors"
 
 
-def save(classifier: GraphClassifier, path: str | Path) -> Path:
+def save(classifier: FittedClassifier, path: str | Path) -> Path:
     """Writes a fitted classifier into a new folder."""
     with whole_folder(path) as folder:
         write(classifier, folder, {MODELS[classifier.model].title: classifier.scores()})
     return Path(path)
 
 
-def write(classifier: GraphClassifier, folder: Path, scores: Mapping[str, Scores]) -> None:
+def write(classifier: FittedClassifier, folder: Path, scores: Mapping[str, Scores]) -> None:
     """Writes a fitted classifier and its scores, the first its own, into a folder that exists."""
     fingerprint = fingerprint_of(classifier.data_)
     _write_json(folder / CONFIG, _config(classifier))
@@ -79,8 +81,8 @@ def write(classifier: GraphClassifier, folder: Path, scores: Mapping[str, Scores
         file.chmod(0o644)  # a folder to share
 
 
-def load(path: str | Path) -> GraphClassifier:
-    """The classifier in a folder, or in a repository of the Hugging Face Hub."""
+def load(path: str | Path, kind: type[C]) -> C:
+    """The classifier of a kind in a folder, or in a repository of the Hugging Face Hub."""
     folder = _local(path)
     about = _read_json(folder / CLASSIFIER)
     if about.get("format") != FORMAT:
@@ -91,7 +93,7 @@ def load(path: str | Path) -> GraphClassifier:
             parameters["class_weight"] = dict(parameters["class_weight"])
         for name in ("id", "source", "target", "weight"):
             _check(f"parameter {name}", parameters[name], str | None)
-        classifier = GraphClassifier(about["model"], **parameters)
+        classifier = kind(about["model"], **parameters)
         _check("parameter settings", parameters["settings"], dict | None)
         classifier.config()  # refuses settings that cannot be
         classifier.settings_ = dict(about["settings"])
@@ -135,7 +137,7 @@ def read_scores(path: str | Path) -> dict[str, Scores]:
         raise InputError(f"{file} is not as gread writes it: {error!r}") from error
 
 
-def _config(classifier: GraphClassifier) -> dict[str, Any]:
+def _config(classifier: FittedClassifier) -> dict[str, Any]:
     """The arguments with which the model is built."""
     build = MODELS[classifier.model].build
     fixed = build.keywords if isinstance(build, partial) else {}
@@ -148,7 +150,7 @@ def _config(classifier: GraphClassifier) -> dict[str, Any]:
     return {**sizes, **fixed, **classifier.settings_}
 
 
-def _parameters(classifier: GraphClassifier) -> dict[str, Any]:
+def _parameters(classifier: FittedClassifier) -> dict[str, Any]:
     """What the classifier was made with; JSON has no mapping whose keys are numbers."""
     found: dict[str, Any] = classifier.get_params()
     del found["model"], found["device"]  # which another machine may not have
@@ -158,7 +160,7 @@ def _parameters(classifier: GraphClassifier) -> dict[str, Any]:
     return found
 
 
-def _graph_tensors(classifier: GraphClassifier) -> dict[str, Tensor]:
+def _graph_tensors(classifier: FittedClassifier) -> dict[str, Tensor]:
     """The graph, with the ids as the bytes of a JSON list."""
     data = classifier.data_
     names = ["x", "edge_index", "y", *MASKS]
@@ -170,7 +172,7 @@ def _graph_tensors(classifier: GraphClassifier) -> dict[str, Tensor]:
     }
 
 
-def _read_graph(file: Path, classifier: GraphClassifier) -> tuple[list[Any], Data]:
+def _read_graph(file: Path, classifier: FittedClassifier) -> tuple[list[Any], Data]:
     """Ids and graph; the features stay on the disk until they are read."""
     try:
         with safe_open(file, framework="pt") as tensors:
@@ -185,7 +187,7 @@ def _read_graph(file: Path, classifier: GraphClassifier) -> tuple[list[Any], Dat
     return ids, Data(**found)
 
 
-def _check_graph(ids: Any, found: Mapping[str, Tensor], classifier: GraphClassifier) -> None:
+def _check_graph(ids: Any, found: Mapping[str, Tensor], classifier: FittedClassifier) -> None:
     """Requires the graph of a training: what reads it later trusts its sizes."""
     _check("ids", ids, list)
     n = len(ids)
@@ -201,7 +203,7 @@ def _check_graph(ids: Any, found: Mapping[str, Tensor], classifier: GraphClassif
         raise InputError(f"x must have a row and y a class for each of {n} nodes")
 
 
-def _card(classifier: GraphClassifier, scores: Mapping[str, Scores], fingerprint: str) -> str:
+def _card(classifier: FittedClassifier, scores: Mapping[str, Scores], fingerprint: str) -> str:
     title = MODELS[classifier.model].title
     classes = ", ".join(map(str, classifier.classes_.tolist()[:20]))
     names = ", ".join(classifier.preprocessing_.encoders)

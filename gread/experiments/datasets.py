@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from gread.data.load import load
+from gread.data.rows import dataset_row
 from gread.experiments.artefact import ARTEFACTS, Artefact
-from gread.experiments.catalogue import dataset_row
 from gread.experiments.protocol import DATASETS, PROTOCOL, PUBLISHED
 from gread.models.catalog import MODELS
 from gread.report.tables import Cell, Table

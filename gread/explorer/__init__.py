@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 from gread.base.lazy import lazy
 
 if TYPE_CHECKING:
+    from gread.explorer.explore import explore as explore
+    from gread.explorer.explore import export as export
     from gread.explorer.leaderboard import leaderboard as leaderboard
     from gread.explorer.page import page as page
     from gread.explorer.server import Runs as Runs

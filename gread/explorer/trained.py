@@ -16,7 +16,6 @@ from torch_geometric.utils import degree, scatter
 from gread.base.errors import InputError
 from gread.dynamics.response import evenly_spread, frequency_response
 from gread.estimator.classifier import GraphClassifier
-from gread.estimator.folder import load
 from gread.graph.measures import dirichlet_energy
 from gread.models.catalog import MODELS
 from gread.models.gread import GREAD
@@ -106,7 +105,7 @@ def portrait(
 
 def portrait_of_folder(folder: Path) -> dict[str, Any]:
     """Of a model folder that `gread fit` or ``GraphClassifier.save`` wrote, on its own graph."""
-    classifier: GraphClassifier = load(folder)
+    classifier = GraphClassifier.load(folder)
     entry = MODELS[classifier.model]
     if not entry.continuous:
         raise InputError(f"--model must hold a model in continuous time, got {entry.title}")

@@ -6,6 +6,7 @@ from gread.base.lazy import lazy
 
 if TYPE_CHECKING:
     from gread.runs.archive import known_results as known_results
+    from gread.runs.compare import compare as compare
     from gread.runs.complete import complete as complete
     from gread.runs.executors.job import EXECUTORS as EXECUTORS
     from gread.runs.executors.job import Executor as Executor
@@ -23,5 +24,8 @@ if TYPE_CHECKING:
     from gread.runs.spec import RunSpec as RunSpec
     from gread.runs.store import ResultStore as ResultStore
     from gread.runs.store import StoreError as StoreError
+    from gread.runs.train import ShardedRun as ShardedRun
+    from gread.runs.train import train as train
+    from gread.runs.train import train_shards as train_shards
 
 lazy(__name__)

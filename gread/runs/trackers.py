@@ -12,16 +12,18 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeAlias
-
-from torch import nn
-from torch_geometric.data import Data
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gread.base.errors import InputError
 from gread.base.registry import Registry
 from gread.runs.complete import complete
 from gread.runs.spec import RunSpec, Value
-from gread.training.loop import Epoch
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch_geometric.data import Data
+
+    from gread.training.loop import Epoch
 
 Log: TypeAlias = Callable[[Mapping[str, float], int], Any]
 """Called with numbers by name, and the step they belong to."""
@@ -29,7 +31,7 @@ Log: TypeAlias = Callable[[Mapping[str, float], int], Any]
 Tracker: TypeAlias = Callable[[RunSpec, Path], AbstractContextManager[Log]]
 """Opens a run of a spec, with files below a folder, and closes it in the end."""
 
-OnEpoch: TypeAlias = Callable[[Epoch, nn.Module, Data], None]
+OnEpoch: TypeAlias = "Callable[[Epoch, nn.Module, Data], None]"
 """What `gread.runs.run` calls after every epoch."""
 
 TRACKERS: Registry[Tracker] = Registry("tracker")

@@ -7,7 +7,7 @@ from gread.base.lazy import lazy
 if TYPE_CHECKING:
     from gread.search.report import Report as Report
     from gread.search.report import report as report
-    from gread.search.search import SAMPLERS as SAMPLERS
+    from gread.search.samplers import SAMPLERS as SAMPLERS
     from gread.search.search import SearchProgress as SearchProgress
     from gread.search.search import search as search
     from gread.search.selection import RULES as RULES

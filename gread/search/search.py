@@ -5,29 +5,27 @@ from __future__ import annotations
 import math
 import os
 import time
-import warnings
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gread.base.checks import check_count
 from gread.base.errors import InputError
-from gread.base.registry import Registry
 from gread.runs.executors.job import Executor, find_executor
 from gread.runs.launch import launch
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec, Value
 from gread.runs.store import ResultStore
+from gread.search.samplers import SAMPLERS
 from gread.search.selection import Trial, select
 from gread.search.space import Space, read_space
 from gread.search.study import (
     StudySettings,
     create_study,
-    import_optuna,
     journal,
     storage_errors,
     study_name,
@@ -37,24 +35,6 @@ from gread.search.worker import Worker, abandoned
 
 if TYPE_CHECKING:
     import optuna
-
-SAMPLERS: Registry[Callable[[int], Any]] = Registry("sampler")
-"""From a seed to a sampler of Optuna's."""
-
-
-@SAMPLERS.register("random")
-def random_sampler(seed: int) -> optuna.samplers.BaseSampler:
-    """Every setting for itself, as in the paper."""
-    return import_optuna().samplers.RandomSampler(seed)
-
-
-@SAMPLERS.register("tpe")
-def tpe_sampler(seed: int) -> optuna.samplers.BaseSampler:
-    """Settings like the good ones so far; those of a batch that is under way count as poor."""
-    optuna = import_optuna()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        return optuna.samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True)
 
 
 @dataclass(frozen=True)

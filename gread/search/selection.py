@@ -6,12 +6,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from gread.base.errors import InputError
 from gread.base.registry import Registry
 from gread.runs.spec import Value
-from gread.search.space import Space
+
+if TYPE_CHECKING:
+    from gread.search.space import Space
 
 NEIGHBOURS = 10
 """How many trials the rule ``neighbours`` averages, the trial itself among them."""
@@ -53,7 +55,7 @@ class Trial:
         return stdev(self.validation) / len(self.validation) ** 0.5
 
 
-Rule: TypeAlias = Callable[[Sequence[Trial], Space], Trial]
+Rule: TypeAlias = "Callable[[Sequence[Trial], Space], Trial]"
 
 RULES: Registry[Rule] = Registry("rule")
 

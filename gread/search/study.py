@@ -20,11 +20,12 @@ from gread.runs.presets import split_settings
 from gread.runs.spec import RunSpec, Value
 from gread.runs.store import StoreError
 from gread.search.selection import Trial
-from gread.search.space import Space
 from gread.training.config import TrainConfig
 
 if TYPE_CHECKING:
     import optuna
+
+    from gread.search.space import Space
 
 
 @dataclass(frozen=True)

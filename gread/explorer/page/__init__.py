@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import gread
+from gread.base.versions import __version__
 from gread.dynamics.reactions import REACTIONS, Terms
 from gread.dynamics.tableau import SOLVERS, Tableau
 from gread.report.page import SHARED_SCRIPTS, SHARED_STYLES, bind
@@ -50,7 +50,7 @@ def page(
         styles=(*SHARED_STYLES, "explorer/page/explorer.css"),
         scripts=(*SHARED_SCRIPTS, *SCRIPTS),
         data={
-            "version": gread.__version__,
+            "version": __version__,
             "reactions": reactions(),
             "solvers": solvers(),
             "leaderboard": leaderboard,

@@ -26,6 +26,14 @@ def tune(
         classifier: Fitted; it is the one to beat.
         minutes: How long to search.
         on_trial: Called after every training with how many there were and the best so far.
+
+    Example:
+        >>> import gread
+        >>> from gread.estimator import tune
+        >>> data = gread.load("csbm", num_nodes=60, homophily=0.9, degree=6)
+        >>> first = gread.GraphClassifier(settings={"epochs": 2}).fit(data)
+        >>> tune(first, minutes=0.01).fit_.best.val >= first.fit_.best.val
+        True
     """
     check_positive("minutes", minutes)
     optuna = import_optuna()

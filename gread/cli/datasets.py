@@ -1,0 +1,89 @@
+"""``gread datasets`` and ``gread list``: what is registered."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from gread.cli.console import bar, out, print_json
+from gread.cli.options import Json, names_in
+
+if TYPE_CHECKING:
+    from gread.data.rows import DatasetRow
+
+
+def list_(
+    kind: Annotated[
+        str,
+        typer.Argument(help=f"One of: {names_in('gread.experiments.catalogue:LISTINGS')}."),
+    ],
+    as_json: Json = False,
+) -> None:
+    """List the reactions, solvers, models or datasets there are."""
+    from gread.experiments.catalogue import catalogue
+
+    rows = catalogue(kind)
+    if as_json:
+        print_json(rows)
+        return
+    columns = [column for column in rows[0] if column != "hyperparameters"]
+    table = RichTable()
+    for column in columns:
+        table.add_column(column, no_wrap=column == "name")
+    for row in rows:
+        table.add_row(*(str(row[column]) for column in columns))
+    out.print(table)
+
+
+def datasets(
+    names: Annotated[list[str] | None, typer.Argument(help="Which; by default all.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the datasets beside the paper's table; one that is named is downloaded if need be."""
+    from gread.data.catalog import DATASETS
+    from gread.data.rows import dataset_rows
+
+    with bar() as progress:
+        task = progress.add_task("reading", total=len(names or DATASETS))
+        rows = dataset_rows(names or None, on_row=lambda _: progress.advance(task))
+    if as_json:
+        print_json([dataclasses.asdict(row) for row in rows])
+        return
+    table = RichTable(box=None, padding=(0, 1, 0, 0))
+    table.add_column("dataset", no_wrap=True)
+    for column in ("nodes", "edges", "+loops", "feat.", "classes", "node h.", "edge h.", "splits"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(row.name, *row.counts())
+        if row.paper:
+            table.add_row("  paper", *row.paper_counts(), style="dim")
+    out.print(table)
+    out.print("h. is homophily; ≠ marks a slip of the paper, whose value is not that of the data.")
+    for source, named in _grouped(rows, lambda row: row.source).items():
+        out.print()
+        _print_named(", ".join(named), f"\n{source}")
+    out.print()
+    for note, named in _grouped(rows, lambda row: row.note).items():
+        _print_named(", ".join(named), f": {note}.")
+    for missing, named in _grouped(rows, lambda row: row.missing).items():
+        _print_named(f"Not here: {', '.join(named)}", f": {missing}.")
+
+
+def _print_named(names: str, text: str) -> None:
+    out.print(Text(names, style="bold").append(text, style="not bold"))
+
+
+def _grouped(
+    rows: Sequence[DatasetRow], words: Callable[[DatasetRow], str]
+) -> dict[str, list[str]]:
+    """Names by what is said of them, so that each thing is said once."""
+    groups: dict[str, list[str]] = {}
+    for row in rows:
+        if words(row):
+            groups.setdefault(words(row), []).append(row.name)
+    return groups

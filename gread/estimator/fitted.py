@@ -1,0 +1,229 @@
+"""A trained classifier: its settings, its graph, and predictions on this or another one."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
+from torch import nn
+from torch_geometric.data import Data
+from torch_geometric.utils import degree
+
+from gread.base.devices import choose_device
+from gread.base.errors import InputError
+from gread.base.memory import enough_memory
+from gread.estimator.diagnosis import Diagnosis
+from gread.estimator.graphs import as_graph, column_of
+from gread.estimator.scores import Scores, score
+from gread.graph.structure.catalog import add_structure
+from gread.models.catalog import MODELS
+from gread.runs.presets import split_settings
+from gread.runs.spec import Value
+from gread.tables.column import Column, column
+from gread.tables.features import Preprocessing
+from gread.tables.graph import TableGraph
+from gread.tables.labels import Labels, read_labels
+from gread.tables.table import Table
+from gread.training.config import TrainConfig
+from gread.training.fit import logits_of
+from gread.training.memory import parts_that_fit
+
+TRAIN: dict[str, Any] = {"epochs": 200, "lr": 0.01, "weight_decay": 5e-4, "patience": 50}
+"""How to train, if nobody says: stop when 50 epochs have not improved validation."""
+
+LARGE = 50_000
+TRAIN_LARGE = {"epochs": 50, "lr": 0.03, "patience": 20}
+"""On a graph of so many nodes an epoch takes seconds and validation hardly fluctuates."""
+
+MASKS = ("train_mask", "val_mask", "test_mask")
+
+DEGREE = "(degree)"
+"""What stands in for features where there are none: log(1 + neighbours)."""
+
+
+class FittedClassifier(ClassifierMixin, BaseEstimator):
+    """Settings and fitted state of a `gread.GraphClassifier`, and its predictions."""
+
+    classes_: NDArray[Any]
+    ids_: Sequence[Any]
+    data_: Data
+    preprocessing_: Preprocessing
+    diagnosis_: Diagnosis
+    settings_: dict[str, Any]
+    config_: TrainConfig
+    module_: nn.Module
+
+    def __init__(
+        self,
+        model: str = "gread-bs",
+        *,
+        settings: Mapping[str, Value] | None = None,
+        features: str | Sequence[str] = "auto",
+        id: str | None = None,
+        source: str | None = None,
+        target: str | None = None,
+        weight: str | None = None,
+        directed: bool = False,
+        class_weight: str | Mapping[Any, float] | None = None,
+        random_state: int = 0,
+        device: str = "auto",
+    ):
+        self.model = model
+        self.settings = settings
+        self.features = features
+        self.id = id
+        self.source = source
+        self.target = target
+        self.weight = weight
+        self.directed = directed
+        self.class_weight = class_weight
+        self.random_state = random_state
+        self.device = device
+
+    def predict_proba(self, X: Any = None, *, edges: Any = None) -> NDArray[np.float64]:
+        """The probability of every class, [N, classes].
+
+        Args:
+            X: A graph with the same columns, new or grown; by default the one it was trained on.
+            edges: Its edges, where X has none.
+        """
+        self._check_fitted()
+        device = choose_device(self.device)
+        if X is None:
+            self._check_graph()
+            data, config = self.data_, self.config_
+        else:
+            self._check_inductive()
+            data = self._inputs(self.graph(X, edges))
+            data.train_mask = torch.zeros(data.num_nodes, dtype=torch.bool)
+            config = self._divided(data, self.module_.to(device))
+            config = replace(config, parts=min(config.parts, int(data.num_nodes)))
+        data = self._structured(data).to(device if config.parts == 1 else "cpu")
+        with enough_memory("a smaller graph, or a model trained with more parts"):
+            logits = logits_of(self.module_.to(device), data, data.train_mask, config)
+        found: NDArray[np.float64] = logits.double().softmax(dim=1).cpu().numpy()
+        return found
+
+    def predict(self, X: Any = None, *, edges: Any = None) -> NDArray[Any]:
+        """The most probable class of every node; arguments as in `predict_proba`."""
+        chosen = self.predict_proba(X, edges=edges).argmax(axis=1)
+        found: NDArray[Any] = self.classes_[chosen]
+        return found
+
+    def score(self, X: Any = None, y: Any = None, *, edges: Any = None) -> float:
+        """The accuracy on nodes with a class; by default on those that were kept for the test."""
+        return self.scores(X, y, edges=edges).accuracy
+
+    def scores(self, X: Any = None, y: Any = None, *, edges: Any = None) -> Scores:
+        """All measures, see `gread.estimator.Scores`; arguments as in `score`."""
+        self._check_fitted()
+        if X is None:
+            self._check_graph()
+            tested = self.data_.test_mask.numpy()
+            return score(self.data_.y.numpy()[tested], self.predict_proba()[tested])
+        graph = self.graph(X, edges)
+        labels = labels_of(X, y, graph, self.classes_.tolist())
+        if not labels.known.any():
+            raise InputError("y must name the class of some nodes, got none")
+        return score(labels.y[labels.known], self.predict_proba(graph)[labels.known])
+
+    def graph(self, X: Any, edges: Any = None) -> TableGraph:
+        """The graph that is given, read as this classifier was told to."""
+        return as_graph(
+            X,
+            edges,
+            id=self.id,
+            source=self.source,
+            target=self.target,
+            weight=self.weight,
+            directed=self.directed,
+        )
+
+    def config(self, nodes: int = 0) -> TrainConfig:
+        """How it trains on a graph of so many nodes."""
+        given = split_settings(self.model, dict(self.settings or {}))[1]
+        found = TrainConfig(**(TRAIN | (TRAIN_LARGE if nodes >= LARGE else {}) | given))
+        MODELS[self.model].check_parts(found.parts)
+        return found
+
+    def built(self) -> nn.Module:
+        """The model with these settings, untrained."""
+        hyper = dict(self.settings_)
+        sizes = self.preprocessing_.width, hyper.pop("hidden_channels"), len(self.classes_)
+        return MODELS[self.model].make(*sizes, num_nodes=len(self.ids_), **hyper)
+
+    def _divided(self, data: Data, module: nn.Module) -> TrainConfig:
+        """How it trains on a graph, by parts where it would not fit into memory."""
+        config = self.config(int(data.num_nodes))
+        if "parts" in (self.settings or {}) or not MODELS[self.model].divisible:
+            return config
+        found = parts_that_fit(module, data)
+        if found.parts > 1:
+            warnings.warn(str(found), stacklevel=3)
+        return replace(config, parts=found.parts, halo=found.halo)
+
+    def _inputs(self, graph: TableGraph) -> Data:
+        """Features and edges."""
+        if DEGREE in self.preprocessing_.encoders:  # there are no features but this
+            graph = with_degrees(graph)
+        x = torch.from_numpy(self.preprocessing_.transform(graph.table()))
+        data = Data(x=x, edge_index=graph.edge_index)
+        if graph.edge_weight is not None:
+            data.edge_weight = graph.edge_weight
+        return data
+
+    def _structured(self, data: Data) -> Data:
+        """With what the model wants to know of the graph; a copy, so that it may be moved."""
+        structure = MODELS[self.model].structure
+        return copy(data) if structure is None else add_structure(data, structure).data
+
+    def _check_fitted(self) -> None:
+        if "module_" not in vars(self):
+            raise NotFittedError("this GraphClassifier must be fitted before it predicts")
+
+    def _check_graph(self) -> None:
+        if "data_" not in vars(self):
+            raise InputError("a graph must be given: this model was shared without its own")
+
+    def _check_inductive(self) -> None:
+        if MODELS[self.model].transductive:
+            raise InputError(
+                f"{self.model} has weights for every node of the graph it was trained on, so it "
+                "cannot predict on another: train one that can, for instance gread-bs"
+            )
+
+
+def labels_of(X: Any, y: Any, graph: TableGraph, classes: Sequence[Any] | None = None) -> Labels:
+    """Classes by the name of a column, or as they are given."""
+    if isinstance(y, str):
+        return read_labels(graph.table(), y, classes)
+    if y is None and isinstance(X, Data):
+        y = X.y
+    if y is None:
+        raise InputError("y must be the name of the column of classes, or classes, got none")
+    found = checked_column(y, graph.num_nodes)
+    if found.kind == "whole":  # as elsewhere in scikit-learn
+        found = Column("whole", found.values, found.missing | (found.values == -1))
+    return read_labels(Table("y", {"y": found}), "y", classes)
+
+
+def checked_column(values: Any, count: int) -> Column:
+    """A column with a value for each of ``count`` nodes."""
+    found = column_of(values)
+    if len(found) != count:
+        raise InputError(f"there must be a value for each of {count} nodes, got {len(found)}")
+    return found
+
+
+def with_degrees(graph: TableGraph) -> TableGraph:
+    """The graph with a column of what is known of every node of every graph."""
+    neighbours = degree(graph.edge_index[1], graph.num_nodes).log1p().numpy()
+    return replace(graph, columns={**graph.columns, DEGREE: column(neighbours)})

@@ -1,0 +1,72 @@
+"""All tables and figures from stored runs, on one page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+
+from gread.base.files import write_text
+from gread.base.versions import __version__
+from gread.data.files import DataError
+from gread.experiments.artefact import ARTEFACTS, SCALES, Artefact, Plan, show, with_all_runs
+from gread.report.page import Section, page
+from gread.report.tables import Table
+from gread.runs.archive import known_results
+from gread.runs.result import Result
+
+TITLE = "GREAD: every table and figure"
+ENOUGH = 0.1
+"""The share of an artefact's runs from which it is shown by the paper's protocol."""
+
+
+def write_report(path: str | Path, *, store: str | Path) -> None:
+    """Write every table and figure as one HTML page, which opens without a network.
+
+    An artefact is shown by the paper's protocol, or at quick scale where that alone is stored.
+
+    Args:
+        path: Of the page.
+        store: Folder of the results; those in ``results/`` count too, see
+            `gread.runs.known_results`.
+
+    Example:
+        >>> from gread.experiments import write_report
+        >>> write_report("report.html", store="runs/store")  # doctest: +SKIP
+    """
+    known = known_results(store)
+    sections = [_section(name, known) for name in sorted(ARTEFACTS, key=_order)]
+    about = (
+        "Graph neural reaction-diffusion networks (ICML 2023), run again: with the paper’s own "
+        f"numbers beside ours. Written by gread {__version__} on {date.today():%d %B %Y}."
+    )
+    write_text(path, page(sections, title=TITLE, about=about))
+
+
+def _section(name: str, known: Mapping[str, Result]) -> Section:
+    artefact = ARTEFACTS[name]
+    scale, (plan, found) = "full", _stored("full", artefact, known)
+    if len(with_all_runs(plan, found)) < ENOUGH * len(plan.specs):  # a few show little of a figure
+        quick, some = _stored("quick", artefact, known)
+        if some:
+            scale, plan, found = "quick", quick, some
+    try:
+        shown = show(artefact, plan, found)
+    except DataError as error:  # the page has the others nevertheless
+        shown = Table(name.replace("-", " ").capitalize(), (), (), f"Its data is not here: {error}")
+    command = f"gread reproduce {name}"
+    return Section(name, shown, len(found), len(plan.specs), scale, command)
+
+
+def _stored(
+    scale: str, artefact: Artefact, known: Mapping[str, Result]
+) -> tuple[Plan, list[Result]]:
+    plan = SCALES[scale](artefact)
+    return plan, [known[spec.key] for spec in plan.specs if spec.key in known]
+
+
+def _order(name: str) -> tuple[str, int]:
+    """By kind and number; what has none last, as it is registered."""
+    found = re.fullmatch(r"(\w+)-(\d+)", name)
+    return (found[1], int(found[2])) if found else ("~", 0)

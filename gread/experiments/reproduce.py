@@ -1,0 +1,230 @@
+"""Tables and figures from stored runs: which runs are missing, computing them, and the files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gread.base.files import write_text
+from gread.experiments.artefact import ARTEFACTS, SCALES, Plan, show
+from gread.report.charts import Chart
+from gread.report.tables import Table
+from gread.runs.archive import ENDING, known_results, write_results
+from gread.runs.cost import estimate, speed
+from gread.runs.result import Result
+from gread.runs.spec import RunSpec
+from gread.runs.store import ResultStore
+
+if TYPE_CHECKING:
+    from gread.runs.executors.job import Executor
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A table or figure as it was regenerated.
+
+    Attributes:
+        shown: The table or the chart.
+        files: What was written of it.
+    """
+
+    shown: Table | Chart
+    files: list[Path]
+
+
+def reproduce(
+    names: Iterable[str] | None = None,
+    *,
+    store: str | Path,
+    out: str | Path,
+    scale: str = "full",
+    stored: bool = False,
+    workers: int | None = None,
+    executor: str = "local",
+    device: str = "auto",
+    deterministic: bool = False,
+    imports: Sequence[str] = (),
+    on_start: Callable[[Sequence[RunSpec]], None] | None = None,
+    on_result: Callable[[Result], None] | None = None,
+    on_artefact: Callable[[str, Reproduction], None] | None = None,
+) -> dict[str, Reproduction]:
+    """Regenerate tables and figures of the paper, computing the runs that are missing.
+
+    Args:
+        names: Names of ``gread.experiments.ARTEFACTS``; by default all.
+        store: Folder of the results; those in ``results/`` count too, see
+            `gread.runs.known_results`.
+        out: Folder of the files: Markdown, CSV and LaTeX of a table; SVG, PDF, PNG and JSON of a
+            figure.
+        scale: ``"full"`` is the paper's protocol, ``"quick"`` takes minutes on a CPU.
+        stored: Whether to compute nothing.
+        workers: Processes at a time; by default one a core on a CPU, and one on a GPU.
+        executor: Where to compute, as in `gread.runs.launch`.
+        device: Where a run computes; ``"auto"`` takes a GPU if there is one.
+        deterministic: As in `gread.runs.run`.
+        imports: Modules that every process imports first.
+        on_start: Called with the specs that are computed.
+        on_result: Called with every new result.
+        on_artefact: Called with the name of every artefact and what was made of it.
+
+    Returns:
+        What was made, by name.
+
+    Example:
+        >>> import tempfile
+        >>> from gread.experiments import reproduce
+        >>> folder = tempfile.mkdtemp()
+        >>> made = reproduce(["table-4"], stored=True, store=folder, out=folder)
+        >>> [file.name for file in made["table-4"].files]
+        ['table-4.md', 'table-4.csv', 'table-4.tex']
+    """
+    plans = _plans(names, scale)
+    wanted = {spec.key for plan in plans.values() for spec in plan.specs}
+    known = known_results(store, keys=wanted, order=ARTEFACTS)
+    if not stored:
+        from gread.runs.launch import launch  # with torch
+
+        where, place, workers = _place(executor, device, workers)
+        specs = dict.fromkeys(spec for plan in plans.values() for spec in plan.specs)
+        missing = [spec for spec in specs if spec.key not in known]
+        if on_start is not None:
+            on_start(missing)
+        launch(
+            missing,
+            ResultStore(store),
+            executor=where,
+            devices=[place],
+            workers=workers,
+            deterministic=deterministic,
+            imports=imports,
+            on_result=on_result,
+        )
+        known = known_results(store, keys=wanted, order=ARTEFACTS)
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    made = {}
+    for name, plan in plans.items():
+        found = [known[spec.key] for spec in plan.specs if spec.key in known]
+        shown = show(ARTEFACTS[name], plan, found)
+        made[name] = Reproduction(shown, _write(name, shown, folder))
+        if on_artefact is not None:
+            on_artefact(name, made[name])
+    return made
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What an artefact needs.
+
+    Attributes:
+        artefact: Its name.
+        runs: How many runs it needs.
+        stored: How many of them are stored.
+        seconds: About how long the others take.
+    """
+
+    artefact: str
+    runs: int
+    stored: int
+    seconds: int
+
+
+def plan(
+    names: Iterable[str] | None = None,
+    *,
+    store: str | Path,
+    scale: str = "full",
+    workers: int | None = None,
+    executor: str = "local",
+    device: str = "auto",
+) -> list[Forecast]:
+    """Estimate what `reproduce` would compute, with the same arguments.
+
+    Returns:
+        A forecast for each artefact; of several, the last is that of ``"all"``, in which runs
+        that several artefacts share count once.
+
+    Example:
+        >>> import tempfile
+        >>> from gread.experiments import plan
+        >>> [forecast.artefact for forecast in plan(["table-1"], store=tempfile.mkdtemp())]
+        ['table-1']
+    """
+    plans = _plans(names, scale)
+    known = known_results(store)
+    _, place, workers = _place(executor, device, workers)
+    pace = speed(known.values(), place) / (workers or 1)
+
+    def forecast(name: str, specs: Iterable[RunSpec]) -> Forecast:
+        keys = {spec.key: spec for spec in specs}
+        missing = [spec for key, spec in keys.items() if key not in known]
+        seconds = round(pace * sum(map(estimate, missing)))
+        return Forecast(name, len(keys), len(keys) - len(missing), seconds)
+
+    found = [forecast(name, plan.specs) for name, plan in plans.items()]
+    if len(found) > 1:
+        found.append(forecast("all", (spec for plan in plans.values() for spec in plan.specs)))
+    return found
+
+
+def export(
+    names: Iterable[str] | None = None, *, store: str | Path, out: str | Path
+) -> dict[Path, int]:
+    """Write the runs behind artefacts, one compressed file of JSON lines each, without histories.
+
+    A run is in one file, that of the first artefact that needs it.
+
+    Args:
+        names: Names of ``gread.experiments.ARTEFACTS``; by default all.
+        store: As in `reproduce`.
+        out: Folder of the files.
+
+    Returns:
+        How many results each file has.
+
+    Example:
+        >>> import tempfile
+        >>> from gread.experiments import export
+        >>> export(["table-1"], store=tempfile.mkdtemp(), out=tempfile.mkdtemp())
+        {}
+    """
+    known = known_results(store)
+    written = {}
+    for name in names or ARTEFACTS:
+        keys = [spec.key for spec in ARTEFACTS[name].specs()]
+        results = [known.pop(key) for key in keys if key in known]
+        if results:
+            path = Path(out) / f"{name}{ENDING}"
+            write_results(path, results)
+            written[path] = len(results)
+    return written
+
+
+def _plans(names: Iterable[str] | None, scale: str) -> Mapping[str, Plan]:
+    chosen = ARTEFACTS if names is None else names
+    return {name: SCALES[scale](ARTEFACTS[name]) for name in chosen}
+
+
+def _place(executor: str, device: str, workers: int | None) -> tuple[Executor, str, int | None]:
+    from gread.runs.executors.job import find_executor  # with torch
+
+    where = find_executor(executor)
+    place = where.choose_device(device)
+    if workers is None and not where.remote:
+        workers = 1 if place.startswith("cuda") else os.cpu_count() or 1
+    return where, place, workers
+
+
+def _write(name: str, shown: Table | Chart, folder: Path) -> list[Path]:
+    if isinstance(shown, Chart):
+        from gread.report.figures import write  # with matplotlib
+
+        return write(shown, folder, name)
+    texts = {"md": shown.markdown(), "csv": shown.csv(), "tex": shown.latex()}
+    files = [folder / f"{name}.{suffix}" for suffix in texts]
+    for file, text in zip(files, texts.values(), strict=True):
+        write_text(file, text)
+    return files

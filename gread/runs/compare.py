@@ -1,0 +1,81 @@
+"""Two models on the datasets, splits and seeds that both have results for."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from itertools import product
+from pathlib import Path
+from typing import TypeAlias
+
+from gread.base.errors import InputError
+from gread.models.catalog import MODELS
+from gread.report.statistics import Comparison
+from gread.report.statistics import compare as compare_pairs
+from gread.runs.archive import known_results
+from gread.runs.result import Result
+from gread.runs.spec import RunSpec
+
+Runs: TypeAlias = dict[tuple[int, int], Result]
+"""By split and seed."""
+
+
+def compare(
+    first: str, second: str, *, store: str | Path, dataset: str | None = None
+) -> dict[str, Comparison]:
+    """Compare the test accuracies of two models pairwise, in points, dataset by dataset.
+
+    If a model has several settings on a dataset, the pair of settings with the most common runs
+    is compared, and the latest of these on ties.
+
+    Args:
+        first: A name of ``gread.MODELS``.
+        second: Another name.
+        store: Folder of the results; those in ``results/`` count too, see `known_results`.
+        dataset: Only this dataset.
+
+    Raises:
+        InputError: The models have no run in common.
+
+    Example:
+        >>> import tempfile
+        >>> from gread.runs import compare, train
+        >>> store = tempfile.mkdtemp()
+        >>> for model in ("gcn", "mlp"):
+        ...     _ = train("csbm", model, splits=[0, 1], settings={"epochs": 2}, store=store)
+        >>> compare("gcn", "mlp", dataset="csbm", store=store)["csbm"].pairs
+        2
+    """
+    for name in (first, second):
+        MODELS[name]  # a misspelt name is not just one without results
+    known = known_results(store).values()
+    one_by, two_by = (_settings(name, known) for name in (first, second))
+    found = {}
+    for name in one_by:
+        if name in two_by and dataset in (None, name):
+            one, two = max(product(one_by[name], two_by[name]), key=lambda pair: _worth(*pair))
+            if keys := sorted(one.keys() & two.keys()):
+                tests = ([100 * (runs[key].test or 0.0) for key in keys] for runs in (one, two))
+                found[name] = compare_pairs(*tests)
+    if not found:
+        raise InputError(f"{first} and {second} must have runs in common, got none in {store}")
+    return found
+
+
+def _settings(model: str, results: Iterable[Result]) -> dict[str, list[Runs]]:
+    """Of every dataset, the runs of each setting of the model that have a test accuracy."""
+    found: dict[str, dict[RunSpec, Runs]] = {}
+    for result in results:
+        spec = result.spec
+        if spec.model == model and result.test is not None:
+            setting = dataclasses.replace(spec, split=0, seed=0, record=())
+            runs = found.setdefault(spec.dataset, {}).setdefault(setting, {})
+            runs[spec.split, spec.seed] = result
+    return {dataset: list(settings.values()) for dataset, settings in found.items()}
+
+
+def _worth(one: Runs, two: Runs) -> tuple[int, str]:
+    """How many runs two settings have in common, then when the last of these finished."""
+    common = one.keys() & two.keys()
+    last = max((runs[key].finished for runs in (one, two) for key in common), default="")
+    return len(common), last

@@ -1,0 +1,336 @@
+"""A model on splits of a dataset with its preset, or on the shards of a graph in a folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from torch import nn
+from torch_geometric.data import Data
+
+from gread.base.errors import InputError
+from gread.distributed.exchange import rank
+from gread.distributed.shards import read_sizes
+from gread.graph.structure.catalog import Prepared
+from gread.models.catalog import MODELS
+from gread.runs.executors.job import find_executor
+from gread.runs.launch import launch
+from gread.runs.presets import Preset, find_preset, split_settings
+from gread.runs.records import records_of
+from gread.runs.result import Result
+from gread.runs.run import division, run, with_structure
+from gread.runs.sharded import (
+    ShardedTraining,
+    agreed,
+    compute,
+    cost,
+    joined_if_started,
+    started_as,
+)
+from gread.runs.spec import HIDDEN_CHANNELS, RunSpec, Value
+from gread.runs.store import ResultStore
+from gread.runs.trackers import TRACKERS, tracked
+from gread.training.config import TrainConfig
+from gread.training.loop import Epoch
+
+OnEpoch: TypeAlias = Callable[[RunSpec, Epoch, nn.Module, Data], None]
+
+
+def train(
+    dataset: str,
+    model: str = "gread-bs",
+    *,
+    store: str | Path,
+    splits: Sequence[int] = range(10),
+    seeds: Sequence[int] = (0,),
+    settings: Mapping[str, Value] | None = None,
+    preset: str | None = None,
+    trackers: Sequence[str] = (),
+    processes: int | None = None,
+    executor: str = "local",
+    device: str = "auto",
+    deterministic: bool = False,
+    imports: Sequence[str] = (),
+    on_structure: Callable[[str, Prepared], None] | None = None,
+    on_start: Callable[[Sequence[RunSpec]], None] | None = None,
+    on_epoch: OnEpoch | None = None,
+    on_result: Callable[[Result], None] | None = None,
+) -> list[Result]:
+    """Train a model on splits of a dataset, with its preset if there is one.
+
+    Runs that are stored are not computed again. A graph that does not fit into memory is
+    partitioned, unless ``settings`` has ``parts``; a warning says so.
+
+    Args:
+        dataset: A name of ``gread.DATASETS``.
+        model: A name of ``gread.MODELS``.
+        store: Folder of the results, see `ResultStore`.
+        splits: Splits of the dataset.
+        seeds: Seeds; every seed is trained on every split.
+        settings: Hyperparameters of the model and fields of `gread.TrainConfig` that differ from
+            the preset.
+        preset: ``"tuned"``, ``"published"``, ``"paper"`` or a TOML file; by default the first of
+            these that there is, else the defaults of the model.
+        trackers: Names of ``gread.runs.trackers.TRACKERS``; new runs are logged there.
+        processes: Processes to shard the graph over; by default one, or those of torchrun.
+        executor: Where to compute, as in `launch`.
+        device: Where a run computes; ``"auto"`` takes a GPU if there is one.
+        deterministic: As in `gread.runs.run`.
+        imports: Modules that every process imports first.
+        on_structure: Called where the model needs structure of the graph, with its name and cost.
+        on_start: Called with the specs that are computed, if they are not sharded.
+        on_epoch: Called after every epoch of a run that this process trains by itself.
+        on_result: Called with every new result.
+
+    Returns:
+        The results of all splits and seeds. In a training over processes that torchrun has
+        started, process 0 returns them and the others return none.
+
+    Example:
+        >>> import tempfile
+        >>> from gread.runs import train
+        >>> store = tempfile.mkdtemp()
+        >>> found = train("csbm", "gcn", splits=[0, 1], settings={"epochs": 2}, store=store)
+        >>> [(result.spec.split, result.status) for result in found]
+        [(0, 'ok'), (1, 'ok')]
+    """
+    given = _Given.of(dataset, model, settings, preset, processes)
+    config = given.config
+    for name in trackers:
+        TRACKERS[name]  # an unknown name fails even if nothing is left to run
+    where = find_executor(executor)
+    remote = executor if where.remote else ""
+    check_options(remote, trackers, deterministic, sharded=config.processes > 1)
+    place = where.choose_device(device)
+    first = RunSpec(
+        dataset=dataset,
+        model=model,
+        hyper=given.hyper,
+        train=config,
+        options=given.preset.options,
+        # Records need the whole graph.
+        record=records_of(model) if config.parts == config.processes == 1 else (),
+    )
+    specs = [replace(first, seed=seed, split=split) for seed in seeds for split in splits]
+    if config.processes > 1:
+        with joined_if_started(place):
+            return _train_sharded(specs, store, place, imports, on_result)
+    kept = ResultStore(store)
+    if "parts" not in (settings or {}) and kept.missing(specs) and not where.remote:
+        specs = _partitioned(specs, place)
+    missing = kept.missing(specs)
+    structure = MODELS[model].structure
+    if missing and structure is not None:
+        prepared = with_structure(specs[0])
+        if on_structure is not None:
+            on_structure(structure, prepared)
+    if on_start is not None:
+        on_start(missing)
+    # A population cannot be watched.
+    if where.remote or (place.startswith("cuda") and not trackers):
+        launch(
+            missing,
+            kept,
+            executor=where,
+            devices=[place],
+            deterministic=deterministic,
+            imports=imports,
+            on_result=on_result,
+        )
+    for spec in kept.missing(missing):
+        with tracked(trackers, spec, Path(store)) as log:
+
+            def told(
+                epoch: Epoch, module: nn.Module, data: Data, spec: RunSpec = spec, log: Any = log
+            ) -> None:
+                if on_epoch is not None:
+                    on_epoch(spec, epoch, module, data)
+                log(epoch, module, data)
+
+            result = run(spec, device=place, deterministic=deterministic, on_epoch=told)
+            kept.put(result)
+        if on_result is not None:
+            on_result(result)
+    return _stored(specs, kept)
+
+
+@dataclass(frozen=True)
+class ShardedRun:
+    """A training on shards: its best epoch, and where the parameters are.
+
+    Attributes:
+        split: Of the dataset.
+        seed: Of the random numbers.
+        best: The epoch chosen by validation.
+        diverged: Why training ended early; empty if it did not.
+        cost: What the exchange between processes cost, in a sentence.
+        checkpoint: File of the parameters.
+    """
+
+    split: int
+    seed: int
+    best: Epoch
+    diverged: str
+    cost: str
+    checkpoint: Path
+
+
+def train_shards(
+    folder: str | Path,
+    model: str = "gread-bs",
+    *,
+    splits: Sequence[int] = range(10),
+    seeds: Sequence[int] = (0,),
+    settings: Mapping[str, Value] | None = None,
+    preset: str | None = None,
+    processes: int | None = None,
+    device: str = "auto",
+    imports: Sequence[str] = (),
+    on_run: Callable[[ShardedRun], None] | None = None,
+) -> list[ShardedRun]:
+    """Train on a graph that `gread.distributed.shard` wrote; nothing is stored but checkpoints.
+
+    Args:
+        folder: Of the shards, as many as there are processes.
+        model: A name of ``gread.MODELS``.
+        splits: Splits of the graph; those that it does not have are left out.
+        seeds: As in `train`.
+        settings: As in `train`.
+        preset: As in `train`; a TOML file, under the name of the folder.
+        processes: As in `train`.
+        device: As in `train`.
+        imports: As in `train`.
+        on_run: Called with every training that is done.
+
+    Returns:
+        A training for each seed and split. Of the processes that torchrun has started, process 0
+        returns them and the others return none.
+
+    Example:
+        >>> import tempfile
+        >>> import gread
+        >>> from gread.distributed import shard
+        >>> from gread.runs import train_shards
+        >>> folder = tempfile.mkdtemp() + "/shards"
+        >>> _ = shard(gread.load("csbm"), folder, 1)
+        >>> found = train_shards(folder, splits=[0], settings={"epochs": 2}, device="cpu")
+        >>> found[0].split, found[0].checkpoint.exists()
+        (0, True)
+    """
+    given = _Given.of(str(folder), model, settings, preset, processes)
+    config, place = given.config, find_executor("local").choose_device(device)
+    sizes = read_sizes(folder)
+    chosen = [(split, seed) for seed in seeds for split in splits if split < sizes.splits]
+    if not chosen:
+        told = ",".join(map(str, splits))
+        raise InputError(f"splits must be below {sizes.splits}, the number of splits, got {told}")
+    known = {"hidden_channels": HIDDEN_CHANNELS} | MODELS[model].hyperparameters
+    runs = []
+    with joined_if_started(place):
+        for split, seed in chosen:
+            about = json.dumps([model, given.hyper, asdict(config), split, seed])
+            key = hashlib.sha256(f"{sizes.fingerprint} {about}".encode()).hexdigest()[:12]
+            checkpoint = Path(folder, f"checkpoint-{key}.pt")
+            hyper = {**known, **given.hyper}
+            job = ShardedTraining(
+                Path(folder), model, hyper, config, split, seed, checkpoint, imports
+            )
+            found = compute(job, place)
+            if rank() == 0:
+                best, diverged = found[0].fit.best, found[0].fit.diverged
+                runs.append(ShardedRun(split, seed, best, diverged, cost(found), checkpoint))
+                if on_run is not None:
+                    on_run(runs[-1])
+    return runs
+
+
+def is_sharded(dataset: str) -> bool:
+    """Whether it is a folder that `gread.distributed.shard` wrote, and not a dataset's name."""
+    return Path(dataset, "graph.json").exists()
+
+
+def check_options(
+    remote: str, trackers: Sequence[str], deterministic: bool, *, sharded: bool
+) -> None:
+    """Require options that go with a remote executor, or with a graph over several processes.
+
+    Args:
+        remote: The executor as it was named if it is remote, else empty.
+        trackers: As in `train`.
+        deterministic: As in `train`.
+        sharded: Whether the graph is on several processes.
+    """
+    if remote and (trackers or sharded):
+        raise InputError(
+            "--executor must be local to track runs or to spread a graph over processes, "
+            f"got {remote!r}"
+        )
+    for option, given in (("--track", trackers), ("--deterministic", deterministic)):
+        if given and sharded:
+            raise InputError(f"{option} is for a graph that one process holds, got it with others")
+
+
+@dataclass(frozen=True)
+class _Given:
+    """The preset with what a user has changed of it."""
+
+    preset: Preset
+    hyper: Mapping[str, Value]
+    config: TrainConfig
+
+    @staticmethod
+    def of(
+        dataset: str,
+        model: str,
+        settings: Mapping[str, Value] | None,
+        preset: str | None,
+        processes: int | None,
+    ) -> _Given:
+        started = started_as()
+        if processes is not None and started is not None and processes != started:
+            raise InputError(f"processes must be the {started} that were started, got {processes}")
+        found = find_preset(model, dataset, preset)
+        hyper, changed = split_settings(model, dict(settings or {}))
+        training: dict[str, Any] = asdict(found.train) | changed
+        count = started if processes is None else processes
+        if count is not None:
+            training["processes"] = count
+        return _Given(found, {**found.hyper, **hyper}, TrainConfig(**training))
+
+
+def _train_sharded(
+    specs: Sequence[RunSpec],
+    store: str | Path,
+    device: str,
+    imports: Sequence[str],
+    on_result: Callable[[Result], None] | None,
+) -> list[Result]:
+    """Each run over all processes; process 0 alone has a store."""
+    kept = ResultStore(store) if rank() == 0 else None
+    missing = [] if kept is None else kept.missing(specs)
+    for number in agreed([specs.index(spec) for spec in missing]):
+        result = run(specs[number], device=device, imports=imports)
+        if kept is not None:
+            kept.put(result)
+            if on_result is not None:
+                on_result(result)
+    return [] if kept is None else _stored(specs, kept)
+
+
+def _stored(specs: Sequence[RunSpec], kept: ResultStore) -> list[Result]:
+    return [result for spec in specs if (result := kept.get(spec)) is not None]
+
+
+def _partitioned(specs: list[RunSpec], device: str) -> list[RunSpec]:
+    """The same runs on parts of their graph, if the whole does not fit into memory."""
+    found = division(specs[0], device=device)
+    if found is None or found.parts == 1:
+        return specs
+    warnings.warn(str(found), stacklevel=3)
+    config = replace(specs[0].train, parts=found.parts, halo=found.halo)
+    return [replace(spec, train=config, record=()) for spec in specs]
