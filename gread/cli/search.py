@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from gread.search.report import Report
+    from gread.search.search import SearchProgress
     from gread.search.selection import Trial
 
 
