@@ -33,6 +33,7 @@ def lazy(package: str) -> None:
         for alias in node.names
         if alias.asname
     }
+    module.__dict__["__all__"] = list(homes)  # for ``import *``
     module.__class__ = type("LazyPackage", (_LazyPackage,), {"homes": homes})
 
 

@@ -39,7 +39,7 @@ def populations(
     cannot be stacked stays alone.
 
     Args:
-        specs: What to compute.
+        specs: What to compute, completed.
         device: Where.
         root: The data root.
         memory: Bytes that a group may take; by default those of the device here.

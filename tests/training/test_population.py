@@ -8,6 +8,7 @@ import torch
 import gread
 from gread import TrainConfig
 from gread.models.attention import NORMALIZERS
+from gread.runs.complete import complete
 from gread.runs.grouping import bytes_of, populations
 from gread.runs.launch import launch
 from gread.runs.run import built, form, run, run_together
@@ -149,7 +150,7 @@ def test_launch_groups_what_has_one_form(tmp_path):
 
 def test_models_that_cannot_be_stacked_are_computed_one_by_one():
     chosen = [
-        RunSpec(dataset="csbm", model="gcn", split=split, options={"num_nodes": 60})
+        complete(RunSpec(dataset="csbm", model="gcn", split=split, options={"num_nodes": 60}))
         for split in range(3)
     ]
     assert list(map(len, populations(chosen, "cpu", None))) == [1, 1, 1]
