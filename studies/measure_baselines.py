@@ -22,7 +22,7 @@ from typing import Any
 
 from torch_geometric.data import Data
 
-from gread.cli.runs import known_results
+from gread.runs.archive import known_results
 from gread.data.catalog import DATASETS as DATA
 from gread.data.catalog import dataset
 from gread.data.real import BENCHMARKS
