@@ -23,7 +23,7 @@ SNIPPETS = [
 
 
 def test_catalogue_is_what_is_registered():
-    made = runpy.run_path(str(ROOT / "docs" / "build_catalogue.py"))["catalogue"]()
+    made = runpy.run_path(str(ROOT / "studies" / "build_catalogue.py"))["catalogue"]()
     assert (ROOT / "docs" / "catalogue.md").read_text() == made, "run: make docs"
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import platform
 from functools import lru_cache
-from importlib import metadata
 
 __version__ = "0.1.0"
 
@@ -12,5 +10,8 @@ __version__ = "0.1.0"
 @lru_cache(maxsize=1)
 def versions() -> dict[str, str]:
     """From names to versions."""
+    import platform  # these take a tenth of the time of `gread --help`
+    from importlib import metadata
+
     names = ("torch", "torch-geometric", "torchdiffeq", "numpy")
     return {"python": platform.python_version()} | {n: metadata.version(n) for n in names}

@@ -196,7 +196,7 @@ def test_train_goes_by_parts(train):
 
 
 def test_train_says_when_a_graph_must_go_by_parts(train, monkeypatch):
-    monkeypatch.setattr("gread.graph.partition.free_memory", lambda device: 1e6)
+    monkeypatch.setattr("gread.training.memory.free_memory", lambda device: 1e6)
     shown = train("--splits", "0", "--json")
     assert "so it goes in" in shown.stderr
     assert json.loads(shown.stdout)[0]["spec"]["train"]["parts"] > 1
@@ -433,7 +433,7 @@ def test_report_goes_on_without_the_data(gread, tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     without = {name: replace(ARTEFACTS[name], render=refuse) for name in ("table-3", "table-9")}
-    monkeypatch.setattr("gread.cli.report.ARTEFACTS", {**ARTEFACTS, **without})
+    monkeypatch.setattr("gread.experiments.report.ARTEFACTS", {**ARTEFACTS, **without})
     shown = gread("report")
     assert shown.returncode == 0, shown.stderr
     assert "Its data is not here: there is no network" in Path("report.html").read_text()

@@ -308,7 +308,7 @@ def test_ctrl_c_leaves_nothing(files, tmp_path):
 
 @pytest.mark.filterwarnings("default")
 def test_a_graph_that_does_not_fit_goes_by_parts_and_says_so(fit, gread, tmp_path, monkeypatch):  # noqa: F811
-    monkeypatch.setattr("gread.graph.partition.free_memory", lambda device: 1e5)
+    monkeypatch.setattr("gread.training.memory.free_memory", lambda device: 1e5)
     shown = fit()
     assert shown.returncode == 0
     assert "gread: training on the whole graph takes about" in shown.stderr

@@ -210,7 +210,7 @@ def test_by_parts_it_is_the_same_but_for_the_random_numbers_of_dropout(data, tmp
 
 
 def test_a_graph_that_does_not_fit_goes_by_parts_and_says_so(data, monkeypatch):
-    monkeypatch.setattr("gread.graph.partition.free_memory", lambda device: 2e5)
+    monkeypatch.setattr("gread.training.memory.free_memory", lambda device: 2e5)
     with pytest.warns(UserWarning, match=r"training on the whole graph takes about .* parts"):
         classifier = GraphClassifier(settings=FAST).fit(data)
     assert classifier.config_.parts > 1
@@ -218,7 +218,7 @@ def test_a_graph_that_does_not_fit_goes_by_parts_and_says_so(data, monkeypatch):
 
 
 def test_who_asks_for_the_whole_graph_gets_it(data, monkeypatch):
-    monkeypatch.setattr("gread.graph.partition.free_memory", lambda device: 2e5)
+    monkeypatch.setattr("gread.training.memory.free_memory", lambda device: 2e5)
     classifier = GraphClassifier(settings={**FAST, "parts": 1}).fit(data)
     assert classifier.config_.parts == 1
 

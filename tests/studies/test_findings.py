@@ -18,7 +18,7 @@ from gread.base.devices import choose_device
 from gread.base.errors import InputError
 from gread.cli import app, main
 from gread.cli.console import PlainConsole
-from gread.cli.train import numbers, setting
+from gread.cli.options import numbers, setting
 from gread.distributed.parquet import shard_parquet
 from gread.estimator.classifier import GraphClassifier
 from gread.estimator.predictions import _text

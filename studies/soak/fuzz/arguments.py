@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from gread.cli import app
-from gread.cli.train import numbers, setting
+from gread.cli.options import numbers, setting
 from studies.soak.fuzz.targets import OURS, target
 from studies.soak.fuzz.values import TEXTS, WORDS
 from studies.soak.hostile.folders import trained
