@@ -10,19 +10,18 @@ and a solver with fixed steps makes a polynomial of λ of it: the channel's freq
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from gread.data.catalog import DATASETS as CATALOGUE
 from gread.experiments.artefact import ARTEFACTS, Artefact
 from gread.experiments.evolution import FINAL, final_specs
 from gread.experiments.protocol import DATASETS
+from gread.models.catalog import integration_of
 from gread.report.charts import COLOURS, Axis, Chart, Panel, Series
 from gread.runs.result import Result
 
 SHOWN = 24
 """Channels in a panel, at most."""
 
-SOLVER = ("time", "step_size", "solver")
 
 BINS, RANGE = 30, 1.5
 """Of a histogram; values beyond the range are in its last bins."""
@@ -48,8 +47,13 @@ def render_response(results: Sequence[Result]) -> Chart:
             }
             alpha, beta = torch.broadcast_tensors(learned["alpha"], learned["beta"])
             shown = evenly_spread(beta, SHOWN)
-            solver: Any = {key: known[dataset].spec.hyper[key] for key in SOLVER}
-            lines = frequency_response(terms, alpha[shown], beta[shown], eigenvalues, **solver)
+            lines = frequency_response(
+                terms,
+                alpha[shown],
+                beta[shown],
+                eigenvalues,
+                integration_of(known[dataset].spec.hyper),
+            )
             for line, value in zip(lines.T, beta[shown].tolist(), strict=True):
                 series.append(
                     Series(

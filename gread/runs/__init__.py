@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from gread.runs.presets import Preset as Preset
     from gread.runs.presets import find_preset as find_preset
     from gread.runs.records import RECORDS as RECORDS
-    from gread.runs.records import records_of as records_of
     from gread.runs.result import Result as Result
     from gread.runs.run import division as division
     from gread.runs.run import run as run

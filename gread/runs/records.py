@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gread.base.registry import Registry
-from gread.models.catalog import MODELS
 from gread.training.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -129,16 +128,3 @@ def epoch_seconds(model: Any, data: Data) -> list[float]:
 
 ALONE = ("epoch_seconds",)
 """Records that measure the machine: `gread.runs.launch` runs such a spec with nothing beside it."""
-
-
-def records_of(model: str) -> tuple[str, ...]:
-    """What is worth recording of every run of a model.
-
-    Example:
-        >>> records_of("gcn")
-        ()
-    """
-    entry = MODELS[model]
-    if entry.group == "GREAD":
-        return ("energy", "evaluations", "coefficients")
-    return ("energy", "evaluations") if entry.continuous else ()

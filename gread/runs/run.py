@@ -34,6 +34,7 @@ from gread.runs.sharded import ShardedTraining, compute, cost, shards_of
 from gread.runs.spec import RunSpec
 from gread.training.fit import fit
 from gread.training.loop import Epoch, Fit
+from gread.training.losses import LOSSES
 from gread.training.memory import Division, parts_that_fit
 from gread.training.population import fit_together
 
@@ -165,38 +166,26 @@ def run_together(
     ]
 
 
-RATES = ("input_dropout", "dropout")
-"""Hyperparameters of which every member of a population may have its own."""
-
-OWN = ("time", "step_size", *RATES)
-"""Of these too, where the operator does not change with the state."""
-
-OWN_OF_GREAD = (*OWN, "alpha", "beta", "normalization", "self_loops", "output_activation")
-"""And of these, for which `gread.models.stacking` has rules that let them differ."""
-
-
 def form(spec: RunSpec) -> str:
     """What specs must share to be computed together."""
-    shared = {name: value for name, value in spec.hyper.items() if name not in _own(spec)}
-    about = [spec.dataset, dict(spec.options), spec.model, shared, spec.train.parts]
+    population = MODELS[spec.model].population
+    if population is None:
+        return spec.key
+    own = population.own(spec.hyper)
+    shared = {name: value for name, value in spec.hyper.items() if name not in own}
+    train = spec.train.parts, spec.train.loss, spec.train.metric
+    about = [spec.dataset, dict(spec.options), spec.model, shared, train]
     return json.dumps(about, sort_keys=True)
-
-
-def _own(spec: RunSpec) -> tuple[str, ...]:
-    if MODELS[spec.model].group == "GREAD":
-        return OWN_OF_GREAD
-    return OWN if spec.hyper.get("linear", True) else RATES
 
 
 def built(spec: RunSpec, data: Data) -> nn.Module:
     """The model with its first parameters, and the random numbers at their beginning."""
     torch.manual_seed(spec.seed)
     hyper = _hyper(spec)
-    classes = int(data.y.max()) + 1
     return MODELS[spec.model].make(
         data.num_features,
         hyper.pop("hidden_channels"),
-        classes,
+        LOSSES[spec.train.loss].outputs(data.y),
         num_nodes=data.num_nodes,
         **hyper,
     )

@@ -55,7 +55,7 @@ class ShardedTraining:
 
 def compute(training: ShardedTraining, device: str) -> list[ShardFit]:
     """What every process found: of those that are joined already, else of new ones."""
-    if MODELS[training.model].group != "GREAD":
+    if not MODELS[training.model].shardable:
         raise InputError(
             f"processes must be 1 for {training.model}: of all models, those of GREAD alone know "
             f"other nodes through one operator, got {training.train.processes}"

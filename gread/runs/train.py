@@ -21,7 +21,6 @@ from gread.models.catalog import MODELS
 from gread.runs.executors.job import find_executor
 from gread.runs.launch import launch
 from gread.runs.presets import Preset, find_preset, split_settings
-from gread.runs.records import records_of
 from gread.runs.result import Result
 from gread.runs.run import division, run, with_structure
 from gread.runs.sharded import (
@@ -114,7 +113,7 @@ def train(
         train=config,
         options=given.preset.options,
         # Records need the whole graph.
-        record=records_of(model) if config.parts == config.processes == 1 else (),
+        record=MODELS[model].records if config.parts == config.processes == 1 else (),
     )
     specs = [replace(first, seed=seed, split=split) for seed in seeds for split in splits]
     if config.processes > 1:

@@ -5,7 +5,7 @@ import time
 
 import torch
 
-from gread.runs.records import records_of
+from gread.models.catalog import MODELS
 from gread.runs.result import Result
 from gread.runs.run import run, run_together
 from gread.runs.spec import RunSpec
@@ -77,7 +77,7 @@ def _spec(
         hyper=settings,  # type: ignore[arg-type]
         train=TrainConfig(epochs=2, lr=0.05),
         options=options,  # type: ignore[arg-type]
-        record=records_of(model),
+        record=MODELS[model].records,
     )
 
 
