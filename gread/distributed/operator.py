@@ -20,10 +20,11 @@ from torch.autograd.function import once_differentiable
 
 from gread.distributed.exchange import Border
 from gread.graph.adjacency import Adjacency
-from gread.kernels.backend import kernels_for
-from gread.kernels.pattern import Pattern, remember
-from gread.kernels.program import Program, Ran, run_with
-from gread.kernels.reference import Pair, Rows
+from gread.kernels.backend import Backend, backend_for
+from gread.kernels.interpreter import interpret
+from gread.kernels.pattern import Pattern, Rows, remember
+from gread.kernels.program import Program, Ran
+from gread.kernels.reference import Pair
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,7 +200,7 @@ class BlockAdjacency:
 
     def run(self, program: Program, inputs: Sequence[Tensor], coef: Tensor) -> Ran:
         """A program of passes, each with its exchange; sums are over own nodes."""
-        return run_with(BlockPasses(self, kernels_for(coef)), program, inputs, coef)
+        return interpret(program, BlockPasses(self, backend_for(coef)), inputs, coef)
 
     @cached_property
     def parts(self) -> tuple[Tensor, Tensor]:
@@ -217,17 +218,17 @@ class BlockAdjacency:
 
 
 class BlockPasses(NamedTuple):
-    """`gread.kernels.program.Passes` of a block; there are no members."""
+    """`gread.kernels.interpreter.Passes` of a block; there are no members."""
 
     adj: BlockAdjacency
-    kernels: Any
+    backend: Backend
 
     def gather(
         self, x: Tensor, coef: Tensor, bases: Sequence[Tensor], degree: int, members: int = 0
     ) -> Tensor:
         """See `gread.kernels.reference.gather`."""
         arriving = self.adj.border.fetch(x)
-        out: Tensor = self.kernels.gather(
+        out: Tensor = self.backend.gather(
             self.adj.halves.own.rows, self.adj.parts[0], x, coef, bases, degree
         )
         return out.index_add_(0, self.adj.halves.rows, coef[0] * self.from_afar(arriving.wait()))
@@ -241,7 +242,7 @@ class BlockPasses(NamedTuple):
         """A x."""
         if not entries.numel():
             return x.new_zeros(rows.start.numel() - 1, x.size(1))
-        found: Tensor = self.kernels.gather(rows, entries, x, x.new_ones(1, x.size(1)), (), 0)
+        found: Tensor = self.backend.gather(rows, entries, x, x.new_ones(1, x.size(1)), (), 0)
         return found
 
     def back(self, x: Tensor, ones: Tensor, members: int = 0) -> Tensor:
@@ -277,7 +278,7 @@ class BlockPasses(NamedTuple):
         )
         entries = adj.parts[0] if adj.symmetric else adj.transposed_parts[0]
         pattern = halves.own.rows if adj.symmetric else halves.own.columns
-        out, sums = self.kernels.pull(pattern, entries, x, y, coef, bases, degree)
+        out, sums = self.backend.pull(pattern, entries, x, y, coef, bases, degree)
         far = self.from_afar(moving.wait()) if adj.symmetric else moving.wait()
         sums[0, 0] += (far * y.index_select(0, rows)).sum(0)
         return out.index_add_(0, rows, coef[0] * far), sums
@@ -291,12 +292,12 @@ class BlockPasses(NamedTuple):
             weight = torch.zeros_like(adj.weight)
         own, far = weight.split([len(part) for part in adj.parts])
         arriving = [adj.border.fetch(pair.right) for pair in pairs]
-        own.copy_(self.kernels.edge_dots(halves.own.rows, pairs, own))
+        own.copy_(self.backend.edge_dots(halves.own.rows, pairs, own))
         for pair, moving in zip(pairs, arriving, strict=True):
             left = pair.combined().index_select(0, halves.rows)
             halo = moving.wait()
             if far.numel():
-                far += self.kernels.edge_dots(halves.far.rows, [Pair([left], halo)])
+                far += self.backend.edge_dots(halves.far.rows, [Pair([left], halo)])
         return weight
 
 
@@ -305,13 +306,13 @@ class _Product(torch.autograd.Function):
     def forward(ctx: Any, adj: BlockAdjacency, weight: Tensor, h: Tensor) -> Tensor:
         ctx.adj = adj
         ctx.save_for_backward(weight, h)
-        return BlockPasses(adj, kernels_for(h)).gather(h, h.new_ones(1, h.size(1)), (), 0)
+        return BlockPasses(adj, backend_for(h)).gather(h, h.new_ones(1, h.size(1)), (), 0)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
         _, h = ctx.saved_tensors
-        passes, grad = BlockPasses(ctx.adj, kernels_for(h)), grad.contiguous()
+        passes, grad = BlockPasses(ctx.adj, backend_for(h)), grad.contiguous()
         grad_weight = grad_h = None
         if ctx.needs_input_grad[1]:
             grad_weight = passes.edge_dots(None, [Pair([grad], h)])

@@ -26,7 +26,7 @@ from gread.dynamics.reactions import Terms
 from gread.dynamics.tableau import Tableau
 from gread.graph.adjacency import Adjacency
 from gread.kernels.cuda_graph import values_can_be_read
-from gread.kernels.program import Program, Writer
+from gread.kernels.program import Program, ProgramBuilder
 
 NODES = 128
 """Points at which p is looked at, at most."""
@@ -207,7 +207,7 @@ def _constants(
 @lru_cache(maxsize=64)
 def _clenshaw(degree: int) -> Program:
     """Σ_k c_k T_k h, by b_k = c_k h + 2 X b_{k+1} − b_{k+2}; in the end c_0 h + X b_1 − b_2."""
-    w = Writer()
+    w = ProgramBuilder()
     h = w.load(0)
     b = [w.add(None, h, coef=4 * degree + 2)]
     for k in reversed(range(degree)):
@@ -219,7 +219,7 @@ def _clenshaw(degree: int) -> Program:
 @lru_cache(maxsize=64)
 def _recurrence(degree: int) -> Program:
     """From g and h: Σ_k c_k T_k g, and Σ_i (T_k g) h, by T_{k+1} = 2 X T_k − T_{k−1}."""
-    w = Writer()
+    w = ProgramBuilder()
     t, h = [w.load(0)], w.load(1)
     first = 4 * (degree + 1)
     grad = w.add(None, t[0], coef=2)

@@ -25,7 +25,7 @@ from torch.autograd.function import once_differentiable
 from gread.dynamics.reactions import Terms
 from gread.dynamics.tableau import Tableau
 from gread.graph.adjacency import Adjacency
-from gread.kernels.program import Program, Writer
+from gread.kernels.program import Program, ProgramBuilder
 
 FEW_STEPS = 16
 """Up to so many, the state before every step is kept."""
@@ -137,7 +137,7 @@ class Plan:
     @cached_property
     def forth(self) -> Program:
         """From H(0), and the source where there is one, to H(T) and the kept states but H(0)."""
-        w = Writer()
+        w = ProgramBuilder()
         h = w.load(0)
         source = w.load(1) if self.source else NONE
         for number in range(self.steps):
@@ -156,7 +156,7 @@ class Plan:
         return self.active[step] if step < len(self.active) else 0
 
     def write(
-        self, w: Writer, links: Sequence[Link], first: int, h: int, source: int
+        self, w: ProgramBuilder, links: Sequence[Link], first: int, h: int, source: int
     ) -> list[Linked]:
         """One step from ``h``, link by link; ``first`` is the first row of its coefficients."""
         states, done = [h], []
@@ -314,7 +314,7 @@ class _Back:
 
     def __init__(self, plan: Plan, weight: bool, source: bool, rows: int):
         self.plan, self.needs_weight, self.needs_source = plan, weight, source
-        self.w = Writer()
+        self.w = ProgramBuilder()
         self.first, self.rows_of_a_step = 0, rows
         self.coefs: dict[tuple[tuple[tuple[int, float], ...], ...], int] = {}
         self.rows: list[Row] = [{i: 1.0} for i in range(len(plan.matrix))]  # to step forth as well

@@ -26,9 +26,10 @@ from gread.base.errors import InputError
 from gread.base.registry import Registry
 from gread.graph.checks import check_edges
 from gread.kernels.cuda_graph import values_can_be_read
+from gread.kernels.interpreter import run
 from gread.kernels.operators import attention, product
 from gread.kernels.pattern import Pattern, remember
-from gread.kernels.program import Program, Ran, run
+from gread.kernels.program import Program, Ran
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Adjacency:
         return h - self @ h
 
     def run(self, program: Program, inputs: Sequence[Tensor], coef: Tensor) -> Ran:
-        """A program of passes with this matrix, see `gread.kernels.program.run`."""
+        """A program of passes with this matrix, see `gread.kernels.interpreter.run`."""
         return run(program, self, inputs, coef)
 
     def total(self, sums: Tensor) -> Tensor:
