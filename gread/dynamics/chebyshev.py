@@ -24,7 +24,7 @@ from torch.autograd.function import once_differentiable
 
 from gread.dynamics.reactions import Terms
 from gread.dynamics.tableau import Tableau
-from gread.graph.adjacency import Adjacency
+from gread.graph.operator import Operator
 from gread.kernels.cuda_graph import values_can_be_read
 from gread.kernels.program import Program, ProgramBuilder
 
@@ -43,7 +43,7 @@ the first, and yet changes with α."""
 
 
 def polynomial_flow(
-    adj: Adjacency,
+    adj: Operator,
     h0: Tensor,
     alpha: Tensor,
     beta: Tensor,
@@ -171,7 +171,7 @@ class _Polynomial(torch.autograd.Function):
     """Σ_k c_k T_k(X) h, for X = s Ã + t with its spectrum in [−1, 1]."""
 
     @staticmethod
-    def forward(ctx: Any, adj: Adjacency, lowest: float, h: Tensor, series: Tensor) -> Tensor:
+    def forward(ctx: Any, adj: Operator, lowest: float, h: Tensor, series: Tensor) -> Tensor:
         ctx.adj, ctx.lowest = adj, lowest
         ctx.save_for_backward(h, series)
         program = _clenshaw(len(series) - 1)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from gread.base.errors import InputError
 from gread.base.registry import Registry
-from gread.graph.adjacency import Adjacency
+from gread.graph.operator import Operator
 
 
 class State(NamedTuple):
@@ -26,7 +26,7 @@ class State(NamedTuple):
     """H(0), [N, d]."""
     lh: Tensor
     """L̃ H(t), [N, d], which the diffusion has computed already."""
-    adj: Adjacency
+    adj: Operator
     """Ã, for further products ``adj @ ...``."""
 
 

@@ -19,12 +19,12 @@ from gread.dynamics.integrate import Solution, finite, steps
 from gread.dynamics.reactions import Terms
 from gread.dynamics.stepping import stepped_flow
 from gread.dynamics.tableau import SOLVERS, Tableau
-from gread.graph.adjacency import Adjacency
+from gread.graph.operator import Operator
 from gread.kernels.backend import fast
 
 
 def solve(
-    adj: Adjacency,
+    adj: Operator,
     h0: Tensor,
     source: Tensor,
     alpha: Tensor | float,
@@ -60,7 +60,7 @@ def solve(
 
 
 def solve_together(
-    adj: Adjacency,
+    adj: Operator,
     h0: Tensor,
     source: Tensor,
     alpha: Tensor,

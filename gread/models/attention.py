@@ -14,7 +14,8 @@ from gread.base.checks import check_count
 from gread.base.errors import InputError
 from gread.base.registry import Registry
 from gread.dynamics.integrate import VectorField
-from gread.graph.adjacency import Adjacency, ExplainedEdges, edges_of
+from gread.graph.adjacency import ExplainedEdges, edges_of
+from gread.graph.operator import Adjacency
 from gread.kernels.operators import attention, scores, shares
 from gread.kernels.pattern import Pattern
 from gread.models.continuous import Diffusion

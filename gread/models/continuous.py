@@ -22,8 +22,8 @@ from gread.dynamics.integrate import Solution, VectorField, integrate, steps
 from gread.dynamics.reactions import Terms
 from gread.dynamics.solve import solve
 from gread.dynamics.tableau import SOLVERS
-from gread.graph.adjacency import Adjacency
 from gread.graph.checks import check_edges, check_features
+from gread.graph.operator import Operator
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Diffusion:
         beta: β, likewise.
     """
 
-    adj: Adjacency
+    adj: Operator
     alpha: Tensor
     source: Tensor | None = None
     beta: Tensor | float = 1.0

@@ -19,13 +19,12 @@ from gread.dynamics.reactions import Terms
 from gread.dynamics.solve import solve_together
 from gread.dynamics.tableau import SOLVERS, Tableau
 from gread.graph.adjacency import (
-    Adjacency,
     ExplainedEdges,
     OriginalAdjacency,
     SoftAdjacency,
     edges_of,
-    in_one_pattern,
 )
+from gread.graph.operator import Adjacency, Operator, in_one_pattern
 from gread.kernels.operators import drop, product
 from gread.kernels.pattern import Pattern, remember
 from gread.models.attention import (
@@ -383,7 +382,7 @@ class Flows(Stacked):
         self.step_sizes = tuple(setting["step_size"] for setting in settings)
 
     def follow(
-        self, adj: Adjacency, h0: Tensor, source: Tensor, alpha: Tensor, beta: Tensor, terms: Terms
+        self, adj: Operator, h0: Tensor, source: Tensor, alpha: Tensor, beta: Tensor, terms: Terms
     ) -> Solution:
         """H(T) [members, N, d]."""
         return solve_together(

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from gread.graph.adjacency import Adjacency, OriginalAdjacency
+from gread.graph.adjacency import OriginalAdjacency
+from gread.graph.operator import Adjacency
 from gread.graph.structure.catalog import STRUCTURES, Origin
 from gread.kernels.backend import backend_for
 from gread.kernels.pattern import remember
