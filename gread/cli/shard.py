@@ -1,4 +1,4 @@
-"""The command that cuts a graph into blocks, for training over several processes."""
+"""The command that cuts a graph into shards, for training over several processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from gread.cli.console import Json, out, print_json
-from gread.distributed.orders import PARTITIONS
+from gread.distributed.orders import ORDERS
 
 
 def shard(
@@ -20,10 +20,10 @@ def shard(
     label: Annotated[str, typer.Option(metavar="COLUMN", help="The class; empty where unknown.")],
     blocks: Annotated[int, typer.Option(help="One for each process of the training.")],
     folder: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Where blocks go; it must not exist.")
+        Path, typer.Option("--out", metavar="DIR", help="Where shards go; it must not exist.")
     ],
     partition: Annotated[
-        str, typer.Option(help=f"Which nodes go together: {', '.join(PARTITIONS)}.")
+        str, typer.Option(help=f"Which nodes go together: {', '.join(ORDERS)}.")
     ] = "cuthill-mckee",
     split: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Says train, val or test; else drawn.")
@@ -34,7 +34,7 @@ def shard(
     directed: Annotated[bool, typer.Option("--directed", help="Edges have one direction.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Cut a graph into blocks on the disk, one for each process that will train on it."""
+    """Cut a graph into shards on the disk, one for each process that will train on it."""
     from gread.distributed.parquet import shard_parquet  # with pyarrow
 
     sizes = shard_parquet(
@@ -42,7 +42,7 @@ def shard(
         edges,
         folder,
         label=label,
-        blocks=blocks,
+        shards=blocks,
         partition=partition,
         split=split,
         weight=weight,
@@ -51,11 +51,11 @@ def shard(
     if as_json:
         print_json(dataclasses.asdict(sizes))
         return
-    share = max(sizes.halos) / (sizes.nodes / sizes.blocks)
+    share = max(sizes.halos) / (sizes.nodes / sizes.shards)
     out.print(
-        f"{sizes.nodes:,} nodes and {sizes.edges:,} edges in {sizes.blocks} blocks; the largest "
-        f"halo has {max(sizes.halos):,} nodes, {share:.1%} of a block",
+        f"{sizes.nodes:,} nodes and {sizes.edges:,} edges in {sizes.shards} shards; the largest "
+        f"halo has {max(sizes.halos):,} nodes, {share:.1%} of a shard",
         highlight=False,
         soft_wrap=True,
     )
-    out.print(f"gread train {folder} --processes {sizes.blocks}", highlight=False, soft_wrap=True)
+    out.print(f"gread train {folder} --processes {sizes.shards}", highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Algorithm 1 of the paper where every process holds a block of the graph.
+"""Algorithm 1 of the paper where every process holds a shard of the graph.
 
 Each computes the loss of its own nodes; gradients and accuracies are added up, so all processes
 take the same step and stop at the same time. `gread.training.fit.fit` gives the same numbers.
@@ -22,7 +22,7 @@ from torch.nn.functional import cross_entropy
 
 from gread.base.checks import check_count
 from gread.base.errors import InputError
-from gread.distributed.exchange import processes, rank, together, total
+from gread.distributed.exchange import fail_together, processes, rank, total
 from gread.distributed.shards import Shard
 from gread.training.config import TrainConfig
 from gread.training.fit import Epoch, Fit, Progress, adam
@@ -70,7 +70,7 @@ def fit_shard(
     Args:
         model: As in `gread.fit`, on the device of the shard; the same on every process. All it
             knows of other nodes it must know through the operator: so every GREAD is.
-        shard: The block of this process.
+        shard: The shard of this process.
         config: How to train.
         split: Which split.
         seed: Of the dropout, which every process draws for its own nodes.
@@ -87,7 +87,7 @@ def fit_shard(
         if dist.is_initialized():
             dist.broadcast(parameter.data, 0)
     epochs = _Epochs(model, shard, config, split)
-    traffic = shard.block.border.traffic
+    traffic = shard.border.traffic
     sent, exchanges, waited = traffic.sent, traffic.exchanges, traffic.waited
     progress = Progress(config)
     best = copy.deepcopy(model.state_dict())
@@ -126,7 +126,7 @@ def fit_shard(
         traffic.waited - waited,
         traffic.sent - sent,
         traffic.exchanges - exchanges,
-        shard.block.border.halo,
+        shard.border.halo,
     )
 
 
@@ -165,19 +165,19 @@ class _Epochs:
         """Loss, accuracy on the three sets of nodes, and loss on the second."""
         self.model.train()
         self.optimizer.zero_grad()
-        loss = self._loss(self.model(self.shard.x, self.shard.block), 0)
+        loss = self._loss(self.model(self.shard.x, self.shard), 0)
         loss.backward()
         self._add_gradients()
         self.optimizer.step()
         self.model.eval()
         with torch.no_grad():
-            logits = self.model(self.shard.x, self.shard.block)
+            logits = self.model(self.shard.x, self.shard)
             highest, classes = logits.max(dim=-1)
             right = (classes == self.shard.y).to(self.chosen.dtype)
             # NaN has a largest class too; its accuracies must not pass for numbers.
             right = (self.chosen @ right + 0 * highest.sum()).double() / self.sizes
             losses = loss.detach().double().view(1), self._loss(logits, 1).double().view(1)
-        return self.shard.block.border.total(torch.cat([losses[0], right, losses[1]]))
+        return self.shard.border.total(torch.cat([losses[0], right, losses[1]]))
 
     def _loss(self, logits: Tensor, which: int) -> Tensor:
         """Of own nodes, so that those of all processes add up to the mean over all nodes."""
@@ -189,7 +189,7 @@ class _Epochs:
     def _add_gradients(self) -> None:
         """Of all processes, in one message."""
         grads = [p.grad for p in self.model.parameters() if p.grad is not None]
-        flat = self.shard.block.border.total(torch.cat([grad.flatten() for grad in grads]))
+        flat = self.shard.border.total(torch.cat([grad.flatten() for grad in grads]))
         for grad, whole in zip(grads, flat.split([g.numel() for g in grads]), strict=True):
             grad.copy_(whole.view_as(grad))
 
@@ -228,7 +228,7 @@ def _resume(
     progress: Progress,
 ) -> dict[str, Any] | None:
     """Goes on from a checkpoint that process 0 reads for all; the best parameters, or None."""
-    kept: list[Any] = [together(lambda: _read(path, about))]
+    kept: list[Any] = [fail_together(lambda: _read(path, about))]
     if dist.is_initialized():
         dist.broadcast_object_list(kept, 0)
     found = kept[0]
