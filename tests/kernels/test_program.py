@@ -7,6 +7,7 @@ import torch
 
 from gread import Adjacency
 from gread.kernels import backend as choice
+from gread.kernels import reference
 from gread.kernels.interpreter import MatrixPasses, interpret
 from gread.kernels.program import KINDS, ProgramBuilder
 
@@ -147,3 +148,20 @@ def test_a_product_does_not_write_where_it_reads():
     assert program.slots == 2
     for p in program.passes:
         assert p.kind != "product" or p.out != p.x
+
+
+@compiled
+def test_the_compiled_kernels_know_the_kinds_and_fields_of_passes(monkeypatch):
+    """The C file has no list of its own, so another order needs another library."""
+    before = cpu.library.__wrapped__()._name
+    monkeypatch.setattr("gread.kernels.cpu.KINDS", (*KINDS[1:], KINDS[0]))
+    assert cpu.library.__wrapped__()._name != before
+
+
+def test_every_backend_has_every_kernel_and_says_if_it_runs_whole_programs():
+    program, (adj, inputs, coef) = everything(), arguments(3, torch.float64)
+    kernels = [name for name in vars(choice.Backend) if not name.startswith("_")]
+    assert all(callable(getattr(reference, name)) for name in kernels)
+    assert reference.run(program, adj, inputs, coef) is None
+    if not isinstance(cpu, Exception):
+        assert all(callable(getattr(cpu, name)) for name in kernels)
