@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from gread.dynamics.tableau import SOLVERS as SOLVERS
     from gread.dynamics.tableau import IntegrationError as IntegrationError
     from gread.estimator.classifier import GraphClassifier as GraphClassifier
-    from gread.graph.adjacency import Adjacency as Adjacency
     from gread.graph.adjacency import OriginalAdjacency as OriginalAdjacency
     from gread.graph.adjacency import SoftAdjacency as SoftAdjacency
     from gread.graph.measures import adjusted_homophily as adjusted_homophily
     from gread.graph.measures import dirichlet_energy as dirichlet_energy
     from gread.graph.measures import edge_homophily as edge_homophily
     from gread.graph.measures import node_homophily as node_homophily
+    from gread.graph.operator import Adjacency as Adjacency
     from gread.kernels.backend import plain_only as plain_only
     from gread.models.catalog import MODELS as MODELS
     from gread.models.gread import GREAD as GREAD

@@ -2,7 +2,7 @@
 
     python studies/measure_scaling.py [NODES] [EPOCHS] [PROCESSES...]
 
-from the repository's root. The mesh is written to blocks row by row, in no order at all, and every
+from the repository's root. The mesh is written to shards row by row, in no order at all, and every
 process reads its own. Losses must agree; peaks are of whole processes, PyTorch included.
 """
 
@@ -17,7 +17,7 @@ import torch
 import gread
 from gread.distributed.exchange import processes
 from gread.distributed.fit import fit_shard
-from gread.distributed.launch import spread
+from gread.distributed.launch import run_processes
 from gread.distributed.shards import read_shard, writing
 from gread.graph.partition import neighbours
 from gread.training.config import TrainConfig
@@ -27,7 +27,7 @@ STEPS = 4
 SETTINGS = {"reaction": "bs", "adjacency": "original", "solver": "euler", "input_dropout": 0.0}
 
 
-def write_mesh(folder: Path, nodes: int, blocks: int) -> None:
+def write_mesh(folder: Path, nodes: int, shards: int) -> None:
     """A square mesh whose nodes are numbered at random, cut by Cuthill and McKee's order."""
     width = int(nodes**0.5)
     nodes = width * width
@@ -41,7 +41,7 @@ def write_mesh(folder: Path, nodes: int, blocks: int) -> None:
         nodes=nodes,
         features=FEATURES,
         splits=1,
-        blocks=blocks,
+        shards=shards,
         partition="cuthill-mckee",
         near=lambda: neighbours(ends, nodes),
     ) as writer:
@@ -77,8 +77,8 @@ def train(folder: Path, epochs: int) -> dict[str, float]:
     torch.manual_seed(0)
     model = gread.GREAD(FEATURES, HIDDEN, CLASSES, time=1.0 * STEPS, **SETTINGS)
     with torch.no_grad():
-        model(shard.x, shard.block)  # what is found out once about the graph
-    border, before = shard.block.border, over_loopback()
+        model(shard.x, shard)  # what is found out once about the graph
+    border, before = shard.border, over_loopback()
     found = fit_shard(model, shard, TrainConfig(epochs=epochs))
     loopback = over_loopback() - before
     # Forth, back and for the accuracies, two products each step.
@@ -113,7 +113,9 @@ def main(nodes: int, epochs: int, counts: list[int]) -> None:
     for count in counts:
         with tempfile.TemporaryDirectory() as folder:
             write_mesh(Path(folder, "mesh"), nodes, count)
-            ranks = spread(train, (Path(folder, "mesh"), epochs), processes=count, seconds=600)
+            ranks = run_processes(
+                train, (Path(folder, "mesh"), epochs), processes=count, seconds=600
+            )
         worst = {name: max(rank[name] for rank in ranks) for name in ranks[0]}
         alone = alone or worst["peak"]
         sent, predicted = (

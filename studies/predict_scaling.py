@@ -60,7 +60,7 @@ def predict(halo: float, partners: int, gpus: int) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    print("| graph | GPUs | halo | of a block | GB sent a GPU | s an epoch | waiting | GB a GPU |")
+    print("| graph | GPUs | halo | of a shard | GB sent a GPU | s an epoch | waiting | GB a GPU |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for name, graph in (("square mesh", mesh), ("cubic mesh", solid), ("no order", random)):
         for gpus in (8, 64, 512):

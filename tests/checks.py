@@ -7,7 +7,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from gread.dynamics.reactions import Reaction, State
-from gread.graph.adjacency import Adjacency, OriginalAdjacency
+from gread.graph.adjacency import OriginalAdjacency
+from gread.graph.operator import Adjacency
 
 
 def state_of(h: Tensor, data: Data) -> State:

@@ -20,7 +20,7 @@ def shard(
     label: Annotated[str, typer.Option(metavar="COLUMN", help="The class; empty where unknown.")],
     blocks: Annotated[int, typer.Option(help="One for each process of the training.")],
     folder: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Where blocks go; it must not exist.")
+        Path, typer.Option("--out", metavar="DIR", help="Where shards go; it must not exist.")
     ],
     partition: Annotated[
         str, typer.Option(help="Which nodes go together: cuthill-mckee, metis, given.")
@@ -42,7 +42,7 @@ def shard(
         edges,
         folder,
         label=label,
-        blocks=blocks,
+        shards=blocks,
         partition=partition,
         split=split,
         weight=weight,
@@ -51,11 +51,11 @@ def shard(
     if as_json:
         print_json(dataclasses.asdict(sizes))
         return
-    share = max(sizes.halos) / (sizes.nodes / sizes.blocks)
+    share = max(sizes.halos) / (sizes.nodes / sizes.shards)
     out.print(
-        f"{sizes.nodes:,} nodes and {sizes.edges:,} edges in {sizes.blocks} blocks; the largest "
-        f"halo has {max(sizes.halos):,} nodes, {share:.1%} of a block",
+        f"{sizes.nodes:,} nodes and {sizes.edges:,} edges in {sizes.shards} shards; the largest "
+        f"halo has {max(sizes.halos):,} nodes, {share:.1%} of a shard",
         highlight=False,
         soft_wrap=True,
     )
-    out.print(f"gread train {folder} --processes {sizes.blocks}", highlight=False, soft_wrap=True)
+    out.print(f"gread train {folder} --processes {sizes.shards}", highlight=False, soft_wrap=True)

@@ -1,8 +1,8 @@
-"""What the processes of one training tell each other.
+"""Exchange of rows and sums between the processes of one training.
 
 A `Border` says which rows of a state go where: every process holds the rows of its own nodes, and
-asks the others for those of the nodes that its own see beyond them, the halo. On the way back the
-gradients of these rows go home.
+fetches those of the halo, the neighbours of its nodes in other shards. In the backward pass the
+gradients of these rows return to their owners.
 """
 
 from __future__ import annotations
@@ -148,8 +148,8 @@ def processes() -> int:
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
-def together(work: Callable[[], T]) -> T:
-    """What ``work`` gives; if it fails with an `InputError` on one process, it does on all."""
+def fail_together(work: Callable[[], T]) -> T:
+    """Call ``work``; if it fails with an `InputError` on one process, it does on all."""
     found, said = None, ""
     try:
         found = work()
@@ -166,10 +166,10 @@ def together(work: Callable[[], T]) -> T:
 
 
 @contextmanager
-def joined(
+def process_group(
     device: str, *, seconds: float, where: str = "env://", rank: int = -1, processes: int = -1
 ) -> Iterator[None]:
-    """One of several processes, for a while.
+    """Join a group of processes, and leave it at the end.
 
     Args:
         device: Where this one computes: NCCL connects GPUs, Gloo connects CPUs.
@@ -183,7 +183,7 @@ def joined(
         ConnectionError: Another process is gone or does not answer.
     """
     try:
-        with lost():
+        with connection_errors():
             dist.init_process_group(
                 "nccl" if torch.device(device).type == "cuda" else "gloo",
                 init_method=where,
@@ -197,7 +197,7 @@ def joined(
             f"meet, as torchrun sets them, got: {error}"
         ) from error
     try:
-        with lost():
+        with connection_errors():
             # One that is done at once must not be gone before the others have found it.
             dist.all_reduce(torch.zeros(1, device=device))
             yield
@@ -206,8 +206,8 @@ def joined(
 
 
 @contextmanager
-def lost() -> Iterator[None]:
-    """Says of an error of the connection what it means."""
+def connection_errors() -> Iterator[None]:
+    """Turn an error of the connection into a `ConnectionError` of one sentence."""
     try:
         yield
     except dist.DistError as error:

@@ -1,4 +1,4 @@
-"""Algorithm 1 of the paper where every process holds a block of the graph.
+"""Algorithm 1 of the paper where every process holds a shard of the graph.
 
 Each computes the loss of its own nodes; gradients and accuracies are added up, so all processes
 take the same step and stop at the same time. `gread.training.fit.fit` gives the same numbers.
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from gread.base.checks import check_count
 from gread.base.errors import InputError
-from gread.distributed.exchange import Border, processes, rank, together
+from gread.distributed.exchange import Border, fail_together, processes, rank
 from gread.distributed.shards import MASKS, Shard
 from gread.training.config import TrainConfig
 from gread.training.loop import NOT_FINITE, Best, Epoch, Epochs, Fit, Piece, Progress, several
@@ -69,7 +69,7 @@ def fit_shard(
     Args:
         model: As in `gread.fit`, on the device of the shard; the same on every process. All it
             knows of other nodes it must know through the operator: so every GREAD is.
-        shard: The block of this process.
+        shard: The shard of this process.
         config: How to train.
         split: Which split.
         seed: Of the dropout, which every process draws for its own nodes.
@@ -88,15 +88,15 @@ def fit_shard(
     kept = copy.deepcopy(model.state_dict())
     best = Best(kept.values(), model.state_dict().values(), [config], shard.x.device)
     weight = shard.masks[:, :, split].to(shard.x.dtype)
-    reduction = ShardReduction(shard.block.border)
+    reduction = ShardReduction(shard.border)
     for name, size in zip(MASKS, reduction.total(weight.sum(1)).tolist(), strict=True):
         if not size:
             raise InputError(f"{name} must choose a node, got none in split {split}")
     optimizer = adam(model, config)
-    piece = Piece(lambda: model(shard.x, shard.block), shard.y, weight)
+    piece = Piece(lambda: model(shard.x, shard), shard.y, weight)
     epochs = Epochs(model, [piece], config, optimizer, best, reduction)
     epochs.check()
-    traffic = shard.block.border.traffic
+    traffic = shard.border.traffic
     sent, exchanges, waited = traffic.sent, traffic.exchanges, traffic.waited
     progress = Progress(config)
     about = {
@@ -139,7 +139,7 @@ def fit_shard(
         traffic.waited - waited,
         traffic.sent - sent,
         traffic.exchanges - exchanges,
-        shard.block.border.halo,
+        shard.border.halo,
     )
 
 
@@ -210,7 +210,7 @@ def _save(
 
 def _read_for_all(path: Path, about: dict[str, Any]) -> dict[str, Any]:
     """The checkpoint, which process 0 reads for all; empty if there is none."""
-    found: list[dict[str, Any]] = [together(lambda: _read(path, about))]
+    found: list[dict[str, Any]] = [fail_together(lambda: _read(path, about))]
     if dist.is_initialized():
         dist.broadcast_object_list(found, 0)
     return found[0]

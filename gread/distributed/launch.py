@@ -18,7 +18,7 @@ import torch
 from gread.base.checks import check_count, check_positive
 from gread.base.errors import InputError
 from gread.base.processes import Surroundings, start_method, uninterrupted
-from gread.distributed.exchange import joined
+from gread.distributed.exchange import process_group
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ SECONDS = 300.0
 one that reads a large graph is silent for a while."""
 
 
-def spread(
+def run_processes(
     work: Callable[..., T],
     arguments: Sequence[Any],
     *,
@@ -36,7 +36,7 @@ def spread(
     restarts: int = 0,
     seconds: float = SECONDS,
 ) -> list[T]:
-    """What ``work(*arguments)`` gives on each of several processes that are joined.
+    """Call ``work(*arguments)`` in each process of a group on this machine.
 
     Args:
         work: A function of a module; it finds out its number by `gread.distributed.rank`.
@@ -152,7 +152,9 @@ def _begin(
     with closing(end):
         try:
             choose_gpu(device, number)
-            with joined(device, seconds=seconds, where=where, rank=number, processes=processes):
+            with process_group(
+                device, seconds=seconds, where=where, rank=number, processes=processes
+            ):
                 ended = _Ended(work(*arguments))
         except (InputError, ArithmeticError, OSError) as error:
             ended = _Ended(error=type(error)(str(error)))

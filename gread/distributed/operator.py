@@ -1,16 +1,16 @@
-"""Ã of which this process holds the rows of its own nodes.
+"""Ã of which this process holds the rows of its shard.
 
     Ã H = Ã_own H_own + Ã_halo H_halo
 
-The first product needs nothing of others, so it is done while the rows of the halo are on their
-way; the second is for the few rows at the border. On the way back Ã_haloᵀ g goes first, and
-travels home while Ã_ownᵀ g is computed.
+The first product needs no other process, so it is done while the rows of the halo are sent; the
+second is for the few rows at the border. In the backward pass Ã_haloᵀ g goes first, and is sent
+to the owners while Ã_ownᵀ g is computed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -18,59 +18,13 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gread.distributed.exchange import Border
-from gread.graph.adjacency import Adjacency
-from gread.kernels.backend import kernels_for
-from gread.kernels.pattern import Pattern, remember
-from gread.kernels.program import Program, Ran, run_with
-from gread.kernels.reference import Pair, Rows
-
-
-@dataclass(frozen=True, eq=False)
-class Block:
-    """The part of a graph that a process holds, in the place of ``edge_index``.
-
-    ``model(x, block)`` gives the logits of the process's own nodes, where all processes call it.
-
-    Attributes:
-        edge_index: The edges into own nodes, [2, E]: places of the sources, of which those from
-            ``border.own`` on are in the halo, and of the targets.
-        edge_weight: Their weights, [E], where edges have some.
-        nodes: Numbers in the graph of own nodes and of those in the halo, [own + halo].
-        border: To the other processes.
-    """
-
-    edge_index: Tensor
-    edge_weight: Tensor | None
-    nodes: Tensor
-    border: Border
-
-    def edges(self, like: Tensor, self_loops: float) -> BlockEdges:
-        """The edges, every own node with a loop if ``self_loops`` is not zero."""
-        key = (self_loops, like.dtype)
-        return remember(self.edge_index, key, lambda: self._with_loops(like, self_loops))
-
-    def _with_loops(self, like: Tensor, self_loops: float) -> BlockEdges:
-        source, target = self.edge_index
-        weight = self.edge_weight
-        weight = like.new_ones(len(source)) if weight is None else weight.to(like.dtype)
-        if self_loops:
-            bare = torch.ones(self.border.own, dtype=torch.bool, device=source.device)
-            bare[target[source == target]] = False
-            loops = bare.nonzero().squeeze(1)
-            source, target = torch.cat([source, loops]), torch.cat([target, loops])
-            weight = torch.cat([weight, like.new_full((len(loops),), self_loops)])
-        pattern, order = Pattern.from_entries(target, source, (self.border.own, len(self.nodes)))
-        del source, target
-        return BlockEdges(
-            pattern,
-            order,
-            weight.index_select(0, order),
-            self.edge_weight is not None,
-            self.nodes,
-            self.border,
-            Halves.of(pattern, self.border.own),
-        )
+from gread.distributed.exchange import Border, Pending
+from gread.graph.operator import Edges
+from gread.kernels.backend import Backend, backend_for
+from gread.kernels.interpreter import interpret
+from gread.kernels.pattern import Pattern, Rows
+from gread.kernels.program import Program, Ran
+from gread.kernels.reference import Pair
 
 
 class Halves(NamedTuple):
@@ -108,21 +62,18 @@ class Halves(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class BlockEdges:
-    """`gread.graph.adjacency.SomeEdges` of a block."""
+class ShardEdges(Edges):
+    """The edges of a shard.
 
-    pattern: Pattern
-    order: Tensor
-    weight: Tensor
-    weighted: bool
-    nodes: Tensor
-    border: Border
-    halves: Halves
+    Attributes:
+        nodes: Numbers in the graph of own nodes and of those in the halo, [own + halo].
+        border: To the other processes.
+        halves: The pattern taken apart.
+    """
 
-    @property
-    def num_nodes(self) -> int:
-        """Of own nodes."""
-        return self.border.own
+    nodes: Tensor = field(kw_only=True)
+    border: Border = field(kw_only=True)
+    halves: Halves = field(kw_only=True)
 
     def reach(self, x: Tensor) -> Tensor:
         """See `Border.reach`."""
@@ -132,25 +83,20 @@ class BlockEdges:
         """See `Border.collect`."""
         return self.border.collect(sums)
 
-    def adjacency(self, weight: Tensor) -> Adjacency:
-        """Ã with these entries, [E] in the order of the pattern."""
-        made = BlockAdjacency(self.halves, weight.index_select(0, self.halves.order), self.border)
-        return made  # type: ignore[return-value]  # it has the same operations
+    def operator(self, weight: Tensor, *, find_symmetry: bool = False) -> ShardOperator:
+        """Ã with these entries; all processes find out together whether it is symmetric.
 
-    def looked_at(self, adj: Adjacency) -> Adjacency:
-        """Finds out whether Ã is symmetric, though no process has all of it.
-
-        The sum over all entries of a hash of (i, j, Ã_ij) is that of (j, i, Ã_ij) then, and hardly
-        ever else.
+        No process has all of it. The sum over all entries of a hash of (i, j, Ã_ij) equals that of
+        (j, i, Ã_ij) if Ã is symmetric, and hardly ever otherwise.
         """
-        rows = self.pattern.rows
-        i, j = self.nodes[rows.numbers()], self.nodes[rows.column]
-        weight = torch.empty_like(adj.weight)
-        weight[self.halves.order] = adj.weight
-        bits = weight.double().view(torch.int64)
-        difference = _hash(_hash(bits + i) + j).sum() - _hash(_hash(bits + j) + i).sum()
-        same = self.border.total(difference).item() == 0
-        return replace(adj, symmetric=same)
+        same = False
+        if find_symmetry:
+            rows, bits = self.pattern.rows, weight.double().view(torch.int64)
+            i, j = self.nodes[rows.numbers()], self.nodes[rows.column]
+            difference = _hash(_hash(bits + i) + j).sum() - _hash(_hash(bits + j) + i).sum()
+            same = self.border.total(difference).item() == 0
+        entries = weight.index_select(0, self.halves.order)
+        return ShardOperator(self.halves, entries, self.border, same)
 
 
 def _hash(x: Tensor) -> Tensor:
@@ -161,8 +107,8 @@ def _hash(x: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class BlockAdjacency:
-    """Own rows of Ã, with the operations of `gread.Adjacency`; every process calls them alike.
+class ShardOperator:
+    """Rows of Ã of a shard, an `Operator` whose methods all processes call in the same order.
 
     Attributes:
         halves: Where the entries are.
@@ -186,8 +132,7 @@ class BlockAdjacency:
 
     def __matmul__(self, h: Tensor) -> Tensor:
         """Own rows of Ã H from those of H, [own, d]."""
-        found: Tensor = _Product.apply(self, self.weight, h)
-        return found
+        return _Product.apply(self, self.weight, h)
 
     def laplacian(self, h: Tensor) -> Tensor:
         """L̃ H = H − Ã H."""
@@ -199,7 +144,7 @@ class BlockAdjacency:
 
     def run(self, program: Program, inputs: Sequence[Tensor], coef: Tensor) -> Ran:
         """A program of passes, each with its exchange; sums are over own nodes."""
-        return run_with(BlockPasses(self, kernels_for(coef)), program, inputs, coef)
+        return interpret(program, ShardPasses(self, backend_for(coef)), inputs, coef)
 
     @cached_property
     def parts(self) -> tuple[Tensor, Tensor]:
@@ -211,25 +156,22 @@ class BlockAdjacency:
     def transposed_parts(self) -> tuple[Tensor, Tensor]:
         """The same, column after column."""
         own, far = self.parts
-        return own.index_select(0, self.halves.own.order), far.index_select(
-            0, self.halves.far.order
-        )
+        return own[self.halves.own.order], far[self.halves.far.order]
 
 
-class BlockPasses(NamedTuple):
-    """`gread.kernels.program.Passes` of a block; there are no members."""
+class ShardPasses(NamedTuple):
+    """`gread.kernels.interpreter.Passes` of a shard; there are no members."""
 
-    adj: BlockAdjacency
-    kernels: Any
+    adj: ShardOperator
+    backend: Backend
 
     def gather(
         self, x: Tensor, coef: Tensor, bases: Sequence[Tensor], degree: int, members: int = 0
     ) -> Tensor:
         """See `gread.kernels.reference.gather`."""
         arriving = self.adj.border.fetch(x)
-        out: Tensor = self.kernels.gather(
-            self.adj.halves.own.rows, self.adj.parts[0], x, coef, bases, degree
-        )
+        own = self.adj.halves.own.rows
+        out = self.backend.gather(own, self.adj.parts[0], x, coef, bases, degree)
         return out.index_add_(0, self.adj.halves.rows, coef[0] * self.from_afar(arriving.wait()))
 
     def from_afar(self, halo: Tensor) -> Tensor:
@@ -241,8 +183,7 @@ class BlockPasses(NamedTuple):
         """A x."""
         if not entries.numel():
             return x.new_zeros(rows.start.numel() - 1, x.size(1))
-        found: Tensor = self.kernels.gather(rows, entries, x, x.new_ones(1, x.size(1)), (), 0)
-        return found
+        return self.backend.gather(rows, entries, x, x.new_ones(1, x.size(1)), (), 0)
 
     def back(self, x: Tensor, ones: Tensor, members: int = 0) -> Tensor:
         """Own rows of Ãᵀ x."""
@@ -252,7 +193,7 @@ class BlockPasses(NamedTuple):
         out = self.product(self.adj.halves.own.columns, self.adj.transposed_parts[0], x)
         return out.index_add_(0, self.adj.border.send, home.wait())
 
-    def leaving(self, x: Tensor) -> Any:
+    def leaving(self, x: Tensor) -> Pending:
         """Ã_haloᵀ x, on its way home."""
         halves = self.adj.halves
         at_border = x.index_select(0, halves.rows)
@@ -277,7 +218,7 @@ class BlockPasses(NamedTuple):
         )
         entries = adj.parts[0] if adj.symmetric else adj.transposed_parts[0]
         pattern = halves.own.rows if adj.symmetric else halves.own.columns
-        out, sums = self.kernels.pull(pattern, entries, x, y, coef, bases, degree)
+        out, sums = self.backend.pull(pattern, entries, x, y, coef, bases, degree)
         far = self.from_afar(moving.wait()) if adj.symmetric else moving.wait()
         sums[0, 0] += (far * y.index_select(0, rows)).sum(0)
         return out.index_add_(0, rows, coef[0] * far), sums
@@ -291,27 +232,27 @@ class BlockPasses(NamedTuple):
             weight = torch.zeros_like(adj.weight)
         own, far = weight.split([len(part) for part in adj.parts])
         arriving = [adj.border.fetch(pair.right) for pair in pairs]
-        own.copy_(self.kernels.edge_dots(halves.own.rows, pairs, own))
+        own.copy_(self.backend.edge_dots(halves.own.rows, pairs, own))
         for pair, moving in zip(pairs, arriving, strict=True):
             left = pair.combined().index_select(0, halves.rows)
             halo = moving.wait()
             if far.numel():
-                far += self.kernels.edge_dots(halves.far.rows, [Pair([left], halo)])
+                far += self.backend.edge_dots(halves.far.rows, [Pair([left], halo)])
         return weight
 
 
 class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, adj: BlockAdjacency, weight: Tensor, h: Tensor) -> Tensor:
+    def forward(ctx: Any, adj: ShardOperator, weight: Tensor, h: Tensor) -> Tensor:
         ctx.adj = adj
         ctx.save_for_backward(weight, h)
-        return BlockPasses(adj, kernels_for(h)).gather(h, h.new_ones(1, h.size(1)), (), 0)
+        return ShardPasses(adj, backend_for(h)).gather(h, h.new_ones(1, h.size(1)), (), 0)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
         _, h = ctx.saved_tensors
-        passes, grad = BlockPasses(ctx.adj, kernels_for(h)), grad.contiguous()
+        passes, grad = ShardPasses(ctx.adj, backend_for(h)), grad.contiguous()
         grad_weight = grad_h = None
         if ctx.needs_input_grad[1]:
             grad_weight = passes.edge_dots(None, [Pair([grad], h)])

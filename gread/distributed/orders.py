@@ -1,6 +1,6 @@
-"""Which process gets which nodes: an order of the nodes, cut into ranges.
+"""Which shard gets which nodes: an order of the nodes, cut into ranges.
 
-The fewer edges go from one range to another, the less the processes have to tell each other.
+The fewer edges go from one range to another, the less the processes have to exchange.
 """
 
 from __future__ import annotations
@@ -17,28 +17,26 @@ from gread.base.registry import Registry
 from gread.graph.partition import cuthill_mckee
 
 Numbers: TypeAlias = NDArray[np.int64]
-Partition: TypeAlias = Callable[
-    [Callable[[], csr_matrix], int, int], tuple[Numbers | None, Numbers]
-]
-"""From the neighbours (a function: not all look), N and the number of blocks to the nodes in their
-new order (None: as they are) and the size of every block."""
+Order: TypeAlias = Callable[[Callable[[], csr_matrix], int, int], tuple[Numbers | None, Numbers]]
+"""From the neighbours (a function: not all need them), N and the number of shards to the nodes in
+their new order (None: as they are) and the size of every shard."""
 
-PARTITIONS: Registry[Partition] = Registry("partition")
+ORDERS: Registry[Order] = Registry("partition")
 
 
-@PARTITIONS.register("cuthill-mckee")
+@ORDERS.register("cuthill-mckee")
 def by_cuthill_mckee(
-    near: Callable[[], csr_matrix], nodes: int, blocks: int
+    near: Callable[[], csr_matrix], nodes: int, shards: int
 ) -> tuple[Numbers | None, Numbers]:
     """Equal ranges of the order of reverse Cuthill and McKee, as in `gread.graph.partition`."""
-    return cuthill_mckee(near()), equal(nodes, blocks)
+    return cuthill_mckee(near()), equal(nodes, shards)
 
 
-@PARTITIONS.register("metis")
+@ORDERS.register("metis")
 def by_metis(
-    near: Callable[[], csr_matrix], nodes: int, blocks: int
+    near: Callable[[], csr_matrix], nodes: int, shards: int
 ) -> tuple[Numbers | None, Numbers]:
-    """As METIS cuts them, with few edges between blocks (the extra ``gread[metis]``)."""
+    """As METIS cuts them, with few edges between shards (the extra ``gread[metis]``)."""
     try:
         import pymetis
     except ImportError as error:
@@ -46,24 +44,24 @@ def by_metis(
             "partition metis needs pymetis: pip install 'gread[metis]', or choose cuthill-mckee"
         ) from error
     matrix = near()
-    _, member = pymetis.part_graph(blocks, pymetis.CSRAdjacency(matrix.indptr, matrix.indices))
-    sizes = np.bincount(member, minlength=blocks).astype(np.int64)
+    _, member = pymetis.part_graph(shards, pymetis.CSRAdjacency(matrix.indptr, matrix.indices))
+    sizes = np.bincount(member, minlength=shards).astype(np.int64)
     return np.argsort(member, kind="stable").astype(np.int64), sizes
 
 
-@PARTITIONS.register("given")
+@ORDERS.register("given")
 def as_given(
-    near: Callable[[], csr_matrix], nodes: int, blocks: int
+    near: Callable[[], csr_matrix], nodes: int, shards: int
 ) -> tuple[Numbers | None, Numbers]:
     """Equal ranges of the nodes as they are numbered: needs no memory at all."""
-    return None, equal(nodes, blocks)
+    return None, equal(nodes, shards)
 
 
-def equal(nodes: int, blocks: int) -> Numbers:
+def equal(nodes: int, shards: int) -> Numbers:
     """Sizes of ranges that differ by one at most.
 
     Example:
         >>> equal(10, 4).tolist()
         [3, 3, 2, 2]
     """
-    return np.full(blocks, nodes // blocks) + (np.arange(blocks) < nodes % blocks)
+    return np.full(shards, nodes // shards) + (np.arange(shards) < nodes % shards)

@@ -1,4 +1,4 @@
-"""Blocks from Parquet files that are larger than memory, read batch by batch."""
+"""Shards from Parquet files that are larger than memory, read batch by batch."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def shard_parquet(
     folder: str | Path,
     *,
     label: str,
-    blocks: int,
+    shards: int,
     partition: str = "cuthill-mckee",
     split: str | None = None,
     weight: str | None = None,
     directed: bool = False,
     seed: int = 0,
 ) -> Sizes:
-    """Writes a graph to a folder in blocks, as `gread.distributed.shard` does.
+    """Write a graph to a folder in shards, as `gread.distributed.shard` does.
 
     An edge that is named more than once counts once, with the mean of its weights; loops are left
-    out. Memory holds the edges of one block; with another partition than ``given``, those of the
+    out. Memory holds the edges of one shard; with another partition than ``given``, those of the
     whole graph for a while.
 
     Args:
@@ -53,8 +53,8 @@ def shard_parquet(
         edges: Two columns of node numbers, called as in `gread.tables.graph.ENDS` or the only two.
         folder: It must not exist.
         label: Column of the classes, empty where unknown.
-        blocks: How many: as many as there will be processes.
-        partition: A name of `gread.distributed.PARTITIONS`.
+        shards: How many: one for each process.
+        partition: A name of `gread.distributed.ORDERS`.
         split: Column that says train, val or test; else it is drawn.
         weight: Column of the edges' weights.
         directed: Whether edges have one direction.
@@ -82,7 +82,7 @@ def shard_parquet(
         nodes=count,
         features=len(features),
         splits=1,
-        blocks=blocks,
+        shards=shards,
         partition=partition,
         near=near,
     ) as writer:

@@ -1,17 +1,17 @@
-"""A graph on the disk in blocks of nodes, of which every process reads its own and no other.
+"""A graph on the disk in shards of nodes, of which every process reads its own and no other.
 
-    graph.json                 sizes, and the fingerprint that all blocks carry
+    graph.json                 sizes, and the fingerprint that all shards carry
     block-0000/x.npy           features of its nodes, float32 [n, F]
                y.npy           their classes, −1 where unknown, int64 [n]
                masks.npy       who trains, validates and tests in every split, bool [3, n, splits]
                nodes.npy       the numbers they had in the graph that was cut, int64 [n]
-               halo.npy        nodes of other blocks that these see, int64 [h]
+               halo.npy        nodes of other shards that these see, int64 [h]
                edges.npy       source (from n on: in the halo) and target of edges, int32 [2, E]
                weight.npy      their weights, float32 [E], where there are some
                block.json      its number, a digest of these files, and the fingerprint
 
-Nodes are numbered anew, block after block. It is written piece by piece: memory holds the edges of
-one block, whatever the size of the graph.
+Nodes are numbered again, shard after shard. It is written piece by piece: memory holds the edges
+of one shard, for a graph of any size. The folders keep the name ``block`` of format 1.
 """
 
 from __future__ import annotations
@@ -20,26 +20,28 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 from torch import Tensor
 from torch_geometric.data import Data
 
 from gread.base.checks import check_count
 from gread.base.errors import InputError
-from gread.distributed.exchange import Border, processes, rank, together
-from gread.distributed.operator import Block
-from gread.distributed.orders import PARTITIONS, Numbers
+from gread.distributed.exchange import Border, fail_together, processes, rank
+from gread.distributed.operator import Halves, ShardEdges
+from gread.distributed.orders import ORDERS, Numbers
+from gread.graph.operator import entries_of
 from gread.graph.partition import neighbours
+from gread.kernels.pattern import remember
 
 FORMAT = 1
 
@@ -50,14 +52,14 @@ class Sizes:
 
     Attributes:
         nodes: N.
-        edges: Of all blocks, an undirected edge in both directions.
+        edges: Of all shards, an undirected edge in both directions.
         features: F.
         classes: How many.
         splits: How many.
-        bounds: The first node of every block, and N.
-        halos: How many nodes of others every block sees.
-        partition: How the nodes were cut.
-        fingerprint: Of all that the blocks hold.
+        bounds: The first node of every shard, and N.
+        halos: Number of nodes in the halo of every shard.
+        partition: The name in `ORDERS` by which the nodes were cut.
+        fingerprint: Of the contents of all shards.
         format: Of this folder.
     """
 
@@ -73,8 +75,8 @@ class Sizes:
     format: int = FORMAT
 
     @property
-    def blocks(self) -> int:
-        """How many."""
+    def shards(self) -> int:
+        """Number of shards."""
         return len(self.halos)
 
 
@@ -82,30 +84,60 @@ class Sizes:
 class Shard:
     """What a process holds of a graph.
 
+    A model takes it in the place of ``edge_index``: ``model(shard.x, shard)`` gives the logits of
+    its own nodes, where all processes call it.
+
     Attributes:
         sizes: Of the whole graph.
-        block: Its edges, and the border to the others.
-        x: Features of its own nodes, [n, F].
-        y: Their classes, [n].
-        masks: Training, validation and test nodes of every split, [3, n, splits].
+        edge_index: The edges into own nodes, [2, E]: places of the sources, of which those from
+            ``border.own`` on are in the halo, and of the targets.
+        edge_weight: Their weights, [E], where edges have some.
+        nodes: Numbers in the graph of own nodes and of those in the halo, [own + halo].
+        border: To the other processes.
+        x: Features of own nodes, [own, F].
+        y: Their classes, [own].
+        masks: Training, validation and test nodes of every split, [3, own, splits].
     """
 
     sizes: Sizes
-    block: Block
+    edge_index: Tensor
+    edge_weight: Tensor | None
+    nodes: Tensor
+    border: Border
     x: Tensor
     y: Tensor
     masks: Tensor
 
+    def edges(self, like: Tensor, self_loops: float) -> ShardEdges:
+        """The edges, every own node with a loop if ``self_loops`` is not zero."""
+        key = (self_loops, like.dtype)
+        return remember(self.edge_index, key, lambda: self._edges(like, self_loops))
 
-def shard(data: Data, folder: str | Path, blocks: int, partition: str = "cuthill-mckee") -> Sizes:
-    """Writes a graph to a folder in blocks.
+    def _edges(self, like: Tensor, self_loops: float) -> ShardEdges:
+        weight = self.edge_weight
+        weight = like.new_ones(self.edge_index.size(1)) if weight is None else weight.to(like.dtype)
+        shape = self.border.own, len(self.nodes)
+        pattern, order, weight = entries_of(self.edge_index, weight, shape, self_loops)
+        return ShardEdges(
+            pattern,
+            order,
+            weight,
+            self.edge_weight is not None,
+            nodes=self.nodes,
+            border=self.border,
+            halves=Halves.of(pattern, self.border.own),
+        )
+
+
+def shard(data: Data, folder: str | Path, shards: int, partition: str = "cuthill-mckee") -> Sizes:
+    """Write a graph to a folder in shards.
 
     Args:
         data: With ``x, edge_index, y, train_mask, val_mask, test_mask``, and ``edge_weight`` where
             edges have weights.
         folder: It must not exist.
-        blocks: How many: as many as there will be processes.
-        partition: A name of `PARTITIONS`.
+        shards: How many: one for each process.
+        partition: A name of `gread.distributed.ORDERS`.
 
     Example:
         >>> import gread, tempfile
@@ -120,7 +152,7 @@ def shard(data: Data, folder: str | Path, blocks: int, partition: str = "cuthill
         nodes=data.num_nodes,
         features=data.num_features,
         splits=masks[0].size(1),
-        blocks=blocks,
+        shards=shards,
         partition=partition,
         near=lambda: neighbours(edges, data.num_nodes),
     ) as writer:
@@ -145,43 +177,43 @@ def writing(
     nodes: int,
     features: int,
     splits: int,
-    blocks: int,
+    shards: int,
     partition: str,
-    near: Any,
-) -> Iterator[Writer]:
-    """A `Writer` to a folder that is there whole in the end, or not at all."""
-    check_count("blocks", blocks)
-    if blocks > nodes:
-        raise InputError(f"blocks must be at most the {nodes} nodes, got {blocks}")
-    order, sizes = PARTITIONS[partition](near, nodes, blocks)
+    near: Callable[[], csr_matrix],
+) -> Iterator[ShardWriter]:
+    """A `ShardWriter` to a folder that in the end is complete, or does not exist."""
+    check_count("shards", shards)
+    if shards > nodes:
+        raise InputError(f"shards must be at most the {nodes} nodes, got {shards}")
+    order, sizes = ORDERS[partition](near, nodes, shards)
     place = None
     if order is not None:
         place = np.empty(nodes, dtype=np.int64)
         place[order] = np.arange(nodes)
     folder = Path(folder)
     if folder.exists():
-        raise InputError(f"the folder of blocks must not exist yet, got {folder}")
+        raise InputError(f"the folder of shards must not exist yet, got {folder}")
     folder.parent.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         bounds = np.concatenate([[0], np.cumsum(sizes)])
-        yield Writer(made, bounds, place, features, splits, partition)
+        yield ShardWriter(made, bounds, place, features, splits, partition)
         made.chmod(0o755)
         made.replace(folder)
     finally:
         shutil.rmtree(made, ignore_errors=True)
 
 
-class Writer:
-    """Writes blocks piece by piece.
+class ShardWriter:
+    """Writer of shards, piece by piece.
 
     Args:
         folder: An empty one.
-        bounds: The first node of every block, and N.
+        bounds: The first node of every shard, and N.
         place: The new number of every node; None where they stay.
         features: F.
         splits: How many.
-        partition: How the nodes were cut.
+        partition: The name in `ORDERS` by which the nodes were cut.
     """
 
     def __init__(
@@ -196,13 +228,13 @@ class Writer:
         self.folder, self.bounds, self.place = folder, bounds, place
         self.features, self.splits, self.partition = features, splits, partition
         self.weighted = False
-        self.blocks = [folder / f"block-{number:04}" for number in range(len(bounds) - 1)]
-        for block, size in zip(self.blocks, np.diff(bounds).tolist(), strict=True):
-            block.mkdir()
-            open_memmap(block / "x.npy", "w+", np.float32, (size, features))
-            open_memmap(block / "y.npy", "w+", np.int64, (size,))
-            open_memmap(block / "masks.npy", "w+", np.bool_, (3, size, splits))
-            open_memmap(block / "nodes.npy", "w+", np.int64, (size,))
+        self.folders = [folder / f"block-{number:04}" for number in range(len(bounds) - 1)]
+        for each, size in zip(self.folders, np.diff(bounds).tolist(), strict=True):
+            each.mkdir()
+            open_memmap(each / "x.npy", "w+", np.float32, (size, features))
+            open_memmap(each / "y.npy", "w+", np.int64, (size,))
+            open_memmap(each / "masks.npy", "w+", np.bool_, (3, size, splits))
+            open_memmap(each / "nodes.npy", "w+", np.int64, (size,))
 
     def add_edges(
         self, source: Numbers, target: Numbers, weight: NDArray[np.float32] | None = None
@@ -211,15 +243,15 @@ class Writer:
         if self.place is not None:
             source, target = self.place[source], self.place[target]
         self.weighted = weight is not None
-        block = np.searchsorted(self.bounds, target, side="right") - 1
-        order = np.argsort(block, kind="stable")
-        ends = np.searchsorted(block[order], np.arange(len(self.blocks) + 1))
-        for number in np.unique(block):
+        owner = np.searchsorted(self.bounds, target, side="right") - 1
+        order = np.argsort(owner, kind="stable")
+        ends = np.searchsorted(owner[order], np.arange(len(self.folders) + 1))
+        for number in np.unique(owner):
             own = order[ends[number] : ends[number + 1]]
-            with (self.blocks[number] / "pairs").open("ab") as file:
+            with (self.folders[number] / "pairs").open("ab") as file:
                 np.stack([target[own], source[own]], 1).tofile(file)
             if weight is not None:
-                with (self.blocks[number] / "weights").open("ab") as file:
+                with (self.folders[number] / "weights").open("ab") as file:
                     weight[own].astype(np.float32).tofile(file)
 
     def add_nodes(
@@ -231,25 +263,25 @@ class Writer:
     ) -> None:
         """Rows of some nodes: [k], [k, F], [k] and [3, k, splits]."""
         place = nodes if self.place is None else self.place[nodes]
-        block = np.searchsorted(self.bounds, place, side="right") - 1
-        for number in np.unique(block):
-            mine = np.flatnonzero(block == number)
+        owner = np.searchsorted(self.bounds, place, side="right") - 1
+        for number in np.unique(owner):
+            mine = np.flatnonzero(owner == number)
             at = place[mine] - self.bounds[number]
-            folder = self.blocks[number]
+            folder = self.folders[number]
             open_memmap(folder / "x.npy", "r+")[at] = x[mine]
             open_memmap(folder / "y.npy", "r+")[at] = y[mine]
             open_memmap(folder / "masks.npy", "r+")[:, at] = masks[:, mine]
             open_memmap(folder / "nodes.npy", "r+")[at] = nodes[mine]
 
     def finish(self, classes: int, *, distinct: bool = False) -> Sizes:
-        """Sorts the edges of every block, finds its halo, and says what there is.
+        """Sort the edges of every shard, find its halo, and write graph.json.
 
         Args:
             classes: How many.
             distinct: Whether edges named more than once count once, with the mean of their weights.
         """
-        found = [self._finish(number, distinct) for number in range(len(self.blocks))]
-        digests = [_digest(block) for block in self.blocks]
+        found = [self._finish(number, distinct) for number in range(len(self.folders))]
+        digests = [_digest(folder) for folder in self.folders]
         whole = json.dumps([self.bounds.tolist(), digests]).encode()
         sizes = Sizes(
             nodes=int(self.bounds[-1]),
@@ -262,16 +294,16 @@ class Writer:
             partition=self.partition,
             fingerprint=hashlib.sha256(whole).hexdigest()[:20],
         )
-        for number, (block, digest) in enumerate(zip(self.blocks, digests, strict=True)):
+        for number, (folder, digest) in enumerate(zip(self.folders, digests, strict=True)):
             about = {"number": number, "fingerprint": sizes.fingerprint, "digest": digest}
-            (block / "block.json").write_text(json.dumps(about))
+            (folder / "block.json").write_text(json.dumps(about))
         (self.folder / "graph.json").write_text(json.dumps(asdict(sizes), indent=1))
         return sizes
 
     def _finish(self, number: int, distinct: bool) -> tuple[int, int]:
-        """How many edges and how large a halo a block has."""
-        block, first, last = self.blocks[number], *self.bounds[number : number + 2]
-        raw, raw_weight = block / "pairs", block / "weights"
+        """Number of edges and size of the halo of a shard."""
+        folder, first, last = self.folders[number], *self.bounds[number : number + 2]
+        raw, raw_weight = folder / "pairs", folder / "weights"
         pairs = np.fromfile(raw, np.int64) if raw.exists() else np.empty(0, np.int64)
         target, source = pairs.reshape(-1, 2).T
         weight = np.fromfile(raw_weight, np.float32) if raw_weight.exists() else None
@@ -288,19 +320,19 @@ class Writer:
         halo, places = np.unique(source[far], return_inverse=True)
         source = source - first
         source[far] = places + (last - first)
-        np.save(block / "halo.npy", halo)
-        np.save(block / "edges.npy", np.stack([source, target - first]).astype(np.int32))
+        np.save(folder / "halo.npy", halo)
+        np.save(folder / "edges.npy", np.stack([source, target - first]).astype(np.int32))
         if self.weighted:
-            np.save(block / "weight.npy", np.empty(0, np.float32) if weight is None else weight)
+            np.save(folder / "weight.npy", np.empty(0, np.float32) if weight is None else weight)
         raw.unlink(missing_ok=True)
         raw_weight.unlink(missing_ok=True)
         return len(target), len(halo)
 
 
-def _digest(block: Path) -> str:
-    """Of all that a block holds."""
+def _digest(folder: Path) -> str:
+    """Digest of the files of a shard."""
     digest = hashlib.sha256()
-    for file in sorted(block.glob("*.npy")):
+    for file in sorted(folder.glob("*.npy")):
         digest.update(f"{file.name} {file.stat().st_size} ".encode())
         with file.open("rb") as opened:
             while piece := opened.read(2**24):
@@ -309,14 +341,14 @@ def _digest(block: Path) -> str:
 
 
 def read_sizes(folder: str | Path) -> Sizes:
-    """What a folder of blocks holds."""
+    """Read graph.json of a folder of shards."""
     path = Path(folder) / "graph.json"
     try:
         values = json.loads(path.read_text())
         if values.get("format") != FORMAT:
             raise InputError(
-                f"{path} must be of format {FORMAT}, got {values.get('format')}: write it anew "
-                "with gread shard"
+                f"{path} must be of format {FORMAT}, got {values.get('format')}: write it "
+                "again with gread shard"
             )
         return Sizes(**values | {name: tuple(values[name]) for name in ("bounds", "halos")})
     except FileNotFoundError:
@@ -326,17 +358,17 @@ def read_sizes(folder: str | Path) -> Sizes:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{path} must say what the blocks hold, got something else") from error
+        raise InputError(f"{path} must say what the shards hold, got something else") from error
 
 
 def read_shard(folder: str | Path, device: str = "cpu") -> Shard:
-    """The block of this process; all call it, and if it fails on one it fails on all.
+    """Read the shard of this process; all call it, and if it fails on one it fails on all.
 
     Args:
-        folder: What `shard` wrote, with as many blocks as there are processes.
+        folder: What `shard` wrote, with as many shards as there are processes.
         device: Where its tensors go.
     """
-    found = together(lambda: _read(Path(folder)))
+    found = fail_together(lambda: _read(Path(folder)))
     prints: list[str] = [found.sizes.fingerprint] * processes()
     if dist.is_initialized():
         dist.all_gather_object(prints, found.sizes.fingerprint)
@@ -351,12 +383,10 @@ def read_shard(folder: str | Path, device: str = "cpu") -> Shard:
     own = len(nodes) - len(found.halo)
     return Shard(
         found.sizes,
-        Block(
-            found.edge_index.to(place),
-            None if found.weight is None else found.weight.to(place),
-            nodes.to(place),
-            _border(own, found.halo, found.sizes.bounds, place),
-        ),
+        found.edge_index.to(place),
+        None if found.weight is None else found.weight.to(place),
+        nodes.to(place),
+        _border(own, found.halo, found.sizes.bounds, place),
         found.x.to(place),
         found.y.to(place),
         found.masks.to(place),
@@ -376,43 +406,43 @@ class _Files:
 
 def _read(folder: Path) -> _Files:
     sizes = read_sizes(folder)
-    if sizes.blocks != processes():
+    if sizes.shards != processes():
         raise InputError(
-            f"{folder} has {sizes.blocks} blocks, one for each process, got {processes()} "
-            f"processes: start {sizes.blocks}, or write it anew with gread shard --blocks "
+            f"{folder} has {sizes.shards} shards, one for each process, got {processes()} "
+            f"processes: start {sizes.shards}, or write it again with gread shard --blocks "
             f"{processes()}"
         )
-    block = folder / f"block-{rank():04}"
-    if not block.is_dir():
-        raise InputError(f"{block} is missing: process {rank()} has nothing to read")
+    mine = folder / f"block-{rank():04}"
+    if not mine.is_dir():
+        raise InputError(f"{mine} is missing: process {rank()} has nothing to read")
     try:
-        about = json.loads((block / "block.json").read_text())
+        about = json.loads((mine / "block.json").read_text())
         if (about.get("number"), about.get("fingerprint")) != (rank(), sizes.fingerprint):
             raise InputError(
-                f"{block} must be block {rank()} of the graph {sizes.fingerprint}, got block "
+                f"{mine} must be shard {rank()} of the graph {sizes.fingerprint}, got shard "
                 f"{about.get('number')} of {about.get('fingerprint')}"
             )
-        if about.get("digest") != _digest(block):
+        if about.get("digest") != _digest(mine):
             raise InputError(
-                f"{block} must hold what was written to it, got files that are missing or changed: "
-                "remove the folder and write it anew"
+                f"{mine} must hold what was written to it, got files that are missing or changed: "
+                "remove the folder and write it again"
             )
-        weight = block / "weight.npy"
+        weight = mine / "weight.npy"
         found = _Files(
             sizes,
-            _array(block / "x.npy"),
-            _array(block / "y.npy"),
-            _array(block / "masks.npy"),
-            _array(block / "halo.npy"),
-            _array(block / "edges.npy").long(),
+            _array(mine / "x.npy"),
+            _array(mine / "y.npy"),
+            _array(mine / "masks.npy"),
+            _array(mine / "halo.npy"),
+            _array(mine / "edges.npy").long(),
             _array(weight) if weight.exists() else None,
         )
     except (OSError, ValueError, AttributeError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{block} cannot be read ({error})") from error
+        raise InputError(f"{mine} cannot be read ({error})") from error
     if not found.x.isfinite().all():
-        raise InputError(f"the features in {block} must be finite, got NaN or infinity")
+        raise InputError(f"the features in {mine} must be finite, got NaN or infinity")
     return found
 
 

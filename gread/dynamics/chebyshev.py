@@ -24,9 +24,9 @@ from torch.autograd.function import once_differentiable
 
 from gread.dynamics.reactions import Terms
 from gread.dynamics.tableau import Tableau
-from gread.graph.adjacency import Adjacency
+from gread.graph.operator import Operator
 from gread.kernels.cuda_graph import values_can_be_read
-from gread.kernels.program import Program, Writer
+from gread.kernels.program import Program, ProgramBuilder
 
 NODES = 128
 """Points at which p is looked at, at most."""
@@ -43,7 +43,7 @@ the first, and yet changes with α."""
 
 
 def polynomial_flow(
-    adj: Adjacency,
+    adj: Operator,
     h0: Tensor,
     alpha: Tensor,
     beta: Tensor,
@@ -171,7 +171,7 @@ class _Polynomial(torch.autograd.Function):
     """Σ_k c_k T_k(X) h, for X = s Ã + t with its spectrum in [−1, 1]."""
 
     @staticmethod
-    def forward(ctx: Any, adj: Adjacency, lowest: float, h: Tensor, series: Tensor) -> Tensor:
+    def forward(ctx: Any, adj: Operator, lowest: float, h: Tensor, series: Tensor) -> Tensor:
         ctx.adj, ctx.lowest = adj, lowest
         ctx.save_for_backward(h, series)
         program = _clenshaw(len(series) - 1)
@@ -207,7 +207,7 @@ def _constants(
 @lru_cache(maxsize=64)
 def _clenshaw(degree: int) -> Program:
     """Σ_k c_k T_k h, by b_k = c_k h + 2 X b_{k+1} − b_{k+2}; in the end c_0 h + X b_1 − b_2."""
-    w = Writer()
+    w = ProgramBuilder()
     h = w.load(0)
     b = [w.add(None, h, coef=4 * degree + 2)]
     for k in reversed(range(degree)):
@@ -219,7 +219,7 @@ def _clenshaw(degree: int) -> Program:
 @lru_cache(maxsize=64)
 def _recurrence(degree: int) -> Program:
     """From g and h: Σ_k c_k T_k g, and Σ_i (T_k g) h, by T_{k+1} = 2 X T_k − T_{k−1}."""
-    w = Writer()
+    w = ProgramBuilder()
     t, h = [w.load(0)], w.load(1)
     first = 4 * (degree + 1)
     grad = w.add(None, t[0], coef=2)

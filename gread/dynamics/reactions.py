@@ -16,7 +16,7 @@ from gread.base.registry import Registry
 if TYPE_CHECKING:  # the names of the reactions are listed without torch
     from torch import Tensor, nn
 
-    from gread.graph.adjacency import Adjacency
+    from gread.graph.operator import Operator
 
 
 class State(NamedTuple):
@@ -28,7 +28,7 @@ class State(NamedTuple):
     """H(0), [N, d]."""
     lh: Tensor
     """L̃ H(t), [N, d], which the diffusion has computed already."""
-    adj: Adjacency
+    adj: Operator
     """Ã, for further products ``adj @ ...``."""
 
 

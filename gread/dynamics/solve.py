@@ -20,7 +20,7 @@ from gread.dynamics.integrate import Solution, VectorField, finite, follow, walk
 from gread.dynamics.reactions import Reaction, State, Terms, terms_of
 from gread.dynamics.stepping import stepped_flow
 from gread.dynamics.tableau import Integration
-from gread.graph.adjacency import Adjacency
+from gread.graph.operator import Operator
 from gread.kernels.backend import fast
 
 
@@ -38,7 +38,7 @@ class ReactionDiffusion:
         reaction: r; None for diffusion alone.
     """
 
-    adj: Adjacency
+    adj: Operator
     source: Tensor
     alpha: Tensor | float
     beta: Tensor | float = 1.0

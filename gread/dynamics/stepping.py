@@ -24,8 +24,8 @@ from torch.autograd.function import once_differentiable
 
 from gread.dynamics.reactions import Terms
 from gread.dynamics.tableau import Tableau
-from gread.graph.adjacency import Adjacency
-from gread.kernels.program import Program, Writer
+from gread.graph.operator import Operator
+from gread.kernels.program import Program, ProgramBuilder
 
 FEW_STEPS = 16
 """Up to so many, the state before every step is kept."""
@@ -38,7 +38,7 @@ NONE = -1
 
 
 def stepped_flow(
-    adj: Adjacency,
+    adj: Operator,
     h0: Tensor,
     source: Tensor,
     alpha: Tensor,
@@ -65,7 +65,7 @@ def stepped_flow(
         active: How many members take each step, the first ones; by default all take all.
     """
     tau = _constant(lengths, h0.dtype, h0.device).unsqueeze(-1)
-    plan = _plan(terms, tableau, tau.size(-2), active)
+    plan = _step_program(terms, tableau, tau.size(-2), active)
     a, b = tau * alpha.unsqueeze(-2), tau * beta.unsqueeze(-2)  # [steps, d] or [steps, 1]
     basis = torch.stack([torch.ones_like(a), a, b], -2)
     coef = _tensor(plan, "matrix", h0.dtype, h0.device) @ basis
@@ -110,7 +110,7 @@ Lengths: TypeAlias = tuple[float, ...] | Numbers
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class StepProgram:
     """All of a flow but its numbers. Those of a step are linear in 1, τ α and τ β.
 
     Attributes:
@@ -137,7 +137,7 @@ class Plan:
     @cached_property
     def forth(self) -> Program:
         """From H(0), and the source where there is one, to H(T) and the kept states but H(0)."""
-        w = Writer()
+        w = ProgramBuilder()
         h = w.load(0)
         source = w.load(1) if self.source else NONE
         for number in range(self.steps):
@@ -156,7 +156,7 @@ class Plan:
         return self.active[step] if step < len(self.active) else 0
 
     def write(
-        self, w: Writer, links: Sequence[Link], first: int, h: int, source: int
+        self, w: ProgramBuilder, links: Sequence[Link], first: int, h: int, source: int
     ) -> list[Linked]:
         """One step from ``h``, link by link; ``first`` is the first row of its coefficients."""
         states, done = [h], []
@@ -176,7 +176,9 @@ class Plan:
 
 
 @lru_cache(maxsize=64)
-def _plan(terms: Terms, tableau: Tableau, steps: int, active: tuple[int, ...]) -> Plan:
+def _step_program(
+    terms: Terms, tableau: Tableau, steps: int, active: tuple[int, ...]
+) -> StepProgram:
     two_products = bool(terms.blurred)
     assert not (two_products and (terms.square or terms.cube)), "one link would need two powers"
     degree = 3 if terms.cube else 2 if terms.square else 1
@@ -198,11 +200,13 @@ def _plan(terms: Terms, tableau: Tableau, steps: int, active: tuple[int, ...]) -
             matrix += [(0, 0, c * terms.source)]
             bases = [*bases, SOURCE]
         links.append(Link(first, degree, tuple(bases)))
-    return Plan(tuple(matrix), tuple(links), steps, two_products, bool(terms.source), active)
+    return StepProgram(tuple(matrix), tuple(links), steps, two_products, bool(terms.source), active)
 
 
 @lru_cache(maxsize=256)
-def _tensor(plan: Plan | BackPlan, name: str, dtype: torch.dtype, device: torch.device) -> Tensor:
+def _tensor(
+    plan: StepProgram | BackProgram, name: str, dtype: torch.dtype, device: torch.device
+) -> Tensor:
     """One of the matrices of a plan."""
     return torch.tensor(getattr(plan, name), dtype=dtype, device=device)
 
@@ -238,8 +242,8 @@ class _Flow(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        plan: Plan,
-        adj: Adjacency,
+        plan: StepProgram,
+        adj: Operator,
         weight: Tensor,
         h: Tensor,
         source: Tensor,
@@ -257,7 +261,7 @@ class _Flow(torch.autograd.Function):
         plan, adj = ctx.plan, ctx.adj
         _, source, coef, *kept = ctx.saved_tensors
         needs_weight, needs_source = ctx.needs_input_grad[2], ctx.needs_input_grad[4]
-        back = _back_plan(plan, needs_weight, needs_source and plan.source)
+        back = _back_program(plan, needs_weight, needs_source and plan.source)
         matrix = _tensor(back, "matrix", coef.dtype, coef.device)
         gradient = _tensor(back, "gradient", coef.dtype, coef.device)
         inputs = [grad, *kept, *([source] if plan.source else [])]
@@ -271,7 +275,7 @@ Row: TypeAlias = dict[int, float]
 
 
 @dataclass(frozen=True, eq=False)
-class BackPlan:
+class BackProgram:
     """The way back. Its coefficients and their gradients are linear in those of the way forth.
 
     Attributes:
@@ -296,7 +300,7 @@ class BackPlan:
 
 
 @lru_cache(maxsize=64)
-def _back_plan(plan: Plan, weight: bool, source: bool) -> BackPlan:
+def _back_program(plan: StepProgram, weight: bool, source: bool) -> BackProgram:
     # The number of coefficients is known once one step is written.
     rows = len(_Back(replace(plan, steps=1, active=()), weight, source, 0).planned().matrix)
     return _Back(plan, weight, source, rows).planned()
@@ -312,9 +316,9 @@ class _Back:
         rows: The number of coefficients of a step.
     """
 
-    def __init__(self, plan: Plan, weight: bool, source: bool, rows: int):
+    def __init__(self, plan: StepProgram, weight: bool, source: bool, rows: int):
         self.plan, self.needs_weight, self.needs_source = plan, weight, source
-        self.w = Writer()
+        self.w = ProgramBuilder()
         self.first, self.rows_of_a_step = 0, rows
         self.coefs: dict[tuple[tuple[tuple[int, float], ...], ...], int] = {}
         self.rows: list[Row] = [{i: 1.0} for i in range(len(plan.matrix))]  # to step forth as well
@@ -324,7 +328,7 @@ class _Back:
         self.source = NONE
         self.grad_source: int | None = None
 
-    def planned(self) -> BackPlan:
+    def planned(self) -> BackProgram:
         """The whole way."""
         plan, w = self.plan, self.w
         parts = [range(plan.steps)[k : k + plan.every] for k in range(0, plan.steps, plan.every)]
@@ -350,7 +354,7 @@ class _Back:
         coefs = range(len(plan.matrix))
         matrix = tuple(tuple(row.get(i, 0.0) for i in coefs) for row in self.rows)
         gradient = tuple(tuple(row.get(i, 0.0) for row in (*self.sums, *self.dots)) for i in coefs)
-        return BackPlan(w.done(), plan.steps, len(self.dots), matrix, gradient)
+        return BackProgram(w.done(), plan.steps, len(self.dots), matrix, gradient)
 
     def step(self, number: int, h: int, grad: int) -> int:
         """The gradient before a step from that after it."""

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from gread.base.errors import InputError
+from gread.graph.operator import EdgeSource
 from gread.kernels.cuda_graph import values_can_be_read
 from gread.kernels.pattern import remember
 
@@ -27,12 +28,17 @@ HEAVIEST = 1e31
 """Sums of heavier weights could leave the range of float32."""
 
 
-def check_edges(edge_index: Tensor, edge_weight: Tensor | None, x: Tensor) -> None:
-    """Requires numbers [2, E] of the nodes of ``x``, and weights [E] to compute with.
+def check_edges(edge_index: Tensor | EdgeSource, edge_weight: Tensor | None, x: Tensor) -> None:
+    """Require numbers [2, E] of the nodes of ``x``, and weights [E] to compute with.
 
     Weights are of the type of ``x``, zero or from the least number of full precision to 1e31: then
-    a sum of them and its inverse are finite.
+    a sum of them and its inverse are finite. A shard was checked when it was read, and has weights
+    of its own.
     """
+    if not isinstance(edge_index, Tensor) and isinstance(edge_index, EdgeSource):
+        if edge_weight is not None:
+            raise InputError("edge_weight must be None for a shard, which has weights of its own")
+        return
     num_nodes = x.size(-2)
     if not isinstance(edge_index, Tensor) or edge_index.dtype != torch.int64:
         raise InputError(f"edge_index must be an int64 tensor, got {_describe(edge_index)}")

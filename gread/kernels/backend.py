@@ -1,24 +1,84 @@
-"""Which kernels to use: C on a CPU, Triton on a GPU, plain PyTorch where those are missing."""
+"""Backends: the kernels in C on a CPU, in Triton on a GPU, in plain PyTorch without those."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from types import ModuleType
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from gread.kernels import reference as plain
+from gread.kernels import reference
+from gread.kernels.pattern import Rows
+from gread.kernels.program import Matrix, Program, Ran
+from gread.kernels.reference import Pair
+
+
+class Backend(Protocol):
+    """A module with all kernels; `gread.kernels.reference` defines what each computes."""
+
+    def gather(
+        self,
+        rows: Rows,
+        weight: Tensor,
+        y: Tensor,
+        coef: Tensor,
+        bases: Sequence[Tensor] = (),
+        degree: int = 1,
+    ) -> Tensor:
+        """Compute c₀ A y and more."""
+
+    def pull(
+        self,
+        rows: Rows,
+        weight: Tensor,
+        g: Tensor,
+        y: Tensor,
+        coef: Tensor,
+        bases: Sequence[Tensor] = (),
+        degree: int = 1,
+    ) -> tuple[Tensor, Tensor]:
+        """Compute c₀ A g and more, with the sums for the gradients of the coefficients."""
+
+    def dot(self, x: Tensor, y: Tensor) -> Tensor:
+        """Compute Σ x y over the nodes, in parts."""
+
+    def edge_dots(self, rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> Tensor:
+        """Compute left[i] · right[j] of every entry."""
+
+    def head_dots(self, rows: Rows, q: Tensor, k: Tensor) -> Tensor:
+        """Compute q[i] · k[j] of every entry and head."""
+
+    def shares(self, rows: Rows, scores: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Compute the softmax of scores over every row."""
+
+    def attend(self, rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Compute scaled dot-product attention of every head."""
+
+    def attend_back(self, rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
+        """Compute the gradient of the scores of `attend` or `shares`."""
+
+    def gather_heads(self, rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
+        """Compute A y of every head."""
+
+    def dropout(self, x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
+        """Set elements to zero by a hash of their number and a seed."""
+
+    def run(
+        self, program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor
+    ) -> Ran | None:
+        """Run a whole program; None where it has to go pass by pass."""
+
 
 _plain = bool(os.environ.get("GREAD_PLAIN"))
 
 
 @contextmanager
 def plain_only() -> Iterator[None]:
-    """Turns every fast path off: plain PyTorch, step by step, dense features.
+    """Turn every fast path off: plain PyTorch, step by step, dense features.
 
     The environment variable ``GREAD_PLAIN=1`` does so for a whole process.
 
@@ -44,17 +104,17 @@ def fast() -> bool:
     return not (_plain or torch.compiler.is_compiling())
 
 
-def kernels_for(x: Tensor) -> ModuleType:
-    """The module whose kernels work on ``x``."""
+def backend_for(x: Tensor) -> Backend:
+    """The backend for the device and number type of ``x``."""
     if fast() and x.dtype in (torch.float32, torch.float64):
         found = available(x.device.type)
-        return plain if isinstance(found, Exception) else found
-    return plain
+        return reference if isinstance(found, Exception) else found
+    return reference
 
 
 @cache
-def available(device: str) -> ModuleType | Exception:
-    """The fast kernels for a kind of device, or why there are none."""
+def available(device: str) -> Backend | Exception:
+    """The fast backend for a kind of device, or why there is none."""
     try:
         if device == "cpu":
             from gread.kernels import cpu

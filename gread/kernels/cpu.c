@@ -1,8 +1,9 @@
 /* The kernels of gread/kernels/reference.py for CPUs: what each computes is said there.
  *
  * Plain C without headers of PyTorch, so that it compiles in a moment at first use and depends on
- * no version. It is compiled for each number type by itself, REAL. Sums are taken in an order that
- * does not depend on the number of threads. */
+ * no version. cpu.py defines REAL, the number type; PARTS, in which the rows are shared out among
+ * threads; KINDS of passes and the FIELDS of each. Sums are taken in an order that does not depend
+ * on the number of threads. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -25,11 +26,11 @@
 #define SIDE_BY_SIDE(k, count) _Pragma("omp simd") for (int64_t k = 0; k < (count); k++)
 
 #define AHEAD 8 /* entries between a prefetch and its use */
-#define PARTS 64 /* in which the rows are shared out among threads */
 #define BLOCK 256 /* elements that dropout treats at a time */
 #define SMALL 16384 /* numbers below which a second thread costs more than it brings */
 #define BASES 8 /* more than a pass ever adds */
-enum { LOAD, STORE, PRODUCT, BACK, GATHER, PULL, ADD, DOT, EDGE_DOTS }; /* kinds of passes */
+enum { KINDS };
+enum { FIELDS, COUNT, FIRST }; /* where a pass has its fields, the number of its bases, and these */
 
 /* The first row of a part of the matrix: all parts have about as many entries and rows together. */
 static int64_t first_row(const int64_t *start, int64_t n, int64_t part) {
@@ -316,16 +317,16 @@ static void run_lines(const program *p, REAL *room, int64_t c, int64_t lines) {
     for (int64_t k = 0; k < p->count * width; k++) sums[k] = 0;
     const int64_t *code = p->code;
     for (int64_t pass = 0; pass < p->passes; pass++) {
-        const int64_t kind = code[0], degree = code[5], count = code[6];
+        const int64_t kind = code[KIND], degree = code[DEGREE], count = code[COUNT];
         const int forth = kind == PRODUCT || kind == GATHER || kind == EDGE_DOTS;
         const int64_t *start = forth ? p->start : p->back_start;
-        REAL *restrict out = room + code[1] * size;
-        const REAL *x = room + code[2] * size, *y = room + code[3] * size, *bases[BASES];
-        for (int64_t b = 0; b < count; b++) bases[b] = room + code[7 + b] * size;
+        REAL *restrict out = room + code[OUT] * size;
+        const REAL *x = room + code[X] * size, *y = room + code[Y] * size, *bases[BASES];
+        for (int64_t b = 0; b < count; b++) bases[b] = room + code[FIRST + b] * size;
         matrix m = {.column = forth ? p->column : p->back_column,
                     .weight = forth ? p->weight : p->back_weight,
                     .x = x,
-                    .coef = coef + code[4] * width,
+                    .coef = coef + code[COEF] * width,
                     .bases = bases,
                     .d = width,
                     .entries = p->entries,
@@ -334,14 +335,14 @@ static void run_lines(const program *p, REAL *room, int64_t c, int64_t lines) {
         switch (kind) {
         case LOAD:
             for (int64_t i = 0; i < n; i++) {
-                const REAL *from = p->inputs[code[2]] + p->first + i * d + c;
+                const REAL *from = p->inputs[code[X]] + p->first + i * d + c;
                 for (int64_t k = 0; k < valid; k++) out[i * width + k] = from[k];
                 for (int64_t k = valid; k < width; k++) out[i * width + k] = 0;
             }
             break;
         case STORE:
             for (int64_t i = 0; i < n; i++) {
-                REAL *restrict to = p->outputs[code[1]] + p->first + i * d + c;
+                REAL *restrict to = p->outputs[code[OUT]] + p->first + i * d + c;
                 for (int64_t k = 0; k < valid; k++) to[k] = x[i * width + k];
             }
             break;
@@ -360,7 +361,7 @@ static void run_lines(const program *p, REAL *room, int64_t c, int64_t lines) {
             for (int64_t i = 0; i < size; i += width)
                 SIDE_BY_SIDE(k, width) {
                     const REAL part = m.coef[k] * x[i + k];
-                    out[i + k] = code[3] < 0 ? part : y[i + k] + part;
+                    out[i + k] = code[Y] < 0 ? part : y[i + k] + part;
                 }
             break;
         case DOT:
@@ -378,7 +379,7 @@ static void run_lines(const program *p, REAL *room, int64_t c, int64_t lines) {
             CHOOSE(dots)(&m, start, p->dots, n);
             break;
         }
-        code += 7 + count;
+        code += FIRST + count;
     }
     for (int64_t r = 0; r < p->count; r++)
         for (int64_t k = 0; k < valid; k++) p->sums[r * d + c + k] = sums[r * width + k];

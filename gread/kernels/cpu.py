@@ -22,14 +22,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gread.kernels.program import Matrix, Program, Ran
-from gread.kernels.reference import Pair, Rows, one_by_one, threshold
+from gread.kernels.pattern import Rows
+from gread.kernels.program import FIELDS, KINDS, Matrix, Program, Ran
+from gread.kernels.reference import Pair, one_by_one, threshold
 from gread.kernels.reference import dot as dot
 
 SOURCE = Path(__file__).with_name("cpu.c")
 FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-shared", "-fPIC")
 PARTS = 64
-"""As in the source."""
+"""In which the rows are shared out among threads."""
 
 
 class NoCompiler(ImportError):
@@ -155,18 +156,16 @@ FEW = 2**20
 """Products of entries and channels below which one thread is as good as several."""
 
 
-def runs(matrix: Matrix, coef: Tensor) -> bool:
-    """Whether `run` is faster than pass after pass: where there are channels for every thread."""
-    entries, channels = matrix.pattern.rows.column.numel(), coef.numel() // coef.size(-2)
-    lines = channels * coef.element_size() // LINE
-    return entries * channels < FEW or lines >= torch.get_num_threads()
+def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor) -> Ran | None:
+    """Run a program: every thread takes some channels through all passes.
 
-
-def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor) -> Ran:
-    """See `gread.kernels.program.run`: every thread takes some channels through all passes."""
+    None where pass by pass is faster: there are fewer channels than the threads need.
+    """
     *members, n, d = inputs[0].shape
     count, size, threads = math.prod(members), coef.element_size(), torch.get_num_threads()
     entries, rows = matrix.pattern.rows.column.numel(), coef.size(-2)
+    if entries * count * d >= FEW and count * d * size // LINE < threads:
+        return None
     lines = next((k for k in (4, 2) if min(count * d // threads, d) * size >= k * LINE), 1)
     width = lines * LINE // size
     blocks = -(-d // width)
@@ -201,20 +200,30 @@ def library(dtype: torch.dtype = torch.float32) -> ctypes.CDLL:
     if compiler is None:
         raise NoCompiler("there is no C compiler")
     source = SOURCE.read_bytes()
-    number = f"-DREAL={_TYPES[dtype]}"
-    about = f"{compiler} {FLAGS} {number} {torch.__version__} {_processor()}"
+    defined = [f"-D{name}={value}" for name, value in _defined(dtype).items()]
+    about = f"{compiler} {FLAGS} {defined} {torch.__version__} {_processor()}"
     name = hashlib.sha256(source + about.encode()).hexdigest()[:20]
     for folder in (_cache(), Path(tempfile.gettempdir()) / f"gread-{os.getuid()}"):
         path = folder / f"{name}.so"
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             if not path.exists():
-                _compile([compiler, number], path)
+                _compile([compiler, *defined], path)
             if path.stat().st_uid == os.getuid():  # in /tmp another user may have been first
                 return ctypes.CDLL(str(path))
         except OSError:
             continue
     raise NoCompiler("there is no folder to keep the compiled kernels in")
+
+
+def _defined(dtype: torch.dtype) -> dict[str, object]:
+    """What the source takes from here: the number type, and how a program is coded."""
+    return {
+        "REAL": _TYPES[dtype],
+        "PARTS": PARTS,
+        "KINDS": ",".join(KINDS).upper(),
+        "FIELDS": ",".join(FIELDS).upper(),
+    }
 
 
 def _compile(compiler: list[str], path: Path) -> None:
@@ -258,17 +267,23 @@ def _processor() -> str:
     )
 
 
-def _call(name: str, like: Tensor, *arguments: Any) -> None:
-    """Calls the kernel for the number type of ``like``; tensors go as addresses.
+def _call(name: str, like: Tensor, *arguments: Tensor | list[Tensor] | float | None) -> None:
+    """Call the kernel for the number type of ``like``; tensors go as addresses.
 
     All numbers must be of that type: C would read others as what they are not, and beyond them.
     """
-    numbers = [a for a in arguments if isinstance(a, Tensor) and a.is_floating_point()]
-    numbers += [a for several in arguments for a in getattr(several, "kept", ())]
-    if any(a.dtype != like.dtype for a in numbers):
-        raise TypeError(f"{name} needs numbers of one type, got { ({a.dtype for a in numbers}) }")
-    values = [a.data_ptr() if isinstance(a, Tensor) else a for a in arguments]
-    _kernel(name, like.dtype)(*values, torch.get_num_threads())
+    tensors = [a for given in arguments for a in (given if isinstance(given, list) else [given])]
+    types = {a.dtype for a in tensors if isinstance(a, Tensor) and a.is_floating_point()}
+    if types - {like.dtype}:
+        raise TypeError(f"{name} needs numbers of one type, got {types}")
+    _kernel(name, like.dtype)(*map(_as_c, arguments), torch.get_num_threads())
+
+
+def _as_c(argument: Tensor | list[Tensor] | float | None) -> Any:
+    """A number as it is, a tensor as its address, several as an array of addresses."""
+    if isinstance(argument, list):
+        return (ctypes.c_void_p * len(argument))(*[tensor.data_ptr() for tensor in argument])
+    return argument.data_ptr() if isinstance(argument, Tensor) else argument
 
 
 @cache
@@ -300,9 +315,5 @@ def _matrix(rows: Rows, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return rows.start, rows.column, weight.contiguous()
 
 
-def _several(tensors: Sequence[Tensor]) -> Any:
-    """An array of addresses; it keeps what it points to alive."""
-    kept = [tensor.contiguous() for tensor in tensors]
-    array = (ctypes.c_void_p * len(kept))(*[tensor.data_ptr() for tensor in kept])
-    array.kept = kept  # type: ignore[attr-defined]
-    return array
+def _several(tensors: Sequence[Tensor]) -> list[Tensor]:
+    return [tensor.contiguous() for tensor in tensors]

@@ -21,7 +21,9 @@ import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from torch import Tensor
 
-from gread.kernels.reference import Pair, Rows, threshold
+from gread.kernels.pattern import Rows
+from gread.kernels.program import Matrix, Program
+from gread.kernels.reference import Pair, threshold
 
 __all__ = [
     "attend",
@@ -33,6 +35,7 @@ __all__ = [
     "gather_heads",
     "head_dots",
     "pull",
+    "run",
     "shares",
 ]
 
@@ -264,6 +267,10 @@ def dropout(x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
             BLOCK=block,
         )
     return out
+
+
+def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor) -> None:
+    """No whole programs: they go pass by pass."""
 
 
 class _Launch(NamedTuple):

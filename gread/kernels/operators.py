@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gread.kernels import reference as plain
-from gread.kernels.backend import kernels_for
-from gread.kernels.pattern import Pattern
-from gread.kernels.reference import Pair, Rows
+from gread.kernels.backend import backend_for
+from gread.kernels.pattern import Pattern, Rows
+from gread.kernels.reference import Pair
 
 
 def product(pattern: Pattern, weight: Tensor, y: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ class _Product(torch.autograd.Function):
 
 def _gather(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
     coef = y.new_ones(1, y.size(-1))
-    return kernels_for(y).gather(rows, weight, y, coef, degree=0)
+    return backend_for(y).gather(rows, weight, y, coef, degree=0)
 
 
 @torch.library.custom_op("gread::product", mutates_args=())
@@ -100,7 +100,7 @@ def _(
 
 @torch.library.custom_op("gread::edge_dots", mutates_args=())
 def _edge_dots(start: Tensor, column: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    return kernels_for(a).edge_dots(Rows(start, column), [Pair([a], b)])
+    return backend_for(a).edge_dots(Rows(start, column), [Pair([a], b)])
 
 
 @_edge_dots.register_fake
@@ -171,7 +171,7 @@ def attention(pattern: Pattern, q: Tensor, k: Tensor, weight: Tensor | None = No
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, pattern: Pattern, q: Tensor, k: Tensor, weight: Tensor | None) -> Tensor:
-        found = kernels_for(q).attend(pattern.rows, q, k, weight)
+        found = backend_for(q).attend(pattern.rows, q, k, weight)
         ctx.pattern = pattern
         ctx.save_for_backward(q, k, found)
         return found.mean(-1)
@@ -180,11 +180,11 @@ class _Attention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, found = ctx.saved_tensors
-        pattern, kernels = ctx.pattern, kernels_for(q)
+        pattern, backend = ctx.pattern, backend_for(q)
         heads, size = q.shape[-2:]
-        scores = kernels.attend_back(pattern.rows, found, grad / (heads * size**0.5))
-        grad_q = kernels.gather_heads(pattern.rows, scores, k)
-        grad_k = kernels.gather_heads(pattern.columns, scores.index_select(-2, pattern.order), q)
+        scores = backend.attend_back(pattern.rows, found, grad / (heads * size**0.5))
+        grad_q = backend.gather_heads(pattern.rows, scores, k)
+        grad_k = backend.gather_heads(pattern.columns, scores.index_select(-2, pattern.order), q)
         return None, grad_q, grad_k, None
 
 
@@ -209,15 +209,15 @@ class _Scores(torch.autograd.Function):
     def forward(ctx: Any, pattern: Pattern, q: Tensor, k: Tensor) -> Tensor:
         ctx.pattern = pattern
         ctx.save_for_backward(q, k)
-        return kernels_for(q).head_dots(pattern.rows, q, k)
+        return backend_for(q).head_dots(pattern.rows, q, k)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k = ctx.saved_tensors
-        pattern, kernels, grad = ctx.pattern, kernels_for(q), grad.contiguous()
-        grad_q = kernels.gather_heads(pattern.rows, grad, k)
-        grad_k = kernels.gather_heads(pattern.columns, grad.index_select(-2, pattern.order), q)
+        pattern, backend, grad = ctx.pattern, backend_for(q), grad.contiguous()
+        grad_q = backend.gather_heads(pattern.rows, grad, k)
+        grad_k = backend.gather_heads(pattern.columns, grad.index_select(-2, pattern.order), q)
         return None, grad_q, grad_k
 
 
@@ -256,7 +256,7 @@ def _shares(rows: Rows, score: Tensor, weight: Tensor | None) -> Tensor:
 class _Shares(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: Rows, score: Tensor, weight: Tensor | None) -> Tensor:
-        found = kernels_for(score).shares(rows, score, weight)
+        found = backend_for(score).shares(rows, score, weight)
         ctx.rows = rows
         ctx.save_for_backward(found)
         return found.mean(-1)
@@ -265,7 +265,7 @@ class _Shares(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (found,) = ctx.saved_tensors
-        slope = kernels_for(found).attend_back(ctx.rows, found, grad / found.size(-1))
+        slope = backend_for(found).attend_back(ctx.rows, found, grad / found.size(-1))
         return None, slope, None
 
 
@@ -303,7 +303,7 @@ class _Drop(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
         ctx.save_for_backward(seed)
         ctx.rate = rate
-        return kernels_for(x).dropout(x, seed, rate)
+        return backend_for(x).dropout(x, seed, rate)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:

@@ -5,15 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from gread.kernels.reference import Rows
-
 T = TypeVar("T")
+
+
+class Rows(NamedTuple):
+    """Where the entries of a sparse matrix are, row after row."""
+
+    start: Tensor
+    """Row i has the entries ``start[i]`` to ``start[i + 1] - 1``; int64 [N + 1]."""
+    column: Tensor
+    """Column of every entry, int32 [E]."""
+
+    def numbers(self) -> Tensor:
+        """Row of every entry, int64 [E]."""
+        counts = self.start.diff()
+        index = torch.arange(counts.numel(), device=counts.device)
+        return index.repeat_interleave(counts, output_size=self.column.numel())
 
 
 @dataclass(frozen=True, eq=False)

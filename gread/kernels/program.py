@@ -1,31 +1,27 @@
-"""Programs: what a flow does to the states of the nodes, forth or back, as a list of passes.
+"""Programs: what a flow does to the states of the nodes, forward or backward, as passes.
 
-A pass takes all nodes one step further. No channel sees another, but for the gradient of the
-matrix: so a CPU takes some channels through the whole program while they lie in its cache
-(`gread.kernels.cpu.run`), where other devices do pass after pass.
+A pass takes all nodes one step further. Channels are independent, except in the gradient of the
+matrix. So a CPU takes some channels through the whole program while they lie in its cache
+(`gread.kernels.cpu.run`); other devices go pass by pass (`gread.kernels.interpreter`).
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Any, NamedTuple, Protocol
+from functools import cached_property
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
-from gread.kernels.backend import kernels_for
 from gread.kernels.pattern import Pattern
-from gread.kernels.reference import Pair
-
-MANY = 2**20
-"""Numbers above which sums over parts of the nodes are added up at once, to save memory."""
 
 KINDS = ("load", "store", "product", "back", "gather", "pull", "add", "dot", "edge_dots")
-"""Those that kernels for whole programs know; `join` and `leave` are for members alone."""
+"""Kinds of passes of kernels for whole programs; `join` and `leave` are for members only.
+
+The C kernels are compiled with this list and with `FIELDS`.
+"""
 
 
 class Pass(NamedTuple):
@@ -54,6 +50,10 @@ class Pass(NamedTuple):
     degree: int = 0
     bases: tuple[int, ...] = ()
     members: int = 0
+
+
+FIELDS = Pass._fields[:6]
+"""Fields in the code of a pass, before the number of its bases and the bases."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,20 +94,19 @@ class Program:
     def code(self) -> Tensor:
         """The passes as numbers, for kernels that read them: int64."""
         numbers = [
-            [KINDS.index(p.kind), p.out, p.x, p.y, p.coef, p.degree, len(p.bases), *p.bases]
-            for p in self.passes
+            [KINDS.index(p.kind), *p[1 : len(FIELDS)], len(p.bases), *p.bases] for p in self.passes
         ]
         return torch.tensor([number for row in numbers for number in row])
 
 
-class Writer:
-    """Writes a program. States are numbered as they come about; `done` finds a slot for each.
+class ProgramBuilder:
+    """Builder of a program. States are numbered in order; `done` finds a slot for each.
 
     Attributes:
         members: What is written next is for so many of the first members; 0 means all.
 
     Example:
-        >>> w = Writer()
+        >>> w = ProgramBuilder()
         >>> h = w.load(0)
         >>> for _ in range(9):
         ...     h = w.gather(h, coef=0, degree=1)
@@ -232,199 +231,3 @@ class Matrix(Protocol):
     @property
     def transposed_weight(self) -> Tensor:
         """The entries, column after column, [E]."""
-
-
-def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor) -> Ran:
-    """Runs a program.
-
-    Args:
-        program: What to do.
-        matrix: A, square.
-        inputs: Matrices [N, d], or of several members [members, N, d].
-        coef: One number a channel in every row, [rows, d]; of every member if there are several.
-    """
-    kernels = kernels_for(coef)
-    if hasattr(kernels, "run") and not program.for_some and kernels.runs(matrix, coef):
-        ran: Ran = kernels.run(program, matrix, inputs, coef)
-        return ran
-    return pass_by_pass(program, matrix, inputs, coef)
-
-
-@lru_cache(maxsize=64)
-def _ones(d: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.ones(1, d, dtype=dtype, device=device)
-
-
-class Passes(Protocol):
-    """The passes in which a matrix occurs: how they are done is its own affair.
-
-    Each is for the first ``members`` of several, and for all if that is 0.
-    """
-
-    def gather(
-        self, x: Tensor, coef: Tensor, bases: Sequence[Tensor], degree: int, members: int
-    ) -> Tensor:
-        """See `gread.kernels.reference.gather`."""
-
-    def back(self, x: Tensor, ones: Tensor, members: int) -> Tensor:
-        """Aᵀ x; the coefficient is one."""
-
-    def pull(
-        self,
-        x: Tensor,
-        y: Tensor,
-        coef: Tensor,
-        bases: Sequence[Tensor],
-        degree: int,
-        members: int,
-    ) -> tuple[Tensor, Tensor]:
-        """With Aᵀ, see `gread.kernels.reference.pull`."""
-
-    def edge_dots(
-        self, weight: Tensor | None, pairs: Sequence[Pair], members: int, count: int
-    ) -> Tensor:
-        """The gradient of A and what pairs add to it, for the first members of ``count``."""
-
-
-class MatrixPasses(NamedTuple):
-    """The passes with a matrix that is all here."""
-
-    matrix: Matrix
-    kernels: Any
-
-    def gather(
-        self, x: Tensor, coef: Tensor, bases: Sequence[Tensor], degree: int, members: int
-    ) -> Tensor:
-        """As in `Passes`."""
-        entries = _of(self.matrix.weight, members)
-        out: Tensor = self.kernels.gather(self.matrix.pattern.rows, entries, x, coef, bases, degree)
-        return out
-
-    def back(self, x: Tensor, ones: Tensor, members: int) -> Tensor:
-        """As in `Passes`."""
-        entries = _of(self.matrix.transposed_weight, members)
-        out: Tensor = self.kernels.gather(self.matrix.pattern.columns, entries, x, ones, (), 0)
-        return out
-
-    def pull(
-        self,
-        x: Tensor,
-        y: Tensor,
-        coef: Tensor,
-        bases: Sequence[Tensor],
-        degree: int,
-        members: int,
-    ) -> tuple[Tensor, Tensor]:
-        """As in `Passes`."""
-        entries = _of(self.matrix.transposed_weight, members)
-        columns = self.matrix.pattern.columns
-        out: tuple[Tensor, Tensor] = self.kernels.pull(columns, entries, x, y, coef, bases, degree)
-        return out
-
-    def edge_dots(
-        self, weight: Tensor | None, pairs: Sequence[Pair], members: int, count: int
-    ) -> Tensor:
-        """As in `Passes`."""
-        return _grown(weight, members, self.kernels, self.matrix.pattern, pairs, count)
-
-
-def pass_by_pass(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor) -> Ran:
-    """Runs a program by the kernels for single passes."""
-    return run_with(MatrixPasses(matrix, kernels_for(coef)), program, inputs, coef)
-
-
-def run_with(passes: Passes, program: Program, inputs: Sequence[Tensor], coef: Tensor) -> Ran:
-    """Runs a program, pass by pass."""
-    kernels = kernels_for(coef)
-    slots: list[Tensor] = [coef] * program.slots
-    outputs: list[Tensor] = [coef] * program.outputs
-    sums: list[Tensor] = []
-    dots: list[Tensor] = []
-    ones = _ones(coef.size(-1), coef.dtype, coef.device)
-    weight: Tensor | None = None
-    pairs: list[Pair] = []  # of `edge_dots`, which takes two at a time
-    for p, following in zip(program.passes, (*program.passes[1:], None), strict=True):
-        if p.kind == "load":
-            slots[p.out] = _first(inputs[p.x], p.members).contiguous()
-            continue
-        x, y, *bases = (_first(slots[k], p.members) for k in (p.x, p.y, *p.bases))
-        rows = _first(coef, p.members)[..., p.coef : p.coef + 1 + p.degree + len(bases), :]
-        if p.kind == "store":
-            outputs[p.out] = x
-        elif p.kind == "product":
-            slots[p.out] = passes.gather(x, ones, (), 0, p.members)
-        elif p.kind == "back":
-            slots[p.out] = passes.back(x, ones, p.members)
-        elif p.kind == "gather":
-            slots[p.out] = passes.gather(x, rows, bases, p.degree, p.members)
-        elif p.kind == "pull":
-            slots[p.out], parts = passes.pull(x, y, rows, bases, p.degree, p.members)
-            sums.append(_few(parts))
-        elif p.kind == "add":
-            part = rows[..., :1, :] * x
-            if p.y >= 0:
-                _first(part, len(y) if p.members else 0).add_(y)
-            slots[p.out] = part
-        elif p.kind == "dot":
-            dots.append(_few(kernels.dot(x, y)))
-        elif p.kind == "join":
-            slots[p.out] = torch.cat([x, inputs[p.coef][len(x) : p.members]])
-        elif p.kind == "leave":
-            if outputs[p.out] is coef:
-                outputs[p.out] = torch.empty_like(inputs[0])
-            outputs[p.out][p.coef : len(x)] = x[p.coef :]
-        else:
-            pairs.append(Pair(bases, y, rows[..., : len(bases), :]))
-            if len(pairs) == 2 or following is None or following.kind != "edge_dots":
-                weight = passes.edge_dots(weight, pairs, p.members, len(coef))
-                pairs = []
-    return Ran(outputs, torch.cat([_added(sums, coef), _added(dots, coef)], -2), weight)
-
-
-def _first(states: Tensor, members: int) -> Tensor:
-    """Of the first members; of all for 0."""
-    return states[:members] if members else states
-
-
-def _of(entries: Tensor, members: int) -> Tensor:
-    """Entries of a matrix for the first members, which may share them."""
-    return entries if entries.dim() == 1 else _first(entries, members)
-
-
-def _grown(
-    weight: Tensor | None,
-    members: int,
-    kernels: Any,
-    pattern: Pattern,
-    pairs: Sequence[Pair],
-    count: int,
-) -> Tensor:
-    """The gradient of the matrix and what pairs add to it, for the first members of ``count``."""
-    if not members:
-        found: Tensor = kernels.edge_dots(pattern.rows, pairs, weight)
-        return found
-    if weight is None:
-        weight = pairs[0].right.new_zeros(count, pattern.rows.column.numel())
-    part = weight[:members]
-    found = kernels.edge_dots(pattern.rows, pairs, part)
-    if found.data_ptr() != part.data_ptr():  # it was not added in place
-        part.copy_(found)
-    return weight
-
-
-def _added(sums: list[Tensor], like: Tensor) -> Tensor:
-    """Sums over parts of the nodes [parts, k, d] to sums over all of them, [all k, d].
-
-    Of some of the members there may be fewer sums: then the others are zero.
-    """
-    found = [like[..., :0, :]]
-    for _, alike in itertools.groupby(sums, lambda part: part.shape[:-2]):
-        total = torch.cat(list(alike), -2).sum(0)
-        missing = len(like) - len(total) if like.dim() == 3 else 0
-        found.append(pad(total, (0, 0, 0, 0, 0, missing)) if missing else total)
-    return found[-1] if len(found) == 2 else torch.cat(found, -2)
-
-
-def _few(parts: Tensor) -> Tensor:
-    """The same parts, which wait to be added up with others; or their sum, if they are many."""
-    return parts if parts.numel() <= MANY else parts.sum(0, keepdim=True)

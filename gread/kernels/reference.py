@@ -17,20 +17,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-
-class Rows(NamedTuple):
-    """Where the entries of a sparse matrix are, row after row."""
-
-    start: Tensor
-    """Row i has the entries ``start[i]`` to ``start[i + 1] - 1``; int64 [N + 1]."""
-    column: Tensor
-    """Column of every entry, int32 [E]."""
-
-    def numbers(self) -> Tensor:
-        """Row of every entry, int64 [E]."""
-        counts = self.start.diff()
-        index = torch.arange(counts.numel(), device=counts.device)
-        return index.repeat_interleave(counts, output_size=self.column.numel())
+from gread.kernels.pattern import Rows
+from gread.kernels.program import Matrix, Program
 
 
 def one_by_one(kernel: Callable[..., Any], rows: Rows, *arguments: Any, **options: Any) -> Any:
@@ -301,6 +289,10 @@ def hashed(seed: Tensor, count: int) -> Tensor:
     x = ((x ^ (x >> 16)) * 0x7FEB352D) & low
     x = ((x ^ (x >> 15)) * 0x846CA68B) & low
     return x ^ (x >> 16)
+
+
+def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor) -> None:
+    """No whole programs: they go pass by pass."""
 
 
 def _product(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:

@@ -7,8 +7,9 @@ from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 
 from gread.base.checks import check_sizes
-from gread.graph.adjacency import Adjacency, OriginalAdjacency
+from gread.graph.adjacency import OriginalAdjacency
 from gread.graph.checks import check_features
+from gread.graph.operator import Operator
 from gread.models.layers import Dropout, FeatureMap
 
 CHANNELS = 3
@@ -41,7 +42,7 @@ class AdaptiveMixing(nn.Module):
         nn.init.uniform_(self.score, -1, 1)
         nn.init.uniform_(self.mix, -(CHANNELS**-0.5), CHANNELS**-0.5)
 
-    def forward(self, h: Tensor, adj: Adjacency) -> Tensor:
+    def forward(self, h: Tensor, adj: Operator) -> Tensor:
         """[N, channels], where ``adj`` is R̃."""
         low, high, own = self.linear(h).chunk(CHANNELS, dim=-1)
         blurred, sharpened = (adj @ torch.cat([low, high], dim=-1)).chunk(2, dim=-1)

@@ -7,7 +7,8 @@ from torch import Tensor
 from gread.base.checks import check_not_negative
 from gread.dynamics.integrate import VectorField
 from gread.dynamics.tableau import Integration
-from gread.graph.adjacency import Adjacency, edges_of
+from gread.graph.adjacency import edges_of
+from gread.graph.operator import Adjacency
 from gread.kernels.operators import product
 from gread.models.attention import EdgeAttention
 from gread.models.continuous import ContinuousGNN

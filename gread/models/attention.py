@@ -16,7 +16,8 @@ from gread.base.registry import Registry
 from gread.dynamics.integrate import VectorField
 from gread.dynamics.reactions import source_term
 from gread.dynamics.solve import ReactionDiffusion
-from gread.graph.adjacency import Adjacency, ExplainedEdges, edges_of
+from gread.graph.adjacency import ExplainedEdges, edges_of
+from gread.graph.operator import Adjacency
 from gread.kernels.operators import attention, scores, shares
 from gread.kernels.pattern import Pattern
 from gread.models.layers import Gate

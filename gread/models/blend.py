@@ -10,7 +10,7 @@ from torch import Tensor
 from gread.base.checks import check_count
 from gread.dynamics.integrate import Solution, VectorField
 from gread.dynamics.tableau import Integration
-from gread.graph.adjacency import Adjacency
+from gread.graph.operator import Adjacency
 from gread.graph.structure.positions import page_rank
 from gread.kernels.pattern import Pattern, remember
 from gread.models.attention import AttentiveDiffusion, EdgeAttention

@@ -19,8 +19,8 @@ from gread.base.errors import InputError
 from gread.dynamics.integrate import Solution, VectorField
 from gread.dynamics.solve import solve, solve_together
 from gread.dynamics.tableau import Integration
-from gread.graph.adjacency import Shared
 from gread.graph.checks import check_edges, check_features
+from gread.graph.operator import EdgeSource
 from gread.models.stacking import CannotStack, Stacked, part_by_part, unstack
 
 
@@ -120,11 +120,10 @@ class ContinuousGNN(nn.Module, ABC):
         times = [0.0, *(end for _, end in self.integration.steps())]
         return list(self.evolve(x, edge_index, edge_weight, save_at=times).saved)
 
-    def check(self, x: Tensor, edge_index: Tensor | Shared, edge_weight: Tensor | None) -> None:
+    def check(self, x: Tensor, edge_index: Tensor | EdgeSource, edge_weight: Tensor | None) -> None:
         """Require a graph with the features the model was built for."""
         check_features("x", x, self.in_channels)
-        if not isinstance(edge_index, Shared):  # a shard was checked when it was read
-            check_edges(edge_index, edge_weight, x)
+        check_edges(edge_index, edge_weight, x)
         if self.num_nodes not in (None, x.size(0)):
             raise InputError(
                 f"x must have {self.num_nodes} rows, one for each node of the graph that the model "

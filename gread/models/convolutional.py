@@ -12,8 +12,9 @@ from torch_geometric.nn import PairNorm
 from torch_geometric.nn.inits import reset
 
 from gread.base.checks import check_count, check_positive, check_sizes
-from gread.graph.adjacency import Adjacency, OriginalAdjacency
+from gread.graph.adjacency import OriginalAdjacency
 from gread.graph.checks import check_edges, check_features
+from gread.graph.operator import Operator
 from gread.models.layers import Dropout, FeatureMap
 
 
@@ -28,7 +29,7 @@ class Mix(NamedTuple):
         bias: Whether the layer adds one.
     """
 
-    apply: Callable[[Tensor, Adjacency], Tensor]
+    apply: Callable[[Tensor, Operator], Tensor]
     taken: int = 1
     given: int = 1
     bias: bool = True
@@ -62,7 +63,7 @@ class Layer(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def forward(self, h: Tensor, adj: Adjacency) -> Tensor:
+    def forward(self, h: Tensor, adj: Operator) -> Tensor:
         """[N, in_channels] to [N, given · channels]."""
         y = self.mix(self.linear(h), adj)
         return y if self.bias is None else y + self.bias
@@ -159,25 +160,25 @@ def elu(channels: int) -> nn.Module:
     return nn.ELU()
 
 
-def keep(y: Tensor, adj: Adjacency) -> Tensor:
+def keep(y: Tensor, adj: Operator) -> Tensor:
     """Y: the layer that does not look at the graph."""
     return y
 
 
-def gather(y: Tensor, adj: Adjacency, *, times: int = 1) -> Tensor:
+def gather(y: Tensor, adj: Operator, *, times: int = 1) -> Tensor:
     """Ã Y, or a higher power of Ã."""
     for _ in range(times):
         y = adj @ y
     return y
 
 
-def add_mean(y: Tensor, adj: Adjacency) -> Tensor:
+def add_mean(y: Tensor, adj: Operator) -> Tensor:
     """Y₀ + Ã Y₁, where Ã takes the mean over the neighbours: W [h ‖ mean] as two maps."""
     own, others = y.chunk(2, dim=-1)
     return own + adj @ others.contiguous()
 
 
-def chebyshev(y: Tensor, adj: Adjacency, *, order: int) -> Tensor:
+def chebyshev(y: Tensor, adj: Operator, *, order: int) -> Tensor:
     """Σ_k T_k(−Ã) Y_k by Clenshaw's recurrence: as many products as the order."""
     first, *others = y.chunk(order + 1, dim=-1)
     current, previous = others.pop().contiguous(), torch.zeros_like(first)

@@ -8,8 +8,9 @@ from torch.nn.functional import linear
 from torch_geometric.nn.inits import reset
 
 from gread.base.checks import check_count, check_fraction, check_sizes
-from gread.graph.adjacency import Adjacency, OriginalAdjacency
+from gread.graph.adjacency import OriginalAdjacency
 from gread.graph.checks import check_edges, check_features
+from gread.graph.operator import Adjacency
 from gread.kernels.pattern import Pattern
 from gread.models.layers import Dropout, FeatureMap
 

@@ -9,7 +9,8 @@ from torch_geometric.nn.inits import glorot
 from torch_geometric.utils import scatter
 
 from gread.base.checks import check_count
-from gread.graph.adjacency import Adjacency, ExplainedEdges, edges_of
+from gread.graph.adjacency import ExplainedEdges, edges_of
+from gread.graph.operator import Adjacency
 from gread.kernels.operators import product
 from gread.models.convolutional import ConvStack, Mix, elu
 from gread.models.layers import Dropout

@@ -14,8 +14,9 @@ from gread.base.checks import (
     check_sizes,
 )
 from gread.base.errors import InputError
-from gread.graph.adjacency import Adjacency, OriginalAdjacency
+from gread.graph.adjacency import OriginalAdjacency
 from gread.graph.checks import check_features
+from gread.graph.operator import Adjacency, Operator
 from gread.models.layers import Dropout, FeatureMap, RowMap
 
 
@@ -118,7 +119,7 @@ class GloGNN(nn.Module):
             mapped = mapped + (1 - self.delta) * self.row_map(adj)
         return mapped
 
-    def _gathered(self, h: Tensor, h0: Tensor, adj: Adjacency) -> Tensor:
+    def _gathered(self, h: Tensor, h0: Tensor, adj: Operator) -> Tensor:
         """g Z H + γ H(0), with Q = g (g² H Hᵀ + (α + β) I)⁻¹ H and T = Hᵀ Q."""
         g = 1 - self.gamma
         q, t = self._shrunk(h)

@@ -21,8 +21,9 @@ from gread.dynamics.integrate import Solution
 from gread.dynamics.reactions import Reaction, Terms, build_reaction, terms_of
 from gread.dynamics.solve import ReactionDiffusion
 from gread.dynamics.tableau import Integration
-from gread.graph.adjacency import Shared, build_adjacency
+from gread.graph.adjacency import build_adjacency
 from gread.graph.checks import check_features
+from gread.graph.operator import EdgeSource
 from gread.models.continuous import ContinuousGNN, ContinuousGNNs, solve_from
 from gread.models.hub import Pretrained
 from gread.models.layers import ALPHAS, BETAS, Coefficients, build_decoder, build_encoder
@@ -127,7 +128,7 @@ class ReactionDiffusionConv(PartByPart):
         )
 
     def field(
-        self, h0: Tensor, edge_index: Tensor | Shared, edge_weight: Tensor | None
+        self, h0: Tensor, edge_index: Tensor | EdgeSource, edge_weight: Tensor | None
     ) -> ReactionDiffusion:
         """f(H) = −α L̃ H + β r(H)."""
         adj = self.adjacency(h0, edge_index, edge_weight)  # Eq. (9), or A itself
@@ -231,7 +232,7 @@ class GREAD(ContinuousGNN, Pretrained):
         self.layer, self.decoder = layer, last
 
     def field(
-        self, h0: Tensor, edge_index: Tensor | Shared, edge_weight: Tensor | None
+        self, h0: Tensor, edge_index: Tensor | EdgeSource, edge_weight: Tensor | None
     ) -> ReactionDiffusion:
         """f(H) = −α L̃ H + β r(H)."""
         return self.layer.field(h0, edge_index, edge_weight)

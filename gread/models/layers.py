@@ -10,7 +10,7 @@ from torch.nn.functional import linear, normalize
 
 from gread.base.checks import check_count, check_rate
 from gread.base.registry import Registry
-from gread.graph.adjacency import Adjacency
+from gread.graph.operator import Adjacency
 from gread.kernels.backend import fast
 from gread.kernels.cuda_graph import values_can_be_read
 from gread.kernels.operators import drop, product

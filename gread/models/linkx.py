@@ -10,8 +10,9 @@ from torch_geometric.nn import BatchNorm
 from torch_geometric.nn.inits import reset
 
 from gread.base.checks import check_count, check_sizes
-from gread.graph.adjacency import Adjacency, edges_of
+from gread.graph.adjacency import edges_of
 from gread.graph.checks import check_features
+from gread.graph.operator import Adjacency
 from gread.models.layers import Dropout, FeatureMap, RowMap
 
 

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 
 from gread.base.checks import check_count, check_sizes
-from gread.graph.adjacency import Adjacency, OriginalAdjacency
+from gread.graph.adjacency import OriginalAdjacency
 from gread.graph.checks import check_edges, check_features
+from gread.graph.operator import Operator
 from gread.models.convolutional import Mix, feature_layer, hidden_layer
 
 POWERS = 3
@@ -83,7 +84,7 @@ class MixHop(nn.Module):
         return [*states, self.layers[-1](states[-1], adj)]
 
 
-def hops(y: Tensor, adj: Adjacency) -> Tensor:
+def hops(y: Tensor, adj: Operator) -> Tensor:
     """[Y₀ ‖ Ã Y₁ ‖ Ã² Y₂], with two products: Ã [Y₁ ‖ Ã Y₂]."""
     own, near, far = y.chunk(POWERS, dim=-1)
     return torch.cat([own, adj @ torch.cat([near, adj @ far.contiguous()], dim=-1)], dim=-1)

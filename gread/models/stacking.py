@@ -18,13 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from gread.graph.adjacency import (
-    Adjacency,
     ExplainedEdges,
     OriginalAdjacency,
     SoftAdjacency,
     edges_of,
-    in_one_pattern,
 )
+from gread.graph.operator import Adjacency, in_one_pattern
 from gread.kernels.operators import drop
 from gread.kernels.pattern import Pattern, remember
 

@@ -15,9 +15,9 @@ import torch.distributed as dist
 from torch_geometric.data import Data
 
 from gread.base.errors import InputError
-from gread.distributed.exchange import joined, rank, together
+from gread.distributed.exchange import fail_together, process_group, rank
 from gread.distributed.fit import ShardFit, fit_shard
-from gread.distributed.launch import SECONDS, choose_gpu, spread
+from gread.distributed.launch import SECONDS, choose_gpu, run_processes
 from gread.distributed.shards import read_shard, shard
 from gread.models.catalog import MODELS
 from gread.training.config import TrainConfig
@@ -64,7 +64,7 @@ def compute(training: ShardedTraining, device: str) -> list[ShardFit]:
         found: list[Any] = [None] * training.train.processes
         dist.all_gather_object(found, _train(training, device))
         return found
-    return spread(
+    return run_processes(
         _train,
         (training, device),
         processes=training.train.processes,
@@ -117,7 +117,7 @@ def shards_of(load: Callable[[], tuple[Data, str]], processes: int, root: Path) 
                 raise
         return fingerprint
 
-    fingerprint = agreed(together(written))
+    fingerprint = agreed(fail_together(written))
     return root / "blocks" / f"{fingerprint}-{processes}", fingerprint
 
 
@@ -138,7 +138,7 @@ def joined_if_started(device: str) -> Iterator[None]:
         yield
         return
     choose_gpu(device, int(os.environ.get("LOCAL_RANK", "0")))
-    with joined(device, seconds=SECONDS):
+    with process_group(device, seconds=SECONDS):
         yield
 
 

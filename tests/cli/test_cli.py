@@ -241,12 +241,12 @@ def test_shard_writes_blocks_on_which_train_trains(gread, tmp_path):
     files = "--nodes", tmp_path / "nodes.parquet", "--edges", tmp_path / "edges.parquet"
     made = "--label", "kind", "--blocks", "2", "--out", tmp_path / "blocks"
     shown = gread("shard", *files, *made)
-    assert "40 nodes and 78 edges in 2 blocks; the largest halo has 1 nodes" in shown.stdout
+    assert "40 nodes and 78 edges in 2 shards; the largest halo has 1 nodes" in shown.stdout
     told = gread("train", tmp_path / "blocks", "--processes", "2", "--epochs", "2")
     assert json.loads(told.stdout)[0]["number"] in (0, 1)
     wrong = gread("train", tmp_path / "blocks", "--processes", "3", "--epochs", "2")
     assert wrong.returncode == 2
-    assert "has 2 blocks, one for each process, got 3 processes: start 2" in wrong.stderr
+    assert "has 2 shards, one for each process, got 3 processes: start 2" in wrong.stderr
 
 
 def test_train_shows_what_the_paper_prints_and_its_code_reaches(train, real_root, monkeypatch):

@@ -10,7 +10,7 @@ import torch
 
 import gread
 from gread.base.errors import InputError
-from gread.distributed.exchange import joined, rank, total
+from gread.distributed.exchange import process_group, rank, total
 from gread.distributed.fit import fit_shard
 from gread.distributed.shards import read_shard
 from gread.training.config import TrainConfig
@@ -66,7 +66,7 @@ def logits_and_gradients(
     found = []
     for hyper in hypers:
         model = build(shard.sizes.features, shard.sizes.classes, **hyper).double()
-        logits = model(shard.x.double(), shard.block)
+        logits = model(shard.x.double(), shard)
         logits.square().sum().backward()
         found.append((logits.detach(), [parameter.grad for parameter in model.parameters()]))
     return found
@@ -89,16 +89,16 @@ def traffic(folder: Path, hyper: dict[str, Any], epochs: int) -> tuple[int, int,
     shard = read_shard(folder)
     model = build(shard.sizes.features, shard.sizes.classes, **hyper)
     with torch.no_grad():
-        model(shard.x, shard.block)  # degrees of far nodes are asked for once
+        model(shard.x, shard)  # degrees of far nodes are asked for once
     found = fit_shard(model, shard, TrainConfig(epochs=epochs))
-    return found.halo, sum(shard.block.border.send_counts), found.sent, found.exchanges
+    return found.halo, sum(shard.border.send_counts), found.sent, found.exchanges
 
 
 def blow_up(folder: Path, solver: str) -> None:
     shard = read_shard(folder)
     x = shard.x if rank() else 1e6 * shard.x
     hyper = {"reaction": "ac", "time": 9.0, "solver": solver}
-    build(shard.sizes.features, shard.sizes.classes, **hyper)(x, shard.block)
+    build(shard.sizes.features, shard.sizes.classes, **hyper)(x, shard)
 
 
 def fit(folder: Path, checkpoint: Path, epochs: int, on_epoch: Any = None) -> list[float]:
@@ -145,7 +145,7 @@ def be_silent(folder: Path) -> None:
 def unwatched(folder: Path, out: Path, number: int, where: str) -> None:
     """One of two processes, as on a machine of its own; what it says in the end goes to a file."""
     try:
-        with joined("cpu", seconds=20, where=where, rank=number, processes=2):
+        with process_group("cpu", seconds=20, where=where, rank=number, processes=2):
             fit(folder, out / "checkpoint", 10**6, lambda _: (out / "began").touch())
     except ConnectionError as error:
         (out / f"said-{number}").write_text(str(error))

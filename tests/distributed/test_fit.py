@@ -9,7 +9,7 @@ import gread
 from gread.base.errors import InputError
 from gread.base.processes import start_method
 from gread.distributed.fit import fit_shard
-from gread.distributed.launch import spread
+from gread.distributed.launch import run_processes
 from gread.distributed.shards import read_shard, shard
 from gread.graph.adjacency import NORMALIZATIONS
 from gread.training.config import TrainConfig
@@ -27,16 +27,16 @@ def data():
 
 
 @pytest.fixture(scope="module")
-def blocks(data, tmp_path_factory):
-    """The same graph in one, two and four blocks."""
-    folder = tmp_path_factory.mktemp("blocks")
+def shards(data, tmp_path_factory):
+    """The same graph in one, two and four shards."""
+    folder = tmp_path_factory.mktemp("shards")
     for count in (1, 2, 4):
         shard(data, folder / str(count), count)
     return folder
 
 
 @pytest.mark.parametrize("solver", work.ONE_STEP)
-def test_every_reaction_and_adjacency_gives_the_losses_of_one_process(data, blocks, solver):
+def test_every_reaction_and_adjacency_gives_the_losses_of_one_process(data, shards, solver):
     settings = work.settings(solver=solver, **work.ONE_STEP[solver])
     config = TrainConfig(epochs=20)
     alone = [
@@ -44,15 +44,15 @@ def test_every_reaction_and_adjacency_gives_the_losses_of_one_process(data, bloc
         for hyper in settings
     ]
     for processes in (2, 4):
-        folder = blocks / str(processes)
-        found = spread(work.losses, (folder, settings, 20), processes=processes)
+        folder = shards / str(processes)
+        found = run_processes(work.losses, (folder, settings, 20), processes=processes)
         assert all(others == found[0] for others in found)  # they have taken the same steps
         for hyper, losses, expected in zip(settings, found[0], alone, strict=True):
             assert losses == pytest.approx(expected, rel=1e-5), (processes, hyper)
 
 
-def test_one_block_needs_no_other_process(data, blocks):
-    found = fit_shard(work.build(6, 3), read_shard(blocks / "1"), TrainConfig(epochs=5)).fit
+def test_one_shard_needs_no_other_process(data, shards):
+    found = fit_shard(work.build(6, 3), read_shard(shards / "1"), TrainConfig(epochs=5)).fit
     alone = gread.fit(work.build(6, 3), data, TrainConfig(epochs=5))
     for one, other in zip(found.history, alone.history, strict=True):
         assert one.loss == pytest.approx(other.loss, rel=1e-6)
@@ -95,7 +95,7 @@ def test_many_steps_are_those_of_one_process(data, tmp_path):
 
 def assert_same_as_one(data, folder, hypers, edge_weight):
     """Logits and gradients, in float64, in which what is left out by mistake cannot hide."""
-    first, second = spread(work.logits_and_gradients, (folder, hypers), processes=2)
+    first, second = run_processes(work.logits_and_gradients, (folder, hypers), processes=2)
     for hyper, one, other in zip(hypers, first, second, strict=True):
         model = work.build(6, 3, **hyper).double()
         logits = model(data.x.double(), data.edge_index, edge_weight)
@@ -105,12 +105,12 @@ def assert_same_as_one(data, folder, hypers, edge_weight):
             torch.testing.assert_close(a + b, parameter.grad, atol=1e-12, rtol=1e-8)
 
 
-def test_the_bytes_sent_are_those_of_the_halo(blocks):
+def test_the_bytes_sent_are_those_of_the_halo(shards):
     """BS with Euler's steps has two products a step: forth, back, and for the accuracies."""
     steps, channels, epochs = 2, 8, 3
     hyper = {"reaction": "bs", "adjacency": "original", "solver": "euler", "step_size": 0.5}
-    for halo, asked, sent, exchanges in spread(
-        work.traffic, (blocks / "4", hyper, epochs), processes=4
+    for halo, asked, sent, exchanges in run_processes(
+        work.traffic, (shards / "4", hyper, epochs), processes=4
     ):
         assert exchanges == 6 * steps * epochs
         assert sent == 6 * steps * epochs * asked * channels * 4
@@ -121,32 +121,36 @@ def test_the_bytes_sent_are_those_of_the_halo(blocks):
     ("solver", "sentence"),
     [("rk4", "the state is not finite any more at t = "), ("dopri5", "dopri5 cannot go on")],
 )
-def test_a_state_that_blows_up_on_one_process_is_an_error_on_all(blocks, solver, sentence):
+def test_a_state_that_blows_up_on_one_process_is_an_error_on_all(shards, solver, sentence):
     with pytest.raises(ArithmeticError, match=sentence):
-        spread(work.blow_up, (blocks / "2", solver), processes=2, seconds=20)
+        run_processes(work.blow_up, (shards / "2", solver), processes=2, seconds=20)
 
 
-def test_a_training_goes_on_from_its_checkpoint_as_if_it_had_not_stopped(blocks, tmp_path):
-    through, stopped, rest = spread(work.stop_and_go, (blocks / "2", tmp_path), processes=2)[0]
+def test_a_training_goes_on_from_its_checkpoint_as_if_it_had_not_stopped(shards, tmp_path):
+    through, stopped, rest = run_processes(work.stop_and_go, (shards / "2", tmp_path), processes=2)[
+        0
+    ]
     assert len(stopped) == 4
     assert rest == through
     with pytest.raises(InputError, match=r"is of a training over 2 processes, got 1: start 2, or"):
         fit_shard(
             work.build(6, 3),
-            read_shard(blocks / "1"),
+            read_shard(shards / "1"),
             TrainConfig(epochs=6),
             checkpoint=tmp_path / "checkpoint",
         )
 
 
-def test_a_process_that_is_killed_ends_all_or_starts_them_again(blocks, tmp_path):
+def test_a_process_that_is_killed_ends_all_or_starts_them_again(shards, tmp_path):
     start = time.monotonic()
     with pytest.raises(ConnectionError, match="process 1 of 2 was killed by SIGKILL; the same"):
-        spread(work.die_once, (blocks / "2", tmp_path / "first", 99), processes=2, seconds=30)
+        run_processes(
+            work.die_once, (shards / "2", tmp_path / "first", 99), processes=2, seconds=30
+        )
     assert time.monotonic() - start < 90
     with pytest.warns(UserWarning, match="process 1 of 2 was killed by SIGKILL.*: all start again"):
-        through, again = spread(
-            work.die_once, (blocks / "2", tmp_path / "second", 1), processes=2, restarts=1
+        through, again = run_processes(
+            work.die_once, (shards / "2", tmp_path / "second", 1), processes=2, restarts=1
         )
     assert through == again  # the second start went on from the checkpoint and finished
     assert len(through) == 6
@@ -154,21 +158,21 @@ def test_a_process_that_is_killed_ends_all_or_starts_them_again(blocks, tmp_path
 
 def test_a_process_with_an_error_of_its_own_is_not_started_again(tmp_path):
     with pytest.raises(ConnectionError, match="process 1 of 2 died with exit code 1"):
-        spread(work.fail, (tmp_path,), processes=2, restarts=3)
+        run_processes(work.fail, (tmp_path,), processes=2, restarts=3)
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_a_process_that_does_not_answer_is_given_up(blocks):
+def test_a_process_that_does_not_answer_is_given_up(shards):
     with pytest.raises(ConnectionError, match="does not answer"):
-        spread(work.be_silent, (blocks / "2",), processes=2, seconds=2)
+        run_processes(work.be_silent, (shards / "2",), processes=2, seconds=2)
 
 
-def test_a_process_that_lost_another_says_so(blocks, tmp_path):
+def test_a_process_that_lost_another_says_so(shards, tmp_path):
     """Without anybody who watches them, as on machines of their own."""
     where = (tmp_path / "meet").as_uri()
     started = [
         start_method().Process(
-            target=work.unwatched, args=(blocks / "2", tmp_path, number, where), daemon=True
+            target=work.unwatched, args=(shards / "2", tmp_path, number, where), daemon=True
         )
         for number in (0, 1)
     ]

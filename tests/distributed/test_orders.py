@@ -1,4 +1,4 @@
-"""Every way to cut a graph gives every node to one block."""
+"""Every way to cut a graph gives every node to one shard."""
 
 import sys
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gread.base.errors import InputError
-from gread.distributed.orders import PARTITIONS
+from gread.distributed.orders import ORDERS
 from gread.graph.partition import neighbours
 
 
@@ -18,19 +18,19 @@ def mesh(width=30):
 
 
 def cut_edges(edges, order, sizes):
-    """Edges between blocks."""
+    """Edges between shards."""
     place = np.empty(sum(sizes), dtype=np.int64)
     place[np.arange(len(place)) if order is None else order] = np.arange(len(place))
-    block = np.repeat(np.arange(len(sizes)), sizes)[place]
-    return int((block[edges[0]] != block[edges[1]]).sum())
+    owner = np.repeat(np.arange(len(sizes)), sizes)[place]
+    return int((owner[edges[0]] != owner[edges[1]]).sum())
 
 
-@pytest.mark.parametrize("name", PARTITIONS)
-def test_every_node_is_in_one_block(name):
+@pytest.mark.parametrize("name", ORDERS)
+def test_every_node_is_in_one_shard(name):
     edges = mesh()
     if name == "metis":
         pytest.importorskip("pymetis")
-    order, sizes = PARTITIONS[name](lambda: neighbours(edges, 900), 900, 4)
+    order, sizes = ORDERS[name](lambda: neighbours(edges, 900), 900, 4)
     assert sizes.sum() == 900
     assert sizes.min() > 200
     if order is not None:
@@ -42,12 +42,12 @@ def test_a_mesh_is_cut_along_short_lines(name):
     edges = mesh()
     if name == "metis":
         pytest.importorskip("pymetis")
-    found = PARTITIONS[name](lambda: neighbours(edges, 900), 900, 4)
+    found = ORDERS[name](lambda: neighbours(edges, 900), 900, 4)
     assert cut_edges(edges, *found) < 3 * 60
-    assert cut_edges(edges, *PARTITIONS["given"](None, 900, 4)) > 1000
+    assert cut_edges(edges, *ORDERS["given"](None, 900, 4)) > 1000
 
 
 def test_metis_says_what_it_needs(monkeypatch):
     monkeypatch.setitem(sys.modules, "pymetis", None)
     with pytest.raises(InputError, match=r"pip install 'gread\[metis\]', or choose cuthill-mckee"):
-        PARTITIONS["metis"](lambda: neighbours(mesh(), 900), 900, 2)
+        ORDERS["metis"](lambda: neighbours(mesh(), 900), 900, 2)

@@ -1,4 +1,4 @@
-"""Blocks on the disk hold the graph, each a part of it; what is wrong with them is one sentence."""
+"""Shards on the disk hold the graph, each a part of it; what is wrong with them is one sentence."""
 
 import json
 import shutil
@@ -9,7 +9,7 @@ import torch
 
 import gread
 from gread.base.errors import InputError
-from gread.distributed.launch import spread
+from gread.distributed.launch import run_processes
 from gread.distributed.parquet import shard_parquet
 from gread.distributed.shards import read_shard, read_sizes, shard
 from tests.distributed import jobs as work
@@ -21,32 +21,32 @@ def data():
 
 
 def put_together(folder):
-    """Edges with weights, features, classes and masks of all blocks by the first numbers."""
+    """Edges with weights, features, classes and masks of all shards by the first numbers."""
     sizes = read_sizes(folder)
-    blocks = [folder / f"block-{k:04}" for k in range(sizes.blocks)]
-    numbers = np.concatenate([np.load(block / "nodes.npy") for block in blocks])
+    shards = [folder / f"block-{k:04}" for k in range(sizes.shards)]
+    numbers = np.concatenate([np.load(one / "nodes.npy") for one in shards])
     x = np.empty((sizes.nodes, sizes.features), np.float32)
     y = np.empty(sizes.nodes, np.int64)
     masks = np.empty((3, sizes.nodes, sizes.splits), bool)
     edges = []
-    for block, first, last in zip(blocks, sizes.bounds[:-1], sizes.bounds[1:], strict=True):
-        x[numbers[first:last]] = np.load(block / "x.npy")
-        y[numbers[first:last]] = np.load(block / "y.npy")
-        masks[:, numbers[first:last]] = np.load(block / "masks.npy")
-        places = np.concatenate([np.arange(first, last), np.load(block / "halo.npy")])
-        found = numbers[places[np.load(block / "edges.npy")]]
-        weight = block / "weight.npy"
+    for one, first, last in zip(shards, sizes.bounds[:-1], sizes.bounds[1:], strict=True):
+        x[numbers[first:last]] = np.load(one / "x.npy")
+        y[numbers[first:last]] = np.load(one / "y.npy")
+        masks[:, numbers[first:last]] = np.load(one / "masks.npy")
+        places = np.concatenate([np.arange(first, last), np.load(one / "halo.npy")])
+        found = numbers[places[np.load(one / "edges.npy")]]
+        weight = one / "weight.npy"
         weights = np.load(weight) if weight.exists() else np.ones(found.shape[1], np.float32)
         edges += zip(*found.tolist(), weights.tolist(), strict=True)
     return sorted(edges), x, y, masks
 
 
 @pytest.mark.parametrize("partition", ["cuthill-mckee", "given"])
-@pytest.mark.parametrize("blocks", [1, 3, 50])
-def test_blocks_together_are_the_graph(data, tmp_path, partition, blocks):
+@pytest.mark.parametrize("shards", [1, 3, 50])
+def test_shards_together_are_the_graph(data, tmp_path, partition, shards):
     weighted = data.clone()
     weighted.edge_weight = torch.rand(data.edge_index.size(1))
-    sizes = shard(weighted, tmp_path / "graph", blocks, partition)
+    sizes = shard(weighted, tmp_path / "graph", shards, partition)
     edges, x, y, masks = put_together(tmp_path / "graph")
     weights = weighted.edge_weight.tolist()
     assert edges == sorted(zip(*data.edge_index.tolist(), weights, strict=True))
@@ -75,11 +75,11 @@ def write_parquet(data, folder):
     return folder / "nodes.parquet", folder / "edges.parquet"
 
 
-def test_parquet_files_give_the_blocks_of_the_graph(data, tmp_path, monkeypatch):
+def test_parquet_files_give_the_shards_of_the_graph(data, tmp_path, monkeypatch):
     pytest.importorskip("pyarrow")
     monkeypatch.setattr("gread.distributed.parquet.BATCH", 8)  # piece by piece
     files = write_parquet(data, tmp_path)
-    sizes = shard_parquet(*files, tmp_path / "found", label="class", split="split", blocks=3)
+    sizes = shard_parquet(*files, tmp_path / "found", label="class", split="split", shards=3)
     shard(data, tmp_path / "expected", 3)
     found, expected = put_together(tmp_path / "found"), put_together(tmp_path / "expected")
     assert found[0] == expected[0]
@@ -94,7 +94,7 @@ def test_parquet_files_give_the_blocks_of_the_graph(data, tmp_path, monkeypatch)
         ({"label": "clas"}, "nodes.parquet has no column 'clas'; it has: x0"),
         ({"label": "x0"}, "column 'class' of nodes.parquet must be numbers, got "),
         ({"weight": "w"}, "edges.parquet has no column 'w'"),
-        ({"blocks": 51}, "blocks must be at most the 50 nodes, got 51"),
+        ({"shards": 51}, "shards must be at most the 50 nodes, got 51"),
         ({"partition": "mets"}, "unknown partition 'mets', did you mean 'metis'?"),
         ({"split": "class", "label": "split"}, "column 'class' must say one of train, val"),
     ],
@@ -102,7 +102,7 @@ def test_parquet_files_give_the_blocks_of_the_graph(data, tmp_path, monkeypatch)
 def test_what_is_wrong_with_parquet_files_is_one_sentence(data, tmp_path, options, sentence):
     pytest.importorskip("pyarrow")
     files = write_parquet(data, tmp_path)
-    given = {"label": "class", "blocks": 2, "split": "split"} | options
+    given = {"label": "class", "shards": 2, "split": "split"} | options
     with pytest.raises(InputError) as error:
         shard_parquet(*files, tmp_path / "found", **given)
     assert sentence in str(error.value)
@@ -114,10 +114,10 @@ def test_partitions_that_need_memory_say_so(data, tmp_path, monkeypatch):
     pytest.importorskip("pyarrow")
     monkeypatch.setattr("gread.distributed.parquet.free_memory", lambda: 10.0)
     files = write_parquet(data, tmp_path)
-    given = {"label": "class", "split": "split", "blocks": 2}
+    given = {"label": "class", "split": "split", "shards": 2}
     with pytest.raises(InputError, match="choose --partition given"):
         shard_parquet(*files, tmp_path / "found", **given)
-    assert shard_parquet(*files, tmp_path / "found", **given, partition="given").blocks == 2
+    assert shard_parquet(*files, tmp_path / "found", **given, partition="given").shards == 2
 
 
 def test_what_is_wrong_with_a_folder_is_one_sentence(data, tmp_path):
@@ -127,14 +127,14 @@ def test_what_is_wrong_with_a_folder_is_one_sentence(data, tmp_path):
     with pytest.raises(InputError, match="must not exist yet"):
         shard(data, tmp_path / "one", 1)
     (tmp_path / "one/graph.json").write_text("[1]")
-    with pytest.raises(InputError, match=r"graph.json must say what the blocks hold"):
+    with pytest.raises(InputError, match=r"graph.json must say what the shards hold"):
         read_shard(tmp_path / "one")
     shard(data, tmp_path / "two", 2)
-    with pytest.raises(InputError, match="has 2 blocks, one for each process, got 1 processes"):
+    with pytest.raises(InputError, match="has 2 shards, one for each process, got 1 processes"):
         read_shard(tmp_path / "two")
 
 
-def test_a_block_that_is_missing_or_of_another_graph_fails_on_all_processes(data, tmp_path):
+def test_a_shard_that_is_missing_or_of_another_graph_fails_on_all_processes(data, tmp_path):
     names = ("whole", "missing", "foreign", "less", "broken", "other edge")
     folders = [tmp_path / name for name in names]
     for folder in folders:
@@ -150,12 +150,12 @@ def test_a_block_that_is_missing_or_of_another_graph_fails_on_all_processes(data
     edges = np.load(tmp_path / "other edge/block-0001/edges.npy")
     edges[0, 0] = 10**6  # a kernel would read beyond the state
     np.save(tmp_path / "other edge/block-0001/edges.npy", edges)
-    first, second = spread(work.read_all, (folders,), processes=2)
+    first, second = run_processes(work.read_all, (folders,), processes=2)
     assert first == second
     whole, missing, foreign, *changed = first
     assert whole == ""
     assert "block-0001 is missing: process 1 has nothing to read" in missing
     mine = json.loads((tmp_path / "whole/graph.json").read_text())["fingerprint"]
-    assert f"must be block 0 of the graph {mine}, got block 0 of " in foreign
+    assert f"must be shard 0 of the graph {mine}, got shard 0 of " in foreign
     for block, said in zip(("0000", "0001", "0001"), changed, strict=True):
         assert f"block-{block} must hold what was written to it" in said

@@ -9,12 +9,11 @@ import gread
 from gread.base.errors import InputError
 from gread.graph.adjacency import (
     NORMALIZATIONS,
-    Adjacency,
     OriginalAdjacency,
     SoftAdjacency,
     build_adjacency,
-    in_one_pattern,
 )
+from gread.graph.operator import Adjacency, in_one_pattern
 from tests.checks import dense
 
 DIRECTED = torch.tensor([[0, 0, 1, 2, 2, 3], [1, 2, 2, 0, 2, 0]])

@@ -163,9 +163,9 @@ def test_a_division_says_why_and_what_else_there_is():
 @pytest.mark.parametrize(
     "options, said",
     [
-        ({"parts": 0}, "parts must be a whole number of at least 1"),
+        ({"parts": 0, "halo": 2}, "parts must be a whole number of at least 1"),
         ({"parts": 2, "halo": -1}, "halo must be a whole number of at least 0"),
-        ({"parts": 300}, "parts must be at most the 240 nodes, got 300"),
+        ({"parts": 300, "halo": 2}, "parts must be at most the 240 nodes, got 300"),
     ],
 )
 def test_wrong_numbers_are_one_sentence(long, options, said):

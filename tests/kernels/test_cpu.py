@@ -128,8 +128,8 @@ TRAIN = (
     "import gread\n"
     "data = gread.load('csbm', num_nodes=60)\n"
     "result = gread.fit(gread.GREAD(data.num_features, 4, 2), data, gread.TrainConfig(epochs=2))\n"
-    "from gread.kernels import choice\n"
-    "print(len(result.history), choice.available('cpu'))\n"
+    "from gread.kernels import backend\n"
+    "print(len(result.history), backend.available('cpu'))\n"
 )
 
 

@@ -7,7 +7,9 @@ import torch
 
 from gread import Adjacency
 from gread.kernels import backend as choice
-from gread.kernels.program import KINDS, Writer, pass_by_pass
+from gread.kernels import reference
+from gread.kernels.interpreter import MatrixPasses, interpret
+from gread.kernels.program import KINDS, ProgramBuilder
 
 cpu = choice.available("cpu")
 compiled = pytest.mark.skipif(isinstance(cpu, Exception), reason="no C compiler")
@@ -15,7 +17,7 @@ compiled = pytest.mark.skipif(isinstance(cpu, Exception), reason="no C compiler"
 
 def everything():
     """A program with every kind of pass, and of each more than one form."""
-    w = Writer()
+    w = ProgramBuilder()
     h, g = w.load(0), w.load(1)
     y = w.gather(h, coef=0, degree=0)
     for degree in (1, 2, 3):
@@ -39,6 +41,10 @@ def arguments(d, dtype, nodes=50):
     adj = Adjacency.from_edges(edges, 0.1 * torch.randn(6 * nodes, dtype=dtype), nodes)
     inputs = [torch.randn(nodes, d, dtype=dtype) for _ in range(2)]
     return adj, inputs, 0.3 * torch.randn(8, d, dtype=dtype)
+
+
+def pass_by_pass(program, adj, inputs, coef):
+    return interpret(program, MatrixPasses(adj, choice.backend_for(coef)), inputs, coef)
 
 
 def test_the_program_of_this_test_has_every_kind():
@@ -119,7 +125,7 @@ def test_a_slot_is_free_after_its_last_use_and_not_before():
 
 def everything_in_slots_of_its_own():
     """The same, where every state is read again at the end."""
-    original = Writer.done
+    original = ProgramBuilder.done
 
     def done(w):
         for state in range(w.states):
@@ -127,12 +133,12 @@ def everything_in_slots_of_its_own():
         return original(w)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Writer, "done", done)
+        patch.setattr(ProgramBuilder, "done", done)
         return everything()
 
 
 def test_a_product_does_not_write_where_it_reads():
-    w = Writer()
+    w = ProgramBuilder()
     state = w.load(0)
     for _ in range(5):
         state = w.product(state)
@@ -142,3 +148,20 @@ def test_a_product_does_not_write_where_it_reads():
     assert program.slots == 2
     for p in program.passes:
         assert p.kind != "product" or p.out != p.x
+
+
+@compiled
+def test_the_compiled_kernels_know_the_kinds_and_fields_of_passes(monkeypatch):
+    """The C file has no list of its own, so another order needs another library."""
+    before = cpu.library.__wrapped__()._name
+    monkeypatch.setattr("gread.kernels.cpu.KINDS", (*KINDS[1:], KINDS[0]))
+    assert cpu.library.__wrapped__()._name != before
+
+
+def test_every_backend_has_every_kernel_and_says_if_it_runs_whole_programs():
+    program, (adj, inputs, coef) = everything(), arguments(3, torch.float64)
+    kernels = [name for name in vars(choice.Backend) if not name.startswith("_")]
+    assert all(callable(getattr(reference, name)) for name in kernels)
+    assert reference.run(program, adj, inputs, coef) is None
+    if not isinstance(cpu, Exception):
+        assert all(callable(getattr(cpu, name)) for name in kernels)

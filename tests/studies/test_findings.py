@@ -276,7 +276,7 @@ def test_parquet_files_that_are_broken_in_their_middle_are_not_cut_into_blocks(w
     (tmp_path / which).write_bytes(content)
     with pytest.raises(InputError, match="Parquet files must be whole, got one that is broken"):
         shard_parquet(
-            tmp_path / "nodes", tmp_path / "edges", tmp_path / "out", label="kind", blocks=2
+            tmp_path / "nodes", tmp_path / "edges", tmp_path / "out", label="kind", shards=2
         )
     assert not (tmp_path / "out").exists()
 

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from gread.graph.adjacency import Adjacency, OriginalAdjacency
+from gread.graph.adjacency import OriginalAdjacency
+from gread.graph.operator import Adjacency
 from gread.graph.structure.catalog import STRUCTURES, Origin
-from gread.kernels.backend import kernels_for
+from gread.kernels.backend import backend_for
 from gread.kernels.pattern import remember
 
 RETURN = 0.05
@@ -66,7 +67,7 @@ def _walks(adj: Adjacency, starts: Tensor) -> Tensor:
     seed[starts, torch.arange(starts.numel(), device=starts.device)] = RETURN
     radius = 1 - RETURN  # the spectrum lies within 1 ± radius
     x, before, omega = seed, torch.zeros_like(seed), 2.0
-    kernels = kernels_for(seed)
+    kernels = backend_for(seed)
     for _ in range(STEPS):
         omega = 1 / (1 - radius**2 * omega / 4)
         coef = seed.new_tensor([[omega * radius], [omega], [1 - omega]]).expand(-1, starts.numel())

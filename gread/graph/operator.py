@@ -1,0 +1,226 @@
+"""The graph as a linear operator: ``adj @ h`` and ``adj.laplacian(h)``.
+
+Dynamics and models use an `Operator`. `Adjacency` is the one whose entries are all in this process;
+`gread.distributed.operator.ShardOperator` holds the rows of a shard.
+
+Convention: row i of Ã gathers from the neighbours j of i, so an edge ``j → i`` of
+``edge_index`` (source, target) is the entry Ã[i, j].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, runtime_checkable
+
+import numpy
+import scipy.sparse.linalg
+import torch
+from torch import Tensor
+from torch_geometric.utils import add_remaining_self_loops
+
+from gread.kernels.cuda_graph import values_can_be_read
+from gread.kernels.interpreter import run
+from gread.kernels.operators import product
+from gread.kernels.pattern import Pattern
+from gread.kernels.program import Program, Ran
+
+
+class Operator(Protocol):
+    """Ã as a linear map of the states of the nodes in this process, N of them."""
+
+    @property
+    def num_nodes(self) -> int:
+        """N."""
+
+    @property
+    def weight(self) -> Tensor:
+        """The entries, [E], through which gradients reach the parameters of Ã."""
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether Ã is known to be its own transpose."""
+
+    @property
+    def lowest(self) -> float:
+        """A lower bound of the eigenvalues of a symmetric Ã, −1 at least."""
+
+    def __matmul__(self, h: Tensor) -> Tensor:
+        """Ã H, for H of shape [N, d]."""
+
+    def laplacian(self, h: Tensor) -> Tensor:
+        """L̃ H = H − Ã H."""
+
+    def run(self, program: Program, inputs: Sequence[Tensor], coef: Tensor) -> Ran:
+        """Run a program of passes with Ã; its sums are over the N nodes."""
+
+    def total(self, sums: Tensor) -> Tensor:
+        """Sums over all nodes of the graph, from those over the N nodes."""
+
+
+@dataclass(frozen=True)
+class Adjacency:
+    """Ã, a sparse matrix with all its entries: the `Operator` of a whole graph.
+
+    Attributes:
+        pattern: Where its entries are.
+        weight: The entries, row after row, [E].
+        symmetric: Whether Ã is known to be its own transpose.
+
+    Example:
+        >>> path = Adjacency.from_edges(torch.tensor([[0, 1], [1, 0]]), torch.ones(2), num_nodes=2)
+        >>> path @ torch.tensor([[1.0], [5.0]])
+        tensor([[5.],
+                [1.]])
+    """
+
+    pattern: Pattern
+    weight: Tensor
+    symmetric: bool = False
+
+    @staticmethod
+    def from_edges(edge_index: Tensor, weight: Tensor, num_nodes: int) -> Adjacency:
+        """Ã with the entry ``weight[e]`` for every edge, [E]."""
+        source, target = edge_index
+        pattern, order = Pattern.from_entries(target, source, (num_nodes, num_nodes))
+        return Adjacency(pattern, weight.index_select(0, order))
+
+    @property
+    def num_nodes(self) -> int:
+        """N."""
+        return self.pattern.num_columns
+
+    def __matmul__(self, h: Tensor) -> Tensor:
+        """Ã H, for H of shape [N, d]."""
+        return product(self.pattern, self.weight, h)
+
+    def laplacian(self, h: Tensor) -> Tensor:
+        """L̃ H = H − Ã H."""
+        return h - self @ h
+
+    def run(self, program: Program, inputs: Sequence[Tensor], coef: Tensor) -> Ran:
+        """A program of passes with this matrix, see `gread.kernels.interpreter.run`."""
+        return run(program, self, inputs, coef)
+
+    def total(self, sums: Tensor) -> Tensor:
+        """Sums over all nodes from those over the nodes at hand, which here are all."""
+        return sums
+
+    @cached_property
+    def transposed_weight(self) -> Tensor:
+        """The entries column after column."""
+        return self.weight if self.symmetric else self.weight.index_select(-1, self.pattern.order)
+
+    @cached_property
+    def lowest(self) -> float:
+        """A bound below the eigenvalues of a symmetric Ã: the lowest and a margin, or −1.
+
+        By Lanczos' method, where that takes no time worth mentioning.
+        """
+        if self.num_nodes < SMALLEST or self.weight.numel() > LARGEST:
+            return -1.0
+        start, column = (index.cpu().numpy() for index in self.pattern.rows)
+        entries = self.weight.detach().double().cpu().numpy()
+        matrix = scipy.sparse.csr_array((entries, column, start), shape=(self.num_nodes,) * 2)
+        guess = numpy.cos(numpy.arange(self.num_nodes))  # any that is none of the eigenvectors
+        try:
+            (found,) = scipy.sparse.linalg.eigsh(
+                matrix, k=1, which="SA", v0=guess, tol=MARGIN / 10, return_eigenvectors=False
+            )
+        except scipy.sparse.linalg.ArpackError:
+            return -1.0
+        return max(-1.0, float(found) - MARGIN)
+
+
+SMALLEST, LARGEST = 8, 2_000_000
+"""Nodes from which and entries up to which the spectrum of Ã is looked at."""
+
+MARGIN = 0.02
+"""By so much the lowest eigenvalue is rounded down."""
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """The edges into the nodes of this process, as a sparse matrix that is not normalised.
+
+    Here the process has the whole graph. The edges of a shard have columns for its halo too.
+
+    Attributes:
+        pattern: A row for every node, and a column for every node and then for the halo.
+        order: Which edge stands where: the edges given, then the loops, [E].
+        weight: The weights, row after row, [E].
+        weighted: Whether the weights are those of a shard, and not of an argument.
+    """
+
+    pattern: Pattern
+    order: Tensor
+    weight: Tensor
+    weighted: bool = False
+
+    @property
+    def num_nodes(self) -> int:
+        """N."""
+        return self.pattern.rows.start.numel() - 1
+
+    def reach(self, x: Tensor) -> Tensor:
+        """A row for every column, from one for every node."""
+        return x
+
+    def collect(self, sums: Tensor) -> Tensor:
+        """Sums over the edges of the graph for every node, from those of this process by column."""
+        return sums
+
+    def operator(self, weight: Tensor, *, find_symmetry: bool = False) -> Operator:
+        """The operator with these entries [E] in the places of the edges.
+
+        Args:
+            weight: The entries.
+            find_symmetry: Whether to compare it with its transpose, which pays if it is kept.
+        """
+        same = find_symmetry and values_can_be_read() and self.pattern.symmetric
+        same = same and torch.equal(weight, weight.index_select(0, self.pattern.order))
+        return Adjacency(self.pattern, weight, same)
+
+
+@runtime_checkable
+class EdgeSource(Protocol):
+    """What a model takes in the place of ``edge_index``: the shard of a graph."""
+
+    @property
+    def edge_index(self) -> Tensor:
+        """The edges into the nodes of this process, [2, E]; results are remembered with it."""
+
+    def edges(self, like: Tensor, self_loops: float) -> Edges:
+        """See `gread.graph.adjacency.edges_of`; weights are of the type of ``like``."""
+
+
+def entries_of(
+    edge_index: Tensor, weight: Tensor, shape: tuple[int, int], self_loops: float
+) -> tuple[Pattern, Tensor, Tensor]:
+    """Edges as a matrix, their order in it, and its entries; see `Edges`.
+
+    Args:
+        edge_index: Places of sources and targets, [2, E].
+        weight: A weight for every edge, [E].
+        shape: Number of rows (targets) and columns (sources).
+        self_loops: Weight of the loop that every target without one receives; 0 adds none.
+    """
+    if self_loops:
+        # Loops come last: explainers count on it.
+        edge_index, weight = add_remaining_self_loops(edge_index, weight, self_loops, shape[0])
+    source, target = edge_index
+    pattern, order = Pattern.from_entries(target, source, shape)
+    return pattern, order, weight.index_select(0, order)
+
+
+def in_one_pattern(matrices: Sequence[tuple[Pattern, Tensor]]) -> tuple[Pattern, Tensor]:
+    """Several matrices of one size in a common pattern, and the entries of each, [matrices, E]."""
+    n = matrices[0][0].num_columns
+    places = [pattern.rows.numbers() * n + pattern.rows.column for pattern, _ in matrices]
+    known = torch.cat(places).unique()
+    pattern, _ = Pattern.from_entries(known // n, known % n, (n, n))
+    weight = matrices[0][1].new_zeros(len(matrices), known.numel())
+    for row, place, (_, entries) in zip(weight, places, matrices, strict=True):
+        row.index_add_(0, torch.searchsorted(known, place), entries)
+    return pattern, weight

@@ -1,0 +1,194 @@
+"""Programs run pass by pass, by the kernels for single passes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from gread.kernels.backend import Backend, backend_for
+from gread.kernels.program import Matrix, Program, Ran
+from gread.kernels.reference import Pair
+
+MANY = 2**20
+"""Numbers above which sums over parts of the nodes are added up at once, to save memory."""
+
+
+def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor) -> Ran:
+    """Run a program, as a whole where the backend does so.
+
+    Args:
+        program: The passes.
+        matrix: A, square.
+        inputs: Matrices [N, d], or of several members [members, N, d].
+        coef: One number a channel in every row, [rows, d]; of every member if there are several.
+    """
+    backend = backend_for(coef)
+    ran = None if program.for_some else backend.run(program, matrix, inputs, coef)
+    if ran is None:
+        ran = interpret(program, MatrixPasses(matrix, backend), inputs, coef)
+    return ran
+
+
+@lru_cache(maxsize=64)
+def _ones(d: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.ones(1, d, dtype=dtype, device=device)
+
+
+class Passes(Protocol):
+    """The passes in which a matrix occurs, for a matrix that is all here or on several processes.
+
+    Each is for the first ``members`` of several, and for all if that is 0.
+    """
+
+    def gather(
+        self, x: Tensor, coef: Tensor, bases: Sequence[Tensor], degree: int, members: int
+    ) -> Tensor:
+        """See `gread.kernels.reference.gather`."""
+
+    def back(self, x: Tensor, ones: Tensor, members: int) -> Tensor:
+        """Aᵀ x; the coefficient is one."""
+
+    def pull(
+        self,
+        x: Tensor,
+        y: Tensor,
+        coef: Tensor,
+        bases: Sequence[Tensor],
+        degree: int,
+        members: int,
+    ) -> tuple[Tensor, Tensor]:
+        """With Aᵀ, see `gread.kernels.reference.pull`."""
+
+    def edge_dots(
+        self, weight: Tensor | None, pairs: Sequence[Pair], members: int, count: int
+    ) -> Tensor:
+        """The gradient of A and what pairs add to it, for the first members of ``count``."""
+
+
+class MatrixPasses(NamedTuple):
+    """The passes with a matrix that is all here."""
+
+    matrix: Matrix
+    backend: Backend
+
+    def gather(
+        self, x: Tensor, coef: Tensor, bases: Sequence[Tensor], degree: int, members: int
+    ) -> Tensor:
+        """As in `Passes`."""
+        entries = _of(self.matrix.weight, members)
+        return self.backend.gather(self.matrix.pattern.rows, entries, x, coef, bases, degree)
+
+    def back(self, x: Tensor, ones: Tensor, members: int) -> Tensor:
+        """As in `Passes`."""
+        entries = _of(self.matrix.transposed_weight, members)
+        return self.backend.gather(self.matrix.pattern.columns, entries, x, ones, (), 0)
+
+    def pull(
+        self,
+        x: Tensor,
+        y: Tensor,
+        coef: Tensor,
+        bases: Sequence[Tensor],
+        degree: int,
+        members: int,
+    ) -> tuple[Tensor, Tensor]:
+        """As in `Passes`."""
+        entries = _of(self.matrix.transposed_weight, members)
+        return self.backend.pull(self.matrix.pattern.columns, entries, x, y, coef, bases, degree)
+
+    def edge_dots(
+        self, weight: Tensor | None, pairs: Sequence[Pair], members: int, count: int
+    ) -> Tensor:
+        """As in `Passes`."""
+        rows = self.matrix.pattern.rows
+        if not members:
+            return self.backend.edge_dots(rows, pairs, weight)
+        if weight is None:
+            weight = pairs[0].right.new_zeros(count, rows.column.numel())
+        part = weight[:members]
+        found = self.backend.edge_dots(rows, pairs, part)
+        if found.data_ptr() != part.data_ptr():  # it was not added in place
+            part.copy_(found)
+        return weight
+
+
+def interpret(program: Program, passes: Passes, inputs: Sequence[Tensor], coef: Tensor) -> Ran:
+    """Run a program pass by pass."""
+    dot = backend_for(coef).dot
+    slots: list[Tensor] = [coef] * program.slots
+    outputs: list[Tensor] = [coef] * program.outputs
+    sums: list[Tensor] = []
+    dots: list[Tensor] = []
+    ones = _ones(coef.size(-1), coef.dtype, coef.device)
+    weight: Tensor | None = None
+    pairs: list[Pair] = []  # of `edge_dots`, which takes two at a time
+    for p, following in zip(program.passes, (*program.passes[1:], None), strict=True):
+        if p.kind == "load":
+            slots[p.out] = _first(inputs[p.x], p.members).contiguous()
+            continue
+        x, y, *bases = (_first(slots[k], p.members) for k in (p.x, p.y, *p.bases))
+        rows = _first(coef, p.members)[..., p.coef : p.coef + 1 + p.degree + len(bases), :]
+        if p.kind == "store":
+            outputs[p.out] = x
+        elif p.kind == "product":
+            slots[p.out] = passes.gather(x, ones, (), 0, p.members)
+        elif p.kind == "back":
+            slots[p.out] = passes.back(x, ones, p.members)
+        elif p.kind == "gather":
+            slots[p.out] = passes.gather(x, rows, bases, p.degree, p.members)
+        elif p.kind == "pull":
+            slots[p.out], parts = passes.pull(x, y, rows, bases, p.degree, p.members)
+            sums.append(_few(parts))
+        elif p.kind == "add":
+            part = rows[..., :1, :] * x
+            if p.y >= 0:
+                _first(part, len(y) if p.members else 0).add_(y)
+            slots[p.out] = part
+        elif p.kind == "dot":
+            dots.append(_few(dot(x, y)))
+        elif p.kind == "join":
+            slots[p.out] = torch.cat([x, inputs[p.coef][len(x) : p.members]])
+        elif p.kind == "leave":
+            if outputs[p.out] is coef:
+                outputs[p.out] = torch.empty_like(inputs[0])
+            outputs[p.out][p.coef : len(x)] = x[p.coef :]
+        else:
+            pairs.append(Pair(bases, y, rows[..., : len(bases), :]))
+            if len(pairs) == 2 or following is None or following.kind != "edge_dots":
+                weight = passes.edge_dots(weight, pairs, p.members, len(coef))
+                pairs = []
+    return Ran(outputs, torch.cat([_added(sums, coef), _added(dots, coef)], -2), weight)
+
+
+def _first(states: Tensor, members: int) -> Tensor:
+    """Of the first members; of all for 0."""
+    return states[:members] if members else states
+
+
+def _of(entries: Tensor, members: int) -> Tensor:
+    """Entries of a matrix for the first members, which may share them."""
+    return entries if entries.dim() == 1 else _first(entries, members)
+
+
+def _added(sums: list[Tensor], like: Tensor) -> Tensor:
+    """Sums over parts of the nodes [parts, k, d] to sums over all of them, [all k, d].
+
+    Of some of the members there may be fewer sums: then the others are zero.
+    """
+    found = [like[..., :0, :]]
+    for _, alike in itertools.groupby(sums, lambda part: part.shape[:-2]):
+        total = torch.cat(list(alike), -2).sum(0)
+        missing = len(like) - len(total) if like.dim() == 3 else 0
+        found.append(pad(total, (0, 0, 0, 0, 0, missing)) if missing else total)
+    return found[-1] if len(found) == 2 else torch.cat(found, -2)
+
+
+def _few(parts: Tensor) -> Tensor:
+    """The same parts, which wait to be added up with others; or their sum, if they are many."""
+    return parts if parts.numel() <= MANY else parts.sum(0, keepdim=True)

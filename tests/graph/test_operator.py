@@ -1,0 +1,63 @@
+"""Whatever implements the operator is one linear map; a shard gives it in place of edges."""
+
+import pytest
+import torch
+
+import gread
+from gread.base.errors import InputError
+from gread.distributed.shards import read_shard, shard
+from gread.graph.adjacency import OriginalAdjacency, SoftAdjacency, edges_of
+from gread.graph.checks import check_edges
+from gread.graph.operator import EdgeSource, Operator
+
+
+@pytest.fixture(scope="module")
+def data():
+    """With loops, one of which occurs twice."""
+    found = gread.csbm(40, 2, homophily=0.5, degree=4, num_features=3, seed=0)
+    loops = torch.tensor([[3, 3, 5], [3, 3, 5]])
+    found.edge_index = torch.cat([found.edge_index, loops], 1)
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(data, tmp_path_factory):
+    """A shard that is the whole graph, its nodes as they were."""
+    folder = tmp_path_factory.mktemp("operator") / "one"
+    shard(data, folder, 1, "given")
+    return read_shard(folder)
+
+
+def members(protocol):
+    return [n for n in vars(protocol) if n == "__matmul__" or not n.startswith("_")]
+
+
+@pytest.mark.parametrize("self_loops", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("kind", [OriginalAdjacency, SoftAdjacency])
+def test_a_shard_of_the_whole_graph_gives_the_operator_of_its_edges(data, whole, kind, self_loops):
+    arguments = (3,) if kind is SoftAdjacency else ()
+    adjacency = kind(*arguments, self_loops=self_loops)
+    found, expected = adjacency(data.x, whole), adjacency(data.x, data.edge_index)
+    assert all(hasattr(one, name) for one in (found, expected) for name in members(Operator))
+    assert found.num_nodes == expected.num_nodes == 40
+    assert found.symmetric == expected.symmetric
+    torch.testing.assert_close(found @ data.x, expected @ data.x)
+    torch.testing.assert_close(found.laplacian(data.x), expected.laplacian(data.x))
+    assert torch.equal(found.total(data.x), data.x)
+
+
+def test_edges_of_a_shard_are_those_of_the_graph(data, whole):
+    found, expected = (edges_of(one, None, data.x, 1.0) for one in (whole, data.edge_index))
+    assert all(map(torch.equal, found.pattern.rows, expected.pattern.rows))
+    assert torch.equal(found.weight, expected.weight)
+    assert found.num_nodes == expected.num_nodes
+
+
+def test_what_stands_in_the_place_of_edge_index_is_checked(data, whole):
+    assert isinstance(whole, EdgeSource)
+    check_edges(whole, None, data.x)
+    with pytest.raises(InputError, match="edge_weight must be None for a shard"):
+        check_edges(whole, torch.ones(3), data.x)
+    for wrong in ([[0], [1]], None, data):
+        with pytest.raises(InputError, match="edge_index must be an int64 tensor, got"):
+            check_edges(wrong, None, data.x)
