@@ -26,8 +26,8 @@ from gread.data.catalog import DATASETS as DATA
 from gread.data.catalog import dataset
 from gread.data.real import BENCHMARKS
 from gread.experiments.accuracy import summary
-from gread.experiments.artefact import ARTEFACTS
 from gread.experiments.protocol import GREAD, PUBLISHED, preset_of
+from gread.experiments.questions import ARTEFACTS
 from gread.models.catalog import MODELS, model
 from gread.models.gde import GDE
 from gread.runs.archive import known_results

@@ -18,8 +18,8 @@ from statistics import fmean, pstdev
 import torch
 
 import gread
-from gread.experiments.artefact import ARTEFACTS
 from gread.experiments.protocol import DATASETS
+from gread.experiments.questions import ARTEFACTS
 from gread.models.catalog import MODELS
 from gread.report.figures import selection
 from gread.runs.archive import ENDING, write_results

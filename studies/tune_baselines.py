@@ -23,10 +23,10 @@ from pathlib import Path
 from statistics import fmean
 
 from gread.base.toml import read_toml
-from gread.experiments.artefact import ARTEFACTS
 from gread.experiments.protocol import DATASETS, GREAD, preset_of
+from gread.experiments.questions import ARTEFACTS
 from gread.models.catalog import MODELS
-from gread.runs.executors.job import find_executor
+from gread.runs.executors.find import find_executor
 from gread.runs.launch import launch
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec, Value

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gread.base.processes import start_method
 
-FRESH = start_method()
+FRESH = start_method("gread.runs.run")
 """Where nothing but gread has been imported: that takes seconds, here once for all of them."""
 
 

@@ -13,8 +13,8 @@ from multiprocessing import resource_tracker
 from typing import Any, NamedTuple
 
 
-def start_method() -> Any:
-    """On Linux from a server that has imported gread, for an import takes longer than an epoch.
+def start_method(preload: str) -> Any:
+    """On Linux a server that has imported the module ``preload``, since imports take seconds.
 
     Elsewhere, and where there is a GPU, each process imports for itself: what macOS does with a
     fork, nobody promises, and CUDA does not start in a fork of the server ("initialization error"
@@ -25,7 +25,7 @@ def start_method() -> Any:
     if sys.platform != "linux" or torch.cuda.is_available():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["gread.runs.run"])
+    context.set_forkserver_preload([preload])
     return context
 
 

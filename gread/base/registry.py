@@ -6,9 +6,8 @@ listed, tested and documented from the moment it is registered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
-from importlib import import_module
 from typing import Generic, TypeVar
 
 from gread.base.errors import InputError
@@ -30,7 +29,6 @@ class Registry(Mapping[str, T], Generic[T]):
     Args:
         kind: What an entry is, for error messages.
         entries: Those that are there from the start.
-        modules: Modules that register the others; they are imported at the first look-up.
 
     Example:
         >>> shapes = Registry("shape", {"disc": 1})
@@ -40,12 +38,9 @@ class Registry(Mapping[str, T], Generic[T]):
         UnknownName: unknown shape 'disk', did you mean 'disc'? Choose from: disc
     """
 
-    def __init__(
-        self, kind: str, entries: Mapping[str, T] | None = None, *, modules: Sequence[str] = ()
-    ):
+    def __init__(self, kind: str, entries: Mapping[str, T] | None = None):
         self.kind = kind
         self._entries: dict[str, T] = {}
-        self._modules = list(modules)
         self._followers: list[Callable[[str, T], None]] = []
         for name, entry in (entries or {}).items():
             self.add(name, entry)
@@ -73,13 +68,7 @@ class Registry(Mapping[str, T], Generic[T]):
             derive(name, entry)
         self._followers.append(derive)
 
-    def _loaded(self) -> dict[str, T]:
-        while self._modules:  # one that is being imported may look up what others registered
-            import_module(self._modules.pop(0))
-        return self._entries
-
     def __getitem__(self, name: str) -> T:
-        self._loaded()
         if name in self._entries:
             return self._entries[name]
         near = get_close_matches(str(name), self._entries, n=1)
@@ -88,7 +77,7 @@ class Registry(Mapping[str, T], Generic[T]):
         raise UnknownName(f"unknown {self.kind} {name!r}{hint} from: {choices}")
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._loaded())
+        return iter(self._entries)
 
     def __len__(self) -> int:
-        return len(self._loaded())
+        return len(self._entries)

@@ -47,10 +47,7 @@ class Section:
 
 
 Bench: TypeAlias = Callable[[str, bool], Section]
-BENCHES: Registry[Bench] = Registry(
-    "section of the benchmark",
-    modules=[f"gread.bench.{name}" for name in ("costs", "epochs", "many", "models")],
-)
+BENCHES: Registry[Bench] = Registry("section of the benchmark")
 """Each is called with the device, and with whether to be quick: on tiny graphs, to see it run."""
 
 

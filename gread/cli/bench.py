@@ -33,8 +33,8 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Measure what GREAD costs, in ratios to a naive implementation."""
-    from gread.bench.section import BENCHES
     from gread.bench.section import bench as measure
+    from gread.bench.sections import BENCHES
 
     with bar() as progress:
         task = progress.add_task("", total=len(names or BENCHES))

@@ -89,7 +89,7 @@ def search(
 ) -> None:
     """Search for the settings of a model, selected by validation accuracy alone."""
     from gread.models.catalog import MODELS
-    from gread.runs.executors.job import find_executor
+    from gread.runs.executors.find import find_executor
     from gread.runs.store import ResultStore
     from gread.search.report import report as report_on
     from gread.search.search import search as search_for

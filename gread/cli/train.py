@@ -71,7 +71,7 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train a model on a dataset, with its preset where there is one."""
-    from gread.runs.executors.job import find_executor
+    from gread.runs.executors.find import find_executor
     from gread.runs.presets import find_preset
     from gread.runs.train import check_options, is_sharded, train_shards
     from gread.runs.train import train as train_runs

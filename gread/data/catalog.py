@@ -5,7 +5,6 @@ Datasets are listed without PyTorch; a function that makes a graph is imported w
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 from gread.base.lazy import Reference
 from gread.base.registry import Registry
 from gread.base.toml import read_toml
-from gread.data.files import data_root
+from gread.data.files import PYTHON_AST, data_root, parsed
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -91,15 +90,8 @@ def dataset(
     DATASETS.add(name, DatasetEntry(make, stored=stored, large=large, **about))
 
 
-def parsed(name: str) -> str:
-    """Where the parsed form of a graph lies below the data root."""
-    return f"processed/{name}.safetensors"
-
-
 LEVELS = tuple(f"{level:.2f}" for level in (*(tenth / 10 for tenth in range(10)), 0.99, 1.0))
 """Edge homophilies of the synthetic Cora graphs."""
-
-PYTHON_AST = f"python-ast-{platform.python_version()}"
 
 for _name in (
     *("texas", "wisconsin", "cornell", "film", "squirrel", "chameleon"),
@@ -121,6 +113,6 @@ for _name in ("ogbn-arxiv", "ogbn-products"):
     dataset(_name, _make, stored=parsed(_name), large=True)
 dataset("csbm", Reference("gread.data.synthetic:csbm"))
 dataset("grid", Reference("gread.data.synthetic:grid"))
-dataset("attachment", Reference("gread.data.generated:from_base"))
+dataset("attachment", partial(Reference("gread.data.generated:from_base"), DATASETS))
 dataset("digits", Reference("gread.data.generated:digits"))
 dataset("python-ast", Reference("gread.data.generated:python_ast"), stored=parsed(PYTHON_AST))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
@@ -151,3 +152,12 @@ def _continue(url: str, part: Path) -> None:
         error.close()
         if error.code != 416:  # nothing is left to send: the part is as long as the file, or longer
             raise
+
+
+PYTHON_AST = f"python-ast-{platform.python_version()}"
+"""Name of the parsed form of a graph that differs between versions of Python."""
+
+
+def parsed(name: str) -> str:
+    """Where the parsed form of a graph lies below the data root."""
+    return f"processed/{name}.safetensors"

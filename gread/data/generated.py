@@ -7,8 +7,9 @@ import platform
 import re
 import sysconfig
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,8 +19,7 @@ from torch_geometric.utils import to_undirected
 from gread.base.checks import check_count
 from gread.base.errors import InputError
 from gread.data.cache import cached
-from gread.data.catalog import DATASETS, PYTHON_AST, parsed
-from gread.data.files import data_root
+from gread.data.files import PYTHON_AST, data_root, parsed
 from gread.data.splits import random_splits, with_random_splits
 from gread.data.statistics import Statistics, measure
 from gread.data.synthetic import preferential_attachment
@@ -42,6 +42,7 @@ def digits(neighbours: int = 5, *, num_splits: int = 10, seed: int = 0) -> Data:
 
 
 def from_base(
+    datasets: Mapping[str, Any],
     root: str | Path | None = None,
     *,
     base: str = "cora",
@@ -53,8 +54,8 @@ def from_base(
     seed: int = 0,
 ) -> Data:
     """`preferential_attachment` on the features of a dataset that is loaded by name."""
-    entry = DATASETS[base]
-    if entry is DATASETS["attachment"]:
+    entry = datasets[base]
+    if entry is datasets["attachment"]:
         raise InputError("base must be another dataset than attachment")
     source = entry.make(root=root) if entry.stored else entry.make()
     if source.x is None or source.y is None:

@@ -14,8 +14,7 @@ from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import GlobalStorage
 
 from gread.data.cache import cached
-from gread.data.catalog import parsed
-from gread.data.files import DataError, data_root
+from gread.data.files import DataError, data_root, parsed
 from gread.data.real import undirected
 from gread.data.statistics import Statistics, measure
 

@@ -32,8 +32,7 @@ from torch_geometric.transforms import (
 
 from gread.base.errors import InputError
 from gread.data.cache import cached
-from gread.data.catalog import parsed
-from gread.data.files import data_root, stage
+from gread.data.files import data_root, parsed, stage
 from gread.data.splits import with_random_splits
 from gread.data.statistics import Statistics, measure
 

@@ -72,7 +72,7 @@ class _Ended(NamedTuple):
 def _once(
     work: Callable[..., T], arguments: Sequence[Any], processes: int, device: str, seconds: float
 ) -> list[T]:
-    context = start_method()
+    context = start_method(work.__module__)
     with tempfile.TemporaryDirectory(prefix="gread-") as folder:
         where = Path(folder, "meet").as_uri()
         here = Surroundings.of_one_of(processes)

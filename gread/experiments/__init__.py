@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from gread.base.lazy import lazy
 
 if TYPE_CHECKING:
-    from gread.experiments.artefact import ARTEFACTS as ARTEFACTS
     from gread.experiments.artefact import SCALES as SCALES
     from gread.experiments.artefact import Artefact as Artefact
     from gread.experiments.artefact import Plan as Plan
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from gread.experiments.catalogue import LISTINGS as LISTINGS
     from gread.experiments.catalogue import catalogue as catalogue
     from gread.experiments.demo import demo as demo
+    from gread.experiments.questions import ARTEFACTS as ARTEFACTS
     from gread.experiments.report import write_report as write_report
     from gread.experiments.reproduce import Forecast as Forecast
     from gread.experiments.reproduce import Reproduction as Reproduction

@@ -51,16 +51,7 @@ class Artefact:
     quick: Quick = Quick()
 
 
-ARTEFACTS: Registry[Artefact] = Registry(
-    "artefact",
-    modules=[
-        f"gread.experiments.{name}"
-        for name in (
-            *("ablations", "accuracy", "datasets", "energy", "evolution", "homophily", "newer"),
-            *("runtime", "sensitivity", "settings", "significance", "source_term", "spectrum"),
-        )
-    ],
-)
+ARTEFACTS: Registry[Artefact] = Registry("artefact")
 
 
 class Plan(NamedTuple):

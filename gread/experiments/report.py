@@ -10,7 +10,8 @@ from pathlib import Path
 from gread.base.files import write_text
 from gread.base.versions import __version__
 from gread.data.files import DataError
-from gread.experiments.artefact import ARTEFACTS, SCALES, Artefact, Plan, show, with_all_runs
+from gread.experiments.artefact import SCALES, Artefact, Plan, show, with_all_runs
+from gread.experiments.questions import ARTEFACTS
 from gread.report.page import Section, page
 from gread.report.tables import Table
 from gread.runs.archive import known_results

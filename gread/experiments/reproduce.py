@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gread.base.files import write_text
-from gread.experiments.artefact import ARTEFACTS, SCALES, Plan, show
+from gread.experiments.artefact import SCALES, Plan, show
+from gread.experiments.questions import ARTEFACTS
 from gread.report.charts import Chart
 from gread.report.tables import Table
 from gread.runs.archive import ENDING, known_results, write_results
@@ -209,7 +210,7 @@ def _plans(names: Iterable[str] | None, scale: str) -> Mapping[str, Plan]:
 
 
 def _place(executor: str, device: str, workers: int | None) -> tuple[Executor, str, int | None]:
-    from gread.runs.executors.job import find_executor  # with torch
+    from gread.runs.executors.find import find_executor  # with torch
 
     where = find_executor(executor)
     place = where.choose_device(device)

@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from gread.runs.archive import known_results as known_results
     from gread.runs.compare import compare as compare
     from gread.runs.complete import complete as complete
-    from gread.runs.executors.job import EXECUTORS as EXECUTORS
+    from gread.runs.executors.find import EXECUTORS as EXECUTORS
+    from gread.runs.executors.find import find_executor as find_executor
     from gread.runs.executors.job import Executor as Executor
-    from gread.runs.executors.job import find_executor as find_executor
     from gread.runs.executors.ray import Ray as Ray
     from gread.runs.launch import launch as launch
     from gread.runs.presets import Preset as Preset

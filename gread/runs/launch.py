@@ -9,7 +9,8 @@ from contextlib import closing
 from gread.base.checks import check_count
 from gread.base.memory import OutOfMemory
 from gread.runs.cost import estimate
-from gread.runs.executors.job import Executor, Job, find_executor
+from gread.runs.executors.find import find_executor
+from gread.runs.executors.job import Executor, Job
 from gread.runs.grouping import populations
 from gread.runs.records import ALONE
 from gread.runs.result import Result

@@ -18,7 +18,8 @@ from gread.distributed.exchange import rank
 from gread.distributed.shards import read_sizes
 from gread.graph.structure.catalog import Prepared
 from gread.models.catalog import MODELS
-from gread.runs.executors.job import find_executor
+from gread.runs.complete import complete
+from gread.runs.executors.find import find_executor
 from gread.runs.launch import launch
 from gread.runs.presets import Preset, find_preset, split_settings
 from gread.runs.result import Result
@@ -106,7 +107,7 @@ def train(
     remote = executor if where.remote else ""
     check_options(remote, trackers, deterministic, sharded=config.processes > 1)
     place = where.choose_device(device)
-    first = RunSpec(
+    given_spec = RunSpec(
         dataset=dataset,
         model=model,
         hyper=given.hyper,
@@ -115,6 +116,7 @@ def train(
         # Records need the whole graph.
         record=MODELS[model].records if config.parts == config.processes == 1 else (),
     )
+    first = complete(given_spec)
     specs = [replace(first, seed=seed, split=split) for seed in seeds for split in splits]
     if config.processes > 1:
         with joined_if_started(place):

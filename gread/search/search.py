@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gread.base.checks import check_count
 from gread.base.errors import InputError
-from gread.runs.executors.job import Executor, find_executor
+from gread.runs.executors.find import find_executor
+from gread.runs.executors.job import Executor
 from gread.runs.launch import launch
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec, Value

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 import gread
 from gread.bench import naive as NAIVE
 from gread.bench.costs import states_held
-from gread.bench.section import BENCHES, measure
+from gread.bench.section import measure
+from gread.bench.sections import BENCHES
 from gread.bench.timing import interleave, ratio
 from gread.cli import app
 

@@ -15,7 +15,8 @@ import pytest
 from gread import DATASETS, MODELS, REACTIONS, SOLVERS, __version__
 from gread.cli import main
 from gread.data.files import DataError
-from gread.experiments.artefact import ARTEFACTS, SCALES, show
+from gread.experiments.artefact import SCALES, show
+from gread.experiments.questions import ARTEFACTS
 from gread.runs.archive import read_results
 from tests.processes import Forked, Outcome
 

@@ -171,7 +171,7 @@ def test_a_process_that_lost_another_says_so(shards, tmp_path):
     """Without anybody who watches them, as on machines of their own."""
     where = (tmp_path / "meet").as_uri()
     started = [
-        start_method().Process(
+        start_method(work.__name__).Process(
             target=work.unwatched, args=(shards / "2", tmp_path, number, where), daemon=True
         )
         for number in (0, 1)

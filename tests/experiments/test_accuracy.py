@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from gread.experiments.accuracy import DATASETS, GREAD, PAPER, specs, summary
-from gread.experiments.artefact import ARTEFACTS
 from gread.experiments.protocol import PUBLISHED
+from gread.experiments.questions import ARTEFACTS
 from gread.report.statistics import standings
 from gread.runs.result import Result
 

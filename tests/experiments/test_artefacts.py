@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gread.experiments.artefact import ARTEFACTS, SCALES, show
+from gread.experiments.artefact import SCALES, show
 from gread.experiments.protocol import DATASETS, PUBLISHED
+from gread.experiments.questions import ARTEFACTS
 from gread.report.charts import Chart
 from gread.report.figures import draw
 from gread.runs.records import RECORDS

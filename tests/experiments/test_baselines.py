@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gread.experiments.accuracy import summary
-from gread.experiments.artefact import ARTEFACTS
 from gread.experiments.protocol import GREAD, PUBLISHED, preset_of
+from gread.experiments.questions import ARTEFACTS
 from gread.runs.archive import read_results
 from gread.runs.store import ResultStore
 from gread.search.search import search

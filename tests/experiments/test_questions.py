@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from gread.experiments.accuracy import PAPER, marks
-from gread.experiments.artefact import ARTEFACTS, Plan, show
+from gread.experiments.artefact import Plan, show
 from gread.experiments.energy import depth_specs
 from gread.experiments.protocol import DATASETS, PUBLISHED, preset_of
+from gread.experiments.questions import ARTEFACTS
 from gread.experiments.source_term import depth_specs as layer_specs
 from gread.models.catalog import MODELS
 from gread.report.statistics import unpaired_t_test

@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from gread.experiments.artefact import ARTEFACTS, SCALES, show
+from gread.experiments.artefact import SCALES, show
+from gread.experiments.questions import ARTEFACTS
 from gread.report.charts import COLOURS, Axis, Chart, Frame, Image, Panel, Series
 from gread.report.claims import Claim
 from gread.report.page import Section, page

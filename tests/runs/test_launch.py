@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gread.base.errors import InputError
-from gread.runs.executors.job import find_executor
+from gread.runs.executors.find import find_executor
 from gread.runs.launch import launch
 from gread.runs.run import run, run_together
 from gread.runs.store import ResultStore

@@ -19,8 +19,10 @@ from gread.base.errors import InputError
 from gread.cli import main
 from gread.data.catalog import DATASETS, DatasetEntry
 from gread.data.synthetic import csbm
-from gread.experiments.artefact import ARTEFACTS, Artefact
-from gread.runs.executors.job import Job, find_executor
+from gread.experiments.artefact import Artefact
+from gread.experiments.questions import ARTEFACTS
+from gread.runs.executors.find import find_executor
+from gread.runs.executors.job import Job
 from gread.runs.launch import launch
 from gread.runs.run import run
 from gread.runs.store import ResultStore

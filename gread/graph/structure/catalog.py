@@ -18,30 +18,22 @@ from torch_geometric.data import Data
 
 from gread.base.registry import Registry
 from gread.base.tensors import write_tensors
-
-
-class Origin(NamedTuple):
-    """Where a graph comes from.
-
-    Attributes:
-        dataset: Its name.
-        root: The data root.
-        fingerprint: Of its tensors.
-    """
-
-    dataset: str
-    root: Path
-    fingerprint: str
-
+from gread.graph.structure.multigraph import multigraph
+from gread.graph.structure.origin import Origin
+from gread.graph.structure.positions import positions
+from gread.graph.structure.relations import relations
+from gread.graph.structure.two_hop import two_hop
 
 Structure: TypeAlias = Callable[[Data, Origin | None], Mapping[str, Tensor]]
 
 STRUCTURES: Registry[Structure] = Registry(
     "structure",
-    modules=[
-        f"gread.graph.structure.{name}"
-        for name in ("multigraph", "positions", "relations", "two_hop")
-    ],
+    {
+        "multigraph": multigraph,
+        "positions": positions,
+        "relations": relations,
+        "two-hop": two_hop,
+    },
 )
 
 

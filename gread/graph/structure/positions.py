@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 
 from gread.graph.adjacency import OriginalAdjacency
 from gread.graph.operator import Adjacency
-from gread.graph.structure.catalog import STRUCTURES, Origin
+from gread.graph.structure.origin import Origin
 from gread.kernels.backend import backend_for
 from gread.kernels.pattern import remember
 
@@ -27,7 +27,6 @@ STEPS = 48
 """Of the iteration, of which each leaves 0.73 of the error: what stays is single precision's."""
 
 
-@STRUCTURES.register("positions")
 def positions(data: Data, origin: Origin | None) -> Mapping[str, Tensor]:
     """Rows of personalised PageRank P = α (I − (1 − α) S̃)⁻¹, S̃ = D^-½ (A + I) D^-½.
 

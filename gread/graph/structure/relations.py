@@ -24,8 +24,8 @@ from torch_geometric.data import Data
 
 from gread.base.checks import check_count
 from gread.base.errors import InputError
-from gread.graph.structure.catalog import STRUCTURES, Origin
 from gread.graph.structure.hops import FAR, adjacency_matrix, hops_from
+from gread.graph.structure.origin import Origin
 
 QUADRANTS = 4
 LOOP = 2 * QUADRANTS
@@ -43,7 +43,6 @@ OTHER_EMBEDDING = "poincare"
 """Which of the authors' three files is read for a dataset: the one of the paper's row."""
 
 
-@STRUCTURES.register("relations")
 def relations(data: Data, origin: Origin | None) -> Mapping[str, Tensor]:
     """Pairs ``relation_index`` [2, P], source and target, and their ``relation_type`` [P]."""
     n = int(data.num_nodes)

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from gread.graph.structure.catalog import STRUCTURES, Origin
+from gread.graph.structure.origin import Origin
 
 
-@STRUCTURES.register("two-hop")
 def two_hop(data: Data, origin: Origin | None = None) -> Mapping[str, Tensor]:
     """``two_hop``: the pairs, [2, E₂]."""
     assert data.edge_index is not None

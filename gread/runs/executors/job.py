@@ -6,14 +6,13 @@ jobs that were lost and storing results are the same for all executors, in `grea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 import torch
 
 from gread.base.memory import OutOfMemory, is_out_of_memory
-from gread.base.registry import Registry
 from gread.runs.result import Result
 from gread.runs.run import Graph, run, run_together
 from gread.runs.spec import RunSpec
@@ -108,20 +107,3 @@ class Executor(Protocol):
             workers: How many at a time.
             imports: Modules that a process imports first.
         """
-
-
-EXECUTORS: Registry[Callable[[str], Executor]] = Registry(
-    "executor", modules=("gread.runs.executors.local", "gread.runs.executors.ray")
-)
-"""From an address, or nothing, to an executor."""
-
-
-def find_executor(text: str) -> Executor:
-    """The executor that ``NAME`` or ``NAME=ADDRESS`` stands for.
-
-    Example:
-        >>> find_executor("local").choose_device("cpu")
-        'cpu'
-    """
-    name, _, address = text.partition("=")
-    return EXECUTORS[name](address)

@@ -13,12 +13,11 @@ from gread.base.devices import choose_device
 from gread.base.errors import InputError
 from gread.base.memory import OutOfMemory
 from gread.base.processes import Surroundings, start_method, uninterrupted
-from gread.runs.executors.job import EXECUTORS, Job, Outcome, compute_beside_others
+from gread.runs.executors.job import Job, Outcome, compute_beside_others
 from gread.runs.grouping import free
 from gread.runs.result import Result
 
 
-@EXECUTORS.register("local")
 class Local:
     """This process, or several of this machine.
 
@@ -80,7 +79,7 @@ class _Processes:
         self._others = set(multiprocessing.active_children())
         self._pool = ProcessPoolExecutor(
             workers,
-            start_method(),
+            start_method("gread.runs.run"),
             _begin,
             (Surroundings.of_one_of(workers), imports),
         )

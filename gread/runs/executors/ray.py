@@ -23,7 +23,7 @@ import torch
 from gread.base.errors import InputError
 from gread.base.memory import OutOfMemory
 from gread.models.catalog import MODELS
-from gread.runs.executors.job import EXECUTORS, Job, Outcome, compute_beside_others
+from gread.runs.executors.job import Job, Outcome, compute_beside_others
 from gread.runs.grouping import CPU_BYTES, bytes_of, free
 from gread.runs.result import Result
 from gread.runs.run import Graph, prepared
@@ -40,7 +40,6 @@ WINDOW = 1000
 PROBE = "import sys, ray; ray.init(sys.argv[1], log_to_driver=False)"
 
 
-@EXECUTORS.register("ray")
 class Ray:
     """A Ray cluster, or a Ray on this machine.
 

@@ -21,7 +21,8 @@ from gread.estimator.classifier import GraphClassifier
 from gread.estimator.folder import read_scores
 from gread.estimator.predictions import write_predictions
 from gread.explorer.server import ExplorerServer, Runs
-from gread.graph.structure.catalog import Origin, add_structure
+from gread.graph.structure.catalog import add_structure
+from gread.graph.structure.origin import Origin
 from gread.models.gread import GREAD
 from gread.runs.archive import read_results
 from gread.runs.presets import find_preset

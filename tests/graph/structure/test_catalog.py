@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import gread
-from gread.graph.structure.catalog import STRUCTURES, Origin, add_structure
+from gread.graph.structure.catalog import STRUCTURES, add_structure
+from gread.graph.structure.origin import Origin
 
 
 @pytest.fixture

@@ -1,0 +1,18 @@
+"""The questions that the paper asks, one file each; importing them registers their artefacts."""
+
+from gread.experiments import (  # noqa: F401
+    ablations,
+    accuracy,
+    datasets,
+    energy,
+    evolution,
+    homophily,
+    newer,
+    runtime,
+    sensitivity,
+    settings,
+    significance,
+    source_term,
+    spectrum,
+)
+from gread.experiments.artefact import ARTEFACTS as ARTEFACTS
