@@ -34,7 +34,9 @@ def reproduce(
     context: typer.Context,
     name: Annotated[
         str,
-        typer.Argument(help=f"all, or one of: {names_in('gread.experiments.questions:ARTEFACTS')}."),
+        typer.Argument(
+            help=f"all, or one of: {names_in('gread.experiments.questions:ARTEFACTS')}."
+        ),
     ],
     scale: Annotated[
         str,
