@@ -22,7 +22,6 @@ from typing import Any
 
 from torch_geometric.data import Data
 
-from gread.runs.archive import known_results
 from gread.data.catalog import DATASETS as DATA
 from gread.data.catalog import dataset
 from gread.data.real import BENCHMARKS
@@ -31,6 +30,7 @@ from gread.experiments.artefact import ARTEFACTS
 from gread.experiments.protocol import GREAD, PUBLISHED, preset_of
 from gread.models.catalog import MODELS, model
 from gread.models.gde import GDE
+from gread.runs.archive import known_results
 from gread.runs.run import Result
 from gread.runs.spec import RunSpec, Value
 from gread.runs.store import ResultStore
