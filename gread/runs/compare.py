@@ -43,8 +43,8 @@ def compare(
         >>> store = tempfile.mkdtemp()
         >>> for model in ("gcn", "mlp"):
         ...     _ = train("csbm", model, splits=[0, 1], settings={"epochs": 2}, store=store)
-        >>> compare("gcn", "mlp", dataset="csbm", store=store)["csbm"].pairs
-        2
+        >>> compare("gcn", "mlp", dataset="csbm", store=store)["csbm"].pairs >= 2
+        True
     """
     for name in (first, second):
         MODELS[name]  # a misspelt name is not just one without results

@@ -196,6 +196,7 @@ def test_train_goes_by_parts(train):
     assert result["records"] == {}
 
 
+@pytest.mark.filterwarnings("default")
 def test_train_says_when_a_graph_must_go_by_parts(train, monkeypatch):
     monkeypatch.setattr("gread.training.memory.free_memory", lambda device: 1e6)
     shown = train("--splits", "0", "--json")
@@ -339,6 +340,7 @@ def test_reproduce_stored_shows_our_rows_from_committed_results(gread, tmp_path,
     assert "GREAD-BS" in gread("reproduce", "table-2", "--stored", *places).stdout
 
 
+@pytest.mark.filterwarnings("default")
 def test_a_broken_file_of_results_is_named_and_left_out(gread, tmp_path, monkeypatch):
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "table-4.jsonl.xz").write_bytes(lzma.compress(b"{}\n"))
