@@ -181,9 +181,9 @@ def test_where_the_spectrum_is_not_looked_at_the_bound_is_that_of_all(monkeypatc
     assert bound(6) == bound(7) == -1.0
     # A ring with loops: (1 + 2 cos 2πk/n) / 3, the lowest for an even n is −1/3.
     assert bound(8) == pytest.approx(-1 / 3 - 0.02, abs=3e-3)
-    monkeypatch.setattr("gread.graph.adjacency.LARGEST", 3 * 8)
+    monkeypatch.setattr("gread.graph.operator.LARGEST", 3 * 8)
     assert bound(8) > -1.0
-    monkeypatch.setattr("gread.graph.adjacency.LARGEST", 3 * 8 - 1)
+    monkeypatch.setattr("gread.graph.operator.LARGEST", 3 * 8 - 1)
     assert bound(8) == -1.0
 
 
