@@ -18,11 +18,7 @@ explainer = Explainer(
     explanation_type="model",
     node_mask_type="attributes",
     edge_mask_type="object",
-    model_config={
-        "mode": "multiclass_classification",
-        "task_level": "node",
-        "return_type": "raw",
-    },
+    model_config={"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"},
 )
 node = 7
 explanation = explainer(data.x, data.edge_index, index=node)

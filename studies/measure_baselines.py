@@ -22,8 +22,7 @@ from typing import Any
 
 from torch_geometric.data import Data
 
-from gread.data.catalog import DATASETS as DATA
-from gread.data.catalog import dataset
+from gread.data.catalog import DATASETS as DATA, dataset
 from gread.data.real import BENCHMARKS
 from gread.experiments.accuracy import summary
 from gread.experiments.protocol import GREAD, PUBLISHED, preset_of

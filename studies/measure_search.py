@@ -434,14 +434,7 @@ def compute(specs: Iterable[RunSpec], store: ResultStore, device: str, processes
             print(f"{time.time() - begin:5.0f} s  {done} runs", flush=True)
 
     print(f"{len(wanted)} runs, {len(store.missing(wanted))} missing", flush=True)
-    launch(
-        wanted,
-        store,
-        devices=[device],
-        workers=processes,
-        histories=False,
-        on_result=told,
-    )
+    launch(wanted, store, devices=[device], workers=processes, histories=False, on_result=told)
     print(f"{time.time() - begin:5.0f} s  all", flush=True)
 
 

@@ -137,10 +137,7 @@ def draws(model: str, dataset: str) -> Iterator[dict[str, Value]]:
 
 
 def computing(
-    store: ResultStore,
-    device: str,
-    workers: str,
-    on_result: Callable[[Result], None] | None = None,
+    store: ResultStore, device: str, workers: str, on_result: Callable[[Result], None] | None = None
 ) -> Callable[[list[RunSpec]], None]:
     """What computes and stores specs, as asked for on the command line."""
     return partial(

@@ -48,11 +48,7 @@ def check_count(name: str, value: int, minimum: int = 1) -> None:
 
 
 def check_sizes(
-    in_channels: int,
-    hidden_channels: int,
-    out_channels: int,
-    input_dropout: float,
-    dropout: float,
+    in_channels: int, hidden_channels: int, out_channels: int, input_dropout: float, dropout: float
 ) -> None:
     """Requires what every model is built with: three widths and two dropout rates."""
     check_count("in_channels", in_channels)

@@ -57,12 +57,7 @@ def _of_the_process() -> float:
 
 CGROUPS = {
     "": ("", "memory.max", "memory.current", "inactive_file"),
-    "memory": (
-        "memory",
-        "memory.limit_in_bytes",
-        "memory.usage_in_bytes",
-        "total_inactive_file",
-    ),
+    "memory": ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 }
 """Of both versions, by the controllers of a group: the folder, and where limit, use and cache are
 written."""

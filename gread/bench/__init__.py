@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING
 from gread.base.lazy import lazy
 
 if TYPE_CHECKING:
-    from gread.bench.doctor import Finding as Finding
-    from gread.bench.doctor import examine as examine
-    from gread.bench.section import Benchmark as Benchmark
-    from gread.bench.section import Section as Section
-    from gread.bench.section import bench as bench
-    from gread.bench.section import measure as measure
+    from gread.bench.doctor import Finding as Finding, examine as examine
+    from gread.bench.section import (
+        Benchmark as Benchmark,
+        Section as Section,
+        bench as bench,
+        measure as measure,
+    )
     from gread.bench.sections import BENCHES as BENCHES
 
 lazy(__name__)

@@ -93,10 +93,7 @@ def figure_9(device: str, quick: bool) -> Section:
     layers = {name: 1000 * median(times) for name, times in interleave(stacks, quick).items()}
     panels = {
         title: {
-            str(row["model"]): {
-                "naive": float(row["naive ms"]),
-                "gread": float(row["ours ms"]),
-            }
+            str(row["model"]): {"naive": float(row["naive ms"]), "gread": float(row["ours ms"])}
             for row in rows
             if row["solver"] == title
         }

@@ -52,10 +52,7 @@ def ratio_bars(names: Sequence[str], rows: Sequence[Row], *, title: str) -> Figu
 
 @matplotlib.rc_context(STYLE)
 def grouped_bars(
-    panels: Mapping[str, Mapping[str, Mapping[str, float]]],
-    *,
-    ylabel: str,
-    title: str,
+    panels: Mapping[str, Mapping[str, Mapping[str, float]]], *, ylabel: str, title: str
 ) -> Figure:
     """Panels beside each other, in each a group of bars for every name."""
     groups = max(len(panel) for panel in panels.values())

@@ -117,10 +117,7 @@ def naively_trained(build: Callable[[], nn.Module], data: Data, config: TrainCon
 
 
 def both(
-    hyper: Mapping[str, Any],
-    data: Data,
-    config: TrainConfig = SLOWLY,
-    product: str = "scatter",
+    hyper: Mapping[str, Any], data: Data, config: TrainConfig = SLOWLY, product: str = "scatter"
 ) -> dict[str, Side]:
     """The same GREAD as ours and as the naive one, whose product is ``"scatter"`` or ``"coo"``."""
     channels = {"in_channels": data.num_features, "out_channels": int(data.y.max()) + 1}

@@ -127,8 +127,7 @@ def _import(modules: list[str] | None) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
     imports: Annotated[
         list[str] | None,

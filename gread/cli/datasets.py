@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 def list_(
     kind: Annotated[
-        str,
-        typer.Argument(help=f"One of: {names_in('gread.experiments.catalogue:LISTINGS')}."),
+        str, typer.Argument(help=f"One of: {names_in('gread.experiments.catalogue:LISTINGS')}.")
     ],
     as_json: Json = False,
 ) -> None:

@@ -20,8 +20,7 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Show the paper's point: four models from heterophily to homophily, and two pictures."""
-    from gread.experiments.demo import BUILDS, HOMOPHILIES, RUNS, SPLITS
-    from gread.experiments.demo import demo as show
+    from gread.experiments.demo import BUILDS, HOMOPHILIES, RUNS, SPLITS, demo as show
     from gread.models.catalog import MODELS
 
     with bar() as progress:

@@ -33,8 +33,7 @@ def explore(
     ] = False,
 ) -> None:
     """Play with reaction-diffusion on graphs in the browser; see stored runs and a saved model."""
-    from gread.explorer.explore import explore as serve
-    from gread.explorer.explore import export as write
+    from gread.explorer.explore import explore as serve, export as write
 
     if export is not None:
         write(export, store=store, model=model)

@@ -99,8 +99,7 @@ def fit(
     model: Annotated[str, typer.Option(help="A model: gread list models.")] = "gread-bs",
     settings: Settings = None,
     class_weight: Annotated[
-        str | None,
-        typer.Option(help="balanced: rare classes count as much as common ones."),
+        str | None, typer.Option(help="balanced: rare classes count as much as common ones.")
     ] = None,
     minutes: Annotated[
         float | None,

@@ -21,8 +21,7 @@ Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting.")
 ]
 Deterministic = Annotated[
-    bool,
-    typer.Option("--deterministic", help="On a GPU too, the same bytes every time; slower."),
+    bool, typer.Option("--deterministic", help="On a GPU too, the same bytes every time; slower.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")]
 Store = Annotated[Path, typer.Option("--store", metavar="DIR", help="Where results are stored.")]

@@ -39,8 +39,7 @@ def reproduce(
         ),
     ],
     scale: Annotated[
-        str,
-        typer.Option(help="full is the paper's protocol; quick shows it in minutes on a CPU."),
+        str, typer.Option(help="full is the paper's protocol; quick shows it in minutes on a CPU.")
     ] = "full",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be computed, and how long it takes.")
@@ -61,8 +60,7 @@ def reproduce(
     as_json: Json = False,
 ) -> None:
     """Regenerate a table or figure of the paper from stored runs, computing what is missing."""
-    from gread.experiments.reproduce import plan
-    from gread.experiments.reproduce import reproduce as regenerate
+    from gread.experiments.reproduce import plan, reproduce as regenerate
     from gread.report.tables import Table
 
     names = None if name == "all" else [name]

@@ -25,8 +25,7 @@ from gread.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
-    from rich.progress import TaskID
+    from rich.progress import Progress as Bar, TaskID
 
     from gread.search.report import Report
     from gread.search.search import SearchProgress
@@ -71,8 +70,7 @@ def search(
     device: Device = "auto",
     deterministic: Deterministic = False,
     show: Annotated[
-        bool,
-        typer.Option("--report", help="Show what was found, write preset and picture."),
+        bool, typer.Option("--report", help="Show what was found, write preset and picture.")
     ] = False,
     rule: Annotated[
         str,

@@ -41,8 +41,7 @@ if TYPE_CHECKING:
 def train(
     context: typer.Context,
     dataset: Annotated[
-        str,
-        typer.Argument(help="A dataset: gread datasets lists them; or what gread shard wrote."),
+        str, typer.Argument(help="A dataset: gread datasets lists them; or what gread shard wrote.")
     ],
     model: Annotated[str, typer.Option(help="A model: gread list models.")] = "gread-bs",
     splits: Annotated[str, typer.Option(help="For instance 0-9 or 0,3,5.")] = "0-9",
@@ -56,8 +55,7 @@ def train(
     track: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME",
-            help=f"Log new runs to: {names_in('gread.runs.trackers:TRACKERS')}.",
+            metavar="NAME", help=f"Log new runs to: {names_in('gread.runs.trackers:TRACKERS')}."
         ),
     ] = None,
     processes: Annotated[
@@ -73,8 +71,7 @@ def train(
     """Train a model on a dataset, with its preset where there is one."""
     from gread.runs.executors.find import find_executor
     from gread.runs.presets import find_preset
-    from gread.runs.train import check_options, is_sharded, train_shards
-    from gread.runs.train import train as train_runs
+    from gread.runs.train import check_options, is_sharded, train as train_runs, train_shards
 
     given = settings_of(settings) | ({} if epochs is None else {"epochs": epochs})
     chosen = numbers("splits", splits)

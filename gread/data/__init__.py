@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 from gread.base.lazy import lazy
 
 if TYPE_CHECKING:
-    from gread.data.catalog import DATASETS as DATASETS
-    from gread.data.catalog import DatasetEntry as DatasetEntry
+    from gread.data.catalog import DATASETS as DATASETS, DatasetEntry as DatasetEntry
     from gread.data.files import DataError as DataError
     from gread.data.load import load as load
-    from gread.data.rows import DatasetRow as DatasetRow
-    from gread.data.rows import dataset_rows as dataset_rows
+    from gread.data.rows import DatasetRow as DatasetRow, dataset_rows as dataset_rows
     from gread.data.splits import random_splits as random_splits
-    from gread.data.synthetic import csbm as csbm
-    from gread.data.synthetic import grid as grid
-    from gread.data.synthetic import preferential_attachment as preferential_attachment
+    from gread.data.synthetic import (
+        csbm as csbm,
+        grid as grid,
+        preferential_attachment as preferential_attachment,
+    )
 
 lazy(__name__)

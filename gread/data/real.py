@@ -188,9 +188,7 @@ BENCHMARKS = (
     Benchmark("pubmed", "Planetoid/PubMed/", partial(_planetoid, "PubMed")),
     Benchmark("cornell-fixed", "WebKB_fixed/cornell/", partial(_webkb, "WebKB_fixed", "cornell")),
     Benchmark(
-        "chameleon-filtered",
-        "filtered/chameleon_filtered.npz",
-        partial(_filtered, "chameleon"),
+        "chameleon-filtered", "filtered/chameleon_filtered.npz", partial(_filtered, "chameleon")
     ),
     Benchmark(
         "squirrel-filtered", "filtered/squirrel_filtered.npz", partial(_filtered, "squirrel")

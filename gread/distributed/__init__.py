@@ -14,16 +14,19 @@ from typing import TYPE_CHECKING
 from gread.base.lazy import lazy
 
 if TYPE_CHECKING:
-    from gread.distributed.exchange import process_group as process_group
-    from gread.distributed.exchange import processes as processes
-    from gread.distributed.exchange import rank as rank
-    from gread.distributed.fit import ShardFit as ShardFit
-    from gread.distributed.fit import fit_shard as fit_shard
+    from gread.distributed.exchange import (
+        process_group as process_group,
+        processes as processes,
+        rank as rank,
+    )
+    from gread.distributed.fit import ShardFit as ShardFit, fit_shard as fit_shard
     from gread.distributed.launch import run_processes as run_processes
     from gread.distributed.orders import ORDERS as ORDERS
-    from gread.distributed.shards import Shard as Shard
-    from gread.distributed.shards import read_shard as read_shard
-    from gread.distributed.shards import read_sizes as read_sizes
-    from gread.distributed.shards import shard as shard
+    from gread.distributed.shards import (
+        Shard as Shard,
+        read_shard as read_shard,
+        read_sizes as read_sizes,
+        shard as shard,
+    )
 
 lazy(__name__)

@@ -255,11 +255,7 @@ class ShardWriter:
                     weight[own].astype(np.float32).tofile(file)
 
     def add_nodes(
-        self,
-        nodes: Numbers,
-        x: NDArray[np.float32],
-        y: Numbers,
-        masks: NDArray[np.bool_],
+        self, nodes: Numbers, x: NDArray[np.float32], y: Numbers, masks: NDArray[np.bool_]
     ) -> None:
         """Rows of some nodes: [k], [k, F], [k] and [3, k, splits]."""
         place = nodes if self.place is None else self.place[nodes]

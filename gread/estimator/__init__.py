@@ -6,20 +6,22 @@ from gread.base.lazy import lazy
 
 if TYPE_CHECKING:
     from gread.estimator.classifier import GraphClassifier as GraphClassifier
-    from gread.estimator.comparison import BASELINES as BASELINES
-    from gread.estimator.comparison import advice as advice
-    from gread.estimator.comparison import compare as compare
-    from gread.estimator.comparison import verdict as verdict
-    from gread.estimator.diagnosis import Diagnosis as Diagnosis
-    from gread.estimator.diagnosis import diagnose as diagnose
-    from gread.estimator.files import FitReport as FitReport
-    from gread.estimator.files import diagnose_files as diagnose_files
-    from gread.estimator.files import fit_report as fit_report
-    from gread.estimator.files import predict_file as predict_file
+    from gread.estimator.comparison import (
+        BASELINES as BASELINES,
+        advice as advice,
+        compare as compare,
+        verdict as verdict,
+    )
+    from gread.estimator.diagnosis import Diagnosis as Diagnosis, diagnose as diagnose
+    from gread.estimator.files import (
+        FitReport as FitReport,
+        diagnose_files as diagnose_files,
+        fit_report as fit_report,
+        predict_file as predict_file,
+    )
     from gread.estimator.graphs import as_graph as as_graph
     from gread.estimator.predictions import write_predictions as write_predictions
-    from gread.estimator.scores import Scores as Scores
-    from gread.estimator.scores import score as score
+    from gread.estimator.scores import Scores as Scores, score as score
     from gread.estimator.tune import tune as tune
 
 lazy(__name__)

@@ -17,10 +17,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_predictions(
-    classifier: GraphClassifier,
-    file: str | Path,
-    X: Any = None,
-    edges: Any = None,
+    classifier: GraphClassifier, file: str | Path, X: Any = None, edges: Any = None
 ) -> int:
     """Writes the columns ``id``, ``prediction``, ``confidence`` and ``p_CLASS`` of every class.
 

@@ -99,11 +99,7 @@ def accuracy_table(title: str, baselines: Sequence[str], results: Sequence[Resul
         if name in run_here and name in PAPER:
             paper = PAPER[name]
             rows.append(
-                (
-                    Cell("– paper"),
-                    *(Cell(number(paper[d])) for d in DATASETS),
-                    Cell(average(paper)),
-                )
+                (Cell("– paper"), *(Cell(number(paper[d])) for d in DATASETS), Cell(average(paper)))
             )
             apart = [_difference(shown[name].get(d), paper[d]) for d in DATASETS]
             rows.append((Cell("– difference"), *map(Cell, apart), Cell("")))
@@ -115,11 +111,7 @@ def accuracy_table(title: str, baselines: Sequence[str], results: Sequence[Resul
     if len(run_here) < len(names):
         note += " Rows marked (paper) are copied from the paper."
     return Table(
-        title,
-        ("model", *TITLES, "average"),
-        tuple(rows),
-        note,
-        claims=_best_in(shown, ours),
+        title, ("model", *TITLES, "average"), tuple(rows), note, claims=_best_in(shown, ours)
     )
 
 

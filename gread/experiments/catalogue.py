@@ -80,11 +80,6 @@ def models() -> list[Row]:
 def datasets() -> list[Row]:
     """The datasets; ``gread datasets`` shows their statistics."""
     return [
-        {
-            "name": name,
-            "title": entry.title,
-            "citation": entry.citation,
-            "licence": entry.licence,
-        }
+        {"name": name, "title": entry.title, "citation": entry.citation, "licence": entry.licence}
         for name, entry in DATASETS.items()
     ]

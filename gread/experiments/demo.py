@@ -22,8 +22,7 @@ from gread.graph.measures import dirichlet_energy
 from gread.models.catalog import MODELS, Build
 from gread.models.gread import GREAD
 from gread.report.charts import COLOURS, Axis, Chart, Panel, Series
-from gread.report.figures import draw as draw_chart
-from gread.report.figures import save
+from gread.report.figures import draw as draw_chart, save
 from gread.training.config import TrainConfig
 from gread.training.fit import fit
 

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 from gread.base.lazy import lazy
 
 if TYPE_CHECKING:
-    from gread.explorer.explore import explore as explore
-    from gread.explorer.explore import export as export
+    from gread.explorer.explore import explore as explore, export as export
     from gread.explorer.leaderboard import leaderboard as leaderboard
     from gread.explorer.page import page as page
-    from gread.explorer.server import Runs as Runs
-    from gread.explorer.server import serve as serve
-    from gread.explorer.trained import portrait as portrait
-    from gread.explorer.trained import portrait_of_folder as portrait_of_folder
+    from gread.explorer.server import Runs as Runs, serve as serve
+    from gread.explorer.trained import (
+        portrait as portrait,
+        portrait_of_folder as portrait_of_folder,
+    )
 
 lazy(__name__)

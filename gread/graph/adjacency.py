@@ -50,11 +50,7 @@ class OriginalAdjacency(nn.Module):
     """
 
     def __init__(
-        self,
-        *,
-        normalization: str = "symmetric",
-        self_loops: float = 1.0,
-        own_loops: bool = True,
+        self, *, normalization: str = "symmetric", self_loops: float = 1.0, own_loops: bool = True
     ):
         super().__init__()
         check_not_negative("self_loops", self_loops)

@@ -24,8 +24,7 @@ from torch import Tensor
 
 from gread.kernels.pattern import Rows
 from gread.kernels.program import FIELDS, KINDS, Matrix, Program, Ran
-from gread.kernels.reference import Pair, one_by_one, threshold
-from gread.kernels.reference import dot as dot
+from gread.kernels.reference import Pair, dot as dot, one_by_one, threshold
 
 SOURCE = Path(__file__).with_name("cpu.c")
 FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-shared", "-fPIC")

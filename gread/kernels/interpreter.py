@@ -55,13 +55,7 @@ class Passes(Protocol):
         """Aᵀ x; the coefficient is one."""
 
     def pull(
-        self,
-        x: Tensor,
-        y: Tensor,
-        coef: Tensor,
-        bases: Sequence[Tensor],
-        degree: int,
-        members: int,
+        self, x: Tensor, y: Tensor, coef: Tensor, bases: Sequence[Tensor], degree: int, members: int
     ) -> tuple[Tensor, Tensor]:
         """With Aᵀ, see `gread.kernels.reference.pull`."""
 
@@ -90,13 +84,7 @@ class MatrixPasses(NamedTuple):
         return self.backend.gather(self.matrix.pattern.columns, entries, x, ones, (), 0)
 
     def pull(
-        self,
-        x: Tensor,
-        y: Tensor,
-        coef: Tensor,
-        bases: Sequence[Tensor],
-        degree: int,
-        members: int,
+        self, x: Tensor, y: Tensor, coef: Tensor, bases: Sequence[Tensor], degree: int, members: int
     ) -> tuple[Tensor, Tensor]:
         """As in `Passes`."""
         entries = _of(self.matrix.transposed_weight, members)

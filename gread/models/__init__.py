@@ -5,10 +5,7 @@ from typing import TYPE_CHECKING
 from gread.base.lazy import lazy
 
 if TYPE_CHECKING:
-    from gread.models.catalog import MODELS as MODELS
-    from gread.models.catalog import ModelEntry as ModelEntry
-    from gread.models.catalog import model as model
-    from gread.models.gread import GREAD as GREAD
-    from gread.models.gread import ReactionDiffusionConv as ReactionDiffusionConv
+    from gread.models.catalog import MODELS as MODELS, ModelEntry as ModelEntry, model as model
+    from gread.models.gread import GREAD as GREAD, ReactionDiffusionConv as ReactionDiffusionConv
 
 lazy(__name__)

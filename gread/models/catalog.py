@@ -344,8 +344,7 @@ _SHIPPED: dict[str, ModelEntry | None] = {
     ),
     "gpr-gnn": ModelEntry(_at("gpr_gnn:GPRGNN"), "GPR-GNN", HETEROPHILY, "Chien et al., ICLR 2021"),
     "graff": ModelEntry(
-        *(_at("graff:GRAFF"), "GRAFF", CONTINUOUS, "Di Giovanni et al., TMLR 2023"),
-        continuous=True,
+        *(_at("graff:GRAFF"), "GRAFF", CONTINUOUS, "Di Giovanni et al., TMLR 2023"), continuous=True
     ),
     "grand": ModelEntry(
         *(_at("grand:GRAND"), "GRAND", CONTINUOUS, "Chamberlain et al., ICML 2021"),
@@ -365,8 +364,7 @@ _SHIPPED: dict[str, ModelEntry | None] = {
     ),
     "gread-*": None,  # one of each reaction
     "h2gcn": ModelEntry(
-        *(_at("h2gcn:H2GCN"), "H2GCN", HETEROPHILY, "Zhu et al., NeurIPS 2020"),
-        structure="two-hop",
+        *(_at("h2gcn:H2GCN"), "H2GCN", HETEROPHILY, "Zhu et al., NeurIPS 2020"), structure="two-hop"
     ),
     "jknet": ModelEntry(_at("jknet:JKNet"), "JKNet", OVERSMOOTHING, "Xu et al., ICML 2018"),
     "linkx": ModelEntry(_at("linkx:LINKX"), "LINKX", HETEROPHILY, "Lim et al., NeurIPS 2021"),

@@ -103,11 +103,7 @@ class GraphCON(nn.Module):
 
 
 RESIDUALS: Registry[Callable[[nn.Linear, Tensor, Tensor], Tensor]] = Registry(
-    "residual",
-    {
-        "mapped": lambda own, x, y: -own(y),
-        "added": lambda own, x, y: own(x) - y,
-    },
+    "residual", {"mapped": lambda own, x, y: -own(y), "added": lambda own, x, y: own(x) - y}
 )
 """What a GCN's layer is taken against, from a linear map W_r, X and Y = X W."""
 

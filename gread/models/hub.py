@@ -115,11 +115,7 @@ class Pretrained(ModelHubMixin):
             raise InputError(f"{place} must hold a {CONFIG} of {cls.__name__}: {error}") from error
 
     def generate_model_card(
-        self,
-        *,
-        fingerprint: str = "",
-        metrics: Mapping[str, float] | None = None,
-        **others: Any,
+        self, *, fingerprint: str = "", metrics: Mapping[str, float] | None = None, **others: Any
     ) -> Any:
         """The card, with what is known of the training.
 

@@ -17,12 +17,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from gread.graph.adjacency import (
-    ExplainedEdges,
-    OriginalAdjacency,
-    SoftAdjacency,
-    edges_of,
-)
+from gread.graph.adjacency import ExplainedEdges, OriginalAdjacency, SoftAdjacency, edges_of
 from gread.graph.operator import Adjacency, in_one_pattern
 from gread.kernels.operators import drop
 from gread.kernels.pattern import Pattern, remember

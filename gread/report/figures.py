@@ -20,8 +20,7 @@ from matplotlib.ticker import LogLocator
 from numpy.typing import NDArray
 
 from gread.base.files import whole_file, write_text
-from gread.report.charts import COLOURS as COLOURS
-from gread.report.charts import Axis, Chart, Panel, Series
+from gread.report.charts import COLOURS as COLOURS, Axis, Chart, Panel, Series
 from gread.report.claims import noted
 
 STYLE: Any = {

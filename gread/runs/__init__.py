@@ -8,23 +8,20 @@ if TYPE_CHECKING:
     from gread.runs.archive import known_results as known_results
     from gread.runs.compare import compare as compare
     from gread.runs.complete import complete as complete
-    from gread.runs.executors.find import EXECUTORS as EXECUTORS
-    from gread.runs.executors.find import find_executor as find_executor
+    from gread.runs.executors.find import EXECUTORS as EXECUTORS, find_executor as find_executor
     from gread.runs.executors.job import Executor as Executor
     from gread.runs.executors.ray import Ray as Ray
     from gread.runs.launch import launch as launch
-    from gread.runs.presets import Preset as Preset
-    from gread.runs.presets import find_preset as find_preset
+    from gread.runs.presets import Preset as Preset, find_preset as find_preset
     from gread.runs.records import RECORDS as RECORDS
     from gread.runs.result import Result as Result
-    from gread.runs.run import division as division
-    from gread.runs.run import run as run
-    from gread.runs.run import with_structure as with_structure
+    from gread.runs.run import division as division, run as run, with_structure as with_structure
     from gread.runs.spec import RunSpec as RunSpec
-    from gread.runs.store import ResultStore as ResultStore
-    from gread.runs.store import StoreError as StoreError
-    from gread.runs.train import ShardedRun as ShardedRun
-    from gread.runs.train import train as train
-    from gread.runs.train import train_shards as train_shards
+    from gread.runs.store import ResultStore as ResultStore, StoreError as StoreError
+    from gread.runs.train import (
+        ShardedRun as ShardedRun,
+        train as train,
+        train_shards as train_shards,
+    )
 
 lazy(__name__)

@@ -10,8 +10,7 @@ from typing import TypeAlias
 
 from gread.base.errors import InputError
 from gread.models.catalog import MODELS
-from gread.report.statistics import Comparison
-from gread.report.statistics import compare as compare_pairs
+from gread.report.statistics import Comparison, compare as compare_pairs
 from gread.runs.archive import known_results
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec

@@ -24,14 +24,7 @@ from gread.runs.launch import launch
 from gread.runs.presets import Preset, find_preset, split_settings
 from gread.runs.result import Result
 from gread.runs.run import division, run, with_structure
-from gread.runs.sharded import (
-    ShardedTraining,
-    agreed,
-    compute,
-    cost,
-    joined_if_started,
-    started_as,
-)
+from gread.runs.sharded import ShardedTraining, agreed, compute, cost, joined_if_started, started_as
 from gread.runs.spec import HIDDEN_CHANNELS, RunSpec, Value
 from gread.runs.store import ResultStore
 from gread.runs.trackers import TRACKERS, tracked

@@ -5,15 +5,10 @@ from typing import TYPE_CHECKING
 from gread.base.lazy import lazy
 
 if TYPE_CHECKING:
-    from gread.search.report import Report as Report
-    from gread.search.report import report as report
+    from gread.search.report import Report as Report, report as report
     from gread.search.samplers import SAMPLERS as SAMPLERS
-    from gread.search.search import SearchProgress as SearchProgress
-    from gread.search.search import search as search
-    from gread.search.selection import RULES as RULES
-    from gread.search.selection import Trial as Trial
-    from gread.search.selection import select as select
-    from gread.search.space import Space as Space
-    from gread.search.space import read_space as read_space
+    from gread.search.search import SearchProgress as SearchProgress, search as search
+    from gread.search.selection import RULES as RULES, Trial as Trial, select as select
+    from gread.search.space import Space as Space, read_space as read_space
 
 lazy(__name__)

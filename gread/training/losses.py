@@ -6,8 +6,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss
-from torch.nn.functional import cross_entropy as nll_of_logits
+from torch.nn.functional import (
+    binary_cross_entropy_with_logits,
+    cross_entropy as nll_of_logits,
+    mse_loss,
+)
 
 from gread.base.errors import InputError
 from gread.base.registry import Registry

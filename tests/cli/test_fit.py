@@ -9,8 +9,7 @@ import time
 import networkx
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from matplotlib.image import imread
 
 import gread as library

@@ -1,7 +1,6 @@
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from gread.base.errors import InputError
 from gread.data.splits import random_splits

@@ -1,7 +1,6 @@
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from numpy.random import default_rng
 from torch_geometric.utils import contains_self_loops, degree, is_undirected
 

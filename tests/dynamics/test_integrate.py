@@ -7,13 +7,7 @@ import torchdiffeq
 
 from gread.base.errors import InputError
 from gread.dynamics.integrate import integrate
-from gread.dynamics.tableau import (
-    MAX_EVALUATIONS,
-    SOLVERS,
-    Integration,
-    IntegrationError,
-    Tableau,
-)
+from gread.dynamics.tableau import MAX_EVALUATIONS, SOLVERS, Integration, IntegrationError, Tableau
 from tests.checks import measured_order
 
 FIXED = [name for name, solver in SOLVERS.items() if isinstance(solver, Tableau)]

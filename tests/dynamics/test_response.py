@@ -33,11 +33,7 @@ def test_the_response_of_two_channels_on_a_weighted_graph():
     values, vectors = torch.linalg.eigh(dense)
     with torch.no_grad():
         expected = frequency_response(
-            layer.terms,
-            layer.alpha().double(),
-            layer.beta().double(),
-            values,
-            layer.integration,
+            layer.terms, layer.alpha().double(), layer.beta().double(), values, layer.integration
         )
         for number in range(6):
             h0 = vectors[:, number : number + 1].expand(6, 2).contiguous()

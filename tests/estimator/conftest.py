@@ -24,10 +24,7 @@ def columns(data):
     nodes = {"id": [f"n{k}" for k in range(150)], "topic": label}
     nodes |= {f"x{k}": data.x[:, k].tolist() for k in range(12)}
     once = data.edge_index[:, data.edge_index[0] < data.edge_index[1]]
-    edges = {
-        "src": [f"n{k}" for k in once[0].tolist()],
-        "dst": [f"n{k}" for k in once[1].tolist()],
-    }
+    edges = {"src": [f"n{k}" for k in once[0].tolist()], "dst": [f"n{k}" for k in once[1].tolist()]}
     return nodes, edges
 
 

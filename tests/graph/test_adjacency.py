@@ -7,12 +7,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 import gread
 from gread.base.errors import InputError
-from gread.graph.adjacency import (
-    NORMALIZATIONS,
-    OriginalAdjacency,
-    SoftAdjacency,
-    build_adjacency,
-)
+from gread.graph.adjacency import NORMALIZATIONS, OriginalAdjacency, SoftAdjacency, build_adjacency
 from gread.graph.operator import Adjacency, in_one_pattern
 from tests.checks import dense
 
@@ -60,11 +55,9 @@ def test_normalisation_equals_dense_formula(name, self_loops):
     loops = torch.diag(a)
     a += torch.diag(torch.where(loops == 0, self_loops, 0.0).double())  # existing loops stay
     rows, columns = a.sum(1, keepdim=True), a.sum(0, keepdim=True)
-    expected = {
-        "symmetric": a / (rows * columns).sqrt(),
-        "row": a / rows,
-        "column": a / columns,
-    }[name].nan_to_num(0.0)  # degree zero: weight zero
+    expected = {"symmetric": a / (rows * columns).sqrt(), "row": a / rows, "column": a / columns}[
+        name
+    ].nan_to_num(0.0)  # degree zero: weight zero
     torch.testing.assert_close(dense(adj), expected)
 
 

@@ -7,8 +7,7 @@ import sys
 import pytest
 import torch
 
-from gread.kernels import backend as choice
-from gread.kernels import reference as plain
+from gread.kernels import backend as choice, reference as plain
 from gread.kernels.pattern import Pattern
 
 cpu = choice.available("cpu")
@@ -135,10 +134,7 @@ TRAIN = (
 
 @pytest.mark.parametrize(
     ("environment", "shown"),
-    [
-        ({"CC": "/nowhere/cc"}, "cc does not start"),
-        ({"CC": "false"}, "false fails"),
-    ],
+    [({"CC": "/nowhere/cc"}, "cc does not start"), ({"CC": "false"}, "false fails")],
 )
 def test_without_a_compiler_all_works(tmp_path, environment, shown):
     done = in_a_process(TRAIN, XDG_CACHE_HOME=str(tmp_path), **environment)

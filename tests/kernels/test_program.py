@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from gread import Adjacency
-from gread.kernels import backend as choice
-from gread.kernels import reference
+from gread.kernels import backend as choice, reference
 from gread.kernels.interpreter import MatrixPasses, interpret
 from gread.kernels.program import KINDS, ProgramBuilder
 

@@ -31,8 +31,7 @@ def test_it_equals_the_dense_polynomial(graph):
 
 
 @pytest.mark.parametrize(
-    ("alpha", "gamma"),
-    [(0.1, [0.1, 0.09, 0.081, 0.729]), (1.0, [1, 0, 0, 0]), (0.0, [0, 0, 0, 1])],
+    ("alpha", "gamma"), [(0.1, [0.1, 0.09, 0.081, 0.729]), (1.0, [1, 0, 0, 0]), (0.0, [0, 0, 0, 1])]
 )
 def test_it_begins_with_pagerank(alpha, gamma):
     found = MODELS["gpr-gnn"].build(3, 4, 2, order=3, alpha=alpha).gamma

@@ -40,13 +40,7 @@ def test_a_label_is_in_the_legend_once(chart):
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        {"y": (1.0,)},
-        {"low": (1.0, 2.0)},
-        {"low": (1.0,), "high": (2.0,)},
-        {"mark": "pie"},
-    ],
+    "wrong", [{"y": (1.0,)}, {"low": (1.0, 2.0)}, {"low": (1.0,), "high": (2.0,)}, {"mark": "pie"}]
 )
 def test_a_series_fits_together(wrong):
     good = {"label": "a", "x": (0.0, 1.0), "y": (1.0, 2.0), "mark": MARKS[0]}

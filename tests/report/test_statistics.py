@@ -4,11 +4,7 @@ from gread.report.statistics import compare, standings
 
 
 def test_ranks_are_shared_and_medals_are_not_lost_on_ties():
-    table = {
-        "a": {"x": 90.0, "y": 50.0},
-        "b": {"x": 90.0, "y": 40.0},
-        "c": {"x": 80.0, "y": 60.0},
-    }
+    table = {"a": {"x": 90.0, "y": 50.0}, "b": {"x": 90.0, "y": 40.0}, "c": {"x": 80.0, "y": 60.0}}
     found = {standing.model: standing for standing in standings(table)}
     assert found["a"].rank == (1.5 + 2) / 2
     assert found["c"].rank == (3 + 1) / 2

@@ -239,12 +239,7 @@ def test_a_search_in_postgresql_loses_no_trial_with_a_worker(
     store = ResultStore(tmp_path / "cluster")
     with pytest.warns(UserWarning, match="runs were lost and are computed again"):
         found = search(
-            "csbm",
-            store=store,
-            storage=postgresql,
-            executor=executor,
-            on_progress=kill,
-            **settings,
+            "csbm", store=store, storage=postgresql, executor=executor, on_progress=kill, **settings
         )
     assert found == search("csbm", store=ResultStore(tmp_path / "here"), **settings)
     study, _ = load_study("csbm-gread-bs", postgresql, tmp_path)

@@ -28,12 +28,7 @@ def find(store, space):
     """Searches for a moment."""
 
     def run(trials=4, **changes):
-        settings = {
-            "store": store,
-            "space": space,
-            "splits": [0, 1],
-            "options": {"num_nodes": 30},
-        }
+        settings = {"store": store, "space": space, "splits": [0, 1], "options": {"num_nodes": 30}}
         return search("csbm", trials=trials, **(settings | changes))
 
     return run

@@ -29,12 +29,7 @@ def test_a_trial_is_worth_the_mean_validation_of_its_runs(find, store, sampler):
         runs = [results[key] for key in kept.user_attrs["runs"]]
         assert trial.validation == tuple(run.val for run in runs)
         assert kept.value == trial.mean == fmean(run.val for run in runs)
-        assert {(run.spec.split, run.spec.seed) for run in runs} == {
-            (0, 0),
-            (1, 0),
-            (0, 1),
-            (1, 1),
-        }
+        assert {(run.spec.split, run.spec.seed) for run in runs} == {(0, 0), (1, 0), (0, 1), (1, 1)}
         settings = {**runs[0].spec.hyper, "lr": runs[0].spec.train.lr, "epochs": 2}
         assert trial.settings.items() <= settings.items()
 
@@ -63,7 +58,7 @@ def test_progress_has_validation_alone(find):
     assert seen[0] == SearchProgress(0, 4, 0, None)
     assert sorted({now.runs for now in seen}) == list(range(9))
     assert sorted({(now.finished, now.runs) for now in seen if now.runs % 2 == 0}) == [
-        *((0, 0), (1, 2), (2, 4), (3, 6), (4, 8)),  # a trial is told when its runs are there
+        *((0, 0), (1, 2), (2, 4), (3, 6), (4, 8))  # a trial is told when its runs are there
     ]
     assert seen[-1].best == max(found, key=lambda trial: trial.mean)
     assert not any("test" in name for name in vars(seen[-1]) | vars(found[0]))

@@ -2,8 +2,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from gread.base.errors import InputError
 from gread.tables.column import column

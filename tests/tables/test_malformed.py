@@ -4,17 +4,14 @@ import json
 import string
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from gread.base.errors import InputError
 from gread.tables.graph import read_graph
 from tests.tables.conftest import WRITERS
 
 FAST = settings(
-    max_examples=150,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 CELLS = st.one_of(
     st.sampled_from(["", "a", "b", "1", "2", "-1", "nan", "inf", "NA", "1e999", "007", "x,y", '"']),

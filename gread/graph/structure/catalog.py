@@ -28,12 +28,7 @@ Structure: TypeAlias = Callable[[Data, Origin | None], Mapping[str, Tensor]]
 
 STRUCTURES: Registry[Structure] = Registry(
     "structure",
-    {
-        "multigraph": multigraph,
-        "positions": positions,
-        "relations": relations,
-        "two-hop": two_hop,
-    },
+    {"multigraph": multigraph, "positions": positions, "relations": relations, "two-hop": two_hop},
 )
 
 

@@ -118,10 +118,7 @@ def _near(points: NDArray[np.float64], most: int) -> NDArray[np.int64]:
     one, other = np.repeat(one, times), np.repeat(other, times)
     number = np.arange(len(one)) - np.repeat(np.cumsum(times) - times, times)
     pairs = np.stack(
-        [
-            members[start[one] + number // size[other]],
-            members[start[other] + number % size[other]],
-        ]
+        [members[start[one] + number // size[other]], members[start[other] + number % size[other]]]
     )
     return np.concatenate([pairs, pairs[::-1]], axis=1)
 

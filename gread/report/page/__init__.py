@@ -71,12 +71,7 @@ def page(sections: Iterable[Section], *, title: str, about: str) -> str:
 
 
 def bind(
-    *,
-    title: str,
-    styles: Iterable[str],
-    scripts: Iterable[str],
-    data: Any,
-    served: bool = False,
+    *, title: str, styles: Iterable[str], scripts: Iterable[str], data: Any, served: bool = False
 ) -> str:
     """One file of many: what the template leaves open is filled with the text of files.
 

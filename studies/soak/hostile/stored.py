@@ -201,11 +201,7 @@ def _read_preset(path: Path) -> None:
     train = replace(found.train, epochs=1)
     run(
         RunSpec(
-            dataset="csbm",
-            model="gread-bs",
-            hyper=found.hyper,
-            train=train,
-            options=found.options,
+            dataset="csbm", model="gread-bs", hyper=found.hyper, train=train, options=found.options
         )
     )
 
