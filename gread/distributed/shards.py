@@ -2,7 +2,7 @@
 
     graph.json                 sizes, and the fingerprint that all shards carry
     block-0000/x.npy           features of its nodes, float32 [n, F]
-               y.npy           their classes, −1 where unknown, int64 [n]
+               y.npy           their classes, −1 where unknown, int64 [n]; or numbers, float32
                masks.npy       who trains, validates and tests in every split, bool [3, n, splits]
                nodes.npy       the numbers they had in the graph that was cut, int64 [n]
                halo.npy        nodes of other shards that these see, int64 [h]
@@ -232,7 +232,6 @@ class ShardWriter:
         for each, size in zip(self.folders, np.diff(bounds).tolist(), strict=True):
             each.mkdir()
             open_memmap(each / "x.npy", "w+", np.float32, (size, features))
-            open_memmap(each / "y.npy", "w+", np.int64, (size,))
             open_memmap(each / "masks.npy", "w+", np.bool_, (3, size, splits))
             open_memmap(each / "nodes.npy", "w+", np.int64, (size,))
 
@@ -257,7 +256,11 @@ class ShardWriter:
     def add_nodes(
         self, nodes: Numbers, x: NDArray[np.float32], y: Numbers, masks: NDArray[np.bool_]
     ) -> None:
-        """Rows of some nodes: [k], [k, F], [k] and [3, k, splits]."""
+        """Rows of some nodes: [k], [k, F], [k] or [k, m], and [3, k, splits]."""
+        if not (self.folders[0] / "y.npy").exists():
+            kind = np.float32 if y.dtype.kind == "f" else np.int64  # numbers, or classes
+            for each, size in zip(self.folders, np.diff(self.bounds).tolist(), strict=True):
+                open_memmap(each / "y.npy", "w+", kind, (size, *y.shape[1:]))
         place = nodes if self.place is None else self.place[nodes]
         owner = np.searchsorted(self.bounds, place, side="right") - 1
         for number in np.unique(owner):

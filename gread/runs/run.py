@@ -186,7 +186,7 @@ def built(spec: RunSpec, data: Data) -> nn.Module:
     return MODELS[spec.model].make(
         data.num_features,
         hyper.pop("hidden_channels"),
-        LOSSES[spec.train.loss].outputs(data.y),
+        LOSSES[spec.train.loss].outputs(int(data.y.max()) + 1),
         num_nodes=data.num_nodes,
         **hyper,
     )

@@ -21,6 +21,7 @@ from gread.distributed.launch import SECONDS, choose_gpu, run_processes
 from gread.distributed.shards import read_shard, shard
 from gread.models.catalog import MODELS
 from gread.training.config import TrainConfig
+from gread.training.losses import LOSSES
 
 T = TypeVar("T")
 
@@ -84,7 +85,7 @@ def _train(training: ShardedTraining, device: str) -> ShardFit:
     model = MODELS[training.model].make(
         part.sizes.features,
         hyper.pop("hidden_channels"),
-        part.sizes.classes,
+        LOSSES[training.train.loss].outputs(part.sizes.classes),
         num_nodes=part.sizes.nodes,
         **hyper,
     )

@@ -22,13 +22,13 @@ class Loss(NamedTuple):
     Attributes:
         sum: Called with outputs [..., n, k], targets [n] or [n, k], and weights [..., n], or None
             where all nodes count alike; gives Σ w_i ℓ_i, [...].
-        outputs: Number k of outputs for the targets of a graph.
+        outputs: Number k of outputs for a number of classes.
         classes: Number of classes that k outputs tell apart; None where targets are numbers.
         metric: The metric that goes with it by default.
     """
 
     sum: Callable[[Tensor, Tensor, Tensor | None], Tensor]
-    outputs: Callable[[Tensor], int]
+    outputs: Callable[[int], int]
     classes: Callable[[int], int] | None
     metric: str = "accuracy"
 
@@ -81,10 +81,8 @@ def squared_error(outputs: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
 LOSSES: Registry[Loss] = Registry(
     "loss",
     {
-        "cross-entropy": Loss(cross_entropy, lambda y: int(y.max()) + 1, lambda outputs: outputs),
-        "binary": Loss(binary, lambda y: 1, lambda outputs: 2),
-        "squared-error": Loss(
-            squared_error, lambda y: y.size(1) if y.dim() == 2 else 1, None, metric="r2"
-        ),
+        "cross-entropy": Loss(cross_entropy, lambda classes: classes, lambda outputs: outputs),
+        "binary": Loss(binary, lambda classes: 1, lambda outputs: 2),
+        "squared-error": Loss(squared_error, lambda classes: 1, None, metric="r2"),
     },
 )

@@ -14,6 +14,7 @@ from gread.distributed.exchange import process_group, rank, total
 from gread.distributed.fit import fit_shard
 from gread.distributed.shards import read_shard
 from gread.training.config import TrainConfig
+from gread.training.losses import LOSSES
 
 ONE_STEP = {"euler": {"time": 0.4}, "rk4": {"time": 0.8}, "dopri5": {"time": 0.2}}
 """Of a size for which each solver takes one: every product is an exchange, and takes its time."""
@@ -56,6 +57,17 @@ def losses(folder: Path, hypers: list[dict[str, Any]], epochs: int) -> list[list
         ]
         for hyper in hypers
     ]
+
+
+def by_metric(folder: Path, pairs: list[tuple[str, str]]) -> list[list[dict[str, float]]]:
+    """The epochs of short trainings, for each of many losses and metrics."""
+    found = []
+    for loss, metric in pairs:
+        shard = read_shard(folder / ("numbers" if LOSSES[loss].numbers else "classes"))
+        model = build(shard.sizes.features, LOSSES[loss].outputs(2))
+        config = TrainConfig(epochs=4, loss=loss, metric=metric)
+        found.append([vars(epoch) for epoch in fit_shard(model, shard, config).fit.history])
+    return found
 
 
 def logits_and_gradients(

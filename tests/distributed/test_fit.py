@@ -13,6 +13,8 @@ from gread.distributed.launch import run_processes
 from gread.distributed.shards import read_shard, shard
 from gread.graph.adjacency import NORMALIZATIONS
 from gread.training.config import TrainConfig
+from gread.training.losses import LOSSES
+from gread.training.metrics import METRICS
 from tests.distributed import jobs as work
 
 pytestmark = pytest.mark.long
@@ -49,6 +51,29 @@ def test_every_reaction_and_adjacency_gives_the_losses_of_one_process(data, shar
         assert all(others == found[0] for others in found)  # they have taken the same steps
         for hyper, losses, expected in zip(settings, found[0], alone, strict=True):
             assert losses == pytest.approx(expected, rel=1e-5), (processes, hyper)
+
+
+def test_every_loss_and_metric_gives_the_numbers_of_one_process(tmp_path):
+    """Also those for which nodes of different processes are compared with each other."""
+    data = {"classes": gread.csbm(60, homophily=0.8, degree=4, seed=1)}
+    data["numbers"] = data["classes"].clone()
+    data["numbers"].y = data["numbers"].x[:, 0].clone()
+    for name, graph in data.items():
+        shard(graph, tmp_path / name, 2)
+    pairs = [
+        (loss, metric)
+        for loss, one in LOSSES.items()
+        for metric, other in METRICS.items()
+        if one.numbers == other.numbers
+    ]
+    first, second = run_processes(work.by_metric, (tmp_path, pairs), processes=2)
+    assert first == second
+    for (loss, metric), found in zip(pairs, first, strict=True):
+        model = work.build(2, LOSSES[loss].outputs(2))
+        config = TrainConfig(epochs=4, loss=loss, metric=metric)
+        graph = data["numbers" if LOSSES[loss].numbers else "classes"]
+        for epoch, expected in zip(found, gread.fit(model, graph, config).history, strict=True):
+            assert epoch == pytest.approx(vars(expected), abs=1e-5), (loss, metric)
 
 
 def test_one_shard_needs_no_other_process(data, shards):
