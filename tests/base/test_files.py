@@ -52,7 +52,7 @@ def test_a_folder_that_another_process_made_meanwhile_is_not_touched(tmp_path):
 
 KILLED = """
 import os, signal, sys
-from gread.output import whole_file, whole_folder
+from gread.base.files import whole_file, whole_folder
 with whole_folder(sys.argv[1] + "/out[1]") as folder, whole_file(sys.argv[1] + "/x.csv") as file:
     (folder / "half").write_text("1")
     file.write_text("half")
@@ -78,7 +78,8 @@ FULL = """
 # All files end after so many bytes, as on a disk that is full; then writes what is asked for.
 import resource, signal, sys
 import torch
-from gread.output import write_tensors, write_text
+from gread.base.files import write_text
+from gread.base.tensors import write_tensors
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
 for write, content in ((write_text, "long" * 10_000), (write_tensors, {"x": torch.zeros(10_000)})):

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from gread.cli import COMMANDS
-from gread.distributed.orders import PARTITIONS
+from gread.distributed.orders import ORDERS
 
 HEAVY = {"torch", "torch_geometric", "scipy", "sklearn", "matplotlib", "pandas", "optuna"}
 PROGRAM = f"""
@@ -76,4 +76,4 @@ def test_completion_of_options_knows_those_of_the_command():
 
 def test_the_help_of_shard_names_every_partition():
     shown, _ = start("shard", "--help", COLUMNS="200")
-    assert f"Which nodes go together: {', '.join(PARTITIONS)}." in shown
+    assert f"Which nodes go together: {', '.join(ORDERS)}." in shown
