@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from gread.data.synthetic import csbm as csbm
     from gread.data.synthetic import grid as grid
     from gread.data.synthetic import preferential_attachment as preferential_attachment
-    from gread.dynamics.integrate import IntegrationError as IntegrationError
     from gread.dynamics.integrate import Solution as Solution
     from gread.dynamics.integrate import integrate as integrate
     from gread.dynamics.reactions import REACTIONS as REACTIONS
     from gread.dynamics.reactions import State as State
     from gread.dynamics.tableau import SOLVERS as SOLVERS
+    from gread.dynamics.tableau import IntegrationError as IntegrationError
     from gread.estimator.classifier import GraphClassifier as GraphClassifier
     from gread.graph.adjacency import Adjacency as Adjacency
     from gread.graph.adjacency import OriginalAdjacency as OriginalAdjacency

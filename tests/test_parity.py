@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from gread.dynamics.tableau import Integration
 from gread.graph.adjacency import SoftAdjacency
 from gread.models.gread import ReactionDiffusionConv
 from gread.models.layers import Gate, SignedVector, build_decoder, build_encoder
@@ -131,7 +132,7 @@ def test_right_hand_side(theirs, adjacency, loop):
     """One Euler step of length one, less the state, is f(H(0))."""
     h0 = torch.from_numpy(CASES["H0"])
     made = layer(REACTIONS[theirs], adjacency, loop, solver="euler")
-    made.integrate.keywords.update(time=1.0, step_size=1.0)
+    made.integration = Integration(1.0, 1.0, "euler")
     for beta in ("SC", "VC", "VCsig"):
         for alpha in ("SC", "VC"):
             made.alpha = coefficient("alpha", alpha)

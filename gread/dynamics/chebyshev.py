@@ -136,7 +136,7 @@ def stability(tableau: Tableau) -> list[float]:
     """Coefficients of R(z): one step multiplies the solution of dh/dt = m h by R(τ m).
 
     Example:
-        >>> from gread.dynamics import SOLVERS
+        >>> from gread.dynamics.tableau import SOLVERS
         >>> [round(24 * c) for c in stability(SOLVERS["rk4"])]
         [24, 24, 12, 4, 1]
     """

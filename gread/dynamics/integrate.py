@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import torch
 import torchdiffeq
 from torch import Tensor
 
-from gread.base.checks import check_count, check_not_negative, check_positive
+from gread.base.checks import check_count
 from gread.base.errors import InputError
 from gread.dynamics.stability import advice
-from gread.dynamics.tableau import SOLVERS, Adaptive, Tableau
+from gread.dynamics.tableau import (
+    MAX_EVALUATIONS,
+    SOLVERS,
+    Adaptive,
+    Integration,
+    IntegrationError,
+    Tableau,
+)
 from gread.kernels.cuda_graph import values_can_be_read
 
 VectorField: TypeAlias = Callable[[float, Tensor], Tensor]
@@ -21,17 +28,10 @@ VectorField: TypeAlias = Callable[[float, Tensor], Tensor]
 Total: TypeAlias = Callable[[Tensor], Tensor]
 """Sums over all of the state from those over the part of it that is at hand."""
 
-MAX_EVALUATIONS = 10_000
-"""Bound on the evaluations of f, if nobody says: no setting takes hours unnoticed."""
-
 
 def itself(sums: Tensor) -> Tensor:
     """The `Total` where all of the state is at hand."""
     return sums
-
-
-class IntegrationError(ArithmeticError):
-    """The integration could not reach T; the message says what to change."""
 
 
 class Solution(NamedTuple):
@@ -82,32 +82,44 @@ def integrate(
         >>> f"{solution.final.item():.4f} after {solution.evaluations} evaluations"
         '0.3679 after 40 evaluations'
     """
-    method = SOLVERS[solver]
-    check_not_negative("time", time)
-    check_positive("step_size", step_size)
-    check_positive("tolerance", tolerance)
+    integration = Integration(time, step_size, solver, tolerance)
+    return follow(f, h0, integration, save_at=save_at, max_evaluations=max_evaluations, total=total)
+
+
+def follow(
+    f: VectorField,
+    h0: Tensor,
+    integration: Integration,
+    *,
+    save_at: Sequence[float] = (),
+    max_evaluations: int = MAX_EVALUATIONS,
+    total: Total = itself,
+) -> Solution:
+    """`integrate` with its settings as one value."""
     check_count("max_evaluations", max_evaluations)
     for s in save_at:
-        if not 0 <= s <= time:
-            raise InputError(f"save_at must lie between 0 and time ({time:g}), got {s!r}")
-    if time == 0:
+        if not 0 <= s <= integration.time:
+            raise InputError(
+                f"save_at must lie between 0 and time ({integration.time:g}), got {s!r}"
+            )
+    if integration.time == 0:
         return Solution(h0, (h0,) * len(save_at), 0)
+    method = SOLVERS[integration.solver]
     if isinstance(method, Adaptive):
-        return _adaptive(method, f, h0, time, save_at, tolerance, max_evaluations, total)
-    return _fixed(method, f, h0, time, step_size, save_at, max_evaluations, total)
+        return _adaptive(method, f, h0, integration, save_at, max_evaluations, total)
+    return _fixed(method, f, h0, integration, save_at, max_evaluations, total)
 
 
 def _fixed(
     tableau: Tableau,
     f: VectorField,
     h0: Tensor,
-    time: float,
-    step_size: float,
+    integration: Integration,
     save_at: Sequence[float],
     max_evaluations: int,
     total: Total,
 ) -> Solution:
-    grid = list(steps(time, step_size, tableau.stages, max_evaluations))
+    time, grid = integration.time, integration.steps(max_evaluations)
     starts = {t for t, _ in grid}
     aside = {s for s in save_at if s < time and s not in starts}
     evaluations = tableau.stages * (len(grid) + len(aside))
@@ -120,41 +132,19 @@ def _fixed(
         h = _step(tableau, f, t, h, t_next - t)
     saved[time] = h
     if not finite(h, total):
+        step_size = integration.step_size
         raise IntegrationError(_where_it_blew_up(tableau, f, h0, grid, step_size, total))
     return Solution(h, tuple(saved[s] for s in save_at), evaluations)
 
 
-def walk(tableau: Tableau, f: VectorField, h0: Tensor, time: float, step_size: float) -> Tensor:
-    """h(T) by steps of a table, finite or not: of several states in one, some may not be."""
+def walk(f: VectorField, h0: Tensor, integration: Integration) -> Tensor:
+    """h(T) by a fixed-step solver, finite or not: of several states in one, some may not be."""
+    tableau = integration.tableau
+    assert tableau is not None
     h = h0
-    for t, t_next in steps(time, step_size, tableau.stages):
+    for t, t_next in integration.steps():
         h = _step(tableau, f, t, h, t_next - t)
     return h
-
-
-def steps(
-    time: float, step_size: float, stages: int = 1, most: int = MAX_EVALUATIONS
-) -> Iterator[tuple[float, float]]:
-    """(0, τ), (τ, 2τ), ..., the last one ending at T exactly.
-
-    Raises:
-        IntegrationError: They would take more than ``most`` evaluations, ``stages`` each.
-    """
-    count = count_steps(time, step_size)
-    if stages * count > most:
-        raise IntegrationError(
-            f"time {time:g} with step_size {step_size:g} takes {stages * count} evaluations, more "
-            f"than max_evaluations = {most}: choose a larger step_size or a shorter time"
-        )
-    for k in range(count):
-        yield k * step_size, (time if k == count - 1 else (k + 1) * step_size)
-
-
-def count_steps(time: float, step_size: float) -> int:
-    """How many steps lead to T."""
-    # Without the slack 1.1 / 0.1 = 11.000000000000002 would make a twelfth step of no length; the
-    # bound is for quotients that are infinite.
-    return max(1, math.ceil(min(time / step_size, 1e15) - 1e-9))
 
 
 def _step(tableau: Tableau, f: VectorField, t: float, h: Tensor, tau: float) -> Tensor:
@@ -177,12 +167,12 @@ def _adaptive(
     method: Adaptive,
     f: VectorField,
     h0: Tensor,
-    time: float,
+    integration: Integration,
     save_at: Sequence[float],
-    tolerance: float,
     max_evaluations: int,
     total: Total,
 ) -> Solution:
+    time, tolerance = integration.time, integration.tolerance
     evaluations = 0
 
     def norm(x: Tensor) -> Tensor:

@@ -8,13 +8,15 @@ the registry; ``gread.GREAD(..., reaction=...)`` takes a name, a function or a m
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias, TypeVar
-
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from gread.base.errors import InputError
 from gread.base.registry import Registry
-from gread.graph.adjacency import Adjacency
+
+if TYPE_CHECKING:  # the names of the reactions are listed without torch
+    from torch import Tensor, nn
+
+    from gread.graph.adjacency import Adjacency
 
 
 class State(NamedTuple):
@@ -51,7 +53,8 @@ class Terms(NamedTuple):
     """s, of Ã L̃ H."""
 
 
-F = TypeVar("F", bound=Callable[[State], Tensor])
+Reaction: TypeAlias = "Callable[[State], Tensor]"
+F = TypeVar("F", bound=Reaction)
 
 
 def made_of(terms: Terms) -> Callable[[F], F]:
@@ -64,7 +67,11 @@ def made_of(terms: Terms) -> Callable[[F], F]:
     return decorate
 
 
-Reaction: TypeAlias = Callable[[State], Tensor]
+def terms_of(reaction: Reaction | None) -> Terms | None:
+    """The reaction as numbers; None where it is not made of the known terms."""
+    return Terms() if reaction is None else getattr(reaction, "terms", None)
+
+
 REACTIONS: Registry[Reaction | type[nn.Module]] = Registry("reaction")
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from gread.dynamics.integrate import integrate
+from gread.dynamics.integrate import follow
 from gread.dynamics.reactions import Terms
+from gread.dynamics.tableau import Integration
 
 
 def frequency_response(
-    terms: Terms, alpha: Tensor, beta: Tensor, eigenvalues: Tensor, **solver: Any
+    terms: Terms, alpha: Tensor, beta: Tensor, eigenvalues: Tensor, integration: Integration
 ) -> Tensor:
     """What the integration multiplies a mode by, [eigenvalues, channels].
 
@@ -24,13 +23,13 @@ def frequency_response(
         alpha: α of every channel.
         beta: β of every channel.
         eigenvalues: Of Ã.
-        solver: ``time`` and the other arguments of `gread.integrate`.
+        integration: Time, step size and solver.
     """
     loss = (1 - eigenvalues).unsqueeze(1)
     reaction = terms.linear + loss * (terms.laplacian + terms.blurred * eigenvalues.unsqueeze(1))
     rate = -alpha * loss + beta * reaction
     source = beta * terms.source
-    return integrate(lambda t, h: rate * h + source, torch.ones_like(rate), **solver).final
+    return follow(lambda t, h: rate * h + source, torch.ones_like(rate), integration).final
 
 
 def evenly_spread(beta: Tensor, count: int) -> Tensor:

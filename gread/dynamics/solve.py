@@ -10,101 +10,136 @@ where H(T) is a polynomial in Ã.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from gread.dynamics.chebyshev import polynomial_flow
-from gread.dynamics.integrate import Solution, finite, steps
-from gread.dynamics.reactions import Terms
+from gread.dynamics.integrate import Solution, VectorField, finite, follow, walk
+from gread.dynamics.reactions import Reaction, State, Terms, terms_of
 from gread.dynamics.stepping import stepped_flow
-from gread.dynamics.tableau import SOLVERS, Tableau
+from gread.dynamics.tableau import Integration
 from gread.graph.adjacency import Adjacency
 from gread.kernels.backend import fast
 
 
-def solve(
-    adj: Adjacency,
-    h0: Tensor,
-    source: Tensor,
-    alpha: Tensor | float,
-    beta: Tensor | float,
-    *,
-    terms: Terms,
-    time: float,
-    step_size: float,
-    solver: str,
-    tolerance: float,
-) -> Solution | None:
-    """H(T) by the fastest way, or None where the steps of `gread.dynamics` have to be taken.
+@dataclass(frozen=True)
+class ReactionDiffusion:
+    """f(H) = −α L̃ H + β r(H), with Ã, α and β fixed in time.
 
-    Those are taken with an adaptive solver, under `gread.kernels.plain_only` and torch.compile, and
-    where H(T) is not finite: they say when that came about.
+    Coefficients of several members have the shape [members, d], their states [members, N, d].
+
+    Attributes:
+        adj: Ã.
+        source: H(0) as the reaction receives it.
+        alpha: α, one for all channels or one per channel.
+        beta: β, likewise.
+        reaction: r; None for diffusion alone.
     """
-    tableau = SOLVERS[solver]
-    if not fast() or not isinstance(tableau, Tableau) or time == 0:
-        return None
-    factors = [c if isinstance(c, Tensor) else h0.new_full((1,), c) for c in (alpha, beta)]
-    if not {factor.numel() for factor in factors} <= {1, h0.size(1)}:  # one a node, say
-        return None
-    a, b = torch.broadcast_tensors(*(factor.view(-1) for factor in factors))
-    lengths = _lengths(time, step_size, tableau)
-    final = None
-    if source is h0 or not terms.source:
-        final = polynomial_flow(adj, h0, a, b, terms=terms, tableau=tableau, lengths=lengths)
-    if final is None:
-        final = stepped_flow(adj, h0, source, a, b, terms=terms, tableau=tableau, lengths=lengths)
-    if not finite(final, adj.total):
-        return None
-    return Solution(final, (), tableau.stages * len(lengths))
+
+    adj: Adjacency
+    source: Tensor
+    alpha: Tensor | float
+    beta: Tensor | float = 1.0
+    reaction: Reaction | None = None
+
+    def __call__(self, t: float, h: Tensor) -> Tensor:
+        """The slope at H."""
+        lh = self.adj.laplacian(h)
+        diffusion = -_per_node(self.alpha, h) * lh
+        if self.reaction is None:
+            return diffusion
+        reaction = self.reaction(State(h, self.source, lh, self.adj))
+        return diffusion + _per_node(self.beta, h) * reaction
+
+    @property
+    def terms(self) -> Terms | None:
+        """The reaction as numbers; None where it is not made of the known terms."""
+        return terms_of(self.reaction)
+
+    @property
+    def factors(self) -> tuple[Tensor, Tensor]:
+        """α and β as tensors of one shape, the channels last."""
+        known = [
+            c if isinstance(c, Tensor) else self.source.new_full((1,), c)
+            for c in (self.alpha, self.beta)
+        ]
+        alpha, beta = torch.broadcast_tensors(*(torch.atleast_1d(c) for c in known))
+        return alpha, beta
 
 
-def solve_together(
-    adj: Adjacency,
-    h0: Tensor,
-    source: Tensor,
-    alpha: Tensor,
-    beta: Tensor,
-    *,
-    terms: Terms,
-    times: Sequence[float],
-    step_sizes: Sequence[float],
-    tableau: Tableau,
+def _per_node(coefficient: Tensor | float, h: Tensor) -> Tensor | float:
+    """A coefficient with an axis for the nodes, which comes after that of the members."""
+    if isinstance(coefficient, Tensor) and h.dim() > 2:
+        return coefficient.unsqueeze(-2)
+    return coefficient
+
+
+def solve(
+    f: VectorField, h0: Tensor, integration: Integration, *, save_at: Sequence[float] = ()
 ) -> Solution:
-    """H(T) of several members, each with a time T and a step size of its own.
+    """H(T) by the fastest method, and H at the times of ``save_at`` step by step.
+
+    `gread.integrate` takes its steps with an adaptive solver, under `gread.kernels.plain_only` and
+    torch.compile, and where H(T) is not finite, since it reports when that happened.
+    """
+    if not isinstance(f, ReactionDiffusion):
+        return follow(f, h0, integration, save_at=save_at)
+    known = None if save_at else _solve_fast(f, h0, integration)
+    return known or follow(f, h0, integration, save_at=save_at, total=f.adj.total)
+
+
+def _solve_fast(f: ReactionDiffusion, h0: Tensor, integration: Integration) -> Solution | None:
+    tableau, terms = integration.tableau, f.terms
+    if not fast() or tableau is None or terms is None or integration.time == 0:
+        return None
+    sizes = {c.numel() for c in (f.alpha, f.beta) if isinstance(c, Tensor)}
+    if not sizes <= {1, h0.size(1)}:  # one per node, say
+        return None
+    alpha, beta = (factor.reshape(-1) for factor in f.factors)
+    lengths = integration.lengths
+    final = None
+    if f.source is h0 or not terms.source:
+        final = polynomial_flow(
+            f.adj, h0, alpha, beta, terms=terms, tableau=tableau, lengths=lengths
+        )
+    if final is None:
+        final = stepped_flow(
+            f.adj, h0, f.source, alpha, beta, terms=terms, tableau=tableau, lengths=lengths
+        )
+    if not finite(final, f.adj.total):
+        return None
+    return Solution(final, (), integration.evaluations)
+
+
+def solve_together(f: VectorField, h0: Tensor, integrations: Sequence[Integration]) -> Tensor:
+    """H(T) [members, N, d] of several members, each with a time T and a step size of its own.
 
     On a GPU a member with fewer steps than another is done earlier, if members are in falling order
     of steps; else it takes steps of no length at the end. One whose H(T) is not finite is left so:
     it does not touch the others.
 
     Args:
-        adj: Ã, shared or with the entries of every member, [members, E].
+        f: The right-hand side of all members. Where it is not a `ReactionDiffusion` of known terms,
+            all members take the same steps.
         h0: H(0), [members, N, d].
-        source: H(0) as the reaction sees it.
-        alpha: α, [members, d].
-        beta: β, [members, d].
-        terms: The reaction.
-        times: T of every member.
-        step_sizes: τ of every member.
-        tableau: The method.
+        integrations: Of every member, with one fixed-step solver.
     """
-    each = [_lengths(*pair, tableau) or (0.0,) for pair in zip(times, step_sizes, strict=True)]
+    if not isinstance(f, ReactionDiffusion) or f.terms is None:
+        return walk(f, h0, integrations[0])
+    tableau = integrations[0].tableau
+    assert tableau is not None
+    each = [integration.lengths for integration in integrations]
     counts = [len(own) for own in each]
     most, falling = max(counts), counts == sorted(counts, reverse=True)
-    lengths = tuple(own + (0.0,) * (most - len(own)) for own in each)
     active: tuple[int, ...] = ()
     if h0.is_cuda and falling and min(counts) < most:
         active = tuple(sum(count > step for count in counts) for step in range(most))
-    final = stepped_flow(
-        *(adj, h0, source, alpha, beta),
-        terms=terms,
+    return stepped_flow(
+        *(f.adj, h0, f.source, *f.factors),
+        terms=f.terms,
         tableau=tableau,
-        lengths=lengths,
+        lengths=tuple(own + (0.0,) * (most - len(own)) for own in each),
         active=active,
     )
-    return Solution(final, (), tableau.stages * most)
-
-
-def _lengths(time: float, step_size: float, tableau: Tableau) -> tuple[float, ...]:
-    """The length of every step."""
-    return tuple(end - start for start, end in steps(time, step_size, tableau.stages))

@@ -214,7 +214,7 @@ def chain(tableau: Tableau) -> list[tuple[tuple[float, ...], float]]:
     so drops out of the later ones.
 
     Example:
-        >>> from gread.dynamics import SOLVERS
+        >>> from gread.dynamics.tableau import SOLVERS
         >>> chain(SOLVERS["heun"])
         [((1.0,), 1.0), ((0.5, 0.5), 0.5)]
     """

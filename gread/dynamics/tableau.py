@@ -1,10 +1,13 @@
-"""Solvers as data: a Runge-Kutta method is its table of coefficients."""
+"""Solvers as data: a Runge-Kutta method is its table, an integration is a method with T and τ."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
+from gread.base.checks import check_not_negative, check_positive
 from gread.base.registry import Registry
 
 Row: TypeAlias = tuple[float, ...]
@@ -107,3 +110,77 @@ SOLVERS: Registry[Tableau | Adaptive] = Registry(
         "dopri8": Adaptive("Dormand-Prince 8(5,3), adaptive", 8, "dopri8"),
     },
 )
+
+
+MAX_EVALUATIONS = 10_000
+"""Default bound on the evaluations of f: no setting takes hours unnoticed."""
+
+
+class IntegrationError(ArithmeticError):
+    """The integration could not reach T; the message says what to change."""
+
+
+@dataclass(frozen=True)
+class Integration:
+    """Settings with which dh/dt = f(t, h) is integrated from 0 to T.
+
+    Attributes:
+        time: T.
+        step_size: τ of a fixed-step solver; the last step is shortened to end at T.
+        solver: A name of ``gread.SOLVERS``.
+        tolerance: Relative and absolute error allowed to an adaptive solver.
+
+    Example:
+        >>> how = Integration(1.0, 0.4, "heun")
+        >>> how.steps(), how.evaluations
+        (((0.0, 0.4), (0.4, 0.8), (0.8, 1.0)), 6)
+    """
+
+    time: float
+    step_size: float = 1.0
+    solver: str = "rk4"
+    tolerance: float = 1e-5
+
+    def __post_init__(self) -> None:
+        check_not_negative("time", self.time)
+        check_positive("step_size", self.step_size)
+        check_positive("tolerance", self.tolerance)
+        SOLVERS[self.solver]  # an unknown name fails here, not at the first call
+
+    @property
+    def tableau(self) -> Tableau | None:
+        """The table of a fixed-step solver; None for one that chooses its steps."""
+        method = SOLVERS[self.solver]
+        return method if isinstance(method, Tableau) else None
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of length τ to T."""
+        # Without the slack 1.1 / 0.1 = 11.000000000000002 would make a twelfth step of no length;
+        # the bound is for quotients that are infinite.
+        return max(1, math.ceil(min(self.time / self.step_size, 1e15) - 1e-9))
+
+    @property
+    def evaluations(self) -> int:
+        """Evaluations of f by a fixed-step solver; 0 for one that chooses its steps."""
+        return self.num_steps * (self.tableau.stages if self.tableau else 0)
+
+    def steps(self, most: int = MAX_EVALUATIONS) -> tuple[tuple[float, float], ...]:
+        """(0, τ), (τ, 2τ), ..., the last one ending at T exactly.
+
+        Raises:
+            IntegrationError: They would take more than ``most`` evaluations.
+        """
+        needed = self.evaluations or self.num_steps
+        if needed > most:
+            raise IntegrationError(
+                f"time {self.time:g} with step_size {self.step_size:g} takes {needed} evaluations, "
+                f"more than max_evaluations = {most}: choose a larger step_size or a shorter time"
+            )
+        starts = [k * self.step_size for k in range(self.num_steps)]
+        return tuple(zip(starts, [*starts[1:], self.time], strict=True))
+
+    @cached_property
+    def lengths(self) -> tuple[float, ...]:
+        """Length of every step."""
+        return tuple(end - start for start, end in self.steps())

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import NamedTuple, Protocol, overload
+from typing import NamedTuple, Protocol, overload, runtime_checkable
 
 import numpy
 import scipy.sparse.linalg
@@ -344,6 +344,7 @@ class SomeEdges(Protocol):
         """With the knowledge whether it is symmetric, worth finding out where it is kept."""
 
 
+@runtime_checkable
 class Shared(Protocol):
     """A graph of which others hold the rest, in the place of ``edge_index``."""
 

@@ -9,7 +9,6 @@ from torch_geometric.nn.inits import reset
 from gread.base.checks import check_sizes
 from gread.graph.adjacency import Adjacency, OriginalAdjacency
 from gread.graph.checks import check_features
-from gread.models.catalog import model
 from gread.models.layers import Dropout, FeatureMap
 
 CHANNELS = 3
@@ -52,7 +51,6 @@ class AdaptiveMixing(nn.Module):
         return CHANNELS * (weights.unsqueeze(-1) * versions).sum(1)
 
 
-@model("acm-gcn", title="ACM-GCN", group="heterophily", reference="Luan et al., NeurIPS 2022")
 class ACMGCN(nn.Module):
     """Two layers of adaptive channel mixing with dropout between them.
 

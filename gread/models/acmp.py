@@ -6,22 +6,14 @@ from torch import Tensor
 
 from gread.base.checks import check_not_negative
 from gread.dynamics.integrate import VectorField
+from gread.dynamics.tableau import Integration
 from gread.graph.adjacency import Adjacency, edges_of
 from gread.kernels.operators import product
 from gread.models.attention import EdgeAttention
-from gread.models.catalog import model
 from gread.models.continuous import ContinuousGNN
 from gread.models.layers import Gate, Signed, build_decoder, build_encoder
 
 
-@model(
-    "acmp",
-    title="ACMP",
-    group="continuous",
-    reference="Wang et al., ICLR 2023",
-    continuous=True,
-    reaction=True,
-)
 class ACMP(ContinuousGNN):
     """Allen-Cahn message passing.
 
@@ -70,10 +62,7 @@ class ACMP(ContinuousGNN):
             in_channels,
             build_encoder("linear", in_channels, hidden_channels, input_dropout, dropout),
             build_decoder("linear", hidden_channels, out_channels, dropout, True),
-            time=time,
-            step_size=step_size,
-            solver=solver,
-            tolerance=tolerance,
+            Integration(time, step_size, solver, tolerance),
         )
         check_not_negative("repulsion", repulsion)
         self.attention = EdgeAttention(

@@ -14,14 +14,16 @@ from gread.base.checks import check_count
 from gread.base.errors import InputError
 from gread.base.registry import Registry
 from gread.dynamics.integrate import VectorField
+from gread.dynamics.reactions import source_term
+from gread.dynamics.solve import ReactionDiffusion
 from gread.graph.adjacency import Adjacency, ExplainedEdges, edges_of
 from gread.kernels.operators import attention, scores, shares
 from gread.kernels.pattern import Pattern
-from gread.models.continuous import Diffusion
 from gread.models.layers import Gate
+from gread.models.stacking import PartByPart
 
 
-class Queries(nn.Module):
+class Queries(PartByPart):
     """Queries and keys of every head, linear in the state.
 
     Args:
@@ -55,7 +57,7 @@ SCORES: Registry[Callable[[Widths, int, int], nn.Module]] = Registry("attention"
 
 
 @SCORES.register("scaled-dot")
-class DotScores(nn.Module):
+class DotScores(PartByPart):
     """q · k / √d_k."""
 
     def __init__(self, widths: Widths, heads: int, attention_channels: int):
@@ -69,7 +71,7 @@ class DotScores(nn.Module):
 
 
 @SCORES.register("cosine")
-class CosineScores(nn.Module):
+class CosineScores(PartByPart):
     """q · k / (‖q‖ ‖k‖)."""
 
     def __init__(self, widths: Widths, heads: int, attention_channels: int):
@@ -154,7 +156,7 @@ class _LogSquareplus(torch.autograd.Function):
 SIDES = ("row", "column")
 
 
-class EdgeAttention(nn.Module):
+class EdgeAttention(PartByPart):
     """Ā[i, j], the mean over heads of normalised attention on the edges and a loop at every node.
 
     Args:
@@ -211,7 +213,7 @@ class EdgeAttention(nn.Module):
         return Adjacency(edges.pattern, self.explained(found, edges))
 
 
-class AttentiveDiffusion(nn.Module):
+class AttentiveDiffusion(PartByPart):
     """f(H) = σ(α) (Ā − I) H + β S, with Ā from H(0) for good, or from H(t) again and again.
 
     Args:
@@ -235,12 +237,10 @@ class AttentiveDiffusion(nn.Module):
     ) -> VectorField:
         """f for one graph and one H(0)."""
         alpha = self.alpha()
-        if self.linear:
-            adj = self.attention(h0, edge_index, edge_weight)
-            return Diffusion(adj, alpha, source, beta)
+        reaction = None if source is None else source_term
 
-        def f(t: float, h: Tensor) -> Tensor:
+        def at(h: Tensor) -> ReactionDiffusion:
             adj = self.attention(h, edge_index, edge_weight)
-            return Diffusion(adj, alpha, source, beta)(t, h)
+            return ReactionDiffusion(adj, h0 if source is None else source, alpha, beta, reaction)
 
-        return f
+        return at(h0) if self.linear else lambda t, h: at(h)(t, h)

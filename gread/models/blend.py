@@ -9,23 +9,15 @@ from torch import Tensor
 
 from gread.base.checks import check_count
 from gread.dynamics.integrate import Solution, VectorField
+from gread.dynamics.tableau import Integration
 from gread.graph.adjacency import Adjacency
 from gread.graph.structure.positions import page_rank
 from gread.kernels.pattern import Pattern, remember
 from gread.models.attention import AttentiveDiffusion, EdgeAttention
-from gread.models.catalog import model
-from gread.models.continuous import ContinuousGNN
+from gread.models.continuous import ContinuousGNN, solve_from
 from gread.models.layers import RowMap, Signed, build_decoder, build_encoder
 
 
-@model(
-    "blend",
-    title="BLEND",
-    group="continuous",
-    reference="Chamberlain et al., NeurIPS 2021",
-    continuous=True,
-    structure="positions",
-)
 class BLEND(ContinuousGNN):
     """GRAND on features and positions: dZ/dt = σ(α) (Ā − I) Z + β Z(0), Z(0) = [X W ‖ P V].
 
@@ -76,10 +68,7 @@ class BLEND(ContinuousGNN):
             in_channels,
             encoder,
             build_decoder("linear", sum(widths), out_channels, dropout, True),
-            time=time,
-            step_size=step_size,
-            solver=solver,
-            tolerance=tolerance,
+            Integration(time, step_size, solver, tolerance),
             num_nodes=num_nodes,
         )
         self.place = RowMap(num_nodes, position_channels, input_dropout)
@@ -123,7 +112,9 @@ class BLEND(ContinuousGNN):
             found = page_rank(edge_index, x.size(0))
             index, weight = found["position_index"], found["position_weight"]
         h0 = torch.cat([self.encoder(x), self.place(_matrix(index, weight.to(x.dtype), x))], -1)
-        return self.solved(lambda h0: self.field(h0, edge_index, edge_weight), h0, save_at)
+        return solve_from(
+            lambda h0: self.field(h0, edge_index, edge_weight), h0, self.integration, save_at
+        )
 
     def field(self, h0: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> VectorField:
         """f(Z) = σ(α) (Ā − I) Z + β Z(0)."""

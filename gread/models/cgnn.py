@@ -10,19 +10,12 @@ from torch.nn.utils.parametrize import register_parametrization
 
 from gread.base.checks import check_positive
 from gread.dynamics.integrate import VectorField
+from gread.dynamics.tableau import Integration
 from gread.graph.adjacency import OriginalAdjacency
-from gread.models.catalog import model
 from gread.models.continuous import ContinuousGNN
 from gread.models.layers import Gate, build_decoder, build_encoder
 
 
-@model(
-    "cgnn",
-    title="CGNN",
-    group="continuous",
-    reference="Xhonneux et al., ICML 2020",
-    continuous=True,
-)
 class CGNN(ContinuousGNN):
     """Continuous GNN: dH/dt = ½ σ(α) (Â − I) H + H (W − I) + H(0), with one α a node.
 
@@ -66,10 +59,7 @@ class CGNN(ContinuousGNN):
             in_channels,
             nn.Sequential(encoder, Augment(hidden_channels)),
             nn.Sequential(Narrow(hidden_channels), decoder),
-            time=time,
-            step_size=step_size,
-            solver=solver,
-            tolerance=tolerance,
+            Integration(time, step_size, solver, tolerance),
             num_nodes=num_nodes,
         )
         check_positive("loop_weight", loop_weight)

@@ -14,7 +14,6 @@ from torch_geometric.nn.inits import reset
 from gread.base.checks import check_count, check_positive, check_sizes
 from gread.graph.adjacency import Adjacency, OriginalAdjacency
 from gread.graph.checks import check_edges, check_features
-from gread.models.catalog import model
 from gread.models.layers import Dropout, FeatureMap
 
 
@@ -195,30 +194,85 @@ def always(mix: Mix) -> Callable[[int, bool], Mix]:
 without_loops = partial(OriginalAdjacency, self_loops=0.0, own_loops=False)
 """D^-½ A D^-½ with no loop anywhere."""
 
-mlp = model("mlp", title="MLP", group="classical", reference="no graph at all")(
-    partial(ConvStack, always(Mix(keep)), elu, OriginalAdjacency)
-)
-"""Multilayer perceptron on the features of each node, H ↦ ELU(H W + b)."""
 
-gcn = model("gcn", title="GCN", group="classical", reference="Kipf and Welling, ICLR 2017")(
-    partial(ConvStack, always(Mix(gather)), relu, OriginalAdjacency)
-)
-"""Graph convolutional network, H ↦ ReLU(D^-½ (A + I) D^-½ H W + b)."""
+def mlp(
+    in_channels: int,
+    hidden_channels: int,
+    out_channels: int,
+    *,
+    num_layers: int = 2,
+    input_dropout: float = 0.5,
+    dropout: float = 0.5,
+) -> ConvStack:
+    """Multilayer perceptron on the features of each node, H ↦ ELU(H W + b).
 
-graphsage = model(
-    "graphsage", title="GraphSAGE", group="classical", reference="Hamilton et al., NeurIPS 2017"
-)(
-    partial(
-        ConvStack,
+    Arguments as in `ConvStack`.
+    """
+    return ConvStack(
+        always(Mix(keep)),
+        elu,
+        OriginalAdjacency,
+        in_channels,
+        hidden_channels,
+        out_channels,
+        num_layers=num_layers,
+        input_dropout=input_dropout,
+        dropout=dropout,
+    )
+
+
+def gcn(
+    in_channels: int,
+    hidden_channels: int,
+    out_channels: int,
+    *,
+    num_layers: int = 2,
+    input_dropout: float = 0.5,
+    dropout: float = 0.5,
+) -> ConvStack:
+    """Graph convolutional network, H ↦ ReLU(D^-½ (A + I) D^-½ H W + b).
+
+    Arguments as in `ConvStack`.
+    """
+    return ConvStack(
+        always(Mix(gather)),
+        relu,
+        OriginalAdjacency,
+        in_channels,
+        hidden_channels,
+        out_channels,
+        num_layers=num_layers,
+        input_dropout=input_dropout,
+        dropout=dropout,
+    )
+
+
+def graphsage(
+    in_channels: int,
+    hidden_channels: int,
+    out_channels: int,
+    *,
+    num_layers: int = 2,
+    input_dropout: float = 0.5,
+    dropout: float = 0.5,
+) -> ConvStack:
+    """GraphSAGE, h_i ↦ ReLU(W [h_i ‖ mean over all neighbours j of h_j] + b), without sampling.
+
+    Arguments as in `ConvStack`.
+    """
+    return ConvStack(
         always(Mix(add_mean, taken=2)),
         relu,
         partial(without_loops, normalization="row"),
+        in_channels,
+        hidden_channels,
+        out_channels,
+        num_layers=num_layers,
+        input_dropout=input_dropout,
+        dropout=dropout,
     )
-)
-"""h_i ↦ ReLU(W [h_i ‖ mean over all neighbours j of h_j] + b), without sampling."""
 
 
-@model("sgc", title="SGC", group="classical", reference="Wu et al., ICML 2019")
 def sgc(
     in_channels: int,
     hidden_channels: int,
@@ -252,7 +306,6 @@ def sgc(
     )
 
 
-@model("chebnet", title="ChebNet", group="classical", reference="Defferrard et al., NeurIPS 2016")
 def chebnet(
     in_channels: int,
     hidden_channels: int,
@@ -290,7 +343,6 @@ def chebnet(
     )
 
 
-@model("pairnorm", title="PairNorm", group="oversmoothing", reference="Zhao and Akoglu, ICLR 2020")
 def pairnorm(
     in_channels: int,
     hidden_channels: int,

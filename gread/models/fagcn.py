@@ -11,14 +11,12 @@ from gread.base.checks import check_count, check_fraction, check_sizes
 from gread.graph.adjacency import Adjacency, OriginalAdjacency
 from gread.graph.checks import check_edges, check_features
 from gread.kernels.pattern import Pattern
-from gread.models.catalog import model
 from gread.models.layers import Dropout, FeatureMap
 
 GAIN = 2**0.5
 """With which its authors draw the weights."""
 
 
-@model("fagcn", title="FA-GCN", group="heterophily", reference="Bo et al., AAAI 2021")
 class FAGCN(nn.Module):
     """h_i ↦ ε h_i(0) + Σ_j tanh(g · [h_i ‖ h_j] + c) S_ij h_j, with S = D^-½ A D^-½, no loops.
 

@@ -11,7 +11,6 @@ from torch_geometric.utils import scatter
 from gread.base.checks import check_count
 from gread.graph.adjacency import Adjacency, ExplainedEdges, edges_of
 from gread.kernels.operators import product
-from gread.models.catalog import model
 from gread.models.convolutional import ConvStack, Mix, elu
 from gread.models.layers import Dropout
 
@@ -19,7 +18,6 @@ SLOPE = 0.2
 """Of the leaky ReLU on negative scores."""
 
 
-@model("gat", title="GAT", group="classical", reference="Veličković et al., ICLR 2018")
 def gat(
     in_channels: int,
     hidden_channels: int,

@@ -11,11 +11,9 @@ from torch_geometric.nn.inits import reset
 from gread.base.checks import check_count, check_fraction, check_not_negative
 from gread.graph.adjacency import OriginalAdjacency
 from gread.graph.checks import check_edges, check_features
-from gread.models.catalog import model
 from gread.models.layers import Dropout, build_decoder, build_encoder
 
 
-@model("gcnii", title="GCNII", group="oversmoothing", reference="Chen et al., ICML 2020")
 class GCNII(nn.Module):
     """H ↦ ReLU((1 − θ_l) P + θ_l P W_l), with P = (1 − α) Ã H + α H(0) and θ_l = log(λ / l + 1).
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from gread.base.checks import check_sizes
-from gread.dynamics.integrate import Solution, VectorField
+from gread.dynamics.integrate import VectorField
+from gread.dynamics.tableau import Integration
 from gread.graph.adjacency import OriginalAdjacency
-from gread.models.catalog import model
 from gread.models.continuous import ContinuousGNN
 from gread.models.convolutional import Mix, feature_layer, gather, hidden_layer
 
 
-@model("gde", title="GDE", group="continuous", reference="Poli et al., 2019", continuous=True)
 class GDE(ContinuousGNN):
     """Graph neural ordinary differential equation.
 
@@ -51,32 +48,21 @@ class GDE(ContinuousGNN):
             in_channels,
             feature_layer(in_channels, hidden_channels, Mix(gather), input_dropout),
             hidden_layer(hidden_channels, out_channels, Mix(gather), 0.0),
-            time=time,
-            step_size=step_size,
-            solver=solver,
-            tolerance=tolerance,
+            Integration(time, step_size, solver, tolerance),
         )
         self.adjacency = OriginalAdjacency()
         self.layers = nn.ModuleList(
             hidden_layer(hidden_channels, hidden_channels, Mix(gather), dropout) for _ in range(2)
         )
 
+    def encode(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        """H(0) from features [N, F], by a layer that gathers."""
+        h0: Tensor = self.encoder(x, self.adjacency(x, edge_index, edge_weight)).relu()
+        return h0
+
     def decode(self, h: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Logits [N, classes] from a state, by a layer that gathers as well."""
         return self.decoder(h, self.adjacency(h, edge_index, edge_weight))
-
-    def evolve(
-        self,
-        x: Tensor,
-        edge_index: Tensor,
-        edge_weight: Tensor | None = None,
-        *,
-        save_at: Sequence[float] = (),
-    ) -> Solution:
-        """H(T), and H at the times of ``save_at``: the trajectory of the node states."""
-        self.check(x, edge_index, edge_weight)
-        h0 = self.encoder(x, self.adjacency(x, edge_index, edge_weight)).relu()
-        return self.solved(lambda h0: self.field(h0, edge_index, edge_weight), h0, save_at)
 
     def field(self, h0: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> VectorField:
         """f(H) = c₂(Softplus(c₁(H)))."""

@@ -15,7 +15,6 @@ from gread.graph.structure.relations import NUM_RELATIONS, computed_relations
 from gread.kernels.cuda_graph import values_can_be_read
 from gread.kernels.operators import product
 from gread.kernels.pattern import Pattern, remember
-from gread.models.catalog import model
 from gread.models.layers import Dropout, FeatureMap
 
 
@@ -68,13 +67,6 @@ class GeometricConv(nn.Module):
         return out.view(h.size(0), -1)
 
 
-@model(
-    "geom-gcn",
-    title="Geom-GCN",
-    group="heterophily",
-    reference="Pei et al., ICLR 2020",
-    structure="relations",
-)
 class GeomGCN(nn.Module):
     """Two layers: nine convolutions side by side behind a ReLU, then the mean of nine.
 

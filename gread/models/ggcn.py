@@ -16,7 +16,6 @@ from gread.graph.adjacency import OriginalAdjacency, edges_of
 from gread.graph.checks import check_features
 from gread.kernels.operators import product, scores
 from gread.kernels.pattern import Pattern, remember
-from gread.models.catalog import model
 from gread.models.layers import Dropout, FeatureMap
 
 DECAY_POWER = 3
@@ -70,7 +69,6 @@ class SignedMessages(nn.Module):
         return softplus(self.scale) * (product(near.pattern, message, z) + own * z)
 
 
-@model("ggcn", title="GGCN", group="heterophily", reference="Yan et al., ICDM 2022")
 class GGCN(nn.Module):
     """Layers of signed messages on a running sum R, to which every layer adds less.
 

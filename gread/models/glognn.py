@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
@@ -18,7 +16,6 @@ from gread.base.checks import (
 from gread.base.errors import InputError
 from gread.graph.adjacency import Adjacency, OriginalAdjacency
 from gread.graph.checks import check_features
-from gread.models.catalog import model
 from gread.models.layers import Dropout, FeatureMap, RowMap
 
 
@@ -163,14 +160,3 @@ def _inverse(m: Tensor) -> Tensor:
         rest = both - torch.outer(both[:, k], row)
         both = torch.where(identity[k].bool().unsqueeze(1), row, rest)
     return both[:, n:]
-
-
-glognn = model("glognn", title="GloGNN", group="heterophily", reference="Li et al., ICML 2022")(
-    partial(GloGNN, weighted_classes=False)
-)
-"""Coefficients as they are."""
-
-glognn_plus_plus = model(
-    "glognn++", title="GloGNN++", group="heterophily", reference="Li et al., ICML 2022"
-)(partial(GloGNN, weighted_classes=True))
-"""With a weight for each class."""

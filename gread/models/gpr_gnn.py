@@ -11,11 +11,9 @@ from torch_geometric.nn.inits import reset
 from gread.base.checks import check_count, check_fraction, check_rate
 from gread.graph.adjacency import OriginalAdjacency
 from gread.graph.checks import check_edges, check_features
-from gread.models.catalog import model
 from gread.models.layers import Dropout, build_decoder, build_encoder
 
 
-@model("gpr-gnn", title="GPR-GNN", group="heterophily", reference="Chien et al., ICLR 2021")
 class GPRGNN(nn.Module):
     """Σ_k γ_k Ã^k Z, k = 0 to order, where Z is a perceptron of X and Ã = D^-½ (A + I) D^-½.
 

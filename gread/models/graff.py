@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from gread.base.registry import Registry
 from gread.dynamics.integrate import VectorField
+from gread.dynamics.tableau import Integration
 from gread.graph.adjacency import OriginalAdjacency
-from gread.models.catalog import model
 from gread.models.continuous import ContinuousGNN
 from gread.models.layers import Signed, SignedVector, build_decoder, build_encoder
 
@@ -66,13 +66,6 @@ class DominantWeight(nn.Module):
         return lambda h: h @ w
 
 
-@model(
-    "graff",
-    title="GRAFF",
-    group="continuous",
-    reference="Di Giovanni et al., TMLR 2023",
-    continuous=True,
-)
 class GRAFF(ContinuousGNN):
     """Gradient flow: dH/dt = S H W − H Ω + β H(0), with S = D^-½ A D^-½ without loops.
 
@@ -119,9 +112,7 @@ class GRAFF(ContinuousGNN):
             in_channels,
             build_encoder(encoder, in_channels, hidden_channels, input_dropout, dropout),
             build_decoder("linear", hidden_channels, out_channels, dropout, output_activation),
-            time=time,
-            step_size=step_size,
-            solver=solver,
+            Integration(time, step_size, solver),
         )
         self.adjacency = OriginalAdjacency(self_loops=0.0, own_loops=False)
         self.weights = WEIGHTS[weights](hidden_channels)

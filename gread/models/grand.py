@@ -6,27 +6,20 @@ dH/dt = σ(α) (Ā − I) H + β S
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from gread.base.errors import InputError
 from gread.dynamics.integrate import Solution, VectorField
+from gread.dynamics.tableau import Integration
 from gread.models.attention import AttentiveDiffusion, EdgeAttention
-from gread.models.catalog import model
-from gread.models.continuous import ContinuousGNN
+from gread.models.continuous import ContinuousGNN, ContinuousGNNs, solve_from
 from gread.models.layers import Signed, build_decoder, build_encoder
+from gread.models.stacking import CannotStack
 
 SOURCES = ("none", "initial", "trusted")
 
 
-@model(
-    "grand",
-    title="GRAND",
-    group="continuous",
-    reference="Chamberlain et al., ICML 2021",
-    continuous=True,
-)
 class GRAND(ContinuousGNN):
     """Graph neural diffusion: dH/dt = σ(α) (Ā − I) H + S, where Ā is attention.
 
@@ -72,10 +65,7 @@ class GRAND(ContinuousGNN):
             in_channels,
             build_encoder("linear", in_channels, hidden_channels, input_dropout, dropout),
             build_decoder("linear", hidden_channels, out_channels, dropout, True),
-            time=time,
-            step_size=step_size,
-            solver=solver,
-            tolerance=tolerance,
+            Integration(time, step_size, solver, tolerance),
         )
         if source not in SOURCES:
             raise InputError(f"unknown source {source!r}; choose from: {', '.join(SOURCES)}")
@@ -117,9 +107,11 @@ class GRAND(ContinuousGNN):
     ) -> Solution:
         """H(T), and H at the times of ``save_at``: the trajectory of the node states."""
         self.check(x, edge_index, edge_weight)
-        h0 = self.encoder(x)
-        return self.solved(
-            lambda h0: self.field(h0, edge_index, edge_weight, train_mask), h0, save_at
+        return solve_from(
+            lambda h0: self.field(h0, edge_index, edge_weight, train_mask),
+            self.encoder(x),
+            self.integration,
+            save_at,
         )
 
     def field(
@@ -136,6 +128,16 @@ class GRAND(ContinuousGNN):
         source = None if trusted is None else centred(h0, trusted)
         return self.diffusion(h0, edge_index, edge_weight, source)
 
+    @classmethod
+    def stacked(cls, members: Sequence[GRAND]) -> nn.Module:
+        """Several members as one; where Ā changes with the state, all take the same steps."""
+        first = members[0]
+        if not first.diffusion.linear and len({one.integration for one in members}) > 1:
+            raise CannotStack("its attention changes with the state, and T or τ are not the same")
+        if first.trusting:
+            raise CannotStack("its source is at the nodes that are trained on")
+        return ContinuousGNNs(members)
+
 
 def centred(h0: Tensor, trusted: Tensor) -> Tensor:
     """H(0) less its mean over the trusted nodes, there, and zero elsewhere: it sums to zero.
@@ -145,13 +147,3 @@ def centred(h0: Tensor, trusted: Tensor) -> Tensor:
     chosen = trusted.to(h0.dtype).unsqueeze(-1)
     mean = (chosen * h0).sum(0) / chosen.sum().clamp(min=1)
     return chosen * (h0 - mean)
-
-
-grand_plus_plus = model(
-    "grand++",
-    title="GRAND++",
-    group="continuous",
-    reference="Thorpe et al., ICLR 2022",
-    continuous=True,
-)(partial(GRAND, source="trusted"))
-"""f(H) = σ(α) (Ā − I) H + C(0), with a source C(0) at the nodes whose labels are known."""

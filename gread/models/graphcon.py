@@ -13,7 +13,6 @@ from gread.base.checks import check_count, check_not_negative, check_positive, c
 from gread.base.registry import Registry
 from gread.graph.adjacency import OriginalAdjacency
 from gread.graph.checks import check_edges, check_features
-from gread.models.catalog import model
 from gread.models.convolutional import Mix, gather, hidden_layer
 from gread.models.gat import Attention, Neighbourhoods
 from gread.models.layers import Dropout, FeatureMap
@@ -161,12 +160,6 @@ class AttentionCoupling(nn.Module):
         return y.unflatten(-1, (self.heads, -1)).mean(-2)
 
 
-@model(
-    "gcon-gcn",
-    title="GCON-GCN",
-    group="oversmoothing",
-    reference="Rusch et al., ICML 2022",
-)
 def gcon_gcn(
     in_channels: int,
     hidden_channels: int,
@@ -195,12 +188,6 @@ def gcon_gcn(
     )
 
 
-@model(
-    "gcon-gat",
-    title="GCON-GAT",
-    group="oversmoothing",
-    reference="Rusch et al., ICML 2022",
-)
 def gcon_gat(
     in_channels: int,
     hidden_channels: int,

@@ -12,25 +12,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
-import torch
 from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 
-from gread.base.checks import check_count, check_not_negative, check_positive
-from gread.dynamics.integrate import Solution, integrate, steps
-from gread.dynamics.reactions import REACTIONS, Reaction, State, Terms, build_reaction
-from gread.dynamics.solve import solve
-from gread.dynamics.tableau import SOLVERS
-from gread.graph.adjacency import build_adjacency
+from gread.base.checks import check_count
+from gread.dynamics.integrate import Solution
+from gread.dynamics.reactions import Reaction, Terms, build_reaction, terms_of
+from gread.dynamics.solve import ReactionDiffusion
+from gread.dynamics.tableau import Integration
+from gread.graph.adjacency import Shared, build_adjacency
 from gread.graph.checks import check_features
-from gread.models.catalog import MODELS, ModelEntry
+from gread.models.continuous import ContinuousGNN, ContinuousGNNs, solve_from
 from gread.models.hub import Pretrained
-from gread.models.layers import ALPHAS, BETAS, build_decoder, build_encoder
+from gread.models.layers import ALPHAS, BETAS, Coefficients, build_decoder, build_encoder
+from gread.models.stacking import CannotStack, PartByPart
 
 
-class ReactionDiffusionConv(nn.Module):
+class ReactionDiffusionConv(PartByPart):
     """The reaction-diffusion layer, h(0) ↦ h(T): a drop-in for a PyG convolution.
 
     It keeps the width, so it goes between any two layers of a network.
@@ -89,11 +88,8 @@ class ReactionDiffusionConv(nn.Module):
     ):
         super().__init__()
         check_count("channels", channels)
-        check_not_negative("time", time)
-        check_positive("step_size", step_size)
-        check_positive("tolerance", tolerance)
-        SOLVERS[solver]  # an unknown name fails here, not at the first call
         self.channels = channels
+        self.integration = Integration(time, step_size, solver, tolerance)
         self.adjacency = build_adjacency(
             adjacency,
             channels,
@@ -106,9 +102,6 @@ class ReactionDiffusionConv(nn.Module):
         self.reaction = None if reaction is None else build_reaction(reaction, channels)
         self.beta = BETAS["one" if reaction is None else beta](channels)
         self.detach_source = detach_source
-        self.integrate = partial(
-            integrate, time=time, step_size=step_size, solver=solver, tolerance=tolerance
-        )
 
     def reset_parameters(self) -> None:
         """Draws every parameter anew."""
@@ -128,35 +121,38 @@ class ReactionDiffusionConv(nn.Module):
         *,
         save_at: Sequence[float] = (),
     ) -> Solution:
-        """H(T), and H at the times of ``save_at``; in full precision under autocast as well."""
-        kind = h0.device.type
-        if torch.is_autocast_enabled(kind):  # errors of steps add up
-            with torch.autocast(kind, enabled=False):
-                return self.evolve(h0.float(), edge_index, edge_weight, save_at=save_at)
+        """H(T), and H at the times of ``save_at``."""
+        return solve_from(
+            lambda h0: self.field(h0, edge_index, edge_weight), h0, self.integration, save_at
+        )
+
+    def field(
+        self, h0: Tensor, edge_index: Tensor | Shared, edge_weight: Tensor | None
+    ) -> ReactionDiffusion:
+        """f(H) = −α L̃ H + β r(H)."""
         adj = self.adjacency(h0, edge_index, edge_weight)  # Eq. (9), or A itself
-        alpha = self.alpha()
-        beta = self.beta()
         source = h0.detach() if self.detach_source else h0
-
-        def f(t: float, h: Tensor) -> Tensor:
-            lh = adj.laplacian(h)
-            if self.reaction is None:
-                return -alpha * lh
-            return -alpha * lh + beta * self.reaction(State(h, source, lh, adj))
-
-        if not save_at and self.terms is not None:
-            known = solve(adj, h0, source, alpha, beta, terms=self.terms, **self.integrate.keywords)
-            if known is not None:
-                return known
-        return self.integrate(f, h0, save_at=save_at, total=adj.total)  # Eq. (7)
+        return ReactionDiffusion(adj, source, self.alpha(), self.beta(), self.reaction)
 
     @property
     def terms(self) -> Terms | None:
-        """The reaction as numbers, where it is one of those that `gread.dynamics` knows."""
-        return Terms() if self.reaction is None else getattr(self.reaction, "terms", None)
+        """The reaction as numbers; None where it is not made of the known terms."""
+        return terms_of(self.reaction)
+
+    @classmethod
+    def stacked(cls, members: Sequence[ReactionDiffusionConv]) -> nn.Module:
+        """Several members as one, each with its α and β."""
+        if members[0].terms is None:
+            raise CannotStack("the reaction is not made of the known terms")
+        made = super().stacked(members)
+        for name in ("alpha", "beta"):
+            # As wide as the state, so that no member's rounding depends on the kinds of others.
+            kinds = [getattr(member, name) for member in members]
+            setattr(made, name, Coefficients(kinds, members[0].channels))
+        return made
 
 
-class GREAD(nn.Module, Pretrained):
+class GREAD(ContinuousGNN, Pretrained):
     """Graph neural reaction-diffusion network (Choi et al., ICML 2023).
 
     ``model.save_pretrained(folder)`` and ``GREAD.from_pretrained(folder)`` keep it as safetensors
@@ -212,10 +208,8 @@ class GREAD(nn.Module, Pretrained):
         detach_source: bool = False,
         tolerance: float = 1e-5,
     ):
-        super().__init__()
-        self.in_channels = in_channels
-        self.encoder = build_encoder(encoder, in_channels, hidden_channels, input_dropout, dropout)
-        self.layer = ReactionDiffusionConv(
+        first = build_encoder(encoder, in_channels, hidden_channels, input_dropout, dropout)
+        layer = ReactionDiffusionConv(
             hidden_channels,
             reaction=reaction,
             adjacency=adjacency,
@@ -231,64 +225,18 @@ class GREAD(nn.Module, Pretrained):
             detach_source=detach_source,
             tolerance=tolerance,
         )
-        self.decoder = build_decoder(
-            decoder, hidden_channels, out_channels, dropout, output_activation
-        )
+        last = build_decoder(decoder, hidden_channels, out_channels, dropout, output_activation)
+        super().__init__(in_channels, first, last, layer.integration)
+        del self.decoder  # `reset_parameters` draws in the order of the equations
+        self.layer, self.decoder = layer, last
 
-    @property
-    def time(self) -> float:
-        """T."""
-        time: float = self.layer.integrate.keywords["time"]
-        return time
+    def field(
+        self, h0: Tensor, edge_index: Tensor | Shared, edge_weight: Tensor | None
+    ) -> ReactionDiffusion:
+        """f(H) = −α L̃ H + β r(H)."""
+        return self.layer.field(h0, edge_index, edge_weight)
 
-    def reset_parameters(self) -> None:
-        """Draws every parameter anew."""
-        for part in self.children():
-            reset(part)
-
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """Logits ŷ [N, classes] from features X = ``x`` [N, F]."""
-        return self.decode(self.evolve(x, edge_index, edge_weight).final, edge_index, edge_weight)
-
-    def decode(self, h: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """Logits [N, classes] from a state: at T, or on the way what it would say there."""
-        return self.decoder(h)  # Eq. (8)
-
-    def evolve(
-        self,
-        x: Tensor,
-        edge_index: Tensor,
-        edge_weight: Tensor | None = None,
-        *,
-        save_at: Sequence[float] = (),
-    ) -> Solution:
-        """H(T), and H at the times of ``save_at``: the trajectory of the node states."""
-        check_features("x", x, self.in_channels)
-        h0 = self.encoder(x)  # Eq. (6)
-        return self.layer.evolve(h0, edge_index, edge_weight, save_at=save_at)  # Eq. (7)
-
-    def hidden_states(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
-    ) -> list[Tensor]:
-        """H(0), and the state behind every step of the solver: its layers."""
-        times = [
-            0.0,
-            *(end for _, end in steps(self.time, self.layer.integrate.keywords["step_size"])),
-        ]
-        return list(self.evolve(x, edge_index, edge_weight, save_at=times).saved)
-
-
-def _register(name: str, reaction: Reaction | type[nn.Module]) -> None:
-    """Every reaction is a model, one that a user registers later too."""
-    entry = ModelEntry(
-        build=partial(GREAD, reaction=name),
-        title=f"GREAD-{name.upper()}",
-        group="GREAD",
-        reference="Choi et al., ICML 2023",
-        continuous=True,
-        reaction=True,
-    )
-    MODELS.add(f"gread-{name}", entry)
-
-
-REACTIONS.follow(_register)
+    @classmethod
+    def stacked(cls, members: Sequence[GREAD]) -> nn.Module:
+        """Several members as one, each with its α, β, T and τ."""
+        return ContinuousGNNs(members)

@@ -10,17 +10,9 @@ from gread.graph.adjacency import OriginalAdjacency
 from gread.graph.checks import check_edges, check_features
 from gread.graph.structure.two_hop import two_steps_away
 from gread.kernels.pattern import remember
-from gread.models.catalog import model
 from gread.models.layers import Dropout, FeatureMap, StateActivation
 
 
-@model(
-    "h2gcn",
-    title="H2GCN",
-    group="heterophily",
-    reference="Zhu et al., NeurIPS 2020",
-    structure="two-hop",
-)
 class H2GCN(nn.Module):
     """R_k = [S R_{k−1} ‖ S₂ R_{k−1}] with R_0 = ReLU(X W), and a linear map of [R_0 ‖ R_1 ‖ ...].
 

@@ -22,7 +22,7 @@ from torch.nn.modules.module import (
 
 from gread.base.errors import InputError
 from gread.base.tensors import write_tensors
-from gread.base.versions import versions
+from gread.base.versions import __version__, versions
 
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
@@ -232,8 +232,6 @@ def model_card(
     lines += ["## Made with", ""]
     if fingerprint:
         lines.append(f"- data with the fingerprint `{fingerprint}`")
-    from gread import __version__  # which is not there yet while this file is imported
-
     made_with = {"gread": __version__, **versions()}
     lines += [f"- {name} {version}" for name, version in made_with.items()]
     return "\n".join(lines) + "\n"

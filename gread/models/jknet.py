@@ -11,14 +11,12 @@ from gread.base.checks import check_count, check_sizes
 from gread.base.errors import InputError
 from gread.graph.adjacency import OriginalAdjacency
 from gread.graph.checks import check_edges, check_features
-from gread.models.catalog import model
 from gread.models.convolutional import Mix, feature_layer, gather, hidden_layer
 from gread.models.layers import Dropout
 
 JUMPS = ("cat", "max", "lstm")
 
 
-@model("jknet", title="JKNet", group="oversmoothing", reference="Xu et al., ICML 2018")
 class JKNet(nn.Module):
     """H_l = ReLU(D^-½ (A + I) D^-½ H_{l−1} W_l + b_l), and a linear map of all of them together.
 

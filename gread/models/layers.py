@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -15,9 +15,30 @@ from gread.kernels.backend import fast
 from gread.kernels.cuda_graph import values_can_be_read
 from gread.kernels.operators import drop, product
 from gread.kernels.pattern import Pattern, remember
+from gread.models.stacking import Dropouts, PartByPart, Stacked, stack, together
 
 
-class Gate(nn.Module):
+class Coefficient(nn.Module):
+    """α or β: a single number, or one per channel.
+
+    Attributes:
+        signed: Whether the parameter is the coefficient itself; else it passes a sigmoid.
+    """
+
+    signed: bool = False
+
+    @property
+    def parameter(self) -> nn.Parameter | None:
+        """What is learned; None of a constant, which is one."""
+        return next(self.parameters(), None)
+
+    @classmethod
+    def stacked(cls, members: Sequence[Coefficient]) -> nn.Module:
+        """Coefficients of any kinds together."""
+        return Coefficients(members)
+
+
+class Gate(Coefficient):
     """σ(p) of a parameter p: a coefficient in (0, 1), at first ½ unless p starts elsewhere."""
 
     def __init__(self, *shape: int, start: float = 0.0):
@@ -34,11 +55,13 @@ class Gate(nn.Module):
         return self.logit.sigmoid()
 
 
-class SignedVector(nn.Module):
+class SignedVector(Coefficient):
     """A free coefficient for every channel, at first uniform in [−1, 1].
 
     The sign is what makes it strong on heterophilous graphs: some channels sharpen, others blur.
     """
+
+    signed = True
 
     def __init__(self, channels: int):
         super().__init__()
@@ -54,8 +77,10 @@ class SignedVector(nn.Module):
         return self.value
 
 
-class Signed(nn.Module):
+class Signed(Coefficient):
     """A free coefficient for all channels, at first 0: the strength of a source."""
+
+    signed = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +95,7 @@ class Signed(nn.Module):
         return self.value
 
 
-class One(nn.Module):
+class One(Coefficient):
     """The constant one, for an equation without that coefficient."""
 
     def forward(self) -> float:
@@ -78,12 +103,56 @@ class One(nn.Module):
         return 1.0
 
 
-Coefficient = Callable[[int], nn.Module]  # from the number of channels
+class Coefficients(Stacked):
+    """α or β of every member, of whatever kinds, [members, channels].
 
-ALPHAS: Registry[Coefficient] = Registry(
+    A scalar is the first number of its row; the others of that row are not used.
+
+    Args:
+        members: The coefficients.
+        channels: Least length of a row.
+    """
+
+    scalar: Tensor
+    signed: Tensor
+    fixed: Tensor
+
+    def __init__(self, members: Sequence[Coefficient], channels: int = 1):
+        super().__init__()
+        learned = [one.parameter for one in members]
+        known = [value for value in learned if value is not None]
+        channels = max(channels, *(value.numel() for value in known), 1)
+        rows = torch.zeros(len(members), channels, dtype=known[0].dtype if known else None)
+        for row, value in zip(rows, learned, strict=True):
+            if value is not None:
+                row[: value.numel()] = value.detach()
+        self.row = nn.Parameter(rows)
+        kinds = {
+            "scalar": [value is not None and value.dim() == 0 for value in learned],
+            "signed": [one.signed for one in members],
+            "fixed": [value is None for value in learned],
+        }
+        for name, kind in kinds.items():
+            self.register_buffer(name, torch.tensor(kind).unsqueeze(1))
+
+    def forward(self) -> Tensor:
+        """[members, channels]."""
+        row = torch.where(self.scalar, self.row[:, :1], self.row)
+        return torch.where(self.signed, row, row.sigmoid()).masked_fill(self.fixed, 1.0)
+
+    def give(self, models: Sequence[nn.Module], members: Sequence[int]) -> None:
+        """As much of a row as the kind of the coefficient has."""
+        for model, member in zip(models, members, strict=True):
+            for own in model.parameters():
+                own.copy_(self.row[member, : own.numel()].view(own.shape))
+
+
+BuildCoefficient = Callable[[int], Coefficient]  # from the number of channels
+
+ALPHAS: Registry[BuildCoefficient] = Registry(
     "alpha", {"scalar": lambda _: Gate(), "vector": Gate, "one": lambda _: One()}
 )
-BETAS: Registry[Coefficient] = Registry(
+BETAS: Registry[BuildCoefficient] = Registry(
     "beta",
     {
         "scalar": lambda _: Gate(),
@@ -104,6 +173,11 @@ class Dropout(nn.Module):
     def forward(self, h: Tensor) -> Tensor:
         """Of the shape given."""
         return drop(h, self.rate) if self.training else h
+
+    @classmethod
+    def stacked(cls, members: Sequence[Dropout]) -> nn.Module:
+        """With a rate for every member."""
+        return Dropouts([one.rate for one in members])
 
 
 SPARSE = 0.25
@@ -161,6 +235,35 @@ class FeatureMap(nn.Module):
             y = y / length.clamp_min(torch.finfo(y.dtype).tiny)
         return y if self.bias is None else y + self.bias
 
+    @classmethod
+    def stacked(cls, members: Sequence[FeatureMap]) -> nn.Module:
+        """From features that all members share."""
+        return FeatureMaps(members)
+
+
+class FeatureMaps(Stacked):
+    """W Dropout(X) + b, from features [N, F] that all members share."""
+
+    def __init__(self, maps: Sequence[FeatureMap]):
+        super().__init__()
+        self.weight = together([one.weight for one in maps])
+        # An encoder's map has a bias, always.
+        self.bias = together([one.bias for one in maps if one.bias is not None])
+        self.dropout = stack([one.dropout for one in maps])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[N, F] to [members, N, channels]."""
+        words, bias = sparse_features(x), self.bias.unsqueeze(1)
+        if words is None:
+            return torch.baddbmm(bias, self.dropout(self._for_each(x)), self.weight)
+        pattern, values = words
+        if self.training:
+            values = self.dropout(self._for_each(values))
+        return product(pattern, values, self.weight) + bias
+
+    def _for_each(self, shared: Tensor) -> Tensor:
+        return shared.expand(len(self.weight), *shared.shape)
+
 
 def sparse_features(x: Tensor) -> tuple[Pattern, Tensor] | None:
     """Where x has non-zeros and which, if there are few; found once."""
@@ -201,7 +304,7 @@ class RowMap(nn.Module):
         return product(adj.pattern, self.dropout(adj.weight), self.weight) + self.bias
 
 
-class Residual(nn.Module):
+class Residual(PartByPart):
     """h ↦ Dropout(h + W σ(h))."""
 
     def __init__(self, channels: int, activation: Callable[[Tensor], Tensor], dropout: float):
@@ -266,6 +369,26 @@ class StateActivation(nn.Module):
     def forward(self, h: Tensor) -> Tensor:
         """Of the shape given."""
         return h.relu() if self.active else h
+
+    @classmethod
+    def stacked(cls, members: Sequence[StateActivation]) -> nn.Module:
+        """ReLU of those members that have it."""
+        return StateActivations(members)
+
+
+class StateActivations(Stacked):
+    """ReLU on H(T) of those members that have it."""
+
+    active: Tensor
+
+    def __init__(self, activations: Sequence[StateActivation]):
+        super().__init__()
+        active = torch.tensor([one.active for one in activations])
+        self.register_buffer("active", active.view(-1, 1, 1))
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Of the shape given."""
+        return torch.where(self.active, h.relu(), h)
 
 
 def build_encoder(

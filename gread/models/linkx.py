@@ -12,11 +12,9 @@ from torch_geometric.nn.inits import reset
 from gread.base.checks import check_count, check_sizes
 from gread.graph.adjacency import Adjacency, edges_of
 from gread.graph.checks import check_features
-from gread.models.catalog import model
 from gread.models.layers import Dropout, FeatureMap, RowMap
 
 
-@model("linkx", title="LINKX", group="heterophily", reference="Lim et al., NeurIPS 2021")
 class LINKX(nn.Module):
     """ŷ = MLP_f(ReLU(W [a ‖ b] + a + b)), a = MLP_A(A), b = MLP_X(X).
 

@@ -11,14 +11,12 @@ from torch_geometric.nn.inits import reset
 from gread.base.checks import check_count, check_sizes
 from gread.graph.adjacency import Adjacency, OriginalAdjacency
 from gread.graph.checks import check_edges, check_features
-from gread.models.catalog import model
 from gread.models.convolutional import Mix, feature_layer, hidden_layer
 
 POWERS = 3
 """Powers of Ã from 0 on."""
 
 
-@model("mixhop", title="MixHop", group="heterophily", reference="Abu-El-Haija et al., ICML 2019")
 class MixHop(nn.Module):
     """H ↦ ReLU(BatchNorm([H W₀ ‖ Ã H W₁ ‖ Ã² H W₂])), where Ã = D^-½ (A + I) D^-½.
 

@@ -18,7 +18,6 @@ from gread.graph.structure.multigraph import RINGS, structural_multigraph
 from gread.kernels.cuda_graph import values_can_be_read
 from gread.kernels.operators import product
 from gread.kernels.pattern import Pattern, remember
-from gread.models.catalog import model
 from gread.models.layers import Dropout, FeatureMap
 
 SLOPE = 0.2
@@ -94,13 +93,6 @@ def _at(scores: Tensor, places: Tensor) -> Tensor:
     return scores.flatten().index_select(0, places - places // slots)
 
 
-@model(
-    "wrgat",
-    title="WRGAT",
-    group="heterophily",
-    reference="Suresh et al., KDD 2021",
-    structure="multigraph",
-)
 class WRGAT(nn.Module):
     """Two layers of weighted relational attention with ReLU and dropout between them.
 
@@ -122,7 +114,7 @@ class WRGAT(nn.Module):
         hidden_channels: int,
         out_channels: int,
         *,
-        num_rings: int = RINGS,
+        num_rings: int = 5,
         input_dropout: float = 0.5,
         dropout: float = 0.5,
     ):

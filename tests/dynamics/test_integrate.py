@@ -6,8 +6,14 @@ import torch
 import torchdiffeq
 
 from gread.base.errors import InputError
-from gread.dynamics.integrate import MAX_EVALUATIONS, IntegrationError, integrate, steps
-from gread.dynamics.tableau import SOLVERS, Tableau
+from gread.dynamics.integrate import integrate
+from gread.dynamics.tableau import (
+    MAX_EVALUATIONS,
+    SOLVERS,
+    Integration,
+    IntegrationError,
+    Tableau,
+)
 from tests.checks import measured_order
 
 FIXED = [name for name, solver in SOLVERS.items() if isinstance(solver, Tableau)]
@@ -142,7 +148,30 @@ def test_evaluations_are_counted(solver):
 
 
 def test_as_many_steps_as_evaluations_where_nobody_says_how_many_each_takes():
-    assert len(list(steps(MAX_EVALUATIONS, 1.0))) == MAX_EVALUATIONS
+    assert len(Integration(MAX_EVALUATIONS, 1.0, "dopri5").steps()) == MAX_EVALUATIONS
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_an_integration_counts_its_evaluations(solver):
+    how = Integration(1.1, 0.25, solver)
+    assert how.num_steps == len(how.lengths) == 5
+    assert sum(how.lengths) == pytest.approx(1.1)
+    found = integrate(lambda t, h: -h, ONE, 1.1, solver=solver, step_size=0.25).evaluations
+    assert how.evaluations == (found if how.tableau else 0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ((-1.0,), "time must be"),
+        ((1.0, 0.0), "step_size must be a positive number, got 0.0"),
+        ((1.0, 1.0, "rk5"), "unknown solver 'rk5'"),
+        ((1.0, 1.0, "rk4", 0.0), "tolerance must be a positive number, got 0.0"),
+    ],
+)
+def test_an_integration_checks_itself(settings, sentence):
+    with pytest.raises(InputError, match=sentence):
+        Integration(*settings)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)

@@ -14,7 +14,7 @@ def test_the_response_is_what_becomes_of_an_eigenvector(graph, reaction):
     values, vectors = torch.linalg.eigh(adj @ torch.eye(12, dtype=torch.float64))
     with torch.no_grad():
         coefficients = (torch.as_tensor(c).flatten() for c in (layer.alpha(), layer.beta()))
-        found = frequency_response(layer.terms, *coefficients, values, **layer.integrate.keywords)
+        found = frequency_response(layer.terms, *coefficients, values, layer.integration)
         for place in (0, 5, 11):
             vector = vectors[:, place : place + 1]
             after = layer(vector, graph.edge_index)
@@ -37,7 +37,7 @@ def test_the_response_of_two_channels_on_a_weighted_graph():
             layer.alpha().double(),
             layer.beta().double(),
             values,
-            **layer.integrate.keywords,
+            layer.integration,
         )
         for number in range(6):
             h0 = vectors[:, number : number + 1].expand(6, 2).contiguous()

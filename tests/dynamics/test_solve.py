@@ -5,10 +5,11 @@ import torch
 
 import gread
 from gread import REACTIONS, SOLVERS
-from gread.dynamics import chebyshev, stepping
+from gread.dynamics import chebyshev, solve, stepping
 from gread.dynamics.integrate import integrate
 from gread.dynamics.reactions import State
 from gread.dynamics.tableau import Tableau
+from gread.models.layers import ALPHAS, BETAS
 
 TABLES = [name for name, solver in SOLVERS.items() if isinstance(solver, Tableau)]
 KNOWN = [name for name, reaction in REACTIONS.items() if hasattr(reaction, "terms")]
@@ -45,7 +46,7 @@ def both_ways(graph, monkeypatch, **settings):
     """What the fast way gives, and the plain one; and which flows were taken."""
     taken = []
     for flow in ("polynomial_flow", "stepped_flow"):
-        original = getattr(gread.dynamics, flow)
+        original = getattr(solve, flow)
 
         def spy(*arguments, original=original, flow=flow, **options):
             found = original(*arguments, **options)
@@ -53,7 +54,7 @@ def both_ways(graph, monkeypatch, **settings):
                 taken.append(flow)
             return found
 
-        monkeypatch.setattr(gread.dynamics, flow, spy)
+        monkeypatch.setattr(solve, flow, spy)
     made = layer(**settings)
     fast = outcome(made, graph)
     with gread.plain_only():
@@ -82,15 +83,15 @@ def test_terms_say_what_the_function_says(name, graph):
 @pytest.mark.parametrize("reaction", [*KNOWN, None])
 @pytest.mark.parametrize("adjacency", ["soft", "original"])
 def test_steps_in_few_passes_equal_plain_steps(graph, monkeypatch, reaction, solver, adjacency):
-    monkeypatch.setattr(gread.dynamics, "polynomial_flow", lambda *_, **__: None)
+    monkeypatch.setattr(solve, "polynomial_flow", lambda *_, **__: None)
     settings = {"reaction": reaction, "solver": solver, "adjacency": adjacency}
     fast, plain, taken = both_ways(graph, monkeypatch, **settings, time=1.3, step_size=0.5)
     assert taken == "stepped_flow"
     assert_same(fast, plain, 1e-12)
 
 
-@pytest.mark.parametrize("alpha", gread.models.layers.ALPHAS)
-@pytest.mark.parametrize("beta", gread.models.layers.BETAS)
+@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("beta", BETAS)
 @pytest.mark.parametrize("reaction", ["bs", "z", "st"])
 def test_so_they_do_with_every_kind_of_coefficient(graph, monkeypatch, reaction, alpha, beta):
     settings = {"reaction": reaction, "alpha": alpha, "beta": beta}

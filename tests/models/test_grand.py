@@ -4,6 +4,8 @@ from torch import nn
 
 import gread
 from gread.base.errors import InputError
+from gread.dynamics.solve import solve
+from gread.dynamics.tableau import Integration
 from gread.graph.measures import dirichlet_energy
 from gread.models.attention import NORMALIZERS, SCORES
 from gread.models.catalog import MODELS
@@ -94,7 +96,7 @@ def test_in_no_time_it_is_encoder_and_decoder(graph):
     model = stir(quiet(time=0.0))
     expected = model.decoder(model.encoder(graph.x))
     torch.testing.assert_close(model(graph.x, graph.edge_index), expected)
-    model.integrate.keywords["time"] = 1e-12
+    model.integration = Integration(1e-12)
     torch.testing.assert_close(model(graph.x, graph.edge_index), expected)
 
 
@@ -103,7 +105,7 @@ def test_the_source_passes_no_gradient(graph):
     nn.init.constant_(model.diffusion.alpha.logit, -torch.inf)  # no diffusion
     nn.init.ones_(model.beta.value)
     h0 = torch.randn(12, 3, dtype=torch.float64, requires_grad=True)
-    final = model.follow(model.field(h0, graph.edge_index, None), h0, ()).final
+    final = solve(model.field(h0, graph.edge_index, None), h0, model.integration).final
     torch.testing.assert_close(final, 2 * h0)
     final.sum().backward()
     torch.testing.assert_close(h0.grad, torch.ones_like(h0))

@@ -201,13 +201,3 @@ def test_widths_that_are_no_counts_are_refused(name, position):
         widths[position] = width
         with pytest.raises(InputError, match="_channels must be a whole number of at least 1"):
             MODELS[name].make(*widths, num_nodes=12)
-
-
-def test_every_file_of_models_is_imported():
-    from pathlib import Path
-
-    import gread.models
-
-    folder = Path(gread.models.__file__).parent
-    files = {path.stem for path in folder.glob("*.py")} - {"__init__"}
-    assert files <= set(dir(gread.models))

@@ -95,6 +95,16 @@ def test_and_with_normalisations_loops_and_activations_of_their_own(
     torch.testing.assert_close(together(graph.x, graph.edge_index), whole[[3, 0]])
 
 
+def test_members_that_differ_in_the_weight_of_own_loops_have_each_its_adjacency(graph):
+    loops = torch.tensor([[5, 7], [5, 7]])
+    edge_index = torch.cat([graph.edge_index, loops], 1)
+    weight = torch.rand(edge_index.size(1), dtype=torch.float64) + 1.5
+    made = [gread.OriginalAdjacency(self_loops=0.5, own_loops=own) for own in (True, False)]
+    found = stack(made)(graph.x, edge_index, weight) @ torch.stack([graph.x, graph.x])
+    for member, one in zip(found, made, strict=True):
+        torch.testing.assert_close(member, one(graph.x, edge_index, weight) @ graph.x)
+
+
 def test_a_member_without_loops_does_not_see_the_loops_of_others(graph):
     """Not even where they attract all attention."""
     models = [
@@ -179,6 +189,17 @@ def test_members_leave(graph):
     whole = together(graph.x, graph.edge_index)
     keep(together, [3, 1])
     torch.testing.assert_close(together(graph.x, graph.edge_index), whole[[3, 1]])
+
+
+@pytest.mark.parametrize("name", gread.MODELS)
+def test_a_model_declares_whether_it_can_be_stacked(name):
+    entry = gread.MODELS[name]
+    if entry.population is None:
+        with pytest.raises(CannotStack):
+            stack([entry.make(4, 8, 2, num_nodes=5)])
+    else:
+        assert {*entry.population.own({})} <= {*entry.hyperparameters}
+        stack([entry.make(4, 8, 2, num_nodes=5)])
 
 
 def test_what_cannot_be_stacked_says_so(graph):

@@ -10,5 +10,3 @@ A node u has d coordinates of f channels each, X_u [d, f]. Either end u of an ed
 with sums over the edges of u. The three models differ in what a map may be: diagonal, orthogonal
 (a bundle, the paper's row "Sheaf") or any matrix (general).
 """
-
-from gread.models.sheaf.model import NeuralSheafDiffusion as NeuralSheafDiffusion

@@ -12,7 +12,6 @@ from torch_geometric.nn.inits import reset
 
 from gread.base.checks import check_count, check_not_negative, check_sizes
 from gread.graph.checks import check_edges, check_features
-from gread.models.catalog import model
 from gread.models.layers import Dropout, FeatureMap
 from gread.models.sheaf.ends import Ends, ends_of
 from gread.models.sheaf.laplacian import SheafLaplacian, fixed_laplacian
@@ -165,17 +164,3 @@ class NeuralSheafDiffusion(nn.Module):
         for layer in self.layers:
             states.append(layer(states[-1], ends, fixed))
         return [state.flatten(1) for state in states]
-
-
-_sheaf = partial(model, group="continuous", reference="Bodnar et al., NeurIPS 2022")
-
-sheaf_diag = _sheaf("sheaf-diag", title="Sheaf-diag")(partial(NeuralSheafDiffusion, maps="diag"))
-"""Diagonal maps: every coordinate has a signed weight at each end of an edge."""
-
-sheaf_bundle = _sheaf("sheaf-bundle", title="Sheaf")(partial(NeuralSheafDiffusion, maps="bundle"))
-"""Orthogonal maps: an edge turns the coordinates of one end into those of the other."""
-
-sheaf_general = _sheaf("sheaf-general", title="Sheaf-general")(
-    partial(NeuralSheafDiffusion, maps="general")
-)
-"""Maps without a restriction."""

@@ -1,0 +1,117 @@
+"""The catalogue of models: all of it is known without importing them."""
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from torch import nn
+
+import gread
+import gread.models
+from gread.models.catalog import (
+    MODELS,
+    NUM_NODES,
+    Deferred,
+    GraphSize,
+    ModelEntry,
+    flow_memory,
+    integration_of,
+    model,
+)
+
+SHIPPED = {name: entry for name, entry in MODELS.items() if isinstance(entry.build, Deferred)}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_hyperparameters_from_the_source_are_those_of_the_signature(name):
+    entry = MODELS[name]
+    keywords = {
+        argument: parameter.default
+        for argument, parameter in inspect.signature(entry.build.imported).parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+    assert {**entry.build.keywords} == keywords
+    assert list(entry.hyperparameters) == [
+        argument for argument in keywords if argument not in {NUM_NODES, *entry.fixed}
+    ]
+    assert entry.fixed.keys() <= keywords.keys()
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_what_builds_it_can_be_read_about(name):
+    assert inspect.getdoc(MODELS[name].build.imported)
+
+
+def test_listing_models_and_reactions_imports_neither_torch_nor_numpy():
+    code = """
+import sys
+from gread.dynamics.reactions import REACTIONS
+from gread.models.catalog import MODELS
+REACTIONS.register("late")(lambda s: s.h)
+assert all(entry.hyperparameters for entry in MODELS.values())
+assert MODELS["gread-late"].fixed == {"reaction": "late"}
+assert not {"torch", "numpy", "torch_geometric"} & sys.modules.keys()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_every_file_of_a_model_is_in_the_catalogue():
+    folder = Path(gread.models.__file__).parent
+    shared = {"__init__", "attention", "catalog", "continuous", "hub", "layers", "stacking"}
+    files = {path.stem for path in folder.glob("*.py")} - shared
+    named = {entry.build.target.split(":")[0].split(".")[2] for entry in SHIPPED.values()}
+    assert files <= named
+
+
+def test_what_a_population_of_it_may_differ_in():
+    rates, steps = {"input_dropout", "dropout"}, {"time", "step_size"}
+    others = {"alpha", "beta", "normalization", "self_loops", "output_activation"}
+    assert {*MODELS["gread-bs"].population.own({})} == rates | steps | others
+    assert {*MODELS["grand"].population.own({"linear": True})} == rates | steps
+    assert {*MODELS["grand"].population.own({"linear": False})} == rates
+    declared = {name for name, entry in SHIPPED.items() if entry.population}
+    assert declared == {"grand", *(f"gread-{reaction}" for reaction in gread.REACTIONS)}
+
+
+def test_memory_of_a_member():
+    size = GraphSize(nodes=100, edges=400, features=30, nonzeros=900)
+    bare = {"hidden_channels": 8, "time": 2.0, "step_size": 0.5, "solver": "rk4"}
+    assert flow_memory(bare | {"adjacency": "original"}, size) == 4 * (
+        100 * 8 * 24 + 4 * 900 + 8 * (30 + 24) * 8
+    )
+    linear = flow_memory(bare, size)
+    assert linear == flow_memory(bare | {"adjacency": "original"}, size) + 4 * 20 * 400
+    changing = flow_memory(bare | {"linear": False, "heads": 2}, size)
+    assert changing == linear + 4 * (100 * 8 * 3 * 16 + 4 * 400 * 2 * 16)
+    assert integration_of({}).evaluations == 1
+
+
+def test_records_and_recommendations_are_declared():
+    assert MODELS["gread-bs"].records == ("energy", "evaluations", "coefficients")
+    assert MODELS["grand"].records == ("energy", "evaluations")
+    assert MODELS["gcn"].records == ()
+    assert [name for name, entry in SHIPPED.items() if entry.shardable] == [
+        name for name, entry in SHIPPED.items() if entry.diagnosed
+    ]
+
+
+def test_a_model_of_a_user():
+    @model("mine", title="Mine", group="classical", reference="ours, 2026", added={"extra": 1})
+    def mine(
+        in_channels: int, hidden_channels: int, out_channels: int, *, width: int = 3, extra: int = 1
+    ) -> nn.Module:
+        """A model of one layer."""
+        return nn.Linear(in_channels, out_channels)
+
+    try:
+        entry = MODELS["mine"]
+        assert isinstance(entry, ModelEntry)
+        assert entry.hyperparameters == {"width": 3, "extra": 1}
+        assert entry.added == {"extra": 1}
+        assert entry.year == 2026
+        assert entry.fixed == {}
+        assert entry.make(4, 8, 2, num_nodes=5).out_features == 2
+    finally:
+        del MODELS._entries["mine"]
