@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 
 import torch
 from torch_geometric.data import Data
 
-from gread.dynamics.integrate import MAX_EVALUATIONS, count_steps
-from gread.dynamics.tableau import SOLVERS, Tableau
+from gread.dynamics.tableau import MAX_EVALUATIONS
+from gread.models.catalog import MODELS, GraphSize, flow_memory, integration_of
 from gread.models.stacking import CannotStack, stack
 from gread.runs.run import built, form, prepared
 from gread.runs.spec import RunSpec
@@ -86,18 +85,10 @@ def free(device: str) -> float:
 
 def bytes_of(spec: RunSpec, data: Data) -> int:
     """About what a member needs, by what it keeps for backward."""
-    nodes, edges, words = data.num_nodes, data.num_edges, int(data.x.count_nonzero())
-    width = int(spec.hyper["hidden_channels"])  # type: ignore[arg-type]
-    steps = _steps(spec)
-    states = 20 + (steps if steps <= 16 else 3 * math.isqrt(steps))
-    soft = 0 if spec.hyper.get("adjacency") == "original" else 20 * edges
-    parameters = 8 * (data.num_features + 3 * width) * width
-    if not spec.hyper.get("linear", True):  # the operator of every evaluation is kept
-        evaluations = _stages(spec) * steps
-        heads = int(spec.hyper.get("heads", 4))  # type: ignore[arg-type]
-        states += 3 * evaluations
-        soft += 4 * edges * heads * evaluations
-    return 4 * (nodes * width * states + soft + 4 * words + parameters)
+    population = MODELS[spec.model].population
+    memory = flow_memory if population is None else population.memory
+    words = int(data.x.count_nonzero())
+    return memory(spec.hyper, GraphSize(data.num_nodes, data.num_edges, data.num_features, words))
 
 
 def _can_stack(spec: RunSpec, data: Data) -> bool:
@@ -111,16 +102,9 @@ def _can_stack(spec: RunSpec, data: Data) -> bool:
 
 
 def _steps(spec: RunSpec) -> int:
-    time, step_size = spec.hyper.get("time", 1.0), spec.hyper.get("step_size", 1.0)
-    return count_steps(float(time), float(step_size))  # type: ignore[arg-type]
+    return integration_of(spec.hyper).num_steps
 
 
 def _too_many_steps(spec: RunSpec) -> bool:
     """Whether it will fail for that, which must not touch others."""
-    return _stages(spec) * _steps(spec) > MAX_EVALUATIONS
-
-
-def _stages(spec: RunSpec) -> int:
-    """Evaluations a step; none where the solver chooses its steps."""
-    tableau = SOLVERS[str(spec.hyper.get("solver", "euler"))]
-    return tableau.stages if isinstance(tableau, Tableau) else 0
+    return integration_of(spec.hyper).evaluations > MAX_EVALUATIONS

@@ -241,10 +241,7 @@ def records_of(model: str) -> tuple[str, ...]:
         >>> records_of("gcn")
         ()
     """
-    entry = MODELS[model]
-    if entry.group == "GREAD":
-        return ("energy", "evaluations", "coefficients")
-    return ("energy", "evaluations") if entry.continuous else ()
+    return MODELS[model].records
 
 
 def run(
@@ -369,27 +366,15 @@ def run_together(
     ]
 
 
-RATES = ("input_dropout", "dropout")
-"""Hyperparameters of which every member of a population may have its own."""
-
-OWN = ("time", "step_size", *RATES)
-"""Of these too, where the operator does not change with the state."""
-
-OWN_OF_GREAD = (*OWN, "alpha", "beta", "normalization", "self_loops", "output_activation")
-"""And of these, for which `gread.models.stacking` has rules that let them differ."""
-
-
 def form(spec: RunSpec) -> str:
     """What specs must share to be computed together."""
-    shared = {name: value for name, value in spec.hyper.items() if name not in _own(spec)}
+    population = MODELS[spec.model].population
+    if population is None:
+        return spec.key
+    own = population.own(spec.hyper)
+    shared = {name: value for name, value in spec.hyper.items() if name not in own}
     about = [spec.dataset, dict(spec.options), spec.model, shared, spec.train.parts]
     return json.dumps(about, sort_keys=True)
-
-
-def _own(spec: RunSpec) -> tuple[str, ...]:
-    if MODELS[spec.model].group == "GREAD":
-        return OWN_OF_GREAD
-    return OWN if spec.hyper.get("linear", True) else RATES
 
 
 def built(spec: RunSpec, data: Data) -> nn.Module:

@@ -55,7 +55,7 @@ class Job:
 
 def compute(job: Job, device: str) -> list[Spread]:
     """What every process found: of those that are joined already, else of new ones."""
-    if MODELS[job.model].group != "GREAD":
+    if not MODELS[job.model].shardable:
         raise InputError(
             f"processes must be 1 for {job.model}: of all models, those of GREAD alone know other "
             f"nodes through one operator, got {job.train.processes}"
