@@ -175,10 +175,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         """Builds the model and trains it on what is prepared."""
         hyper, _ = split_settings(self.model, dict(self.settings or {}))
         entry, device = MODELS[self.model], choose_device(self.device)
-        if entry.group == "GREAD":
-            begin = self.diagnosis_.recommendation
-            named = "adjacency", "time", "solver"
-            hyper = {name: getattr(begin, name) for name in named} | hyper
+        begin = self.diagnosis_.recommendation
+        hyper = {name: getattr(begin, name) for name in entry.diagnosed} | hyper
         self.settings_ = {"hidden_channels": HIDDEN_CHANNELS} | entry.hyperparameters | hyper
         weights = self._class_weights()
         with torch.random.fork_rng(devices=[]):

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -137,15 +136,14 @@ def read_scores(path: str | Path) -> dict[str, Scores]:
 
 def _config(classifier: GraphClassifier) -> dict[str, Any]:
     """The arguments with which the model is built."""
-    build = MODELS[classifier.model].build
-    fixed = build.keywords if isinstance(build, partial) else {}
+    entry = MODELS[classifier.model]
     sizes: dict[str, Any] = {
         "in_channels": classifier.preprocessing_.width,
         "out_channels": len(classifier.classes_),
     }
-    if MODELS[classifier.model].transductive:
+    if entry.transductive:
         sizes[NUM_NODES] = len(classifier.ids_)
-    return {**sizes, **fixed, **classifier.settings_}
+    return {**sizes, **entry.fixed, **classifier.settings_}
 
 
 def _parameters(classifier: GraphClassifier) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def depth_specs() -> list[RunSpec]:
     hypers = []
     for model, entry in MODELS.items():
         if entry.continuous:
-            own = DEPTH["gread"] if entry.group == "GREAD" else {}
+            own = DEPTH.get(entry.family, {})
             hypers.append((model, {**DEPTH["common"], **DEPTH["continuous"], **own}))
         elif model in DEPTH["layered"]:
             hypers.append((model, {**DEPTH["common"], **DEPTH["layered"][model]}))

@@ -10,7 +10,6 @@ and a solver with fixed steps makes a polynomial of λ of it: the channel's freq
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,13 +20,13 @@ from gread.dynamics.response import evenly_spread, frequency_response
 from gread.experiments.artefact import ARTEFACTS, Artefact
 from gread.experiments.evolution import FINAL, final_specs
 from gread.experiments.protocol import DATASETS
+from gread.models.catalog import integration_of
 from gread.report.charts import COLOURS, Axis, Chart, Panel, Series
 from gread.runs.run import Result
 
 SHOWN = 24
 """Channels in a panel, at most."""
 
-SOLVER = ("time", "step_size", "solver")
 BLURRING_SHARPENING: Terms = REACTIONS["bs"].terms  # type: ignore[union-attr]
 
 BINS, RANGE = 30, 1.5
@@ -48,9 +47,12 @@ def render_response(results: Sequence[Result]) -> Chart:
             }
             alpha, beta = torch.broadcast_tensors(learned["alpha"], learned["beta"])
             shown = evenly_spread(beta, SHOWN)
-            solver: Any = {key: known[dataset].spec.hyper[key] for key in SOLVER}
             lines = frequency_response(
-                BLURRING_SHARPENING, alpha[shown], beta[shown], eigenvalues, **solver
+                BLURRING_SHARPENING,
+                alpha[shown],
+                beta[shown],
+                eigenvalues,
+                integration_of(known[dataset].spec.hyper),
             )
             for line, value in zip(lines.T, beta[shown].tolist(), strict=True):
                 series.append(

@@ -231,9 +231,7 @@ def _learned(model: Any) -> tuple[list[float], dict[str, Any] | None, str]:
         return beta.tolist(), None, "Its reaction is not linear, so it has no frequency response."
     chosen = evenly_spread(beta, CHANNELS)
     lambdas = torch.linspace(-1, 1, LAMBDAS, dtype=torch.float64)
-    lines = frequency_response(
-        terms, alpha[chosen], beta[chosen], lambdas, **model.layer.integrate.keywords
-    )
+    lines = frequency_response(terms, alpha[chosen], beta[chosen], lambdas, model.integration)
     return (
         [round(value, 5) for value in beta.tolist()],
         {

@@ -148,8 +148,7 @@ def read_space(model: str, path: str | Path | None = None) -> Space:
         Range(low=0.001, high=0.06, log=True)
     """
     if path is None:
-        family = "gread" if MODELS[model].group == "GREAD" else model
-        shipped = read_toml("search/spaces", f"{family}.toml")
+        shipped = read_toml("search/spaces", f"{MODELS[model].family or model}.toml")
         if shipped is None:
             raise InputError(
                 f"there is no search space for {model}: write one in TOML and name it with "
