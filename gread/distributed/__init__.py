@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gread.distributed.launch import spread as spread
     from gread.distributed.operator import Block as Block
     from gread.distributed.orders import PARTITIONS as PARTITIONS
+    from gread.distributed.parquet import shard_parquet as shard_parquet
     from gread.distributed.shards import Shard as Shard
     from gread.distributed.shards import read_shard as read_shard
     from gread.distributed.shards import read_sizes as read_sizes
