@@ -14,6 +14,7 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    TaskID,
     TaskProgressColumn,
     TextColumn,
     TimeRemainingColumn,
@@ -73,9 +74,26 @@ def stoppable() -> Iterator[None]:
         raise typer.Exit(130) from None
 
 
+class LazyProgress(Progress):
+    """Bars that appear with the first progress: what fails before prints its sentence alone."""
+
+    def start(self) -> None:
+        """Wait: `update` starts it."""
+
+    def stop(self) -> None:
+        """See `rich.progress.Progress`."""
+        if self.live.is_started:
+            super().stop()
+
+    def update(self, task_id: TaskID, **options: Any) -> None:
+        """See `rich.progress.Progress`."""
+        super().start()
+        super().update(task_id, **options)
+
+
 def bar() -> Progress:
     """A bar on standard error, so that standard output stays clean."""
-    return Progress(
+    return LazyProgress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
@@ -87,7 +105,7 @@ def bar() -> Progress:
 
 def weighted_bar() -> Progress:
     """A bar for work whose parts differ in length: it moves by seconds, its text tells the rest."""
-    return Progress(
+    return LazyProgress(
         TextColumn("{task.description}"),
         BarColumn(),
         TaskProgressColumn(),

@@ -49,7 +49,7 @@ def datasets(
 
     with bar() as progress:
         task = progress.add_task("reading", total=len(names or DATASETS))
-        rows = dataset_rows(names or None, on_row=lambda _: progress.advance(task))
+        rows = dataset_rows(names or None, on_row=lambda _: progress.update(task, advance=1))
     if as_json:
         print_json([dataclasses.asdict(row) for row in rows])
         return

@@ -25,7 +25,7 @@ def demo(
 
     with bar() as progress:
         task = progress.add_task("training", total=RUNS)
-        found = show(folder, on_run=lambda: progress.advance(task))
+        found = show(folder, on_run=lambda: progress.update(task, advance=1))
     if as_json:
         cells = [dataclasses.asdict(cell) for cell in found.cells]
         print_json({"cells": cells, "pictures": list(map(str, found.pictures))})

@@ -203,6 +203,7 @@ class _Stages:
             text = "comparing with simpler means" if stage == "comparing" else stage
             self.progress.update(self.task, visible=False)
             self.task = self.progress.add_task(text, total=None)
+        self.progress.update(self.task)
 
     def advance(self, epoch: Epoch) -> None:
         text = f"epoch {epoch.number} loss {epoch.loss:.3f} validation {epoch.val:.1%}"

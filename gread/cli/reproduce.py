@@ -117,6 +117,7 @@ class _Runs:
 
         self.total = len(missing)
         self.task = self.progress.add_task("", total=sum(map(estimate, missing)))
+        self.progress.update(self.task)
 
     def count(self, result: Result) -> None:
         from gread.runs.cost import estimate

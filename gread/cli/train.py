@@ -146,12 +146,13 @@ class _Runs:
 
     def start(self, missing: Sequence[RunSpec]) -> None:
         self.task = self.progress.add_task("", total=len(missing))
+        self.progress.update(self.task)
 
     def count(self, result: Result) -> None:
         if result.spec.train.processes > 1:
             err.print(result.records.get("processes", ""), highlight=False, soft_wrap=True)
         else:
-            self.progress.advance(self.task)
+            self.progress.update(self.task, advance=1)
 
     def tell(self, spec: RunSpec, epoch: Epoch, model: nn.Module, data: Data) -> None:
         """The last epoch with what the spec records; looking costs a forward pass."""
