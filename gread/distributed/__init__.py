@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gread.distributed.fit import ShardFit as ShardFit, fit_shard as fit_shard
     from gread.distributed.launch import run_processes as run_processes
     from gread.distributed.orders import ORDERS as ORDERS
+    from gread.distributed.parquet import shard_parquet as shard_parquet
     from gread.distributed.shards import (
         Shard as Shard,
         read_shard as read_shard,
