@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from gread.base.errors import InputError
 from gread.training.config import TrainConfig
 from gread.training.losses import LOSSES
 from gread.training.metrics import WHOLE, Predictions, Reduction, metric_of
+from gread.training.optimizer import MemberAdam
 
 EPOCHS_AT_ONCE = 20
 """Epochs that a GPU computes between two reads of the numbers: each read waits for the device, and
@@ -97,16 +98,6 @@ class Piece(NamedTuple):
     trains: bool = True
 
 
-class Optimizer(Protocol):
-    """What an epoch needs of an optimizer."""
-
-    def zero_grad(self) -> None:
-        """Forget the gradients."""
-
-    def step(self) -> None:
-        """Take one step."""
-
-
 class Epochs:
     """Computes one epoch after the other.
 
@@ -124,7 +115,7 @@ class Epochs:
         model: nn.Module,
         pieces: Sequence[Piece],
         config: TrainConfig,
-        optimizer: Optimizer,
+        optimizer: torch.optim.Optimizer | MemberAdam,
         best: Best,
         reduction: Reduction = WHOLE,
     ):

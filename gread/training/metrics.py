@@ -1,18 +1,13 @@
 """Metrics by name: each is one function of the predictions of a model.
 
-    @metric("kappa")
-    def kappa(p: Predictions) -> Tensor:
-        agreed, chance = ..., ...  # from p.confusion
-        return (agreed - chance) / (1 - chance)
-
-A metric gives one number for each set of nodes (train, validation, test), and for each member of a
-population, without a look at the values: so it can be recorded on a GPU. Sums over nodes go through
+It gives one number for each set of nodes (train, validation, test), and for each member of a
+population, without a read of the values: so it can be recorded on a GPU. Sums over nodes go through
 `Predictions.total`, so that the same function serves one process and several.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -196,14 +191,13 @@ def roc_auc(p: Predictions) -> Tensor:
 
     Ties count half. With more than two classes, the mean over those that have nodes.
     """
-    values, there = [], []
-    for ranks in _rankings(p.whole()):
-        positives, negatives = ranks.positive.sum(-1), ranks.negative.sum(-1)
-        beaten = ranks.before(ranks.negative, ranks.low) + ranks.before(ranks.negative, ranks.high)
-        pairs = (beaten * ranks.positive).sum(-1).double() / 2
-        values.append(pairs / (positives * negatives).clamp(min=1))
-        there.append((positives > 0) & (negatives > 0))
-    return _mean_over_classes(values, there).to(p.weight.dtype)
+
+    def chance(ranks: _Ranks) -> Tensor:
+        below, up_to = (ranks.before(ranks.negative, place) for place in (ranks.low, ranks.high))
+        pairs = ranks.positive.sum(-1) * ranks.negative.sum(-1)
+        return ((below + up_to) * ranks.positive).sum(-1).double() / 2 / pairs
+
+    return _mean_over_classes(p, chance)
 
 
 @metric("average-precision")
@@ -212,16 +206,17 @@ def average_precision(p: Predictions) -> Tensor:
 
     With two classes, that of class 1; with more, the mean over those that have nodes.
     """
-    values, there = [], []
-    for ranks in _rankings(p.whole()):
-        positives = ranks.positive.sum(-1, keepdim=True)
+
+    def precision(ranks: _Ranks) -> Tensor:
         chosen = ranks.positive | ranks.negative
-        found = positives - ranks.before(ranks.positive, ranks.low)
-        above = chosen.sum(-1, keepdim=True) - ranks.before(chosen, ranks.low)
-        precision = (found.double() / above.clamp(min=1)) * ranks.positive
-        values.append(precision.sum(-1) / positives.squeeze(-1).clamp(min=1))
-        there.append(positives.squeeze(-1) > 0)
-    return _mean_over_classes(values, there).to(p.weight.dtype)
+        found, above = (
+            nodes.sum(-1, keepdim=True) - ranks.before(nodes, ranks.low)
+            for nodes in (ranks.positive, chosen)
+        )
+        each = torch.where(ranks.positive, found.double() / above, 0)
+        return each.sum(-1) / ranks.positive.sum(-1)
+
+    return _mean_over_classes(p, precision)
 
 
 class _Ranks(NamedTuple):
@@ -245,25 +240,22 @@ class _Ranks(NamedTuple):
         return counts.gather(-1, place.unsqueeze(-2).expand_as(chosen))
 
 
-def _rankings(p: Predictions) -> Iterator[_Ranks]:
-    """Of each class against the others; of two classes one is enough."""
+def _mean_over_classes(p: Predictions, value: Callable[[_Ranks], Tensor]) -> Tensor:
+    """The mean over the classes that it is defined for, each against the others; NaN for none.
+
+    Of two classes, class 1 is enough.
+    """
+    p = p.whole()
     probabilities = p.scores.softmax(-1)
-    count = probabilities.size(-1)
+    count, chosen, values = probabilities.size(-1), p.weight > 0, []
     for number in range(count) if count > 2 else (1,):
-        chosen = p.weight > 0
         positive = chosen & (p.y == number)
         probability = probabilities[..., number].contiguous()
         ordered, order = probability.sort(-1)
         low = torch.searchsorted(ordered, probability)
         high = torch.searchsorted(ordered, probability, right=True)
-        yield _Ranks(positive, chosen & ~positive, order, low, high)
-
-
-def _mean_over_classes(values: list[Tensor], there: list[Tensor]) -> Tensor:
-    """NaN where no class has nodes to rank."""
-    known = torch.stack(there)
-    found = torch.stack(values).double().where(known, 0).sum(0)
-    return found / known.sum(0)
+        values.append(value(_Ranks(positive, chosen & ~positive, order, low, high)))
+    return torch.stack(values).nanmean(0).to(p.weight.dtype)
 
 
 @metric("nll", higher_is_better=False)
