@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -59,10 +60,11 @@ class _LazyPackage(ModuleType):
 
 
 class Reference:
-    """A function that is imported when it is first called or inspected.
+    """A class or function that is imported when it is first called or its signature is read.
 
     Args:
         path: ``"module:name"``.
+        fixed: Arguments of every call.
 
     Example:
         >>> root = Reference("math:sqrt")
@@ -70,19 +72,44 @@ class Reference:
         (2.0, ['x'])
     """
 
-    def __init__(self, path: str):
-        self.path = path
+    def __init__(self, path: str, **fixed: Any):
+        self.path, self.fixed = path, fixed
 
     @cached_property
     def target(self) -> Any:
-        """The function."""
+        """The class or function."""
         module, name = self.path.split(":")
         return getattr(import_module(module), name)
+
+    @cached_property
+    def keywords(self) -> dict[str, Any]:
+        """Its keyword-only arguments with their defaults, from the source: nothing is imported."""
+        module, name = self.path.split(":")
+        known = _definitions(module)
+        found = known[name]
+        while isinstance(found, ast.ClassDef):  # the constructor may be that of its base
+            parts = {part.name: part for part in found.body if isinstance(part, ast.FunctionDef)}
+            found = parts.get("__init__") or known[ast.unparse(found.bases[0])]
+        return {
+            argument.arg: inspect.Parameter.empty if default is None else ast.literal_eval(default)
+            for argument, default in zip(found.args.kwonlyargs, found.args.kw_defaults, strict=True)
+        }
 
     @property
     def __signature__(self) -> inspect.Signature:
         return inspect.signature(self.target)
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        """Call the function."""
-        return self.target(*arguments, **options)
+        """Call it."""
+        return self.target(*arguments, **{**self.fixed, **options})
+
+
+@lru_cache
+def _definitions(module: str) -> dict[str, ast.ClassDef | ast.FunctionDef]:
+    """The classes and functions of a module, which is not imported."""
+    spec = find_spec(module)
+    assert spec is not None and spec.origin is not None
+    tree = ast.parse(Path(spec.origin).read_text("utf-8"))
+    return {
+        part.name: part for part in tree.body if isinstance(part, ast.ClassDef | ast.FunctionDef)
+    }

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn.inits import reset
 
-from gread.base.checks import check_sizes
 from gread.graph.adjacency import OriginalAdjacency
-from gread.graph.checks import check_features
 from gread.graph.operator import Operator
+from gread.models.base import LayeredGNN
 from gread.models.layers import Dropout, FeatureMap
 
 CHANNELS = 3
@@ -52,17 +50,13 @@ class AdaptiveMixing(nn.Module):
         return CHANNELS * (weights.unsqueeze(-1) * versions).sum(1)
 
 
-class ACMGCN(nn.Module):
+class ACMGCN(LayeredGNN):
     """Two layers of adaptive channel mixing with dropout between them.
 
     R̃ = D̃⁻¹(A + I). What leaves a layer is not negative, so there is no activation between.
 
     Args:
-        in_channels: Number of features.
-        hidden_channels: Width between the layers.
-        out_channels: Number of classes.
-        input_dropout: Dropout on the features.
-        dropout: Dropout between the layers.
+        in_channels, hidden_channels, out_channels, input_dropout, dropout: As in `LayeredGNN`.
     """
 
     def __init__(
@@ -74,23 +68,15 @@ class ACMGCN(nn.Module):
         input_dropout: float = 0.5,
         dropout: float = 0.5,
     ):
-        super().__init__()
-        check_sizes(in_channels, hidden_channels, out_channels, input_dropout, dropout)
-        self.in_channels = in_channels
-        self.normalized = OriginalAdjacency(normalization="row")
+        super().__init__(in_channels, hidden_channels, out_channels, input_dropout, dropout)
+        self.adjacency = OriginalAdjacency(normalization="row")
         words = FeatureMap(in_channels, CHANNELS * hidden_channels, input_dropout, bias=False)
         self.first = AdaptiveMixing(words, hidden_channels)
         self.dropout = Dropout(dropout)
         states = nn.Linear(hidden_channels, CHANNELS * out_channels, bias=False)
         self.second = AdaptiveMixing(states, out_channels)
 
-    def reset_parameters(self) -> None:
-        """Draws every parameter anew."""
-        for part in self.children():
-            reset(part)
-
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """Logits [N, classes] from features [N, F]."""
-        check_features("x", x, self.in_channels)
-        adj = self.normalized(x, edge_index, edge_weight)
-        return self.second(self.dropout(self.first(x, adj)), adj)
+    def states(self, x: Tensor, adj: Operator) -> list[Tensor]:
+        """X, the state between the layers, and the logits."""
+        h = self.dropout(self.first(x, adj))
+        return [x, h, self.second(h, adj)]

@@ -1,24 +1,22 @@
-"""The models: what is known of each besides its code, without importing it.
+"""The catalogue of models, which imports none of them.
 
-The table below has every shipped model. Its ``build`` is imported when it is first called, and its
+``models.toml`` has every shipped model. Its ``build`` is imported when it is first called, and its
 hyperparameters are read from the source: listing models or filling in a run spec needs no torch.
 """
 
 from __future__ import annotations
 
-import ast
 import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from importlib import import_module
-from importlib.util import find_spec
-from pathlib import Path
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from gread.base.errors import InputError
+from gread.base.lazy import Reference
 from gread.base.registry import Registry
+from gread.base.toml import read_toml
 from gread.dynamics.reactions import REACTIONS
 from gread.dynamics.tableau import Integration
 
@@ -33,56 +31,6 @@ Hyper: TypeAlias = Mapping[str, Value]
 NUM_NODES = "num_nodes"
 
 
-@dataclass(frozen=True, eq=False)
-class Deferred:
-    """A class or function that is imported when it is first called.
-
-    Attributes:
-        target: ``"module:name"``.
-        fixed: Arguments that make the model what it is, and are no hyperparameters.
-    """
-
-    target: str
-    fixed: Mapping[str, Any] = field(default_factory=dict)
-
-    def __call__(self, *sizes: Any, **hyper: Any) -> nn.Module:
-        """The model."""
-        built: nn.Module = self.imported(*sizes, **{**self.fixed, **hyper})
-        return built
-
-    @cached_property
-    def imported(self) -> Any:
-        """The class or function."""
-        module, _, name = self.target.partition(":")
-        return getattr(import_module(module), name)
-
-    @cached_property
-    def keywords(self) -> dict[str, Any]:
-        """Its keyword-only arguments with their defaults, from the source."""
-        module, _, name = self.target.partition(":")
-        found = _definitions(module)[name]
-        if isinstance(found, ast.ClassDef):
-            found = next(
-                part
-                for part in found.body
-                if isinstance(part, ast.FunctionDef) and part.name == "__init__"
-            )
-        return {
-            argument.arg: inspect.Parameter.empty if default is None else ast.literal_eval(default)
-            for argument, default in zip(found.args.kwonlyargs, found.args.kw_defaults, strict=True)
-        }
-
-
-@lru_cache
-def _definitions(module: str) -> dict[str, ast.ClassDef | ast.FunctionDef]:
-    """The classes and functions of a module, which is not imported."""
-    spec = find_spec(module)
-    assert spec is not None and spec.origin is not None
-    tree = ast.parse(Path(spec.origin).read_text("utf-8"))
-    kinds = ast.ClassDef, ast.FunctionDef
-    return {part.name: part for part in tree.body if isinstance(part, kinds)}
-
-
 class GraphSize(NamedTuple):
     """Numbers of nodes, edges and features of a graph, and of features that are not zero."""
 
@@ -90,27 +38,6 @@ class GraphSize(NamedTuple):
     edges: int
     features: int
     nonzeros: int
-
-
-@dataclass(frozen=True)
-class Population:
-    """What members of a population may differ in; a model without one is trained alone.
-
-    Attributes:
-        varying: Hyperparameters of which each member may have its own.
-        varying_if_linear: These too, unless ``linear`` is false: then the operator changes with
-            the state, and all members take the same steps.
-        memory: Estimate of the bytes that a member keeps for the backward pass.
-    """
-
-    varying: tuple[str, ...]
-    varying_if_linear: tuple[str, ...]
-    memory: Callable[[Hyper, GraphSize], int]
-
-    def own(self, hyper: Hyper) -> tuple[str, ...]:
-        """Hyperparameters that may differ from those of a member with these."""
-        linear = hyper.get("linear", True)
-        return (*self.varying, *self.varying_if_linear) if linear else self.varying
 
 
 def integration_of(hyper: Hyper) -> Integration:
@@ -131,6 +58,27 @@ def flow_memory(hyper: Hyper, size: GraphSize) -> int:
         states += 3 * integration.evaluations
         operator += 4 * size.edges * int(hyper.get("heads", 4) or 0) * integration.evaluations
     return 4 * (size.nodes * width * states + operator + 4 * size.nonzeros + parameters)
+
+
+@dataclass(frozen=True)
+class Population:
+    """What members of a population may differ in; a model without one is trained alone.
+
+    Attributes:
+        varying: Hyperparameters of which each member may have its own.
+        varying_if_linear: These too, unless ``linear`` is false: then the operator changes with
+            the state, and all members take the same steps.
+        memory: Estimate of the bytes that a member keeps for the backward pass.
+    """
+
+    varying: tuple[str, ...]
+    varying_if_linear: tuple[str, ...]
+    memory: Callable[[Hyper, GraphSize], int] = flow_memory
+
+    def own(self, hyper: Hyper) -> tuple[str, ...]:
+        """Hyperparameters that may differ from those of a member with these."""
+        linear = hyper.get("linear", True)
+        return (*self.varying, *self.varying_if_linear) if linear else self.varying
 
 
 @dataclass(frozen=True)
@@ -178,7 +126,7 @@ class ModelEntry:
     @property
     def fixed(self) -> dict[str, Any]:
         """Arguments of ``build`` that make the model what it is."""
-        return dict(self.build.fixed) if isinstance(self.build, Deferred) else {}
+        return dict(self.build.fixed) if isinstance(self.build, Reference) else {}
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
@@ -231,7 +179,7 @@ class ModelEntry:
 
     @cached_property
     def _keywords(self) -> dict[str, Any]:
-        if isinstance(self.build, Deferred):
+        if isinstance(self.build, Reference):
             return self.build.keywords
         return {
             name: parameter.default
@@ -261,134 +209,25 @@ def model(name: str, *, title: str, group: str, reference: str, **about: Any) ->
     return decorate
 
 
-RATES = ("input_dropout", "dropout")
-STEPS = ("time", "step_size")
+def _enter(name: str, row: Mapping[str, Any], **fixed: Any) -> None:
+    """Add a row of the table to the catalogue."""
+    about: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in row.items()
+    }
+    build = Reference(f"gread.models.{about.pop('build')}", **about.pop("fixed", {}), **fixed)
+    if "varying" in about:
+        about["population"] = Population(about.pop("varying"), about.pop("varying_if_linear"))
+    MODELS.add(name, ModelEntry(build, **about))
 
-CLASSICAL, HETEROPHILY = "classical", "heterophily"
-OVERSMOOTHING, CONTINUOUS = "oversmoothing", "continuous"
 
-
-def _at(place: str, **fixed: Any) -> Deferred:
-    return Deferred(f"gread.models.{place}", fixed)
-
-
-def _gread(name: str, reaction: object) -> None:
+def _enter_gread(row: Mapping[str, Any], reaction: str, _: object) -> None:
     """Every reaction is a model, one that a user registers later too."""
-    MODELS.add(
-        f"gread-{name}",
-        ModelEntry(
-            _at("gread:GREAD", reaction=name),
-            f"GREAD-{name.upper()}",
-            "GREAD",
-            "Choi et al., ICML 2023",
-            continuous=True,
-            reaction=True,
-            family="gread",
-            shardable=True,
-            learns=("coefficients",),
-            diagnosed=("adjacency", "time", "solver"),
-            population=Population(
-                (*RATES, "alpha", "beta", "normalization", "self_loops", "output_activation"),
-                STEPS,
-                flow_memory,
-            ),
-        ),
-    )
+    title = row["title"].replace("*", reaction.upper())
+    _enter(f"gread-{reaction}", {**row, "title": title}, reaction=reaction)
 
 
-_SHIPPED: dict[str, ModelEntry | None] = {
-    "acm-gcn": ModelEntry(
-        _at("acm_gcn:ACMGCN"), "ACM-GCN", HETEROPHILY, "Luan et al., NeurIPS 2022"
-    ),
-    "acmp": ModelEntry(
-        *(_at("acmp:ACMP"), "ACMP", CONTINUOUS, "Wang et al., ICLR 2023"),
-        continuous=True,
-        reaction=True,
-    ),
-    "blend": ModelEntry(
-        *(_at("blend:BLEND"), "BLEND", CONTINUOUS, "Chamberlain et al., NeurIPS 2021"),
-        continuous=True,
-        structure="positions",
-    ),
-    "cgnn": ModelEntry(
-        *(_at("cgnn:CGNN"), "CGNN", CONTINUOUS, "Xhonneux et al., ICML 2020"), continuous=True
-    ),
-    "fagcn": ModelEntry(_at("fagcn:FAGCN"), "FA-GCN", HETEROPHILY, "Bo et al., AAAI 2021"),
-    "mlp": ModelEntry(_at("convolutional:mlp"), "MLP", CLASSICAL, "no graph at all"),
-    "gcn": ModelEntry(_at("convolutional:gcn"), "GCN", CLASSICAL, "Kipf and Welling, ICLR 2017"),
-    "graphsage": ModelEntry(
-        _at("convolutional:graphsage"), "GraphSAGE", CLASSICAL, "Hamilton et al., NeurIPS 2017"
-    ),
-    "sgc": ModelEntry(_at("convolutional:sgc"), "SGC", CLASSICAL, "Wu et al., ICML 2019"),
-    "chebnet": ModelEntry(
-        _at("convolutional:chebnet"), "ChebNet", CLASSICAL, "Defferrard et al., NeurIPS 2016"
-    ),
-    "pairnorm": ModelEntry(
-        _at("convolutional:pairnorm"), "PairNorm", OVERSMOOTHING, "Zhao and Akoglu, ICLR 2020"
-    ),
-    "gat": ModelEntry(_at("gat:gat"), "GAT", CLASSICAL, "Veličković et al., ICLR 2018"),
-    "gcnii": ModelEntry(_at("gcnii:GCNII"), "GCNII", OVERSMOOTHING, "Chen et al., ICML 2020"),
-    "gde": ModelEntry(_at("gde:GDE"), "GDE", CONTINUOUS, "Poli et al., 2019", continuous=True),
-    "geom-gcn": ModelEntry(
-        *(_at("geom_gcn:GeomGCN"), "Geom-GCN", HETEROPHILY, "Pei et al., ICLR 2020"),
-        structure="relations",
-    ),
-    "ggcn": ModelEntry(_at("ggcn:GGCN"), "GGCN", HETEROPHILY, "Yan et al., ICDM 2022"),
-    "glognn": ModelEntry(
-        _at("glognn:GloGNN", weighted_classes=False),
-        *("GloGNN", HETEROPHILY, "Li et al., ICML 2022"),
-    ),
-    "glognn++": ModelEntry(
-        _at("glognn:GloGNN", weighted_classes=True),
-        *("GloGNN++", HETEROPHILY, "Li et al., ICML 2022"),
-    ),
-    "gpr-gnn": ModelEntry(_at("gpr_gnn:GPRGNN"), "GPR-GNN", HETEROPHILY, "Chien et al., ICLR 2021"),
-    "graff": ModelEntry(
-        *(_at("graff:GRAFF"), "GRAFF", CONTINUOUS, "Di Giovanni et al., TMLR 2023"), continuous=True
-    ),
-    "grand": ModelEntry(
-        *(_at("grand:GRAND"), "GRAND", CONTINUOUS, "Chamberlain et al., ICML 2021"),
-        continuous=True,
-        population=Population(RATES, STEPS, flow_memory),
-    ),
-    "grand++": ModelEntry(
-        _at("grand:GRAND", source="trusted"),
-        *("GRAND++", CONTINUOUS, "Thorpe et al., ICLR 2022"),
-        continuous=True,
-    ),
-    "gcon-gcn": ModelEntry(
-        _at("graphcon:gcon_gcn"), "GCON-GCN", OVERSMOOTHING, "Rusch et al., ICML 2022"
-    ),
-    "gcon-gat": ModelEntry(
-        _at("graphcon:gcon_gat"), "GCON-GAT", OVERSMOOTHING, "Rusch et al., ICML 2022"
-    ),
-    "gread-*": None,  # one of each reaction
-    "h2gcn": ModelEntry(
-        *(_at("h2gcn:H2GCN"), "H2GCN", HETEROPHILY, "Zhu et al., NeurIPS 2020"), structure="two-hop"
-    ),
-    "jknet": ModelEntry(_at("jknet:JKNet"), "JKNet", OVERSMOOTHING, "Xu et al., ICML 2018"),
-    "linkx": ModelEntry(_at("linkx:LINKX"), "LINKX", HETEROPHILY, "Lim et al., NeurIPS 2021"),
-    "mixhop": ModelEntry(
-        _at("mixhop:MixHop"), "MixHop", HETEROPHILY, "Abu-El-Haija et al., ICML 2019"
-    ),
-    **{
-        f"sheaf-{maps}": ModelEntry(
-            _at("sheaf.model:NeuralSheafDiffusion", maps=maps),
-            *(title, CONTINUOUS, "Bodnar et al., NeurIPS 2022"),
-        )
-        for maps, title in (
-            ("diag", "Sheaf-diag"),
-            ("bundle", "Sheaf"),
-            ("general", "Sheaf-general"),
-        )
-    },
-    "wrgat": ModelEntry(
-        *(_at("wrgat:WRGAT"), "WRGAT", HETEROPHILY, "Suresh et al., KDD 2021"),
-        structure="multigraph",
-    ),
-}
-for _name, _entry in _SHIPPED.items():
-    if _entry is None:
-        REACTIONS.follow(_gread)
+for _name, _row in (read_toml("models", "models.toml") or {}).items():
+    if _name == "gread-*":
+        REACTIONS.follow(partial(_enter_gread, _row))
     else:
-        MODELS.add(_name, _entry)
+        _enter(_name, _row)

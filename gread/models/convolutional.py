@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch_geometric.nn import PairNorm
 from torch_geometric.nn.inits import reset
 
-from gread.base.checks import check_count, check_positive, check_sizes
+from gread.base.checks import check_count, check_positive
 from gread.graph.adjacency import OriginalAdjacency
-from gread.graph.checks import check_edges, check_features
 from gread.graph.operator import Operator
+from gread.models.base import LayeredGNN
 from gread.models.layers import Dropout, FeatureMap
 
 
@@ -84,26 +84,18 @@ def hidden_layer(in_channels: int, channels: int, mix: Mix, dropout: float) -> L
     return Layer(in_channels, channels, mix, nn.Sequential(Dropout(dropout), linear))
 
 
-class ConvStack(nn.Module):
+class ConvStack(LayeredGNN):
     """Layers with an activation between them.
 
+    A subclass whose `mix` depends on hyperparameters sets them before it calls this constructor.
+
     Args:
-        mix: What a layer does with the graph, from its width and whether it is the last.
-        between: Makes what stands between two layers, from the width there.
-        adjacency: Makes the module that makes Ã.
-        in_channels: Number of features.
-        hidden_channels: Width of the layers between.
-        out_channels: Number of classes.
+        in_channels, hidden_channels, out_channels, input_dropout, dropout: As in `LayeredGNN`.
         num_layers: How many.
-        input_dropout: Dropout on the features.
-        dropout: Dropout on the hidden states.
     """
 
     def __init__(
         self,
-        mix: Callable[[int, bool], Mix],
-        between: Callable[[int], nn.Module],
-        adjacency: Callable[[], nn.Module],
         in_channels: int,
         hidden_channels: int,
         out_channels: int,
@@ -112,52 +104,38 @@ class ConvStack(nn.Module):
         input_dropout: float = 0.5,
         dropout: float = 0.5,
     ):
-        super().__init__()
+        super().__init__(in_channels, hidden_channels, out_channels, input_dropout, dropout)
         check_count("num_layers", num_layers)
-        check_sizes(in_channels, hidden_channels, out_channels, input_dropout, dropout)
-        self.in_channels = in_channels
-        self.adjacency = adjacency()
+        self.adjacency = self.normalized()
         self.layers = nn.ModuleList()
         self.between = nn.ModuleList()
         make: Callable[[int, int, Mix, float], Layer] = feature_layer
         width, rate = in_channels, input_dropout
         for _ in range(num_layers - 1):
-            part = mix(hidden_channels, False)
+            part = self.mix(hidden_channels, False)
             self.layers.append(make(width, hidden_channels, part, rate))
             width, make, rate = part.given * hidden_channels, hidden_layer, dropout
-            self.between.append(between(width))
-        self.layers.append(make(width, out_channels, mix(out_channels, True), rate))
+            self.between.append(self.activation())
+        self.layers.append(make(width, out_channels, self.mix(out_channels, True), rate))
 
-    def reset_parameters(self) -> None:
-        """Draws every parameter anew."""
-        reset(self.layers)
-        reset(self.between)
+    def mix(self, channels: int, last: bool) -> Mix:
+        """What a layer does with the graph, from its width and whether it is the last."""
+        return Mix(gather)
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """Logits [N, classes] from features [N, F]."""
-        return self.hidden_states(x, edge_index, edge_weight)[-1]
+    def activation(self) -> nn.Module:
+        """What stands between two layers."""
+        return nn.ReLU()
 
-    def hidden_states(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
-    ) -> list[Tensor]:
+    def normalized(self) -> nn.Module:
+        """What makes Ã, by default D^-½ (A + I) D^-½."""
+        return OriginalAdjacency()
+
+    def states(self, x: Tensor, adj: Operator) -> list[Tensor]:
         """X, the state behind every layer, and the logits as the last."""
-        check_features("x", x, self.in_channels)
-        check_edges(edge_index, edge_weight, x)
-        adj = self.adjacency(x, edge_index, edge_weight)
         states = [x]
         for layer, between in zip(self.layers, self.between, strict=False):
             states.append(between(layer(states[-1], adj)))
         return [*states, self.layers[-1](states[-1], adj)]
-
-
-def relu(channels: int) -> nn.Module:
-    """ReLU, of any width."""
-    return nn.ReLU()
-
-
-def elu(channels: int) -> nn.Module:
-    """ELU, of any width."""
-    return nn.ELU()
 
 
 def keep(y: Tensor, adj: Operator) -> Tensor:
@@ -187,195 +165,134 @@ def chebyshev(y: Tensor, adj: Operator, *, order: int) -> Tensor:
     return first - adj @ current - previous
 
 
-def always(mix: Mix) -> Callable[[int, bool], Mix]:
-    """The same for every layer."""
-    return lambda channels, last: mix
+class MLP(ConvStack):
+    """Multilayer perceptron on the features of each node, H ↦ ELU(H W + b)."""
+
+    def mix(self, channels: int, last: bool) -> Mix:
+        """Nothing."""
+        return Mix(keep)
+
+    def activation(self) -> nn.Module:
+        """ELU."""
+        return nn.ELU()
 
 
-without_loops = partial(OriginalAdjacency, self_loops=0.0, own_loops=False)
-"""D^-½ A D^-½ with no loop anywhere."""
+class GCN(ConvStack):
+    """Graph convolutional network, H ↦ ReLU(D^-½ (A + I) D^-½ H W + b)."""
 
 
-def mlp(
-    in_channels: int,
-    hidden_channels: int,
-    out_channels: int,
-    *,
-    num_layers: int = 2,
-    input_dropout: float = 0.5,
-    dropout: float = 0.5,
-) -> ConvStack:
-    """Multilayer perceptron on the features of each node, H ↦ ELU(H W + b).
+class GraphSAGE(ConvStack):
+    """GraphSAGE, h_i ↦ ReLU(W [h_i ‖ mean over all neighbours j of h_j] + b), without sampling."""
 
-    Arguments as in `ConvStack`.
-    """
-    return ConvStack(
-        always(Mix(keep)),
-        elu,
-        OriginalAdjacency,
-        in_channels,
-        hidden_channels,
-        out_channels,
-        num_layers=num_layers,
-        input_dropout=input_dropout,
-        dropout=dropout,
-    )
+    def mix(self, channels: int, last: bool) -> Mix:
+        """W [h ‖ mean] as two maps."""
+        return Mix(add_mean, taken=2)
+
+    def normalized(self) -> nn.Module:
+        """D⁻¹ A with no loop anywhere."""
+        return OriginalAdjacency(normalization="row", self_loops=0.0, own_loops=False)
 
 
-def gcn(
-    in_channels: int,
-    hidden_channels: int,
-    out_channels: int,
-    *,
-    num_layers: int = 2,
-    input_dropout: float = 0.5,
-    dropout: float = 0.5,
-) -> ConvStack:
-    """Graph convolutional network, H ↦ ReLU(D^-½ (A + I) D^-½ H W + b).
-
-    Arguments as in `ConvStack`.
-    """
-    return ConvStack(
-        always(Mix(gather)),
-        relu,
-        OriginalAdjacency,
-        in_channels,
-        hidden_channels,
-        out_channels,
-        num_layers=num_layers,
-        input_dropout=input_dropout,
-        dropout=dropout,
-    )
-
-
-def graphsage(
-    in_channels: int,
-    hidden_channels: int,
-    out_channels: int,
-    *,
-    num_layers: int = 2,
-    input_dropout: float = 0.5,
-    dropout: float = 0.5,
-) -> ConvStack:
-    """GraphSAGE, h_i ↦ ReLU(W [h_i ‖ mean over all neighbours j of h_j] + b), without sampling.
-
-    Arguments as in `ConvStack`.
-    """
-    return ConvStack(
-        always(Mix(add_mean, taken=2)),
-        relu,
-        partial(without_loops, normalization="row"),
-        in_channels,
-        hidden_channels,
-        out_channels,
-        num_layers=num_layers,
-        input_dropout=input_dropout,
-        dropout=dropout,
-    )
-
-
-def sgc(
-    in_channels: int,
-    hidden_channels: int,
-    out_channels: int,
-    *,
-    power: int = 2,
-    input_dropout: float = 0.0,
-    dropout: float = 0.0,
-) -> ConvStack:
+class SGC(ConvStack):
     """Simple graph convolution, (D^-½ (A + I) D^-½)^power X W + b: one layer, nothing hidden.
 
     Args:
-        in_channels: Number of features.
-        hidden_channels: Of no meaning here.
-        out_channels: Number of classes.
+        in_channels, out_channels, input_dropout: As in `LayeredGNN`.
+        hidden_channels, dropout: Of no meaning here.
         power: How often neighbours are gathered.
-        input_dropout: Dropout on the features.
-        dropout: Of no meaning here.
     """
-    check_count("power", power, minimum=0)
-    return ConvStack(
-        always(Mix(partial(gather, times=power))),
-        relu,
-        OriginalAdjacency,
-        in_channels,
-        hidden_channels,
-        out_channels,
-        num_layers=1,
-        input_dropout=input_dropout,
-        dropout=dropout,
-    )
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        power: int = 2,
+        input_dropout: float = 0.0,
+        dropout: float = 0.0,
+    ):
+        check_count("power", power, minimum=0)
+        self.power = power
+        sizes = in_channels, hidden_channels, out_channels
+        super().__init__(*sizes, num_layers=1, input_dropout=input_dropout, dropout=dropout)
+
+    def mix(self, channels: int, last: bool) -> Mix:
+        """A power of Ã."""
+        return Mix(partial(gather, times=self.power))
 
 
-def chebnet(
-    in_channels: int,
-    hidden_channels: int,
-    out_channels: int,
-    *,
-    order: int = 2,
-    num_layers: int = 2,
-    input_dropout: float = 0.5,
-    dropout: float = 0.5,
-) -> ConvStack:
+class ChebNet(ConvStack):
     """H ↦ ReLU(Σ_k T_k(L̂) H W_k + b), with Chebyshev's polynomials T_0 to T_order.
 
     L̂ = 2 L / λ_max − I = −D^-½ A D^-½, with 2 for the largest eigenvalue λ_max.
 
     Args:
-        in_channels: Number of features.
-        hidden_channels: Width of the layers between.
-        out_channels: Number of classes.
+        in_channels, hidden_channels, out_channels, num_layers, input_dropout, dropout: As in
+            `ConvStack`.
         order: The highest order; PyG's K is one more.
-        num_layers: How many.
-        input_dropout: Dropout on the features.
-        dropout: Dropout on the hidden states.
     """
-    check_count("order", order)
-    return ConvStack(
-        always(Mix(partial(chebyshev, order=order), taken=order + 1)),
-        relu,
-        without_loops,
-        in_channels,
-        hidden_channels,
-        out_channels,
-        num_layers=num_layers,
-        input_dropout=input_dropout,
-        dropout=dropout,
-    )
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        order: int = 2,
+        num_layers: int = 2,
+        input_dropout: float = 0.5,
+        dropout: float = 0.5,
+    ):
+        check_count("order", order)
+        self.order = order
+        sizes = in_channels, hidden_channels, out_channels
+        super().__init__(
+            *sizes, num_layers=num_layers, input_dropout=input_dropout, dropout=dropout
+        )
+
+    def mix(self, channels: int, last: bool) -> Mix:
+        """Σ_k T_k(−Ã) Y_k."""
+        return Mix(partial(chebyshev, order=self.order), taken=self.order + 1)
+
+    def normalized(self) -> nn.Module:
+        """D^-½ A D^-½ with no loop anywhere."""
+        return OriginalAdjacency(self_loops=0.0, own_loops=False)
 
 
-def pairnorm(
-    in_channels: int,
-    hidden_channels: int,
-    out_channels: int,
-    *,
-    scale: float = 1.0,
-    num_layers: int = 2,
-    input_dropout: float = 0.6,
-    dropout: float = 0.6,
-) -> ConvStack:
+class PairNormGCN(ConvStack):
     """GCN with H ↦ scale · (H − mean) / √(mean of |h_i − mean|²) before every ReLU.
 
     The norm takes a bias away again, so that only the last layer has one.
 
     Args:
-        in_channels: Number of features.
-        hidden_channels: Width of the layers between.
-        out_channels: Number of classes.
+        in_channels, hidden_channels, out_channels, num_layers, input_dropout, dropout: As in
+            `ConvStack`.
         scale: Root of the mean squared length of a state behind the norm.
-        num_layers: How many.
-        input_dropout: Dropout on the features.
-        dropout: Dropout on the hidden states.
     """
-    check_positive("scale", scale)
-    return ConvStack(
-        lambda channels, last: Mix(gather, bias=last),
-        lambda channels: nn.Sequential(PairNorm(scale), nn.ReLU()),
-        OriginalAdjacency,
-        in_channels,
-        hidden_channels,
-        out_channels,
-        num_layers=num_layers,
-        input_dropout=input_dropout,
-        dropout=dropout,
-    )
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        scale: float = 1.0,
+        num_layers: int = 2,
+        input_dropout: float = 0.6,
+        dropout: float = 0.6,
+    ):
+        check_positive("scale", scale)
+        self.scale = scale
+        sizes = in_channels, hidden_channels, out_channels
+        super().__init__(
+            *sizes, num_layers=num_layers, input_dropout=input_dropout, dropout=dropout
+        )
+
+    def activation(self) -> nn.Module:
+        """The norm and a ReLU."""
+        return nn.Sequential(PairNorm(self.scale), nn.ReLU())
+
+    def mix(self, channels: int, last: bool) -> Mix:
+        """Ã Y, with a bias in the last layer alone."""
+        return Mix(gather, bias=last)

@@ -5,33 +5,31 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
-from torch_geometric.nn.inits import reset
 
-from gread.base.checks import check_count, check_fraction, check_sizes
+from gread.base.checks import check_count, check_fraction
 from gread.graph.adjacency import OriginalAdjacency
-from gread.graph.checks import check_edges, check_features
 from gread.graph.operator import Adjacency
 from gread.kernels.pattern import Pattern
+from gread.models.base import LayeredGNN
 from gread.models.layers import Dropout, FeatureMap
 
 GAIN = 2**0.5
 """With which its authors draw the weights."""
 
 
-class FAGCN(nn.Module):
+class FAGCN(LayeredGNN):
     """h_i ↦ ε h_i(0) + Σ_j tanh(g · [h_i ‖ h_j] + c) S_ij h_j, with S = D^-½ A D^-½, no loops.
 
     H(0) = Dropout(ReLU(W Dropout(X) + b)).
 
     Args:
-        in_channels: Number of features.
-        hidden_channels: Width of the state.
-        out_channels: Number of classes.
+        in_channels, hidden_channels, out_channels, input_dropout: As in `LayeredGNN`.
         eps: ε, how much of H(0) every layer takes.
         num_layers: How many, each with a gate (g, c) of its own.
-        input_dropout: Dropout on the features.
         dropout: Dropout on H(0), and on the entries of every layer.
     """
+
+    decoder: nn.Linear
 
     def __init__(
         self,
@@ -44,11 +42,9 @@ class FAGCN(nn.Module):
         input_dropout: float = 0.5,
         dropout: float = 0.5,
     ):
-        super().__init__()
+        super().__init__(in_channels, hidden_channels, out_channels, input_dropout, dropout)
         check_fraction("eps", eps)
         check_count("num_layers", num_layers)
-        check_sizes(in_channels, hidden_channels, out_channels, input_dropout, dropout)
-        self.in_channels = in_channels
         self.encoder = FeatureMap(in_channels, hidden_channels, input_dropout)
         self.adjacency = OriginalAdjacency(self_loops=0.0, own_loops=False)
         self.gates = nn.ModuleList(SignedAttention(hidden_channels) for _ in range(num_layers))
@@ -59,22 +55,12 @@ class FAGCN(nn.Module):
 
     def reset_parameters(self) -> None:
         """Draws every parameter anew, weights as its authors do."""
-        for part in self.children():
-            reset(part)
+        super().reset_parameters()
         for part in (self.encoder, self.decoder):
             nn.init.xavier_normal_(part.weight, gain=GAIN)
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """Logits [N, classes] from features [N, F]."""
-        return self.decoder(self.hidden_states(x, edge_index, edge_weight)[-1])
-
-    def hidden_states(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
-    ) -> list[Tensor]:
+    def states(self, x: Tensor, adj: Adjacency) -> list[Tensor]:
         """H⁰, and the state behind every layer."""
-        check_features("x", x, self.in_channels)
-        check_edges(edge_index, edge_weight, x)
-        adj = self.adjacency(x, edge_index, edge_weight)
         states = [self.dropout(torch.relu(self.encoder(x)))]
         for gate in self.gates:
             h = states[-1]

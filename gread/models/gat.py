@@ -12,55 +12,57 @@ from gread.base.checks import check_count
 from gread.graph.adjacency import ExplainedEdges, edges_of
 from gread.graph.operator import Adjacency
 from gread.kernels.operators import product
-from gread.models.convolutional import ConvStack, Mix, elu
+from gread.models.convolutional import ConvStack, Mix
 from gread.models.layers import Dropout
 
 SLOPE = 0.2
 """Of the leaky ReLU on negative scores."""
 
 
-def gat(
-    in_channels: int,
-    hidden_channels: int,
-    out_channels: int,
-    *,
-    heads: int = 8,
-    output_heads: int = 1,
-    num_layers: int = 2,
-    input_dropout: float = 0.6,
-    dropout: float = 0.6,
-) -> ConvStack:
+class GAT(ConvStack):
     """Graph attention network: layers of `Attention` with ELU between them.
 
     Args:
-        in_channels: Number of features.
+        in_channels, out_channels, num_layers, input_dropout: As in `ConvStack`.
         hidden_channels: Width of one head; the heads of a layer stand side by side.
-        out_channels: Number of classes.
         heads: Of the layers between.
         output_heads: Of the last layer, which takes their mean.
-        num_layers: How many.
-        input_dropout: Dropout on the features.
         dropout: Dropout on the hidden states, and on the attention.
     """
-    check_count("heads", heads)
-    check_count("output_heads", output_heads)
 
-    def mix(channels: int, last: bool) -> Mix:
-        count = output_heads if last else heads
-        given = 1 if last else count
-        return Mix(Attention(channels, count, dropout, mean=last), taken=count, given=given)
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        heads: int = 8,
+        output_heads: int = 1,
+        num_layers: int = 2,
+        input_dropout: float = 0.6,
+        dropout: float = 0.6,
+    ):
+        check_count("heads", heads)
+        check_count("output_heads", output_heads)
+        self.heads, self.output_heads, self.rate = heads, output_heads, dropout
+        sizes = in_channels, hidden_channels, out_channels
+        super().__init__(
+            *sizes, num_layers=num_layers, input_dropout=input_dropout, dropout=dropout
+        )
 
-    return ConvStack(
-        mix,
-        elu,
-        Neighbourhoods,
-        in_channels,
-        hidden_channels,
-        out_channels,
-        num_layers=num_layers,
-        input_dropout=input_dropout,
-        dropout=dropout,
-    )
+    def mix(self, channels: int, last: bool) -> Mix:
+        """The attention of all heads."""
+        heads = self.output_heads if last else self.heads
+        attention = Attention(channels, heads, self.rate, mean=last)
+        return Mix(attention, taken=heads, given=1 if last else heads)
+
+    def activation(self) -> nn.Module:
+        """ELU."""
+        return nn.ELU()
+
+    def normalized(self) -> nn.Module:
+        """A + I, not normalised."""
+        return Neighbourhoods()
 
 
 class Neighbourhoods(nn.Module):

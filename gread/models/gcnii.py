@@ -10,23 +10,21 @@ from torch_geometric.nn.inits import reset
 
 from gread.base.checks import check_count, check_fraction, check_not_negative
 from gread.graph.adjacency import OriginalAdjacency
-from gread.graph.checks import check_edges, check_features
+from gread.graph.operator import Operator
+from gread.models.base import LayeredGNN
 from gread.models.layers import Dropout, build_decoder, build_encoder
 
 
-class GCNII(nn.Module):
+class GCNII(LayeredGNN):
     """H ↦ ReLU((1 − θ_l) P + θ_l P W_l), with P = (1 − α) Ã H + α H(0) and θ_l = log(λ / l + 1).
 
     H(0) = ReLU(W Dropout(X) + b), and Ã = D^-½ (A + I) D^-½.
 
     Args:
-        in_channels: Number of features.
-        hidden_channels: Width of the state.
-        out_channels: Number of classes.
+        in_channels, hidden_channels, out_channels, input_dropout: As in `LayeredGNN`.
         alpha: α, how much of H(0) every layer takes.
         strength: λ, how far the layers are from the identity.
         num_layers: How many.
-        input_dropout: Dropout on the features.
         dropout: Dropout on the state before every layer, and before the decoder.
     """
 
@@ -42,11 +40,10 @@ class GCNII(nn.Module):
         input_dropout: float = 0.5,
         dropout: float = 0.5,
     ):
-        super().__init__()
+        super().__init__(in_channels, hidden_channels, out_channels, input_dropout, dropout)
         check_fraction("alpha", alpha)
         check_not_negative("strength", strength)
         check_count("num_layers", num_layers)
-        self.in_channels = in_channels
         self.encoder = build_encoder("linear", in_channels, hidden_channels, input_dropout, dropout)
         self.adjacency = OriginalAdjacency()
         self.weights = nn.ParameterList(
@@ -68,17 +65,8 @@ class GCNII(nn.Module):
             bound = weight.size(0) ** -0.5
             nn.init.uniform_(weight, -bound, bound)
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """Logits [N, classes] from features [N, F]."""
-        return self.decoder(self.hidden_states(x, edge_index, edge_weight)[-1])
-
-    def hidden_states(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
-    ) -> list[Tensor]:
+    def states(self, x: Tensor, adj: Operator) -> list[Tensor]:
         """H⁰, and the state behind every layer."""
-        check_features("x", x, self.in_channels)
-        check_edges(edge_index, edge_weight, x)
-        adj = self.adjacency(x, edge_index, edge_weight)
         states = [torch.relu(self.encoder(x))]
         for number, weight in enumerate(self.weights, start=1):
             theta = math.log(self.strength / number + 1)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from torch import Tensor, nn
-from torch_geometric.nn.inits import reset
 from torch_geometric.utils import scatter
 
-from gread.base.checks import check_sizes
 from gread.base.errors import InputError
-from gread.graph.checks import check_edges, check_features
 from gread.graph.structure.relations import NUM_RELATIONS, computed_relations
 from gread.kernels.cuda_graph import values_can_be_read
 from gread.kernels.operators import product
 from gread.kernels.pattern import Pattern, remember
+from gread.models.base import LayeredGNN
 from gread.models.layers import Dropout, FeatureMap
 
 
@@ -67,17 +65,14 @@ class GeometricConv(nn.Module):
         return out.view(h.size(0), -1)
 
 
-class GeomGCN(nn.Module):
+class GeomGCN(LayeredGNN):
     """Two layers: nine convolutions side by side behind a ReLU, then the mean of nine.
 
     The relations are those of `gread.graph.structure.relations`.
 
     Args:
-        in_channels: Number of features.
+        in_channels, out_channels, input_dropout, dropout: As in `LayeredGNN`.
         hidden_channels: Width of each of the nine first results.
-        out_channels: Number of classes.
-        input_dropout: Dropout on the features.
-        dropout: Dropout between the layers.
     """
 
     def __init__(
@@ -89,20 +84,13 @@ class GeomGCN(nn.Module):
         input_dropout: float = 0.5,
         dropout: float = 0.5,
     ):
-        super().__init__()
-        check_sizes(in_channels, hidden_channels, out_channels, input_dropout, dropout)
-        self.in_channels = in_channels
+        super().__init__(in_channels, hidden_channels, out_channels, input_dropout, dropout)
         width = NUM_RELATIONS * hidden_channels
         words = FeatureMap(in_channels, width, input_dropout, bias=False)
         self.first = GeometricConv(words, in_channels, hidden_channels, mean=False)
         self.dropout = Dropout(dropout)
         states = nn.Linear(width, NUM_RELATIONS * out_channels, bias=False)
         self.second = GeometricConv(states, width, out_channels, mean=True)
-
-    def reset_parameters(self) -> None:
-        """Draws every parameter anew."""
-        for part in self.children():
-            reset(part)
 
     def forward(
         self,
@@ -122,22 +110,32 @@ class GeomGCN(nn.Module):
             relation_index: Pairs, source and target, loops among them, [2, P].
             relation_type: The relation of each, 0 to 8, [P].
         """
-        check_features("x", x, self.in_channels)
-        check_edges(edge_index, edge_weight, x)
+        self.check(x, edge_index, edge_weight)
+        relations = relation_index, relation_type
+        return self.decode(self.states(x, self.operator(x, edge_index, edge_weight, *relations)))
+
+    def operator(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor | None,
+        pairs: Tensor | None = None,
+        kind: Tensor | None = None,
+    ) -> Operators:
+        """The S_r, from pairs and their relations, or from the graph."""
         if edge_weight is not None and values_can_be_read() and not (edge_weight == 1).all():
             raise InputError("edge_weight must be one everywhere: Geom-GCN has no use for others")
-        if relation_index is None or relation_type is None:
-            relation_index, relation_type = remember(
-                edge_index,
-                ("relations", x.size(0)),
-                lambda: computed_relations(edge_index, x.size(0)),
-            )
-        pairs, kind = relation_index, relation_type
-        operators = remember(
-            pairs, ("geom-gcn", x.dtype, x.size(0)), lambda: _operators(pairs, kind, x)
-        )
-        h = self.first(x, operators).relu()
-        return self.second(self.dropout(h), operators)
+        n = x.size(0)
+        if pairs is None or kind is None:
+            key = ("relations", n)
+            pairs, kind = remember(edge_index, key, lambda: computed_relations(edge_index, n))
+        known = pairs, kind
+        return remember(pairs, ("geom-gcn", x.dtype, n), lambda: _operators(*known, x))
+
+    def states(self, x: Tensor, adj: Operators) -> list[Tensor]:
+        """X, the state between the layers, and the logits."""
+        h = self.first(x, adj).relu()
+        return [x, h, self.second(self.dropout(h), adj)]
 
 
 def _operators(pairs: Tensor, kind: Tensor, x: Tensor) -> Operators:

@@ -8,14 +8,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import elu, softplus
-from torch_geometric.nn.inits import reset
 from torch_geometric.utils import scatter
 
-from gread.base.checks import check_count, check_positive, check_sizes
+from gread.base.checks import check_count, check_positive
 from gread.graph.adjacency import OriginalAdjacency, edges_of
-from gread.graph.checks import check_features
 from gread.kernels.operators import product, scores
 from gread.kernels.pattern import Pattern, remember
+from gread.models.base import LayeredGNN
 from gread.models.layers import Dropout, FeatureMap
 
 DECAY_POWER = 3
@@ -69,7 +68,7 @@ class SignedMessages(nn.Module):
         return softplus(self.scale) * (product(near.pattern, message, z) + own * z)
 
 
-class GGCN(nn.Module):
+class GGCN(LayeredGNN):
     """Layers of signed messages on a running sum R, to which every layer adds less.
 
         Y₁ = messages(X W₁ + b₁),   R₁ = U₁ + ELU(X W + b),   Uᵢ = Dropout(ELU(Yᵢ))
@@ -78,13 +77,9 @@ class GGCN(nn.Module):
     The last Y are the logits.
 
     Args:
-        in_channels: Number of features.
-        hidden_channels: Width of the layers between.
-        out_channels: Number of classes.
+        in_channels, hidden_channels, out_channels, input_dropout, dropout: As in `LayeredGNN`.
         num_layers: How many, at least two.
         decay: η.
-        input_dropout: Dropout on the features.
-        dropout: Dropout on the hidden states.
     """
 
     def __init__(
@@ -98,11 +93,9 @@ class GGCN(nn.Module):
         input_dropout: float = 0.5,
         dropout: float = 0.5,
     ):
-        super().__init__()
-        check_sizes(in_channels, hidden_channels, out_channels, input_dropout, dropout)
+        super().__init__(in_channels, hidden_channels, out_channels, input_dropout, dropout)
         check_count("num_layers", num_layers, minimum=2)
         check_positive("decay", decay)
-        self.in_channels = in_channels
         self.decay = decay
         widths = [*[hidden_channels] * (num_layers - 2), out_channels]
         self.linears = nn.ModuleList(nn.Linear(hidden_channels, width) for width in widths)
@@ -110,34 +103,22 @@ class GGCN(nn.Module):
         self.feature_map = FeatureMap(in_channels, 2 * hidden_channels, input_dropout)
         self.messages = nn.ModuleList(SignedMessages() for _ in range(num_layers))
         self.dropout = Dropout(dropout)
-        self.normalized = OriginalAdjacency()
+        self.adjacency = OriginalAdjacency()
 
-    def reset_parameters(self) -> None:
-        """Draws every parameter anew."""
-        for part in self.children():
-            reset(part)
-
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """Logits [N, classes] from features [N, F]."""
-        return self.hidden_states(x, edge_index, edge_weight)[-1]
-
-    def hidden_states(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
-    ) -> list[Tensor]:
+    def states(self, x: Tensor, adj: Neighbours) -> list[Tensor]:
         """X W, the state behind every layer, and the logits as the last."""
-        check_features("x", x, self.in_channels)
-        near = self._neighbours(x, edge_index, edge_weight)
         z, sum_so_far = self.feature_map(x).chunk(2, dim=-1)
         states = [sum_so_far := elu(sum_so_far)]
         for i, linear in enumerate(self.linears, start=1):
-            u = self.dropout(elu(self.messages[i - 1](z, near)))
+            u = self.dropout(elu(self.messages[i - 1](z, adj)))
             share = 1.0 if i == 1 else math.log(self.decay / (i + 1) ** DECAY_POWER + 1)
             states.append(sum_so_far := sum_so_far + share * u)
             z = linear(sum_so_far)
-        return [*states, self.messages[-1](z, near)]
+        return [*states, self.messages[-1](z, adj)]
 
-    def _neighbours(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Neighbours:
-        adj = self.normalized(x, edge_index, edge_weight)
+    def operator(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Neighbours:
+        """S̃ without its loops, and the ratios of degrees."""
+        adj = self.adjacency(x, edge_index, edge_weight)
 
         def found() -> Neighbours:
             edges = edges_of(edge_index, edge_weight, x, self_loops=1.0)

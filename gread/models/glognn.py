@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn.inits import reset
 
-from gread.base.checks import (
-    check_count,
-    check_fraction,
-    check_not_negative,
-    check_rate,
-    check_sizes,
-)
+from gread.base.checks import check_count, check_fraction, check_not_negative, check_rate
 from gread.base.errors import InputError
 from gread.graph.adjacency import OriginalAdjacency
-from gread.graph.checks import check_features
 from gread.graph.operator import Adjacency, Operator
+from gread.models.base import LayeredGNN
 from gread.models.layers import Dropout, FeatureMap, RowMap
 
 
-class GloGNN(nn.Module):
+class GloGNN(LayeredGNN):
     """H ← (1 − γ) Z H + γ H(0), H(0) = W₂ Dropout(ReLU(δ W₁ X + (1 − δ) W₃ R̃)).
 
     Z [N, N] minimises ‖H − g Z H − γ H(0)‖² + α ‖Z‖² + β ‖Z − Σ_k λ_k R̃^k‖² with g = 1 − γ:
@@ -31,9 +24,8 @@ class GloGNN(nn.Module):
     as many rows as there are classes.
 
     Args:
-        in_channels: Number of features.
+        in_channels, out_channels, input_dropout: As in `LayeredGNN`.
         hidden_channels: Width of the first map; all that follows is as wide as there are classes.
-        out_channels: Number of classes.
         num_nodes: Length of a row of R̃.
         alpha: α ≥ 0, not zero together with β.
         beta: β ≥ 0.
@@ -42,7 +34,6 @@ class GloGNN(nn.Module):
         num_layers: How often Z is found and applied.
         num_hops: K, the highest power of R̃.
         weighted_classes: Whether every class has a learned weight in Z H: GloGNN++.
-        input_dropout: Dropout on the features.
         dropout: Dropout inside H(0).
     """
 
@@ -63,9 +54,9 @@ class GloGNN(nn.Module):
         input_dropout: float = 0.0,
         dropout: float = 0.5,
     ):
-        super().__init__()
-        check_sizes(in_channels, hidden_channels, out_channels, input_dropout, dropout)
-        check_count("num_nodes", num_nodes)
+        super().__init__(
+            in_channels, hidden_channels, out_channels, input_dropout, dropout, num_nodes
+        )
         check_not_negative("alpha", alpha)
         check_not_negative("beta", beta)
         check_rate("gamma", gamma)
@@ -74,10 +65,9 @@ class GloGNN(nn.Module):
         check_count("num_hops", num_hops)
         if alpha + beta == 0:
             raise InputError("alpha and beta must not both be zero")
-        self.in_channels = in_channels
         self.alpha, self.beta, self.gamma, self.delta = alpha, beta, gamma, delta
         self.num_layers = num_layers
-        self.normalized = OriginalAdjacency(normalization="row")
+        self.adjacency = OriginalAdjacency(normalization="row")
         words = FeatureMap(in_channels, hidden_channels, input_dropout)
         self.feature_map = words if delta > 0 else None
         self.row_map = RowMap(num_nodes, hidden_channels) if delta < 1 else None
@@ -89,22 +79,13 @@ class GloGNN(nn.Module):
 
     def reset_parameters(self) -> None:
         """Draws the maps anew; the weights of hops and classes are equal and sum to one."""
-        for part in self.children():
-            reset(part)
+        super().reset_parameters()
         for weight in (self.hop_weight, self.class_weight):
             if weight is not None:
                 nn.init.constant_(weight, 1 / weight.numel())
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """Logits [N, classes] from features [N, F]."""
-        return self.hidden_states(x, edge_index, edge_weight)[-1]
-
-    def hidden_states(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
-    ) -> list[Tensor]:
+    def states(self, x: Tensor, adj: Adjacency) -> list[Tensor]:
         """H⁰, the state behind every layer, and so the logits as the last."""
-        check_features("x", x, self.in_channels)
-        adj = self.normalized(x, edge_index, edge_weight)
         states = [self.linear(self.dropout(self._mapped(x, adj).relu()))]
         for _ in range(self.num_layers):
             states.append(self._gathered(states[-1], states[0], adj))

@@ -10,24 +10,21 @@ from torch_geometric.nn.inits import reset
 
 from gread.base.checks import check_count, check_fraction, check_rate
 from gread.graph.adjacency import OriginalAdjacency
-from gread.graph.checks import check_edges, check_features
+from gread.graph.operator import Operator
+from gread.models.base import LayeredGNN
 from gread.models.layers import Dropout, build_decoder, build_encoder
 
 
-class GPRGNN(nn.Module):
+class GPRGNN(LayeredGNN):
     """Σ_k γ_k Ã^k Z, k = 0 to order, where Z is a perceptron of X and Ã = D^-½ (A + I) D^-½.
 
     γ begins as personalised PageRank, γ_k = α (1 − α)^k and γ_order = (1 − α)^order. It may become
     negative, and does not decay.
 
     Args:
-        in_channels: Number of features.
-        hidden_channels: Width of the perceptron.
-        out_channels: Number of classes.
+        in_channels, hidden_channels, out_channels, input_dropout, dropout: As in `LayeredGNN`.
         order: The highest power of Ã.
         alpha: α; 1 begins with the perceptron alone, 0 with the highest power alone.
-        input_dropout: Dropout on the features.
-        dropout: Dropout inside the perceptron.
         propagation_dropout: Dropout on Z.
     """
 
@@ -43,11 +40,10 @@ class GPRGNN(nn.Module):
         dropout: float = 0.5,
         propagation_dropout: float = 0.5,
     ):
-        super().__init__()
+        super().__init__(in_channels, hidden_channels, out_channels, input_dropout, dropout)
         check_count("order", order)
         check_fraction("alpha", alpha)
         check_rate("propagation_dropout", propagation_dropout)
-        self.in_channels = in_channels
         self.encoder = build_encoder("linear", in_channels, hidden_channels, input_dropout, dropout)
         self.decoder = build_decoder(
             "linear", hidden_channels, out_channels, dropout, activation=True
@@ -76,21 +72,15 @@ class GPRGNN(nn.Module):
             {"params": [self.gamma], "weight_decay": 0.0},
         ]
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """Logits [N, classes] from features [N, F]."""
-        states = self.hidden_states(x, edge_index, edge_weight)
+    def decode(self, states: list[Tensor]) -> Tensor:
+        """Σ_k γ_k Ã^k Z."""
         total = self.gamma[0] * states[0]
         for gamma, z in zip(self.gamma[1:], states[1:], strict=True):
             total = total + gamma * z
         return total
 
-    def hidden_states(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
-    ) -> list[Tensor]:
+    def states(self, x: Tensor, adj: Operator) -> list[Tensor]:
         """Z, Ã Z, Ã² Z, ..., as many as there are weights."""
-        check_features("x", x, self.in_channels)
-        check_edges(edge_index, edge_weight, x)
-        adj = self.adjacency(x, edge_index, edge_weight)
         states = [self.dropout(self.decoder(self.encoder(x)))]
         for _ in self.gamma[1:]:
             states.append(adj @ states[-1])

@@ -7,18 +7,17 @@ from functools import partial
 
 from torch import Tensor, nn
 from torch.nn.functional import elu
-from torch_geometric.nn.inits import reset
 
-from gread.base.checks import check_count, check_not_negative, check_positive, check_sizes
+from gread.base.checks import check_count, check_not_negative, check_positive
 from gread.base.registry import Registry
 from gread.graph.adjacency import OriginalAdjacency
-from gread.graph.checks import check_edges, check_features
+from gread.models.base import LayeredGNN
 from gread.models.convolutional import Mix, gather, hidden_layer
 from gread.models.gat import Attention, Neighbourhoods
 from gread.models.layers import Dropout, FeatureMap
 
 
-class GraphCON(nn.Module):
+class GraphCON(LayeredGNN):
     """Graph-coupled oscillators, x'' = σ(F(x)) − γ x − α x', by the symplectic Euler method.
 
         Y ← Y + τ (σ(F(X)) − α Y − γ X),    X ← X + τ Y
@@ -27,15 +26,12 @@ class GraphCON(nn.Module):
 
     Args:
         coupling: Makes σ ∘ F from the width; called with ``(x, edge_index, edge_weight)``.
-        in_channels: Number of features.
-        hidden_channels: Width of the state.
-        out_channels: Number of classes.
+        in_channels, hidden_channels, out_channels, input_dropout: As in `LayeredGNN`.
+        dropout: Dropout on X and Y at first and after every step.
         num_layers: Number of steps.
         damping: α.
         frequency: γ.
         step_size: τ.
-        input_dropout: Dropout on the features.
-        dropout: Dropout on X and Y at first and after every step.
     """
 
     def __init__(
@@ -44,21 +40,18 @@ class GraphCON(nn.Module):
         in_channels: int,
         hidden_channels: int,
         out_channels: int,
-        *,
+        input_dropout: float = 0.3,
+        dropout: float = 0.3,
         num_layers: int = 2,
         damping: float = 0.0,
         frequency: float = 0.0,
         step_size: float = 1.0,
-        input_dropout: float = 0.3,
-        dropout: float = 0.3,
     ):
-        super().__init__()
-        check_sizes(in_channels, hidden_channels, out_channels, input_dropout, dropout)
+        super().__init__(in_channels, hidden_channels, out_channels, input_dropout, dropout)
         check_count("num_layers", num_layers)
         check_not_negative("damping", damping)
         check_not_negative("frequency", frequency)
         check_positive("step_size", step_size)
-        self.in_channels = in_channels
         self.num_layers = num_layers
         self.damping = damping
         self.frequency = frequency
@@ -68,26 +61,19 @@ class GraphCON(nn.Module):
         self.dropout = Dropout(dropout)
         self.decoder = nn.Linear(hidden_channels, out_channels)
 
-    def reset_parameters(self) -> None:
-        """Draws every parameter anew."""
-        for part in self.children():
-            reset(part)
+    def operator(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """The graph as it is: the coupling has an operator of its own."""
+        return edge_index, edge_weight
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """Logits [N, classes] from features [N, F]."""
-        return self.decoder(self.hidden_states(x, edge_index, edge_weight)[-1])
-
-    def hidden_states(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
-    ) -> list[Tensor]:
+    def states(self, x: Tensor, adj: tuple[Tensor, Tensor | None]) -> list[Tensor]:
         """The places at the start and behind every step."""
-        check_features("x", x, self.in_channels)
-        check_edges(edge_index, edge_weight, x)
         h = self.encoder(x).relu()
         place, speed = self.dropout(h), self.dropout(h)
         states = [place]
         for _ in range(self.num_layers):
-            place, speed = self.step(place, speed, edge_index, edge_weight)
+            place, speed = self.step(place, speed, *adj)
             place, speed = self.dropout(place), self.dropout(speed)
             states.append(place)
         return states
@@ -172,15 +158,8 @@ def gcon_gcn(
     """`GraphCON` coupled by a GCN, with ``residual`` as in `ConvolutionCoupling`."""
     return GraphCON(
         partial(ConvolutionCoupling, residual=residual),
-        in_channels,
-        hidden_channels,
-        out_channels,
-        num_layers=num_layers,
-        damping=damping,
-        frequency=frequency,
-        step_size=step_size,
-        input_dropout=input_dropout,
-        dropout=dropout,
+        *(in_channels, hidden_channels, out_channels, input_dropout, dropout),
+        *(num_layers, damping, frequency, step_size),
     )
 
 
@@ -200,13 +179,6 @@ def gcon_gat(
     """`GraphCON` coupled by a GAT of so many ``heads``."""
     return GraphCON(
         partial(AttentionCoupling, heads=heads),
-        in_channels,
-        hidden_channels,
-        out_channels,
-        num_layers=num_layers,
-        damping=damping,
-        frequency=frequency,
-        step_size=step_size,
-        input_dropout=input_dropout,
-        dropout=dropout,
+        *(in_channels, hidden_channels, out_channels, input_dropout, dropout),
+        *(num_layers, damping, frequency, step_size),
     )

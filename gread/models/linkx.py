@@ -7,29 +7,25 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import BatchNorm
-from torch_geometric.nn.inits import reset
 
-from gread.base.checks import check_count, check_sizes
+from gread.base.checks import check_count
 from gread.graph.adjacency import edges_of
-from gread.graph.checks import check_features
 from gread.graph.operator import Adjacency
+from gread.models.base import LayeredGNN
 from gread.models.layers import Dropout, FeatureMap, RowMap
 
 
-class LINKX(nn.Module):
+class LINKX(LayeredGNN):
     """ŷ = MLP_f(ReLU(W [a ‖ b] + a + b)), a = MLP_A(A), b = MLP_X(X).
 
     Row i of A, that is who the neighbours of node i are, is a vector of features like row i of X.
 
     Args:
-        in_channels: Number of features.
-        hidden_channels: Width of everything between.
-        out_channels: Number of classes.
+        in_channels, hidden_channels, out_channels, input_dropout: As in `LayeredGNN`.
         num_nodes: Length of a row of A.
         num_edge_layers: Linear maps in MLP_A.
         num_node_layers: Linear maps in MLP_X.
         num_layers: Linear maps in MLP_f.
-        input_dropout: Dropout on the features.
         dropout: Dropout in MLP_f; the other two have none.
     """
 
@@ -46,13 +42,12 @@ class LINKX(nn.Module):
         input_dropout: float = 0.0,
         dropout: float = 0.5,
     ):
-        super().__init__()
-        check_sizes(in_channels, hidden_channels, out_channels, input_dropout, dropout)
-        check_count("num_nodes", num_nodes)
+        super().__init__(
+            in_channels, hidden_channels, out_channels, input_dropout, dropout, num_nodes
+        )
         check_count("num_edge_layers", num_edge_layers)
         check_count("num_node_layers", num_node_layers)
         check_count("num_layers", num_layers)
-        self.in_channels = in_channels
         width = hidden_channels
         self.edge_map = RowMap(num_nodes, width)
         self.edge_mlp = _rest([width] * num_edge_layers)
@@ -64,18 +59,18 @@ class LINKX(nn.Module):
             first, *_rest([width] * (num_layers - 1) + [out_channels], dropout)
         )
 
-    def reset_parameters(self) -> None:
-        """Draws every parameter anew."""
-        for part in self.children():
-            reset(part)
+    def operator(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Adjacency:
+        """A: an entry for every edge, zero where it is a loop."""
+        edges = edges_of(edge_index, edge_weight, x, 0.0)
+        rows = edges.pattern.rows
+        return Adjacency(edges.pattern, edges.weight * (rows.numbers() != rows.column))
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """Logits [N, classes] from features [N, F]."""
-        check_features("x", x, self.in_channels)
-        a = self.edge_mlp(self.edge_map(_without_loops(x, edge_index, edge_weight)))
+    def states(self, x: Tensor, adj: Adjacency) -> list[Tensor]:
+        """X, what both maps make of a node, and the logits."""
+        a = self.edge_mlp(self.edge_map(adj))
         b = self.node_mlp(self.node_map(x))
-        h = self.mix(torch.cat([a, b], dim=-1)) + a + b
-        return self.final_mlp(h.relu())
+        h = (self.mix(torch.cat([a, b], dim=-1)) + a + b).relu()
+        return [x, h, self.final_mlp(h)]
 
 
 def _rest(widths: list[int], dropout: float = 0.0) -> nn.Sequential:
@@ -85,10 +80,3 @@ def _rest(widths: list[int], dropout: float = 0.0) -> nn.Sequential:
         norm = BatchNorm(before, allow_single_element=True)
         parts += [nn.ReLU(), norm, Dropout(dropout), nn.Linear(before, after)]
     return nn.Sequential(*parts)
-
-
-def _without_loops(x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Adjacency:
-    """A: an entry for every edge, zero where it is a loop."""
-    edges = edges_of(edge_index, edge_weight, x, 0.0)
-    rows = edges.pattern.rows
-    return Adjacency(edges.pattern, edges.weight * (rows.numbers() != rows.column))

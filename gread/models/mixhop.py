@@ -6,31 +6,27 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn.inits import reset
 
-from gread.base.checks import check_count, check_sizes
+from gread.base.checks import check_count
 from gread.graph.adjacency import OriginalAdjacency
-from gread.graph.checks import check_edges, check_features
 from gread.graph.operator import Operator
+from gread.models.base import LayeredGNN
 from gread.models.convolutional import Mix, feature_layer, hidden_layer
 
 POWERS = 3
 """Powers of Ã from 0 on."""
 
 
-class MixHop(nn.Module):
+class MixHop(LayeredGNN):
     """H ↦ ReLU(BatchNorm([H W₀ ‖ Ã H W₁ ‖ Ã² H W₂])), where Ã = D^-½ (A + I) D^-½.
 
     The last layer is Σ_p a_p Ã^p H W_p, with a the softmax of three learned numbers; features are
     scaled to length one behind their dropout. All as in the authors' code.
 
     Args:
-        in_channels: Number of features.
+        in_channels, out_channels, input_dropout, dropout: As in `LayeredGNN`.
         hidden_channels: Width of each of the three parts of a layer.
-        out_channels: Number of classes.
         num_layers: How many.
-        input_dropout: Dropout on the features.
-        dropout: Dropout on the hidden states.
     """
 
     def __init__(
@@ -43,10 +39,8 @@ class MixHop(nn.Module):
         input_dropout: float = 0.5,
         dropout: float = 0.5,
     ):
-        super().__init__()
+        super().__init__(in_channels, hidden_channels, out_channels, input_dropout, dropout)
         check_count("num_layers", num_layers)
-        check_sizes(in_channels, hidden_channels, out_channels, input_dropout, dropout)
-        self.in_channels = in_channels
         self.adjacency = OriginalAdjacency()
         mix = Mix(hops, taken=POWERS, given=POWERS, bias=False)
         widths = [*[hidden_channels] * (num_layers - 1), out_channels]
@@ -62,22 +56,16 @@ class MixHop(nn.Module):
 
     def reset_parameters(self) -> None:
         """Draws every parameter anew; at first all powers weigh the same."""
-        reset(self.layers)
-        reset(self.norms)
+        super().reset_parameters()
         nn.init.zeros_(self.scores)
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """Logits [N, classes] from features [N, F]."""
-        last = self.hidden_states(x, edge_index, edge_weight)[-1]
-        return (self.scores.softmax(0).unsqueeze(-1) * last.unflatten(-1, (POWERS, -1))).sum(1)
+    def decode(self, states: list[Tensor]) -> Tensor:
+        """The mean of the powers, weighted."""
+        last = states[-1].unflatten(-1, (POWERS, -1))
+        return (self.scores.softmax(0).unsqueeze(-1) * last).sum(1)
 
-    def hidden_states(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
-    ) -> list[Tensor]:
+    def states(self, x: Tensor, adj: Operator) -> list[Tensor]:
         """X, and the state behind every layer."""
-        check_features("x", x, self.in_channels)
-        check_edges(edge_index, edge_weight, x)
-        adj = self.adjacency(x, edge_index, edge_weight)
         states = [x]
         for layer, norm in zip(self.layers, self.norms, strict=False):
             states.append(torch.relu(norm(layer(states[-1], adj))))

@@ -8,16 +8,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
-from torch_geometric.nn.inits import reset
 from torch_geometric.utils import scatter, softmax
 
-from gread.base.checks import check_count, check_sizes
+from gread.base.checks import check_count
 from gread.base.errors import InputError
-from gread.graph.checks import check_edges, check_features
 from gread.graph.structure.multigraph import RINGS, structural_multigraph
 from gread.kernels.cuda_graph import values_can_be_read
 from gread.kernels.operators import product
 from gread.kernels.pattern import Pattern, remember
+from gread.models.base import LayeredGNN
 from gread.models.layers import Dropout, FeatureMap
 
 SLOPE = 0.2
@@ -93,19 +92,15 @@ def _at(scores: Tensor, places: Tensor) -> Tensor:
     return scores.flatten().index_select(0, places - places // slots)
 
 
-class WRGAT(nn.Module):
+class WRGAT(LayeredGNN):
     """Two layers of weighted relational attention with ReLU and dropout between them.
 
     Relation 0 are the edges of the graph, without loops; the others are those of
     `gread.graph.structure.multigraph`.
 
     Args:
-        in_channels: Number of features.
-        hidden_channels: Width between the layers.
-        out_channels: Number of classes.
+        in_channels, hidden_channels, out_channels, input_dropout, dropout: As in `LayeredGNN`.
         num_rings: How many relations of the multigraph to use.
-        input_dropout: Dropout on the features.
-        dropout: Dropout between the layers.
     """
 
     def __init__(
@@ -118,23 +113,16 @@ class WRGAT(nn.Module):
         input_dropout: float = 0.5,
         dropout: float = 0.5,
     ):
-        super().__init__()
-        check_sizes(in_channels, hidden_channels, out_channels, input_dropout, dropout)
+        super().__init__(in_channels, hidden_channels, out_channels, input_dropout, dropout)
         check_count("num_rings", num_rings, minimum=0)
         if num_rings > RINGS:
             raise InputError(f"num_rings must be at most {RINGS}, got {num_rings}")
-        self.in_channels = in_channels
         self.slots = num_rings + 2
         words = FeatureMap(in_channels, self.slots * hidden_channels, input_dropout, bias=False)
         self.first = WeightedRelationalAttention(words, in_channels, hidden_channels, self.slots)
         self.dropout = Dropout(dropout)
         states = nn.Linear(hidden_channels, self.slots * out_channels, bias=False)
         self.second = WeightedRelationalAttention(states, hidden_channels, out_channels, self.slots)
-
-    def reset_parameters(self) -> None:
-        """Draws every parameter anew."""
-        for part in self.children():
-            reset(part)
 
     def forward(
         self,
@@ -156,23 +144,30 @@ class WRGAT(nn.Module):
             multigraph_type: The relation of each, from 1, [P].
             multigraph_weight: w of each, [P].
         """
-        check_features("x", x, self.in_channels)
-        check_edges(edge_index, edge_weight, x)
+        self.check(x, edge_index, edge_weight)
+        alike = multigraph_index, multigraph_type, multigraph_weight
+        return self.decode(self.states(x, self.operator(x, edge_index, edge_weight, *alike)))
+
+    def operator(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None, *alike: Tensor | None
+    ) -> tuple[Relations, Relations]:
+        """The edges, and the pairs of alike nodes, which are found where they are not given."""
         if edge_weight is not None and values_can_be_read() and (edge_weight > HEAVIEST).any():
             raise InputError(
                 f"edge_weight must be {HEAVIEST:g} at most for WRGAT, which multiplies with it in "
                 f"both layers, got {edge_weight.max().item():g}"
             )
         n = x.size(0)
-        if multigraph_index is None or multigraph_type is None or multigraph_weight is None:
-            multigraph_index, multigraph_type, multigraph_weight = remember(
-                edge_index, ("multigraph", n), lambda: structural_multigraph(edge_index, n)
-            )
-        graphs = (
-            self._edges(x, edge_index, edge_weight),
-            self._alike(x, multigraph_index, multigraph_type, multigraph_weight),
-        )
-        return self.second(self.dropout(self.first(x, graphs).relu()), graphs)
+        known: Sequence[Tensor] = [tensor for tensor in alike if tensor is not None]
+        if len(known) < 3:
+            key = ("multigraph", n)
+            known = remember(edge_index, key, lambda: structural_multigraph(edge_index, n))
+        return self._edges(x, edge_index, edge_weight), self._alike(x, *known)
+
+    def states(self, x: Tensor, adj: tuple[Relations, Relations]) -> list[Tensor]:
+        """X, the state between the layers, and the logits."""
+        h = self.dropout(self.first(x, adj).relu())
+        return [x, h, self.second(h, adj)]
 
     def _edges(self, x: Tensor, index: Tensor, weight: Tensor | None) -> Relations:
         def found() -> Relations:

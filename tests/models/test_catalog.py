@@ -10,10 +10,10 @@ from torch import nn
 
 import gread
 import gread.models
+from gread.base.lazy import Reference
 from gread.models.catalog import (
     MODELS,
     NUM_NODES,
-    Deferred,
     GraphSize,
     ModelEntry,
     flow_memory,
@@ -21,7 +21,7 @@ from gread.models.catalog import (
     model,
 )
 
-SHIPPED = {name: entry for name, entry in MODELS.items() if isinstance(entry.build, Deferred)}
+SHIPPED = {name: entry for name, entry in MODELS.items() if isinstance(entry.build, Reference)}
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -29,7 +29,7 @@ def test_hyperparameters_from_the_source_are_those_of_the_signature(name):
     entry = MODELS[name]
     keywords = {
         argument: parameter.default
-        for argument, parameter in inspect.signature(entry.build.imported).parameters.items()
+        for argument, parameter in inspect.signature(entry.build.target).parameters.items()
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY
     }
     assert {**entry.build.keywords} == keywords
@@ -41,7 +41,7 @@ def test_hyperparameters_from_the_source_are_those_of_the_signature(name):
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_what_builds_it_can_be_read_about(name):
-    assert inspect.getdoc(MODELS[name].build.imported)
+    assert inspect.getdoc(MODELS[name].build.target)
 
 
 def test_listing_models_and_reactions_imports_neither_torch_nor_numpy():
@@ -59,9 +59,9 @@ assert not {"torch", "numpy", "torch_geometric"} & sys.modules.keys()
 
 def test_every_file_of_a_model_is_in_the_catalogue():
     folder = Path(gread.models.__file__).parent
-    shared = {"__init__", "attention", "catalog", "continuous", "hub", "layers", "stacking"}
+    shared = {"__init__", "attention", "base", "catalog", "continuous", "hub", "layers", "stacking"}
     files = {path.stem for path in folder.glob("*.py")} - shared
-    named = {entry.build.target.split(":")[0].split(".")[2] for entry in SHIPPED.values()}
+    named = {entry.build.path.split(":")[0].split(".")[2] for entry in SHIPPED.values()}
     assert files <= named
 
 

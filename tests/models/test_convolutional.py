@@ -8,8 +8,15 @@ from torch_geometric.nn import ChebConv, GCNConv, PairNorm, SAGEConv
 from gread.base.errors import InputError
 from gread.graph.adjacency import OriginalAdjacency
 from gread.models.catalog import MODELS
-from gread.models.convolutional import ConvStack, Mix, always, gather
+from gread.models.convolutional import ConvStack
 from tests.checks import dense
+
+
+class Linear(ConvStack):
+    """Without an activation."""
+
+    def activation(self):
+        return nn.Identity()
 
 
 def build(name, **options):
@@ -112,10 +119,7 @@ def test_sgc_is_gcn_without_relu(graph):
     (layer,) = model.layers
     expected = torch.linalg.matrix_power(operator(graph), 3) @ graph.x @ weight_of(layer)
     torch.testing.assert_close(model(graph.x, graph.edge_index), expected)
-    linear = ConvStack(
-        always(Mix(gather)), lambda channels: nn.Identity(), OriginalAdjacency, 3, 8, 2
-    )
-    linear = linear.double().eval()
+    linear = Linear(3, 8, 2).double().eval()
     model = build("sgc", power=2)
     first, second = linear.layers
     model.layers[0].linear.weight.data = weight_of(first) @ weight_of(second)

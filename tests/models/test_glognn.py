@@ -16,7 +16,7 @@ def test_closed_form_equals_an_explicit_solve(alpha, beta, gamma):
     model = MODELS["glognn"].build(3, 8, 4, num_nodes=30, **hyper).double().eval()
     torch.nn.init.normal_(model.hop_weight)
     x = data.x.double()
-    adj = model.normalized(x, data.edge_index)
+    adj = model.adjacency(x, data.edge_index)
     r = dense(adj)
     first = model.feature_map(x) / 2 + (r @ model.row_map.weight + model.row_map.bias) / 2
     h = model.linear(first.relu())  # H(0) too
@@ -32,7 +32,7 @@ def test_the_closed_form_is_a_minimum():
     data = gread.csbm(30, num_features=3, seed=1)
     model = MODELS["glognn"].build(3, 8, 4, num_nodes=30, alpha=0.7, beta=0.3, gamma=0.2).double()
     h, h0 = torch.randn(2, 30, 4, dtype=torch.float64)
-    adj = model.normalized(h, data.edge_index)
+    adj = model.adjacency(h, data.edge_index)
     r = dense(adj)
     hops = sum(w * r.matrix_power(k) for k, w in enumerate(model.hop_weight.detach(), start=1))
     z = torch.zeros(30, 30, dtype=torch.float64, requires_grad=True)

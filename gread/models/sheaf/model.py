@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn.functional import elu
 from torch_geometric.nn.inits import reset
 
-from gread.base.checks import check_count, check_not_negative, check_sizes
-from gread.graph.checks import check_edges, check_features
+from gread.base.checks import check_count, check_not_negative
+from gread.models.base import LayeredGNN
 from gread.models.layers import Dropout, FeatureMap
 from gread.models.sheaf.ends import Ends, ends_of
 from gread.models.sheaf.laplacian import SheafLaplacian, fixed_laplacian
@@ -60,21 +60,18 @@ class SheafLayer(nn.Module):
         return (1 + self.epsilon.tanh()) * x - elu(y)
 
 
-class NeuralSheafDiffusion(nn.Module):
+class NeuralSheafDiffusion(LayeredGNN):
     """Diffusion on a sheaf that is learned anew in every layer.
 
     The graph is taken as undirected and without loops. Edge weights are those of a weighted
     Laplacian: (L X)_u = Σ w F_uᵀ (F_u X_u − F_v X_v).
 
     Args:
-        in_channels: Number of features.
+        in_channels, out_channels, input_dropout, dropout: As in `LayeredGNN`.
         hidden_channels: Channels f of each coordinate.
-        out_channels: Number of classes.
         maps: ``"diag"``, ``"bundle"`` or ``"general"``.
         stalk_dim: Coordinates d of a node that the maps act on.
         num_layers: How many.
-        input_dropout: Dropout on the features.
-        dropout: Dropout on the states.
         sheaf_decay: Weight decay of the learner of the maps; by default that of the training.
 
     Other Args:
@@ -103,13 +100,11 @@ class NeuralSheafDiffusion(nn.Module):
         second_linear: bool = False,
         shared_learner: bool = False,
     ):
-        super().__init__()
-        check_sizes(in_channels, hidden_channels, out_channels, input_dropout, dropout)
+        super().__init__(in_channels, hidden_channels, out_channels, input_dropout, dropout)
         check_count("stalk_dim", stalk_dim)
         check_count("num_layers", num_layers)
         if sheaf_decay is not None:
             check_not_negative("sheaf_decay", sheaf_decay)
-        self.in_channels = in_channels
         self.sheaf_decay = sheaf_decay
         signs = [-1.0] * sharpen + [1.0] * smooth
         shape = stalk_dim + len(signs), hidden_channels
@@ -130,11 +125,6 @@ class NeuralSheafDiffusion(nn.Module):
         self.signs: Tensor
         self.register_buffer("signs", torch.tensor(signs), persistent=False)
 
-    def reset_parameters(self) -> None:
-        """Draws every parameter anew."""
-        for part in self.children():
-            reset(part)
-
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
         """The learners of maps decay on their own; the weights of a bundle are none."""
         known = [
@@ -148,19 +138,14 @@ class NeuralSheafDiffusion(nn.Module):
             {"params": learners, "weight_decay": decay},
         ]
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """Logits [N, classes] from features [N, F]."""
-        return self.decoder(self.hidden_states(x, edge_index, edge_weight)[-1])
+    def operator(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Ends:
+        """The ends of the edges."""
+        return ends_of(edge_index, edge_weight, x)
 
-    def hidden_states(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
-    ) -> list[Tensor]:
+    def states(self, x: Tensor, adj: Ends) -> list[Tensor]:
         """The stalks of every node side by side, at the start and behind every layer."""
-        check_features("x", x, self.in_channels)
-        check_edges(edge_index, edge_weight, x)
-        ends = ends_of(edge_index, edge_weight, x)
-        fixed = fixed_laplacian(self.signs, ends) if self.signs.numel() else None
+        fixed = fixed_laplacian(self.signs, adj) if self.signs.numel() else None
         states = [self.encoder(x)]
         for layer in self.layers:
-            states.append(layer(states[-1], ends, fixed))
+            states.append(layer(states[-1], adj, fixed))
         return [state.flatten(1) for state in states]
