@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from gread.cli.console import err
+from gread.cli.console import note
 from gread.cli.options import STORE, Store
 
 
@@ -37,14 +37,14 @@ def explore(
 
     if export is not None:
         write(export, store=store, model=model)
-        err.print(f"Wrote {export}", highlight=False, soft_wrap=True)
+        note(f"Wrote {export}")
         return
 
     def started(url: str) -> None:
-        err.print(f"The explorer is at {url}  (Ctrl-C ends it)", highlight=False, soft_wrap=True)
+        note(f"The explorer is at {url}  (Ctrl-C ends it)")
         if not no_browser:
             webbrowser.open(url)
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     serve(store=store, model=model, port=port, on_start=started)
-    err.print("The explorer has ended.", highlight=False)
+    note("The explorer has ended.")

@@ -11,6 +11,12 @@ import typer
 
 from gread.base.errors import InputError
 
+Model = Annotated[str, typer.Option(help="A model: gread list models.")]
+Splits = Annotated[str, typer.Option(help="For instance 0-9 or 0,3,5.")]
+Seeds = Annotated[str, typer.Option(help="Likewise.")]
+Label = Annotated[str, typer.Option(metavar="COLUMN", help="The class; empty where unknown.")]
+Weight = Annotated[str | None, typer.Option(metavar="COLUMN", help="Of the edges' weights.")]
+Directed = Annotated[bool, typer.Option("--directed", help="Edges have one direction.")]
 Device = Annotated[
     str, typer.Option(help="cpu, cuda, cuda:1, ...; auto takes a GPU if there is one.")
 ]
@@ -29,6 +35,11 @@ STORE = Path("runs/store")
 
 MOST_NUMBERS = 100_000
 """Of splits or of seeds."""
+
+
+def into(help: str, metavar: str = "DIR") -> Any:
+    """The option ``--out``."""
+    return typer.Option("--out", metavar=metavar, help=help)
 
 
 def names_in(registry: str) -> str:

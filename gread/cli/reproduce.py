@@ -1,8 +1,7 @@
-"""``gread reproduce``."""
+"""``gread demo``, ``gread reproduce`` and ``gread report``: the paper."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -10,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import Progress
-from rich.table import Table as RichTable
+from rich.table import Column
 
-from gread.cli.console import err, out, print_json, resumable, weighted_bar
+from gread.cli.console import bar, note, out, print_json, print_table, resumable
 from gread.cli.options import (
     STORE,
     Deterministic,
@@ -21,6 +20,7 @@ from gread.cli.options import (
     Json,
     Store,
     imports_of,
+    into,
     names_in,
 )
 
@@ -28,6 +28,48 @@ if TYPE_CHECKING:
     from gread.experiments.reproduce import Forecast, Reproduction
     from gread.runs.result import Result
     from gread.runs.spec import RunSpec
+
+
+def demo(
+    folder: Annotated[Path, into("Where the pictures go.")] = Path("runs/demo"),
+    as_json: Json = False,
+) -> None:
+    """Show the paper's point: four models from heterophily to homophily, and two pictures."""
+    from gread.experiments.demo import BUILDS, HOMOPHILIES, RUNS, SPLITS, demo as show
+    from gread.models.catalog import MODELS
+
+    with bar() as progress:
+        task = progress.add_task("training", total=RUNS)
+        found = show(folder, on_run=lambda: progress.advance(task))
+    if as_json:
+        print_json({"cells": found.cells, "pictures": found.pictures})
+        return
+    columns = (Column(f"{homophily:.1f}", justify="right") for homophily in HOMOPHILIES)
+    rows = [
+        [MODELS[name].title]
+        + [f"{c.mean:.1f} ± {c.deviation:.1f}" for c in found.cells if c.model == name]
+        for name in BUILDS
+    ]
+    title = "Test accuracy (%) by homophily"
+    print_table(("model", *columns), rows, title=title, title_justify="left")
+    out.print(
+        f"Mean ± deviation over {SPLITS} splits of a random graph with five classes, the same "
+        "settings for all models.\n"
+        "Homophily is the share of edges that join two nodes of one class."
+    )
+    for picture in found.pictures:
+        out.print(f"Wrote {picture}", soft_wrap=True)
+
+
+def report(
+    file: Annotated[Path, into("Where the page goes.", "FILE")] = Path("report.html"),
+    store: Store = STORE,
+) -> None:
+    """Write all tables and figures from stored runs as one page, which opens without a network."""
+    from gread.experiments.report import write_report
+
+    write_report(file, store=store)
+    note(f"Wrote {file}")
 
 
 def reproduce(
@@ -54,9 +96,7 @@ def reproduce(
     device: Device = "auto",
     deterministic: Deterministic = False,
     store: Store = STORE,
-    folder: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Where tables and figures go.")
-    ] = Path("runs/reproduce"),
+    folder: Annotated[Path, into("Where tables and figures go.")] = Path("runs/reproduce"),
     as_json: Json = False,
 ) -> None:
     """Regenerate a table or figure of the paper from stored runs, computing what is missing."""
@@ -65,14 +105,15 @@ def reproduce(
 
     names = None if name == "all" else [name]
     if dry_run:
-        _print_plan(
-            plan(
-                names, store=store, scale=scale, workers=workers, executor=executor, device=device
-            ),
-            as_json,
+        forecasts = plan(
+            names, store=store, scale=scale, workers=workers, executor=executor, device=device
         )
+        if as_json:
+            print_json(forecasts)
+        else:
+            _print_plan(forecasts)
         return
-    with resumable(), weighted_bar() as progress:
+    with resumable(), bar(weighted=True) as progress:
         shown = _Runs(progress)
         made = regenerate(
             names,
@@ -98,12 +139,12 @@ def reproduce(
             out.print(Markdown(text) if out.is_terminal else text, soft_wrap=True)
         _print_files(name, made[name])
     if as_json:
-        print_json({name: list(map(str, found.files)) for name, found in made.items()})
+        print_json({name: found.files for name, found in made.items()})
 
 
 def _print_files(name: str, made: Reproduction) -> None:
     suffixes = ", ".join(file.suffix for file in made.files[1:])
-    err.print(f"Wrote {made.files[0]}, {suffixes}", highlight=False, soft_wrap=True)
+    note(f"Wrote {made.files[0]}, {suffixes}")
 
 
 class _Runs:
@@ -126,14 +167,11 @@ class _Runs:
         self.progress.update(self.task, advance=estimate(result.spec), description=text)
 
 
-def _print_plan(forecasts: Sequence[Forecast], as_json: bool) -> None:
-    if as_json:
-        print_json([dataclasses.asdict(found) for found in forecasts])
-        return
-    table = RichTable("artefact", "runs", "stored", "to compute", "about")
+def _print_plan(forecasts: Sequence[Forecast]) -> None:
+    rows = []
     for found in forecasts:
         left = found.runs - found.stored
-        about = str(timedelta(seconds=found.seconds)) if left else "–"
-        table.add_row(found.artefact, str(found.runs), str(found.stored), str(left), about)
-    out.print(table)
+        about = timedelta(seconds=found.seconds) if left else "–"
+        rows.append((found.artefact, found.runs, found.stored, left, about))
+    print_table(("artefact", "runs", "stored", "to compute", "about"), rows)
     out.print("Times are estimates, good to a factor of a few; runs that several need count once.")

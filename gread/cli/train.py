@@ -1,27 +1,34 @@
-"""``gread train``."""
+"""``gread train``, and ``gread shard`` for training over several processes."""
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import Progress
-from rich.table import Table as RichTable
 
-from gread.cli.console import bar, err, out, percent, print_json, resumable
+from gread.cli.console import bar, err, note, out, percent, print_json, print_table, resumable
 from gread.cli.options import (
     STORE,
     Deterministic,
     Device,
+    Directed,
     ExecutorName,
     Json,
+    Label,
+    Model,
+    Seeds,
     Settings,
+    Splits,
     Store,
+    Weight,
     imports_of,
+    into,
     names_in,
     numbers,
     settings_of,
@@ -43,9 +50,9 @@ def train(
     dataset: Annotated[
         str, typer.Argument(help="A dataset: gread datasets lists them; or what gread shard wrote.")
     ],
-    model: Annotated[str, typer.Option(help="A model: gread list models.")] = "gread-bs",
-    splits: Annotated[str, typer.Option(help="For instance 0-9 or 0,3,5.")] = "0-9",
-    seeds: Annotated[str, typer.Option(help="Likewise.")] = "0",
+    model: Model = "gread-bs",
+    splits: Splits = "0-9",
+    seeds: Seeds = "0",
     settings: Settings = None,
     preset: Annotated[
         str | None,
@@ -116,26 +123,66 @@ def train(
             on_result=shown.count,
         )
     if results and as_json:
-        print_json([dataclasses.asdict(result.without_history()) for result in results])
+        print_json([result.without_history() for result in results])
     elif results:
         _print_results(results, find_preset(model, dataset, preset).source)
 
 
+def shard(
+    nodes: Annotated[Path, typer.Option(metavar="FILE", help="Parquet: row k is node k.")],
+    edges: Annotated[
+        Path, typer.Option(metavar="FILE", help="Parquet: source and target, numbers of nodes.")
+    ],
+    label: Label,
+    blocks: Annotated[int, typer.Option(help="One for each process of the training.")],
+    folder: Annotated[Path, into("Where shards go; it must not exist.")],
+    partition: Annotated[
+        str, typer.Option(help="Which nodes go together: cuthill-mckee, metis, given.")
+    ] = "cuthill-mckee",
+    split: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Says train, val or test; else drawn.")
+    ] = None,
+    weight: Weight = None,
+    directed: Directed = False,
+    as_json: Json = False,
+) -> None:
+    """Cut a graph into blocks on the disk, one for each process that will train on it."""
+    from gread.distributed.parquet import shard_parquet
+
+    sizes = shard_parquet(
+        nodes,
+        edges,
+        folder,
+        label=label,
+        shards=blocks,
+        partition=partition,
+        split=split,
+        weight=weight,
+        directed=directed,
+    )
+    if as_json:
+        print_json(sizes)
+        return
+    share = max(sizes.halos) / (sizes.nodes / sizes.shards)
+    out.print(
+        f"{sizes.nodes:,} nodes and {sizes.edges:,} edges in {sizes.shards} shards; the largest "
+        f"halo has {max(sizes.halos):,} nodes, {share:.1%} of a shard\n"
+        f"gread train {folder} --processes {sizes.shards}",
+        soft_wrap=True,
+    )
+
+
 def _print_cost(run: ShardedRun) -> None:
-    err.print(run.cost, highlight=False, soft_wrap=True)
-    err.print(f"parameters: {run.checkpoint}", highlight=False, soft_wrap=True)
+    note(f"{run.cost}\nparameters: {run.checkpoint}")
 
 
 def _row(run: ShardedRun) -> dict[str, object]:
-    best = dataclasses.asdict(run.best)
-    return {"split": run.split, "seed": run.seed, **best, "diverged": run.diverged}
+    return {"split": run.split, "seed": run.seed, **asdict(run.best), "diverged": run.diverged}
 
 
 def _print_structure(structure: str, prepared: Prepared) -> None:
-    err.print(
-        f"{structure}: {prepared.entries:,} numbers, computed once in {prepared.seconds:.1f} s",
-        highlight=False,
-    )
+    took = f"computed once in {prepared.seconds:.1f} s"
+    err.print(f"{structure}: {prepared.entries:,} numbers, {took}")
 
 
 class _Runs:
@@ -149,7 +196,7 @@ class _Runs:
 
     def count(self, result: Result) -> None:
         if result.spec.train.processes > 1:
-            err.print(result.records.get("processes", ""), highlight=False, soft_wrap=True)
+            note(result.records.get("processes", ""))
         else:
             self.progress.advance(self.task)
 
@@ -183,18 +230,16 @@ def _print_results(results: Sequence[Result], source: str) -> None:
 
     spec = results[0].spec
     title = MODELS[spec.model].title
-    table = RichTable("split", "seed", "epoch", "train", "val", "test", "status")
-    for r in results:
-        shares = (percent(r.train), percent(r.val), percent(r.test))
-        table.add_row(str(r.spec.split), str(r.spec.seed), str(r.epoch), *shares, r.status)
-    out.print(f"{title} on {spec.dataset}, preset: {source}", highlight=False)
-    out.print(table)
+    out.print(f"{title} on {spec.dataset}, preset: {source}")
+    rows = (
+        (r.spec.split, r.spec.seed, r.epoch, *map(percent, (r.train, r.val, r.test)), r.status)
+        for r in results
+    )
+    print_table(("split", "seed", "epoch", "train", "val", "test", "status"), rows)
     tests = [100 * result.test for result in results if result.test is not None]
     if tests:
-        out.print(f"test {fmean(tests):.2f} ± {pstdev(tests):.2f}", highlight=False)
-    paper = PAPER.get(title, {}).get(spec.dataset)
-    if paper:
-        out.print(f"the paper prints {paper[0]:.2f} ± {paper[1]:.2f}", highlight=False)
-    code = CODE.get(title, {}).get(spec.dataset)
-    if code:
-        out.print(f"its published code reaches {code:.2f}", highlight=False)
+        out.print(f"test {fmean(tests):.2f} ± {pstdev(tests):.2f}")
+    if paper := PAPER.get(title, {}).get(spec.dataset):
+        out.print(f"the paper prints {paper[0]:.2f} ± {paper[1]:.2f}")
+    if code := CODE.get(title, {}).get(spec.dataset):
+        out.print(f"its published code reaches {code:.2f}")
