@@ -108,7 +108,7 @@ def _import(modules: list[str] | None) -> None:
 
 
 @app.callback()
-def options(
+def before_command(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,

@@ -9,18 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import Progress
 
+from gread.cli import options
 from gread.cli.console import bar, note, out, print_json, print_table, stoppable
-from gread.cli.options import (
-    Device,
-    Directed,
-    Json,
-    Label,
-    Model,
-    Settings,
-    Weight,
-    into,
-    settings_of,
-)
 
 if TYPE_CHECKING:
     from gread.estimator.classifier import GraphClassifier
@@ -51,16 +41,16 @@ Split = Annotated[
 
 def diagnose(
     nodes: Nodes,
-    label: Label,
+    label: options.Label,
     edges: Edges = None,
     features: Features = "auto",
     id: Id = None,
     source: Source = None,
     target: Target = None,
-    weight: Weight = None,
-    directed: Directed = False,
-    folder: Annotated[Path | None, into("Draw a picture there.")] = None,
-    as_json: Json = False,
+    weight: options.Weight = None,
+    directed: options.Directed = False,
+    folder: Annotated[Path | None, options.into("Draw a picture there.")] = None,
+    as_json: options.Json = False,
 ) -> None:
     """Say what a graph is like, whether it can be trusted, and where to begin."""
     from gread.estimator.files import PICTURE, diagnose_files
@@ -78,18 +68,18 @@ def diagnose(
 
 def fit(
     nodes: Nodes,
-    label: Label,
-    folder: Annotated[Path, into("The model folder; it must not exist.")],
+    label: options.Label,
+    folder: Annotated[Path, options.into("The model folder; it must not exist.")],
     edges: Edges = None,
     features: Features = "auto",
     id: Id = None,
     source: Source = None,
     target: Target = None,
-    weight: Weight = None,
-    directed: Directed = False,
+    weight: options.Weight = None,
+    directed: options.Directed = False,
     split: Split = None,
-    model: Model = "gread-bs",
-    settings: Settings = None,
+    model: options.Model = "gread-bs",
+    settings: options.Settings = None,
     class_weight: Annotated[
         str | None, typer.Option(help="balanced: rare classes count as much as common ones.")
     ] = None,
@@ -98,8 +88,8 @@ def fit(
         typer.Option("--tune", metavar="MINUTES", help="Look for better settings so long."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the split and the training.")] = 0,
-    device: Device = "auto",
-    as_json: Json = False,
+    device: options.Device = "auto",
+    as_json: options.Json = False,
 ) -> None:
     """Train on a graph of your own: two files in, a model folder out."""
     from gread.estimator.classifier import GraphClassifier
@@ -109,7 +99,7 @@ def fit(
     columns = Columns(id=id, source=source, target=target, weight=weight, directed=directed)
     classifier = GraphClassifier(
         model,
-        settings=settings_of(settings),
+        settings=options.settings_of(settings),
         features=features,
         class_weight=class_weight,
         random_state=seed,
@@ -149,14 +139,14 @@ def predict(
     folder: Annotated[
         str, typer.Argument(metavar="MODEL", help="A model folder, or one on the Hub.")
     ],
-    file: Annotated[Path, into("CSV, a row a node.", "FILE")],
+    file: Annotated[Path, options.into("CSV, a row a node.", "FILE")],
     nodes: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="A new or grown graph; else the training graph."),
     ] = None,
     edges: Edges = None,
-    device: Device = "auto",
-    as_json: Json = False,
+    device: options.Device = "auto",
+    as_json: options.Json = False,
 ) -> None:
     """Predict the nodes without a class, or all nodes of a new graph."""
     from gread.estimator.files import predict_file

@@ -11,18 +11,8 @@ import typer
 from rich.progress import Progress
 from rich.table import Column
 
+from gread.cli import options
 from gread.cli.console import bar, note, out, print_json, print_table, resumable
-from gread.cli.options import (
-    STORE,
-    Deterministic,
-    Device,
-    ExecutorName,
-    Json,
-    Store,
-    imports_of,
-    into,
-    names_in,
-)
 
 if TYPE_CHECKING:
     from gread.experiments.reproduce import Forecast, Reproduction
@@ -31,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def demo(
-    folder: Annotated[Path, into("Where the pictures go.")] = Path("runs/demo"),
-    as_json: Json = False,
+    folder: Annotated[Path, options.into("Where the pictures go.")] = Path("runs/demo"),
+    as_json: options.Json = False,
 ) -> None:
     """Show the paper's point: four models from heterophily to homophily, and two pictures."""
     from gread.experiments.demo import BUILDS, HOMOPHILIES, RUNS, SPLITS, demo as show
@@ -62,8 +52,8 @@ def demo(
 
 
 def report(
-    file: Annotated[Path, into("Where the page goes.", "FILE")] = Path("report.html"),
-    store: Store = STORE,
+    file: Annotated[Path, options.into("Where the page goes.", "FILE")] = Path("report.html"),
+    store: options.Store = options.STORE,
 ) -> None:
     """Write all tables and figures from stored runs as one page, which opens without a network."""
     from gread.experiments.report import write_report
@@ -77,7 +67,7 @@ def reproduce(
     name: Annotated[
         str,
         typer.Argument(
-            help=f"all, or one of: {names_in('gread.experiments.questions:ARTEFACTS')}."
+            help=f"all, or one of: {options.names_in('gread.experiments.questions:ARTEFACTS')}."
         ),
     ],
     scale: Annotated[
@@ -92,12 +82,12 @@ def reproduce(
     workers: Annotated[
         int | None, typer.Option(help="Processes at a time; by default one a core on a CPU.")
     ] = None,
-    executor: ExecutorName = "local",
-    device: Device = "auto",
-    deterministic: Deterministic = False,
-    store: Store = STORE,
-    folder: Annotated[Path, into("Where tables and figures go.")] = Path("runs/reproduce"),
-    as_json: Json = False,
+    executor: options.ExecutorName = "local",
+    device: options.Device = "auto",
+    deterministic: options.Deterministic = False,
+    store: options.Store = options.STORE,
+    folder: Annotated[Path, options.into("Where tables and figures go.")] = Path("runs/reproduce"),
+    as_json: options.Json = False,
 ) -> None:
     """Regenerate a table or figure of the paper from stored runs, computing what is missing."""
     from gread.experiments.reproduce import plan, reproduce as regenerate
@@ -125,7 +115,7 @@ def reproduce(
             executor=executor,
             device=device,
             deterministic=deterministic,
-            imports=imports_of(context),
+            imports=options.imports_of(context),
             on_start=shown.start,
             on_result=shown.count,
             on_artefact=_print_files if names is None else None,

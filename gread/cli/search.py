@@ -10,22 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gread.base.errors import InputError
+from gread.cli import options
 from gread.cli.console import bar, note, out, print_json, print_table, resumable
-from gread.cli.options import (
-    STORE,
-    Deterministic,
-    Device,
-    ExecutorName,
-    Json,
-    Model,
-    Seeds,
-    Splits,
-    Store,
-    imports_of,
-    into,
-    names_in,
-    numbers,
-)
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar, TaskID
@@ -38,7 +24,7 @@ if TYPE_CHECKING:
 def search(
     context: typer.Context,
     dataset: Annotated[str, typer.Argument(help="A dataset: gread datasets lists them.")],
-    model: Model = "gread-bs",
+    model: options.Model = "gread-bs",
     trials: Annotated[
         int | None, typer.Option(help="How many in all, earlier ones included.")
     ] = None,
@@ -47,13 +33,13 @@ def search(
         typer.Option(metavar="FILE", help="Search space in TOML; by default the paper's."),
     ] = None,
     sampler: Annotated[
-        str, typer.Option(help=f"One of: {names_in('gread.search.samplers:SAMPLERS')}.")
+        str, typer.Option(help=f"One of: {options.names_in('gread.search.study:SAMPLERS')}.")
     ] = "random",
     prune: Annotated[
         bool, typer.Option("--prune", help="End trials early that are poor on the first splits.")
     ] = False,
-    splits: Splits = "0-9",
-    seeds: Seeds = "0",
+    splits: options.Splits = "0-9",
+    seeds: options.Seeds = "0",
     study: Annotated[
         str | None, typer.Option(help="Its name; by default from dataset and model.")
     ] = None,
@@ -69,21 +55,23 @@ def search(
     workers: Annotated[
         int | None, typer.Option(help="Processes at a time; by default 1, on a GPU up to 8.")
     ] = None,
-    executor: ExecutorName = "local",
-    device: Device = "auto",
-    deterministic: Deterministic = False,
+    executor: options.ExecutorName = "local",
+    device: options.Device = "auto",
+    deterministic: options.Deterministic = False,
     show: Annotated[
         bool, typer.Option("--report", help="Show what was found, write preset and picture.")
     ] = False,
     rule: Annotated[
         str,
-        typer.Option(help=f"How the report selects: {names_in('gread.search.selection:RULES')}."),
+        typer.Option(
+            help=f"How the report selects: {options.names_in('gread.search.selection:RULES')}."
+        ),
     ] = "best-mean",
     folder: Annotated[
-        Path | None, into("Where preset and picture go; by default in the store.")
+        Path | None, options.into("Where preset and picture go; by default in the store.")
     ] = None,
-    store: Store = STORE,
-    as_json: Json = False,
+    store: options.Store = options.STORE,
+    as_json: options.Json = False,
 ) -> None:
     """Search for the settings of a model, selected by validation accuracy alone."""
     from gread.models.catalog import MODELS
@@ -117,8 +105,8 @@ def search(
                 space=drawn_from,
                 sampler=sampler,
                 prune=prune,
-                splits=numbers("splits", splits),
-                seeds=numbers("seeds", seeds),
+                splits=options.numbers("splits", splits),
+                seeds=options.numbers("seeds", seeds),
                 study=name,
                 storage=storage,
                 batch=batch,
@@ -126,7 +114,7 @@ def search(
                 devices=[where.choose_device(device)],
                 workers=workers,
                 deterministic=deterministic,
-                imports=imports_of(context),
+                imports=options.imports_of(context),
                 on_progress=_Tell(progress, progress.add_task("", total=trials)),
             )
         if not show:  # a test accuracy is for the report

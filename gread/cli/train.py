@@ -12,27 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import Progress
 
+from gread.cli import options
 from gread.cli.console import bar, err, note, out, percent, print_json, print_table, resumable
-from gread.cli.options import (
-    STORE,
-    Deterministic,
-    Device,
-    Directed,
-    ExecutorName,
-    Json,
-    Label,
-    Model,
-    Seeds,
-    Settings,
-    Splits,
-    Store,
-    Weight,
-    imports_of,
-    into,
-    names_in,
-    numbers,
-    settings_of,
-)
 
 if TYPE_CHECKING:
     from torch import nn
@@ -50,10 +31,10 @@ def train(
     dataset: Annotated[
         str, typer.Argument(help="A dataset: gread datasets lists them; or what gread shard wrote.")
     ],
-    model: Model = "gread-bs",
-    splits: Splits = "0-9",
-    seeds: Seeds = "0",
-    settings: Settings = None,
+    model: options.Model = "gread-bs",
+    splits: options.Splits = "0-9",
+    seeds: options.Seeds = "0",
+    settings: options.Settings = None,
     preset: Annotated[
         str | None,
         typer.Option(help="tuned, published, paper or a TOML file; by default the first there is."),
@@ -62,27 +43,28 @@ def train(
     track: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help=f"Log new runs to: {names_in('gread.runs.trackers:TRACKERS')}."
+            metavar="NAME",
+            help=f"Log new runs to: {options.names_in('gread.runs.trackers:TRACKERS')}.",
         ),
     ] = None,
     processes: Annotated[
         int | None,
         typer.Option(help="Spread the graph over so many; by default as torchrun started them."),
     ] = None,
-    executor: ExecutorName = "local",
-    device: Device = "auto",
-    deterministic: Deterministic = False,
-    store: Store = STORE,
-    as_json: Json = False,
+    executor: options.ExecutorName = "local",
+    device: options.Device = "auto",
+    deterministic: options.Deterministic = False,
+    store: options.Store = options.STORE,
+    as_json: options.Json = False,
 ) -> None:
     """Train a model on a dataset, with its preset where there is one."""
     from gread.runs.executors.find import find_executor
     from gread.runs.presets import find_preset
     from gread.runs.train import check_options, is_sharded, train as train_runs, train_shards
 
-    given = settings_of(settings) | ({} if epochs is None else {"epochs": epochs})
-    chosen = numbers("splits", splits)
-    every = numbers("seeds", seeds)
+    given = options.settings_of(settings) | ({} if epochs is None else {"epochs": epochs})
+    chosen = options.numbers("splits", splits)
+    every = options.numbers("seeds", seeds)
     if is_sharded(dataset):
         remote = executor if find_executor(executor).remote else ""
         check_options(remote, track or [], deterministic, sharded=True)
@@ -95,7 +77,7 @@ def train(
             preset=preset,
             processes=processes,
             device=device,
-            imports=imports_of(context),
+            imports=options.imports_of(context),
             on_run=_print_cost,
         )
         if found:
@@ -116,7 +98,7 @@ def train(
             device=device,
             deterministic=deterministic,
             store=store,
-            imports=imports_of(context),
+            imports=options.imports_of(context),
             on_structure=_print_structure,
             on_start=shown.start,
             on_epoch=shown.tell,
@@ -133,18 +115,18 @@ def shard(
     edges: Annotated[
         Path, typer.Option(metavar="FILE", help="Parquet: source and target, numbers of nodes.")
     ],
-    label: Label,
+    label: options.Label,
     blocks: Annotated[int, typer.Option(help="One for each process of the training.")],
-    folder: Annotated[Path, into("Where shards go; it must not exist.")],
+    folder: Annotated[Path, options.into("Where shards go; it must not exist.")],
     partition: Annotated[
         str, typer.Option(help="Which nodes go together: cuthill-mckee, metis, given.")
     ] = "cuthill-mckee",
     split: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Says train, val or test; else drawn.")
     ] = None,
-    weight: Weight = None,
-    directed: Directed = False,
-    as_json: Json = False,
+    weight: options.Weight = None,
+    directed: options.Directed = False,
+    as_json: options.Json = False,
 ) -> None:
     """Cut a graph into blocks on the disk, one for each process that will train on it."""
     from gread.distributed.parquet import shard_parquet
