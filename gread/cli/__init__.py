@@ -21,6 +21,7 @@ from gread.cli.console import err, out
 from gread.cli.datasets import datasets, list_
 from gread.cli.explore import explore
 from gread.cli.fit import diagnose, fit, predict
+from gread.cli.options import described
 from gread.cli.reproduce import demo, report, reproduce
 from gread.cli.runs import compare, runs
 from gread.cli.search import search
@@ -47,7 +48,7 @@ class LazyCommand(TyperCommand):
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         """See `click.Command`."""
         alone = typer.Typer(add_completion=False)
-        alone.command(self.name)(self.function)
+        alone.command(self.name)(described(self.function))
         return typer.main.get_command(alone).make_context(*arguments, **options)
 
 

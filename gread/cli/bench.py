@@ -4,30 +4,18 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.table import Column
 
 from gread.cli.console import bar, note, out, print_json, print_table
-from gread.cli.options import Device, Json, into
 
 
 def bench(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="SECTIONS",
-            help="headline, figure-9, datasets, models, population, memory, scale, shares, "
-            "bandwidth; by default all.",
-        ),
-    ] = None,
-    device: Device = "auto",
-    folder: Annotated[Path | None, into("Write Markdown, JSON and pictures there.")] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="On tiny graphs, to see that it runs.")
-    ] = False,
-    as_json: Json = False,
+    names: list[str] | None = None,
+    device: str = "auto",
+    folder: Path | None = None,
+    quick: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Measure what GREAD costs, in ratios to a naive implementation."""
     from gread.bench.section import bench as measure
@@ -61,7 +49,7 @@ def bench(
         note(f"Wrote {file}")
 
 
-def doctor(as_json: Json = False) -> None:
+def doctor(as_json: bool = False) -> None:
     """Say what this machine has, what it lacks, and what that costs."""
     from gread.bench.doctor import examine
 

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
 from rich.table import Column, Table
 from rich.text import Text
 
 from gread.cli.console import bar, out, print_json, print_table
-from gread.cli.options import Json, names_in
 
 if TYPE_CHECKING:
     from gread.data.rows import DatasetRow
 
 
-def list_(
-    kind: Annotated[
-        str, typer.Argument(help=f"One of: {names_in('gread.experiments.catalogue:LISTINGS')}.")
-    ],
-    as_json: Json = False,
-) -> None:
+def list_(kind: str, as_json: bool = False) -> None:
     """List the reactions, solvers, models or datasets there are."""
     from gread.experiments.catalogue import catalogue
 
@@ -34,10 +27,7 @@ def list_(
     print_table(columns, ([row[name] for name in names] for row in rows))
 
 
-def datasets(
-    names: Annotated[list[str] | None, typer.Argument(help="Which; by default all.")] = None,
-    as_json: Json = False,
-) -> None:
+def datasets(names: list[str] | None = None, as_json: bool = False) -> None:
     """Show the datasets beside the paper's table; one that is named is downloaded if need be."""
     from gread.data.catalog import DATASETS
     from gread.data.rows import dataset_rows

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
 from rich.progress import Progress
 
-from gread.cli import options
 from gread.cli.console import bar, note, out, print_json, print_table, stoppable
+from gread.cli.options import settings_of
 
 if TYPE_CHECKING:
     from gread.estimator.classifier import GraphClassifier
@@ -18,39 +17,19 @@ if TYPE_CHECKING:
     from gread.estimator.files import FitReport
     from gread.training.loop import Epoch
 
-Nodes = Annotated[
-    Path,
-    typer.Option(
-        metavar="FILE",
-        help="A row a node: CSV, TSV, Parquet, JSON lines, NPZ; or a GraphML or GML file.",
-    ),
-]
-Edges = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="A row an edge, in the same formats.")
-]
-Features = Annotated[
-    str, typer.Option(metavar="COLUMNS", help="Columns to use, or auto for all but the others.")
-]
-Id = Annotated[str | None, typer.Option("--id", metavar="COLUMN", help="Of the nodes' ids.")]
-Source = Annotated[str | None, typer.Option(metavar="COLUMN", help="Where an edge begins.")]
-Target = Annotated[str | None, typer.Option(metavar="COLUMN", help="Where an edge ends.")]
-Split = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="Says train, val or test; else it is drawn.")
-]
-
 
 def diagnose(
-    nodes: Nodes,
-    label: options.Label,
-    edges: Edges = None,
-    features: Features = "auto",
-    id: Id = None,
-    source: Source = None,
-    target: Target = None,
-    weight: options.Weight = None,
-    directed: options.Directed = False,
-    folder: Annotated[Path | None, options.into("Draw a picture there.")] = None,
-    as_json: options.Json = False,
+    nodes: Path,
+    label: str,
+    edges: Path | None = None,
+    features: str = "auto",
+    id: str | None = None,
+    source: str | None = None,
+    target: str | None = None,
+    weight: str | None = None,
+    directed: bool = False,
+    folder: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     """Say what a graph is like, whether it can be trusted, and where to begin."""
     from gread.estimator.files import PICTURE, diagnose_files
@@ -67,29 +46,24 @@ def diagnose(
 
 
 def fit(
-    nodes: Nodes,
-    label: options.Label,
-    folder: Annotated[Path, options.into("The model folder; it must not exist.")],
-    edges: Edges = None,
-    features: Features = "auto",
-    id: Id = None,
-    source: Source = None,
-    target: Target = None,
-    weight: options.Weight = None,
-    directed: options.Directed = False,
-    split: Split = None,
-    model: options.Model = "gread-bs",
-    settings: options.Settings = None,
-    class_weight: Annotated[
-        str | None, typer.Option(help="balanced: rare classes count as much as common ones.")
-    ] = None,
-    minutes: Annotated[
-        float | None,
-        typer.Option("--tune", metavar="MINUTES", help="Look for better settings so long."),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of the split and the training.")] = 0,
-    device: options.Device = "auto",
-    as_json: options.Json = False,
+    nodes: Path,
+    label: str,
+    folder: Path,
+    edges: Path | None = None,
+    features: str = "auto",
+    id: str | None = None,
+    source: str | None = None,
+    target: str | None = None,
+    weight: str | None = None,
+    directed: bool = False,
+    split: str | None = None,
+    model: str = "gread-bs",
+    settings: list[str] | None = None,
+    class_weight: str | None = None,
+    minutes: float | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    as_json: bool = False,
 ) -> None:
     """Train on a graph of your own: two files in, a model folder out."""
     from gread.estimator.classifier import GraphClassifier
@@ -99,7 +73,7 @@ def fit(
     columns = Columns(id=id, source=source, target=target, weight=weight, directed=directed)
     classifier = GraphClassifier(
         model,
-        settings=options.settings_of(settings),
+        settings=settings_of(settings),
         features=features,
         class_weight=class_weight,
         random_state=seed,
@@ -136,17 +110,12 @@ def fit(
 
 
 def predict(
-    folder: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A model folder, or one on the Hub.")
-    ],
-    file: Annotated[Path, options.into("CSV, a row a node.", "FILE")],
-    nodes: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A new or grown graph; else the training graph."),
-    ] = None,
-    edges: Edges = None,
-    device: options.Device = "auto",
-    as_json: options.Json = False,
+    folder: str,
+    file: Path,
+    nodes: Path | None = None,
+    edges: Path | None = None,
+    device: str = "auto",
+    as_json: bool = False,
 ) -> None:
     """Predict the nodes without a class, or all nodes of a new graph."""
     from gread.estimator.files import predict_file

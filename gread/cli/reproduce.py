@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 from rich.progress import Progress
 from rich.table import Column
 
-from gread.cli import options
 from gread.cli.console import bar, note, out, print_json, print_table, resumable
+from gread.cli.options import STORE, imports_of
 
 if TYPE_CHECKING:
     from gread.experiments.reproduce import Forecast, Reproduction
@@ -20,10 +20,7 @@ if TYPE_CHECKING:
     from gread.runs.spec import RunSpec
 
 
-def demo(
-    folder: Annotated[Path, options.into("Where the pictures go.")] = Path("runs/demo"),
-    as_json: options.Json = False,
-) -> None:
+def demo(folder: Path = Path("runs/demo"), as_json: bool = False) -> None:
     """Show the paper's point: four models from heterophily to homophily, and two pictures."""
     from gread.experiments.demo import BUILDS, HOMOPHILIES, RUNS, SPLITS, demo as show
     from gread.models.catalog import MODELS
@@ -51,10 +48,7 @@ def demo(
         out.print(f"Wrote {picture}", soft_wrap=True)
 
 
-def report(
-    file: Annotated[Path, options.into("Where the page goes.", "FILE")] = Path("report.html"),
-    store: options.Store = options.STORE,
-) -> None:
+def report(file: Path = Path("report.html"), store: Path = STORE) -> None:
     """Write all tables and figures from stored runs as one page, which opens without a network."""
     from gread.experiments.report import write_report
 
@@ -64,30 +58,17 @@ def report(
 
 def reproduce(
     context: typer.Context,
-    name: Annotated[
-        str,
-        typer.Argument(
-            help=f"all, or one of: {options.names_in('gread.experiments.questions:ARTEFACTS')}."
-        ),
-    ],
-    scale: Annotated[
-        str, typer.Option(help="full is the paper's protocol; quick shows it in minutes on a CPU.")
-    ] = "full",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be computed, and how long it takes.")
-    ] = False,
-    stored: Annotated[
-        bool, typer.Option("--stored", help="Compute nothing; show what is stored.")
-    ] = False,
-    workers: Annotated[
-        int | None, typer.Option(help="Processes at a time; by default one a core on a CPU.")
-    ] = None,
-    executor: options.ExecutorName = "local",
-    device: options.Device = "auto",
-    deterministic: options.Deterministic = False,
-    store: options.Store = options.STORE,
-    folder: Annotated[Path, options.into("Where tables and figures go.")] = Path("runs/reproduce"),
-    as_json: options.Json = False,
+    name: str,
+    scale: str = "full",
+    dry_run: bool = False,
+    stored: bool = False,
+    workers: int | None = None,
+    executor: str = "local",
+    device: str = "auto",
+    deterministic: bool = False,
+    store: Path = STORE,
+    folder: Path = Path("runs/reproduce"),
+    as_json: bool = False,
 ) -> None:
     """Regenerate a table or figure of the paper from stored runs, computing what is missing."""
     from gread.experiments.reproduce import plan, reproduce as regenerate
@@ -115,7 +96,7 @@ def reproduce(
             executor=executor,
             device=device,
             deterministic=deterministic,
-            imports=options.imports_of(context),
+            imports=imports_of(context),
             on_start=shown.start,
             on_result=shown.count,
             on_artefact=_print_files if names is None else None,

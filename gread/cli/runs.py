@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from gread.cli.console import note, percent, print_json, print_table
-from gread.cli.options import STORE, Json, Store, into
-
-OneDataset = Annotated[str | None, typer.Option(help="Only this dataset.")]
+from gread.cli.options import STORE, described
 
 runs = typer.Typer(help="List what is stored, or export it.", invoke_without_command=True)
 
 
 @runs.callback()
+@described
 def list_runs(
     context: typer.Context,
-    dataset: OneDataset = None,
-    model: Annotated[str | None, typer.Option(help="Only this model.")] = None,
-    store: Store = STORE,
-    as_json: Json = False,
+    dataset: str | None = None,
+    model: str | None = None,
+    store: Path = STORE,
+    as_json: bool = False,
 ) -> None:
     """List what is stored, or export it."""
     if context.invoked_subcommand is not None:
@@ -48,12 +46,9 @@ def list_runs(
 
 
 @runs.command()
+@described
 def export(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="What gread reproduce knows; by default all.")
-    ] = None,
-    folder: Annotated[Path, into("Where the files go.")] = Path("results"),
-    store: Store = STORE,
+    names: list[str] | None = None, folder: Path = Path("results"), store: Path = STORE
 ) -> None:
     """Write the runs behind an artefact as one packed file of JSON lines, without histories.
 
@@ -66,11 +61,7 @@ def export(
 
 
 def compare(
-    first: Annotated[str, typer.Argument(help="A model.")],
-    second: Annotated[str, typer.Argument(help="Another model.")],
-    dataset: OneDataset = None,
-    store: Store = STORE,
-    as_json: Json = False,
+    first: str, second: str, dataset: str | None = None, store: Path = STORE, as_json: bool = False
 ) -> None:
     """Compare two models on the datasets, splits and seeds that both are stored for.
 

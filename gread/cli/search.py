@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from gread.base.errors import InputError
-from gread.cli import options
 from gread.cli.console import bar, note, out, print_json, print_table, resumable
+from gread.cli.options import STORE, imports_of, numbers
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar, TaskID
@@ -23,55 +23,26 @@ if TYPE_CHECKING:
 
 def search(
     context: typer.Context,
-    dataset: Annotated[str, typer.Argument(help="A dataset: gread datasets lists them.")],
-    model: options.Model = "gread-bs",
-    trials: Annotated[
-        int | None, typer.Option(help="How many in all, earlier ones included.")
-    ] = None,
-    space: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Search space in TOML; by default the paper's."),
-    ] = None,
-    sampler: Annotated[
-        str, typer.Option(help=f"One of: {options.names_in('gread.search.study:SAMPLERS')}.")
-    ] = "random",
-    prune: Annotated[
-        bool, typer.Option("--prune", help="End trials early that are poor on the first splits.")
-    ] = False,
-    splits: options.Splits = "0-9",
-    seeds: options.Seeds = "0",
-    study: Annotated[
-        str | None, typer.Option(help="Its name; by default from dataset and model.")
-    ] = None,
-    storage: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL", help="A database for many machines; by default a file in the store."
-        ),
-    ] = None,
-    batch: Annotated[
-        int | None, typer.Option(help="Trials at a time; by default 8, on a GPU or Ray 64 or 512.")
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Processes at a time; by default 1, on a GPU up to 8.")
-    ] = None,
-    executor: options.ExecutorName = "local",
-    device: options.Device = "auto",
-    deterministic: options.Deterministic = False,
-    show: Annotated[
-        bool, typer.Option("--report", help="Show what was found, write preset and picture.")
-    ] = False,
-    rule: Annotated[
-        str,
-        typer.Option(
-            help=f"How the report selects: {options.names_in('gread.search.selection:RULES')}."
-        ),
-    ] = "best-mean",
-    folder: Annotated[
-        Path | None, options.into("Where preset and picture go; by default in the store.")
-    ] = None,
-    store: options.Store = options.STORE,
-    as_json: options.Json = False,
+    dataset: str,
+    model: str = "gread-bs",
+    trials: int | None = None,
+    space: Path | None = None,
+    sampler: str = "random",
+    prune: bool = False,
+    splits: str = "0-9",
+    seeds: str = "0",
+    study: str | None = None,
+    storage: str | None = None,
+    batch: int | None = None,
+    workers: int | None = None,
+    executor: str = "local",
+    device: str = "auto",
+    deterministic: bool = False,
+    show: bool = False,
+    rule: str = "best-mean",
+    folder: Path | None = None,
+    store: Path = STORE,
+    as_json: bool = False,
 ) -> None:
     """Search for the settings of a model, selected by validation accuracy alone."""
     from gread.models.catalog import MODELS
@@ -105,8 +76,8 @@ def search(
                 space=drawn_from,
                 sampler=sampler,
                 prune=prune,
-                splits=options.numbers("splits", splits),
-                seeds=options.numbers("seeds", seeds),
+                splits=numbers("splits", splits),
+                seeds=numbers("seeds", seeds),
                 study=name,
                 storage=storage,
                 batch=batch,
@@ -114,7 +85,7 @@ def search(
                 devices=[where.choose_device(device)],
                 workers=workers,
                 deterministic=deterministic,
-                imports=options.imports_of(context),
+                imports=imports_of(context),
                 on_progress=_Tell(progress, progress.add_task("", total=trials)),
             )
         if not show:  # a test accuracy is for the report

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean, pstdev
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 from rich.progress import Progress
 
-from gread.cli import options
 from gread.cli.console import bar, err, note, out, percent, print_json, print_table, resumable
+from gread.cli.options import STORE, imports_of, numbers, settings_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -28,43 +28,29 @@ if TYPE_CHECKING:
 
 def train(
     context: typer.Context,
-    dataset: Annotated[
-        str, typer.Argument(help="A dataset: gread datasets lists them; or what gread shard wrote.")
-    ],
-    model: options.Model = "gread-bs",
-    splits: options.Splits = "0-9",
-    seeds: options.Seeds = "0",
-    settings: options.Settings = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(help="tuned, published, paper or a TOML file; by default the first there is."),
-    ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Number of epochs.")] = None,
-    track: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help=f"Log new runs to: {options.names_in('gread.runs.trackers:TRACKERS')}.",
-        ),
-    ] = None,
-    processes: Annotated[
-        int | None,
-        typer.Option(help="Spread the graph over so many; by default as torchrun started them."),
-    ] = None,
-    executor: options.ExecutorName = "local",
-    device: options.Device = "auto",
-    deterministic: options.Deterministic = False,
-    store: options.Store = options.STORE,
-    as_json: options.Json = False,
+    dataset: str,
+    model: str = "gread-bs",
+    splits: str = "0-9",
+    seeds: str = "0",
+    settings: list[str] | None = None,
+    preset: str | None = None,
+    epochs: int | None = None,
+    track: list[str] | None = None,
+    processes: int | None = None,
+    executor: str = "local",
+    device: str = "auto",
+    deterministic: bool = False,
+    store: Path = STORE,
+    as_json: bool = False,
 ) -> None:
     """Train a model on a dataset, with its preset where there is one."""
     from gread.runs.executors.find import find_executor
     from gread.runs.presets import find_preset
     from gread.runs.train import check_options, is_sharded, train as train_runs, train_shards
 
-    given = options.settings_of(settings) | ({} if epochs is None else {"epochs": epochs})
-    chosen = options.numbers("splits", splits)
-    every = options.numbers("seeds", seeds)
+    given = settings_of(settings) | ({} if epochs is None else {"epochs": epochs})
+    chosen = numbers("splits", splits)
+    every = numbers("seeds", seeds)
     if is_sharded(dataset):
         remote = executor if find_executor(executor).remote else ""
         check_options(remote, track or [], deterministic, sharded=True)
@@ -77,7 +63,7 @@ def train(
             preset=preset,
             processes=processes,
             device=device,
-            imports=options.imports_of(context),
+            imports=imports_of(context),
             on_run=_print_cost,
         )
         if found:
@@ -98,7 +84,7 @@ def train(
             device=device,
             deterministic=deterministic,
             store=store,
-            imports=options.imports_of(context),
+            imports=imports_of(context),
             on_structure=_print_structure,
             on_start=shown.start,
             on_epoch=shown.tell,
@@ -111,22 +97,16 @@ def train(
 
 
 def shard(
-    nodes: Annotated[Path, typer.Option(metavar="FILE", help="Parquet: row k is node k.")],
-    edges: Annotated[
-        Path, typer.Option(metavar="FILE", help="Parquet: source and target, numbers of nodes.")
-    ],
-    label: options.Label,
-    blocks: Annotated[int, typer.Option(help="One for each process of the training.")],
-    folder: Annotated[Path, options.into("Where shards go; it must not exist.")],
-    partition: Annotated[
-        str, typer.Option(help="Which nodes go together: cuthill-mckee, metis, given.")
-    ] = "cuthill-mckee",
-    split: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Says train, val or test; else drawn.")
-    ] = None,
-    weight: options.Weight = None,
-    directed: options.Directed = False,
-    as_json: options.Json = False,
+    nodes: Path,
+    edges: Path,
+    label: str,
+    blocks: int,
+    folder: Path,
+    partition: str = "cuthill-mckee",
+    split: str | None = None,
+    weight: str | None = None,
+    directed: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Cut a graph into blocks on the disk, one for each process that will train on it."""
     from gread.distributed.parquet import shard_parquet
