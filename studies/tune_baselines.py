@@ -32,9 +32,8 @@ from gread.runs.result import Result
 from gread.runs.spec import RunSpec, Value
 from gread.runs.store import ResultStore
 from gread.search.report import merge_preset, preset_table
-from gread.search.samplers import random_sampler
 from gread.search.space import read_space
-from gread.search.study import StudySettings, import_optuna, study_name
+from gread.search.study import StudySettings, import_optuna, random_sampler, study_name
 from gread.training.config import TrainConfig
 
 ROOT = Path(__file__).parents[1]

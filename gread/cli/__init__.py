@@ -7,7 +7,7 @@ import inspect
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -16,37 +16,22 @@ from typer.core import TyperCommand, TyperGroup
 from gread.base.errors import InputError
 from gread.base.memory import OutOfMemory, enough_memory
 from gread.base.versions import __version__
-from gread.cli.bench import bench
+from gread.cli.bench import bench, doctor
 from gread.cli.console import err, out
 from gread.cli.datasets import datasets, list_
-from gread.cli.demo import demo
-from gread.cli.doctor import doctor
 from gread.cli.explore import explore
 from gread.cli.fit import diagnose, fit, predict
-from gread.cli.report import report
-from gread.cli.reproduce import reproduce
+from gread.cli.options import described
+from gread.cli.reproduce import demo, report, reproduce
 from gread.cli.runs import compare, runs
 from gread.cli.search import search
-from gread.cli.shard import shard
-from gread.cli.train import train
+from gread.cli.train import shard, train
 
-COMMANDS: Mapping[str, Callable[..., None]] = {
-    "demo": demo,
-    "datasets": datasets,
-    "diagnose": diagnose,
-    "fit": fit,
-    "predict": predict,
-    "train": train,
-    "shard": shard,
-    "search": search,
-    "reproduce": reproduce,
-    "report": report,
-    "explore": explore,
-    "compare": compare,
-    "bench": bench,
-    "list": list_,
-    "doctor": doctor,
-}
+FUNCTIONS: tuple[Callable[..., None], ...] = (
+    *(demo, datasets, diagnose, fit, predict, train, shard, search, reproduce, report, explore),
+    *(compare, bench, list_, doctor),
+)
+COMMANDS = {function.__name__.rstrip("_"): function for function in FUNCTIONS}
 
 
 class LazyCommand(TyperCommand):
@@ -63,7 +48,7 @@ class LazyCommand(TyperCommand):
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         """See `click.Command`."""
         alone = typer.Typer(add_completion=False)
-        alone.command(self.name)(self.function)
+        alone.command(self.name)(described(self.function))
         return typer.main.get_command(alone).make_context(*arguments, **options)
 
 
@@ -95,37 +80,36 @@ def main() -> None:
             app()
     except (InputError, ArithmeticError, OSError, OutOfMemory) as error:
         sentence = " ".join(f"gread: {error}".split())  # names in it may have line breaks
-        err.print(sentence, style="red", highlight=False, soft_wrap=True)
+        err.print(sentence, style="red", soft_wrap=True)
         sys.exit(2)
 
 
 def _warn(message: Warning | str, *others: object, **options: object) -> None:
     """What a user should know, without where in the code it was said."""
-    err.print(f"gread: {message}", style="yellow", highlight=False, soft_wrap=True)
+    err.print(f"gread: {message}", style="yellow", soft_wrap=True)
 
 
 def _version(asked: bool) -> None:
     if asked:
-        out.print(f"gread {__version__}", highlight=False)
+        out.print(f"gread {__version__}")
         raise typer.Exit
 
 
 def _import(modules: list[str] | None) -> None:
     """Imports a user's modules, so that what they register is known to every command."""
     for module in modules or []:
+        wrong = f"--import must name a module that Python finds, got {module!r}"
         if not all(part.isidentifier() for part in module.split(".")):
-            raise InputError(f"--import must name a module that Python finds, got {module!r}")
+            raise InputError(wrong)
         sys.path.insert(0, os.getcwd())
         try:
             importlib.import_module(module)
         except ModuleNotFoundError as error:
-            raise InputError(
-                f"--import must name a module that Python finds, got {module!r} ({error})"
-            ) from error
+            raise InputError(f"{wrong} ({error})") from error
 
 
 @app.callback()
-def options(
+def before_command(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,

@@ -1,36 +1,21 @@
-"""``gread bench``."""
+"""``gread bench`` and ``gread doctor``: what this machine does, and what it has."""
 
 from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import Annotated
 
-import typer
-from rich.table import Table as RichTable
+from rich.table import Column
 
-from gread.cli.console import bar, err, out
-from gread.cli.options import Device, Json
+from gread.cli.console import bar, note, out, print_json, print_table
 
 
 def bench(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="SECTIONS",
-            help="headline, figure-9, datasets, models, population, memory, scale, shares, "
-            "bandwidth; by default all.",
-        ),
-    ] = None,
-    device: Device = "auto",
-    folder: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Write Markdown, JSON and pictures there."),
-    ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="On tiny graphs, to see that it runs.")
-    ] = False,
-    as_json: Json = False,
+    names: list[str] | None = None,
+    device: str = "auto",
+    folder: Path | None = None,
+    quick: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Measure what GREAD costs, in ratios to a naive implementation."""
     from gread.bench.section import bench as measure
@@ -50,19 +35,27 @@ def bench(
         print(found.to_json(), end="")
     else:
         for subject, value in found.machine.items():
-            out.print(f"{subject}: {value}", highlight=False)
+            out.print(f"{subject}: {value}")
         for section in found.sections.values():
-            out.print(f"\n{section.title}", style="bold", highlight=False)
+            out.print(f"\n{section.title}", style="bold")
             shown = section.table()
             if shown.rows:
-                table = RichTable(box=None, padding=(0, 1, 0, 0), pad_edge=False)
-                for number, column in enumerate(shown.columns):
-                    table.add_column(
-                        column, justify="right" if number else "left", no_wrap=not number
-                    )
-                for row in shown.rows:
-                    table.add_row(*(cell.text for cell in row))
-                out.print(table)
-            out.print(section.note, highlight=False)
+                first, *others = shown.columns
+                columns = Column(first, no_wrap=True), *(Column(n, justify="right") for n in others)
+                rows = ([cell.text for cell in row] for row in shown.rows)
+                print_table(columns, rows, box=None, padding=(0, 1, 0, 0), pad_edge=False)
+            out.print(section.note)
     for file in found.files:
-        err.print(f"Wrote {file}", highlight=False, soft_wrap=True)
+        note(f"Wrote {file}")
+
+
+def doctor(as_json: bool = False) -> None:
+    """Say what this machine has, what it lacks, and what that costs."""
+    from gread.bench.doctor import examine
+
+    findings = examine()
+    if as_json:
+        print_json(findings)
+        return
+    rows = ((finding.subject, finding.found or "missing", finding.advice) for finding in findings)
+    print_table(("", "found", "advice"), rows)

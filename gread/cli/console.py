@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import asdict, is_dataclass
 from typing import Any
 
 import typer
+from rich import progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TaskProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.table import Column, Table
 from rich.text import Text
 
 _HIDDEN = {*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
@@ -29,11 +23,12 @@ _VISIBLE = {code: repr(chr(code))[1:-1] for code in _HIDDEN - set(map(ord, "\n\t
 class PlainConsole(Console):
     """Shows names as they are: a file may hold any, and none may style, hide or steer anything.
 
-    So brackets and colons are no markup, and characters that control a terminal can be seen.
+    So brackets and colons are no markup, numbers have no colour, and characters that control a
+    terminal can be seen.
     """
 
     def __init__(self, **options: Any):
-        super().__init__(markup=False, emoji=False, **options)
+        super().__init__(markup=False, emoji=False, highlight=False, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
         """See `rich.console.Console`."""
@@ -74,7 +69,7 @@ def stoppable() -> Iterator[None]:
         raise typer.Exit(130) from None
 
 
-class LazyProgress(Progress):
+class LazyProgress(progress.Progress):
     """Bars that appear with the first progress: what fails before prints its sentence alone."""
 
     def start(self) -> None:
@@ -85,39 +80,51 @@ class LazyProgress(Progress):
         if self.live.is_started:
             super().stop()
 
-    def update(self, task_id: TaskID, **options: Any) -> None:
+    def update(self, task_id: progress.TaskID, **options: Any) -> None:
         """See `rich.progress.Progress`."""
         super().start()
         super().update(task_id, **options)
 
 
-def bar() -> Progress:
-    """A bar on standard error, so that standard output stays clean."""
+def bar(weighted: bool = False) -> progress.Progress:
+    """A bar on standard error, so that standard output stays clean.
+
+    Args:
+        weighted: Count seconds instead of parts, for parts that differ in length.
+    """
     return LazyProgress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.TaskProgressColumn() if weighted else progress.MofNCompleteColumn(),
+        progress.TimeRemainingColumn(),
         console=err,
         transient=True,
     )
 
 
-def weighted_bar() -> Progress:
-    """A bar for work whose parts differ in length: it moves by seconds, its text tells the rest."""
-    return LazyProgress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeRemainingColumn(),
-        console=err,
-        transient=True,
-    )
+def note(text: object) -> None:
+    """A line on standard error, never wrapped, so that a path in it can be copied."""
+    err.print(text, soft_wrap=True)
+
+
+def print_table(
+    columns: Iterable[str | Column], rows: Iterable[Iterable[object]], **options: Any
+) -> None:
+    """A table of texts below the names of its columns; options as in `rich.table.Table`."""
+    table = Table(*columns, **options)
+    for row in rows:
+        table.add_row(*map(str, row))
+    out.print(table)
 
 
 def print_json(value: Any) -> None:
     """Indented, for a program or a person."""
-    print(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    print(json.dumps(value, indent=2, ensure_ascii=False, default=_plain))
+
+
+def _plain(value: Any) -> Any:
+    known = is_dataclass(value) and not isinstance(value, type)
+    return asdict(value) if known else str(value)
 
 
 def percent(share: float | None) -> str:

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-from rich.table import Table as RichTable
+from rich.table import Column, Table
 from rich.text import Text
 
-from gread.cli.console import bar, out, print_json
-from gread.cli.options import Json, names_in
+from gread.cli.console import bar, out, print_json, print_table
 
 if TYPE_CHECKING:
     from gread.data.rows import DatasetRow
 
 
-def list_(
-    kind: Annotated[
-        str, typer.Argument(help=f"One of: {names_in('gread.experiments.catalogue:LISTINGS')}.")
-    ],
-    as_json: Json = False,
-) -> None:
+def list_(kind: str, as_json: bool = False) -> None:
     """List the reactions, solvers, models or datasets there are."""
     from gread.experiments.catalogue import catalogue
 
@@ -30,19 +22,12 @@ def list_(
     if as_json:
         print_json(rows)
         return
-    columns = [column for column in rows[0] if column != "hyperparameters"]
-    table = RichTable()
-    for column in columns:
-        table.add_column(column, no_wrap=column == "name")
-    for row in rows:
-        table.add_row(*(str(row[column]) for column in columns))
-    out.print(table)
+    names = [name for name in rows[0] if name != "hyperparameters"]
+    columns = (Column(name, no_wrap=name == "name") for name in names)
+    print_table(columns, ([row[name] for name in names] for row in rows))
 
 
-def datasets(
-    names: Annotated[list[str] | None, typer.Argument(help="Which; by default all.")] = None,
-    as_json: Json = False,
-) -> None:
+def datasets(names: list[str] | None = None, as_json: bool = False) -> None:
     """Show the datasets beside the paper's table; one that is named is downloaded if need be."""
     from gread.data.catalog import DATASETS
     from gread.data.rows import dataset_rows
@@ -51,12 +36,11 @@ def datasets(
         task = progress.add_task("reading", total=len(names or DATASETS))
         rows = dataset_rows(names or None, on_row=lambda _: progress.update(task, advance=1))
     if as_json:
-        print_json([dataclasses.asdict(row) for row in rows])
+        print_json(rows)
         return
-    table = RichTable(box=None, padding=(0, 1, 0, 0))
-    table.add_column("dataset", no_wrap=True)
-    for column in ("nodes", "edges", "+loops", "feat.", "classes", "node h.", "edge h.", "splits"):
-        table.add_column(column, justify="right", no_wrap=True)
+    numbers = ("nodes", "edges", "+loops", "feat.", "classes", "node h.", "edge h.", "splits")
+    columns = (Column(name, justify="right", no_wrap=True) for name in numbers)
+    table = Table(Column("dataset", no_wrap=True), *columns, box=None, padding=(0, 1, 0, 0))
     for row in rows:
         table.add_row(row.name, *row.counts())
         if row.paper:

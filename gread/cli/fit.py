@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
 from rich.progress import Progress
-from rich.table import Table as RichTable
 
-from gread.cli.console import bar, err, out, print_json, stoppable
-from gread.cli.options import Device, Json, Settings, settings_of
+from gread.cli.console import bar, note, out, print_json, print_table, stoppable
+from gread.cli.options import settings_of
 
 if TYPE_CHECKING:
     from gread.estimator.classifier import GraphClassifier
@@ -20,150 +17,105 @@ if TYPE_CHECKING:
     from gread.estimator.files import FitReport
     from gread.training.loop import Epoch
 
-Nodes = Annotated[
-    Path,
-    typer.Option(
-        metavar="FILE",
-        help="A row a node: CSV, TSV, Parquet, JSON lines, NPZ; or a GraphML or GML file.",
-    ),
-]
-Edges = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="A row an edge, in the same formats.")
-]
-Label = Annotated[str, typer.Option(metavar="COLUMN", help="The class; empty where unknown.")]
-Features = Annotated[
-    str, typer.Option(metavar="COLUMNS", help="Columns to use, or auto for all but the others.")
-]
-Id = Annotated[str | None, typer.Option("--id", metavar="COLUMN", help="Of the nodes' ids.")]
-Source = Annotated[str | None, typer.Option(metavar="COLUMN", help="Where an edge begins.")]
-Target = Annotated[str | None, typer.Option(metavar="COLUMN", help="Where an edge ends.")]
-Weight = Annotated[str | None, typer.Option(metavar="COLUMN", help="Of the edges' weights.")]
-Directed = Annotated[bool, typer.Option("--directed", help="Edges have one direction.")]
-Split = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="Says train, val or test; else it is drawn.")
-]
-
 
 def diagnose(
-    nodes: Nodes,
-    label: Label,
-    edges: Edges = None,
-    features: Features = "auto",
-    id: Id = None,
-    source: Source = None,
-    target: Target = None,
-    weight: Weight = None,
-    directed: Directed = False,
-    folder: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Draw a picture there.")
-    ] = None,
-    as_json: Json = False,
+    nodes: Path,
+    label: str,
+    edges: Path | None = None,
+    features: str = "auto",
+    id: str | None = None,
+    source: str | None = None,
+    target: str | None = None,
+    weight: str | None = None,
+    directed: bool = False,
+    folder: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     """Say what a graph is like, whether it can be trusted, and where to begin."""
     from gread.estimator.files import PICTURE, diagnose_files
+    from gread.tables.graph import Columns
 
-    found = diagnose_files(
-        nodes,
-        edges,
-        label=label,
-        features=features,
-        id=id,
-        source=source,
-        target=target,
-        weight=weight,
-        directed=directed,
-        out=folder,
-    )
+    columns = Columns(id=id, source=source, target=target, weight=weight, directed=directed)
+    found = diagnose_files(nodes, edges, label=label, features=features, out=folder, **columns)
     if as_json:
-        print_json(dataclasses.asdict(found))
+        print_json(found)
     else:
         _print_diagnosis(found)
     if folder is not None:
-        err.print(f"Wrote {folder / PICTURE}", highlight=False, soft_wrap=True)
+        note(f"Wrote {folder / PICTURE}")
 
 
 def fit(
-    nodes: Nodes,
-    label: Label,
-    folder: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="The model folder; it must not exist.")
-    ],
-    edges: Edges = None,
-    features: Features = "auto",
-    id: Id = None,
-    source: Source = None,
-    target: Target = None,
-    weight: Weight = None,
-    directed: Directed = False,
-    split: Split = None,
-    model: Annotated[str, typer.Option(help="A model: gread list models.")] = "gread-bs",
-    settings: Settings = None,
-    class_weight: Annotated[
-        str | None, typer.Option(help="balanced: rare classes count as much as common ones.")
-    ] = None,
-    minutes: Annotated[
-        float | None,
-        typer.Option("--tune", metavar="MINUTES", help="Look for better settings so long."),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of the split and the training.")] = 0,
-    device: Device = "auto",
-    as_json: Json = False,
+    nodes: Path,
+    label: str,
+    folder: Path,
+    edges: Path | None = None,
+    features: str = "auto",
+    id: str | None = None,
+    source: str | None = None,
+    target: str | None = None,
+    weight: str | None = None,
+    directed: bool = False,
+    split: str | None = None,
+    model: str = "gread-bs",
+    settings: list[str] | None = None,
+    class_weight: str | None = None,
+    minutes: float | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    as_json: bool = False,
 ) -> None:
     """Train on a graph of your own: two files in, a model folder out."""
+    from gread.estimator.classifier import GraphClassifier
     from gread.estimator.files import fit_report
+    from gread.tables.graph import Columns
 
+    columns = Columns(id=id, source=source, target=target, weight=weight, directed=directed)
+    classifier = GraphClassifier(
+        model,
+        settings=settings_of(settings),
+        features=features,
+        class_weight=class_weight,
+        random_state=seed,
+        device=device,
+        **columns,
+    )
     with stoppable(), bar() as progress:
         shown = _Stages(progress, as_json)
         report = fit_report(
+            classifier,
             nodes,
             edges,
             label=label,
             out=folder,
-            model=model,
-            settings=settings_of(settings),
-            features=features,
-            id=id,
-            source=source,
-            target=target,
-            weight=weight,
-            directed=directed,
             split=split,
-            class_weight=class_weight,
             minutes=minutes,
-            seed=seed,
-            device=device,
             on_stage=shown.begin,
             on_epoch=shown.advance,
             on_trial=shown.tell,
         )
     if as_json:
-        print_json(
-            {
-                "settings": report.classifier.settings_,
-                "seconds": report.seconds,
-                "folder": str(folder),
-                "diagnosis": dataclasses.asdict(report.classifier.diagnosis_),
-                "scores": {name: dataclasses.asdict(own) for name, own in report.scores.items()},
-            }
-        )
+        fitted = {
+            "settings": report.classifier.settings_,
+            "seconds": report.seconds,
+            "folder": folder,
+            "diagnosis": report.classifier.diagnosis_,
+            "scores": report.scores,
+        }
+        print_json(fitted)
         return
     _print_scores(report)
     laps = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in report.seconds.items())
-    err.print(f"{laps}\nWrote {folder}: gread predict {folder}", highlight=False, soft_wrap=True)
+    note(f"{laps}\nWrote {folder}: gread predict {folder}")
 
 
 def predict(
-    folder: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A model folder, or one on the Hub.")
-    ],
-    file: Annotated[Path, typer.Option("--out", metavar="FILE", help="CSV, a row a node.")],
-    nodes: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A new or grown graph; else the training graph."),
-    ] = None,
-    edges: Edges = None,
-    device: Device = "auto",
-    as_json: Json = False,
+    folder: str,
+    file: Path,
+    nodes: Path | None = None,
+    edges: Path | None = None,
+    device: str = "auto",
+    as_json: bool = False,
 ) -> None:
     """Predict the nodes without a class, or all nodes of a new graph."""
     from gread.estimator.files import predict_file
@@ -171,9 +123,9 @@ def predict(
     with stoppable():
         count = predict_file(folder, file, nodes, edges, device=device)
     if as_json:
-        print_json({"nodes": count, "file": str(file)})
+        print_json({"nodes": count, "file": file})
     else:
-        err.print(f"Wrote {file}: {count:,} nodes", highlight=False, soft_wrap=True)
+        note(f"Wrote {file}: {count:,} nodes")
 
 
 def _print_split(classifier: GraphClassifier) -> None:
@@ -181,8 +133,7 @@ def _print_split(classifier: GraphClassifier) -> None:
     train, val, test = (int(data[f"{part}_mask"].sum()) for part in ("train", "val", "test"))
     out.print(
         f"{train:,} nodes train, {val:,} say when to stop, {test:,} test (not counted "
-        f"as classes above), {int((data.y < 0).sum()):,} are to be predicted.",
-        highlight=False,
+        f"as classes above), {int((data.y < 0).sum()):,} are to be predicted."
     )
 
 
@@ -199,7 +150,7 @@ class _Stages:
                 _print_split(classifier)
             epochs = classifier.config(len(classifier.ids_)).epochs
             self.task = self.progress.add_task(stage, total=epochs)
-        else:
+        elif stage not in ("reading", "preparing"):
             text = "comparing with simpler means" if stage == "comparing" else stage
             self.progress.update(self.task, visible=False)
             self.task = self.progress.add_task(text, total=None)
@@ -221,43 +172,37 @@ def _print_scores(report: FitReport) -> None:
     scores = report.scores
     classes = [str(name) for name in report.classifier.classes_.tolist()]
     (own, found), *_ = scores.items()
-    out.print(f"\n{found.nodes:,} test nodes, seen by nobody before", highlight=False)
-    table = RichTable("", "accuracy", "macro-F1", "ROC-AUC", "calibration error")
+    out.print(f"\n{found.nodes:,} test nodes, seen by nobody before")
+    rows = []
     for name, other in scores.items():
         auc = "" if other.roc_auc is None else f"{other.roc_auc:.3f}"
         shares = (f"{100 * other.accuracy:.2f}", f"{100 * other.macro_f1:.2f}", auc)
-        table.add_row(name, *shares, f"{other.calibration_error:.3f}")
-    out.print(table)
+        rows.append((name, *shares, f"{other.calibration_error:.3f}"))
+    print_table(("", "accuracy", "macro-F1", "ROC-AUC", "calibration error"), rows)
     if len(classes) <= 12:
-        square = RichTable("true \\ predicted", *classes)
-        for name, row in zip(classes, found.confusion, strict=True):
-            square.add_row(name, *map(str, row))
-        out.print(square)
+        square = ((name, *row) for name, row in zip(classes, found.confusion, strict=True))
+        print_table(("true \\ predicted", *classes), square)
     sure = sum(size * confidence for confidence, _, size in found.bins) / found.nodes
     out.print(
         f"{own} is {sure:.0%} sure on average and right in {found.accuracy:.0%}: off by "
-        f"{found.calibration_error:.3f} over ten bins of confidence.",
-        highlight=False,
+        f"{found.calibration_error:.3f} over ten bins of confidence."
     )
     if "MLP" in scores:
-        out.print(verdict(own, found, scores["MLP"]), highlight=False)
+        out.print(verdict(own, found, scores["MLP"]))
     if better := advice(own, scores):
-        out.print(better, style="yellow", highlight=False)
+        out.print(better, style="yellow")
 
 
 def _print_diagnosis(found: Diagnosis) -> None:
     """The numbers in two columns, what to be careful about, and where to begin."""
-    table = RichTable(box=None, padding=(0, 2, 0, 0), show_header=False)
-    for subject, text in _rows(found).items():
-        table.add_row(subject, text)
-    out.print(table, highlight=False)
+    rows = _rows(found).items()
+    print_table((), rows, box=None, padding=(0, 2, 0, 0), show_header=False)
     for warning in found.warnings:
-        out.print(f"! {warning}", style="yellow", highlight=False)
+        out.print(f"! {warning}", style="yellow")
     begin = found.recommendation
     out.print(
         f"Begin with the reaction {begin.reaction}, the {begin.adjacency} adjacency and "
-        f"T = {begin.time:g}: {begin.reason}.",
-        highlight=False,
+        f"T = {begin.time:g}: {begin.reason}."
     )
 
 

@@ -1,43 +1,63 @@
-"""Options that several commands share, and how their texts are read."""
+"""Options of commands: their help, and how their texts are read."""
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
+from collections.abc import Callable, Mapping
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from gread.base.errors import InputError
+from gread.base.toml import read_toml
 
-Device = Annotated[
-    str, typer.Option(help="cpu, cuda, cuda:1, ...; auto takes a GPU if there is one.")
-]
-ExecutorName = Annotated[
-    str, typer.Option(metavar="NAME", help="local, or ray[=ADDRESS]: as tasks of a Ray cluster.")
-]
-Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting.")
-]
-Deterministic = Annotated[
-    bool, typer.Option("--deterministic", help="On a GPU too, the same bytes every time; slower.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")]
-Store = Annotated[Path, typer.Option("--store", metavar="DIR", help="Where results are stored.")]
 STORE = Path("runs/store")
 
 MOST_NUMBERS = 100_000
 """Of splits or of seeds."""
 
 
-def names_in(registry: str) -> str:
-    """The names in a registry ``module:NAME``, for a help text.
+def described(function: Callable[..., None]) -> Callable[..., None]:
+    """A command whose arguments have the help of ``help.toml``, as typer takes them."""
+    help_of = read_toml("cli", "help.toml")
+    assert help_of is not None
+    own = help_of.get(function.__name__.rstrip("_"), {})
+    signature = inspect.signature(function)
+    parameters = [
+        parameter
+        if parameter.name == "context"
+        else _declared(parameter, own.get(parameter.name) or help_of["every"][parameter.name])
+        for parameter in signature.parameters.values()
+    ]
 
-    Annotations are evaluated when the command is used, so that others do without the module.
-    """
-    module, _, name = registry.partition(":")
-    return ", ".join(getattr(import_module(module), name))
+    @wraps(function)
+    def run(**arguments: Any) -> None:
+        function(**arguments)
+
+    vars(run)["__signature__"] = signature.replace(parameters=parameters)
+    return run
+
+
+def _declared(parameter: inspect.Parameter, entry: str | Mapping[str, Any]) -> inspect.Parameter:
+    """The parameter with an option or an argument of typer's as its default."""
+    options = {"help": entry} if isinstance(entry, str) else dict(entry)
+    options["help"] = re.sub(r"\{([\w.]+):(\w+)\}", _names, options["help"])
+    required = parameter.default is inspect.Parameter.empty
+    default = ... if required else parameter.default
+    if options.pop("argument", False):
+        return parameter.replace(default=typer.Argument(default, **options))
+    flag = options.pop("flag", "--" + parameter.name.replace("_", "-"))
+    return parameter.replace(default=typer.Option(default, flag, **options))
+
+
+def _names(registry: re.Match[str]) -> str:
+    """The names in a registry; it is imported when the command is used, as others do without it."""
+    return ", ".join(getattr(import_module(registry[1]), registry[2]))
 
 
 def imports_of(context: typer.Context) -> list[str]:

@@ -1,28 +1,18 @@
-"""``gread reproduce``."""
+"""``gread demo``, ``gread reproduce`` and ``gread report``: the paper."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 from rich.progress import Progress
-from rich.table import Table as RichTable
+from rich.table import Column
 
-from gread.cli.console import err, out, print_json, resumable, weighted_bar
-from gread.cli.options import (
-    STORE,
-    Deterministic,
-    Device,
-    ExecutorName,
-    Json,
-    Store,
-    imports_of,
-    names_in,
-)
+from gread.cli.console import bar, note, out, print_json, print_table, resumable
+from gread.cli.options import STORE, imports_of
 
 if TYPE_CHECKING:
     from gread.experiments.reproduce import Forecast, Reproduction
@@ -30,34 +20,55 @@ if TYPE_CHECKING:
     from gread.runs.spec import RunSpec
 
 
+def demo(folder: Path = Path("runs/demo"), as_json: bool = False) -> None:
+    """Show the paper's point: four models from heterophily to homophily, and two pictures."""
+    from gread.experiments.demo import BUILDS, HOMOPHILIES, RUNS, SPLITS, demo as show
+    from gread.models.catalog import MODELS
+
+    with bar() as progress:
+        task = progress.add_task("training", total=RUNS)
+        found = show(folder, on_run=lambda: progress.update(task, advance=1))
+    if as_json:
+        print_json({"cells": found.cells, "pictures": found.pictures})
+        return
+    columns = (Column(f"{homophily:.1f}", justify="right") for homophily in HOMOPHILIES)
+    rows = [
+        [MODELS[name].title]
+        + [f"{c.mean:.1f} ± {c.deviation:.1f}" for c in found.cells if c.model == name]
+        for name in BUILDS
+    ]
+    title = "Test accuracy (%) by homophily"
+    print_table(("model", *columns), rows, title=title, title_justify="left")
+    out.print(
+        f"Mean ± deviation over {SPLITS} splits of a random graph with five classes, the same "
+        "settings for all models.\n"
+        "Homophily is the share of edges that join two nodes of one class."
+    )
+    for picture in found.pictures:
+        out.print(f"Wrote {picture}", soft_wrap=True)
+
+
+def report(file: Path = Path("report.html"), store: Path = STORE) -> None:
+    """Write all tables and figures from stored runs as one page, which opens without a network."""
+    from gread.experiments.report import write_report
+
+    write_report(file, store=store)
+    note(f"Wrote {file}")
+
+
 def reproduce(
     context: typer.Context,
-    name: Annotated[
-        str,
-        typer.Argument(
-            help=f"all, or one of: {names_in('gread.experiments.questions:ARTEFACTS')}."
-        ),
-    ],
-    scale: Annotated[
-        str, typer.Option(help="full is the paper's protocol; quick shows it in minutes on a CPU.")
-    ] = "full",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be computed, and how long it takes.")
-    ] = False,
-    stored: Annotated[
-        bool, typer.Option("--stored", help="Compute nothing; show what is stored.")
-    ] = False,
-    workers: Annotated[
-        int | None, typer.Option(help="Processes at a time; by default one a core on a CPU.")
-    ] = None,
-    executor: ExecutorName = "local",
-    device: Device = "auto",
-    deterministic: Deterministic = False,
-    store: Store = STORE,
-    folder: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Where tables and figures go.")
-    ] = Path("runs/reproduce"),
-    as_json: Json = False,
+    name: str,
+    scale: str = "full",
+    dry_run: bool = False,
+    stored: bool = False,
+    workers: int | None = None,
+    executor: str = "local",
+    device: str = "auto",
+    deterministic: bool = False,
+    store: Path = STORE,
+    folder: Path = Path("runs/reproduce"),
+    as_json: bool = False,
 ) -> None:
     """Regenerate a table or figure of the paper from stored runs, computing what is missing."""
     from gread.experiments.reproduce import plan, reproduce as regenerate
@@ -65,14 +76,15 @@ def reproduce(
 
     names = None if name == "all" else [name]
     if dry_run:
-        _print_plan(
-            plan(
-                names, store=store, scale=scale, workers=workers, executor=executor, device=device
-            ),
-            as_json,
+        forecasts = plan(
+            names, store=store, scale=scale, workers=workers, executor=executor, device=device
         )
+        if as_json:
+            print_json(forecasts)
+        else:
+            _print_plan(forecasts)
         return
-    with resumable(), weighted_bar() as progress:
+    with resumable(), bar(weighted=True) as progress:
         shown = _Runs(progress)
         made = regenerate(
             names,
@@ -98,12 +110,12 @@ def reproduce(
             out.print(Markdown(text) if out.is_terminal else text, soft_wrap=True)
         _print_files(name, made[name])
     if as_json:
-        print_json({name: list(map(str, found.files)) for name, found in made.items()})
+        print_json({name: found.files for name, found in made.items()})
 
 
 def _print_files(name: str, made: Reproduction) -> None:
     suffixes = ", ".join(file.suffix for file in made.files[1:])
-    err.print(f"Wrote {made.files[0]}, {suffixes}", highlight=False, soft_wrap=True)
+    note(f"Wrote {made.files[0]}, {suffixes}")
 
 
 class _Runs:
@@ -127,14 +139,11 @@ class _Runs:
         self.progress.update(self.task, advance=estimate(result.spec), description=text)
 
 
-def _print_plan(forecasts: Sequence[Forecast], as_json: bool) -> None:
-    if as_json:
-        print_json([dataclasses.asdict(found) for found in forecasts])
-        return
-    table = RichTable("artefact", "runs", "stored", "to compute", "about")
+def _print_plan(forecasts: Sequence[Forecast]) -> None:
+    rows = []
     for found in forecasts:
         left = found.runs - found.stored
-        about = str(timedelta(seconds=found.seconds)) if left else "–"
-        table.add_row(found.artefact, str(found.runs), str(found.stored), str(left), about)
-    out.print(table)
+        about = timedelta(seconds=found.seconds) if left else "–"
+        rows.append((found.artefact, found.runs, found.stored, left, about))
+    print_table(("artefact", "runs", "stored", "to compute", "about"), rows)
     out.print("Times are estimates, good to a factor of a few; runs that several need count once.")

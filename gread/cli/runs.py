@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
 import typer
-from rich.table import Table as RichTable
 
-from gread.cli.console import err, out, percent, print_json
-from gread.cli.options import STORE, Json, Store
+from gread.cli.console import note, percent, print_json, print_table
+from gread.cli.options import STORE, described
 
 runs = typer.Typer(help="List what is stored, or export it.", invoke_without_command=True)
 
 
 @runs.callback()
+@described
 def list_runs(
     context: typer.Context,
-    dataset: Annotated[str | None, typer.Option(help="Only this dataset.")] = None,
-    model: Annotated[str | None, typer.Option(help="Only this model.")] = None,
-    store: Store = STORE,
-    as_json: Json = False,
+    dataset: str | None = None,
+    model: str | None = None,
+    store: Path = STORE,
+    as_json: bool = False,
 ) -> None:
     """List what is stored, or export it."""
     if context.invoked_subcommand is not None:
@@ -34,35 +33,22 @@ def list_runs(
         if dataset in (None, result.spec.dataset) and model in (None, result.spec.model)
     ]
     if as_json:
-        print_json([dataclasses.asdict(result.without_history()) for result in chosen])
+        print_json([result.without_history() for result in chosen])
         return
     columns = ("key", "dataset", "model", "split", "seed", "status", "val", "test", "seconds")
-    table = RichTable(*columns)
+    rows = []
     for result in chosen:
         spec = result.spec
-        table.add_row(
-            spec.key[:8],
-            spec.dataset,
-            spec.model,
-            str(spec.split),
-            str(spec.seed),
-            result.status,
-            percent(result.val),
-            percent(result.test),
-            f"{result.seconds:.1f}",
-        )
-    out.print(table)
+        numbers = percent(result.val), percent(result.test), f"{result.seconds:.1f}"
+        named = spec.key[:8], spec.dataset, spec.model, spec.split, spec.seed, result.status
+        rows.append((*named, *numbers))
+    print_table(columns, rows)
 
 
 @runs.command()
+@described
 def export(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="What gread reproduce knows; by default all.")
-    ] = None,
-    folder: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Where the files go.")
-    ] = Path("results"),
-    store: Store = STORE,
+    names: list[str] | None = None, folder: Path = Path("results"), store: Path = STORE
 ) -> None:
     """Write the runs behind an artefact as one packed file of JSON lines, without histories.
 
@@ -71,15 +57,11 @@ def export(
     from gread.experiments.reproduce import export as write
 
     for path, count in write(names, store=store, out=folder).items():
-        err.print(f"Wrote {count} results to {path}", highlight=False, soft_wrap=True)
+        note(f"Wrote {count} results to {path}")
 
 
 def compare(
-    first: Annotated[str, typer.Argument(help="A model.")],
-    second: Annotated[str, typer.Argument(help="Another model.")],
-    dataset: Annotated[str | None, typer.Option(help="Only this dataset.")] = None,
-    store: Store = STORE,
-    as_json: Json = False,
+    first: str, second: str, dataset: str | None = None, store: Path = STORE, as_json: bool = False
 ) -> None:
     """Compare two models on the datasets, splits and seeds that both are stored for.
 
@@ -89,11 +71,11 @@ def compare(
 
     found = compare_runs(first, second, dataset=dataset, store=store)
     if as_json:
-        rows = found.items()
-        print_json([{"dataset": name} | dataclasses.asdict(row) for name, row in rows])
+        print_json([{"dataset": name} | asdict(row) for name, row in found.items()])
         return
-    table = RichTable("dataset", f"{first} − {second}", "Wilcoxon p", "t-test p", "pairs")
-    for name, row in found.items():
-        numbers = f"{row.difference:+.2f}", f"{row.wilcoxon:.3g}", f"{row.t_test:.3g}"
-        table.add_row(name, *numbers, str(row.pairs))
-    out.print(table)
+    columns = ("dataset", f"{first} − {second}", "Wilcoxon p", "t-test p", "pairs")
+    rows = (
+        (name, f"{row.difference:+.2f}", f"{row.wilcoxon:.3g}", f"{row.t_test:.3g}", row.pairs)
+        for name, row in found.items()
+    )
+    print_table(columns, rows)

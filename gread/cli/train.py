@@ -1,31 +1,19 @@
-"""``gread train``."""
+"""``gread train``, and ``gread shard`` for training over several processes."""
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
 from statistics import fmean, pstdev
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 from rich.progress import Progress
-from rich.table import Table as RichTable
 
-from gread.cli.console import bar, err, out, percent, print_json, resumable
-from gread.cli.options import (
-    STORE,
-    Deterministic,
-    Device,
-    ExecutorName,
-    Json,
-    Settings,
-    Store,
-    imports_of,
-    names_in,
-    numbers,
-    settings_of,
-)
+from gread.cli.console import bar, err, note, out, percent, print_json, print_table, resumable
+from gread.cli.options import STORE, imports_of, numbers, settings_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -40,33 +28,20 @@ if TYPE_CHECKING:
 
 def train(
     context: typer.Context,
-    dataset: Annotated[
-        str, typer.Argument(help="A dataset: gread datasets lists them; or what gread shard wrote.")
-    ],
-    model: Annotated[str, typer.Option(help="A model: gread list models.")] = "gread-bs",
-    splits: Annotated[str, typer.Option(help="For instance 0-9 or 0,3,5.")] = "0-9",
-    seeds: Annotated[str, typer.Option(help="Likewise.")] = "0",
-    settings: Settings = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(help="tuned, published, paper or a TOML file; by default the first there is."),
-    ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Number of epochs.")] = None,
-    track: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME", help=f"Log new runs to: {names_in('gread.runs.trackers:TRACKERS')}."
-        ),
-    ] = None,
-    processes: Annotated[
-        int | None,
-        typer.Option(help="Spread the graph over so many; by default as torchrun started them."),
-    ] = None,
-    executor: ExecutorName = "local",
-    device: Device = "auto",
-    deterministic: Deterministic = False,
-    store: Store = STORE,
-    as_json: Json = False,
+    dataset: str,
+    model: str = "gread-bs",
+    splits: str = "0-9",
+    seeds: str = "0",
+    settings: list[str] | None = None,
+    preset: str | None = None,
+    epochs: int | None = None,
+    track: list[str] | None = None,
+    processes: int | None = None,
+    executor: str = "local",
+    device: str = "auto",
+    deterministic: bool = False,
+    store: Path = STORE,
+    as_json: bool = False,
 ) -> None:
     """Train a model on a dataset, with its preset where there is one."""
     from gread.runs.executors.find import find_executor
@@ -116,26 +91,60 @@ def train(
             on_result=shown.count,
         )
     if results and as_json:
-        print_json([dataclasses.asdict(result.without_history()) for result in results])
+        print_json([result.without_history() for result in results])
     elif results:
         _print_results(results, find_preset(model, dataset, preset).source)
 
 
+def shard(
+    nodes: Path,
+    edges: Path,
+    label: str,
+    blocks: int,
+    folder: Path,
+    partition: str = "cuthill-mckee",
+    split: str | None = None,
+    weight: str | None = None,
+    directed: bool = False,
+    as_json: bool = False,
+) -> None:
+    """Cut a graph into blocks on the disk, one for each process that will train on it."""
+    from gread.distributed.parquet import shard_parquet
+
+    sizes = shard_parquet(
+        nodes,
+        edges,
+        folder,
+        label=label,
+        shards=blocks,
+        partition=partition,
+        split=split,
+        weight=weight,
+        directed=directed,
+    )
+    if as_json:
+        print_json(sizes)
+        return
+    share = max(sizes.halos) / (sizes.nodes / sizes.shards)
+    out.print(
+        f"{sizes.nodes:,} nodes and {sizes.edges:,} edges in {sizes.shards} shards; the largest "
+        f"halo has {max(sizes.halos):,} nodes, {share:.1%} of a shard\n"
+        f"gread train {folder} --processes {sizes.shards}",
+        soft_wrap=True,
+    )
+
+
 def _print_cost(run: ShardedRun) -> None:
-    err.print(run.cost, highlight=False, soft_wrap=True)
-    err.print(f"parameters: {run.checkpoint}", highlight=False, soft_wrap=True)
+    note(f"{run.cost}\nparameters: {run.checkpoint}")
 
 
 def _row(run: ShardedRun) -> dict[str, object]:
-    best = dataclasses.asdict(run.best)
-    return {"split": run.split, "seed": run.seed, **best, "diverged": run.diverged}
+    return {"split": run.split, "seed": run.seed, **asdict(run.best), "diverged": run.diverged}
 
 
 def _print_structure(structure: str, prepared: Prepared) -> None:
-    err.print(
-        f"{structure}: {prepared.entries:,} numbers, computed once in {prepared.seconds:.1f} s",
-        highlight=False,
-    )
+    took = f"computed once in {prepared.seconds:.1f} s"
+    err.print(f"{structure}: {prepared.entries:,} numbers, {took}")
 
 
 class _Runs:
@@ -150,7 +159,7 @@ class _Runs:
 
     def count(self, result: Result) -> None:
         if result.spec.train.processes > 1:
-            err.print(result.records.get("processes", ""), highlight=False, soft_wrap=True)
+            note(result.records.get("processes", ""))
         else:
             self.progress.update(self.task, advance=1)
 
@@ -184,18 +193,16 @@ def _print_results(results: Sequence[Result], source: str) -> None:
 
     spec = results[0].spec
     title = MODELS[spec.model].title
-    table = RichTable("split", "seed", "epoch", "train", "val", "test", "status")
-    for r in results:
-        shares = (percent(r.train), percent(r.val), percent(r.test))
-        table.add_row(str(r.spec.split), str(r.spec.seed), str(r.epoch), *shares, r.status)
-    out.print(f"{title} on {spec.dataset}, preset: {source}", highlight=False)
-    out.print(table)
+    out.print(f"{title} on {spec.dataset}, preset: {source}")
+    rows = (
+        (r.spec.split, r.spec.seed, r.epoch, *map(percent, (r.train, r.val, r.test)), r.status)
+        for r in results
+    )
+    print_table(("split", "seed", "epoch", "train", "val", "test", "status"), rows)
     tests = [100 * result.test for result in results if result.test is not None]
     if tests:
-        out.print(f"test {fmean(tests):.2f} ± {pstdev(tests):.2f}", highlight=False)
-    paper = PAPER.get(title, {}).get(spec.dataset)
-    if paper:
-        out.print(f"the paper prints {paper[0]:.2f} ± {paper[1]:.2f}", highlight=False)
-    code = CODE.get(title, {}).get(spec.dataset)
-    if code:
-        out.print(f"its published code reaches {code:.2f}", highlight=False)
+        out.print(f"test {fmean(tests):.2f} ± {pstdev(tests):.2f}")
+    if paper := PAPER.get(title, {}).get(spec.dataset):
+        out.print(f"the paper prints {paper[0]:.2f} ± {paper[1]:.2f}")
+    if code := CODE.get(title, {}).get(spec.dataset):
+        out.print(f"its published code reaches {code:.2f}")

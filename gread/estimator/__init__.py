@@ -18,9 +18,9 @@ if TYPE_CHECKING:
         diagnose_files as diagnose_files,
         fit_report as fit_report,
         predict_file as predict_file,
+        write_predictions as write_predictions,
     )
     from gread.estimator.graphs import as_graph as as_graph
-    from gread.estimator.predictions import write_predictions as write_predictions
     from gread.estimator.scores import Scores as Scores, score as score
     from gread.estimator.tune import tune as tune
 

@@ -18,16 +18,9 @@ from gread.base.devices import choose_device
 from gread.base.errors import InputError
 from gread.base.memory import TRAINING, enough_memory
 from gread.estimator.diagnosis import diagnose
-from gread.estimator.fitted import (
-    DEGREE,
-    MASKS,
-    FittedClassifier,
-    checked_column,
-    labels_of,
-    with_degrees,
-)
+from gread.estimator.fitted import DEGREE, FittedClassifier, checked_column, labels_of, with_degrees
 from gread.estimator.folder import load, save
-from gread.estimator.graphs import masks_of_data
+from gread.estimator.graphs import MASKS, masks_of_data
 from gread.models.catalog import MODELS
 from gread.runs.presets import split_settings
 from gread.runs.spec import HIDDEN_CHANNELS, Value

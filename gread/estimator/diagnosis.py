@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -59,12 +59,7 @@ class Recommendation:
 
 @dataclass(frozen=True)
 class Leak:
-    """A column that tells the class.
-
-    Attributes:
-        column: Its name.
-        right: Share of the labelled nodes whose class its value tells.
-    """
+    """A column that tells the class, and of which share of the labelled nodes."""
 
     column: str
     right: float
@@ -166,42 +161,43 @@ def diagnose(graph: TableGraph, labels: Labels, features: Sequence[str]) -> Diag
     if graph.directed:
         neighbours = neighbours + degree(graph.edge_index[1], n, dtype=torch.int64)
     parts = _components(graph)
+    classes = len(labels.classes)
+    sizes = np.bincount(labels.y[labels.known], minlength=classes).tolist()
     edge_index = graph.edge_index[:, (y[graph.edge_index] >= 0).all(dim=0)]
-    leaks = tuple(
-        leak for name in features if (leak := _leak(name, graph.columns[name], labels)) is not None
+    homophily = _number(adjusted_homophily, edge_index, y)
+    neighbours_tell = _neighbours_tell(edge_index, y, classes)
+    features_tell = _features_tell(graph.table(), features, labels)
+    leaks = (_leak(name, graph.columns[name], labels) for name in features)
+    lead = (neighbours_tell or 0.0) - (features_tell or 0.0)
+    found = Diagnosis(
+        nodes=n,
+        edges=graph.num_edges,
+        directed=graph.directed,
+        weighted=graph.edge_weight is not None,
+        features=tuple(features),
+        labelled=int((y >= 0).sum()),
+        classes=dict(zip(map(str, labels.classes), sizes, strict=True)),
+        components=len(parts),
+        largest_component=int(parts.max()),
+        degrees=_histogram(neighbours),
+        mean_degree=neighbours.double().mean().item(),
+        largest_degree=int(neighbours.max()),
+        isolated=int((neighbours == 0).sum()),
+        loops=graph.loops,
+        repeated=graph.repeated,
+        duplicates=_duplicates(graph, features),
+        node_homophily=_number(node_homophily, edge_index, y),
+        edge_homophily=_number(edge_homophily, edge_index, y),
+        adjusted_homophily=homophily,
+        mixing=_mixing(edge_index, y, classes),
+        neighbours_tell=neighbours_tell,
+        features_tell=features_tell,
+        leaks=tuple(leak for leak in leaks if leak is not None),
+        recommendation=recommend(
+            homophily, edges=graph.edge_index.size(1), has_features=bool(features), lead=lead
+        ),
     )
-    known: dict[str, Any] = {
-        "nodes": n,
-        "edges": graph.num_edges,
-        "directed": graph.directed,
-        "weighted": graph.edge_weight is not None,
-        "features": tuple(features),
-        "labelled": int((y >= 0).sum()),
-        "classes": dict(zip(map(str, labels.classes), _sizes(labels), strict=True)),
-        "components": len(parts),
-        "largest_component": int(parts.max()),
-        "degrees": _histogram(neighbours),
-        "mean_degree": neighbours.double().mean().item(),
-        "largest_degree": int(neighbours.max()),
-        "isolated": int((neighbours == 0).sum()),
-        "loops": graph.loops,
-        "repeated": graph.repeated,
-        "duplicates": _duplicates(graph, features),
-        "node_homophily": _number(node_homophily, edge_index, y),
-        "edge_homophily": _number(edge_homophily, edge_index, y),
-        "adjusted_homophily": _number(adjusted_homophily, edge_index, y),
-        "mixing": _mixing(edge_index, y, len(labels.classes)),
-        "neighbours_tell": _neighbours_tell(edge_index, y, len(labels.classes)),
-        "features_tell": _features_tell(graph.table(), features, labels),
-        "leaks": leaks,
-    }
-    recommendation = recommend(
-        known["adjusted_homophily"],
-        edges=graph.edge_index.size(1),
-        has_features=bool(features),
-        lead=(known["neighbours_tell"] or 0.0) - (known["features_tell"] or 0.0),
-    )
-    return Diagnosis(**known, recommendation=recommendation, warnings=tuple(_warnings(known)))
+    return replace(found, warnings=tuple(_warnings(found)))
 
 
 def recommend(
@@ -221,17 +217,18 @@ def recommend(
         >>> recommend(0.8, edges=10556, has_features=True, lead=0.5).time
         4.0
     """
+    time = 1.0
     if homophily is None:
-        told, time = "no edge joins two labelled nodes, so nobody knows yet what edges mean", 1.0
+        told = "no edge joins two labelled nodes, so nobody knows yet what edges mean"
     elif homophily > 0.3 and lead > LEAD:
         told = "neighbours mostly share a class and tell more about it than features do"
         told, time = f"{told}, so a long time helps", 4.0
     elif homophily > 0.3:
         told, time = "neighbours mostly share a class, so a longer time helps", 2.0
     elif homophily < -0.05:
-        told, time = "neighbours mostly avoid their own class, so a short time does less harm", 1.0
+        told = "neighbours mostly avoid their own class, so a short time does less harm"
     else:
-        told, time = "edges hardly care about the class, so a short time does less harm", 1.0
+        told = "edges hardly care about the class, so a short time does less harm"
     if not has_features:
         adjacency, why = "original", "attention needs features, and there are none"
     elif edges > MANY_EDGES:
@@ -247,43 +244,38 @@ def recommend(
     return Recommendation("bs", adjacency, time, solver, f"{told}; {reaction}; {why}")
 
 
-def _warnings(known: Mapping[str, Any]) -> list[str]:
+def _warnings(found: Diagnosis) -> Iterator[str]:
     """What a user should know before trusting a result."""
-    found = []
-    for leak in known["leaks"]:
-        found.append(
+    for leak in found.leaks:
+        yield (
             f"Column {leak.column!r} tells the class of {leak.right:.1%} of the labelled nodes: if "
             "it would not be known of a new node, leave it out with --features."
         )
-    homophily = known["adjusted_homophily"]
+    homophily, sizes = found.adjusted_homophily, found.classes
     if homophily is not None and abs(homophily) < 0.05:
-        found.append(
-            "Edges hardly care about the class: look whether the graph helps at all, against MLP."
-        )
-    sizes = known["classes"]
+        yield "Edges hardly care about the class: look whether the graph helps at all, against MLP."
     rare = [name for name, size in sizes.items() if size < RARE]
     if rare:
-        found.append(
+        yield (
             f"Fewer than {RARE} labelled nodes in {len(rare)} of {len(sizes)} classes "
             f"({', '.join(rare[:5])}{', ...' if len(rare) > 5 else ''}): their numbers are luck."
         )
-    if min(sizes.values()) * 5 < max(sizes.values()):
-        found.append(
-            f"The largest class has {max(sizes.values())} nodes and the smallest "
-            f"{min(sizes.values())}: look at macro-F1 rather than accuracy, and try balanced class "
-            "weights."
+    least, most = min(sizes.values()), max(sizes.values())
+    if least * 5 < most:
+        yield (
+            f"The largest class has {most} nodes and the smallest {least}: look at macro-F1 rather "
+            "than accuracy, and try balanced class weights."
         )
-    if known["isolated"] * 10 > known["nodes"]:
-        share = known["isolated"] / known["nodes"]
-        found.append(f"{share:.0%} of the nodes have no neighbours: for them there is no graph.")
-    if known["duplicates"]:
-        found.append(
-            f"{known['duplicates']} nodes repeat another one, values and neighbours alike: where "
-            "one trains and the other tests, the test is no test."
+    if found.isolated * 10 > found.nodes:
+        share = found.isolated / found.nodes
+        yield f"{share:.0%} of the nodes have no neighbours: for them there is no graph."
+    if found.duplicates:
+        yield (
+            f"{found.duplicates} nodes repeat another one, values and neighbours alike: where one "
+            "trains and the other tests, the test is no test."
         )
-    if not known["features"]:
-        found.append("There are no features: the number of neighbours stands in for them.")
-    return found
+    if not found.features:
+        yield "There are no features: the number of neighbours stands in for them."
 
 
 def _components(graph: TableGraph) -> NDArray[np.int64]:
@@ -371,11 +363,6 @@ def _features_tell(table: Table, features: Sequence[str], labels: Labels) -> flo
         x = Preprocessing.fit(some, features, seen).transform(some)
         right += (RidgeClassifier().fit(x[seen], y[seen]).predict(x[others]) == y[others]).sum()
     return float(right / len(rows))
-
-
-def _sizes(labels: Labels) -> list[int]:
-    sizes: list[int] = np.bincount(labels.y[labels.known], minlength=len(labels.classes)).tolist()
-    return sizes
 
 
 def _number(measure: Any, edge_index: Tensor, y: Tensor) -> float | None:

@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+import csv
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from gread.base.checks import check_positive
 from gread.base.errors import InputError
-from gread.base.files import whole_folder
+from gread.base.files import whole_file, whole_folder
 from gread.estimator.classifier import GraphClassifier
 from gread.estimator.comparison import compare
 from gread.estimator.diagnosis import Diagnosis, diagnose
 from gread.estimator.folder import write
-from gread.estimator.predictions import write_predictions
 from gread.estimator.scores import Scores
 from gread.estimator.tune import tune
 from gread.report.figures import confusion, portrait, reliability, save
-from gread.runs.spec import Value
 from gread.search.study import import_optuna
 from gread.tables.features import choose_features
-from gread.tables.graph import read_graph
+from gread.tables.graph import Columns, read_graph
 from gread.tables.labels import read_labels
 from gread.training.loop import Epoch
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 PICTURE = "diagnosis.png"
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""With what a formula may begin."""
 
 
 def diagnose_files(
@@ -34,26 +43,18 @@ def diagnose_files(
     *,
     label: str,
     features: str = "auto",
-    id: str | None = None,
-    source: str | None = None,
-    target: str | None = None,
-    weight: str | None = None,
-    directed: bool = False,
     out: str | Path | None = None,
+    **columns: Unpack[Columns],
 ) -> Diagnosis:
     r"""Diagnose a graph in files: what it is like, whether to trust it, where to begin.
 
     Args:
-        nodes: As in `gread.tables.read_graph`, like ``edges`` and the columns.
+        nodes: As in `gread.tables.read_graph`, like ``edges`` and ``columns``.
         edges: The edges, if ``nodes`` does not hold them.
         label: Column of the classes, empty where unknown.
         features: Columns to use, ``"auto"`` for all except the id and the label.
-        id: Column of the node ids.
-        source: Column where an edge begins.
-        target: Column where an edge ends.
-        weight: Column of the edges' weights.
-        directed: Whether edges have one direction.
         out: Folder in which a picture is drawn, as ``diagnosis.png``.
+        columns: Of the graph.
 
     Example:
         >>> import tempfile
@@ -65,9 +66,7 @@ def diagnose_files(
         >>> diagnose_files(folder / "nodes.csv", folder / "edges.csv", label="kind").edge_homophily
         0.0
     """
-    graph = read_graph(
-        nodes, edges, id=id, source=source, target=target, weight=weight, directed=directed
-    )
+    graph = read_graph(nodes, edges, **columns)
     table = graph.table()
     used = choose_features(table, features, [label])
     found = diagnose(graph, read_labels(table, label), used)
@@ -95,24 +94,14 @@ class FitReport:
 
 
 def fit_report(
+    classifier: GraphClassifier,
     nodes: str | Path,
     edges: str | Path | None = None,
     *,
     label: str,
     out: str | Path,
-    model: str = "gread-bs",
-    settings: Mapping[str, Value] | None = None,
-    features: str = "auto",
-    id: str | None = None,
-    source: str | None = None,
-    target: str | None = None,
-    weight: str | None = None,
-    directed: bool = False,
     split: str | None = None,
-    class_weight: str | None = None,
     minutes: float | None = None,
-    seed: int = 0,
-    device: str = "auto",
     on_stage: Callable[[str, GraphClassifier], None] | None = None,
     on_epoch: Callable[[Epoch], None] | None = None,
     on_trial: Callable[[int, GraphClassifier], None] | None = None,
@@ -120,24 +109,15 @@ def fit_report(
     r"""Train on a graph in files: read, diagnose, train, tune, compare, draw and save.
 
     Args:
-        nodes: As in `diagnose_files`, like ``edges``, ``features`` and the columns.
+        classifier: What to train.
+        nodes: As in `gread.tables.read_graph`, like ``edges``.
         edges: The edges, if ``nodes`` does not hold them.
         label: Column of the classes; nodes without one are to be predicted.
         out: The model folder; it must not exist, and appears when all is written.
-        model: A name of ``gread.MODELS``.
-        settings: As in `GraphClassifier`.
-        features: Columns to use, ``"auto"`` for all except id, label and split.
-        id: Column of the node ids.
-        source: Column where an edge begins.
-        target: Column where an edge ends.
-        weight: Column of the edges' weights.
-        directed: Whether edges have one direction.
         split: Column with train, val or test; by default the split is drawn at random.
-        class_weight: As in `GraphClassifier`.
         minutes: Time to spend on tuning, see `gread.estimator.tune`; by default none.
-        seed: Of the split and of the training.
-        device: ``"auto"`` takes a GPU if there is one.
-        on_stage: Called as ``"training"``, ``"tuning"``, ``"comparing"`` and ``"writing"`` begin.
+        on_stage: Called as ``"reading"``, ``"preparing"``, ``"training"``, ``"tuning"``,
+            ``"comparing"`` and ``"writing"`` begin.
         on_epoch: Called after every epoch of the first training.
         on_trial: Called after every trial of the tuning, as in `gread.estimator.tune`.
 
@@ -150,63 +130,46 @@ def fit_report(
         >>> _ = (folder / "nodes.csv").write_text("\n".join(["id,x,kind", *rows]))
         >>> pairs = [f"{k},{(k + 2) % 40}" for k in range(40)]
         >>> _ = (folder / "edges.csv").write_text("\n".join(["source,target", *pairs]))
-        >>> report = fit_report(
-        ...     folder / "nodes.csv",
-        ...     folder / "edges.csv",
-        ...     label="kind",
-        ...     out=folder / "model",
-        ...     settings={"epochs": 2},
-        ... )
+        >>> classifier = GraphClassifier(settings={"epochs": 2})
+        >>> files = folder / "nodes.csv", folder / "edges.csv"
+        >>> report = fit_report(classifier, *files, label="kind", out=folder / "model")
         >>> list(report.scores), (folder / "model" / "README.md").exists()
         (['GREAD-BS', 'MLP', 'Label propagation', 'GCN'], True)
     """
-    classifier = GraphClassifier(
-        model,
-        settings=dict(settings or {}),
-        features=features,
-        id=id,
-        source=source,
-        target=target,
-        weight=weight,
-        directed=directed,
-        class_weight=class_weight,
-        random_state=seed,
-        device=device,
-    )
     if minutes is not None:
         check_positive("tune", minutes)
         import_optuna()  # a missing package fails before the training
-    clock = _Clock()
+    seconds: dict[str, float] = {}
 
-    def begin(stage: str) -> None:
+    @contextmanager
+    def stage(name: str) -> Iterator[None]:
+        start = time.perf_counter()
         if on_stage is not None:
-            on_stage(stage, classifier)
+            on_stage(name, classifier)
+        yield
+        seconds[name] = round(time.perf_counter() - start, 3)
 
     with whole_folder(out) as folder:
-        graph = classifier.graph(nodes, edges)
-        clock.lap("reading")
-        classifier.prepare(graph, label, split=split)
-        clock.lap("preparing")
-        begin("training")
-        classifier.train(on_epoch)
-        clock.lap("training")
+        with stage("reading"):
+            graph = classifier.graph(nodes, edges)
+        with stage("preparing"):
+            classifier.prepare(graph, label, split=split)
+        with stage("training"):
+            classifier.train(on_epoch)
         if minutes is not None:
-            begin("tuning")
-            classifier = tune(classifier, minutes, on_trial)
-            clock.lap("tuning")
-        begin("comparing")
-        scores = compare(classifier)
-        clock.lap("comparing")
-        begin("writing")
-        write(classifier, folder, scores)
-        _draw(classifier.diagnosis_, Path(nodes).name, folder)
-        own = next(iter(scores.values()))
-        names = [str(name) for name in classifier.classes_.tolist()]
-        save(confusion(names, own.confusion, title="Test nodes"), folder / "confusion.png")
-        bins = reliability(*zip(*own.bins, strict=True), title="Test nodes")
-        save(bins, folder / "calibration.png")
-        clock.lap("writing")
-    return FitReport(classifier, scores, clock.seconds, Path(out))
+            with stage("tuning"):
+                classifier = tune(classifier, minutes, on_trial)
+        with stage("comparing"):
+            scores = compare(classifier)
+        with stage("writing"):
+            write(classifier, folder, scores)
+            _draw(classifier.diagnosis_, Path(nodes).name, folder)
+            own = next(iter(scores.values()))
+            names = [str(name) for name in classifier.classes_.tolist()]
+            save(confusion(names, own.confusion, title="Test nodes"), folder / "confusion.png")
+            bins = reliability(*zip(*own.bins, strict=True), title="Test nodes")
+            save(bins, folder / "calibration.png")
+    return FitReport(classifier, scores, seconds, Path(out))
 
 
 def predict_file(
@@ -247,18 +210,59 @@ def predict_file(
     return write_predictions(classifier, out, nodes, edges)
 
 
+def write_predictions(
+    classifier: GraphClassifier, file: str | Path, X: Any = None, edges: Any = None
+) -> int:
+    """Writes the columns ``id``, ``prediction``, ``confidence`` and ``p_CLASS`` of every class.
+
+    Ids and classes are a stranger's text, and a spreadsheet computes what begins with =, +, - or @:
+    such text is written with an apostrophe before it, which tells a spreadsheet that it is text.
+
+    Args:
+        classifier: Fitted.
+        file: CSV; it appears when it is whole.
+        X: A graph, all nodes of which are predicted; by default those nodes of the training graph
+            that have no class.
+        edges: Its edges, where X has none.
+
+    Returns:
+        The number of nodes.
+    """
+    with whole_file(file) as part:
+        if X is None:
+            found = classifier.predict_proba()
+            chosen = (classifier.data_.y < 0).numpy()
+            if not chosen.any():
+                raise InputError(
+                    "the training graph must have nodes without a class, got none: name a new "
+                    "graph, for instance the same files"
+                )
+            ids = [name for name, wanted in zip(classifier.ids_, chosen, strict=True) if wanted]
+            found = found[chosen]
+        else:
+            graph = classifier.graph(X, edges)
+            ids, found = graph.ids, classifier.predict_proba(graph)
+        best = found.argmax(axis=1)
+        classes = classifier.classes_.tolist()
+        with part.open("w", newline="", encoding="utf-8") as out:
+            writer = csv.writer(out)
+            writer.writerow(["id", "prediction", "confidence", *(f"p_{name}" for name in classes)])
+            named = [_text(name) for name in classes]
+            for name, place, row in zip(ids, best.tolist(), np.round(found, 6), strict=True):
+                writer.writerow([_text(name), named[place], row[place], *row.tolist()])
+    return len(ids)
+
+
+def _text(value: Any) -> Any:
+    """A cell that no spreadsheet takes for a formula; numbers stay as they are."""
+    if not isinstance(value, str) or not value.startswith(FORMULA):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
+
+
 def _draw(found: Diagnosis, title: str, folder: Path) -> None:
     save(portrait(found.degrees, found.classes, found.mixing, title=title), folder / PICTURE)
-
-
-class _Clock:
-    """How long each stage took."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self.last = time.perf_counter()
-
-    def lap(self, stage: str) -> None:
-        now = time.perf_counter()
-        self.seconds[stage] = round(now - self.last, 3)
-        self.last = now

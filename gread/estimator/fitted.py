@@ -29,7 +29,7 @@ from gread.runs.presets import split_settings
 from gread.runs.spec import Value
 from gread.tables.column import Column, column
 from gread.tables.features import Preprocessing
-from gread.tables.graph import TableGraph
+from gread.tables.graph import Columns, TableGraph
 from gread.tables.labels import Labels, read_labels
 from gread.tables.table import Table
 from gread.training.config import TrainConfig
@@ -42,8 +42,6 @@ TRAIN: dict[str, Any] = {"epochs": 200, "lr": 0.01, "weight_decay": 5e-4, "patie
 LARGE = 50_000
 TRAIN_LARGE = {"epochs": 50, "lr": 0.03, "patience": 20}
 """On a graph of so many nodes an epoch takes seconds and validation hardly fluctuates."""
-
-MASKS = ("train_mask", "val_mask", "test_mask")
 
 DEGREE = "(degree)"
 """What stands in for features where there are none: log(1 + neighbours)."""
@@ -137,15 +135,9 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
 
     def graph(self, X: Any, edges: Any = None) -> TableGraph:
         """The graph that is given, read as this classifier was told to."""
-        return as_graph(
-            X,
-            edges,
-            id=self.id,
-            source=self.source,
-            target=self.target,
-            weight=self.weight,
-            directed=self.directed,
-        )
+        columns = Columns(id=self.id, source=self.source, target=self.target, weight=self.weight)
+        columns["directed"] = self.directed
+        return as_graph(X, edges, **columns)
 
     def config(self, nodes: int = 0) -> TrainConfig:
         """How it trains on a graph of so many nodes."""

@@ -30,7 +30,8 @@ from gread.base.memory import check_fits
 from gread.base.tensors import write_tensors
 from gread.base.versions import versions
 from gread.estimator.diagnosis import Diagnosis
-from gread.estimator.fitted import MASKS, FittedClassifier
+from gread.estimator.fitted import FittedClassifier
+from gread.estimator.graphs import MASKS
 from gread.estimator.scores import Scores
 from gread.graph.checks import check_edges, check_features
 from gread.models.catalog import MODELS, NUM_NODES

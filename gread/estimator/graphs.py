@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse
@@ -16,20 +16,16 @@ from torch_geometric.data import Data
 
 from gread.base.errors import InputError
 from gread.tables.column import Column, column
-from gread.tables.graph import IDS, TableGraph, cleaned, from_networkx, join, read_graph
+from gread.tables.graph import IDS, Columns, TableGraph, cleaned, from_networkx, join, read_graph
 from gread.tables.table import Table
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
-def as_graph(
-    graph: Any,
-    edges: Any = None,
-    *,
-    id: str | None = None,
-    source: str | None = None,
-    target: str | None = None,
-    weight: str | None = None,
-    directed: bool = False,
-) -> TableGraph:
+MASKS = ("train_mask", "val_mask", "test_mask")
+
+
+def as_graph(graph: Any, edges: Any = None, **columns: Unpack[Columns]) -> TableGraph:
     """The graph that a user has.
 
     Args:
@@ -37,14 +33,12 @@ def as_graph(
             a file, a pandas frame, or features as an array, tensor or sparse matrix [N, F].
         edges: A file, a frame, a sparse matrix [N, N] whose entry i, j is the edge from i to j,
             or node numbers [2, E].
-        id: Column of the node ids; a frame without such a column has its index.
-        source: Column where an edge begins, as in `gread.tables.read_graph`.
-        target: Column where it ends.
-        weight: Column, or attribute in NetworkX, of the edges' weights.
-        directed: Whether edges have one direction.
+        columns: As in `gread.tables.graph.Columns`; a frame without a column of ids has its index.
     """
     if isinstance(graph, TableGraph):
         return graph
+    id, weight = columns.get("id"), columns.get("weight")
+    directed = columns.get("directed", False)
     if isinstance(graph, Data):
         _need_no_edges(edges)
         return _from_data(graph, directed)
@@ -52,21 +46,15 @@ def as_graph(
     if networkx is not None and isinstance(graph, networkx.Graph):
         _need_no_edges(edges)
         return from_networkx(graph, "the graph", weight, directed)
-    names = {"id": id, "source": source, "target": target, "weight": weight}
     if isinstance(graph, str | Path):
-        return read_graph(graph, edges, directed=directed, **names)
+        return read_graph(graph, edges, **columns)
     nodes = _nodes(graph, id)
     if _is_frame(edges):
-        return join(nodes, _from_frame("edges", edges), directed=directed, **names)
+        return join(nodes, _from_frame("edges", edges), **columns)
     id = id or next(name for name in IDS if name in nodes.columns)
-    columns = {name: found for name, found in nodes.columns.items() if name != id}
-    pairs, weights = _pairs(edges, len(nodes))
-    return TableGraph(
-        nodes.name,
-        nodes[id].values.tolist(),
-        columns,
-        *cleaned(pairs, weights, len(nodes), directed),
-    )
+    others = {name: found for name, found in nodes.columns.items() if name != id}
+    ids = nodes[id].values.tolist()
+    return cleaned(nodes.name, ids, others, *_pairs(edges, len(nodes)), directed)
 
 
 def column_of(values: Any) -> Column:
@@ -133,16 +121,15 @@ def _from_data(data: Data, directed: bool) -> TableGraph:
     pairs, _ = _pairs(data.edge_index, n)
     weights = None if data.edge_weight is None else data.edge_weight.cpu().float().numpy()
     columns = {} if data.x is None else {"x": column(data.x.cpu().numpy())}
-    return TableGraph("data", list(range(n)), columns, *cleaned(pairs, weights, n, directed))
+    return cleaned("data", list(range(n)), columns, pairs, weights, directed)
 
 
 def masks_of_data(data: Data, which: int) -> NDArray[np.int64] | None:
     """The parts that the masks of a ``Data`` give, 0 to 2 and −1 for none; None without masks."""
-    names = ("train_mask", "val_mask", "test_mask")
-    if not all(name in data for name in names):
+    if not all(name in data for name in MASKS):
         return None
     parts = torch.full((int(data.num_nodes),), -1)
-    for part, name in enumerate(names):
+    for part, name in enumerate(MASKS):
         mask = data[name].bool()
         mask = mask.unsqueeze(1) if mask.dim() == 1 else mask
         if which >= mask.size(1):

@@ -16,6 +16,7 @@ from torch_geometric.utils import degree, scatter
 from gread.base.errors import InputError
 from gread.dynamics.response import evenly_spread, frequency_response
 from gread.estimator.classifier import GraphClassifier
+from gread.estimator.graphs import masks_of_data
 from gread.graph.measures import dirichlet_energy
 from gread.models.catalog import MODELS
 from gread.models.gread import GREAD
@@ -43,6 +44,7 @@ def portrait(
     title: str,
     labels: Sequence[str],
     names: Sequence[Any] | None = None,
+    split: int = 0,
     notes: Sequence[str] = (),
 ) -> dict[str, Any]:
     """What the page shows of a model in continuous time.
@@ -52,11 +54,12 @@ def portrait(
 
     Args:
         model: Trained, with ``evolve`` and ``decode``.
-        data: Its graph, with classes (−1 where there is none) and masks [N].
+        data: Its graph, with classes (−1 where there is none) and masks [N] or [N, splits].
         key: Its name in a link.
         title: Above it.
         labels: Of the classes.
         names: Of the nodes; by default their numbers.
+        split: Which column of the masks.
         notes: What a reader must know.
     """
     times = np.linspace(0, model.time, MOMENTS)
@@ -70,7 +73,9 @@ def portrait(
     if data.num_nodes > SHOWN:
         notes = (*notes, f"{SHOWN} of {data.num_nodes} nodes are shown, drawn at random.")
     predictions = [found.argmax(dim=1) for found in logits]
-    parts = _parts(data)
+    chosen = masks_of_data(data, split)
+    assert chosen is not None
+    parts = torch.from_numpy(np.where(chosen < 0, 3, chosen))  # 3 for none of them
     sure = logits[-1].double().softmax(dim=1).amax(dim=1)
     learned, response, remark = _learned(model)
     return {
@@ -145,27 +150,13 @@ def portrait_of_run(
     )
     return portrait(
         model,
-        _on_split(data, spec.split),
+        data,
         key=spec.key,
         title=f"{entry.title} on {spec.dataset}, split {spec.split}, seed {spec.seed}",
         labels=[str(number) for number in range(int(data.y.max()) + 1)],
+        split=spec.split,
         notes=[note],
     )
-
-
-def _on_split(data: Data, split: int) -> Data:
-    chosen = data.clone()
-    for name in ("train_mask", "val_mask", "test_mask"):
-        chosen[name] = data[name][:, split] if data[name].dim() == 2 else data[name]
-    return chosen
-
-
-def _parts(data: Data) -> Tensor:
-    """0 train, 1 validation, 2 test, 3 none of them."""
-    parts = torch.full((int(data.num_nodes),), 3)
-    for part, name in enumerate(("train_mask", "val_mask", "test_mask")):
-        parts[data[name]] = part
-    return parts
 
 
 def _share(found: Tensor, y: Tensor, chosen: Tensor) -> float | None:

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gread.base.checks import check_count
 from gread.base.errors import InputError
@@ -21,10 +20,10 @@ from gread.runs.launch import launch
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec, Value
 from gread.runs.store import ResultStore
-from gread.search.samplers import SAMPLERS
 from gread.search.selection import Trial, select
 from gread.search.space import Space, read_space
 from gread.search.study import (
+    SAMPLERS,
     StudySettings,
     create_study,
     journal,
@@ -103,14 +102,13 @@ def search(
         storage: The URL of a database, for many machines; by default a journal beside the store.
         batch: How many trials are under way at a time; by default 8, on a GPU or a cluster 512 of a
             random search and 64 of one that learns from the trials before.
-        executor: As in ``gread.runs.launch``: where runs are computed. The study is for this
-            process.
+        executor: As in `gread.runs.launch`, for the runs; the study is for this process.
         devices: Likewise.
-        workers: Likewise; by default one, on a GPU up to 8: a search is many small populations, and
-            one process spends more time on preparing them than the GPU on training them.
         root: Likewise.
         deterministic: Likewise.
         imports: Likewise.
+        workers: Likewise; by default one, on a GPU up to 8: a search is many small populations,
+            and one process spends more time on preparing them than the GPU on training them.
         on_progress: Called after every run and every trial.
 
     Example:
@@ -177,13 +175,6 @@ class _Job:
     settings: Mapping[str, Value]
     specs: Sequence[RunSpec]
     keys: Sequence[str]
-
-
-class Validation(NamedTuple):
-    """What the first runs of a trial gave on their validation nodes."""
-
-    accuracies: list[float]
-    losses: list[float | None]
 
 
 @dataclass
@@ -261,15 +252,15 @@ class _Search:
     def _evaluate(self, jobs: Iterable[_Job]) -> None:
         *early, last = rungs(len(self.plan.splits) * len(self.plan.seeds), self.plan.prune)
         for step in early:
-            found: dict[_Job, Validation] = {}
+            found: dict[_Job, Trial] = {}
             self._compute(jobs, step, found.__setitem__)
             jobs = self._best_third(found, step)
         self._compute(jobs, last, self._finish)
 
     def _compute(
-        self, jobs: Iterable[_Job], step: int, on_job: Callable[[_Job, Validation], None]
+        self, jobs: Iterable[_Job], step: int, on_job: Callable[[_Job, Trial], None]
     ) -> None:
-        """Computes the first runs of all jobs; a job's validation is handed over when it is there.
+        """Computes the first runs of all jobs; what is known of a job then is handed over.
 
         The accuracy of a run that failed counts as 0.
         """
@@ -282,10 +273,9 @@ class _Search:
                 if not keys:
                     del missing[job]
                     first = job.keys[:step]
-                    on_job(
-                        job,
-                        Validation([values[k] or 0.0 for k in first], [losses[k] for k in first]),
-                    )
+                    validation = tuple(values[k] or 0.0 for k in first)
+                    known = validation, first == job.keys, tuple(losses[k] for k in first)
+                    on_job(job, Trial(job.trial.number, job.settings, *known))
 
         def take(result: Result) -> None:
             key = result.spec.key
@@ -303,16 +293,16 @@ class _Search:
             missing = {job: set() for job in missing}
             hand_over()
 
-    def _best_third(self, found: Mapping[_Job, Validation], step: int) -> list[_Job]:
+    def _best_third(self, found: Mapping[_Job, Trial], step: int) -> list[_Job]:
         """Reports all jobs, then prunes those that are not in the best third of the whole study.
 
         Optuna's SuccessiveHalvingPruner decides on a trial when it is asked, with those that were
         asked before: the first of a batch would always go on.
         """
         before = self._reported(step)
-        for job, validation in found.items():
-            if job.trial.number not in before:  # by a process that has died since
-                job.trial.report(fmean(validation.accuracies), step)
+        for job, trial in found.items():
+            if trial.number not in before:  # by a process that has died since
+                job.trial.report(trial.mean, step)
         means = self._reported(step)
         bound = sorted(means.values(), reverse=True)[math.ceil(len(means) / 3) - 1]
         going = [job for job in found if means[job.trial.number] >= bound]
@@ -328,21 +318,18 @@ class _Search:
             if step in trial.intermediate_values
         }
 
-    def _finish(self, job: _Job, validation: Validation) -> None:
+    def _finish(self, job: _Job, trial: Trial) -> None:
         """Tells the study of a trial: complete, or pruned where runs are left."""
         from optuna.exceptions import UpdateFinishedTrialError
         from optuna.trial import TrialState
 
-        accuracies, losses = validation
-        complete = len(accuracies) == len(job.keys)
         with suppress(UpdateFinishedTrialError):  # by another process, which took us for dead
-            job.trial.set_user_attr("validation", accuracies)
-            job.trial.set_user_attr("losses", losses)
-            if complete:
-                self.study.tell(job.trial, fmean(accuracies), skip_if_finished=True)
+            job.trial.set_user_attr("validation", trial.validation)
+            job.trial.set_user_attr("losses", trial.losses)
+            if trial.complete:
+                self.study.tell(job.trial, trial.mean, skip_if_finished=True)
             else:
                 self.study.tell(job.trial, state=TrialState.PRUNED, skip_if_finished=True)
-        trial = Trial(job.trial.number, job.settings, tuple(accuracies), complete, tuple(losses))
         self._know([*self.known, trial])
 
 

@@ -104,7 +104,13 @@ def one_standard_error(trials: Sequence[Trial], space: Space) -> Trial:
     """
     best = best_mean(trials, space)
     bound = best.mean - best.standard_error
-    return min((trial for trial in trials if trial.mean >= bound), key=_complexity)
+
+    def complexity(trial: Trial) -> tuple[float, float, float]:
+        named = ("hidden_channels", "weight_decay", "time")
+        width, decay, time = (float(trial.settings.get(name) or 0.0) for name in named)
+        return width, -decay, time
+
+    return min((trial for trial in trials if trial.mean >= bound), key=complexity)
 
 
 @RULES.register("neighbours")
@@ -120,11 +126,3 @@ def neighbours(trials: Sequence[Trial], space: Space) -> Trial:
         return fmean(other.mean for other in near[:NEIGHBOURS])
 
     return max(trials, key=smoothed)
-
-
-def _complexity(trial: Trial) -> tuple[float, float, float]:
-    numbers = {name: float(trial.settings.get(name) or 0.0) for name in _SIMPLE}
-    return numbers["hidden_channels"], -numbers["weight_decay"], numbers["time"]
-
-
-_SIMPLE = ("hidden_channels", "weight_decay", "time")

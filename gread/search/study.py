@@ -1,4 +1,4 @@
-"""Studies: what Optuna keeps of a search, in a file or in a database.
+"""Studies: what Optuna keeps of a search, in a file or in a database; and its samplers.
 
 Optuna is imported only where it is needed.
 """
@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gread.base.errors import InputError
+from gread.base.registry import Registry
 from gread.runs.complete import complete
 from gread.runs.presets import split_settings
 from gread.runs.spec import RunSpec, Value
@@ -27,20 +29,30 @@ if TYPE_CHECKING:
 
     from gread.search.space import Space
 
+SAMPLERS: Registry[Callable[[int], Any]] = Registry("sampler")
+"""From a seed to a sampler of Optuna's."""
+
+
+@SAMPLERS.register("random")
+def random_sampler(seed: int) -> optuna.samplers.BaseSampler:
+    """Every setting for itself, as in the paper."""
+    return import_optuna().samplers.RandomSampler(seed)
+
+
+@SAMPLERS.register("tpe")
+def tpe_sampler(seed: int) -> optuna.samplers.BaseSampler:
+    """Settings like the good ones so far; those of a batch that is under way count as poor."""
+    optuna = import_optuna()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        return optuna.samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True)
+
 
 @dataclass(frozen=True)
 class StudySettings:
     """What makes the trials of a study comparable; it is stored with the study and never changes.
 
-    Attributes:
-        dataset: A name of ``gread.DATASETS``.
-        model: A name of ``gread.MODELS``.
-        space: The table of a `Space`.
-        sampler: A name of ``gread.search.SAMPLERS``.
-        prune: Whether poor trials end early.
-        splits: Of every trial.
-        seeds: Of every trial.
-        options: Of the dataset.
+    Its attributes are arguments of `gread.search.search`; ``space`` is the table of a `Space`.
     """
 
     dataset: str
@@ -88,18 +100,16 @@ def create_study(
         name: Of the study.
         plan: What is searched.
         storage: The URL of a database; by default the study is a journal in ``folder``.
-        folder: Where the journal lies.
+        folder: Of the journal.
         trials: How many it shall have in the end; never fewer than were asked for before.
     """
     optuna = import_optuna()
     if not re.fullmatch(r"[\w.+-]+", name):
         raise InputError(f"a study must be named with letters, digits and .+-_, got {name!r}")
-    with storage_errors(storage or journal(name, folder)):
+    place = storage or journal(name, folder)
+    with storage_errors(place):
         study = optuna.create_study(
-            storage=_open(name, storage, folder),
-            study_name=name,
-            direction="maximize",
-            load_if_exists=True,
+            storage=_open(place), study_name=name, direction="maximize", load_if_exists=True
         )
         wanted = json.loads(json.dumps(asdict(plan)))
         if "plan" not in study.user_attrs:
@@ -119,12 +129,12 @@ def create_study(
 def load_study(name: str, storage: str | None, folder: Path) -> tuple[optuna.Study, StudySettings]:
     """A study that there is, and its plan."""
     optuna = import_optuna()
-    place = storage or str(journal(name, folder))
-    if storage is None and not journal(name, folder).exists():
+    place = storage or journal(name, folder)
+    if isinstance(place, Path) and not place.exists():
         raise InputError(f"there is no study {name!r}, which would be {place}: --trials begins it")
     with storage_errors(place):
         try:
-            study = optuna.load_study(storage=_open(name, storage, folder), study_name=name)
+            study = optuna.load_study(storage=_open(place), study_name=name)
             return study, StudySettings(**study.user_attrs["plan"])
         except KeyError as error:
             raise InputError(f"there is no study {name!r} of gread in {place}") from error
@@ -182,14 +192,14 @@ def storage_errors(place: str | Path) -> Iterator[None]:
         raise StoreError(f"the storage {place} cannot be used: {reason}") from error
 
 
-def _open(name: str, storage: str | None, folder: Path) -> optuna.storages.BaseStorage:
+def _open(place: str | Path) -> optuna.storages.BaseStorage:
     from optuna.storages import JournalStorage, RDBStorage
     from sqlalchemy.exc import DBAPIError
 
     from gread.search.journal import Journal  # with Optuna
 
-    if storage is None:
-        path = journal(name, folder).absolute()
+    if isinstance(place, Path):
+        path = place.absolute()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             return JournalStorage(Journal(path))
@@ -197,10 +207,10 @@ def _open(name: str, storage: str | None, folder: Path) -> optuna.storages.BaseS
             raise StoreError(f"the journal {path} cannot be used: {error}") from error
     for patience in (0.2, 0.5, 1.0):  # two processes may make the tables at once, and one fails
         try:
-            return RDBStorage(storage)
+            return RDBStorage(place)
         except DBAPIError:
             time.sleep(patience)
-    return RDBStorage(storage)
+    return RDBStorage(place)
 
 
 def _shown(value: Any) -> str:

@@ -8,7 +8,6 @@ import threading
 import time
 import uuid
 from contextlib import suppress
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from gread.base.files import gone
@@ -41,12 +40,7 @@ class Worker:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._left.set()
         self._thread.join()
         try:
@@ -81,13 +75,9 @@ def abandoned(study: optuna.Study) -> list[optuna.Trial]:
             assert trial.datetime_start is not None
             last = trial.datetime_start.timestamp()
         else:
-            last = 0.0 if _gone(worker) else signs.get(f"worker {worker}", 0.0)
+            host, process, _ = worker.rsplit("-", 2)
+            ended = host == socket.gethostname() and gone(int(process))
+            last = 0.0 if ended else signs.get(f"worker {worker}", 0.0)
         if now - last > STALE:
             found.append(optuna.trial.Trial(study, trial._trial_id))
     return found
-
-
-def _gone(worker: str) -> bool:
-    """Whether it was a process of this machine that is not there any more."""
-    host, process, _ = worker.rsplit("-", 2)
-    return host == socket.gethostname() and gone(int(process))

@@ -87,25 +87,29 @@ def column(
         absent |= missing
     present = [value for value, gone in zip(values, absent, strict=True) if not gone]
     kind = _kind_of(present)
-    filled: NDArray[Any]
     if kind == "vector":
         return _vectors(present, absent)
     if kind == "whole":
         try:
-            filled = np.zeros(len(absent), dtype=np.int64)
-            filled[~absent] = present
-            return Column(kind, filled, absent)
+            return _filled(kind, np.array(present, dtype=np.int64), absent)
         except OverflowError:  # beyond 64 bits they can be told apart, no more
-            present, kind = [str(value) for value in present], "text"
-    if kind in ("number", "truth"):
-        filled = np.zeros(len(absent), dtype=np.float64 if kind == "number" else bool)
-        filled[~absent] = [_double(value) for value in present] if kind == "number" else present
-        return Column(kind, filled, absent)
+            kind = "text"
+    if kind == "number":
+        return _filled(kind, np.array([_double(value) for value in present], np.float64), absent)
+    if kind == "truth":
+        return _filled(kind, np.array(present, dtype=bool), absent)
     if kind == "text":
         present = [value if type(value) is str else str(value) for value in present]
-    filled = np.full(len(absent), "", dtype=object)
-    filled[~absent] = np.fromiter(present, dtype=object, count=len(present))
-    return Column(kind, filled, absent)
+    return _filled(kind, np.fromiter(present, dtype=object, count=len(present)), absent, "")
+
+
+def _filled(
+    kind: Kind, present: NDArray[Any], absent: NDArray[np.bool_], gap: object = 0
+) -> Column:
+    """The column of the values that are present, with ``gap`` where one is absent."""
+    values: NDArray[Any] = np.full(len(absent), gap, dtype=present.dtype)
+    values[~absent] = present
+    return Column(kind, values, absent)
 
 
 def column_of_texts(texts: Sequence[str]) -> Column:
@@ -127,9 +131,7 @@ def column_of_texts(texts: Sequence[str]) -> Column:
     if present:
         kind, values = _numbers(present)
         if values is not None:
-            filled = np.zeros(len(texts), dtype=values.dtype)
-            filled[~absent] = values
-            return Column(kind, filled, absent)
+            return _filled(kind, values, absent)
     known: dict[str, str] = {}  # words that come again are held once
     once = [known.setdefault(text, text) for text in texts]
     return Column("text", np.array(once, dtype=object), empty)
@@ -209,25 +211,24 @@ def _vectors(rows: list[Any], absent: NDArray[np.bool_]) -> Column:
 def _kind_of(values: Iterable[Any]) -> Kind:
     """The one kind that holds all of the values."""
     kinds = {_kind_of_type(of) for of in set(map(type, values))}
-    if not kinds:
-        return "number"
-    if kinds == {"whole", "number"}:
+    if not kinds or kinds == {"whole", "number"}:
         return "number"
     return kinds.pop() if len(kinds) == 1 else "mixed"
 
 
 def _kind_of_type(of: type) -> Kind:
-    if issubclass(of, bool | np.bool_):
-        return "truth"
-    if issubclass(of, numbers.Integral):
-        return "whole"
-    if issubclass(of, numbers.Real):
-        return "number"
-    if issubclass(of, list | tuple | np.ndarray):
-        return "vector"
     if issubclass(of, dict):
         raise InputError("a column must hold plain values, got an object")
-    return "text"
+    return next((kind for kind, types in _TYPES.items() if issubclass(of, types)), "text")
+
+
+_TYPES: dict[Kind, Any] = {
+    "truth": bool | np.bool_,
+    "whole": numbers.Integral,
+    "number": numbers.Real,
+    "vector": list | tuple | np.ndarray,
+}
+"""What Python calls the kinds; a truth value is a whole number too, and a whole one a number."""
 
 
 def _double(value: Any) -> float:

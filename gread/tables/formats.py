@@ -200,19 +200,16 @@ def _read_texts(path: Path, delimiter: str) -> Table:
     check_fits(path, 3)
     names = _header(path, delimiter)
     blocks: dict[str, list[Column]] = {name: [] for name in names}
-    for rows in _blocks(path, delimiter, len(names)):
-        for name, texts in zip(names, zip(*rows, strict=True), strict=True):
-            if name:
-                blocks[name].append(column_of_texts(texts))
+    for name, texts in _blocks(path, delimiter, names):
+        if name:
+            blocks[name].append(column_of_texts(texts))
     columns = {name: _joined(parts) for name, parts in blocks.items() if name}
-    again = [name for name, found in columns.items() if found is None]
+    again: dict[str, list[str]] = {name: [] for name, found in columns.items() if found is None}
     if again:
-        texts_of: dict[str, list[str]] = {name: [] for name in again}
-        for rows in _blocks(path, delimiter, len(names)):
-            for name, texts in zip(names, zip(*rows, strict=True), strict=True):
-                if name in texts_of:
-                    texts_of[name] += texts
-        columns |= {name: column_of_texts(texts) for name, texts in texts_of.items()}
+        for name, texts in _blocks(path, delimiter, names):
+            if name in again:
+                again[name] += texts
+        columns |= {name: column_of_texts(texts) for name, texts in again.items()}
     return Table(path.name, {name: found for name, found in columns.items() if found is not None})
 
 
@@ -231,8 +228,9 @@ def _header(path: Path, delimiter: str) -> list[str]:
     return names
 
 
-def _blocks(path: Path, delimiter: str, width: int) -> Iterator[list[list[str]]]:
-    """The rows below the header, `ROWS` at a time; blank lines are none."""
+def _blocks(path: Path, delimiter: str, names: list[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The columns of the rows below the header, `ROWS` at a time; blank lines are none."""
+    width = len(names)
     with path.open(encoding="utf-8-sig", newline="") as file:
         fields = _fields(file, delimiter)
         next(fields)
@@ -246,7 +244,7 @@ def _blocks(path: Path, delimiter: str, width: int) -> Iterator[list[list[str]]]
                         f"its rows must have {width} fields, as many as the header, got "
                         f"{len(row)} in row {number}"
                     )
-            yield rows
+            yield from zip(names, zip(*rows, strict=True), strict=True)
             done += len(rows)
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 from xml.parsers import expat
 
 import numpy as np
@@ -22,6 +22,9 @@ from gread.base.registry import Registry
 from gread.tables.column import WORDS, Column, column
 from gread.tables.formats import check_file, read_table
 from gread.tables.table import Table, check_shape
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 IDS = ("id", "node", "node_id")
 """What the column of ids may be called, if nobody says."""
@@ -69,15 +72,27 @@ class TableGraph:
         return Table(self.name, self.columns)
 
 
+class Columns(TypedDict, total=False):
+    """Columns that make two tables a graph, as keywords.
+
+    Attributes:
+        id: Column of the node ids; by default one of `IDS`.
+        source: Column of the id where an edge begins; by default as in `ENDS`, or the first of
+            two columns.
+        target: Likewise where it ends.
+        weight: Column, or attribute in NetworkX, of the edges' weights.
+        directed: Whether edges have one direction.
+    """
+
+    id: str | None
+    source: str | None
+    target: str | None
+    weight: str | None
+    directed: bool
+
+
 def read_graph(
-    nodes: str | Path,
-    edges: str | Path | None = None,
-    *,
-    id: str | None = None,
-    source: str | None = None,
-    target: str | None = None,
-    weight: str | None = None,
-    directed: bool = False,
+    nodes: str | Path, edges: str | Path | None = None, **columns: Unpack[Columns]
 ) -> TableGraph:
     """A graph from two files, or from one that holds nodes and edges.
 
@@ -85,12 +100,7 @@ def read_graph(
         nodes: A table with a row a node (CSV, TSV, Parquet, JSON lines, NPZ), or a GraphML or GML
             file, which needs no ``edges``.
         edges: A table with a row an edge.
-        id: Column of the node ids; by default one of `IDS`.
-        source: Column of the id where an edge begins; by default as in `ENDS`, or the first of
-            two columns.
-        target: Likewise where it ends.
-        weight: Column of the edges' weights.
-        directed: Whether edges have one direction.
+        columns: As in `Columns`.
 
     Raises:
         InputError: One sentence that says what is wrong with the files.
@@ -103,16 +113,9 @@ def read_graph(
                 f"edges must be given with {nodes}: a file of nodes alone is no graph ({endings} "
                 "hold both)"
             )
-        return join(
-            read_table(nodes),
-            read_table(edges),
-            id=id,
-            source=source,
-            target=target,
-            weight=weight,
-            directed=directed,
-        )
-    if any(given is not None for given in (edges, id, source, target)):
+        return join(read_table(nodes), read_table(edges), **columns)
+    weight, directed = columns.pop("weight", None), columns.pop("directed", False)
+    if any(given is not None for given in (edges, *columns.values())):
         raise InputError(
             f"edges, id, source and target must be left out with {nodes}, which names its nodes "
             "and edges itself"
@@ -130,7 +133,7 @@ def join(
     weight: str | None = None,
     directed: bool = False,
 ) -> TableGraph:
-    """The graph of two tables; see `read_graph`.
+    """The graph of two tables; arguments as in `Columns`.
 
     An edge that is named more than once counts once, with the mean of its weights; loops are left
     out.
@@ -145,42 +148,33 @@ def join(
         raise InputError(
             f"node ids must be unique, got {len(twice)} repeated in {nodes.name}: {_some(twice)}"
         )
-    first, second = _end_columns(edges, source, target)
-    ends = [_places(edges, end, nodes, id, place) for end in (first, second)]
-    pairs = np.stack(ends)
+    ends = _end_columns(edges, source, target)
+    pairs = np.stack([_places(edges, end, nodes, id, place) for end in ends])
     weights = None if weight is None else _weights(edges, weight)
-    return TableGraph(
-        nodes.name,
-        ids,
-        {name: values for name, values in nodes.columns.items() if name != id},
-        *cleaned(pairs, weights, len(ids), directed),
-    )
+    columns = {name: values for name, values in nodes.columns.items() if name != id}
+    return cleaned(nodes.name, ids, columns, pairs, weights, directed)
 
 
 def cleaned(
-    pairs: NDArray[np.int64], weights: NDArray[np.float32] | None, num_nodes: int, directed: bool
-) -> tuple[Tensor, Tensor | None, bool, int, int]:
-    """Edges without loops and repetitions, with their weights; and how many of these there were."""
+    name: str,
+    ids: list[Any],
+    columns: Mapping[str, Column],
+    pairs: NDArray[np.int64],
+    weights: NDArray[np.float32] | None,
+    directed: bool,
+) -> TableGraph:
+    """A graph of pairs [2, E] of node numbers, without loops and repetitions."""
     edge_index = torch.from_numpy(np.ascontiguousarray(pairs))
-    edge_weight = None if weights is None else torch.from_numpy(weights)
     keep = edge_index[0] != edge_index[1]
-    loops = int((~keep).sum())
-    edge_index = edge_index[:, keep]
-    named = edge_index.size(1)
-    if edge_weight is not None:
-        edge_weight = edge_weight[keep]
-    options: dict[str, Any] = {"num_nodes": num_nodes, "reduce": "mean"}
-    if edge_weight is None:
-        edge_index = coalesce(edge_index, num_nodes=num_nodes)
-        repeated = named - edge_index.size(1)
-        if not directed:
-            edge_index = to_undirected(edge_index, num_nodes=num_nodes)
-    else:
-        edge_index, edge_weight = coalesce(edge_index, edge_weight, **options)
-        repeated = named - edge_index.size(1)
-        if not directed:
-            edge_index, edge_weight = to_undirected(edge_index, edge_weight, **options)
-    return edge_index, edge_weight, directed, loops, repeated
+    kept = int(keep.sum())
+    edge_weight = None if weights is None else torch.from_numpy(weights)[keep]
+    options: dict[str, Any] = {"num_nodes": len(ids), "reduce": "mean"}
+    edge_index, edge_weight = coalesce(edge_index[:, keep], edge_weight, **options)
+    repeated = kept - edge_index.size(1)
+    if not directed:
+        edge_index, edge_weight = to_undirected(edge_index, edge_weight, **options)
+    loops = len(keep) - kept
+    return TableGraph(name, ids, columns, edge_index, edge_weight, directed, loops, repeated)
 
 
 def _id_column(nodes: Table, id: str | None) -> str:
@@ -294,16 +288,6 @@ def _is_number(value: object) -> bool:
     return True
 
 
-Parse = Callable[[Path], Any]
-
-
-def _parse_graphml(path: Path) -> Any:
-    import networkx
-
-    _check_prologue(path)
-    return networkx.read_graphml(path)
-
-
 class _Prologue(Exception):
     """The first element begins: what a document may declare lies before it."""
 
@@ -324,19 +308,26 @@ def _check_prologue(path: Path) -> None:
         parser.ParseFile(file)
 
 
+PARSERS: Registry[Callable[[Path], Any]] = Registry("format of a graph")
+"""Files that hold nodes and edges, by their endings; NetworkX reads them."""
+
+
+@PARSERS.register(".graphml")
+def _parse_graphml(path: Path) -> Any:
+    import networkx
+
+    _check_prologue(path)
+    return networkx.read_graphml(path)
+
+
+@PARSERS.register(".gml")
 def _parse_gml(path: Path) -> Any:
     import networkx
 
     return networkx.read_gml(path, label="id")
 
 
-PARSERS: Registry[Parse] = Registry(
-    "format of a graph", {".graphml": _parse_graphml, ".gml": _parse_gml}
-)
-"""Files that hold nodes and edges, by their endings; NetworkX reads them."""
-
-
-def _parsed(path: Path, parse: Parse) -> Any:
+def _parsed(path: Path, parse: Callable[[Path], Any]) -> Any:
     check_file(path)
     check_fits(path, 20)
     try:
@@ -357,12 +348,8 @@ def from_networkx(graph: Any, name: str, weight: str | None, directed: bool) -> 
     edges = list(graph.edges(data=True))
     pairs = [[place[edge[end]] for edge in edges] for end in (0, 1)]
     weights = None if weight is None else _weights(_attributes(name, [e[2] for e in edges]), weight)
-    return TableGraph(
-        name,
-        ids,
-        _attributes(name, [attributes for _, attributes in graph.nodes(data=True)]).columns,
-        *cleaned(np.array(pairs, dtype=np.int64), weights, len(ids), directed),
-    )
+    nodes = _attributes(name, [attributes for _, attributes in graph.nodes(data=True)])
+    return cleaned(name, ids, nodes.columns, np.array(pairs, dtype=np.int64), weights, directed)
 
 
 def _attributes(name: str, attributes: list[dict[Any, Any]]) -> Table:

@@ -21,7 +21,7 @@ from gread.cli.console import PlainConsole
 from gread.cli.options import numbers, setting
 from gread.distributed.parquet import shard_parquet
 from gread.estimator.classifier import GraphClassifier
-from gread.estimator.predictions import _text
+from gread.estimator.files import _text
 from gread.kernels.cpu import NoCompiler, gather, library
 from gread.kernels.operators import product
 from gread.kernels.pattern import Pattern

@@ -18,8 +18,8 @@ from safetensors.torch import save_file
 from gread.data.cache import read as read_parsed
 from gread.data.load import load
 from gread.estimator.classifier import GraphClassifier
+from gread.estimator.files import write_predictions
 from gread.estimator.folder import read_scores
-from gread.estimator.predictions import write_predictions
 from gread.explorer.server import ExplorerServer, Runs
 from gread.graph.structure.catalog import add_structure
 from gread.graph.structure.origin import Origin

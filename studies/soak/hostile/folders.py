@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 import gread
 from gread.base.registry import Registry
 from gread.estimator.classifier import GraphClassifier
-from gread.estimator.predictions import write_predictions
+from gread.estimator.files import write_predictions
 from gread.explorer.page import page
 from gread.explorer.trained import portrait_of_folder
 from studies.soak.hostile.spoiled import Case, pickled, write
