@@ -23,7 +23,7 @@ from torch import Tensor
 
 from gread.kernels.pattern import Rows
 from gread.kernels.program import Matrix, Program
-from gread.kernels.reference import Pair, threshold
+from gread.kernels.reference import Pair, Terms, threshold
 
 __all__ = [
     "attend",
@@ -57,29 +57,14 @@ EVERY = 2**31 - 1
 """As many entries as a row may have; also as many programs as a launch may."""
 
 
-def gather(
-    rows: Rows,
-    weight: Tensor,
-    y: Tensor,
-    coef: Tensor,
-    bases: Sequence[Tensor] = (),
-    degree: int = 1,
-) -> Tensor:
+def gather(rows: Rows, weight: Tensor, y: Tensor, terms: Terms) -> Tensor:
     """out = c₀ (A y) + c₁ y + ... + c_degree y^degree + Σ_m c_{degree+m} bases[m]."""
-    return _combine(rows, weight, y, None, coef, bases, degree)[0]
+    return _combine(rows, weight, y, None, terms)[0]
 
 
-def pull(
-    rows: Rows,
-    weight: Tensor,
-    g: Tensor,
-    y: Tensor,
-    coef: Tensor,
-    bases: Sequence[Tensor] = (),
-    degree: int = 1,
-) -> tuple[Tensor, Tensor]:
+def pull(rows: Rows, weight: Tensor, g: Tensor, y: Tensor, terms: Terms) -> tuple[Tensor, Tensor]:
     """out = c₀ (A g) + c₁ g + c₂ y g + ... + Σ_m c_{degree+m} bases[m], and the sums."""
-    return _combine(rows, weight, g, y, coef, bases, degree)
+    return _combine(rows, weight, g, y, terms)
 
 
 def dot(x: Tensor, y: Tensor) -> Tensor:
@@ -271,15 +256,10 @@ def _launches(
 
 
 def _combine(
-    rows: Rows,
-    weight: Tensor,
-    x: Tensor,
-    y: Tensor | None,
-    coef: Tensor,
-    bases: Sequence[Tensor],
-    degree: int,
+    rows: Rows, weight: Tensor, x: Tensor, y: Tensor | None, terms: Terms
 ) -> tuple[Tensor, Tensor]:
     """`gather` of x, or with y `pull` of x; and the sums of every program of `pull`."""
+    coef, bases, degree = terms
     *members, length, d = x.shape
     n, count = _count(rows), math.prod(members)
     channels = min(_ceil2(d), CHANNELS)

@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 from gread.kernels import reference as plain
 from gread.kernels.backend import backend_for
 from gread.kernels.pattern import Pattern, Rows
-from gread.kernels.reference import Pair
+from gread.kernels.reference import Pair, Terms
 
 
 def product(pattern: Pattern, weight: Tensor, y: Tensor) -> Tensor:
@@ -66,8 +66,7 @@ class _Product(torch.autograd.Function):
 
 
 def _gather(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
-    coef = y.new_ones(1, y.size(-1))
-    return backend_for(y).gather(rows, weight, y, coef, degree=0)
+    return backend_for(y).gather(rows, weight, y, Terms(y.new_ones(1, y.size(-1)), degree=0))
 
 
 @torch.library.custom_op("gread::product", mutates_args=())
