@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import partial
+from itertools import product
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -42,53 +43,25 @@ def memory(device: str, quick: bool) -> Section:
     size, width = (60, 4) if quick else (2500, 64)
     steps = (1, 2, 4) if quick else (1, 2, 4, 8, 16, 32, 64)
     data = small_graph(size).to(device)
-    naive_gread = naive.NaiveGREAD
+    fixed: dict[str, Any] = {"adjacency": "original", "alpha": "scalar", "beta": "scalar"}
     rows: list[Row] = []
-    for reaction in ("f", "bs"):
-        for solver in ("euler", "rk4"):
-            for count in steps:
-                hyper: dict[str, Any] = {"reaction": reaction, "solver": solver}
-                hyper |= {"adjacency": "original", "alpha": "scalar", "beta": "scalar"}
-                hyper |= {"step_size": 1 / count, "input_dropout": 0.0}
-                held = {
-                    name: states_held(build(8, width, 5, **hyper).to(device), data, width)
-                    for name, build in {"ours": GREAD, "naive": naive_gread}.items()
-                }
-                rows.append(
-                    {
-                        "reaction": reaction.upper(),
-                        "solver": solver,
-                        "steps": count,
-                        "ratio": held["naive"] / held["ours"],
-                        **{f"{name} states": states for name, states in held.items()},
-                    }
-                )
-    panels = {
-        title: {reaction: _columns(rows, reaction, solver) for reaction in ("F", "BS")}
-        for solver, title in {"euler": "Euler", "rk4": "RK4"}.items()
-    }
+    for reaction, solver, count in product(("f", "bs"), ("euler", "rk4"), steps):
+        hyper = fixed | {"reaction": reaction, "solver": solver, "step_size": 1 / count}
+        ours, theirs = (
+            states_held(build(8, width, 5, input_dropout=0.0, **hyper).to(device), data, width)
+            for build in (GREAD, naive.NaiveGREAD)
+        )
+        row: Row = {"reaction": reaction.upper(), "solver": solver, "steps": count}
+        rows.append(row | {"ratio": theirs / ours, "ours states": ours, "naive states": theirs})
     note = f"One state is N · d floats, N = {size}, d = {width}; T = 1, OA, SC, no dropout. "
     note += "Tensors saved for backward by the whole model, without its parameters and inputs."
-    return Section("Memory held for backward", rows, note, memory_curves(panels))
-
-
-def _columns(
-    rows: list[Row], reaction: str, solver: str
-) -> tuple[list[float], list[float], list[float]]:
-    """Steps, our states and the naive ones, of one reaction and solver."""
-    chosen = [row for row in rows if row["reaction"] == reaction and row["solver"] == solver]
-    steps, ours, theirs = (
-        [float(row[column]) for row in chosen]
-        for column in ("steps", "ours states", "naive states")
-    )
-    return steps, ours, theirs
+    return Section("Memory held for backward", rows, note, memory_curves(rows))
 
 
 def states_held(model: nn.Module, data: Data, channels: int) -> float:
     """What autograd keeps after a forward pass, in states of N · d numbers."""
-    return bytes_held(model, data.x, data.edge_index) / (
-        data.num_nodes * channels * data.x.element_size()
-    )
+    state = data.num_nodes * channels * data.x.element_size()
+    return bytes_held(model, data.x, data.edge_index) / state
 
 
 NEIGHBOURS = 10
@@ -99,44 +72,27 @@ NEIGHBOURS = 10
 def scale(device: str, quick: bool) -> Section:
     """Whether time grows like the number of edges."""
     on_gpu = torch.device(device).type == "cuda"
-    largest = 4 if quick else 8 if on_gpu else 7
-    smallest = 3 if quick else 5
-    sizes = [10**exponent for exponent in range(smallest, largest + 1)]
-    fitting = [
-        edges for edges in sizes if _needed(edges // NEIGHBOURS, edges, 64) < _memory(device)
-    ]
-    sides = {
-        str(edges): _uniform_epochs(edges // NEIGHBOURS, edges, 64, device) for edges in fitting
-    }
+    sizes = [10**k for k in (range(3, 5) if quick else range(5, 9 if on_gpu else 8))]
+    fitting = [n for n in sizes if _needed(n // NEIGHBOURS, n, 64) < _memory(device)]
+    sides = {str(n): _uniform_epochs(n // NEIGHBOURS, n, 64, device) for n in fitting}
     times = interleave(sides, quick)
     base = "1000000" if "1000000" in times else str(fitting[0])
     rows: list[Row] = []
     for edges in fitting:
-        an_edge = [1e9 * seconds / edges for seconds in times[str(edges)]]
-        relative = [
-            b * int(base) / (a * edges) for b, a in zip(times[str(edges)], times[base], strict=True)
-        ]
-        rows.append(
-            {
-                "edges": edges,
-                "nodes": edges // NEIGHBOURS,
-                "d": 64,
-                "an edge, relative": median(relative),
-                "ns an edge": median(an_edge),
-                "lowest": min(an_edge),
-                "highest": max(an_edge),
-                "epoch ms": 1000 * median(times[str(edges)]),
-            }
-        )
+        seconds = times[str(edges)]
+        an_edge = [1e9 * one / edges for one in seconds]
+        pairs = zip(seconds, times[base], strict=True)
+        row: Row = {"edges": edges, "nodes": edges // NEIGHBOURS, "d": 64}
+        row["an edge, relative"] = median(b * int(base) / (a * edges) for b, a in pairs)
+        row |= {"ns an edge": median(an_edge), "lowest": min(an_edge), "highest": max(an_edge)}
+        rows.append(row | {"epoch ms": 1000 * median(seconds)})
     picture = time_an_edge(rows)
     if on_gpu and not quick:
         del sides
         rows.append(_products_size(device))
     note = f"BS, Euler, T = 3, τ = 1, OA, uniform random graphs. Relative to {int(base):,} edges."
-    if len(fitting) < len(sizes):
-        note += (
-            f" Left out for lack of memory: {', '.join(f'{n:,}' for n in sizes[len(fitting) :])}."
-        )
+    if left_out := sizes[len(fitting) :]:
+        note += f" Left out for lack of memory: {', '.join(f'{n:,}' for n in left_out)}."
     return Section("Time an edge", rows, note, picture)
 
 
@@ -161,17 +117,10 @@ def _uniform_epochs(nodes: int, edges: int, width: int, device: str) -> Side:
     torch.manual_seed(0)
     half = torch.randint(nodes, (2, edges // 2), device=device)
     y = torch.randint(4, (nodes,), device=device)
-    train_mask, val_mask, test_mask = (
-        mask.to(device) for mask in random_splits(y.cpu(), num_splits=1)
-    )
-    data = Data(
-        x=torch.randn(nodes, 32, device=device),
-        edge_index=torch.cat([half, half.flip(0)], dim=1),
-        y=y,
-        train_mask=train_mask,
-        val_mask=val_mask,
-        test_mask=test_mask,
-    )
+    names = ("train_mask", "val_mask", "test_mask")
+    masks = dict(zip(names, random_splits(y.cpu(), num_splits=1), strict=True))
+    x, edge_index = torch.randn(nodes, 32, device=device), torch.cat([half, half.flip(0)], dim=1)
+    data = Data(x=x, edge_index=edge_index, y=y, **masks).to(device)
     hyper = {**EULER, "hidden_channels": width}
     return fitted(lambda: GREAD(32, out_channels=4, **hyper), data, SLOWLY)
 
@@ -209,8 +158,7 @@ def shares(device: str, quick: bool) -> Section:
         rows.append({"work": name, **percent, "step ms": 1000 * whole})
     note = "Percent, forward and backward of each part together, without the evaluation"
     note += "; on a GPU without a CUDA graph, which cannot be cut." if "cuda" in device else "."
-    picture = shares_of_one(bars, title="Where a training step spends its time")
-    return Section("Parts of a training step", rows, note, picture)
+    return Section("Parts of a training step", rows, note, shares_of_one(bars))
 
 
 def seconds_by_part(model: GREAD, data: Data, steps: int) -> dict[str, float]:
@@ -260,50 +208,32 @@ def bandwidth(device: str, quick: bool) -> Section:
     """Bytes a second of the sparse product, beside those of a copy."""
     big = torch.randn(10**4 if quick else 2**26, device=device)
     copy = torch.empty_like(big)
-    graphs = {
-        "Cora": (graph("cora", device, quick), 64),
-        "PubMed": (graph("pubmed", device, quick), 64),
-        "Squirrel": (graph("squirrel", device, quick), 256),
-    }
     rows: list[Row] = []
-    for name, (data, width) in graphs.items():
+    bars: dict[str, dict[str, float]] = {}
+    for name, width in {"Cora": 64, "PubMed": 64, "Squirrel": 256}.items():
+        data = graph(name.lower(), device, quick)
         h = torch.randn(data.num_nodes, width, device=device)
         adjacency = OriginalAdjacency()(h, data.edge_index)
         source, target = data.edge_index
         edges = int((source != target).sum()) + data.num_nodes  # every node has one loop
-        product_of_h = partial(adjacency.__matmul__, h)
+        multiply = partial(adjacency.__matmul__, h)
         # On a GPU as training does it, out of a CUDA graph: else the launch would be measured.
-        recorded = Recording(product_of_h) if h.is_cuda else product_of_h
-        times = interleave(
-            {
-                "product": partial(call_seconds, recorded),
-                "copy": partial(call_seconds, partial(copy.copy_, big)),
-            },
-            quick,
-        )
-        moved = edges * (4 * width + 8) + 4 * data.num_nodes * width
-        product = [moved / seconds / 1e9 for seconds in times["product"]]
-        copied = [2 * 4 * big.numel() / seconds / 1e9 for seconds in times["copy"]]
-        ratios = [a / b for a, b in zip(product, copied, strict=True)]
-        rows.append(
-            {
-                "graph": name,
-                "d": width,
-                "product / copy": median(ratios),
-                "lowest": min(ratios),
-                "highest": max(ratios),
-                "product GB/s": median(product),
-                "copy GB/s": median(copied),
-                "product ms": 1000 * median(times["product"]),
-            }
-        )
-    bars = {
-        f"{row['graph']}, d = {row['d']}": {
-            "copy": float(row["copy GB/s"]),
-            "product": float(row["product GB/s"]),
+        works = {
+            "product": Recording(multiply) if h.is_cuda else multiply,
+            "copy": partial(copy.copy_, big),
         }
-        for row in rows
-    }
+        sides = {side: partial(call_seconds, work) for side, work in works.items()}
+        times = interleave(sides, quick)
+        moved = edges * (4 * width + 8) + 4 * data.num_nodes * width
+        multiplied = [moved / seconds / 1e9 for seconds in times["product"]]
+        copied = [2 * 4 * big.numel() / seconds / 1e9 for seconds in times["copy"]]
+        ratios = [a / b for a, b in zip(multiplied, copied, strict=True)]
+        speeds = {"copy": median(copied), "product": median(multiplied)}
+        bars[f"{name}, d = {width}"] = speeds
+        row: Row = {"graph": name, "d": width, "product / copy": median(ratios)}
+        row |= {"lowest": min(ratios), "highest": max(ratios)}
+        row |= {"product GB/s": speeds["product"], "copy GB/s": speeds["copy"]}
+        rows.append(row | {"product ms": 1000 * median(times["product"])})
     note = "Bytes of the product: for every entry its row of H, column and value; for every row "
     note += "its result. A graph that fits the cache may beat the copy, which does not."
     title = "Sparse product against a copy"

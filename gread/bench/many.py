@@ -45,11 +45,10 @@ def population(device: str, quick: bool) -> Section:
         rows.append({**row, "ours ms": alone["ours ms"], "against ours": alone["ratio"]})
         if device.startswith("cuda"):
             rows[-1]["at least"] = least
-    title = "Many trainings at once"
     note = f"{EPOCH} Times are those of one training; the population trains all of its members at "
     note += "once, the others one after another. T = 3, τ = 1, SC, OA, d = 64."
-    names = [str(row["work"]) for row in rows]
-    return Section(title, rows, note, ratio_bars(names, rows, title="Times faster than naive"))
+    picture = ratio_bars(rows, title="Times faster than naive")
+    return Section("Many trainings at once", rows, note, picture)
 
 
 def _epoch_a_member(hyper: Mapping[str, Any], data: Data, members: int, count: int) -> float:

@@ -43,18 +43,12 @@ def models(device: str, quick: bool) -> Section:
             times = ratio(interleave(sides, quick), slow="it", fast="GCN")
             own = build().to(data.x.device)
             extra = inputs_of(own, prepared.data, masks_of(data, 0)[0])
-            row: Row = {
-                "model": entry.title,
-                "graph": name,
-                "epochs of a GCN": times["ratio"],
-                "lowest": times["lowest"],
-                "highest": times["highest"],
-                "ms": times["it ms"],
-                "MB kept": bytes_held(own, data.x, data.edge_index, extra) / 1e6,
-            }
-            rows.append(
-                row | ({"seconds before": prepared.seconds} if entry.structure is not None else {})
-            )
+            row: Row = {"model": entry.title, "graph": name, "epochs of a GCN": times["ratio"]}
+            row |= {"lowest": times["lowest"], "highest": times["highest"], "ms": times["it ms"]}
+            row["MB kept"] = bytes_held(own, data.x, data.edge_index, extra) / 1e6
+            if entry.structure is not None:
+                row["seconds before"] = prepared.seconds
+            rows.append(row)
     note = (
         "An epoch is a training step with its evaluation, with the preset of the model; ratios to "
         "a GCN are medians over rounds in turn. Kept is what autograd holds for the backward "

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.figure import Figure
 
 from gread.bench.section import Row
@@ -15,17 +16,15 @@ OURS, NAIVE, OTHER = COLOURS[0], "#9A9A9A", COLOURS[1]
 
 
 @matplotlib.rc_context(STYLE)
-def ratio_bars(names: Sequence[str], rows: Sequence[Row], *, title: str) -> Figure:
+def ratio_bars(rows: Sequence[Row], *, title: str) -> Figure:
     """A bar for every ratio with its spread; a stroke where a row has an ``at least``."""
-    figure = Figure(figsize=(7.6, 1.3 + 0.45 * len(names)), layout="constrained")
+    figure = Figure(figsize=(7.6, 1.3 + 0.45 * len(rows)), layout="constrained")
     axis = figure.subplots()
+    names = [str(next(iter(row.values()))) for row in rows]
     ratios, low, high = (
         [float(row[column]) for row in rows] for column in ("ratio", "lowest", "highest")
     )
-    spread = [
-        [r - a for r, a in zip(ratios, low, strict=True)],
-        [b - r for r, b in zip(ratios, high, strict=True)],
-    ]
+    spread = np.subtract([ratios, high], [low, ratios])
     axis.barh(names, ratios, xerr=spread, color=OURS, height=0.62, ecolor="#444444", capsize=3)
     goals = [float(row.get("at least", 0)) for row in rows]
     longest = max(high + goals)
@@ -33,14 +32,8 @@ def ratio_bars(names: Sequence[str], rows: Sequence[Row], *, title: str) -> Figu
         if goal:
             axis.plot([goal] * 2, [number - 0.4, number + 0.4], color="black", linewidth=2)
         behind = goal if end < goal < end + 0.15 * longest else end  # not across the stroke
-        axis.annotate(
-            f"{value:.1f} ×",
-            (behind, number),
-            xytext=(7, 0),
-            textcoords="offset points",
-            va="center",
-            fontweight="bold",
-        )
+        place: dict[str, Any] = {"textcoords": "offset points", "va": "center"}
+        axis.annotate(f"{value:.1f} ×", (behind, number), (7, 0), fontweight="bold", **place)
     axis.axvline(1, color="#444444", linewidth=0.8, linestyle=":")
     axis.set_xlim(0, 1.18 * longest)
     axis.invert_yaxis()
@@ -82,14 +75,17 @@ def grouped_bars(
 
 
 @matplotlib.rc_context(STYLE)
-def memory_curves(
-    panels: Mapping[str, Mapping[str, tuple[Sequence[float], Sequence[float], Sequence[float]]]],
-) -> Figure:
-    """Panels beside each other; for every name steps, our states, and the naive ones dashed."""
+def memory_curves(rows: Sequence[Row]) -> Figure:
+    """A panel for each solver; for every reaction our states, and the naive ones dashed."""
     figure = Figure(figsize=(8.6, 4.4), layout="constrained")
-    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    for axis, (solver, lines) in zip(axes, panels.items(), strict=True):
-        for colour, (name, (steps, ours, naive)) in zip(COLOURS, lines.items(), strict=False):
+    axes = figure.subplots(1, 2, sharey=True)
+    for axis, solver in zip(axes, ("Euler", "RK4"), strict=True):
+        for colour, name in zip(COLOURS, ("F", "BS"), strict=False):
+            chosen = [r for r in rows if (r["reaction"], r["solver"]) == (name, solver.lower())]
+            steps, ours, naive = (
+                [float(row[column]) for row in chosen]
+                for column in ("steps", "ours states", "naive states")
+            )
             axis.plot(steps, naive, "o--", color=colour, alpha=0.5, label=f"{name}, naive")
             axis.plot(steps, ours, "o-", color=colour, linewidth=2.4, label=f"{name}, gread")
             axis.set(xscale="log", yscale="log", xlabel="steps of the solver")
@@ -122,7 +118,7 @@ def time_an_edge(rows: Sequence[Row]) -> Figure:
 
 
 @matplotlib.rc_context(STYLE)
-def shares_of_one(bars: Mapping[str, Mapping[str, float]], *, title: str) -> Figure:
+def shares_of_one(bars: Mapping[str, Mapping[str, float]]) -> Figure:
     """A bar for every name, cut into parts; a part of less than 6 % carries no number."""
     figure = Figure(figsize=(8.6, 1.6 + 0.6 * len(bars)), layout="constrained")
     axis = figure.subplots()
@@ -141,7 +137,7 @@ def shares_of_one(bars: Mapping[str, Mapping[str, float]], *, title: str) -> Fig
     axis.set_xlabel("% of the time of a training step")
     axis.tick_params(axis="y", length=0)
     figure.legend(frameon=False, loc="outside lower center", ncols=len(parts))
-    axis.set_title(title, fontsize=14, loc="left")
+    axis.set_title("Where a training step spends its time", fontsize=14, loc="left")
     return figure
 
 
@@ -150,23 +146,16 @@ def cost_bars(panels: Mapping[str, Mapping[str, float]]) -> Figure:
     """Bars in the logarithm, one panel a graph, the cheapest on top of the first."""
     first = next(iter(panels.values()))
     names = sorted(first, key=lambda name: first[name])
-    size = (9.6, 1.4 + 0.24 * len(names))
-    figure = Figure(figsize=size, layout="constrained")
+    figure = Figure(figsize=(9.6, 1.4 + 0.24 * len(names)), layout="constrained")
     axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axis, (graph, costs) in zip(axes, panels.items(), strict=True):
         values = [costs[name] for name in names]
         colours = [OURS if name.startswith("GREAD") else "#999999" for name in names]
         axis.barh(names, values, color=colours, height=0.7)
         over_the_line = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+        where: dict[str, Any] = {"textcoords": "offset points", "va": "center"}
         for place, value in enumerate(values):
-            axis.annotate(
-                f"{value:.1f}",
-                (value, place),
-                (4, 0),
-                textcoords="offset points",
-                va="center",
-                bbox=over_the_line,
-            )
+            axis.annotate(f"{value:.1f}", (value, place), (4, 0), bbox=over_the_line, **where)
         axis.set_xscale("log")
         axis.set_xlim(0.7 * min(values), 3 * max(values))
         axis.axvline(1, color="#444444", linewidth=0.8, linestyle=":")

@@ -38,7 +38,10 @@ SLOWLY = TrainConfig(lr=1e-5)
 
 def interleave(sides: Mapping[str, Side], quick: bool) -> dict[str, list[float]]:
     """Seconds of each side, one number a round: a b a b ..., so that a busy machine hits both."""
-    counts = {name: 1 if quick else _count(side(1)) for name, side in sides.items()}
+    counts = {
+        name: 1 if quick else max(1, min(300, round(BLOCK / side(1))))
+        for name, side in sides.items()
+    }
     found: dict[str, list[float]] = {name: [] for name in sides}
     began = perf_counter()
     for number in range(1 if quick else ROUNDS):
@@ -97,19 +100,14 @@ def fitted(build: Callable[[], nn.Module], data: Data, config: TrainConfig) -> S
 
 def naively_trained(build: Callable[[], nn.Module], data: Data, config: TrainConfig) -> Side:
     """Epochs of the loop in ``gread/bench/naive.py``, which reads accuracies in each of them."""
-    train = naive.train
 
     def training(count: int) -> Sequence[float]:
         torch.manual_seed(0)
         model = build().to(data.x.device)
         marks = [perf_counter()]
-        train(
-            model,
-            data,
-            epochs=count,
-            lr=config.lr,
-            weight_decay=config.weight_decay,
-            on_epoch=lambda _: marks.append(perf_counter()),
+        rates = {"lr": config.lr, "weight_decay": config.weight_decay}
+        naive.train(
+            model, data, epochs=count, on_epoch=lambda _: marks.append(perf_counter()), **rates
         )
         return [after - before for before, after in pairwise(marks)]
 
@@ -142,7 +140,3 @@ def synchronize() -> None:
     """Waits for the GPU, where there is one."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
-
-
-def _count(seconds: float) -> int:
-    return max(1, min(300, round(BLOCK / seconds)))

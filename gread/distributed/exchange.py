@@ -210,21 +210,14 @@ def connection_errors() -> Iterator[None]:
     """Turn an error of the connection into a `ConnectionError` of one sentence."""
     try:
         yield
-    except dist.DistError as error:
-        raise ConnectionError(_sentence(error)) from error
     except RuntimeError as error:
-        reason = str(error).lower()
-        if any(
-            word in reason for word in ("gloo", "nccl", "connection", "timed out", "rendezvous")
-        ):
-            raise ConnectionError(_sentence(error)) from error
-        raise
-
-
-def _sentence(error: Exception) -> str:
-    number = f"process {rank()} of {processes()}" if dist.is_initialized() else "a process"
-    reason = str(error).partition("\n")[0].strip()[:200]
-    return (
-        f"{number} has lost another one, which died or does not answer; the same command goes on "
-        f"from the last checkpoint ({reason})"
-    )
+        words = ("gloo", "nccl", "connection", "timed out", "rendezvous")
+        said = str(error).lower()
+        if not (isinstance(error, dist.DistError) or any(word in said for word in words)):
+            raise
+        number = f"process {rank()} of {processes()}" if dist.is_initialized() else "a process"
+        reason = str(error).partition("\n")[0].strip()[:200]
+        raise ConnectionError(
+            f"{number} has lost another one, which died or does not answer; the same command goes "
+            f"on from the last checkpoint ({reason})"
+        ) from error

@@ -7,7 +7,6 @@ take the same step and stop at the same time. `gread.training.fit.fit` gives the
 from __future__ import annotations
 
 import copy
-import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 
 from gread.base.checks import check_count
 from gread.base.errors import InputError
+from gread.base.files import whole_file
 from gread.distributed.exchange import Border, fail_together, processes, rank
 from gread.distributed.shards import MASKS, Shard
 from gread.training.config import TrainConfig
@@ -193,19 +193,15 @@ def _save(
     """Whole or not at all; process 0 writes."""
     if rank():
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    torch.save(
-        {
-            "about": about,
-            "history": [list(asdict(epoch).values())[1:] for epoch in progress.history],
-            "model": model.state_dict(),
-            "best": best,
-            "optimizer": optimizer.state_dict(),
-        },
-        unfinished,
-    )
-    unfinished.replace(path)
+    content = {
+        "about": about,
+        "history": [list(asdict(epoch).values())[1:] for epoch in progress.history],
+        "model": model.state_dict(),
+        "best": best,
+        "optimizer": optimizer.state_dict(),
+    }
+    with whole_file(path) as part:
+        torch.save(content, part)
 
 
 def _read_for_all(path: Path, about: dict[str, Any]) -> dict[str, Any]:

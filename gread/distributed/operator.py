@@ -24,7 +24,7 @@ from gread.kernels.backend import Backend, backend_for
 from gread.kernels.interpreter import interpret
 from gread.kernels.pattern import Pattern, Rows
 from gread.kernels.program import Program, Ran
-from gread.kernels.reference import Pair
+from gread.kernels.reference import Pair, Terms
 
 
 class Halves(NamedTuple):
@@ -165,14 +165,12 @@ class ShardPasses(NamedTuple):
     adj: ShardOperator
     backend: Backend
 
-    def gather(
-        self, x: Tensor, coef: Tensor, bases: Sequence[Tensor], degree: int, members: int = 0
-    ) -> Tensor:
+    def gather(self, x: Tensor, terms: Terms, members: int = 0) -> Tensor:
         """See `gread.kernels.reference.gather`."""
         arriving = self.adj.border.fetch(x)
-        own = self.adj.halves.own.rows
-        out = self.backend.gather(own, self.adj.parts[0], x, coef, bases, degree)
-        return out.index_add_(0, self.adj.halves.rows, coef[0] * self.from_afar(arriving.wait()))
+        out = self.backend.gather(self.adj.halves.own.rows, self.adj.parts[0], x, terms)
+        far = terms.coef[0] * self.from_afar(arriving.wait())
+        return out.index_add_(0, self.adj.halves.rows, far)
 
     def from_afar(self, halo: Tensor) -> Tensor:
         """Ã_halo H_halo, a row for every node at the border."""
@@ -183,12 +181,12 @@ class ShardPasses(NamedTuple):
         """A x."""
         if not entries.numel():
             return x.new_zeros(rows.start.numel() - 1, x.size(1))
-        return self.backend.gather(rows, entries, x, x.new_ones(1, x.size(1)), (), 0)
+        return self.backend.gather(rows, entries, x, _one(x))
 
-    def back(self, x: Tensor, ones: Tensor, members: int = 0) -> Tensor:
+    def back(self, x: Tensor, one: Terms, members: int = 0) -> Tensor:
         """Own rows of Ãᵀ x."""
         if self.adj.symmetric:
-            return self.gather(x, ones, (), 0)
+            return self.gather(x, one)
         home = self.leaving(x)
         out = self.product(self.adj.halves.own.columns, self.adj.transposed_parts[0], x)
         return out.index_add_(0, self.adj.border.send, home.wait())
@@ -200,28 +198,19 @@ class ShardPasses(NamedTuple):
         far = self.product(halves.far.columns, self.adj.transposed_parts[1], at_border)
         return self.adj.border.send_home(far)
 
-    def pull(
-        self,
-        x: Tensor,
-        y: Tensor,
-        coef: Tensor,
-        bases: Sequence[Tensor],
-        degree: int,
-        members: int = 0,
-    ) -> tuple[Tensor, Tensor]:
+    def pull(self, x: Tensor, y: Tensor, terms: Terms, members: int = 0) -> tuple[Tensor, Tensor]:
         """See `gread.kernels.reference.pull`; what comes from afar is in the first sum as well."""
-        adj, halves = self.adj, self.adj.halves
-        rows, moving = (
-            (halves.rows, adj.border.fetch(x))
-            if adj.symmetric
-            else (adj.border.send, self.leaving(x))
-        )
-        entries = adj.parts[0] if adj.symmetric else adj.transposed_parts[0]
-        pattern = halves.own.rows if adj.symmetric else halves.own.columns
-        out, sums = self.backend.pull(pattern, entries, x, y, coef, bases, degree)
-        far = self.from_afar(moving.wait()) if adj.symmetric else moving.wait()
+        adj, own = self.adj, self.adj.halves.own
+        if adj.symmetric:
+            rows, moving = adj.halves.rows, adj.border.fetch(x)
+            out, sums = self.backend.pull(own.rows, adj.parts[0], x, y, terms)
+            far = self.from_afar(moving.wait())
+        else:
+            rows, moving = adj.border.send, self.leaving(x)
+            out, sums = self.backend.pull(own.columns, adj.transposed_parts[0], x, y, terms)
+            far = moving.wait()
         sums[0, 0] += (far * y.index_select(0, rows)).sum(0)
-        return out.index_add_(0, rows, coef[0] * far), sums
+        return out.index_add_(0, rows, terms.coef[0] * far), sums
 
     def edge_dots(
         self, weight: Tensor | None, pairs: Sequence[Pair], members: int = 0, count: int = 0
@@ -241,12 +230,17 @@ class ShardPasses(NamedTuple):
         return weight
 
 
+def _one(x: Tensor) -> Terms:
+    """The product with Ã alone."""
+    return Terms(x.new_ones(1, x.size(1)), degree=0)
+
+
 class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, adj: ShardOperator, weight: Tensor, h: Tensor) -> Tensor:
         ctx.adj = adj
         ctx.save_for_backward(weight, h)
-        return ShardPasses(adj, backend_for(h)).gather(h, h.new_ones(1, h.size(1)), (), 0)
+        return ShardPasses(adj, backend_for(h)).gather(h, _one(h))
 
     @staticmethod
     @once_differentiable
@@ -257,5 +251,5 @@ class _Product(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             grad_weight = passes.edge_dots(None, [Pair([grad], h)])
         if ctx.needs_input_grad[2]:
-            grad_h = passes.back(grad, grad.new_ones(1, grad.size(1)))
+            grad_h = passes.back(grad, _one(grad))
         return None, grad_weight, grad_h

@@ -17,25 +17,24 @@ from gread.base.registry import Registry
 from gread.graph.partition import cuthill_mckee
 
 Numbers: TypeAlias = NDArray[np.int64]
-Order: TypeAlias = Callable[[Callable[[], csr_matrix], int, int], tuple[Numbers | None, Numbers]]
-"""From the neighbours (a function: not all need them), N and the number of shards to the nodes in
-their new order (None: as they are) and the size of every shard."""
+Neighbours: TypeAlias = Callable[[], csr_matrix]
+"""A function, since not every order needs them."""
+Ranges: TypeAlias = tuple[Numbers | None, Numbers]
+"""The nodes in their new order (None: as they are), and the size of every shard."""
+Order: TypeAlias = Callable[[Neighbours, int, int], Ranges]
+"""From the neighbours, N and the number of shards."""
 
 ORDERS: Registry[Order] = Registry("partition")
 
 
 @ORDERS.register("cuthill-mckee")
-def by_cuthill_mckee(
-    near: Callable[[], csr_matrix], nodes: int, shards: int
-) -> tuple[Numbers | None, Numbers]:
+def by_cuthill_mckee(near: Neighbours, nodes: int, shards: int) -> Ranges:
     """Equal ranges of the order of reverse Cuthill and McKee, as in `gread.graph.partition`."""
     return cuthill_mckee(near()), equal(nodes, shards)
 
 
 @ORDERS.register("metis")
-def by_metis(
-    near: Callable[[], csr_matrix], nodes: int, shards: int
-) -> tuple[Numbers | None, Numbers]:
+def by_metis(near: Neighbours, nodes: int, shards: int) -> Ranges:
     """As METIS cuts them, with few edges between shards (the extra ``gread[metis]``)."""
     try:
         import pymetis
@@ -50,9 +49,7 @@ def by_metis(
 
 
 @ORDERS.register("given")
-def as_given(
-    near: Callable[[], csr_matrix], nodes: int, shards: int
-) -> tuple[Numbers | None, Numbers]:
+def as_given(near: Neighbours, nodes: int, shards: int) -> Ranges:
     """Equal ranges of the nodes as they are numbered: needs no memory at all."""
     return None, equal(nodes, shards)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -116,21 +116,26 @@ def _batches(file: Any, columns: list[str] | None = None) -> Iterator[Any]:
     batches = file.iter_batches(BATCH, columns=columns)
     while True:
         try:
-            batch = next(batches)
-        except StopIteration:
-            return
+            batch = next(batches, None)
         except Exception as error:  # a parser of others fails in its own ways
             why = str(error).partition("\n")[0]
-            raise InputError(
-                f"Parquet files must be whole, got one that is broken: {why}"
-            ) from error
+            said = f"Parquet files must be whole, got one that is broken: {why}"
+            raise InputError(said) from error
+        if batch is None:
+            return
         yield batch
 
 
+def _check_columns(file: Any, name: str, *wanted: str | None) -> None:
+    known = file.schema_arrow.names
+    for column in wanted:
+        if column is not None and column not in known:
+            raise InputError(f"{name} has no column {column!r}; it has: {', '.join(known)}")
+
+
 def _ends(file: Any, name: str, weight: str | None) -> tuple[str, str]:
+    _check_columns(file, name, weight)
     found = [column for column in file.schema_arrow.names if column != weight]
-    if weight is not None and weight not in file.schema_arrow.names:
-        raise InputError(f"{name} has no column {weight!r}; it has: {', '.join(found)}")
     for first, second in (*ENDS, *([tuple(found)] if len(found) == 2 else [])):
         if first in found and second in found:
             return first, second
@@ -144,42 +149,35 @@ def _edges(
     file: Any, ends: tuple[str, str], weight: str | None, nodes: int
 ) -> Iterator[tuple[tuple[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float32] | None]]:
     """Edges without loops, with their weights, batch after batch."""
+    pyarrow = import_pyarrow()
     for batch in _batches(file, [*ends, *([weight] if weight else [])]):
         found = []
         for end in ends:
-            column = batch.column(end)
-            if column.null_count or column.type not in _whole_numbers():
-                raise InputError(
-                    f"column {end!r} of edges must be whole numbers, got {column.type}"
-                )
-            found.append(column.to_numpy(zero_copy_only=False).astype(np.int64))
-        for end in found:
-            wrong = end[(end < 0) | (end >= nodes)]
+            kind = batch.column(end).type
+            if batch.column(end).null_count or not pyarrow.types.is_integer(kind):
+                raise InputError(f"column {end!r} of edges must be whole numbers, got {kind}")
+            found.append(_column(batch, end).astype(np.int64))
+        for numbers in found:
+            wrong = numbers[(numbers < 0) | (numbers >= nodes)]
             if len(wrong):
                 raise InputError(f"edges must name nodes 0 to {nodes - 1}, got node {wrong[0]}")
         keep = found[0] != found[1]
         values = None
         if weight is not None:
-            values = batch.column(weight).to_numpy(zero_copy_only=False).astype(np.float32)
+            values = _column(batch, weight).astype(np.float32)
             if not (np.isfinite(values) & (values >= 0)).all():
                 raise InputError(f"column {weight!r} of edges must be finite and not negative")
             values = values[keep]
         yield (found[0][keep], found[1][keep]), values
 
 
-def _whole_numbers() -> Sequence[Any]:
-    pyarrow = import_pyarrow()
-    return [
-        getattr(pyarrow, f"{sign}int{bits}")() for sign in ("", "u") for bits in (8, 16, 32, 64)
-    ]
+def _column(batch: Any, name: str) -> NDArray[Any]:
+    return batch.column(name).to_numpy(zero_copy_only=False)
 
 
 def _features(file: Any, name: str, label: str, split: str | None) -> list[str]:
-    pyarrow = import_pyarrow()
-    schema = file.schema_arrow
-    for wanted in filter(None, (label, split)):
-        if wanted not in schema.names:
-            raise InputError(f"{name} has no column {wanted!r}; it has: {', '.join(schema.names)}")
+    pyarrow, schema = import_pyarrow(), file.schema_arrow
+    _check_columns(file, name, label, split)
     found = [column for column in schema.names if column not in (label, split)]
     for column in found:
         kind = schema.field(column).type
@@ -194,8 +192,7 @@ def _classes(file: Any, label: str, name: str) -> dict[Any, int]:
     """The place of every class."""
     found: set[Any] = set()
     for batch in _batches(file, [label]):
-        found |= set(batch.column(label).unique().to_pylist())
-    found.discard(None)
+        found |= set(batch.column(label).unique().to_pylist()) - {None}
     if len(found) < 2:
         raise InputError(
             f"column {label!r} of {name} must have two classes or more, got {len(found)}"
@@ -204,9 +201,7 @@ def _classes(file: Any, label: str, name: str) -> dict[Any, int]:
 
 
 def _numbers(batch: Any, name: str, first: int) -> NDArray[np.float32]:
-    values: NDArray[np.float32] = (
-        batch.column(name).to_numpy(zero_copy_only=False).astype(np.float32)
-    )
+    values = _column(batch, name).astype(np.float32)
     wrong = np.flatnonzero(~np.isfinite(values))
     if len(wrong):
         raise InputError(

@@ -18,9 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,15 +28,15 @@ import torch
 import torch.distributed as dist
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 from torch import Tensor
 from torch_geometric.data import Data
 
 from gread.base.checks import check_count
 from gread.base.errors import InputError
+from gread.base.files import whole_folder
 from gread.distributed.exchange import Border, fail_together, processes, rank
 from gread.distributed.operator import Halves, ShardEdges
-from gread.distributed.orders import ORDERS, Numbers
+from gread.distributed.orders import ORDERS, Neighbours, Numbers
 from gread.graph.operator import entries_of
 from gread.graph.partition import neighbours
 from gread.kernels.pattern import remember
@@ -145,25 +143,20 @@ def shard(data: Data, folder: str | Path, shards: int, partition: str = "cuthill
         ...     shard(gread.load("csbm", num_nodes=60), f"{folder}/csbm", 2).bounds
         (0, 30, 60)
     """
-    edges = data.edge_index.cpu().numpy()
-    masks = [data[name].bool().view(data.num_nodes, -1) for name in MASKS]
+    edges, weight = data.edge_index.cpu().numpy(), data.edge_weight
+    masks = torch.stack([data[name].bool().view(data.num_nodes, -1) for name in MASKS])
     with writing(
         folder,
         nodes=data.num_nodes,
         features=data.num_features,
-        splits=masks[0].size(1),
+        splits=masks.size(2),
         shards=shards,
         partition=partition,
         near=lambda: neighbours(edges, data.num_nodes),
     ) as writer:
-        weight = data.edge_weight
         writer.add_edges(edges[0], edges[1], None if weight is None else weight.cpu().numpy())
-        writer.add_nodes(
-            np.arange(data.num_nodes),
-            data.x.cpu().numpy(),
-            data.y.cpu().numpy(),
-            torch.stack(masks).cpu().numpy(),
-        )
+        rows = (rows.cpu().numpy() for rows in (data.x, data.y, masks))
+        writer.add_nodes(np.arange(data.num_nodes), *rows)
         return writer.finish(classes=int(data.y.max()) + 1)
 
 
@@ -179,7 +172,7 @@ def writing(
     splits: int,
     shards: int,
     partition: str,
-    near: Callable[[], csr_matrix],
+    near: Neighbours,
 ) -> Iterator[ShardWriter]:
     """A `ShardWriter` to a folder that in the end is complete, or does not exist."""
     check_count("shards", shards)
@@ -190,18 +183,9 @@ def writing(
     if order is not None:
         place = np.empty(nodes, dtype=np.int64)
         place[order] = np.arange(nodes)
-    folder = Path(folder)
-    if folder.exists():
-        raise InputError(f"the folder of shards must not exist yet, got {folder}")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
+    with whole_folder(folder) as part:
         bounds = np.concatenate([[0], np.cumsum(sizes)])
-        yield ShardWriter(made, bounds, place, features, splits, partition)
-        made.chmod(0o755)
-        made.replace(folder)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
+        yield ShardWriter(part, bounds, place, features, splits, partition)
 
 
 class ShardWriter:
@@ -233,7 +217,8 @@ class ShardWriter:
             each.mkdir()
             open_memmap(each / "x.npy", "w+", np.float32, (size, features))
             open_memmap(each / "masks.npy", "w+", np.bool_, (3, size, splits))
-            open_memmap(each / "nodes.npy", "w+", np.int64, (size,))
+            for name in ("y", "nodes"):
+                open_memmap(each / f"{name}.npy", "w+", np.int64, (size,))
 
     def add_edges(
         self, source: Numbers, target: Numbers, weight: NDArray[np.float32] | None = None
@@ -367,43 +352,26 @@ def read_shard(folder: str | Path, device: str = "cpu") -> Shard:
         folder: What `shard` wrote, with as many shards as there are processes.
         device: Where its tensors go.
     """
-    found = fail_together(lambda: _read(Path(folder)))
-    prints: list[str] = [found.sizes.fingerprint] * processes()
+    sizes, files = fail_together(lambda: _read(Path(folder)))
+    prints: list[str] = [sizes.fingerprint] * processes()
     if dist.is_initialized():
-        dist.all_gather_object(prints, found.sizes.fingerprint)
+        dist.all_gather_object(prints, sizes.fingerprint)
     if len(set(prints)) > 1:
         other = next(n for n, one in enumerate(prints) if one != prints[0])
         raise InputError(
             f"all processes must read the same graph, got fingerprint {prints[0]} on process 0 and "
             f"{prints[other]} on process {other}"
         )
-    place = torch.device(device)
-    nodes = torch.cat([torch.arange(*found.sizes.bounds[rank() : rank() + 2]), found.halo])
-    own = len(nodes) - len(found.halo)
-    return Shard(
-        found.sizes,
-        found.edge_index.to(place),
-        None if found.weight is None else found.weight.to(place),
-        nodes.to(place),
-        _border(own, found.halo, found.sizes.bounds, place),
-        found.x.to(place),
-        found.y.to(place),
-        found.masks.to(place),
-    )
+    nodes = torch.cat([torch.arange(*sizes.bounds[rank() : rank() + 2]), files["halo"]])
+    border = _border(len(nodes) - len(files["halo"]), files["halo"], sizes.bounds, device)
+    here = {name: tensor.to(device) for name, tensor in files.items()}
+    x, y, masks = here["x"], here["y"], here["masks"]
+    edges, weight = here["edges"].long(), here.get("weight")
+    return Shard(sizes, edges, weight, nodes.to(device), border, x, y, masks)
 
 
-@dataclass(frozen=True)
-class _Files:
-    sizes: Sizes
-    x: Tensor
-    y: Tensor
-    masks: Tensor
-    halo: Tensor
-    edge_index: Tensor
-    weight: Tensor | None
-
-
-def _read(folder: Path) -> _Files:
+def _read(folder: Path) -> tuple[Sizes, dict[str, Tensor]]:
+    """What graph.json says, and the files of the shard of this process by their names."""
     sizes = read_sizes(folder)
     if sizes.shards != processes():
         raise InputError(
@@ -426,30 +394,18 @@ def _read(folder: Path) -> _Files:
                 f"{mine} must hold what was written to it, got files that are missing or changed: "
                 "remove the folder and write it again"
             )
-        weight = mine / "weight.npy"
-        found = _Files(
-            sizes,
-            _array(mine / "x.npy"),
-            _array(mine / "y.npy"),
-            _array(mine / "masks.npy"),
-            _array(mine / "halo.npy"),
-            _array(mine / "edges.npy").long(),
-            _array(weight) if weight.exists() else None,
-        )
+        paths = [path for path in mine.glob("*.npy") if path.stem != "nodes"]
+        files = {path.stem: torch.from_numpy(np.load(path)) for path in paths}
     except (OSError, ValueError, AttributeError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{mine} cannot be read ({error})") from error
-    if not found.x.isfinite().all():
+    if not files["x"].isfinite().all():
         raise InputError(f"the features in {mine} must be finite, got NaN or infinity")
-    return found
+    return sizes, files
 
 
-def _array(path: Path) -> Tensor:
-    return torch.from_numpy(np.load(path))
-
-
-def _border(own: int, halo: Tensor, bounds: tuple[int, ...], device: torch.device) -> Border:
+def _border(own: int, halo: Tensor, bounds: tuple[int, ...], device: str) -> Border:
     """Tells every other process which of its rows are wanted here."""
     first = torch.tensor(bounds)
     counts = torch.searchsorted(halo, first).diff()  # halo is sorted, so owners come in order

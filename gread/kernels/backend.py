@@ -14,32 +14,17 @@ from torch import Tensor
 from gread.kernels import reference
 from gread.kernels.pattern import Rows
 from gread.kernels.program import Matrix, Program, Ran
-from gread.kernels.reference import Pair
+from gread.kernels.reference import Pair, Terms
 
 
 class Backend(Protocol):
     """A module with all kernels; `gread.kernels.reference` defines what each computes."""
 
-    def gather(
-        self,
-        rows: Rows,
-        weight: Tensor,
-        y: Tensor,
-        coef: Tensor,
-        bases: Sequence[Tensor] = (),
-        degree: int = 1,
-    ) -> Tensor:
+    def gather(self, rows: Rows, weight: Tensor, y: Tensor, terms: Terms) -> Tensor:
         """Compute c₀ A y and more."""
 
     def pull(
-        self,
-        rows: Rows,
-        weight: Tensor,
-        g: Tensor,
-        y: Tensor,
-        coef: Tensor,
-        bases: Sequence[Tensor] = (),
-        degree: int = 1,
+        self, rows: Rows, weight: Tensor, g: Tensor, y: Tensor, terms: Terms
     ) -> tuple[Tensor, Tensor]:
         """Compute c₀ A g and more, with the sums for the gradients of the coefficients."""
 

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from gread.kernels.pattern import Rows
 from gread.kernels.program import FIELDS, KINDS, Matrix, Program, Ran
-from gread.kernels.reference import Pair, dot as dot, one_by_one, threshold
+from gread.kernels.reference import Pair, Terms, dot as dot, one_by_one, threshold
 
 SOURCE = Path(__file__).with_name("cpu.c")
 FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-shared", "-fPIC")
@@ -36,36 +36,20 @@ class NoCompiler(ImportError):
     """The kernels cannot be compiled here; the message says why."""
 
 
-def gather(
-    rows: Rows,
-    weight: Tensor,
-    y: Tensor,
-    coef: Tensor,
-    bases: Sequence[Tensor] = (),
-    degree: int = 1,
-) -> Tensor:
+@one_by_one(1, 2, 2)
+def gather(rows: Rows, weight: Tensor, y: Tensor, terms: Terms) -> Tensor:
     """See `gread.kernels.reference.gather`."""
-    if y.dim() == 3:
-        return one_by_one(gather, rows, (weight, 1), (y, 2), (coef, 2), (bases, 2), degree=degree)
+    coef, bases, degree = terms
     out = y.new_empty(rows.start.numel() - 1, y.size(1))
     _call("gather", y, *_matrix(rows, weight), y.contiguous(), coef.contiguous(), _several(bases),
           out, *out.shape, weight.numel(), degree, len(bases))  # fmt: skip
     return out
 
 
-def pull(
-    rows: Rows,
-    weight: Tensor,
-    g: Tensor,
-    y: Tensor,
-    coef: Tensor,
-    bases: Sequence[Tensor] = (),
-    degree: int = 1,
-) -> tuple[Tensor, Tensor]:
+@one_by_one(1, 2, 2, 2)
+def pull(rows: Rows, weight: Tensor, g: Tensor, y: Tensor, terms: Terms) -> tuple[Tensor, Tensor]:
     """See `gread.kernels.reference.pull`."""
-    if y.dim() == 3:
-        arguments = (weight, 1), (g, 2), (y, 2), (coef, 2), (bases, 2)
-        return one_by_one(pull, rows, *arguments, degree=degree)
+    coef, bases, degree = terms
     out = torch.empty_like(y, memory_format=torch.contiguous_format)
     sums = y.new_zeros(PARTS, 1 + degree, y.size(1))
     _call("pull", y, *_matrix(rows, weight), g.contiguous(), y.contiguous(), coef.contiguous(),
@@ -73,10 +57,9 @@ def pull(
     return out, sums[:1]  # where the kernel has added up the parts
 
 
+@one_by_one(2, 1)
 def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> Tensor:
     """See `gread.kernels.reference.edge_dots`."""
-    if pairs[0].right.dim() == 3:
-        return one_by_one(edge_dots, rows, (pairs, 2), (out, 1))
     left, right = [pair.combined() for pair in pairs], [pair.right for pair in pairs]
     a = left[0]
     out = a.new_zeros(rows.column.numel()) if out is None else out
@@ -85,20 +68,18 @@ def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> T
     return out
 
 
+@one_by_one(3, 3)
 def head_dots(rows: Rows, q: Tensor, k: Tensor) -> Tensor:
     """See `gread.kernels.reference.head_dots`."""
-    if q.dim() == 4:
-        return one_by_one(head_dots, rows, (q, 3), (k, 3))
     out = q.new_empty(rows.column.numel(), q.size(1))
     _call("head_dots", q, rows.start, rows.column, q.contiguous(), k.contiguous(), out, *q.shape,
           out.size(0))  # fmt: skip
     return out
 
 
+@one_by_one(2, 1)
 def shares(rows: Rows, scores: Tensor, weight: Tensor | None = None) -> Tensor:
     """See `gread.kernels.reference.shares`."""
-    if scores.dim() == 3:
-        return one_by_one(shares, rows, (scores, 2), (weight, 1))
     out = scores.clone(memory_format=torch.contiguous_format)
     kept = None if weight is None else weight.contiguous()
     n, (entries, heads) = rows.start.numel() - 1, out.shape
@@ -106,10 +87,9 @@ def shares(rows: Rows, scores: Tensor, weight: Tensor | None = None) -> Tensor:
     return out
 
 
+@one_by_one(3, 3, 1)
 def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Tensor:
     """See `gread.kernels.reference.attend`."""
-    if q.dim() == 4:
-        return one_by_one(attend, rows, (q, 3), (k, 3), (weight, 1))
     out = q.new_empty(rows.column.numel(), q.size(1))
     kept = None if weight is None else weight.contiguous()
     _call("attend", q, rows.start, rows.column, q.contiguous(), k.contiguous(), kept, out,
@@ -117,10 +97,9 @@ def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Te
     return out
 
 
+@one_by_one(2, 0)
 def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
     """See `gread.kernels.reference.attend_back`."""
-    if attention.dim() == 3:
-        return one_by_one(attend_back, rows, (attention, 2), (grad, grad.dim() - 1))
     out = torch.empty_like(attention)
     n, heads = rows.start.numel() - 1, attention.size(1)
     step = 1 if grad.dim() == 1 else heads
@@ -129,10 +108,9 @@ def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
     return out
 
 
+@one_by_one(2, 3)
 def gather_heads(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
     """See `gread.kernels.reference.gather_heads`."""
-    if y.dim() == 4:
-        return one_by_one(gather_heads, rows, (weight, 2), (y, 3))
     out = y.new_empty(rows.start.numel() - 1, *y.shape[1:])
     _call("gather_heads", y, *_matrix(rows, weight), y.contiguous(), out, *out.shape,
           weight.size(0))  # fmt: skip

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from gread.kernels.pattern import Rows
 from gread.kernels.program import Matrix, Program
-from gread.kernels.reference import Pair, threshold
+from gread.kernels.reference import Pair, Terms, threshold
 
 __all__ = [
     "attend",
@@ -57,29 +57,14 @@ EVERY = 2**31 - 1
 """As many entries as a row may have; also as many programs as a launch may."""
 
 
-def gather(
-    rows: Rows,
-    weight: Tensor,
-    y: Tensor,
-    coef: Tensor,
-    bases: Sequence[Tensor] = (),
-    degree: int = 1,
-) -> Tensor:
+def gather(rows: Rows, weight: Tensor, y: Tensor, terms: Terms) -> Tensor:
     """out = c₀ (A y) + c₁ y + ... + c_degree y^degree + Σ_m c_{degree+m} bases[m]."""
-    return _combine(rows, weight, y, None, coef, bases, degree)[0]
+    return _combine(rows, weight, y, None, terms)[0]
 
 
-def pull(
-    rows: Rows,
-    weight: Tensor,
-    g: Tensor,
-    y: Tensor,
-    coef: Tensor,
-    bases: Sequence[Tensor] = (),
-    degree: int = 1,
-) -> tuple[Tensor, Tensor]:
+def pull(rows: Rows, weight: Tensor, g: Tensor, y: Tensor, terms: Terms) -> tuple[Tensor, Tensor]:
     """out = c₀ (A g) + c₁ g + c₂ y g + ... + Σ_m c_{degree+m} bases[m], and the sums."""
-    return _combine(rows, weight, g, y, coef, bases, degree)
+    return _combine(rows, weight, g, y, terms)
 
 
 def dot(x: Tensor, y: Tensor) -> Tensor:
@@ -109,21 +94,10 @@ def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> T
         arguments += [left[0], left[-1], pair.right.contiguous(), coef]
     for launch in _launches(rows, channels * out.element_size()):
         _edge_dots_kernel[(launch.programs, math.prod(members))](
-            out,
-            *rows,
-            *arguments,
-            _count(rows),
-            length,
-            rows.column.numel(),
-            D=d,
-            PAIRS=len(pairs),
-            LEFT=len(first.left),
-            LEFT_2=len(second.left),
-            SCALED=first.coef is not None,
-            ADDS=adds,
-            BLOCK_D=channels,
-            **launch.options,
-        )
+            out, *rows, *arguments, _count(rows), length, rows.column.numel(),
+            D=d, PAIRS=len(pairs), LEFT=len(first.left), LEFT_2=len(second.left),
+            SCALED=first.coef is not None, ADDS=adds, BLOCK_D=channels, **launch.options,
+        )  # fmt: skip
     return out
 
 
@@ -134,18 +108,9 @@ def head_dots(rows: Rows, q: Tensor, k: Tensor) -> Tensor:
     out = q.new_empty(*members, rows.column.numel(), heads)
     for launch in _launches(rows, math.prod(block.values()) * q.element_size()):
         _head_dots_kernel[(launch.programs, math.prod(members))](
-            out,
-            *rows,
-            q.contiguous(),
-            k.contiguous(),
-            _count(rows),
-            length,
-            rows.column.numel(),
-            HEADS=heads,
-            D=d,
-            **block,
-            **launch.options,
-        )
+            out, *rows, q.contiguous(), k.contiguous(), _count(rows), length, rows.column.numel(),
+            HEADS=heads, D=d, **block, **launch.options,
+        )  # fmt: skip
     return out
 
 
@@ -170,22 +135,11 @@ def _attend(
     block = {"BLOCK_H": _ceil2(heads), "BLOCK_D": _ceil2(d)}
     for launch in _launches(rows, math.prod(block.values()) * out.element_size()):
         _attend_kernel[(launch.programs, math.prod(members))](
-            out,
-            *rows,
-            q,
-            k,
-            out if weight is None else weight.contiguous(),
-            _count(rows),
-            entries,
+            out, *rows, q, k, out if weight is None else weight.contiguous(), _count(rows), entries,
             entries if weight is not None and weight.dim() > 1 else 0,
-            HEADS=heads,
-            D=d,
-            SCALE=1 / math.sqrt(d),
-            GIVEN=given,
-            WEIGHTED=weight is not None,
-            **block,
-            **launch.options,
-        )
+            HEADS=heads, D=d, SCALE=1 / math.sqrt(d), GIVEN=given, WEIGHTED=weight is not None,
+            **block, **launch.options,
+        )  # fmt: skip
     return out
 
 
@@ -200,18 +154,10 @@ def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
     width = _ceil2(heads) * attention.element_size()
     for launch in _launches(rows, width, in_flight=16):
         _attend_back_kernel[(launch.programs, math.prod(members))](
-            out,
-            *rows,
-            attention,
-            grad,
-            _count(rows),
-            entries,
-            STRIDE_E=1 if shared else heads,
-            STRIDE_H=0 if shared else 1,
-            HEADS=heads,
-            BLOCK_H=_ceil2(heads),
-            **launch.options,
-        )
+            out, *rows, attention, grad, _count(rows), entries,
+            STRIDE_E=1 if shared else heads, STRIDE_H=0 if shared else 1, HEADS=heads,
+            BLOCK_H=_ceil2(heads), **launch.options,
+        )  # fmt: skip
     return out
 
 
@@ -222,18 +168,10 @@ def gather_heads(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
     out = y.new_empty(*members, _count(rows), heads, d)
     for launch in _launches(rows, math.prod(block.values()) * y.element_size()):
         _gather_heads_kernel[(launch.programs, math.prod(members))](
-            out,
-            *rows,
-            weight.contiguous(),
-            y.contiguous(),
-            _count(rows),
-            length,
+            out, *rows, weight.contiguous(), y.contiguous(), _count(rows), length,
             rows.column.numel(),
-            HEADS=heads,
-            D=d,
-            **block,
-            **launch.options,
-        )
+            HEADS=heads, D=d, **block, **launch.options,
+        )  # fmt: skip
     return out
 
 
@@ -254,18 +192,9 @@ def dropout(x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
     if x.numel():
         block = 1024
         _dropout_kernel[(triton.cdiv(count, block), members)](
-            out,
-            x,
-            seed,
-            limits,
-            scales,
-            count,
-            limit,
-            high,
-            low,
-            MEMBERS=isinstance(rate, Tensor),
-            BLOCK=block,
-        )
+            out, x, seed, limits, scales, count, limit, high, low,
+            MEMBERS=isinstance(rate, Tensor), BLOCK=block,
+        )  # fmt: skip
     return out
 
 
@@ -327,15 +256,10 @@ def _launches(
 
 
 def _combine(
-    rows: Rows,
-    weight: Tensor,
-    x: Tensor,
-    y: Tensor | None,
-    coef: Tensor,
-    bases: Sequence[Tensor],
-    degree: int,
+    rows: Rows, weight: Tensor, x: Tensor, y: Tensor | None, terms: Terms
 ) -> tuple[Tensor, Tensor]:
     """`gather` of x, or with y `pull` of x; and the sums of every program of `pull`."""
+    coef, bases, degree = terms
     *members, length, d = x.shape
     n, count = _count(rows), math.prod(members)
     channels = min(_ceil2(d), CHANNELS)
@@ -349,26 +273,13 @@ def _combine(
     done = 0
     for launch in launches:
         _combine_kernel[(launch.programs, blocks, count)](
-            out,
-            partial[done:],
-            *rows,
-            weight.contiguous(),
-            x,
-            x if y is None else y.contiguous(),
-            coef.contiguous(),
-            *[base.contiguous() for base in bases],
-            *[x] * (5 - len(bases)),
-            n,
-            length,
-            rows.column.numel() if weight.dim() > 1 else 0,
+            out, partial[done:], *rows, weight.contiguous(), x, x if y is None else y.contiguous(),
+            coef.contiguous(), *[base.contiguous() for base in bases], *[x] * (5 - len(bases)), n,
+            length, rows.column.numel() if weight.dim() > 1 else 0,
             coef.size(-2) if coef.dim() > 2 else 0,
-            D=d,
-            DEGREE=degree,
-            BASES=len(bases),
-            SUMS=y is not None,
-            BLOCK_D=channels,
+            D=d, DEGREE=degree, BASES=len(bases), SUMS=y is not None, BLOCK_D=channels,
             **launch.options,
-        )
+        )  # fmt: skip
         done += launch.programs
     return out, partial
 
@@ -424,18 +335,10 @@ def _tile(x, node, known, lane, there, STRIDE: tl.constexpr):
 
 @triton.jit
 def _product(
-    column,
-    weight,
-    count,
-    x,
-    lane,
-    there,
-    HEADS: tl.constexpr,
-    STRIDE: tl.constexpr,
-    BLOCK: tl.constexpr,
-    BLOCK_H: tl.constexpr,
+    column, weight, count, x, lane, there,
+    HEADS: tl.constexpr, STRIDE: tl.constexpr, BLOCK: tl.constexpr, BLOCK_H: tl.constexpr,
     BLOCK_D: tl.constexpr,
-):
+):  # fmt: skip
     """Σ over the ``count`` entries of weight[e, head] · x[j, head], [heads, channels]."""
     head = tl.arange(0, BLOCK_H)[None, :]
     total = tl.zeros([BLOCK, BLOCK_H, BLOCK_D], x.dtype.element_ty)
@@ -464,34 +367,12 @@ def _polynomial(y, coef, channel, there, D: tl.constexpr, DEGREE: tl.constexpr):
 
 @triton.jit(do_not_specialize=["n", "length", "weight_step", "coef_rows", "each"])
 def _combine_kernel(
-    out,
-    partial,
-    start,
-    column,
-    weight,
-    x,
-    y,
-    coef,
-    base_0,
-    base_1,
-    base_2,
-    base_3,
-    base_4,
-    n,
-    length,
-    weight_step,
-    coef_rows,
-    each,
-    D: tl.constexpr,
-    DEGREE: tl.constexpr,
-    BASES: tl.constexpr,
-    SUMS: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    SPAN: tl.constexpr,
-    FEWEST: tl.constexpr,
-    MOST: tl.constexpr,
+    out, partial, start, column, weight, x, y, coef, base_0, base_1, base_2, base_3, base_4, n,
+    length, weight_step, coef_rows, each,
+    D: tl.constexpr, DEGREE: tl.constexpr, BASES: tl.constexpr, SUMS: tl.constexpr,
+    BLOCK_D: tl.constexpr, SPAN: tl.constexpr, FEWEST: tl.constexpr, MOST: tl.constexpr,
     BLOCK: tl.constexpr,
-):
+):  # fmt: skip
     """out = c₀ (A x) + (c₁ + c₂ y + ...) x + Σ c bases; `gather` has no y but x."""
     bases = (base_0, base_1, base_2, base_3, base_4)
     member = tl.program_id(2).to(tl.int64)
@@ -542,24 +423,10 @@ def _combine_kernel(
 
 @triton.jit(do_not_specialize=["n", "length", "entries", "each"])
 def _gather_heads_kernel(
-    out,
-    start,
-    column,
-    weight,
-    y,
-    n,
-    length,
-    entries,
-    each,
-    HEADS: tl.constexpr,
-    D: tl.constexpr,
-    BLOCK_H: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    SPAN: tl.constexpr,
-    FEWEST: tl.constexpr,
-    MOST: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    out, start, column, weight, y, n, length, entries, each,
+    HEADS: tl.constexpr, D: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr,
+    SPAN: tl.constexpr, FEWEST: tl.constexpr, MOST: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     stride: tl.constexpr = HEADS * D
     member = tl.program_id(1).to(tl.int64)
     out += member * n * stride
@@ -591,33 +458,12 @@ def _left(a, b, coef, row, lane, there, D: tl.constexpr, LEFT: tl.constexpr, SCA
 
 @triton.jit(do_not_specialize=["n", "length", "entries", "each"])
 def _edge_dots_kernel(
-    out,
-    start,
-    column,
-    left,
-    left_b,
-    right,
-    coef,
-    left_2,
-    left_b_2,
-    right_2,
-    coef_2,
-    n,
-    length,
-    entries,
-    each,
-    D: tl.constexpr,
-    PAIRS: tl.constexpr,
-    LEFT: tl.constexpr,
-    LEFT_2: tl.constexpr,
-    SCALED: tl.constexpr,
-    ADDS: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    SPAN: tl.constexpr,
-    FEWEST: tl.constexpr,
-    MOST: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    out, start, column, left, left_b, right, coef, left_2, left_b_2, right_2, coef_2, n, length,
+    entries, each,
+    D: tl.constexpr, PAIRS: tl.constexpr, LEFT: tl.constexpr, LEFT_2: tl.constexpr,
+    SCALED: tl.constexpr, ADDS: tl.constexpr, BLOCK_D: tl.constexpr, SPAN: tl.constexpr,
+    FEWEST: tl.constexpr, MOST: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """out[e] = left[i] · right[j], for one pair or two."""
     member = tl.program_id(1).to(tl.int64)
     out += member * entries
@@ -671,24 +517,10 @@ def _dot_kernel(out, x, y, n, each, D: tl.constexpr, BLOCK_D: tl.constexpr):
 
 @triton.jit(do_not_specialize=["n", "length", "entries", "each"])
 def _head_dots_kernel(
-    out,
-    start,
-    column,
-    q,
-    k,
-    n,
-    length,
-    entries,
-    each,
-    HEADS: tl.constexpr,
-    D: tl.constexpr,
-    BLOCK_H: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    SPAN: tl.constexpr,
-    FEWEST: tl.constexpr,
-    MOST: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    out, start, column, q, k, n, length, entries, each,
+    HEADS: tl.constexpr, D: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr,
+    SPAN: tl.constexpr, FEWEST: tl.constexpr, MOST: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     stride: tl.constexpr = HEADS * D
     member = tl.program_id(1).to(tl.int64)
     q += member * n * stride
@@ -713,28 +545,11 @@ def _head_dots_kernel(
 
 @triton.jit(do_not_specialize=["n", "entries", "weight_step", "each"])
 def _attend_kernel(
-    out,
-    start,
-    column,
-    q,
-    k,
-    weight,
-    n,
-    entries,
-    weight_step,
-    each,
-    HEADS: tl.constexpr,
-    D: tl.constexpr,
-    SCALE: tl.constexpr,
-    GIVEN: tl.constexpr,
-    WEIGHTED: tl.constexpr,
-    BLOCK_H: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    SPAN: tl.constexpr,
-    FEWEST: tl.constexpr,
-    MOST: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    out, start, column, q, k, weight, n, entries, weight_step, each,
+    HEADS: tl.constexpr, D: tl.constexpr, SCALE: tl.constexpr, GIVEN: tl.constexpr,
+    WEIGHTED: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr, SPAN: tl.constexpr,
+    FEWEST: tl.constexpr, MOST: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """First the scores, their maximum and the sum of their exponentials; then the quotients.
 
     The scores are computed from q and k, and wait in ``out``; or are given in the place of q.
@@ -805,23 +620,10 @@ def _attend_kernel(
 
 @triton.jit(do_not_specialize=["n", "entries", "each"])
 def _attend_back_kernel(
-    out,
-    start,
-    column,
-    attention,
-    grad,
-    n,
-    entries,
-    each,
-    STRIDE_E: tl.constexpr,
-    STRIDE_H: tl.constexpr,
-    HEADS: tl.constexpr,
-    BLOCK_H: tl.constexpr,
-    SPAN: tl.constexpr,
-    FEWEST: tl.constexpr,
-    MOST: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    out, start, column, attention, grad, n, entries, each,
+    STRIDE_E: tl.constexpr, STRIDE_H: tl.constexpr, HEADS: tl.constexpr, BLOCK_H: tl.constexpr,
+    SPAN: tl.constexpr, FEWEST: tl.constexpr, MOST: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     member = tl.program_id(1).to(tl.int64)
     out += member * entries * HEADS
     attention += member * entries * HEADS
@@ -850,18 +652,9 @@ def _attend_back_kernel(
 
 @triton.jit(do_not_specialize=["limit", "high", "low"])  # else every rate would be compiled for
 def _dropout_kernel(
-    out,
-    x,
-    seed,
-    limits,
-    scales,
-    count,
-    limit,
-    high,
-    low,
-    MEMBERS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    out, x, seed, limits, scales, count, limit, high, low,
+    MEMBERS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     member = tl.program_id(1).to(tl.int64)
     x += member * count
     out += member * count

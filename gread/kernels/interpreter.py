@@ -13,7 +13,7 @@ from torch.nn.functional import pad
 
 from gread.kernels.backend import Backend, backend_for
 from gread.kernels.program import Matrix, Program, Ran
-from gread.kernels.reference import Pair
+from gread.kernels.reference import Pair, Terms
 
 MANY = 2**20
 """Numbers above which sums over parts of the nodes are added up at once, to save memory."""
@@ -46,17 +46,13 @@ class Passes(Protocol):
     Each is for the first ``members`` of several, and for all if that is 0.
     """
 
-    def gather(
-        self, x: Tensor, coef: Tensor, bases: Sequence[Tensor], degree: int, members: int
-    ) -> Tensor:
+    def gather(self, x: Tensor, terms: Terms, members: int) -> Tensor:
         """See `gread.kernels.reference.gather`."""
 
-    def back(self, x: Tensor, ones: Tensor, members: int) -> Tensor:
+    def back(self, x: Tensor, one: Terms, members: int) -> Tensor:
         """Aᵀ x; the coefficient is one."""
 
-    def pull(
-        self, x: Tensor, y: Tensor, coef: Tensor, bases: Sequence[Tensor], degree: int, members: int
-    ) -> tuple[Tensor, Tensor]:
+    def pull(self, x: Tensor, y: Tensor, terms: Terms, members: int) -> tuple[Tensor, Tensor]:
         """With Aᵀ, see `gread.kernels.reference.pull`."""
 
     def edge_dots(
@@ -71,24 +67,20 @@ class MatrixPasses(NamedTuple):
     matrix: Matrix
     backend: Backend
 
-    def gather(
-        self, x: Tensor, coef: Tensor, bases: Sequence[Tensor], degree: int, members: int
-    ) -> Tensor:
+    def gather(self, x: Tensor, terms: Terms, members: int) -> Tensor:
         """As in `Passes`."""
         entries = _of(self.matrix.weight, members)
-        return self.backend.gather(self.matrix.pattern.rows, entries, x, coef, bases, degree)
+        return self.backend.gather(self.matrix.pattern.rows, entries, x, terms)
 
-    def back(self, x: Tensor, ones: Tensor, members: int) -> Tensor:
+    def back(self, x: Tensor, one: Terms, members: int) -> Tensor:
         """As in `Passes`."""
         entries = _of(self.matrix.transposed_weight, members)
-        return self.backend.gather(self.matrix.pattern.columns, entries, x, ones, (), 0)
+        return self.backend.gather(self.matrix.pattern.columns, entries, x, one)
 
-    def pull(
-        self, x: Tensor, y: Tensor, coef: Tensor, bases: Sequence[Tensor], degree: int, members: int
-    ) -> tuple[Tensor, Tensor]:
+    def pull(self, x: Tensor, y: Tensor, terms: Terms, members: int) -> tuple[Tensor, Tensor]:
         """As in `Passes`."""
         entries = _of(self.matrix.transposed_weight, members)
-        return self.backend.pull(self.matrix.pattern.columns, entries, x, y, coef, bases, degree)
+        return self.backend.pull(self.matrix.pattern.columns, entries, x, y, terms)
 
     def edge_dots(
         self, weight: Tensor | None, pairs: Sequence[Pair], members: int, count: int
@@ -113,7 +105,7 @@ def interpret(program: Program, passes: Passes, inputs: Sequence[Tensor], coef: 
     outputs: list[Tensor] = [coef] * program.outputs
     sums: list[Tensor] = []
     dots: list[Tensor] = []
-    ones = _ones(coef.size(-1), coef.dtype, coef.device)
+    one = Terms(_ones(coef.size(-1), coef.dtype, coef.device), degree=0)
     weight: Tensor | None = None
     pairs: list[Pair] = []  # of `edge_dots`, which takes two at a time
     for p, following in zip(program.passes, (*program.passes[1:], None), strict=True):
@@ -122,16 +114,17 @@ def interpret(program: Program, passes: Passes, inputs: Sequence[Tensor], coef: 
             continue
         x, y, *bases = (_first(slots[k], p.members) for k in (p.x, p.y, *p.bases))
         rows = _first(coef, p.members)[..., p.coef : p.coef + 1 + p.degree + len(bases), :]
+        terms = Terms(rows, bases, p.degree)
         if p.kind == "store":
             outputs[p.out] = x
         elif p.kind == "product":
-            slots[p.out] = passes.gather(x, ones, (), 0, p.members)
+            slots[p.out] = passes.gather(x, one, p.members)
         elif p.kind == "back":
-            slots[p.out] = passes.back(x, ones, p.members)
+            slots[p.out] = passes.back(x, one, p.members)
         elif p.kind == "gather":
-            slots[p.out] = passes.gather(x, rows, bases, p.degree, p.members)
+            slots[p.out] = passes.gather(x, terms, p.members)
         elif p.kind == "pull":
-            slots[p.out], parts = passes.pull(x, y, rows, bases, p.degree, p.members)
+            slots[p.out], parts = passes.pull(x, y, terms, p.members)
             sums.append(_few(parts))
         elif p.kind == "add":
             part = rows[..., :1, :] * x

@@ -2,6 +2,8 @@
 
 The product with a fixed matrix is an operator of PyTorch's own kind as well, so that torch.compile
 takes it as it is: Inductor of torch 2.13 reorders chains of ``index_add`` and gives wrong numbers.
+
+For several members, what differs between them has one more axis in front, and so has the result.
 """
 
 from __future__ import annotations
@@ -16,17 +18,14 @@ from torch.autograd.function import once_differentiable
 from gread.kernels import reference as plain
 from gread.kernels.backend import backend_for
 from gread.kernels.pattern import Pattern, Rows
-from gread.kernels.reference import Pair
+from gread.kernels.reference import Pair, Terms
 
 
 def product(pattern: Pattern, weight: Tensor, y: Tensor) -> Tensor:
-    """A y, for the matrix A with entries ``weight`` [E] in the places of ``pattern``.
-
-    For several members, y is [members, M, d] and the entries are shared or [members, E].
-    """
+    """A y, for the matrix A with entries ``weight`` [E] in the places of ``pattern``."""
     weight, y = _alike(weight, y)
     if torch.compiler.is_compiling():
-        return _product(*pattern.rows, *pattern.columns, *pattern.orders, weight, y)
+        return _product(_places(pattern), weight, y)
     return _Product.apply(pattern, weight, y)
 
 
@@ -53,49 +52,38 @@ class _Product(torch.autograd.Function):
         pattern, grad = ctx.pattern, grad.contiguous()
         grad_weight = grad_y = None
         if ctx.needs_input_grad[1]:
-            grad_weight = _edge_dots(*pattern.rows, grad, y)
-            grad_weight = grad_weight.sum_to_size(weight.shape)
+            grad_weight = _edge_dots(*pattern.rows, grad, y).sum_to_size(weight.shape)
         if ctx.needs_input_grad[2]:
             back = weight.index_select(-1, pattern.order)
             if torch.is_grad_enabled():  # for a second derivative
-                transpose = (*pattern.columns, *pattern.rows, *reversed(pattern.orders))
-                grad_y = _product(*transpose, back, grad)
+                grad_y = _product(_transposed(_places(pattern)), back, grad)
             else:
                 grad_y = _gather(pattern.columns, back, grad)
         return None, grad_weight, grad_y
 
 
 def _gather(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
-    coef = y.new_ones(1, y.size(-1))
-    return backend_for(y).gather(rows, weight, y, coef, degree=0)
+    return backend_for(y).gather(rows, weight, y, Terms(y.new_ones(1, y.size(-1)), degree=0))
+
+
+def _places(pattern: Pattern) -> list[Tensor]:
+    """A pattern as an operator takes it: rows, columns, and the orders of the entries in them."""
+    return [*pattern.rows, *pattern.columns, *pattern.orders]
+
+
+def _transposed(places: list[Tensor]) -> list[Tensor]:
+    start, column, back_start, back_column, order, back_order = places
+    return [back_start, back_column, start, column, back_order, order]
 
 
 @torch.library.custom_op("gread::product", mutates_args=())
-def _product(
-    start: Tensor,
-    column: Tensor,
-    back_start: Tensor,
-    back_column: Tensor,
-    order: Tensor,
-    back_order: Tensor,
-    weight: Tensor,
-    y: Tensor,
-) -> Tensor:
-    return _gather(Rows(start, column), weight, y)
+def _product(places: list[Tensor], weight: Tensor, y: Tensor) -> Tensor:
+    return _gather(Rows(places[0], places[1]), weight, y)
 
 
 @_product.register_fake
-def _(
-    start: Tensor,
-    column: Tensor,
-    back_start: Tensor,
-    back_column: Tensor,
-    order: Tensor,
-    back_order: Tensor,
-    weight: Tensor,
-    y: Tensor,
-) -> Tensor:
-    return y.new_empty(*y.shape[:-2], start.size(0) - 1, y.size(-1))
+def _(places: list[Tensor], weight: Tensor, y: Tensor) -> Tensor:
+    return y.new_empty(*y.shape[:-2], places[0].size(0) - 1, y.size(-1))
 
 
 @torch.library.custom_op("gread::edge_dots", mutates_args=())
@@ -108,21 +96,21 @@ def _(start: Tensor, column: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return a.new_empty(*a.shape[:-2], column.size(0))
 
 
-def _product_save(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs)
+def _product_save(ctx: Any, inputs: tuple[list[Tensor], Tensor, Tensor], output: Tensor) -> None:
+    places, weight, y = inputs
+    ctx.save_for_backward(*places, weight, y)
 
 
-def _product_back(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+def _product_back(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     """∂y is the product with the transpose, ∂weight a dot product for every entry."""
-    start, column, back_start, back_column, order, back_order, weight, y = ctx.saved_tensors
+    *places, weight, y = ctx.saved_tensors
     grad = grad.contiguous()
     grad_weight = grad_y = None
-    if ctx.needs_input_grad[6]:
-        grad_weight = _edge_dots(start, column, grad, y).sum_to_size(weight.shape)
-    if ctx.needs_input_grad[7]:
-        transpose = (back_start, back_column, start, column, back_order, order)
-        grad_y = _product(*transpose, weight.index_select(-1, order), grad)
-    return None, None, None, None, None, None, grad_weight, grad_y
+    if ctx.needs_input_grad[1]:
+        grad_weight = _edge_dots(places[0], places[1], grad, y).sum_to_size(weight.shape)
+    if ctx.needs_input_grad[2]:
+        grad_y = _product(_transposed(places), weight.index_select(-1, places[4]), grad)
+    return [None] * len(places), grad_weight, grad_y
 
 
 _product.register_autograd(_product_back, setup_context=_product_save)
@@ -156,8 +144,6 @@ def attention(pattern: Pattern, q: Tensor, k: Tensor, weight: Tensor | None = No
 
     Returns:
         [E].
-
-    For several members, q and k have one more axis in front, and so has what comes out.
     """
     if weight is None:
         q, k = _alike(q, k)
@@ -191,12 +177,7 @@ class _Attention(torch.autograd.Function):
 def scores(pattern: Pattern, q: Tensor, k: Tensor) -> Tensor:
     """q[i] · k[j] of every head for every entry, [E, heads]: attention before it is normalised.
 
-    Args:
-        pattern: Who may attend to whom.
-        q: Queries [N, heads, d_k].
-        k: Keys [N, heads, d_k].
-
-    For several members, q and k have one more axis in front, and so has what comes out.
+    The arguments are as in `attention`.
     """
     q, k = _alike(q, k)
     if torch.compiler.is_compiling():
@@ -234,8 +215,6 @@ def shares(
 
     Returns:
         [E].
-
-    For several members, the scores have one more axis in front, and so has what comes out.
     """
     if weight is not None:
         score, weight = _alike(score, weight)

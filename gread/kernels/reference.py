@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from functools import wraps
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,23 +21,37 @@ from torch import Tensor
 from gread.kernels.pattern import Rows
 from gread.kernels.program import Matrix, Program
 
+P = ParamSpec("P")
+T = TypeVar("T")
 
-def one_by_one(kernel: Callable[..., Any], rows: Rows, *arguments: Any, **options: Any) -> Any:
-    """Calls a kernel for each member alone, and puts what comes out together.
+
+def one_by_one(*axes: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Let a kernel for one member take several: it is called for each, and results are stacked.
 
     Args:
-        kernel: The kernel.
-        rows: Its first argument, shared by all members.
-        arguments: Pairs of an argument and the number of its axes for one member: with one more, it
-            has a member in front. Sequences are taken apart, None stays None.
-        options: What all members share.
+        axes: Number of axes of each argument behind the rows for one member. With one more, it has
+            a member in front; with 0, it always does if others do. Sequences are taken apart.
     """
-    first = next(value for value, axes in arguments if _of_members(value, axes))
-    while isinstance(first, Sequence):  # a `Pair` is one too
-        first = first[0]
+
+    def decorate(kernel: Callable[P, T]) -> Callable[P, T]:
+        @wraps(kernel)
+        def of_members(*arguments: P.args, **options: P.kwargs) -> T:
+            given = list(zip(arguments[1:], axes, strict=False))
+            members = max(_members(value, own) for value, own in given)
+            if members:
+                return _stacked(kernel, arguments[0], given, members)
+            return kernel(*arguments, **options)
+
+        return of_members
+
+    return decorate
+
+
+def _stacked(
+    kernel: Callable[..., Any], rows: Any, given: list[tuple[Any, int]], members: int
+) -> Any:
     each = [
-        kernel(rows, *(_of_member(value, axes, m) for value, axes in arguments), **options)
-        for m in range(len(first))
+        kernel(rows, *(_of_member(value, axes, m) for value, axes in given)) for m in range(members)
     ]
     if isinstance(each[0], tuple):  # of `pull`, whose sums have their parts in front
         outs, sums = zip(*each, strict=True)
@@ -44,92 +59,84 @@ def one_by_one(kernel: Callable[..., Any], rows: Rows, *arguments: Any, **option
     return torch.stack(each)
 
 
-def _of_members(value: Any, axes: int) -> bool:
+def _members(value: Any, axes: int) -> int:
+    """Number of members, 0 for a value that all share."""
     if isinstance(value, Tensor):
-        return value.dim() > axes
-    return isinstance(value, Sequence) and any(_of_members(one, axes) for one in value)
+        return len(value) if value.dim() > axes > 0 else 0
+    return max((_members(one, axes) for one in value), default=0) if _several(value) else 0
 
 
 def _of_member(value: Any, axes: int, member: int) -> Any:
-    if isinstance(value, Pair):
-        left, right = ([one[member] for one in value.left], value.right[member])
-        return Pair(left, right, _of_member(value.coef, 2, member))
     if isinstance(value, Tensor):
         return value[member] if value.dim() > axes else value
-    return value if value is None else [_of_member(one, axes, member) for one in value]
+    if not _several(value):
+        return value
+    parts = [_of_member(one, axes, member) for one in value]
+    return type(value)(*parts) if isinstance(value, Terms | Pair) else parts
 
 
-def gather(
-    rows: Rows,
-    weight: Tensor,
-    y: Tensor,
-    coef: Tensor,
-    bases: Sequence[Tensor] = (),
-    degree: int = 1,
-) -> Tensor:
+def _several(value: Any) -> bool:
+    return isinstance(value, tuple | list)
+
+
+class Terms(NamedTuple):
+    """What `gather` and `pull` add up, c₀ A y and more: see there."""
+
+    coef: Tensor
+    """One row of d numbers for each term, [1 + degree + bases, d]."""
+    bases: Sequence[Tensor] = ()
+    """Up to four further matrices [N, d], five in `pull`."""
+    degree: int = 1
+    """Highest power of y, 0 to 3, in `pull` from 1."""
+
+
+@one_by_one(1, 2, 2)
+def gather(rows: Rows, weight: Tensor, y: Tensor, terms: Terms) -> Tensor:
     """out = c₀ (A y) + c₁ y + ... + c_degree y^degree + Σ_m c_{degree+m} bases[m].
 
-    Products and powers are by element; every c is a row of ``coef`` [1 + degree + bases, d], one
-    number a channel. With degree 0, A may have another number of rows than y.
+    Products and powers are by element; every c is a row of ``terms.coef``, one number a channel.
+    With degree 0, A may have another number of rows than y.
 
     Args:
         rows: The matrix A.
         weight: Its entries, [E].
         y: [M, d], where M is the number of columns of A.
-        coef: The coefficients.
-        bases: Up to four further matrices [N, d].
-        degree: 0 to 3.
+        terms: What is added up.
     """
-    if y.dim() == 3:
-        return one_by_one(gather, rows, (weight, 1), (y, 2), (coef, 2), (bases, 2), degree=degree)
-    own, others = coef[1 : 1 + degree], coef[1 + degree :]
-    out = coef[0] * _product(rows, weight, y)
+    own, others = _split(terms)
+    out = terms.coef[0] * _product(rows, weight, y)
     for power, c in enumerate(own, start=1):
         out = out + c * y**power
-    for c, base in zip(others, bases, strict=True):
+    for c, base in zip(others, terms.bases, strict=True):
         out = out + c * base
     return out
 
 
-def pull(
-    rows: Rows,
-    weight: Tensor,
-    g: Tensor,
-    y: Tensor,
-    coef: Tensor,
-    bases: Sequence[Tensor] = (),
-    degree: int = 1,
-) -> tuple[Tensor, Tensor]:
+@one_by_one(1, 2, 2, 2)
+def pull(rows: Rows, weight: Tensor, g: Tensor, y: Tensor, terms: Terms) -> tuple[Tensor, Tensor]:
     """out = c₀ (A g) + c₁ g + c₂ y g + ... + c_degree y^(degree-1) g + Σ_m c_{degree+m} bases[m].
 
     The way back through `gather`, with the sums that the gradients of its coefficients need.
-
-    Args:
-        rows: The matrix A.
-        weight: Its entries, [E].
-        g: [N, d].
-        y: [N, d].
-        coef: One row of d numbers for each term, [1 + degree + bases, d].
-        bases: Up to five further matrices [N, d].
-        degree: 1 to 3.
 
     Returns:
         out [N, d], and sums over the nodes: Σ (A g) y, then Σ y^p g for p from 1; over parts of the
         nodes, which are to be added up, [parts, 1 + degree, d].
     """
-    if y.dim() == 3:
-        arguments = (weight, 1), (g, 2), (y, 2), (coef, 2), (bases, 2)
-        return one_by_one(pull, rows, *arguments, degree=degree)
     product = _product(rows, weight, g)
-    own, others = coef[1 : 1 + degree], coef[1 + degree :]
-    out = coef[0] * product
+    own, others = _split(terms)
+    out = terms.coef[0] * product
     sums = [(product * y).sum(0)]
     for power, c in enumerate(own):
         out = out + c * y**power * g
         sums.append((y ** (power + 1) * g).sum(0))
-    for c, base in zip(others, bases, strict=True):
+    for c, base in zip(others, terms.bases, strict=True):
         out = out + c * base
     return out, torch.stack(sums).unsqueeze(0)
+
+
+def _split(terms: Terms) -> tuple[Tensor, Tensor]:
+    """Coefficients of the powers and those of the bases."""
+    return terms.coef[1 : 1 + terms.degree], terms.coef[1 + terms.degree :]
 
 
 def dot(x: Tensor, y: Tensor) -> Tensor:
@@ -157,10 +164,9 @@ class Pair(NamedTuple):
         return out
 
 
+@one_by_one(2, 1)
 def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> Tensor:
     """out[e], if given, + Σ over the one or two pairs of left[i] · right[j], for e at (i, j)."""
-    if pairs[0].right.dim() == 3:
-        return one_by_one(edge_dots, rows, (pairs, 2), (out, 1))
     row, column = rows.numbers(), rows.column
     for pair in pairs:
         left = pair.combined().index_select(0, row)
@@ -170,19 +176,13 @@ def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> T
     return out
 
 
+@one_by_one(3, 3)
 def head_dots(rows: Rows, q: Tensor, k: Tensor) -> Tensor:
-    """q[i] · k[j] of every head, for every entry (i, j), [E, heads].
-
-    Args:
-        rows: Where the entries are.
-        q: [N, heads, d_k].
-        k: [M, heads, d_k].
-    """
-    if q.dim() == 4:
-        return one_by_one(head_dots, rows, (q, 3), (k, 3))
+    """q[i] · k[j] of every head, for q [N, heads, d_k], k [M, heads, d_k]: [E, heads]."""
     return (q.index_select(0, rows.numbers()) * k.index_select(0, rows.column)).sum(-1)
 
 
+@one_by_one(2, 1)
 def shares(rows: Rows, scores: Tensor, weight: Tensor | None = None) -> Tensor:
     """weight[e] exp(scores[e]) of every head, every row divided by its sum.
 
@@ -194,8 +194,6 @@ def shares(rows: Rows, scores: Tensor, weight: Tensor | None = None) -> Tensor:
     Returns:
         [E, heads]; zero in a row whose weights are all zero.
     """
-    if scores.dim() == 3:
-        return one_by_one(shares, rows, (scores, 2), (weight, 1))
     row, size = rows.numbers(), (rows.start.numel() - 1, scores.size(1))
     # An entry of no weight has no part in the maximum, else one far above the others would leave
     # nothing of them.
@@ -211,15 +209,12 @@ def shares(rows: Rows, scores: Tensor, weight: Tensor | None = None) -> Tensor:
 def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Tensor:
     """Attention of every head: weight[e] exp(q[i] · k[j] / √d_k), every row divided by its sum.
 
-    Args:
-        rows: Who may attend to whom.
-        q: Queries [N, heads, d_k].
-        k: Keys [N, heads, d_k].
-        weight: As in `shares`, and so is what comes out.
+    Queries and keys are [N, heads, d_k]; weights and what comes out are as in `shares`.
     """
     return shares(rows, head_dots(rows, q, k) / math.sqrt(q.size(-1)), weight)
 
 
+@one_by_one(2, 0)
 def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
     """Gradient of the scores, attention ⊙ (grad − its mean over the row under attention).
 
@@ -228,8 +223,6 @@ def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
         attention: What `attend` or `shares` gave, [E, heads].
         grad: Its gradient: [E, heads], or [E] where it is the same for every head.
     """
-    if attention.dim() == 3:
-        return one_by_one(attend_back, rows, (attention, 2), (grad, grad.dim() - 1))
     row = rows.numbers()
     grad = grad if grad.dim() == 2 else grad.unsqueeze(-1)
     part = attention * grad
@@ -237,16 +230,12 @@ def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
     return part - attention * mean.index_select(0, row)
 
 
+@one_by_one(2, 3)
 def gather_heads(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
     """out[i, head] = Σ over the entries e of row i of weight[e, head] · y[j, head].
 
-    Args:
-        rows: The matrix.
-        weight: Its entries, one for each head, [E, heads].
-        y: [M, heads, d_k].
+    Entries are [E, heads], y is [M, heads, d_k].
     """
-    if y.dim() == 4:
-        return one_by_one(gather_heads, rows, (weight, 2), (y, 3))
     messages = weight.unsqueeze(-1) * y.index_select(0, rows.column)
     out = y.new_zeros(rows.start.numel() - 1, *y.shape[1:])
     return out.index_add(0, rows.numbers(), messages)

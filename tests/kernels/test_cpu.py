@@ -38,10 +38,10 @@ def test_gather_and_pull(dtype, d, degree, bases, entries):
     weight = torch.randn(entries, dtype=dtype)
     y, g, *others = torch.randn(2 + bases, 40, d, dtype=dtype)
     coef = torch.randn(1 + degree + bases, d, dtype=dtype)
-    arguments = (rows, weight, y, coef, others, degree)
+    arguments = (rows, weight, y, plain.Terms(coef, others, degree))
     assert_close(cpu.gather(*arguments), plain.gather(*arguments))
     if degree:
-        arguments = (rows, weight, g, y, coef, others, degree)
+        arguments = (rows, weight, g, y, plain.Terms(coef, others, degree))
         for got, expected in zip(cpu.pull(*arguments), plain.pull(*arguments), strict=True):
             assert_close(got, expected)
 
@@ -94,13 +94,13 @@ def test_an_entry_of_no_weight_is_as_none(kernels, dtype, far):
 def test_sums_do_not_depend_on_the_number_of_threads():
     rows = some_rows(4000, 30_000)
     weight, (y, g) = torch.randn(30_000), torch.randn(2, 4000, 64)
-    coef = torch.randn(2, 64)
+    terms = plain.Terms(torch.randn(2, 64))
     before = torch.get_num_threads()
     try:
         found = []
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            found.append(cpu.pull(rows, weight, g, y, coef)[1])
+            found.append(cpu.pull(rows, weight, g, y, terms)[1])
     finally:
         torch.set_num_threads(before)
     assert torch.equal(found[0], found[1])
@@ -110,7 +110,8 @@ def test_sums_do_not_depend_on_the_number_of_threads():
 @needs_compiler
 def test_nothing_gives_nothing():
     rows = Pattern.from_entries(*torch.empty(2, 0, dtype=torch.int64), (0, 0))[0].rows
-    assert cpu.gather(rows, torch.empty(0), torch.empty(0, 3), torch.ones(2, 3)).shape == (0, 3)
+    terms = plain.Terms(torch.ones(2, 3))
+    assert cpu.gather(rows, torch.empty(0), torch.empty(0, 3), terms).shape == (0, 3)
 
 
 def in_a_process(code, **environment):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gread.kernels import reference as plain
-from gread.kernels.reference import Pair, Rows
+from gread.kernels.reference import Pair, Rows, Terms
 
 pytest.importorskip("triton")
 
@@ -94,9 +94,11 @@ def test_gather(launches, graph, dtype, d, degree, bases):
         rows,
         normal(entries, dtype=dtype),
         normal(n, d, dtype=dtype),
-        normal(1 + degree + bases, d, dtype=dtype),
-        [normal(n, d, dtype=dtype) for _ in range(bases)],
-        degree,
+        Terms(
+            normal(1 + degree + bases, d, dtype=dtype),
+            [normal(n, d, dtype=dtype) for _ in range(bases)],
+            degree,
+        ),
     )
     assert_same(gpu.gather(*arguments), plain.gather(*arguments))
 
@@ -105,9 +107,8 @@ def test_gather(launches, graph, dtype, d, degree, bases):
 def test_gather_of_another_number_of_columns(dtype):
     rows = make_rows([3, 0, 9], 50)
     weight, y, coef = (normal(*shape, dtype=dtype) for shape in [(12,), (50, 8), (1, 8)])
-    assert_same(
-        gpu.gather(rows, weight, y, coef, degree=0), plain.gather(rows, weight, y, coef, degree=0)
-    )
+    terms = Terms(coef, degree=0)
+    assert_same(gpu.gather(rows, weight, y, terms), plain.gather(rows, weight, y, terms))
 
 
 @dtypes
@@ -123,9 +124,11 @@ def test_pull(launches, graph, dtype, d, degree, bases):
         normal(entries, dtype=dtype),
         normal(n, d, dtype=dtype),
         normal(n, d, dtype=dtype),
-        normal(1 + degree + bases, d, dtype=dtype),
-        [normal(n, d, dtype=dtype) for _ in range(bases)],
-        degree,
+        Terms(
+            normal(1 + degree + bases, d, dtype=dtype),
+            [normal(n, d, dtype=dtype) for _ in range(bases)],
+            degree,
+        ),
     )
     (ours, our_sums), (expected, sums) = gpu.pull(*arguments), plain.pull(*arguments)
     assert_same(ours, expected)
@@ -236,9 +239,9 @@ def test_several_members_at_once(launches, own_weights, d):
     matrix = partial(normal, 3, n, d, dtype=dtype)
     weight = positive(*(3,) * own_weights, entries, dtype=dtype)
     x, y, coef = matrix(), matrix(), normal(3, 4, d, dtype=dtype)
-    arguments = (rows, weight, x, coef, [y, x], 1)
+    arguments = (rows, weight, x, Terms(coef, [y, x]))
     assert_same(gpu.gather(*arguments), plain.gather(*arguments))
-    arguments = (rows, weight, x, y, coef, [y], 2)
+    arguments = (rows, weight, x, y, Terms(coef, [y], 2))
     (ours, our_sums), (expected, sums) = gpu.pull(*arguments), plain.pull(*arguments)
     assert_same(ours, expected)
     assert_same(our_sums.sum(0), sums.sum(0))
@@ -273,7 +276,7 @@ def test_matrices_that_are_not_square(launches, shape, members):
     left, right = (normal(*members, n, d, dtype=dtype) for n in shape)
     weight = positive(*members, entries, dtype=dtype)
     coef = normal(*members, 1, d, dtype=dtype)
-    arguments = (rows, weight, right, coef, (), 0)
+    arguments = (rows, weight, right, Terms(coef, degree=0))
     assert_same(gpu.gather(*arguments), plain.gather(*arguments))
     pairs = [Pair([left], right)]
     assert_same(gpu.edge_dots(rows, pairs), plain.edge_dots(rows, pairs))
@@ -288,8 +291,8 @@ def test_what_is_not_contiguous(dtype):
     n = len(GRAPHS["mixed"])
     y = normal(8, n, dtype=dtype).T
     weight = normal(rows.column.numel(), 2, dtype=dtype)[:, 0]
-    coef = normal(8, 3, dtype=dtype).T
-    assert_same(gpu.gather(rows, weight, y, coef, [y]), plain.gather(rows, weight, y, coef, [y]))
+    terms = Terms(normal(8, 3, dtype=dtype).T, [y])
+    assert_same(gpu.gather(rows, weight, y, terms), plain.gather(rows, weight, y, terms))
     seed = torch.tensor(5, device=DEVICE)
     assert_same(gpu.dropout(y, seed, 0.3), plain.dropout(y, seed, 0.3))
 
@@ -298,12 +301,12 @@ def capturable() -> dict[str, Callable[[Tensor], Tensor]]:
     rows = rows_of("mixed")
     n, d, dtype = len(GRAPHS["mixed"]), 64, torch.float32
     weight = positive(rows.column.numel(), dtype=dtype)
-    y, coef = normal(n, d, dtype=dtype), normal(2, d, dtype=dtype)
+    y, terms = normal(n, d, dtype=dtype), Terms(normal(2, d, dtype=dtype))
     seed = torch.tensor(3, device=DEVICE)
     return {
-        "gather": lambda x: gpu.gather(rows, weight, x, coef),
+        "gather": lambda x: gpu.gather(rows, weight, x, terms),
         "pull": lambda x: torch.cat(
-            [part.flatten() for part in gpu.pull(rows, weight, x, y, coef)]
+            [part.flatten() for part in gpu.pull(rows, weight, x, y, terms)]
         ),
         "dot": lambda x: gpu.dot(x, y),
         "edge_dots": lambda x: gpu.edge_dots(rows, [Pair([x], y)]),

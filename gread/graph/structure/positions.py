@@ -13,6 +13,7 @@ from gread.graph.operator import Adjacency
 from gread.graph.structure.origin import Origin
 from gread.kernels.backend import backend_for
 from gread.kernels.pattern import remember
+from gread.kernels.reference import Terms
 
 RETURN = 0.05
 """Probability with which the walk returns in a step."""
@@ -70,7 +71,7 @@ def _walks(adj: Adjacency, starts: Tensor) -> Tensor:
     for _ in range(STEPS):
         omega = 1 / (1 - radius**2 * omega / 4)
         coef = seed.new_tensor([[omega * radius], [omega], [1 - omega]]).expand(-1, starts.numel())
-        parts = [seed, before]  # x ← ω (1 − α) S̃ x + ω seed + (1 − ω) before
-        found = kernels.gather(adj.pattern.rows, adj.weight, x, coef.contiguous(), parts, degree=0)
-        x, before = found, x
+        # x ← ω (1 − α) S̃ x + ω seed + (1 − ω) before
+        terms = Terms(coef.contiguous(), [seed, before], degree=0)
+        x, before = kernels.gather(adj.pattern.rows, adj.weight, x, terms), x
     return x.clamp(min=0)
