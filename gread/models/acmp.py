@@ -24,18 +24,14 @@ class ACMP(ContinuousGNN):
     are one a channel. s starts at 0, and H(0) in it passes no gradient.
 
     Args:
-        in_channels: Number of features.
-        hidden_channels: Width of the state.
-        out_channels: Number of classes.
+        in_channels, hidden_channels, out_channels, time, step_size, solver, tolerance: As in
+            `gread.GREAD`, as are input_dropout and dropout.
         repulsion: β. The state grows with β times the degree, so graphs with hubs need a small one.
         relative: Whether messages are H_j − H_i, as in the paper; else H_j of the repulsive part
             comes without H_i, as in the authors' code.
         source: Whether there is the term s H(0).
         attention, normalizer, normalization, heads, attention_channels: Of Ā, as in
             `gread.models.attention.EdgeAttention`.
-        time, step_size, solver, tolerance: As in `gread.ReactionDiffusionConv`.
-        input_dropout: Dropout on the features.
-        dropout: Dropout before the decoder.
     """
 
     def __init__(
@@ -67,12 +63,7 @@ class ACMP(ContinuousGNN):
         )
         check_not_negative("repulsion", repulsion)
         self.attention = EdgeAttention(
-            [hidden_channels],
-            attention=attention,
-            normalizer=normalizer,
-            normalization=normalization,
-            heads=heads,
-            attention_channels=attention_channels,
+            [hidden_channels], attention, normalizer, normalization, heads, attention_channels
         )
         self.alpha = Gate(hidden_channels)
         self.delta = Gate(hidden_channels, start=-10.0)  # at first there is hardly a well

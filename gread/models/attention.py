@@ -172,7 +172,6 @@ class EdgeAttention(PartByPart):
     def __init__(
         self,
         widths: Widths,
-        *,
         attention: str,
         normalizer: str,
         normalization: str,

@@ -25,18 +25,15 @@ class BLEND(ContinuousGNN):
     states; with the exponential kernel, features and positions have one each. Their product counts.
 
     Args:
-        in_channels: Number of features.
         hidden_channels: Width of what comes from the features.
-        out_channels: Number of classes.
         num_nodes: Number of nodes of the graph.
         position_channels: Width of what comes from the positions.
         linear: Whether Ā comes from Z(0) and stays, or from Z(t).
         source: Whether there is the term β Z(0).
         attention, normalizer, normalization, heads, attention_channels: Of Ā, as in
             `gread.models.attention.EdgeAttention`.
-        time, step_size, solver, tolerance: As in `gread.ReactionDiffusionConv`.
+        in_channels, out_channels, time, step_size, solver, tolerance, dropout: As in `gread.GREAD`.
         input_dropout: Dropout on the features and on P.
-        dropout: Dropout before the decoder.
     """
 
     def __init__(
@@ -73,12 +70,7 @@ class BLEND(ContinuousGNN):
         )
         self.place = RowMap(num_nodes, position_channels, input_dropout)
         operator = EdgeAttention(
-            widths,
-            attention=attention,
-            normalizer=normalizer,
-            normalization=normalization,
-            heads=heads,
-            attention_channels=attention_channels,
+            widths, attention, normalizer, normalization, heads, attention_channels
         )
         self.diffusion = AttentiveDiffusion(operator, linear)
         self.beta = Signed() if source else None

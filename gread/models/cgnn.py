@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad
 from torch.nn.utils.parametrizations import orthogonal
 from torch.nn.utils.parametrize import register_parametrization
 
@@ -23,17 +22,14 @@ class CGNN(ContinuousGNN):
     Â = D^-½ (A + ωI) D^-½. H(0) as a source passes no gradient. Paper: Eq. (16).
 
     Args:
-        in_channels: Number of features.
         hidden_channels: Width of the encoded features, half of that of the state.
-        out_channels: Number of classes.
         num_nodes: Number of nodes of the graph.
         weights: Whether there is the term H (W − I), W = U diag(d) Uᵀ with U orthogonal and d in
             [0, 1].
         loop_weight: ω.
         alpha: α at first, of which σ is taken.
-        time, step_size, solver, tolerance: As in `gread.ReactionDiffusionConv`.
-        input_dropout: Dropout on the features.
-        dropout: Dropout before the decoder.
+        in_channels, out_channels, time, step_size, solver, tolerance, input_dropout, dropout: As in
+            `gread.GREAD`.
     """
 
     def __init__(
@@ -57,8 +53,8 @@ class CGNN(ContinuousGNN):
         decoder = build_decoder("linear", hidden_channels, out_channels, dropout, True)
         super().__init__(
             in_channels,
-            nn.Sequential(encoder, Augment(hidden_channels)),
-            nn.Sequential(Narrow(hidden_channels), decoder),
+            nn.Sequential(encoder, nn.ConstantPad1d((0, hidden_channels), 0.0)),
+            nn.Sequential(nn.ConstantPad1d((0, -hidden_channels), 0.0), decoder),
             Integration(time, step_size, solver, tolerance),
             num_nodes=num_nodes,
         )
@@ -119,27 +115,3 @@ class Unvalued(nn.Module):
     def right_inverse(self, x: Tensor) -> Tensor:
         """As it is."""
         return x
-
-
-class Augment(nn.Module):
-    """Appends channels of zeros."""
-
-    def __init__(self, channels: int):
-        super().__init__()
-        self.channels = channels
-
-    def forward(self, h: Tensor) -> Tensor:
-        """[N, d] to [N, d + channels]."""
-        return pad(h, (0, self.channels))
-
-
-class Narrow(nn.Module):
-    """Keeps the first channels."""
-
-    def __init__(self, channels: int):
-        super().__init__()
-        self.channels = channels
-
-    def forward(self, h: Tensor) -> Tensor:
-        """[N, d] to [N, channels]."""
-        return h[:, : self.channels]

@@ -12,15 +12,11 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn.inits import reset
 
-from gread.base.checks import check_count
-from gread.base.errors import InputError
 from gread.dynamics.integrate import Solution, VectorField
 from gread.dynamics.solve import solve, solve_together
 from gread.dynamics.tableau import Integration
-from gread.graph.checks import check_edges, check_features
-from gread.graph.operator import EdgeSource
+from gread.models.base import GraphModel
 from gread.models.stacking import CannotStack, Stacked, part_by_part, unstack
 
 
@@ -41,15 +37,14 @@ def solve_from(
     return solve(field(h0), h0, integration, save_at=save_at)
 
 
-class ContinuousGNN(nn.Module, ABC):
+class ContinuousGNN(GraphModel, ABC):
     """Encoder, dynamics, decoder.
 
     Args:
-        in_channels: Number of features.
         encoder: From the features to H(0).
         decoder: From H(T) to logits.
         integration: From 0 to T.
-        num_nodes: Number of nodes of the graph, of a model with weights for each node.
+        in_channels, num_nodes: As in `GraphModel`.
     """
 
     def __init__(
@@ -61,11 +56,7 @@ class ContinuousGNN(nn.Module, ABC):
         *,
         num_nodes: int | None = None,
     ):
-        super().__init__()
-        if num_nodes is not None:
-            check_count("num_nodes", num_nodes)
-        self.in_channels = in_channels
-        self.num_nodes = num_nodes
+        super().__init__(in_channels, num_nodes)
         self.encoder = encoder
         self.decoder = decoder
         self.integration = integration
@@ -78,11 +69,6 @@ class ContinuousGNN(nn.Module, ABC):
     def time(self) -> float:
         """T."""
         return self.integration.time
-
-    def reset_parameters(self) -> None:
-        """Draw every parameter again."""
-        for part in self.children():
-            reset(part)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Logits [N, classes] from features [N, F]."""
@@ -119,16 +105,6 @@ class ContinuousGNN(nn.Module, ABC):
         """H(0), and the state after every step of the solver: its layers."""
         times = [0.0, *(end for _, end in self.integration.steps())]
         return list(self.evolve(x, edge_index, edge_weight, save_at=times).saved)
-
-    def check(self, x: Tensor, edge_index: Tensor | EdgeSource, edge_weight: Tensor | None) -> None:
-        """Require a graph with the features the model was built for."""
-        check_features("x", x, self.in_channels)
-        check_edges(edge_index, edge_weight, x)
-        if self.num_nodes not in (None, x.size(0)):
-            raise InputError(
-                f"x must have {self.num_nodes} rows, one for each node of the graph that the model "
-                f"is of, got {x.size(0)}"
-            )
 
 
 class ContinuousGNNs(Stacked):

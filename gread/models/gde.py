@@ -21,11 +21,8 @@ class GDE(ContinuousGNN):
     Every c is a layer of a GCN, c(H) = S̃ H W + b with S̃ = D^-½ (A + I) D^-½.
 
     Args:
-        in_channels: Number of features.
-        hidden_channels: Width of the state.
-        out_channels: Number of classes.
-        time, step_size, solver, tolerance: As in `gread.ReactionDiffusionConv`.
-        input_dropout: Dropout on the features.
+        in_channels, hidden_channels, out_channels, time, step_size, solver, tolerance: As in
+            `gread.GREAD`, as is input_dropout.
         dropout: Dropout before c₁ and c₂. Each evaluation draws anew, so that adaptive solvers
             find no end with it.
     """

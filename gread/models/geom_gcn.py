@@ -101,14 +101,10 @@ class GeomGCN(LayeredGNN):
         relation_index: Tensor | None = None,
         relation_type: Tensor | None = None,
     ) -> Tensor:
-        """Logits [N, classes] from features [N, F].
+        """Logits [N, classes] from features [N, F]; ``edge_weight`` must be ones.
 
-        Args:
-            x: Features.
-            edge_index: The graph.
-            edge_weight: Ones: there is no place for others.
-            relation_index: Pairs, source and target, loops among them, [2, P].
-            relation_type: The relation of each, 0 to 8, [P].
+        ``relation_index`` [2, P] are pairs, source and target, loops among them, and
+        ``relation_type`` [P] the relation of each, 0 to 8.
         """
         self.check(x, edge_index, edge_weight)
         relations = relation_index, relation_type

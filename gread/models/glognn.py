@@ -70,7 +70,7 @@ class GloGNN(LayeredGNN):
         self.adjacency = OriginalAdjacency(normalization="row")
         words = FeatureMap(in_channels, hidden_channels, input_dropout)
         self.feature_map = words if delta > 0 else None
-        self.row_map = RowMap(num_nodes, hidden_channels) if delta < 1 else None
+        self.row_map = RowMap(num_nodes, hidden_channels, 0.0) if delta < 1 else None
         self.dropout = Dropout(dropout)
         self.linear = nn.Linear(hidden_channels, out_channels)
         self.hop_weight = nn.Parameter(torch.empty(num_hops))  # λ

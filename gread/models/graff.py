@@ -73,20 +73,14 @@ class GRAFF(ContinuousGNN):
     ½ tr(Hᵀ H Ω) − ½ tr(Hᵀ S H W). β starts at 0, and H(0) in it passes no gradient.
 
     Args:
-        in_channels: Number of features.
-        hidden_channels: Width of the state.
-        out_channels: Number of classes.
         weights: W, ``"diagonal"`` or ``"diagonally-dominant"``.
         omega: Whether there is an Ω.
         source: Whether there is the term β H(0).
         nonlinear: Whether the right-hand side passes a ReLU.
         standardize: Whether before that each channel of it is given mean 0 and deviation 1, what
             the batch norms of the authors' code amount to, which are neither trained nor kept.
-        encoder: ``"linear"``, or ``"mlp"`` with two residual blocks.
-        output_activation: Whether H(T) passes a ReLU.
-        time, step_size, solver: As in `gread.ReactionDiffusionConv`.
-        input_dropout: Dropout on the features.
-        dropout: Dropout before the decoder, and inside the ``"mlp"`` encoder.
+        in_channels, hidden_channels, out_channels, time, step_size, solver: As in `gread.GREAD`.
+        encoder, output_activation, input_dropout, dropout: Likewise.
     """
 
     def __init__(

@@ -27,18 +27,14 @@ class GRAND(ContinuousGNN):
     authors' code; their paper has neither. Paper: Eq. (17).
 
     Args:
-        in_channels: Number of features.
-        hidden_channels: Width of the state.
-        out_channels: Number of classes.
+        in_channels, hidden_channels, out_channels, time, step_size, solver, tolerance: As in
+            `gread.GREAD`, as are input_dropout and dropout.
         linear: Whether Ā comes from H(0) and stays (GRAND-l), or from H(t) (GRAND-nl).
         source: ``"initial"`` is β H(0) with β = 0 at first. ``"trusted"``, of GRAND++, is H(0) less
             its mean at the nodes of ``train_mask``, and zero at all others; it passes its gradient,
             as its equation says nothing else. Or ``"none"``.
         attention, normalizer, normalization, heads, attention_channels: Of Ā, as in
             `gread.models.attention.EdgeAttention`.
-        time, step_size, solver, tolerance: As in `gread.ReactionDiffusionConv`.
-        input_dropout: Dropout on the features.
-        dropout: Dropout before the decoder.
     """
 
     def __init__(
@@ -70,12 +66,7 @@ class GRAND(ContinuousGNN):
         if source not in SOURCES:
             raise InputError(f"unknown source {source!r}; choose from: {', '.join(SOURCES)}")
         operator = EdgeAttention(
-            [hidden_channels],
-            attention=attention,
-            normalizer=normalizer,
-            normalization=normalization,
-            heads=heads,
-            attention_channels=attention_channels,
+            [hidden_channels], attention, normalizer, normalization, heads, attention_channels
         )
         self.diffusion = AttentiveDiffusion(operator, linear)
         self.beta = Signed() if source == "initial" else None

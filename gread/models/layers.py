@@ -184,17 +184,38 @@ SPARSE = 0.25
 """Features with a smaller share of non-zeros are treated as sparse."""
 
 
-class FeatureMap(nn.Module):
-    """W Dropout(X) + b, the first map of a network.
+class SparseMap(nn.Module):
+    """W Dropout(X) + b of a matrix X that may be sparse, with W stored as it multiplies.
+
+    Args:
+        in_channels: Columns of X.
+        channels: Width of what comes out.
+        dropout: Dropout on X.
+        bias: Whether there is a b.
+    """
+
+    def __init__(self, in_channels: int, channels: int, dropout: float, *, bias: bool = True):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(in_channels, channels))
+        self.bias = nn.Parameter(torch.empty(channels)) if bias else None
+        self.dropout = Dropout(dropout)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Uniform within 1 / √in_channels, as in ``nn.Linear``."""
+        bound = self.weight.size(0) ** -0.5
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -bound, bound)
+
+
+class FeatureMap(SparseMap):
+    """The first map of a network, from features.
 
     Bags of words are nearly all zero: those stay sparse, and dropout falls on the non-zeros alone,
     which is the same distribution.
 
     Args:
-        in_channels: Number of features.
-        channels: Width of what comes out.
-        dropout: Dropout on the features.
-        bias: Whether there is a b.
+        in_channels, channels, dropout, bias: As in `SparseMap`.
         unit_rows: Whether every row of Dropout(X) is scaled to length one.
     """
 
@@ -207,19 +228,8 @@ class FeatureMap(nn.Module):
         bias: bool = True,
         unit_rows: bool = False,
     ):
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(in_channels, channels))
-        self.bias = nn.Parameter(torch.empty(channels)) if bias else None
-        self.dropout = Dropout(dropout)
+        super().__init__(in_channels, channels, dropout, bias=bias)
         self.unit_rows = unit_rows
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Uniform within 1 / √in_channels, as in ``nn.Linear``."""
-        bound = self.weight.size(0) ** -0.5
-        nn.init.uniform_(self.weight, -bound, bound)
-        if self.bias is not None:
-            nn.init.uniform_(self.bias, -bound, bound)
 
     def forward(self, x: Tensor) -> Tensor:
         """[N, in_channels] to [N, channels]."""
@@ -280,28 +290,16 @@ def _sparse(x: Tensor) -> tuple[Pattern, Tensor] | None:
     return pattern, x[row, column][order]
 
 
-class RowMap(nn.Module):
+class RowMap(SparseMap):
     """Dropout(A) W + b: the rows of a sparse matrix of the graph as the features of its nodes.
 
     W has a row for each node, so that it is of one graph and no other.
     """
 
-    def __init__(self, num_nodes: int, channels: int, dropout: float = 0.0):
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(num_nodes, channels))
-        self.bias = nn.Parameter(torch.empty(channels))
-        self.dropout = Dropout(dropout)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Uniform within 1 / √num_nodes, as in ``nn.Linear``."""
-        bound = self.weight.size(0) ** -0.5
-        nn.init.uniform_(self.weight, -bound, bound)
-        nn.init.uniform_(self.bias, -bound, bound)
-
     def forward(self, adj: Adjacency) -> Tensor:
         """[N, channels]."""
-        return product(adj.pattern, self.dropout(adj.weight), self.weight) + self.bias
+        y = product(adj.pattern, self.dropout(adj.weight), self.weight)
+        return y if self.bias is None else y + self.bias
 
 
 class Residual(PartByPart):

@@ -49,7 +49,7 @@ class LINKX(LayeredGNN):
         check_count("num_node_layers", num_node_layers)
         check_count("num_layers", num_layers)
         width = hidden_channels
-        self.edge_map = RowMap(num_nodes, width)
+        self.edge_map = RowMap(num_nodes, width, 0.0)
         self.edge_mlp = _rest([width] * num_edge_layers)
         self.node_map = FeatureMap(in_channels, width, input_dropout)
         self.node_mlp = _rest([width] * num_node_layers)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -27,15 +27,6 @@ M = TypeVar("M", bound=nn.Module)
 
 class CannotStack(TypeError):
     """These models cannot be one; the message says why."""
-
-
-@runtime_checkable
-class Stackable(Protocol):
-    """A layer that says how several of it become one."""
-
-    @classmethod
-    def stacked(cls, members: Sequence[Any]) -> nn.Module:
-        """The layer of all members, which stand in front of its parameters."""
 
 
 class PartByPart(nn.Module):
@@ -65,11 +56,9 @@ def stack(models: Sequence[nn.Module]) -> nn.Module:
         torch.Size([3, 60, 2])
     """
     first = models[0]
-    rule = FROM_BELOW.get(type(first))
+    rule = FROM_BELOW.get(type(first)) or getattr(first, "stacked", None)
     if rule is None:
-        if not isinstance(first, Stackable):
-            raise CannotStack(f"there is no rule for {type(first).__name__}")
-        rule = first.stacked
+        raise CannotStack(f"there is no rule for {type(first).__name__}")
     return rule(models).train(first.training)
 
 

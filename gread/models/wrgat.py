@@ -136,13 +136,8 @@ class WRGAT(LayeredGNN):
     ) -> Tensor:
         """Logits [N, classes] from features [N, F].
 
-        Args:
-            x: Features.
-            edge_index: The graph.
-            edge_weight: w of its edges.
-            multigraph_index: Pairs of alike nodes, source and target, [2, P].
-            multigraph_type: The relation of each, from 1, [P].
-            multigraph_weight: w of each, [P].
+        ``multigraph_index`` [2, P] are pairs of alike nodes, source and target, with the relation
+        of each from 1 in ``multigraph_type`` [P] and its w in ``multigraph_weight`` [P].
         """
         self.check(x, edge_index, edge_weight)
         alike = multigraph_index, multigraph_type, multigraph_weight

@@ -208,7 +208,7 @@ def test_what_cannot_be_stacked_says_so(graph):
     with pytest.raises(CannotStack, match="known terms"):
         stack(some(graph, reaction=lambda s: s.h))
     for model, settings, reason in (
-        ("gcn", {}, "no rule for ConvStack"),
+        ("gcn", {}, "no rule for GCN"),
         ("grand", {"attention": "exponential"}, "no rule for KernelScores"),
         ("grand++", {}, "trained on"),
     ):
