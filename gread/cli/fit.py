@@ -118,10 +118,12 @@ def predict(
     as_json: bool = False,
 ) -> None:
     """Predict the nodes without a class, or all nodes of a new graph."""
-    from gread.estimator.files import predict_file
+    from gread.estimator.classifier import GraphClassifier
+    from gread.estimator.files import write_predictions
 
     with stoppable():
-        count = predict_file(folder, file, nodes, edges, device=device)
+        classifier = GraphClassifier.load(folder).set_params(device=device)
+        count = write_predictions(classifier, file, nodes, edges)
     if as_json:
         print_json({"nodes": count, "file": file})
     else:
