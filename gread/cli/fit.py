@@ -146,13 +146,15 @@ class _Stages:
         self.progress, self.as_json = progress, as_json
 
     def begin(self, stage: str, classifier: GraphClassifier) -> None:
+        if stage in ("reading", "preparing"):
+            return
         if stage == "training":
             if not self.as_json:
                 _print_diagnosis(classifier.diagnosis_)
                 _print_split(classifier)
             epochs = classifier.config(len(classifier.ids_)).epochs
             self.task = self.progress.add_task(stage, total=epochs)
-        elif stage not in ("reading", "preparing"):
+        else:
             text = "comparing with simpler means" if stage == "comparing" else stage
             self.progress.update(self.task, visible=False)
             self.task = self.progress.add_task(text, total=None)
