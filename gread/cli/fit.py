@@ -118,10 +118,12 @@ def predict(
     as_json: bool = False,
 ) -> None:
     """Predict the nodes without a class, or all nodes of a new graph."""
-    from gread.estimator.files import predict_file
+    from gread.estimator.classifier import GraphClassifier
+    from gread.estimator.files import write_predictions
 
     with stoppable():
-        count = predict_file(folder, file, nodes, edges, device=device)
+        classifier = GraphClassifier.load(folder).set_params(device=device)
+        count = write_predictions(classifier, file, nodes, edges)
     if as_json:
         print_json({"nodes": count, "file": file})
     else:
@@ -144,13 +146,15 @@ class _Stages:
         self.progress, self.as_json = progress, as_json
 
     def begin(self, stage: str, classifier: GraphClassifier) -> None:
+        if stage in ("reading", "preparing"):
+            return
         if stage == "training":
             if not self.as_json:
                 _print_diagnosis(classifier.diagnosis_)
                 _print_split(classifier)
             epochs = classifier.config(len(classifier.ids_)).epochs
             self.task = self.progress.add_task(stage, total=epochs)
-        elif stage not in ("reading", "preparing"):
+        else:
             text = "comparing with simpler means" if stage == "comparing" else stage
             self.progress.update(self.task, visible=False)
             self.task = self.progress.add_task(text, total=None)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
         FitReport as FitReport,
         diagnose_files as diagnose_files,
         fit_report as fit_report,
-        predict_file as predict_file,
         write_predictions as write_predictions,
     )
     from gread.estimator.graphs import as_graph as as_graph

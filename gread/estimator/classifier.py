@@ -16,10 +16,11 @@ from torch_geometric.data import Data
 from gread.base.checks import check_count
 from gread.base.devices import choose_device
 from gread.base.errors import InputError
+from gread.base.files import whole_folder
 from gread.base.memory import TRAINING, enough_memory
 from gread.estimator.diagnosis import diagnose
 from gread.estimator.fitted import DEGREE, FittedClassifier, checked_column, labels_of, with_degrees
-from gread.estimator.folder import load, save
+from gread.estimator.folder import load, write
 from gread.estimator.graphs import MASKS, masks_of_data
 from gread.models.catalog import MODELS
 from gread.runs.presets import split_settings
@@ -162,7 +163,9 @@ class GraphClassifier(FittedClassifier):
 
     def save(self, folder: str | Path) -> Path:
         """Writes a model folder, see `gread.estimator.folder`; it must not exist."""
-        return save(self, folder)
+        with whole_folder(folder) as part:
+            write(self, part, {MODELS[self.model].title: self.scores()})
+        return Path(folder)
 
     @staticmethod
     def load(folder: str | Path) -> GraphClassifier:

@@ -40,15 +40,7 @@ LEAK = 0.99
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What to begin with, and why.
-
-    Attributes:
-        reaction: A name of ``gread.REACTIONS``.
-        adjacency: ``"soft"`` or ``"original"``.
-        time: T.
-        solver: Of the integration.
-        reason: One sentence.
-    """
+    """What to begin with, as arguments of `gread.GREAD`, and why, in one sentence."""
 
     reaction: str
     adjacency: str
@@ -70,26 +62,19 @@ class Diagnosis:
     """Numbers about a graph whose nodes have classes, as far as they are known.
 
     Attributes:
-        nodes: Number of nodes.
-        edges: Of an undirected graph, pairs of nodes.
-        directed: Whether edges have one direction.
-        weighted: Whether edges have weights.
+        nodes, edges: How many; of an undirected graph, pairs of nodes.
+        directed, weighted: Whether edges have one direction, and weights.
         features: Columns that are used.
-        labelled: Nodes with a class.
-        classes: How many nodes each class has.
-        components: Connected ones.
-        largest_component: Nodes of the largest.
+        labelled, classes: Nodes with a class, in all and in each.
+        components, largest_component: Connected ones, and nodes of the largest.
         degrees: How many nodes have 0, 1, 2 to 3, 4 to 7, ... neighbours.
-        mean_degree: Neighbours of a node on average.
-        largest_degree: Neighbours of the node with most.
+        mean_degree, largest_degree: Neighbours of a node, on average and at most.
         isolated: Nodes without neighbours.
         loops: Edges from a node to itself; they are left out.
         repeated: Edges named before; they count once.
         duplicates: Nodes with all the values and neighbours of another one before them.
-        node_homophily: See `gread.node_homophily`; this and what follows is taken over edges
-            between labelled nodes, and is None where there are none.
-        edge_homophily: See `gread.edge_homophily`.
-        adjusted_homophily: See `gread.adjusted_homophily`.
+        node_homophily, edge_homophily, adjusted_homophily: See the functions of `gread`; these and
+            what follows are taken over edges between labelled nodes, None where there are none.
         mixing: A row a class, the share of each class among its neighbours.
         neighbours_tell: Share of the nodes with labelled neighbours whose class is the commonest
             among these.

@@ -172,44 +172,6 @@ def fit_report(
     return FitReport(classifier, scores, seconds, Path(out))
 
 
-def predict_file(
-    model: str | Path,
-    out: str | Path,
-    nodes: str | Path | None = None,
-    edges: str | Path | None = None,
-    *,
-    device: str = "auto",
-) -> int:
-    """Write the predictions of a model folder, see `write_predictions`.
-
-    Args:
-        model: A model folder, or a repository of the Hugging Face Hub.
-        out: CSV, a row a node.
-        nodes: A new or grown graph, all nodes of which are predicted; by default those nodes of
-            the training graph that have no class.
-        edges: Its edges, if ``nodes`` does not hold them.
-        device: ``"auto"`` takes a GPU if there is one.
-
-    Returns:
-        The number of nodes.
-
-    Example:
-        >>> import tempfile
-        >>> import gread
-        >>> from gread.estimator import predict_file
-        >>> data = gread.load("csbm", num_nodes=60, homophily=0.9, degree=6)
-        >>> data.y[:5] = -1  # without a class
-        >>> folder = tempfile.mkdtemp() + "/model"
-        >>> _ = gread.GraphClassifier(settings={"epochs": 2}).fit(data).save(folder)
-        >>> predict_file(folder, folder + "/predictions.csv")
-        5
-    """
-    if edges is not None and nodes is None:
-        raise InputError("--edges must come with --nodes, got the edges alone")
-    classifier = GraphClassifier.load(model).set_params(device=device)
-    return write_predictions(classifier, out, nodes, edges)
-
-
 def write_predictions(
     classifier: GraphClassifier, file: str | Path, X: Any = None, edges: Any = None
 ) -> int:
@@ -227,7 +189,18 @@ def write_predictions(
 
     Returns:
         The number of nodes.
+
+    Example:
+        >>> import tempfile
+        >>> import gread
+        >>> data = gread.load("csbm", num_nodes=60, homophily=0.9, degree=6)
+        >>> data.y[:5] = -1  # without a class
+        >>> classifier = gread.GraphClassifier(settings={"epochs": 2}).fit(data)
+        >>> write_predictions(classifier, tempfile.mkdtemp() + "/predictions.csv")
+        5
     """
+    if edges is not None and X is None:
+        raise InputError("--edges must come with --nodes, got the edges alone")
     with whole_file(file) as part:
         if X is None:
             found = classifier.predict_proba()

@@ -99,7 +99,11 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
             self._check_graph()
             data, config = self.data_, self.config_
         else:
-            self._check_inductive()
+            if MODELS[self.model].transductive:
+                raise InputError(
+                    f"{self.model} has weights for every node of the graph it was trained on, so "
+                    "it cannot predict on another: train one that can, for instance gread-bs"
+                )
             data = self._inputs(self.graph(X, edges))
             data.train_mask = torch.zeros(data.num_nodes, dtype=torch.bool)
             config = self._divided(data, self.module_.to(device))
@@ -184,13 +188,6 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
     def _check_graph(self) -> None:
         if "data_" not in vars(self):
             raise InputError("a graph must be given: this model was shared without its own")
-
-    def _check_inductive(self) -> None:
-        if MODELS[self.model].transductive:
-            raise InputError(
-                f"{self.model} has weights for every node of the graph it was trained on, so it "
-                "cannot predict on another: train one that can, for instance gread-bs"
-            )
 
 
 def labels_of(X: Any, y: Any, graph: TableGraph, classes: Sequence[Any] | None = None) -> Labels:

@@ -25,7 +25,6 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from gread.base.errors import InputError
-from gread.base.files import whole_folder
 from gread.base.memory import check_fits
 from gread.base.tensors import write_tensors
 from gread.base.versions import versions
@@ -47,17 +46,9 @@ CLASSIFIER = "classifier.json"
 GRAPH = "graph.safetensors"
 
 
-def save(classifier: FittedClassifier, path: str | Path) -> Path:
-    """Writes a fitted classifier into a new folder."""
-    with whole_folder(path) as folder:
-        write(classifier, folder, {MODELS[classifier.model].title: classifier.scores()})
-    return Path(path)
-
-
 def write(classifier: FittedClassifier, folder: Path, scores: Mapping[str, Scores]) -> None:
     """Writes a fitted classifier and its scores, the first its own, into a folder that exists."""
     fingerprint = fingerprint_of(classifier.data_)
-    _write_json(folder / CONFIG, _config(classifier))
     about = {
         "format": FORMAT,
         "model": classifier.model,
@@ -72,7 +63,9 @@ def write(classifier: FittedClassifier, folder: Path, scores: Mapping[str, Score
         "fingerprint": fingerprint,
         "versions": versions(),
     }
-    _write_json(folder / CLASSIFIER, about)
+    for name, values in ((CONFIG, _config(classifier)), (CLASSIFIER, about)):
+        text = json.dumps(values, indent=1, ensure_ascii=False)
+        (folder / name).write_text(text + "\n", encoding="utf-8")
     save_weights(classifier.module_, folder)
     write_tensors(folder / GRAPH, _graph_tensors(classifier))
     card = _card(classifier, scores, fingerprint)
@@ -257,11 +250,6 @@ def _local(path: str | Path) -> Path:
         raise InputError(
             f"there is no model folder {path}, and none on the Hugging Face Hub: {reason}"
         ) from error
-
-
-def _write_json(file: Path, values: Any) -> None:
-    text = json.dumps(values, indent=1, ensure_ascii=False)
-    file.write_text(text + "\n", encoding="utf-8")
 
 
 def _read_json(file: Path) -> dict[str, Any]:

@@ -39,17 +39,16 @@ def as_graph(graph: Any, edges: Any = None, **columns: Unpack[Columns]) -> Table
         return graph
     id, weight = columns.get("id"), columns.get("weight")
     directed = columns.get("directed", False)
-    if isinstance(graph, Data):
-        _need_no_edges(edges)
-        return _from_data(graph, directed)
-    networkx = sys.modules.get("networkx")  # who has such a graph has imported it
-    if networkx is not None and isinstance(graph, networkx.Graph):
-        _need_no_edges(edges)
+    if isinstance(graph, Data) or _is_a("networkx", "Graph", graph):
+        if edges is not None:
+            raise InputError("edges must be left out with a graph that has its own")
+        if isinstance(graph, Data):
+            return _from_data(graph, directed)
         return from_networkx(graph, "the graph", weight, directed)
     if isinstance(graph, str | Path):
         return read_graph(graph, edges, **columns)
     nodes = _nodes(graph, id)
-    if _is_frame(edges):
+    if _is_a("pandas", "DataFrame", edges):
         return join(nodes, _from_frame("edges", edges), **columns)
     id = id or next(name for name in IDS if name in nodes.columns)
     others = {name: found for name, found in nodes.columns.items() if name != id}
@@ -59,8 +58,7 @@ def as_graph(graph: Any, edges: Any = None, **columns: Unpack[Columns]) -> Table
 
 def column_of(values: Any) -> Column:
     """A column from what a user has: a list, an array, a tensor or a pandas series."""
-    pandas = sys.modules.get("pandas")
-    if pandas is not None and isinstance(values, pandas.Series):
+    if _is_a("pandas", "Series", values):
         return _from_series(values)
     if isinstance(values, Tensor):
         values = values.cpu().numpy()
@@ -73,7 +71,7 @@ def column_of(values: Any) -> Column:
 
 def _nodes(nodes: Any, id: str | None) -> Table:
     """A table of the nodes, with a column of ids."""
-    if _is_frame(nodes):
+    if _is_a("pandas", "DataFrame", nodes):
         table = _from_frame("nodes", nodes)
         if id is not None or any(name in table.columns for name in IDS):
             return table
@@ -138,9 +136,10 @@ def masks_of_data(data: Data, which: int) -> NDArray[np.int64] | None:
     return parts.numpy()
 
 
-def _is_frame(values: Any) -> bool:
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and isinstance(values, pandas.DataFrame)
+def _is_a(package: str, name: str, value: Any) -> bool:
+    """Whether it is of a class of another package, which who has such a thing has imported."""
+    module = sys.modules.get(package)
+    return module is not None and isinstance(value, getattr(module, name))
 
 
 def _from_frame(name: str, frame: Any) -> Table:
@@ -155,8 +154,3 @@ def _from_series(series: Any) -> Column:
         return column(np.where(missing, 0, values) if missing.any() else values, missing)
     values = series.tolist()
     return column([None if gone else value for value, gone in zip(values, missing, strict=True)])
-
-
-def _need_no_edges(edges: Any) -> None:
-    if edges is not None:
-        raise InputError("edges must be left out with a graph that has its own")

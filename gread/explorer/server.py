@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
@@ -22,10 +23,16 @@ from gread.models.catalog import MODELS
 from gread.runs.result import Result
 
 ADDRESS = "127.0.0.1"
-POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
+    "script-src 'unsafe-inline'; img-src data:; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
 
 
 class Answer(NamedTuple):
@@ -47,12 +54,7 @@ class _Ended(Exception):
 
 
 class Runs:
-    """Stored runs of models in continuous time, trained again when somebody looks at one.
-
-    Args:
-        results: What is stored.
-        root: The data root.
-    """
+    """Stored runs of models in continuous time, trained again when somebody looks at one."""
 
     def __init__(self, results: Iterable[Result], root: str | None = None):
         self.results = {
@@ -104,23 +106,18 @@ class Runs:
     def _progress(self, key: str, epoch: int) -> None:
         if self._ended.is_set():
             raise _Ended
-        epochs = self.results[key].spec.train.epochs
-        self._answers[key] = Answer.json(
-            {"epoch": epoch, "epochs": epochs}, status=HTTPStatus.ACCEPTED
-        )
+        stands = {"epoch": epoch, "epochs": self.results[key].spec.train.epochs}
+        self._answers[key] = Answer.json(stands, HTTPStatus.ACCEPTED)
 
     def _train(self, key: str) -> None:
         with self._one_at_a_time, suppress(_Ended):
             try:
                 self._progress(key, 0)
-                found = portrait_of_run(
-                    self.results[key], lambda epoch: self._progress(key, epoch), root=self.root
-                )
+                told = partial(self._progress, key)
+                found = portrait_of_run(self.results[key], told, root=self.root)
                 self._answers[key] = Answer.json(found)
             except (InputError, ArithmeticError, OSError, RuntimeError) as error:
-                self._answers[key] = Answer.json(
-                    {"error": str(error)}, HTTPStatus.INTERNAL_SERVER_ERROR
-                )
+                self._answers[key] = _refusal(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
 
 
 class ExplorerServer(ThreadingHTTPServer):
@@ -175,12 +172,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(answer.status)
         self.send_header("Content-Type", answer.kind)
         self.send_header("Content-Length", str(len(answer.body)))
-        self.send_header("Content-Security-Policy", POLICY)
-        self.send_header("Cross-Origin-Resource-Policy", "same-origin")
-        self.send_header("Cross-Origin-Opener-Policy", "same-origin")
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.send_header("Referrer-Policy", "no-referrer")
-        self.send_header("Cache-Control", "no-store")
+        for name, value in HEADERS.items():
+            self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(answer.body)
@@ -194,14 +187,7 @@ def _refusal(status: HTTPStatus, reason: str) -> Answer:
 
 
 def serve(page: str, runs: Runs, port: int, on_start: Callable[[str], None]) -> None:
-    """Serves the page until Ctrl-C.
-
-    Args:
-        page: Of `gread.explorer.page`.
-        runs: What it may ask for.
-        port: Where; 0 for any that is free.
-        on_start: Called with the address once it answers.
-    """
+    """Serves a page, and the runs it may ask for, until Ctrl-C; see `gread.explorer.explore`."""
     try:
         server = ExplorerServer(page, runs, port)
     except OSError as error:

@@ -34,12 +34,9 @@ class Report:
     """A study in numbers.
 
     Attributes:
-        study: Its name.
-        plan: What was searched.
-        wanted: How many trials the study shall have.
-        trials: The finished ones.
-        rule: By which one was selected.
-        selected: That one.
+        study, plan: Its name, and what was searched.
+        wanted, trials: How many trials the study shall have, and the finished ones.
+        rule, selected: A rule of `RULES`, and the trial that it selects.
         importance: Share of the variance of the validation accuracy that each hyperparameter
             explains, the largest first; empty for fewer than five complete trials.
         tests: Test accuracies of complete trials by number, one a run, where all runs are in this
@@ -139,13 +136,9 @@ def preset_table(
     settings: Mapping[str, Value | None],
     options: Mapping[str, Value],
 ) -> str:
-    """The settings of a dataset as a table of TOML, with where they come from as comments.
+    """The settings of a dataset as a table of TOML, with the facts behind them as comments.
 
-    Args:
-        dataset: Its name.
-        facts: Where they come from.
-        settings: Of the model and of the training; those that are ``None`` are left out.
-        options: Of the dataset.
+    Settings of model and training that are ``None`` are left out; options are of the dataset.
 
     Example:
         >>> print(preset_table("cora", ["by hand"], {"lr": 0.01}, {"normalize_features": True}))

@@ -38,9 +38,7 @@ class TableGraph:
     """A graph whose nodes have ids and columns.
 
     Attributes:
-        name: Of the file of nodes, or what else a user knows it by.
-        ids: Of the nodes, in their order.
-        columns: What is known of the nodes.
+        name, ids, columns: What a user calls it, the ids of its nodes, what is known of them.
         edge_index: [2, E], each edge once in each direction; of a directed graph, once.
         edge_weight: [E], where the edges have weights.
         directed: Whether an edge has one direction.
