@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gread.base.lazy import Reference
 from gread.base.registry import Registry
@@ -34,6 +34,7 @@ class DatasetEntry:
         note: What to know before using it.
         paper: Its row in the paper's dataset table, where it has one.
         size: About how many nodes and edges it has, where it has no such row and is stored.
+        files: How the paths of its raw files begin below the data root, where it is read from such.
         stored: Where its parsed form lies below the data root; empty where nothing is stored.
         large: Whether it is downloaded only when asked for by name.
     """
@@ -45,6 +46,7 @@ class DatasetEntry:
     note: str = ""
     paper: Mapping[str, float] = field(default_factory=dict)
     size: Mapping[str, int] = field(default_factory=dict)
+    files: str = ""
     stored: str = ""
     large: bool = False
 
@@ -71,6 +73,7 @@ class DatasetEntry:
 
 
 DATASETS: Registry[DatasetEntry] = Registry("dataset")
+DESCRIBED: Mapping[str, Any] = read_toml("data", "datasets.toml") or {}
 
 
 def dataset(
@@ -83,9 +86,7 @@ def dataset(
     **words: str,
 ) -> None:
     """Enters ``make`` as ``name``, with what ``datasets.toml`` says under ``key`` or the name."""
-    described = read_toml("data", "datasets.toml")
-    assert described is not None
-    about = dict(described[key or name])
+    about = dict(DESCRIBED[key or name])
     about["title"] = about["title"].format(**words)
     DATASETS.add(name, DatasetEntry(make, stored=stored, large=large, **about))
 
@@ -93,12 +94,7 @@ def dataset(
 LEVELS = tuple(f"{level:.2f}" for level in (*(tenth / 10 for tenth in range(10)), 0.99, 1.0))
 """Edge homophilies of the synthetic Cora graphs."""
 
-for _name in (
-    *("texas", "wisconsin", "cornell", "film", "squirrel", "chameleon"),
-    *("cora", "citeseer", "pubmed"),
-    *("cornell-fixed", "chameleon-filtered", "squirrel-filtered"),
-    *("minesweeper", "tolokers", "roman-empire", "amazon-ratings", "questions"),
-):
+for _name in (name for name, about in DESCRIBED.items() if "files" in about):
     dataset(_name, partial(Reference("gread.data.real:benchmark"), _name), stored=parsed(_name))
 for _level in LEVELS:
     dataset(

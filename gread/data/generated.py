@@ -20,7 +20,7 @@ from gread.base.checks import check_count
 from gread.base.errors import InputError
 from gread.data.cache import cached
 from gread.data.files import PYTHON_AST, data_root, parsed
-from gread.data.splits import random_splits, with_random_splits
+from gread.data.splits import MASKS, random_splits, with_random_splits
 from gread.data.statistics import Statistics, measure
 from gread.data.synthetic import preferential_attachment
 
@@ -76,13 +76,8 @@ CLASSES: dict[str, tuple[type[ast.AST], ...]] = {
     "operator": (ast.operator, ast.boolop, ast.unaryop, ast.cmpop),
     "name": (ast.Name,),
     "literal": (
-        ast.Constant,
-        ast.JoinedStr,
-        ast.FormattedValue,
-        ast.List,
-        ast.Tuple,
-        ast.Set,
-        ast.Dict,
+        *(ast.Constant, ast.JoinedStr, ast.FormattedValue),
+        *(ast.List, ast.Tuple, ast.Set, ast.Dict),
     ),
     "access": (ast.Attribute, ast.Subscript, ast.Slice, ast.Starred),
     "call": (ast.Call, ast.Await, ast.Yield, ast.YieldFrom),
@@ -126,14 +121,12 @@ def _parse_library() -> tuple[Data, Statistics]:
     x = np.concatenate([np.log1p(np.array(places, dtype=np.float32)), _hashed(words)], axis=1)
     # Modules, not nodes, are drawn: all of a module's nodes are in one part.
     one_stratum = torch.zeros(len(modules), dtype=torch.int64)
-    train_mask, val_mask, test_mask = (part[module_of] for part in random_splits(one_stratum))
+    masks = (part[module_of] for part in random_splits(one_stratum))
     data = Data(
         x=torch.from_numpy(x),
         edge_index=to_undirected(edges, num_nodes=len(rows)),
         y=torch.tensor(labels),
-        train_mask=train_mask,
-        val_mask=val_mask,
-        test_mask=test_mask,
+        **dict(zip(MASKS, masks, strict=True)),
     )
     return data, measure(data)
 

@@ -16,13 +16,9 @@ class DatasetRow:
 
     Attributes:
         name: Of the dataset.
-        title: What a person calls it.
-        licence: Of the data.
-        citation: Whom to cite.
-        note: What to know before using it.
+        title, licence, citation, note, paper: As in `gread.data.DatasetEntry`.
         statistics: Its counts; None where it is not on this machine.
         missing: Why it is not.
-        paper: Its row in the paper's table; empty where it has none.
     """
 
     name: str
@@ -85,16 +81,8 @@ def dataset_row(name: str, *, named: bool) -> DatasetRow:
         if named:
             raise
         missing = str(error)
-    return DatasetRow(
-        name=name,
-        title=entry.title,
-        licence=entry.licence,
-        citation=entry.citation,
-        note=entry.note,
-        statistics=statistics,
-        missing=missing,
-        paper=entry.paper,
-    )
+    about = entry.title, entry.licence, entry.citation, entry.note
+    return DatasetRow(name, *about, statistics, missing, entry.paper)
 
 
 def dataset_rows(

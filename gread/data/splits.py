@@ -9,6 +9,7 @@ from torch_geometric.data import Data
 
 from gread.base.checks import check_count
 
+MASKS = ("train_mask", "val_mask", "test_mask")
 FRACTIONS = (0.48, 0.32, 0.20)
 """Train, validation and test of the Geom-GCN splits (named 0.6/0.2, but this is what they hold)."""
 

@@ -14,11 +14,9 @@ class Statistics:
     """Counts of a graph as it comes from its source, before anything is cleaned.
 
     Attributes:
-        nodes: Number of nodes.
+        nodes, features, classes: Their numbers.
         edges: Undirected edges between two nodes.
         edges_with_loops: The same, with the self loops.
-        features: Number of features of a node.
-        classes: Number of classes.
         node_homophily: See `gread.node_homophily`.
         edge_homophily: See `gread.edge_homophily`, self loops counted.
         splits: Number of train, validation and test splits.
