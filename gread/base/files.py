@@ -8,6 +8,7 @@ import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path
 
 from gread.base.errors import InputError
@@ -82,7 +83,7 @@ def failure(path: Path, code: int) -> OSError:
 def _beside(path: Path) -> Path:
     """A name in the same folder, so that renaming is one step; what the killed left there goes."""
     path, host = path.absolute(), socket.gethostname()
-    for left in path.parent.glob(f".{_escaped(path.name)}.*.part"):
+    for left in path.parent.glob(f".{escape(path.name)}.*.part"):
         where, _, process = left.name[len(path.name) + 2 : -len(".part")].rpartition("-")
         if where == host and process.isdigit() and gone(int(process)):
             shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(True)
@@ -100,8 +101,3 @@ def gone(process: int) -> bool:
     except PermissionError:
         pass  # another user's
     return False
-
-
-def _escaped(name: str) -> str:
-    """For a search by pattern, in which brackets and stars mean something else."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)

@@ -6,6 +6,8 @@ from functools import lru_cache
 
 __version__ = "0.1.0"
 
+PACKAGES = ("torch", "torch-geometric", "torchdiffeq", "numpy")
+
 
 @lru_cache(maxsize=1)
 def versions() -> dict[str, str]:
@@ -13,5 +15,4 @@ def versions() -> dict[str, str]:
     import platform  # these take a tenth of the time of `gread --help`
     from importlib import metadata
 
-    names = ("torch", "torch-geometric", "torchdiffeq", "numpy")
-    return {"python": platform.python_version()} | {n: metadata.version(n) for n in names}
+    return {"python": platform.python_version()} | {n: metadata.version(n) for n in PACKAGES}

@@ -11,18 +11,8 @@ from importlib import metadata
 
 import torch
 
+from gread.base.versions import PACKAGES
 from gread.kernels.backend import available, fast
-
-PACKAGES = (
-    "gread",
-    "torch",
-    "torch-geometric",
-    "torchdiffeq",
-    "numpy",
-    "matplotlib",
-    "typer",
-    "rich",
-)
 
 
 @dataclass(frozen=True)
@@ -51,7 +41,7 @@ def examine() -> list[Finding]:
     system = f"{platform.system()} {platform.machine()}"
     return [
         Finding("python", f"{platform.python_version()} on {system}"),
-        *map(_package, PACKAGES),
+        *map(_package, ("gread", *PACKAGES, "matplotlib", "typer", "rich")),
         Finding("cpu", f"{os.cpu_count()} cores, torch uses {torch.get_num_threads()} threads"),
         *_accelerators(),
         *_kernels(),
@@ -75,10 +65,8 @@ def _accelerators() -> Iterator[Finding]:
     elif torch.backends.mps.is_available():
         yield Finding("mps", "available")
     else:
-        built = torch.version.cuda or "none"
-        yield Finding(
-            "gpu", "", f"no device found (torch built for CUDA: {built}); the CPU is used"
-        )
+        built = f"torch built for CUDA: {torch.version.cuda or 'none'}"
+        yield Finding("gpu", "", f"no device found ({built}); the CPU is used")
 
 
 def _kernels() -> Iterator[Finding]:

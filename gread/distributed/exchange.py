@@ -30,14 +30,12 @@ class Traffic:
     Attributes:
         exchanges: How often rows were exchanged.
         sent: Bytes sent to other processes.
-        received: Bytes received from them.
         waited: Seconds in which nothing else was done, for rows or sums of others. On a GPU its
             stream waits instead, and these are the seconds of the host alone.
     """
 
     exchanges: int = 0
     sent: int = 0
-    received: int = 0
     waited: float = 0.0
 
 
@@ -96,7 +94,6 @@ class Border:
             return Pending(out, None, rows, self.traffic)
         self.traffic.exchanges += 1
         self.traffic.sent += rows.nbytes
-        self.traffic.received += out.nbytes
         work = dist.all_to_all_single(out, rows, here, away, async_op=True)
         return Pending(out, work, rows, self.traffic)
 

@@ -132,15 +132,9 @@ def fit_shard(
         if checkpoint is not None and (progress.done or (number + 1) % every == 0):
             _save(checkpoint, about, model, optimizer, progress, kept)
     model.load_state_dict(kept)
-    return ShardFit(
-        progress.fit(),
-        len(progress.history) - first,
-        time.perf_counter() - start,
-        traffic.waited - waited,
-        traffic.sent - sent,
-        traffic.exchanges - exchanges,
-        shard.border.halo,
-    )
+    computed, seconds = len(progress.history) - first, time.perf_counter() - start
+    spent = traffic.waited - waited, traffic.sent - sent, traffic.exchanges - exchanges
+    return ShardFit(progress.fit(), computed, seconds, *spent, shard.border.halo)
 
 
 def _generator(device: torch.device) -> torch.Generator:

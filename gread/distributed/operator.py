@@ -51,14 +51,10 @@ class Halves(NamedTuple):
         rows, places = row[far].unique_consecutive(return_inverse=True)
         start = pattern.rows.start
         far_before = torch.cat([start.new_zeros(1), is_far.cumsum(0)])[start]
-        return Halves(
-            Pattern(Rows(start - far_before, column[near]), own),
-            Pattern.from_entries(
-                places, column[far].long() - own, (len(rows), pattern.num_columns - own)
-            )[0],
-            rows,
-            torch.cat([near, far]),
-        )
+        inside = Pattern(Rows(start - far_before, column[near]), own)
+        shape = len(rows), pattern.num_columns - own
+        outside, _ = Pattern.from_entries(places, column[far].long() - own, shape)
+        return Halves(inside, outside, rows, torch.cat([near, far]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -77,15 +77,8 @@ def shard_parquet(
         return neighbours(np.concatenate(parts, 1), count)
 
     classes = _classes(node_file, label, Path(nodes).name)
-    with writing(
-        folder,
-        nodes=count,
-        features=len(features),
-        splits=1,
-        shards=shards,
-        partition=partition,
-        near=near,
-    ) as writer:
+    sizes = {"nodes": count, "features": len(features), "splits": 1}
+    with writing(folder, shards, partition, near, **sizes) as writer:
         for (source, target), values in _edges(edge_file, ends, weight, count):
             writer.add_edges(source, target, values)
             if not directed:

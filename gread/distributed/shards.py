@@ -21,6 +21,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -115,16 +116,9 @@ class Shard:
         weight = self.edge_weight
         weight = like.new_ones(self.edge_index.size(1)) if weight is None else weight.to(like.dtype)
         shape = self.border.own, len(self.nodes)
-        pattern, order, weight = entries_of(self.edge_index, weight, shape, self_loops)
-        return ShardEdges(
-            pattern,
-            order,
-            weight,
-            self.edge_weight is not None,
-            nodes=self.nodes,
-            border=self.border,
-            halves=Halves.of(pattern, self.border.own),
-        )
+        entries = entries_of(self.edge_index, weight, shape, self_loops)
+        halves, weighted = Halves.of(entries[0], self.border.own), self.edge_weight is not None
+        return ShardEdges(*entries, weighted, nodes=self.nodes, border=self.border, halves=halves)
 
 
 def shard(data: Data, folder: str | Path, shards: int, partition: str = "cuthill-mckee") -> Sizes:
@@ -145,15 +139,9 @@ def shard(data: Data, folder: str | Path, shards: int, partition: str = "cuthill
     """
     edges, weight = data.edge_index.cpu().numpy(), data.edge_weight
     masks = torch.stack([data[name].bool().view(data.num_nodes, -1) for name in MASKS])
-    with writing(
-        folder,
-        nodes=data.num_nodes,
-        features=data.num_features,
-        splits=masks.size(2),
-        shards=shards,
-        partition=partition,
-        near=lambda: neighbours(edges, data.num_nodes),
-    ) as writer:
+    near = partial(neighbours, edges, data.num_nodes)
+    sizes = {"nodes": data.num_nodes, "features": data.num_features, "splits": masks.size(2)}
+    with writing(folder, shards, partition, near, **sizes) as writer:
         writer.add_edges(edges[0], edges[1], None if weight is None else weight.cpu().numpy())
         rows = (rows.cpu().numpy() for rows in (data.x, data.y, masks))
         writer.add_nodes(np.arange(data.num_nodes), *rows)
@@ -166,13 +154,13 @@ MASKS = ("train_mask", "val_mask", "test_mask")
 @contextmanager
 def writing(
     folder: str | Path,
+    shards: int,
+    partition: str,
+    near: Neighbours,
     *,
     nodes: int,
     features: int,
     splits: int,
-    shards: int,
-    partition: str,
-    near: Neighbours,
 ) -> Iterator[ShardWriter]:
     """A `ShardWriter` to a folder that in the end is complete, or does not exist."""
     check_count("shards", shards)
@@ -188,6 +176,7 @@ def writing(
         yield ShardWriter(part, bounds, place, features, splits, partition)
 
 
+@dataclass
 class ShardWriter:
     """Writer of shards, piece by piece.
 
@@ -200,23 +189,20 @@ class ShardWriter:
         partition: The name in `ORDERS` by which the nodes were cut.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        bounds: Numbers,
-        place: Numbers | None,
-        features: int,
-        splits: int,
-        partition: str,
-    ):
-        self.folder, self.bounds, self.place = folder, bounds, place
-        self.features, self.splits, self.partition = features, splits, partition
+    folder: Path
+    bounds: Numbers
+    place: Numbers | None
+    features: int
+    splits: int
+    partition: str
+
+    def __post_init__(self) -> None:
         self.weighted = False
-        self.folders = [folder / f"block-{number:04}" for number in range(len(bounds) - 1)]
-        for each, size in zip(self.folders, np.diff(bounds).tolist(), strict=True):
+        self.folders = [self.folder / f"block-{n:04}" for n in range(len(self.bounds) - 1)]
+        for each, size in zip(self.folders, np.diff(self.bounds).tolist(), strict=True):
             each.mkdir()
-            open_memmap(each / "x.npy", "w+", np.float32, (size, features))
-            open_memmap(each / "masks.npy", "w+", np.bool_, (3, size, splits))
+            open_memmap(each / "x.npy", "w+", np.float32, (size, self.features))
+            open_memmap(each / "masks.npy", "w+", np.bool_, (3, size, self.splits))
             for name in ("y", "nodes"):
                 open_memmap(each / f"{name}.npy", "w+", np.int64, (size,))
 

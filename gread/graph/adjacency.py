@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -101,22 +102,15 @@ class SoftAdjacency(nn.Module):
     """
 
     def __init__(
-        self,
-        channels: int,
-        *,
-        heads: int = 4,
-        attention_channels: int = 64,
-        self_loops: float = 1.0,
+        self, channels: int, *, heads: int = 4, attention_channels: int = 64, self_loops: float = 1
     ):
         super().__init__()
         check_count("heads", heads)
         check_count("attention_channels", attention_channels)
         check_not_negative("self_loops", self_loops)
         if attention_channels % heads:
-            raise InputError(
-                f"attention_channels must be a multiple of heads ({heads}), "
-                f"got {attention_channels}"
-            )
+            wanted = f"attention_channels must be a multiple of heads ({heads})"
+            raise InputError(f"{wanted}, got {attention_channels}")
         self.heads = heads
         self.self_loops = self_loops
         self.query = nn.Linear(channels, attention_channels)
@@ -186,18 +180,12 @@ def build_adjacency(
     attention_channels: int,
 ) -> nn.Module:
     """The module for ``kind``, ``"original"`` (OA) or ``"soft"`` (SA); each takes what it needs."""
-    kinds: Registry[Callable[[], nn.Module]] = Registry(
-        "adjacency",
-        {
-            "original": lambda: OriginalAdjacency(
-                normalization=normalization, self_loops=self_loops
-            ),
-            "soft": lambda: SoftAdjacency(
-                channels, heads=heads, attention_channels=attention_channels, self_loops=self_loops
-            ),
-        },
+    original = partial(OriginalAdjacency, normalization=normalization)
+    soft = partial(SoftAdjacency, channels, heads=heads, attention_channels=attention_channels)
+    kinds: Registry[Callable[..., nn.Module]] = Registry(
+        "adjacency", {"original": original, "soft": soft}
     )
-    return kinds[kind]()
+    return kinds[kind](self_loops=self_loops)
 
 
 def edges_of(

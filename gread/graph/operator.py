@@ -82,9 +82,8 @@ class Adjacency:
     @staticmethod
     def from_edges(edge_index: Tensor, weight: Tensor, num_nodes: int) -> Adjacency:
         """Ã with the entry ``weight[e]`` for every edge, [E]."""
-        source, target = edge_index
-        pattern, order = Pattern.from_entries(target, source, (num_nodes, num_nodes))
-        return Adjacency(pattern, weight.index_select(0, order))
+        pattern, _, entries = entries_of(edge_index, weight, (num_nodes, num_nodes), self_loops=0)
+        return Adjacency(pattern, entries)
 
     @property
     def num_nodes(self) -> int:

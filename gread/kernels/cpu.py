@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import platformdirs
 import torch
 from torch import Tensor
 
@@ -177,10 +178,14 @@ def library(dtype: torch.dtype = torch.float32) -> ctypes.CDLL:
     if compiler is None:
         raise NoCompiler("there is no C compiler")
     source = SOURCE.read_bytes()
-    defined = [f"-D{name}={value}" for name, value in _defined(dtype).items()]
+    # What the source takes from here: the number type, and how a program is coded.
+    coded = {"KINDS": ",".join(KINDS).upper(), "FIELDS": ",".join(FIELDS).upper()}
+    values = {"REAL": _TYPES[dtype], "PARTS": PARTS, **coded}
+    defined = [f"-D{name}={value}" for name, value in values.items()]
     about = f"{compiler} {FLAGS} {defined} {torch.__version__} {_processor()}"
     name = hashlib.sha256(source + about.encode()).hexdigest()[:20]
-    for folder in (_cache(), Path(tempfile.gettempdir()) / f"gread-{os.getuid()}"):
+    kept = Path(platformdirs.user_cache_dir("gread"), "kernels")
+    for folder in (kept, Path(tempfile.gettempdir(), f"gread-{os.getuid()}")):
         path = folder / f"{name}.so"
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -191,16 +196,6 @@ def library(dtype: torch.dtype = torch.float32) -> ctypes.CDLL:
         except OSError:
             continue
     raise NoCompiler("there is no folder to keep the compiled kernels in")
-
-
-def _defined(dtype: torch.dtype) -> dict[str, object]:
-    """What the source takes from here: the number type, and how a program is coded."""
-    return {
-        "REAL": _TYPES[dtype],
-        "PARTS": PARTS,
-        "KINDS": ",".join(KINDS).upper(),
-        "FIELDS": ",".join(FIELDS).upper(),
-    }
 
 
 def _compile(compiler: list[str], path: Path) -> None:
@@ -221,15 +216,6 @@ def _compile(compiler: list[str], path: Path) -> None:
                 return
             failed = done.stderr
     raise NoCompiler(f"{compiler[0]} fails: {failed.strip().splitlines()[-1:]}")
-
-
-def _cache() -> Path:
-    try:
-        import platformdirs
-    except ImportError:
-        caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        return Path(caches) / "gread" / "kernels"
-    return Path(platformdirs.user_cache_dir("gread")) / "kernels"
 
 
 def _processor() -> str:

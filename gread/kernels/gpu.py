@@ -22,22 +22,7 @@ import triton.language as tl  # type: ignore[import-not-found,import-untyped,unu
 from torch import Tensor
 
 from gread.kernels.pattern import Rows
-from gread.kernels.program import Matrix, Program
-from gread.kernels.reference import Pair, Terms, threshold
-
-__all__ = [
-    "attend",
-    "attend_back",
-    "dot",
-    "dropout",
-    "edge_dots",
-    "gather",
-    "gather_heads",
-    "head_dots",
-    "pull",
-    "run",
-    "shares",
-]
+from gread.kernels.reference import Pair, Terms, run as run, threshold
 
 CHANNELS = 128
 """Most channels in a program of `gather` and `pull`: one warp reads them with one instruction."""
@@ -196,10 +181,6 @@ def dropout(x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
             MEMBERS=isinstance(rate, Tensor), BLOCK=block,
         )  # fmt: skip
     return out
-
-
-def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor) -> None:
-    """No whole programs: they go pass by pass."""
 
 
 class _Launch(NamedTuple):
