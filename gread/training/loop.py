@@ -179,8 +179,8 @@ class Epochs:
 
     def values(self, outputs: Tensor) -> Tensor:
         """The metric on the three sets, [..., 3]."""
-        seen = Predictions(outputs, self.y, self.weight, self.size, self.reduction)
-        return self.metric.of(seen)
+        scores = self.loss.scores(outputs)
+        return self.metric.of(Predictions(scores, self.y, self.weight, self.size, self.reduction))
 
     def _loss(self, outputs: Tensor, y: Tensor, nodes: Nodes) -> Tensor:
         """The loss of some nodes; those of all pieces add up to the mean over all nodes."""

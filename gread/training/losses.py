@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 from torch.nn.functional import (
     binary_cross_entropy_with_logits,
@@ -36,6 +37,16 @@ class Loss(NamedTuple):
     def numbers(self) -> bool:
         """Whether targets are numbers, not classes."""
         return self.classes is None
+
+    def scores(self, outputs: Tensor) -> Tensor:
+        """A score for every class, [..., n, classes]; numbers as they are.
+
+        One output that tells two classes apart is the log-odds of class 1.
+        """
+        width = outputs.size(-1)
+        if self.classes is None or self.classes(width) == width:
+            return outputs
+        return torch.cat([torch.zeros_like(outputs), outputs], -1)
 
     def fault_of(self, y: Tensor, outputs: int) -> str:
         """Why a model with this number of outputs cannot learn targets; empty if it can."""

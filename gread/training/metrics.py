@@ -58,7 +58,8 @@ class Predictions:
     """Outputs of a model beside the targets.
 
     Attributes:
-        outputs: [..., n, k], with members in front if there are several.
+        outputs: Scores of the classes, or numbers, [..., n, k]; with members in front if there are
+            several.
         y: Targets [n], or [n, k].
         weight: How much a node counts in each set, [..., sets, n].
         size: Σ of the weights of all nodes, [..., sets].
@@ -81,22 +82,15 @@ class Predictions:
         """The mean over the nodes of each set, [..., sets], of values [..., n]."""
         return self.total(values) / self.size
 
-    @cached_property
-    def scores(self) -> Tensor:
-        """A score for every class, [..., n, classes]; one output is the log-odds of class 1."""
-        if self.outputs.size(-1) > 1:
-            return self.outputs
-        return torch.cat([torch.zeros_like(self.outputs), self.outputs], -1)
-
     @property
     def classes(self) -> Tensor:
         """The class with the highest score, [..., n]."""
-        return self.scores.argmax(-1)
+        return self.outputs.argmax(-1)
 
     @cached_property
     def confusion(self) -> Tensor:
         """Weight of the nodes of class i (row) that are predicted as j, [..., sets, C, C]."""
-        count = self.scores.size(-1)
+        count = self.outputs.size(-1)
         cell = (self.y.clamp(min=0) * count + self.classes).unsqueeze(-2)
         weight = self.weight.expand(*cell.shape[:-2], *self.weight.shape[-2:])
         *front, nodes = weight.shape
@@ -246,7 +240,7 @@ def _mean_over_classes(p: Predictions, value: Callable[[_Ranks], Tensor]) -> Ten
     Of two classes, class 1 is enough.
     """
     p = p.whole()
-    probabilities = p.scores.softmax(-1)
+    probabilities = p.outputs.softmax(-1)
     count, chosen, values = probabilities.size(-1), p.weight > 0, []
     for number in range(count) if count > 2 else (1,):
         positive = chosen & (p.y == number)
@@ -261,8 +255,8 @@ def _mean_over_classes(p: Predictions, value: Callable[[_Ranks], Tensor]) -> Ten
 @metric("nll", higher_is_better=False)
 def negative_log_likelihood(p: Predictions) -> Tensor:
     """Mean of −log of the probability of the true class."""
-    classes = p.y.clamp(min=0).expand(p.scores.shape[:-1]).unsqueeze(-1)
-    return p.mean(-p.scores.log_softmax(-1).gather(-1, classes).squeeze(-1))
+    classes = p.y.clamp(min=0).expand(p.outputs.shape[:-1]).unsqueeze(-1)
+    return p.mean(-p.outputs.log_softmax(-1).gather(-1, classes).squeeze(-1))
 
 
 @metric("r2", numbers=True)

@@ -1,4 +1,5 @@
 import math
+import sys
 import time
 
 import pytest
@@ -257,7 +258,7 @@ def test_several_epochs_at_once_are_as_one_after_the_other(patience, monkeypatch
     data = gread.load("csbm", num_nodes=60).to("cuda")
     found = []
     for at_once in (1, 20):
-        monkeypatch.setattr("gread.training.fit.EPOCHS_AT_ONCE", at_once)
+        monkeypatch.setattr(sys.modules["gread.training.fit"], "EPOCHS_AT_ONCE", at_once)
         torch.manual_seed(0)
         model = gread.GREAD(data.num_features, 8, 2, dropout=0.3).to("cuda")
         fit = gread.fit(model, data, gread.TrainConfig(epochs=50, patience=patience))

@@ -84,14 +84,11 @@ def test_members_of_a_population_are_apart(name):
         torch.testing.assert_close(together[member], alone)
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_one_output_is_the_log_odds_of_class_one(name):
-    log_odds, y, weight = torch.randn(30, 1), torch.arange(30) % 2, sets(30).float()
-    both = torch.cat([torch.zeros(30, 1), log_odds], 1)
-    of = METRICS[name].of
-    torch.testing.assert_close(
-        of(predictions(log_odds, y, weight)), of(predictions(both, y, weight))
-    )
+def test_one_output_is_the_log_odds_of_class_one():
+    log_odds = torch.randn(30, 1)
+    scores = LOSSES["binary"].scores(log_odds)
+    torch.testing.assert_close(scores.softmax(-1)[:, 1:], log_odds.sigmoid())
+    assert LOSSES["cross-entropy"].scores(log_odds) is log_odds  # of a single class
 
 
 ORACLES = {
