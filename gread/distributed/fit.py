@@ -129,8 +129,16 @@ def fit_shard(
         for epoch in progress.follow(numbers, lambda: ArithmeticError(NOT_FINITE)):
             if on_epoch is not None:
                 on_epoch(epoch)
-        if checkpoint is not None and (progress.done or (number + 1) % every == 0):
-            _save(checkpoint, about, model, optimizer, progress, kept)
+        if checkpoint and rank() == 0 and (progress.done or (number + 1) % every == 0):
+            content = {
+                "about": about,
+                "history": [list(asdict(epoch).values())[1:] for epoch in progress.history],
+                "model": model.state_dict(),
+                "best": kept,
+                "optimizer": optimizer.state_dict(),
+            }
+            with whole_file(checkpoint) as part:
+                torch.save(content, part)
     model.load_state_dict(kept)
     computed, seconds = len(progress.history) - first, time.perf_counter() - start
     spent = traffic.waited - waited, traffic.sent - sent, traffic.exchanges - exchanges
@@ -174,28 +182,6 @@ class ShardReduction(NamedTuple):
         flat = self.border.total(torch.cat([grad.flatten() for grad in grads]))
         for grad, whole in zip(grads, flat.split([g.numel() for g in grads]), strict=True):
             grad.copy_(whole.view_as(grad))
-
-
-def _save(
-    path: Path,
-    about: dict[str, Any],
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    progress: Progress,
-    best: dict[str, Any],
-) -> None:
-    """Whole or not at all; process 0 writes."""
-    if rank():
-        return
-    content = {
-        "about": about,
-        "history": [list(asdict(epoch).values())[1:] for epoch in progress.history],
-        "model": model.state_dict(),
-        "best": best,
-        "optimizer": optimizer.state_dict(),
-    }
-    with whole_file(path) as part:
-        torch.save(content, part)
 
 
 def _read_for_all(path: Path, about: dict[str, Any]) -> dict[str, Any]:

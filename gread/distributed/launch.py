@@ -8,7 +8,8 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -75,14 +76,14 @@ def _once(
     context = start_method(work.__module__)
     with tempfile.TemporaryDirectory(prefix="gread-") as folder:
         where = Path(folder, "meet").as_uri()
-        here = Surroundings.of_one_of(processes)
+        group = partial(process_group, device, seconds=seconds, where=where, processes=processes)
+        all_alike = group, device, Surroundings.of_one_of(processes), partial(work, *arguments)
         pipes = [context.Pipe(duplex=False) for _ in range(processes)]
         started: list[Any] = []
         try:
             with uninterrupted():
                 for number, (_, end) in enumerate(pipes):
-                    about = (number, processes, where, device, seconds, here, end, work, arguments)
-                    process = context.Process(target=_begin, args=about)
+                    process = context.Process(target=_begin, args=(number, end, *all_alike))
                     process.start()
                     started.append(process)
                     end.close()
@@ -138,24 +139,19 @@ class _Died(ConnectionError):
 
 def _begin(
     number: int,
-    processes: int,
-    where: str,
-    device: str,
-    seconds: float,
-    there: Surroundings,
     end: Connection,
-    work: Callable[..., Any],
-    arguments: Sequence[Any],
+    group: Callable[..., AbstractContextManager[None]],
+    device: str,
+    there: Surroundings,
+    work: Callable[[], Any],
 ) -> None:
     """What a process does."""
     there.take_on()
     with closing(end):
         try:
             choose_gpu(device, number)
-            with process_group(
-                device, seconds=seconds, where=where, rank=number, processes=processes
-            ):
-                ended = _Ended(work(*arguments))
+            with group(rank=number):
+                ended = _Ended(work())
         except (InputError, ArithmeticError, OSError) as error:
             ended = _Ended(error=type(error)(str(error)))
         # By value: PyTorch would hand over tensors in memory that ends with this process.

@@ -170,8 +170,7 @@ class ShardPasses(NamedTuple):
 
     def from_afar(self, halo: Tensor) -> Tensor:
         """Ã_halo H_halo, a row for every node at the border."""
-        far = self.adj.halves.far
-        return self.product(far.rows, self.adj.parts[1], halo)
+        return self.product(self.adj.halves.far.rows, self.adj.parts[1], halo)
 
     def product(self, rows: Rows, entries: Tensor, x: Tensor) -> Tensor:
         """A x."""

@@ -140,14 +140,7 @@ class SoftAdjacency(nn.Module):
         weight: Tensor | None,
         reach: Callable[[Tensor], Tensor] = lambda keys: keys,
     ) -> Tensor:
-        """The entries of Ã, [E].
-
-        Args:
-            h0: H(0).
-            pattern: Who may attend to whom.
-            weight: As in `gread.kernels.attention`.
-            reach: From the keys of the rows to those of the columns, see `Edges.reach`.
-        """
+        """The entries of Ã, [E]; see `gread.kernels.operators.attention` and `Edges.reach`."""
         q = self.query(h0).unflatten(-1, (self.heads, -1))  # [N, heads, d_k]
         k = reach(self.key(h0)).unflatten(-1, (self.heads, -1))
         return attention(pattern, q, k, weight)

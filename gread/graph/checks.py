@@ -52,10 +52,8 @@ def check_edges(edge_index: Tensor | EdgeSource, edge_weight: Tensor | None, x: 
             raise InputError(f"edge_weight must have the shape {expected}, got {got}")
         mixed = torch.is_autocast_enabled(x.device.type) and edge_weight.is_floating_point()
         if edge_weight.dtype != x.dtype and not mixed:
-            raise InputError(
-                f"edge_weight must be of the type of the features, {x.dtype}, got "
-                f"{edge_weight.dtype}"
-            )
+            types = f"{x.dtype}, got {edge_weight.dtype}"
+            raise InputError(f"edge_weight must be of the type of the features, {types}")
     if edge_index.size(1) == 0 or not values_can_be_read():
         return
     low, high = remember(edge_index, "bounds", lambda: tuple(map(int, edge_index.aminmax())))
@@ -68,10 +66,8 @@ def check_edges(edge_index: Tensor | EdgeSource, edge_weight: Tensor | None, x: 
     usable = (edge_weight == 0) | ((edge_weight >= least) & (edge_weight <= HEAVIEST))
     if not usable.all():
         first = edge_weight.detach()[~usable][0].item()
-        raise InputError(
-            f"edge_weight must be finite and not negative: 0, or {least:.2g} to {HEAVIEST:g}, got "
-            f"{first:g}"
-        )
+        accepted = f"finite and not negative: 0, or {least:.2g} to {HEAVIEST:g}"
+        raise InputError(f"edge_weight must be {accepted}, got {first:g}")
 
 
 def _describe(value: object) -> str:

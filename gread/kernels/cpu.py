@@ -123,7 +123,7 @@ def dropout(x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
     if isinstance(rate, Tensor):
         return torch.stack(list(map(dropout, x, seed, rate.tolist())))
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
-    _call("dropout", x, x.contiguous(), seed, out, x.numel(), threshold(rate), 1 - rate)
+    _call("dropout", x, x.contiguous(), seed, out, x.numel(), threshold(rate), 1.0 - rate)
     return out
 
 
@@ -239,39 +239,21 @@ def _call(name: str, like: Tensor, *arguments: Tensor | list[Tensor] | float | N
     types = {a.dtype for a in tensors if isinstance(a, Tensor) and a.is_floating_point()}
     if types - {like.dtype}:
         raise TypeError(f"{name} needs numbers of one type, got {types}")
-    _kernel(name, like.dtype)(*map(_as_c, arguments), torch.get_num_threads())
+    getattr(library(like.dtype), name)(*map(_as_c, (*arguments, torch.get_num_threads())))
 
 
 def _as_c(argument: Tensor | list[Tensor] | float | None) -> Any:
-    """A number as it is, a tensor as its address, several as an array of addresses."""
+    """An int64 or a double, a tensor as its address, several as an array of addresses."""
     if isinstance(argument, list):
         return (ctypes.c_void_p * len(argument))(*[tensor.data_ptr() for tensor in argument])
-    return argument.data_ptr() if isinstance(argument, Tensor) else argument
-
-
-@cache
-def _kernel(name: str, dtype: torch.dtype) -> Any:
-    kernel = getattr(library(dtype), name)
-    kernel.argtypes = [_ARGUMENTS[letter] for letter in f"{_SIGNATURES[name]}i"]
-    kernel.restype = None
-    return kernel
+    if isinstance(argument, int):
+        return ctypes.c_int64(argument)
+    if isinstance(argument, float):
+        return ctypes.c_double(argument)
+    return ctypes.c_void_p(None if argument is None else argument.data_ptr())
 
 
 _TYPES = {torch.float32: "float", torch.float64: "double"}
-_ARGUMENTS = {"p": ctypes.c_void_p, "i": ctypes.c_int64, "d": ctypes.c_double}
-_SIGNATURES = {
-    "run": "pppppppppppppiiiiiiiiiiiii",
-    "gather": "pppppppiiiii",
-    "pull": "pppppppppiiiii",
-    "edge_dots": "pppppiiii",
-    "head_dots": "pppppiiii",
-    "shares": "pppiii",
-    "attend": "ppppppiiii",
-    "attend_back": "ppppiiii",
-    "gather_heads": "pppppiiii",
-    "dropout": "pppiid",
-}
-"""Addresses, numbers, fractions in the order of the source; the number of threads comes last."""
 
 
 def _matrix(rows: Rows, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import torch
@@ -39,7 +39,7 @@ def one_by_one(*axes: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
             given = list(zip(arguments[1:], axes, strict=False))
             members = max(_members(value, own) for value, own in given)
             if members:
-                return _stacked(kernel, arguments[0], given, members)
+                return _stacked(partial(kernel, **options), arguments[0], given, members)
             return kernel(*arguments, **options)
 
         return of_members

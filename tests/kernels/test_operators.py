@@ -8,7 +8,7 @@ ROW = torch.tensor([1, 2, 2, 0, 3, 1])  # the entry (1, 0) stands twice
 COLUMN = torch.tensor([0, 0, 1, 3, 3, 0])
 TOLERANCE = {torch.bfloat16: {"rtol": 0.02, "atol": 0.03}}
 PATTERN, ORDER = Pattern.from_entries(ROW, COLUMN, (4, 4))
-PLACES = (*PATTERN.rows, *PATTERN.columns, *PATTERN.orders)
+PLACES = [*PATTERN.rows, *PATTERN.columns, *PATTERN.orders]
 
 
 def matrix(weight):
@@ -52,12 +52,12 @@ def test_gradients_of_several_members_are_those_of_each():
     for shape in ((4, 6), (6,)):
         weight = torch.randn(shape, dtype=torch.float64, requires_grad=True)
         assert torch.autograd.gradcheck(lambda w, h: product(PATTERN, w, h), (weight, h))
-        assert torch.autograd.gradcheck(lambda w, h: _product(*PLACES, w, h), (weight, h))
+        assert torch.autograd.gradcheck(lambda w, h: _product(PLACES, w, h), (weight, h))
 
 
 def test_pytorch_finds_nothing_wrong_with_the_operator():
     weight, h = torch.randn(6, requires_grad=True), torch.randn(4, 2, requires_grad=True)
-    results = torch.library.opcheck(_product, (*PLACES, weight, h))
+    results = torch.library.opcheck(_product, (PLACES, weight, h))
     assert set(results.values()) == {"SUCCESS"}
 
 

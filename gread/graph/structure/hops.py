@@ -6,6 +6,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 from torch import Tensor
+from torch_geometric.utils import remove_self_loops, to_undirected
 
 FAR = -1
 """The distance between nodes that no path joins, or none as short as asked for."""
@@ -13,15 +14,10 @@ FAR = -1
 
 def adjacency_matrix(edge_index: Tensor, num_nodes: int) -> scipy.sparse.csr_array:
     """A of the graph read as undirected, without loops: ones, each once."""
-    source, target = edge_index.cpu().numpy()
-    other = source != target
-    source, target = source[other], target[other]
-    both = np.concatenate([source, target]), np.concatenate([target, source])
-    shape = (num_nodes, num_nodes)
-    adj = scipy.sparse.csr_array((np.ones(len(both[0]), np.float32), both), shape=shape)
-    adj.sum_duplicates()
-    adj.data[:] = 1
-    return adj
+    edges, _ = remove_self_loops(edge_index.cpu())
+    places = to_undirected(edges, num_nodes=num_nodes).numpy()
+    ones = np.ones(places.shape[1], np.float32)
+    return scipy.sparse.csr_array((ones, tuple(places)), shape=(num_nodes, num_nodes))
 
 
 def hops_from(
