@@ -35,7 +35,7 @@ def complete(spec: RunSpec) -> RunSpec:
     known = known_hyperparameters(spec.model)
     check_keys(spec.hyper, known, spec.model)
     entry.check_parts(spec.train.parts)
-    added = added_hyperparameters(spec.model)
+    added = dict(entry.added)
     hyper = {
         name: value
         for name, value in (known | added | dict(spec.hyper)).items()
@@ -47,11 +47,6 @@ def complete(spec: RunSpec) -> RunSpec:
 def known_hyperparameters(model: str) -> dict[str, Any]:
     """The hyperparameters of a model with their defaults, ``hidden_channels`` first."""
     return {"hidden_channels": HIDDEN_CHANNELS} | MODELS[model].hyperparameters
-
-
-def added_hyperparameters(model: str) -> dict[str, Any]:
-    """Hyperparameters that specs leave out, with the value that a run without them has."""
-    return dict(getattr(MODELS[model], "added", {}))
 
 
 def check_keys(given: Mapping[str, Value], known: Mapping[str, Any], model: str) -> None:

@@ -85,25 +85,13 @@ def launch(
         for turn, group in enumerate(groups)
     ]
     last = [Job([spec], root, devices[0], deterministic, histories) for spec in timed]
-    with closing(_compute_all(executor, jobs, last, workers, imports)) as done:
-        for results in done:
-            store.put(*results)
-            for result in results:
-                if on_result is not None:
-                    on_result(result)
-
-
-def _compute_all(
-    executor: Executor,
-    jobs: Sequence[Job],
-    last: Sequence[Job],
-    workers: int | None,
-    imports: Sequence[str],
-) -> Generator[list[Result], None, None]:
-    """Results as they come; those of the last jobs one by one, with nothing beside them."""
-    yield from _insist(executor, jobs, workers, imports)
-    for job in last:
-        yield from _insist(executor, [job], 1, imports)
+    for some, beside in ((jobs, workers), *(([job], 1) for job in last)):
+        with closing(_insist(executor, some, beside, imports)) as done:
+            for results in done:
+                store.put(*results)
+                for result in results:
+                    if on_result is not None:
+                        on_result(result)
 
 
 def _insist(
@@ -135,6 +123,6 @@ def _insist(
                 f"{runs} runs were lost {ATTEMPTS} times in a row, the others are stored: {reason}"
             )
         if jobs:
-            warnings.warn(f"{runs} runs were lost and are computed again: {reason}", stacklevel=4)
+            warnings.warn(f"{runs} runs were lost and are computed again: {reason}", stacklevel=3)
     for job in crowded:
         yield from _insist(executor, [job], workers, imports)

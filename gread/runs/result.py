@@ -32,9 +32,7 @@ class Result:
             ``"failed"``, where there are none.
         message: What went wrong, if anything did.
         epoch: The epoch chosen by the validation metric.
-        train: The metric of the spec at that epoch, by default the accuracy, 0 to 1.
-        val: Likewise.
-        test: Likewise.
+        train, val, test: The metric of the spec at that epoch, by default the accuracy, 0 to 1.
         val_loss: Mean loss on the validation nodes at that epoch.
         seconds: How long training took.
         device: Where it ran.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 import torch
@@ -28,7 +28,7 @@ from gread.distributed.exchange import rank
 from gread.graph.structure.catalog import Prepared, add_structure
 from gread.graph.structure.origin import Origin
 from gread.models.catalog import MODELS
-from gread.runs.complete import added_hyperparameters, complete
+from gread.runs.complete import complete
 from gread.runs.records import RECORDS
 from gread.runs.result import Result
 from gread.runs.sharded import ShardedTraining, compute, cost, shards_of
@@ -80,27 +80,18 @@ def run(
             found = fit(model, data, spec.train, split=spec.split, on_epoch=told)
     except ArithmeticError as error:
         found = error
-    about = {"device": _describe(device), "fingerprint": fingerprint, **_now(start)}
+    about = _about(start, device, fingerprint)
     return _result(spec, found, _recorded(spec, found, model, data), **about)
 
 
 def _run_sharded(spec: RunSpec, root: str | None, device: str, imports: Sequence[str]) -> Result:
     """Compute ``spec`` over processes; where these are joined already, each calls it."""
     place = data_root(root)
-    folder, fingerprint = shards_of(
-        lambda: prepared(spec, root, "cpu"), spec.train.processes, place
-    )
+    load_graph = partial(prepared, spec, root, "cpu")
+    folder, fingerprint = shards_of(load_graph, spec.train.processes, place)
     alone = replace(spec, train=replace(spec.train, processes=1))  # however many there are
-    training = ShardedTraining(
-        folder,
-        spec.model,
-        _hyper(spec),
-        spec.train,
-        spec.split,
-        spec.seed,
-        place / "checkpoints" / f"{alone.key}.pt",
-        imports,
-    )
+    kept = place / "checkpoints" / f"{alone.key}.pt"
+    training = ShardedTraining(folder, replace(spec, hyper=_hyper(spec)), kept, imports)
     start = time.perf_counter()
     found: Fit | ArithmeticError
     records: dict[str, Any] = {}
@@ -110,9 +101,8 @@ def _run_sharded(spec: RunSpec, root: str | None, device: str, imports: Sequence
     except ArithmeticError as error:
         found = error
     if rank() == 0:
-        training.checkpoint.unlink(missing_ok=True)
-    about = {"device": _describe(device), "fingerprint": fingerprint, **_now(start)}
-    return _result(spec, found, records, **about)
+        kept.unlink(missing_ok=True)
+    return _result(spec, found, records, **_about(start, device, fingerprint))
 
 
 def run_together(
@@ -126,14 +116,7 @@ def run_together(
     """Computes specs of one form as one batched computation, see `gread.training.population`.
 
     Each gives what `run` gives, up to rounding; on a GPU its dropout draws other numbers. Of the
-    time that all of them took, each is given its part.
-
-    Args:
-        specs: With the same `form`.
-        root: The data root.
-        device: Where to compute.
-        deterministic: As in `run`.
-        graph: As in `run`.
+    time that all of them took, each is given its part. The other arguments are those of `run`.
 
     Raises:
         CannotStack: This form of model cannot be trained so.
@@ -145,26 +128,17 @@ def run_together(
         models.append(built(spec, data))
         generators.append(torch.Generator())
         generators[-1].set_state(torch.get_rng_state())
+    configs, splits = [spec.train for spec in specs], [spec.split for spec in specs]
     start = time.perf_counter()
     with _determinism(deterministic):
-        fits = fit_together(
-            models,
-            data,
-            [spec.train for spec in specs],
-            splits=[spec.split for spec in specs],
-            generators=generators,
-        )
-    about = {"device": _describe(device), "fingerprint": fingerprint, **_now(start)}
+        fits = fit_together(models, data, configs, splits=splits, generators=generators)
+    about = _about(start, device, fingerprint)
     about["seconds"] = round(about["seconds"] / len(specs), 3)
-    return [
-        _result(
-            spec,
-            found,
-            _recorded(spec, found, model.to(device) if spec.record else model, data),
-            **about,
-        )
-        for spec, found, model in zip(specs, fits, models, strict=True)
-    ]
+    results = []
+    for spec, found, model in zip(specs, fits, models, strict=True):
+        records = _recorded(spec, found, model.to(device) if spec.record else model, data)
+        results.append(_result(spec, found, records, **about))
+    return results
 
 
 def form(spec: RunSpec) -> str:
@@ -194,7 +168,7 @@ def built(spec: RunSpec, data: Data) -> nn.Module:
 
 def _hyper(spec: RunSpec) -> dict[str, Any]:
     """All hyperparameters of a completed spec, those that it leaves out included."""
-    return added_hyperparameters(spec.model) | dict(spec.hyper)
+    return {**MODELS[spec.model].added, **spec.hyper}
 
 
 def division(spec: RunSpec, *, root: str | None = None, device: str = "cpu") -> Division | None:
@@ -220,15 +194,16 @@ def _result(
 ) -> Result:
     if isinstance(found, ArithmeticError):
         return Result(spec, "failed", str(found), **about)
+    best = found.best
     return Result(
         spec,
         "diverged" if found.diverged else "ok",
         found.diverged,
-        epoch=found.best.number,
-        train=found.best.train,
-        val=found.best.val,
-        test=found.best.test,
-        val_loss=found.best.val_loss,
+        epoch=best.number,
+        train=best.train,
+        val=best.val,
+        test=best.test,
+        val_loss=best.val_loss,
         history=tuple((e.loss, e.train, e.val, e.test) for e in found.history),
         records=_finite(records),
         **about,
@@ -276,7 +251,8 @@ def _prepared(
     data = load(dataset, root=root, **json.loads(options))
     fingerprint = fingerprint_of(data)
     if structure is not None:
-        data = _structured(data, structure, dataset, root, fingerprint).data
+        origin = Origin(dataset, data_root(root), fingerprint)
+        data = add_structure(data, structure, origin).data
     return data.to(device), fingerprint
 
 
@@ -285,13 +261,8 @@ def with_structure(spec: RunSpec, root: str | None = None) -> Prepared:
     structure = MODELS[spec.model].structure
     assert structure is not None
     data = load(spec.dataset, root=root, **spec.options)
-    return _structured(data, structure, spec.dataset, root, fingerprint_of(data))
-
-
-def _structured(
-    data: Data, structure: str, dataset: str, root: str | None, fingerprint: str
-) -> Prepared:
-    return add_structure(data, structure, Origin(dataset, data_root(root), fingerprint))
+    origin = Origin(spec.dataset, data_root(root), fingerprint_of(data))
+    return add_structure(data, structure, origin)
 
 
 def fingerprint_of(data: Data) -> str:
@@ -304,15 +275,14 @@ def fingerprint_of(data: Data) -> str:
     return digest.hexdigest()[:20]
 
 
-def _now(start: float) -> dict[str, Any]:
+def _about(start: float, device: str, fingerprint: str) -> dict[str, Any]:
+    """What a result says of how it was computed."""
+    cuda = device.startswith("cuda")
+    machine = torch.cuda.get_device_name(device) if cuda else platform.machine()
     return {
+        "device": f"{device} {machine}",
+        "fingerprint": fingerprint,
         "seconds": round(time.perf_counter() - start, 3),
         "finished": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
         "versions": versions(),
     }
-
-
-def _describe(device: str) -> str:
-    if device.startswith("cuda"):
-        return f"{device} {torch.cuda.get_device_name(device)}"
-    return f"{device} {platform.machine()}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +20,7 @@ from gread.distributed.fit import ShardFit, fit_shard
 from gread.distributed.launch import SECONDS, choose_gpu, run_processes
 from gread.distributed.shards import read_shard, shard
 from gread.models.catalog import MODELS
-from gread.training.config import TrainConfig
-from gread.training.losses import LOSSES
+from gread.runs.spec import RunSpec
 
 T = TypeVar("T")
 
@@ -35,43 +34,31 @@ class ShardedTraining:
 
     Attributes:
         folder: Of the shards.
-        model: A name of ``gread.MODELS``.
-        hyper: All its hyperparameters, ``hidden_channels`` among them.
-        train: How to train.
-        split: Which split.
-        seed: Where the random numbers start.
+        spec: What to train, with all hyperparameters.
         checkpoint: From where a training goes on that was stopped.
         imports: Modules that every process imports first.
     """
 
     folder: Path
-    model: str
-    hyper: Mapping[str, Any]
-    train: TrainConfig
-    split: int
-    seed: int
+    spec: RunSpec
     checkpoint: Path
     imports: Sequence[str] = ()
 
 
 def compute(training: ShardedTraining, device: str) -> list[ShardFit]:
     """What every process found: of those that are joined already, else of new ones."""
-    if not MODELS[training.model].shardable:
+    model, processes = training.spec.model, training.spec.train.processes
+    if not MODELS[model].shardable:
         raise InputError(
-            f"processes must be 1 for {training.model}: of all models, those of GREAD alone know "
-            f"other nodes through one operator, got {training.train.processes}"
+            f"processes must be 1 for {model}: of all models, those of GREAD alone know "
+            f"other nodes through one operator, got {processes}"
         )
     if dist.is_initialized():
-        found: list[Any] = [None] * training.train.processes
+        found: list[Any] = [None] * processes
         dist.all_gather_object(found, _train(training, device))
         return found
-    return run_processes(
-        _train,
-        (training, device),
-        processes=training.train.processes,
-        device=device,
-        restarts=RESTARTS,
-    )
+    task = _train, (training, device)
+    return run_processes(*task, processes=processes, device=device, restarts=RESTARTS)
 
 
 def _train(training: ShardedTraining, device: str) -> ShardFit:
@@ -79,24 +66,13 @@ def _train(training: ShardedTraining, device: str) -> ShardFit:
     for module in training.imports:
         importlib.import_module(module)
     place = f"cuda:{torch.cuda.current_device()}" if device.startswith("cuda") else device
-    part = read_shard(training.folder, place)
-    torch.manual_seed(training.seed)
-    hyper = dict(training.hyper)
-    model = MODELS[training.model].make(
-        part.sizes.features,
-        hyper.pop("hidden_channels"),
-        LOSSES[training.train.loss].outputs(part.sizes.classes),
-        num_nodes=part.sizes.nodes,
-        **hyper,
-    )
-    return fit_shard(
-        model.to(place),
-        part,
-        training.train,
-        split=training.split,
-        seed=training.seed,
-        checkpoint=training.checkpoint,
-    )
+    spec, part = training.spec, read_shard(training.folder, place)
+    sizes, hyper = part.sizes, dict[str, Any](spec.hyper)
+    torch.manual_seed(spec.seed)
+    channels = sizes.features, hyper.pop("hidden_channels"), sizes.classes
+    model = MODELS[spec.model].make(*channels, num_nodes=sizes.nodes, **hyper).to(place)
+    checkpoint, split, seed = training.checkpoint, spec.split, spec.seed
+    return fit_shard(model, part, spec.train, split=split, seed=seed, checkpoint=checkpoint)
 
 
 def shards_of(load: Callable[[], tuple[Data, str]], processes: int, root: Path) -> tuple[Path, str]:

@@ -60,25 +60,21 @@ class ResultStore:
         with ExitStack() as alone:
             with suppress(OSError):  # where nothing may be written, nothing is moved
                 alone.enter_context(FileLock(self.path.with_suffix(".lock")))
-            self._set_aside_if_broken()
+            try:
+                self._make_table()
+            except sqlite3.OperationalError:
+                raise
+            except sqlite3.DatabaseError as error:  # kept for whoever wants to rescue something
+                names = (f"results.broken{number}.sqlite" for number in ("", *range(2, 1000)))
+                aside = next(p for p in map(self.path.with_name, names) if not p.exists())
+                self.path.replace(aside)
+                self._make_table()
+                message = f"the store {self.path} is broken ({error}) and was moved to {aside.name}"
+                warnings.warn(f"{message}: its results are computed anew", stacklevel=3)
 
     def _make_table(self) -> None:
         with closing(self._connect("rwc")) as connection, connection:
             connection.execute(SCHEMA)
-
-    def _set_aside_if_broken(self) -> None:
-        """For whoever wants to rescue something."""
-        try:
-            self._make_table()
-        except sqlite3.OperationalError:
-            raise
-        except sqlite3.DatabaseError as error:
-            names = (f"results.broken{number}.sqlite" for number in ("", *range(2, 1000)))
-            aside = next(p for p in map(self.path.with_name, names) if not p.exists())
-            self.path.replace(aside)
-            self._make_table()
-            message = f"the store {self.path} is broken ({error}) and was moved to {aside.name}"
-            warnings.warn(f"{message}: its results are computed anew", stacklevel=4)
 
     def put(self, *results: Result) -> None:
         """Stores results, all or none; a second one for a spec takes the place of the first."""
@@ -161,20 +157,10 @@ class ResultStore:
 
 
 def _row(result: Result) -> dict[str, Any]:
-    spec = result.spec
+    about = ("key", "dataset", "model", "split", "seed")
+    found = ("status", "train", "val", "test", "epoch", "seconds", "device", "finished")
     return {
-        "key": spec.key,
-        "dataset": spec.dataset,
-        "model": spec.model,
-        "split": spec.split,
-        "seed": spec.seed,
-        "status": result.status,
-        "train": result.train,
-        "val": result.val,
-        "test": result.test,
-        "epoch": result.epoch,
-        "seconds": result.seconds,
-        "device": result.device,
-        "finished": result.finished,
+        **{name: getattr(result.spec, name) for name in about},
+        **{name: getattr(result, name) for name in found},
         "result": result.to_json(),
     }

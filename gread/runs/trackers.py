@@ -163,10 +163,6 @@ def _settings(spec: RunSpec) -> dict[str, Value]:
     """The spec without levels: ``hyper.time``, ``train.lr`` and so on."""
     parts = {"hyper": spec.hyper, "train": asdict(spec.train), "options": spec.options}
     return {
-        "dataset": spec.dataset,
-        "model": spec.model,
-        "split": spec.split,
-        "seed": spec.seed,
-        "key": spec.key,
+        **{name: getattr(spec, name) for name in ("dataset", "model", "split", "seed", "key")},
         **{f"{part}.{name}": value for part, has in parts.items() for name, value in has.items()},
     }

@@ -18,14 +18,14 @@ from gread.distributed.exchange import rank
 from gread.distributed.shards import read_sizes
 from gread.graph.structure.catalog import Prepared
 from gread.models.catalog import MODELS
-from gread.runs.complete import complete
+from gread.runs.complete import known_hyperparameters
 from gread.runs.executors.find import find_executor
 from gread.runs.launch import launch
 from gread.runs.presets import Preset, find_preset, split_settings
 from gread.runs.result import Result
 from gread.runs.run import division, run, with_structure
 from gread.runs.sharded import ShardedTraining, agreed, compute, cost, joined_if_started, started_as
-from gread.runs.spec import HIDDEN_CHANNELS, RunSpec, Value
+from gread.runs.spec import RunSpec, Value
 from gread.runs.store import ResultStore
 from gread.runs.trackers import TRACKERS, tracked
 from gread.training.config import TrainConfig
@@ -92,24 +92,16 @@ def train(
         >>> [(result.spec.split, result.status) for result in found]
         [(0, 'ok'), (1, 'ok')]
     """
-    given = _Given.of(dataset, model, settings, preset, processes)
-    config = given.config
+    given = _given(dataset, model, settings, preset, processes)
+    config = given.train
     for name in trackers:
         TRACKERS[name]  # an unknown name fails even if nothing is left to run
     where = find_executor(executor)
     remote = executor if where.remote else ""
     check_options(remote, trackers, deterministic, sharded=config.processes > 1)
     place = where.choose_device(device)
-    given_spec = RunSpec(
-        dataset=dataset,
-        model=model,
-        hyper=given.hyper,
-        train=config,
-        options=given.preset.options,
-        # Records need the whole graph.
-        record=MODELS[model].records if config.parts == config.processes == 1 else (),
-    )
-    first = complete(given_spec)
+    whole = config.parts == config.processes == 1  # which records need
+    first = given.spec(dataset, model, MODELS[model].records if whole else ())
     specs = [replace(first, seed=seed, split=split) for seed in seeds for split in splits]
     if config.processes > 1:
         with joined_if_started(place):
@@ -189,17 +181,9 @@ def train_shards(
 ) -> list[ShardedRun]:
     """Train on a graph that `gread.distributed.shard` wrote; nothing is stored but checkpoints.
 
-    Args:
-        folder: Of the shards, as many as there are processes.
-        model: A name of ``gread.MODELS``.
-        splits: Splits of the graph; those that it does not have are left out.
-        seeds: As in `train`.
-        settings: As in `train`.
-        preset: As in `train`; a TOML file, under the name of the folder.
-        processes: As in `train`.
-        device: As in `train`.
-        imports: As in `train`.
-        on_run: Called with every training that is done.
+    The arguments are those of `train`, with these differences: ``folder`` has as many shards as
+    there are processes, splits that the graph does not have are left out, a ``preset`` is a TOML
+    file with settings under the name of the folder, and ``on_run`` is called after every training.
 
     Returns:
         A training for each seed and split. Of the processes that torchrun has started, process 0
@@ -216,25 +200,23 @@ def train_shards(
         >>> found[0].split, found[0].checkpoint.exists()
         (0, True)
     """
-    given = _Given.of(str(folder), model, settings, preset, processes)
-    config, place = given.config, find_executor("local").choose_device(device)
+    given = _given(str(folder), model, settings, preset, processes)
+    config, place = given.train, find_executor("local").choose_device(device)
     sizes = read_sizes(folder)
     chosen = [(split, seed) for seed in seeds for split in splits if split < sizes.splits]
     if not chosen:
         told = ",".join(map(str, splits))
         raise InputError(f"splits must be below {sizes.splits}, the number of splits, got {told}")
-    known = {"hidden_channels": HIDDEN_CHANNELS} | MODELS[model].hyperparameters
+    hyper = {**known_hyperparameters(model), **given.hyper}
+    spec = RunSpec(dataset=str(folder), model=model, hyper=hyper, train=config)
     runs = []
     with joined_if_started(place):
         for split, seed in chosen:
             about = json.dumps([model, given.hyper, asdict(config), split, seed])
             key = hashlib.sha256(f"{sizes.fingerprint} {about}".encode()).hexdigest()[:12]
             checkpoint = Path(folder, f"checkpoint-{key}.pt")
-            hyper = {**known, **given.hyper}
-            job = ShardedTraining(
-                Path(folder), model, hyper, config, split, seed, checkpoint, imports
-            )
-            found = compute(job, place)
+            own = replace(spec, split=split, seed=seed)
+            found = compute(ShardedTraining(Path(folder), own, checkpoint, imports), place)
             if rank() == 0:
                 best, diverged = found[0].fit.best, found[0].fit.diverged
                 runs.append(ShardedRun(split, seed, best, diverged, cost(found), checkpoint))
@@ -251,13 +233,9 @@ def is_sharded(dataset: str) -> bool:
 def check_options(
     remote: str, trackers: Sequence[str], deterministic: bool, *, sharded: bool
 ) -> None:
-    """Require options that go with a remote executor, or with a graph over several processes.
+    """Require options of `train` that go with a remote executor, or with a sharded graph.
 
-    Args:
-        remote: The executor as it was named if it is remote, else empty.
-        trackers: As in `train`.
-        deterministic: As in `train`.
-        sharded: Whether the graph is on several processes.
+    ``remote`` is the executor as it was named if it is remote, else empty.
     """
     if remote and (trackers or sharded):
         raise InputError(
@@ -269,32 +247,24 @@ def check_options(
             raise InputError(f"{option} is for a graph that one process holds, got it with others")
 
 
-@dataclass(frozen=True)
-class _Given:
+def _given(
+    dataset: str,
+    model: str,
+    settings: Mapping[str, Value] | None,
+    preset: str | None,
+    processes: int | None,
+) -> Preset:
     """The preset with what a user has changed of it."""
-
-    preset: Preset
-    hyper: Mapping[str, Value]
-    config: TrainConfig
-
-    @staticmethod
-    def of(
-        dataset: str,
-        model: str,
-        settings: Mapping[str, Value] | None,
-        preset: str | None,
-        processes: int | None,
-    ) -> _Given:
-        started = started_as()
-        if processes is not None and started is not None and processes != started:
-            raise InputError(f"processes must be the {started} that were started, got {processes}")
-        found = find_preset(model, dataset, preset)
-        hyper, changed = split_settings(model, dict(settings or {}))
-        training: dict[str, Any] = asdict(found.train) | changed
-        count = started if processes is None else processes
-        if count is not None:
-            training["processes"] = count
-        return _Given(found, {**found.hyper, **hyper}, TrainConfig(**training))
+    started = started_as()
+    if processes is not None and started is not None and processes != started:
+        raise InputError(f"processes must be the {started} that were started, got {processes}")
+    found = find_preset(model, dataset, preset)
+    hyper, changed = split_settings(model, dict(settings or {}))
+    training: dict[str, Any] = asdict(found.train) | changed
+    count = started if processes is None else processes
+    if count is not None:
+        training["processes"] = count
+    return replace(found, hyper={**found.hyper, **hyper}, train=TrainConfig(**training))
 
 
 def _train_sharded(

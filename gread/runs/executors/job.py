@@ -24,9 +24,7 @@ class Job:
 
     Attributes:
         specs: One, or several of one form.
-        root: The data root.
-        device: Where to compute.
-        deterministic: As in ``gread.runs.run``.
+        root, device, deterministic: As in `gread.runs.run`.
         histories: Whether results keep the numbers of every epoch.
     """
 

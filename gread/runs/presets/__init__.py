@@ -9,8 +9,8 @@ from typing import Any
 from gread.base.errors import InputError
 from gread.base.toml import read_file, read_toml
 from gread.models.catalog import MODELS
-from gread.runs.complete import check_keys, known_hyperparameters
-from gread.runs.spec import Value
+from gread.runs.complete import check_keys, complete, known_hyperparameters
+from gread.runs.spec import RunSpec, Value
 from gread.training.config import TrainConfig
 
 SOURCES = ("tuned", "published", "paper")
@@ -36,6 +36,11 @@ class Preset:
     hyper: Mapping[str, Value] = field(default_factory=dict)
     train: TrainConfig = TrainConfig()
     options: Mapping[str, Value] = field(default_factory=dict)
+
+    def spec(self, dataset: str, model: str, record: tuple[str, ...] = ()) -> RunSpec:
+        """The run on the first split from the first seed with these settings, completed."""
+        about: Any = {"train": self.train, "options": self.options, "record": record}
+        return complete(RunSpec(dataset=dataset, model=model, hyper=self.hyper, **about))
 
 
 def find_preset(model: str, dataset: str, source: str | None = None) -> Preset:
