@@ -21,6 +21,7 @@ from gread.distributed.launch import SECONDS, choose_gpu, run_processes
 from gread.distributed.shards import read_shard, shard
 from gread.models.catalog import MODELS
 from gread.runs.spec import RunSpec
+from gread.training.losses import LOSSES
 
 T = TypeVar("T")
 
@@ -69,7 +70,8 @@ def _train(training: ShardedTraining, device: str) -> ShardFit:
     spec, part = training.spec, read_shard(training.folder, place)
     sizes, hyper = part.sizes, dict[str, Any](spec.hyper)
     torch.manual_seed(spec.seed)
-    channels = sizes.features, hyper.pop("hidden_channels"), sizes.classes
+    outputs = LOSSES[spec.train.loss].outputs(sizes.classes)
+    channels = sizes.features, hyper.pop("hidden_channels"), outputs
     model = MODELS[spec.model].make(*channels, num_nodes=sizes.nodes, **hyper).to(place)
     checkpoint, split, seed = training.checkpoint, spec.split, spec.seed
     return fit_shard(model, part, spec.train, split=split, seed=seed, checkpoint=checkpoint)
