@@ -65,7 +65,7 @@ def run(
         imports: Modules that those processes import first.
         graph: That of the spec as `prepared` gives it, where it need not be loaded.
     """
-    spec = complete(spec)
+    spec = complete(spec) if graph is None else spec  # whoever gives a graph has completed it
     if spec.train.processes > 1:
         return _run_sharded(spec, root, device, imports)
     # Parts of a graph go to the device in turn.
@@ -175,7 +175,7 @@ def division(spec: RunSpec, *, root: str | None = None, device: str = "cpu") -> 
     """Into how many parts the graph of a spec must go to fit; None where it cannot be cut."""
     if not MODELS[spec.model].divisible:
         return None
-    spec = complete(spec)
+    spec = complete(spec) if graph is None else spec  # whoever gives a graph has completed it
     data, _ = prepared(spec, root, "cpu")
     return parts_that_fit(built(spec, data).to(device), data)
 

@@ -34,7 +34,7 @@ def load() -> None:
     """Imports the modules beside this one, which enters their scripts."""
     for module in iter_modules([str(Path(__file__).parent)]):
         if module.name != "__main__":
-            import_module(f"soak.{module.name}")
+            import_module(f"studies.soak.{module.name}")
 
 
 def machine() -> str:

@@ -18,7 +18,7 @@ else:
 FAULT = "Mutation of the core"
 MUST_HOLD = "no mutant survives that matters"
 SCRIPT = "studies/soak/mutation.py"
-REASONS = ROOT / "soak" / "survivors.toml"
+REASONS = ROOT / "studies" / "soak" / "survivors.toml"
 """Of survivors, why they do not matter."""
 
 TESTS = {

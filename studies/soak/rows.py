@@ -8,7 +8,7 @@ from pathlib import Path
 from gread.base.registry import Registry
 
 ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "soak" / "results"
+RESULTS = ROOT / "studies" / "soak" / "results"
 PAGE = ROOT / "docs" / "reliability.md"
 
 # A script is a function of how often to try (None: as often as the page should say), in a file of

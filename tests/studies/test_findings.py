@@ -25,6 +25,7 @@ from gread.estimator.files import _text
 from gread.kernels.cpu import NoCompiler, gather, library
 from gread.kernels.operators import product
 from gread.kernels.pattern import Pattern
+from gread.kernels.reference import Terms
 from gread.models.hub import load_module, save_weights
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec
@@ -132,7 +133,7 @@ def test_c_does_not_read_numbers_as_what_they_are_not():
         pytest.skip("there is no compiler")
     pattern, _ = Pattern.from_entries(torch.tensor([0, 1]), torch.tensor([1, 0]), (2, 2))
     with pytest.raises(TypeError, match="gather needs numbers of one type"):
-        gather(pattern.rows, torch.ones(2, dtype=torch.float16), torch.ones(2, 1), torch.ones(2, 1))
+        gather(pattern.rows, torch.ones(2).half(), torch.ones(2, 1), Terms(torch.ones(2, 1)))
 
 
 def test_a_model_of_a_stranger_takes_no_more_than_its_weights(tmp_path):

@@ -50,7 +50,7 @@ def area(width: float = 2.0) -> float:
 
 def test_a_mutant_is_a_change_of_what_is_computed(tmp_path, monkeypatch):
     (tmp_path / "area.py").write_text(SOURCE)
-    monkeypatch.setattr("soak.mutants.ROOT", tmp_path)
+    monkeypatch.setattr("studies.soak.mutants.ROOT", tmp_path)
     found = list(mutants("area.py"))
     changes = [mutant.change for mutant in found]
     assert "area: width < 0 → width <= 0" in changes
