@@ -175,7 +175,7 @@ def division(spec: RunSpec, *, root: str | None = None, device: str = "cpu") -> 
     """Into how many parts the graph of a spec must go to fit; None where it cannot be cut."""
     if not MODELS[spec.model].divisible:
         return None
-    spec = complete(spec) if graph is None else spec  # whoever gives a graph has completed it
+    spec = complete(spec)
     data, _ = prepared(spec, root, "cpu")
     return parts_that_fit(built(spec, data).to(device), data)
 
