@@ -203,8 +203,7 @@ class ShardWriter:
             each.mkdir()
             open_memmap(each / "x.npy", "w+", np.float32, (size, self.features))
             open_memmap(each / "masks.npy", "w+", np.bool_, (3, size, self.splits))
-            for name in ("y", "nodes"):
-                open_memmap(each / f"{name}.npy", "w+", np.int64, (size,))
+            open_memmap(each / "nodes.npy", "w+", np.int64, (size,))
 
     def add_edges(
         self, source: Numbers, target: Numbers, weight: NDArray[np.float32] | None = None
