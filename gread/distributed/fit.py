@@ -27,7 +27,7 @@ from gread.training.loop import NOT_FINITE, Best, Epoch, Epochs, Fit, Piece, Pro
 from gread.training.optimizer import adam
 
 EVERY = 10
-"""Epochs between checkpoints, if nobody says."""
+"""Default number of epochs between checkpoints."""
 
 
 @dataclass(frozen=True)

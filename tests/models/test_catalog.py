@@ -54,7 +54,8 @@ assert all(entry.hyperparameters for entry in MODELS.values())
 assert MODELS["gread-late"].fixed == {"reaction": "late"}
 assert not {"torch", "numpy", "torch_geometric"} & sys.modules.keys()
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_every_file_of_a_model_is_in_the_catalogue():
