@@ -91,9 +91,9 @@ class Result:
         """Requires values of their types, and numbers that the metric can have."""
         if self.status not in STATUSES:
             raise InputError(f"status must be {', '.join(STATUSES)}, got {self.status!r:.80}")
-        loss, metric = (getattr(self.spec.train, name, None) for name in ("loss", "metric"))
-        accuracy = metric == "accuracy" or (metric is None and loss in (None, "cross-entropy"))
-        check = check_fraction if accuracy else check_number
+        train = self.spec.train
+        is_accuracy = (train.metric or train.loss) in ("accuracy", "cross-entropy", "binary")
+        check = check_fraction if is_accuracy else check_number
         for name in ("train", "val", "test"):
             if getattr(self, name) is not None:
                 check(name, getattr(self, name))

@@ -51,8 +51,8 @@ def compute(training: ShardedTraining, device: str) -> list[ShardFit]:
     model, processes = training.spec.model, training.spec.train.processes
     if not MODELS[model].shardable:
         raise InputError(
-            f"processes must be 1 for {model}: of all models, those of GREAD alone know "
-            f"other nodes through one operator, got {processes}"
+            f"processes must be 1 for {model}, got {processes}: only GREAD models support "
+            "multi-process training"
         )
     if dist.is_initialized():
         found: list[Any] = [None] * processes

@@ -44,13 +44,16 @@ TELEMETRY = {
 
 
 @contextmanager
-def tracked(names: Sequence[str], spec: RunSpec, folder: Path) -> Iterator[OnEpoch]:
-    """An ``on_epoch`` for `gread.runs.run` that writes loss and accuracies to every tracker.
+def tracked(
+    names: Sequence[str], spec: RunSpec, folder: Path, watch: OnEpoch | None = None
+) -> Iterator[OnEpoch]:
+    """An ``on_epoch`` for `gread.runs.run` that writes loss and metrics to every tracker.
 
     Args:
         names: Names of `TRACKERS`.
         spec: The run, whose settings are written once, defaults included.
         folder: Where files go; it is made if need be.
+        watch: Called first with every epoch.
 
     Example:
         >>> from gread.runs import run
@@ -66,6 +69,8 @@ def tracked(names: Sequence[str], spec: RunSpec, folder: Path) -> Iterator[OnEpo
         logs = [stack.enter_context(TRACKERS[name](spec, folder)) for name in names]
 
         def on_epoch(epoch: Epoch, model: nn.Module, data: Data) -> None:
+            if watch is not None:
+                watch(epoch, model, data)
             values = asdict(epoch)
             step = values.pop("number")
             for log in logs:

@@ -7,6 +7,7 @@ import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -129,15 +130,8 @@ def train(
             on_result=on_result,
         )
     for spec in kept.missing(missing):
-        with tracked(trackers, spec, Path(store)) as log:
-
-            def told(
-                epoch: Epoch, module: nn.Module, data: Data, spec: RunSpec = spec, log: Any = log
-            ) -> None:
-                if on_epoch is not None:
-                    on_epoch(spec, epoch, module, data)
-                log(epoch, module, data)
-
+        watch = None if on_epoch is None else partial(on_epoch, spec)
+        with tracked(trackers, spec, Path(store), watch) as told:
             result = run(spec, device=place, deterministic=deterministic, on_epoch=told)
             kept.put(result)
         if on_result is not None:
@@ -233,18 +227,17 @@ def is_sharded(dataset: str) -> bool:
 def check_options(
     remote: str, trackers: Sequence[str], deterministic: bool, *, sharded: bool
 ) -> None:
-    """Require options of `train` that go with a remote executor, or with a sharded graph.
+    """Require options of `train` that a remote executor, or a sharded graph, supports.
 
-    ``remote`` is the executor as it was named if it is remote, else empty.
+    ``remote`` is the name of the executor if it is remote, else empty.
     """
     if remote and (trackers or sharded):
         raise InputError(
-            "--executor must be local to track runs or to spread a graph over processes, "
-            f"got {remote!r}"
+            f"executor must be local to track runs or to shard a graph, got {remote!r}"
         )
-    for option, given in (("--track", trackers), ("--deterministic", deterministic)):
+    for what, given in (("tracking", trackers), ("deterministic training", deterministic)):
         if given and sharded:
-            raise InputError(f"{option} is for a graph that one process holds, got it with others")
+            raise InputError(f"{what} needs a graph that one process holds, got a sharded one")
 
 
 def _given(

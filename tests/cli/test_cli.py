@@ -274,7 +274,7 @@ def test_train_logs_new_runs_to_trackers(train, tmp_path):
         (("--processes", "0"), "processes must be a whole number of at least 1, got 0"),
         (("--processes", "2", "--set", "parts=2"), "parts must be 1 with several processes"),
         (("--processes", "2", "--model", "gcn"), "processes must be 1 for gcn"),
-        (("--processes", "2", "--track", "wandb"), "--track is for a graph that one process holds"),
+        (("--processes", "2", "--track", "wandb"), "tracking needs a graph that one process holds"),
         (("--set", "parts=101"), "parts must be at most the 100 nodes, got 101"),
         (("--set", "time"), "--set must be KEY=VALUE, got 'time'"),
         (("--set", "time=soon"), "time must be a number, zero or above, got 'soon'"),
