@@ -6,8 +6,8 @@ from the repository's root. On Texas, Chameleon and Cora, and for the models nam
 all), it tries another form of the model, where there is one, the edges in one direction alone,
 where the graph comes with directions, and other settings: where those of the table are published
 ones, the best of 20 random ones by validation on the first three splits, and what others have set;
-else the model's defaults, in all of these ways. The runs of the table itself are those in results/
-or in STORE. Prints a Markdown table of validation and test accuracy.
+else the model's defaults, in all of these ways. The runs of the table itself are those of the
+package or in STORE. Prints a Markdown table of validation and test accuracy.
 """
 
 from __future__ import annotations

@@ -11,14 +11,13 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from statistics import fmean
 
 import gread
 from gread.experiments.accuracy import PAPER, summary
 from gread.experiments.protocol import GREAD
 from gread.models.catalog import MODELS
-from gread.runs.archive import read_results
+from gread.runs.archive import ARCHIVES, read_results
 from gread.runs.launch import launch
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec
@@ -93,7 +92,7 @@ def line(results: list[Result]) -> str:
 
 def main() -> None:
     folder, device, workers = (*sys.argv[1:], *("cpu", "1")[len(sys.argv) - 2 :])
-    runs = read_results(Path("results/table-4.jsonl.xz"))
+    runs = read_results(ARCHIVES / "table-4.jsonl.xz")
     committed = [result for result in runs if result.spec.model in GREAD]
     cells = below(committed)
     plain: dict[tuple[str, str], list[Result]] = defaultdict(list)

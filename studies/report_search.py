@@ -3,7 +3,8 @@
     python studies/report_search.py STORE
 
 from the repository's root. Prints the tables of docs/reproducibility.md; writes the tuned presets,
-results/search.jsonl.xz, results/ensembles.csv and the pictures of validation against test.
+gread/runs/archives/search.jsonl.xz, results/ensembles.csv and the pictures of validation against
+test.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from gread.experiments.protocol import DATASETS
 from gread.experiments.questions import ARTEFACTS
 from gread.models.catalog import MODELS
 from gread.report.figures import selection
-from gread.runs.archive import ENDING, write_results
+from gread.runs.archive import ARCHIVES, ENDING, write_results
 from gread.runs.result import Result
 from gread.runs.store import ResultStore
 from gread.search.report import merge_preset, preset_table
@@ -148,7 +149,7 @@ def keep(store: ResultStore) -> None:
     store.put(*finals)
     shown = set(ARTEFACTS["settings"].specs())
     others = {result.spec: result for result in finals if result.spec not in shown}
-    write_results(RESULTS / f"search{ENDING}", others.values())
+    write_results(ARCHIVES / f"search{ENDING}", others.values())
 
 
 def write_ensembles(table: Mapping[str, Mapping[str, Sequence[float]]]) -> None:

@@ -29,7 +29,7 @@ def write_report(path: str | Path, *, store: str | Path) -> None:
 
     Args:
         path: Of the page.
-        store: Folder of the results; those in ``results/`` count too, see
+        store: Folder of the results; those of the package count too, see
             `gread.runs.known_results`.
 
     Example:

@@ -56,7 +56,7 @@ def reproduce(
 
     Args:
         names: Names of ``gread.experiments.ARTEFACTS``; by default all.
-        store: Folder of the results; those in ``results/`` count too, see
+        store: Folder of the results; those of the package count too, see
             `gread.runs.known_results`.
         out: Folder of the files: Markdown, CSV and LaTeX of a table; SVG, PDF, PNG and JSON of a
             figure.

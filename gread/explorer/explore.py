@@ -26,7 +26,7 @@ def explore(
     """Serve the explorer on this machine until Ctrl-C.
 
     Args:
-        store: Folder of the results; those in ``results/`` count too, see
+        store: Folder of the results; those of the package count too, see
             `gread.runs.known_results`.
         model: A model folder to show.
         port: Where to listen; 0 takes one that is free.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import lzma
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from gread.base.errors import InputError
@@ -13,8 +13,11 @@ from gread.runs.result import Result
 from gread.runs.store import ResultStore, StoreError
 
 ENDING = ".jsonl.xz"
-RESULTS = Path("results")
-"""Where committed results are in a checkout."""
+ARCHIVES = Path(__file__).parent / "archives"
+"""Results that come with the package."""
+
+FOLDERS = (Path("results"), ARCHIVES)
+"""Where results are found: the first is where `gread runs export` writes, in the working folder."""
 
 LARGEST = 2**28
 """Bytes that a file may be when it is unpacked, and that unpacking it may take."""
@@ -57,37 +60,39 @@ def read_results(path: Path) -> list[Result]:
 
 
 def known_results(
-    store: str | Path,
-    committed: Path = RESULTS,
-    *,
-    keys: Iterable[str] | None = None,
-    order: Iterable[str] = (),
+    store: str | Path, *, keys: Iterable[str] | None = None, order: Iterable[str] = ()
 ) -> dict[str, Result]:
-    """By key: the results in files of `write_results`, and over them those in a store.
+    """By key: the results in a store, in files of ``results/``, and in those of the package.
 
-    A file that cannot be read is left out with a warning, so its runs are computed again.
+    If several have a run, the first of these counts. A file that cannot be read is left out with a
+    warning, so its runs are computed again.
 
     Args:
         store: Folder of a `ResultStore`.
-        committed: Folder of the files.
         keys: Keys of the runs that are wanted; by default all. Files are read until all are found.
         order: Names of files to read first, without their ending.
 
     Example:
         >>> import tempfile
-        >>> known_results(tempfile.mkdtemp(), Path("no-such-folder"))
+        >>> known_results(tempfile.mkdtemp(), keys=[])
         {}
     """
     wanted = None if keys is None else set(keys)
     rows = ResultStore(store) if wanted is None else ResultStore(store).find(wanted)
     stored = {result.spec.key: result for result in rows}
     found: dict[str, Result] = {}
-    first = [committed / f"{name}{ENDING}" for name in order]
-    for path in dict.fromkeys((*first, *sorted(committed.glob(f"*{ENDING}")))):
+    place = {f"{name}{ENDING}": number for number, name in enumerate(order)}
+    for path in (path for folder in FOLDERS for path in _files(folder, place)):
         if wanted is not None and wanted <= found.keys() | stored.keys():
             break
         try:
-            found |= {r.spec.key: r for r in read_results(path)} if path.exists() else {}
+            found = {result.spec.key: result for result in read_results(path)} | found
         except StoreError as error:
             warnings.warn(str(error), stacklevel=2)
     return found | stored
+
+
+def _files(folder: Path, place: Mapping[str, int]) -> list[Path]:
+    """Those with a place in its order, then the others by name."""
+    found = sorted(folder.glob(f"*{ENDING}"))
+    return sorted(found, key=lambda path: place.get(path.name, len(place)))

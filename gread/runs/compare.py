@@ -30,7 +30,7 @@ def compare(
     Args:
         first: A name of ``gread.MODELS``.
         second: Another name.
-        store: Folder of the results; those in ``results/`` count too, see `known_results`.
+        store: Folder of the results; those of the package count too, see `known_results`.
         dataset: Only this dataset.
 
     Raises:

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
-COPIED = ("gread", "tests", "soak", "results", "pyproject.toml")
+COPIED = ("gread", "tests", "studies", "results", "pyproject.toml")
 IMPORTED = (
     "pytest",
     "scipy.sparse.linalg",

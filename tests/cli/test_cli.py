@@ -17,7 +17,7 @@ from gread.cli import main
 from gread.data.files import DataError
 from gread.experiments.artefact import SCALES, show
 from gread.experiments.questions import ARTEFACTS
-from gread.runs.archive import read_results
+from gread.runs.archive import ARCHIVES, read_results
 from tests.processes import Forked, Outcome
 
 ROOT = Path(__file__).parents[2]
@@ -294,7 +294,7 @@ def test_what_train_cannot_do_is_one_sentence(train, arguments, sentence):
 
 
 def test_stored_runs_are_listed_exported_and_compared(gread, train, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # where nothing is committed
+    monkeypatch.setattr("gread.runs.archive.FOLDERS", ())
     train("--splits", "0-3", "--model", "gcn")
     train("--splits", "0-3", "--model", "mlp")
     rows = json.loads(gread("runs", "--store", tmp_path, "--model", "gcn", "--json").stdout)
@@ -322,14 +322,14 @@ def test_a_model_is_compared_with_one_setting_a_dataset(gread, train, tmp_path, 
 
 
 def committed(name):
-    """Results in the repository that an artefact needs."""
-    paths = sorted((ROOT / "results").glob("*.jsonl.xz"))
+    """Results of the package that an artefact needs."""
+    paths = sorted(ARCHIVES.glob("*.jsonl.xz"))
     found = {result.spec: result for path in paths for result in read_results(path)}
     return [found[spec] for spec in dict.fromkeys(ARTEFACTS[name].specs()) if spec in found]
 
 
-def test_reproduce_stored_shows_our_rows_from_committed_results(gread, tmp_path, monkeypatch):
-    monkeypatch.chdir(ROOT)
+def test_reproduce_stored_shows_our_rows_from_the_package_anywhere(gread, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     places = ("--store", tmp_path / "store", "--out", tmp_path / "out")
     shown = gread("reproduce", "table-4", "--stored", *places)
     assert shown.returncode == 0
@@ -348,11 +348,11 @@ def test_a_broken_file_of_results_is_named_and_left_out(gread, tmp_path, monkeyp
     shown = gread("reproduce", "table-4", "--stored")
     assert shown.returncode == 0
     assert "table-4.jsonl.xz, line 1, is no result" in " ".join(shown.stderr.split())
-    assert "0 runs of ours" in shown.stdout
+    assert "| GREAD-BS | " in shown.stdout  # those of the package
 
 
 def test_runs_are_exported_by_artefact(gread, tmp_path, monkeypatch):
-    monkeypatch.chdir(ROOT)
+    monkeypatch.chdir(tmp_path)
     store = ("--store", tmp_path / "store")
     shown = gread("runs", "export", "--out", tmp_path / "all", *store)
     assert shown.returncode == 0, shown.stderr
@@ -381,7 +381,7 @@ def test_ctrl_c_is_a_way_to_stop(tmp_path):
 
 def test_reproduce_tells_its_plan_before_anything_is_computed(gread, tmp_path, monkeypatch):
     store = ("--store", tmp_path / "store")
-    monkeypatch.chdir(tmp_path)  # away from the committed results: nothing is stored
+    monkeypatch.setattr("gread.runs.archive.FOLDERS", ())  # nothing is stored
 
     def plan(*words):
         rows = json.loads(gread("reproduce", *words, "--dry-run", "--json", *store).stdout)
@@ -395,7 +395,7 @@ def test_reproduce_tells_its_plan_before_anything_is_computed(gread, tmp_path, m
     assert every["runs"] < sum(row["runs"] for row in each)  # artefacts share runs
     assert quick["all"]["seconds"] < every["seconds"] / 20
 
-    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("gread.runs.archive.FOLDERS", [ARCHIVES])
     assert plan("table-4")["table-4"]["stored"] == len(committed("table-4"))
     assert "to compute" in gread("reproduce", "figure-5", "--dry-run", *store).stdout
 
@@ -415,7 +415,7 @@ def test_a_scale_that_does_not_exist_is_one_sentence(gread, tmp_path):
 
 
 def test_report_is_one_page_with_every_artefact(gread, tmp_path, monkeypatch, real_root):
-    monkeypatch.chdir(ROOT)
+    monkeypatch.chdir(tmp_path)
     page = tmp_path / "new" / "report.html"
     shown = gread("report", "--out", page, "--store", tmp_path / "store")
     assert shown.returncode == 0, shown.stderr
@@ -435,6 +435,7 @@ def test_report_goes_on_without_the_data(gread, tmp_path, monkeypatch):
         raise DataError("there is no network")
 
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("gread.runs.archive.FOLDERS", ())
     without = {name: replace(ARTEFACTS[name], render=refuse) for name in ("table-3", "table-9")}
     monkeypatch.setattr("gread.experiments.report.ARTEFACTS", {**ARTEFACTS, **without})
     shown = gread("report")

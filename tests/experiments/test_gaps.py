@@ -5,13 +5,13 @@ from pathlib import Path
 
 from gread.experiments.accuracy import PAPER, summary
 from gread.experiments.protocol import GREAD
-from gread.runs.archive import read_results
+from gread.runs.archive import ARCHIVES, read_results
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_every_cell_more_than_a_deviation_below_the_paper_is_looked_into():
-    runs = read_results(ROOT / "results" / "table-4.jsonl.xz")
+    runs = read_results(ARCHIVES / "table-4.jsonl.xz")
     ours = summary(result for result in runs if result.spec.model in GREAD)
     below = {}
     for title in ours:

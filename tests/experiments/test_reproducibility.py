@@ -7,7 +7,7 @@ import pytest
 
 from gread.experiments.accuracy import DATASETS, PAPER, summary
 from gread.experiments.settings import specs_of
-from gread.runs.archive import read_results
+from gread.runs.archive import ARCHIVES, read_results
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reproducibility.md").read_text("utf-8")
@@ -21,7 +21,7 @@ def row(name):
 
 @pytest.fixture(scope="module")
 def committed():
-    files = (ROOT / "results").glob("*.jsonl.xz")
+    files = ARCHIVES.glob("*.jsonl.xz")
     return {result.spec: result for file in files for result in read_results(file)}
 
 

@@ -10,13 +10,8 @@ from gread.models.catalog import MODELS
 from gread.runs.presets import SOURCES, find_preset
 from gread.runs.spec import RunSpec
 
-FOLDERS = {source: resources.files("gread").joinpath("presets", source) for source in SOURCES}
-FILES = [
-    (source, file.name)
-    for source, folder in FOLDERS.items()
-    if folder.is_dir()
-    for file in folder.iterdir()
-]
+PRESETS = resources.files("gread.runs.presets")
+FILES = [(source, file.name) for source in SOURCES for file in (PRESETS / source).iterdir()]
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
@@ -36,11 +31,11 @@ def test_every_file_belongs_to_a_model_and_says_where_it_comes_from(source, name
     model = name.removesuffix(".toml").replace("-star", "*")
     training = {"lr", "weight_decay", "epochs", "patience", "options"}
     known = set(inspect.signature(MODELS[model].build).parameters) | training
-    for dataset, settings in read_toml(f"presets/{source}", name).items():
+    for dataset, settings in read_toml(f"runs/presets/{source}", name).items():
         assert set(settings) <= known
         hyper = dict(find_preset(model, dataset, source).hyper)
         MODELS[model].make(10, hyper.pop("hidden_channels", 8), 3, num_nodes=5, **hyper)
-    text = resources.files("gread").joinpath("presets", source, name).read_text()
+    text = (PRESETS / source / name).read_text()
     assert text.startswith(f"# {MODELS[model].title}")
 
 

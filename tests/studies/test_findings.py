@@ -27,6 +27,7 @@ from gread.kernels.operators import product
 from gread.kernels.pattern import Pattern
 from gread.kernels.reference import Terms
 from gread.models.hub import load_module, save_weights
+from gread.runs.archive import ARCHIVES
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 from gread.runs.trackers import TELEMETRY, _package
@@ -203,7 +204,7 @@ def test_trackers_do_not_call_home_unless_asked_to(monkeypatch):
 
 
 def test_every_committed_result_passes_the_checks():
-    files = [lzma.decompress(file.read_bytes()) for file in RESULTS.glob("*.jsonl.xz")]
+    files = [lzma.decompress(file.read_bytes()) for file in ARCHIVES.glob("*.jsonl.xz")]
     lines = [line for content in files for line in content.splitlines()[:20]]
     assert lines
     for line in lines:
