@@ -46,7 +46,7 @@ def mutation(file: str, times: int | None) -> list[Row]:
     kept = RESULTS / "mutants" / f"{_name(file)}.jsonl"
     noticed = [] if times else [one for one in _read(kept, file) if not one["survived"]]
     known = ",".join(one["key"] for one in noticed)
-    command = [sys.executable, "-m", "soak.mutants", file, *TESTS[file], "--known", known]
+    command = [sys.executable, "-m", "studies.soak.mutants", file, *TESTS[file], "--known", known]
     command += ["--times", str(times)] if times else []
     outcomes = noticed
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
