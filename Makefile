@@ -1,29 +1,63 @@
-# make run   install and show the demo
-# make test  install the test extra and run the whole suite
-# make lint  formatting, lint and types
-# make coverage  the whole suite again, and which lines of the package no test runs
-# make soak  hours: tries every fault of docs/reliability.md, and writes that page
+# make run          install and show the demo
+# make test         install the test extra and run the fast tests
+# make test-all     run every test
+# make test-lowest  run the fast tests with the lowest supported version of every dependency
+# make test-wheel   build the wheel and the sdist, and use the wheel away from the checkout
+# make lint         formatting, lint, types and workflow files
+# make docs         write docs/catalogue.md from the registries
+# make coverage     run every test and list the lines of the package that none executes
+# make soak         hours: try every fault of docs/reliability.md, and write that page
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PIP := python -m pip install --quiet --disable-pip-version-check
+INSTALL := $(BIN)/$(PIP) --constraint constraints.txt
+LOWEST := $(VENV)-lowest
+# More options of pytest, for instance make test PYTEST=--fail-slow=1
+PYTEST ?=
 
-.PHONY: run test lint docs coverage soak clean
+.PHONY: run test test-all test-lowest test-wheel lint docs docs-check system release-check coverage soak clean
 
 run: $(VENV)/installed
 	$(BIN)/gread demo
 
 test: $(VENV)/installed-test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not slow" $(PYTEST)
+
+test-all: $(VENV)/installed-test
+	$(BIN)/python -m pytest $(PYTEST)
+
+test-lowest: constraints-min.txt
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/$(PIP) --constraint constraints-min.txt --editable '.[test]'
+	$(LOWEST)/bin/python -m pytest -m "not slow" $(PYTEST)
+
+test-wheel: $(VENV)/installed-test
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist
+	GREAD_DIST=dist $(BIN)/python -m pytest tests/test_wheel.py $(PYTEST)
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
 
 docs: $(VENV)/installed
 	$(BIN)/python studies/build_catalogue.py
+
+docs-check: docs
+	git diff --exit-code docs
+
+# A browser and a database server, for the tests that use real ones.
+system:
+	sudo apt-get update -qq
+	sudo apt-get install -y -qq --no-install-recommends chromium postgresql
+
+release-check: $(VENV)/installed
+	$(BIN)/python studies/check_release.py
 
 coverage: $(VENV)/installed-dev
 	$(BIN)/python -m studies.soak coverage
@@ -33,7 +67,7 @@ soak: $(VENV)/installed-dev
 	$(BIN)/python -m studies.soak
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(LOWEST)
 
 $(VENV)/created:
 	$(PYTHON) -m venv $(VENV)

@@ -5,6 +5,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from glob import glob
@@ -31,8 +32,59 @@ def pytest_xdist_auto_num_workers():
 
 
 def pytest_collection_modifyitems(items):
-    """Long ones first, so that in the end no worker waits for another."""
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    """Slow ones first, so that in the end no worker waits for another."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--fail-slow",
+        type=float,
+        metavar="SECONDS",
+        help="fail if a test without the mark slow takes longer, measured again alone",
+    )
+
+
+def pytest_configure(config):
+    if config.getoption("--fail-slow") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(FailSlow(config))
+
+
+class FailSlow:
+    """Names tests that should be marked slow or made faster.
+
+    Those that take too long beside others are run again, alone: then half as long again is noise.
+    """
+
+    MARGIN = 1.5
+
+    def __init__(self, config):
+        self.limit, self.alone = (
+            config.getoption("--fail-slow"),
+            not config.getoption("numprocesses"),
+        )
+        self.slow = {}
+
+    def pytest_runtest_logreport(self, report):
+        limit = self.limit * (self.MARGIN if self.alone else 1)
+        if report.when == "call" and "slow" not in report.keywords and report.duration > limit:
+            self.slow[report.nodeid] = report.duration
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session, exitstatus):
+        if not self.slow or exitstatus:
+            return
+        if self.alone:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            return
+        options = ("-n", "0", "-p", "no:cacheprovider", f"--fail-slow={self.limit}")
+        command = [sys.executable, "-m", "pytest", *options, *self.slow]
+        session.exitstatus = subprocess.run(command, cwd=session.config.rootpath).returncode
+
+    def pytest_terminal_summary(self, terminalreporter):
+        if self.alone:
+            for test, seconds in self.slow.items():
+                terminalreporter.write_line(f"{test} takes {seconds:.1f} s: mark it slow")
 
 
 @pytest.fixture(autouse=True)

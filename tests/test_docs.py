@@ -43,7 +43,7 @@ def test_snippets_run(code, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda path: path.stem)
 def test_tutorials_run_from_top_to_bottom(tutorial, tmp_path):
     blocks = re.findall(r"```(python|sh)\n(.*?)```", tutorial.read_text(), re.DOTALL)

@@ -76,7 +76,9 @@ def _transposed(places: list[Tensor]) -> list[Tensor]:
     return [back_start, back_column, start, column, back_order, order]
 
 
-@torch.library.custom_op("gread::product", mutates_args=())
+@torch.library.custom_op(
+    "gread::product", mutates_args=(), schema="(Tensor[] places, Tensor weight, Tensor y) -> Tensor"
+)
 def _product(places: list[Tensor], weight: Tensor, y: Tensor) -> Tensor:
     return _gather(Rows(places[0], places[1]), weight, y)
 

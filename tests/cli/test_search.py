@@ -107,7 +107,7 @@ def test_another_plan_under_the_same_name_is_one_sentence(find):
     assert find("--trials", 1, "--sampler", "tpe", "--study", "other").returncode == 0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_stopped_it_goes_on_with_the_same_command(tmp_path, how):
     (tmp_path / "space.toml").write_text(SPACE.replace("epochs = 2", "epochs = 30"))

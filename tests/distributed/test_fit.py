@@ -17,7 +17,7 @@ from gread.training.losses import LOSSES
 from gread.training.metrics import METRICS
 from tests.distributed import jobs as work
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

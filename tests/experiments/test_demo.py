@@ -8,7 +8,7 @@ from matplotlib.image import imread
 from tests.cli.test_cli import in_a_process
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_demo_shows_what_it_says(tmp_path):
     result = in_a_process("demo", "--out", tmp_path, "--json")
     assert result.returncode == 0, result.stderr

@@ -17,7 +17,7 @@ from gread.explorer.trained import portrait_of_folder
 from gread.runs.result import Result
 from tests.explorer.test_server import SPEC
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 AXE = Path(__file__).parents[2] / ".node" / "node_modules" / "axe-core" / "axe.min.js"
 EVIL = "</script><img src=x onerror='window.broken = 1'>"

@@ -13,7 +13,7 @@ from gread.report.page import Section, page
 from gread.report.tables import Cell, Table
 from tests.experiments.test_artefacts import FROM_FILES, results_of
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 HIDDEN = Axis(hidden=True)
 EVIL = '</script><script>window.broken = 1</script><img src="x" onerror="window.broken = 1">'

@@ -16,7 +16,7 @@ from gread.runs.store import ResultStore
 from gread.training.config import TrainConfig
 from tests.processes import Forked
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 KILLER = """
 # Starts a launch in a child, kills it after a random time, and does so again and again.

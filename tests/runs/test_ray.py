@@ -37,7 +37,7 @@ ray = pytest.importorskip("ray", reason="Ray is not installed")
 from ray.cluster_utils import Cluster  # noqa: E402
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: E402
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 DRIVER = """
 import sys

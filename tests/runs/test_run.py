@@ -153,7 +153,7 @@ def test_an_unknown_record_is_refused(small):
         run(small(record=("enrgy",)))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_texas_reaches_what_it_should(real_root):
     preset = find_preset("gread-bs", "texas")
     tests = []

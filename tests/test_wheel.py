@@ -1,0 +1,176 @@
+"""The wheel, used away from the checkout, where only the packages that it requires are found."""
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+MEGABYTE = 2**20
+EXTRA = "search"
+HIDE = """
+import sys
+from importlib.machinery import PathFinder
+
+class Required(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        hidden = name.partition(".")[0] in {hidden!r}
+        return None if hidden else super().find_spec(name, path, target)
+
+sys.meta_path[sys.meta_path.index(PathFinder)] = Required
+"""
+SPACE = "epochs = 2\nhidden_channels = [4, 8]\n"
+NODES = "id,topic,x,y\n" + "".join(
+    f"n{k},{'ab'[k % 2] if k % 8 else ''},{k % 2 + k / 100},{k % 5}\n" for k in range(80)
+)
+EDGES = "src,dst\n" + "".join(f"n{k},n{(k + 2) % 80}\n" for k in range(80))
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory):
+    """The folder with the wheel and the sdist; ``GREAD_DIST`` names one that is built already."""
+    if "GREAD_DIST" in os.environ:
+        return ROOT / os.environ["GREAD_DIST"]
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT]
+    subprocess.run(command, check=True, capture_output=True)
+    return folder
+
+
+def required(name, extra=""):
+    """The distributions that an installation of one brings, with those of one of its extras."""
+    found, waiting = set(), [(name, extra)]
+    while waiting:
+        name, extra = waiting.pop()
+        if (canonicalize_name(name), extra) in found:
+            continue
+        found.add((canonicalize_name(name), extra))
+        for text in metadata.requires(name) or ():
+            one = Requirement(text)
+            if one.marker is None or one.marker.evaluate({"extra": extra}):
+                waiting += [(one.name, wanted) for wanted in ("", *one.extras)]
+    return {name for name, _ in found}
+
+
+@pytest.fixture(scope="module")
+def gread(dist, tmp_path_factory):
+    """Runs the installed command in an empty folder."""
+    place = tmp_path_factory.mktemp("environment")
+    venv.create(place)
+    (wheel,) = dist.glob("*.whl")
+    python = place / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", "-q", "--no-deps", "--no-index", wheel], check=True)
+    (site,) = place.glob("lib/python*/site-packages")
+    wanted = required("gread", EXTRA)
+    hidden = {
+        module
+        for module, owners in metadata.packages_distributions().items()
+        if not wanted & set(map(canonicalize_name, owners))
+    }
+    # The folder goes onto the path as it is: the checkout, which a .pth file in it names, does not.
+    (site / "dependencies.pth").write_text(f"{metadata.distribution('torch').locate_file('')}\n")
+    (site / "hide_others.py").write_text(HIDE.format(hidden=hidden))
+    (site / "hide_others.pth").write_text("import hide_others\n")
+    folder = tmp_path_factory.mktemp("work")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    def run(*arguments):
+        command = [place / "bin" / "gread", *map(str, arguments)]
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run.folder, run.python = folder, python
+    return run
+
+
+def test_the_wheel_is_small_pure_and_complete(dist):
+    (wheel,) = dist.glob("*.whl")
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert wheel.stat().st_size < 6 * MEGABYTE
+    names = set(zipfile.ZipFile(wheel).namelist())
+    tracked = subprocess.run(
+        ["git", "ls-files", "gread"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert set(tracked.stdout.split()) <= names
+
+
+def test_the_sdist_has_what_builds_and_tests_it(dist):
+    (sdist,) = dist.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    wanted = {"pyproject.toml", "Makefile", "constraints.txt", "tests/conftest.py", "LICENSE"}
+    assert wanted <= names
+
+
+def test_the_package_is_that_of_the_wheel(gread):
+    code = "import gread; print(gread.__file__)"
+    done = subprocess.run([gread.python, "-c", code], capture_output=True, text=True, cwd="/")
+    assert Path(done.stdout.strip()).is_relative_to(gread.python.parents[1])
+
+
+def test_what_is_not_required_is_not_found(gread):
+    code = "import pandas"
+    done = subprocess.run([gread.python, "-c", code], capture_output=True, text=True, cwd="/")
+    assert "No module named 'pandas'" in done.stderr
+
+
+def test_demo(gread):
+    shown = json.loads(gread("demo", "--json"))
+    assert all((gread.folder / picture).exists() for picture in shown["pictures"])
+
+
+def test_train(gread):
+    dataset = "texas" if "GREAD_DATA" in os.environ else "csbm"
+    (row,) = json.loads(gread("train", dataset, "--splits", "0", "--epochs", "2", "--json"))
+    assert row["status"] == "ok"
+
+
+def test_fit_and_predict(gread):
+    (gread.folder / "nodes.csv").write_text(NODES)
+    (gread.folder / "edges.csv").write_text(EDGES)
+    files = ("--nodes", "nodes.csv", "--edges", "edges.csv", "--label", "topic")
+    gread("fit", *files, "--out", "model", "--set", "epochs=2")
+    gread("predict", "model", "--out", "predictions.csv")
+    assert len((gread.folder / "predictions.csv").read_text().splitlines()) == 1 + 10
+
+
+def test_stored_runs_are_those_of_the_package(gread):
+    assert "| GREAD-BS | " in gread("reproduce", "table-4", "--stored")
+    gread("report", "--out", "report.html")
+    assert "GREAD-BS" in (gread.folder / "report.html").read_text()
+    assert json.loads(gread("compare", "gread-bs", "gcn", "--json"))
+
+
+def test_explore(gread):
+    gread("explore", "--export", "page.html")
+    assert (gread.folder / "page.html").stat().st_size > MEGABYTE / 10
+
+
+def test_bench(gread):
+    shown = json.loads(gread("bench", "headline", "--quick", "--device", "cpu", "--json"))
+    assert shown["sections"]["headline"]["rows"]
+
+
+def test_search(gread):
+    (gread.folder / "space.toml").write_text(SPACE)
+    shown = gread("search", "csbm", "--trials", "2", "--splits", "0", "--space", "space.toml")
+    assert "2 trials" in shown
+
+
+def test_doctor(gread):
+    rows = {row["subject"]: row for row in json.loads(gread("doctor", "--json"))}
+    assert rows["torch"]["found"]
