@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 PACKAGES = ("torch", "torch-geometric", "torchdiffeq", "numpy")
 
