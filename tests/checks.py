@@ -2,13 +2,19 @@
 
 from collections.abc import Callable
 
+import pytest
 import torch
+from packaging.version import Version
 from torch import Tensor
 from torch_geometric.data import Data
 
 from gread.dynamics.reactions import Reaction, State
 from gread.graph.adjacency import OriginalAdjacency
 from gread.graph.operator import Adjacency
+
+traceable = pytest.mark.skipif(
+    Version(torch.__version__) < Version("2.13"), reason="torch.compile of GREAD needs PyTorch 2.13"
+)
 
 
 def state_of(h: Tensor, data: Data) -> State:

@@ -53,10 +53,11 @@ def test_lowest_versions_are_the_declared_bounds():
     pins = dict(line.split("==") for line in lines if not line.startswith("#"))
     wanted = {Requirement(text).name for text in PROJECT["dependencies"]}
     assert wanted <= pins.keys()
-    for name, pinned in pins.items():
-        (lower,) = (one.version for one in bounds[name] if one.operator == ">=")
-        assert Version(pinned) in bounds[name]
-        assert Version(pinned).release[: len(Version(lower).release)] == Version(lower).release
+    for name in pins.keys() & bounds.keys():
+        (lower,) = (Version(one.version) for one in bounds[name] if one.operator == ">=")
+        pinned = Version(pins[name])
+        assert pinned in bounds[name]
+        assert pinned.release[: len(lower.release)] == lower.release
 
 
 def test_the_version_is_said_once_in_each_place():

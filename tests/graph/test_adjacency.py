@@ -9,7 +9,7 @@ import gread
 from gread.base.errors import InputError
 from gread.graph.adjacency import NORMALIZATIONS, OriginalAdjacency, SoftAdjacency, build_adjacency
 from gread.graph.operator import Adjacency, in_one_pattern
-from tests.checks import dense
+from tests.checks import dense, traceable
 
 DIRECTED = torch.tensor([[0, 0, 1, 2, 2, 3], [1, 2, 2, 0, 2, 0]])
 WEIGHT = torch.tensor([1.0, 2.0, 0.5, 3.0, 4.0, 1.5], dtype=torch.float64)
@@ -220,6 +220,7 @@ def test_symmetry_is_found_out_where_it_is_kept(graph):
     assert not symmetric(graph.edge_index, ones)  # given with every call, it is not looked at
 
 
+@traceable
 def test_it_is_compiled_as_one_graph_which_looks_at_no_value(graph):
     adjacency = OriginalAdjacency()
     product = torch.compile(

@@ -10,7 +10,7 @@ from torch_geometric.nn import GCNConv, Sequential
 import gread
 from gread.base.errors import InputError
 from gread.models.gread import ReactionDiffusionConv
-from tests.checks import dense
+from tests.checks import dense, traceable
 
 
 def quiet(reaction="bs", **options):
@@ -213,6 +213,7 @@ def test_the_explainer_of_pyg_finds_the_features_and_edges_that_matter(
     assert before.isfinite().all()  # and the model is as it was
 
 
+@traceable
 @pytest.mark.skipif(not shutil.which("c++"), reason="torch.compile needs a C++ compiler")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 @pytest.mark.parametrize("reaction", ["bs", "ac"])
