@@ -8,7 +8,8 @@ from gread.dynamics.integrate import integrate
 from gread.models.catalog import MODELS
 from gread.models.layers import Dropout
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+if not torch.cuda.is_available():
+    pytest.skip("needs an NVIDIA GPU", allow_module_level=True)
 
 
 @pytest.fixture(params=MODELS)

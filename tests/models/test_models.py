@@ -45,9 +45,10 @@ def test_every_parameter_receives_a_gradient(build, graph):
     assert not dead
 
 
+@pytest.mark.parametrize(
+    "build", [n for n, entry in MODELS.items() if not entry.transductive], indirect=True
+)
 def test_permuting_the_nodes_permutes_the_logits(build, graph):
-    if build.entry.transductive:
-        pytest.skip("it has weights for each node, which stay where they are")
     model = build().eval()
     order = torch.randperm(12)
     other = permuted(graph, order)
@@ -134,9 +135,10 @@ def test_its_entry_says_where_it_comes_from(build):
     assert {"input_dropout", "dropout"} <= entry.hyperparameters.keys()
 
 
+@pytest.mark.parametrize(
+    "build", [n for n, entry in MODELS.items() if entry.structure], indirect=True
+)
 def test_its_structure_is_what_it_computes_itself(build, graph):
-    if build.entry.structure is None:
-        pytest.skip("it needs none")
     model = build().eval()
     data = add_structure(graph, build.entry.structure).data
     extra = inputs_of(model, data, data.train_mask)
