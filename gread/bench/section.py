@@ -13,7 +13,7 @@ from gread.base.errors import InputError
 from gread.base.files import write_text
 from gread.base.registry import Registry
 from gread.bench.machine import machine
-from gread.report.tables import Cell, Table
+from gread.report.tables import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,11 +39,9 @@ class Section:
 
     def table(self) -> Table:
         """The rows as texts."""
-        columns = tuple(dict.fromkeys(column for row in self.rows for column in row))
-        rows = tuple(
-            tuple(Cell(_text(row.get(column, ""))) for column in columns) for row in self.rows
-        )
-        return Table(self.title, columns, rows, self.note)
+        columns = dict.fromkeys(column for row in self.rows for column in row)
+        rows = ([_text(row.get(column, "")) for column in columns] for row in self.rows)
+        return Table.of(self.title, columns, rows, self.note)
 
 
 Bench: TypeAlias = Callable[[str, bool], Section]

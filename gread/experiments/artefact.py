@@ -5,7 +5,7 @@ At quick scale it needs a few of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -40,8 +40,7 @@ class Artefact:
     """Something to regenerate.
 
     Attributes:
-        specs: The completed specs behind it; none where it is measured from the data or the
-            catalogue.
+        specs: The completed specs behind it; `list` if it needs none.
         render: What is shown of their results; results may be missing.
         quick: What is run of it at quick scale.
     """
@@ -55,10 +54,14 @@ ARTEFACTS: Registry[Artefact] = Registry("artefact")
 
 
 class Plan(NamedTuple):
-    """What is run of an artefact, and what is to be said of it."""
+    """The runs of an artefact at one scale, and a note about them."""
 
     specs: list[RunSpec]
     note: str = ""
+
+    def stored(self, known: Mapping[str, Result]) -> list[Result]:
+        """Results of those runs that are known by their key."""
+        return [known[spec.key] for spec in self.specs if spec.key in known]
 
 
 SCALES: Registry[Callable[[Artefact], Plan]] = Registry("scale")

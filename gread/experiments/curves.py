@@ -15,7 +15,7 @@ from gread.runs.result import Result
 
 
 class Look(NamedTuple):
-    """Of a model, the same in all figures."""
+    """How a model is drawn, the same in all figures."""
 
     colour: str
     marker: str
@@ -101,24 +101,16 @@ def curve(title: str, samples: Mapping[float, Sequence[float]]) -> Series:
     y = [fmean(samples[x]) if samples[x] else math.nan for x in places]
     spread = [pstdev(samples[x]) if samples[x] else math.nan for x in places]
     several = any(len(values) > 1 for values in samples.values())
-    return styled(
-        title,
-        places,
-        y,
-        [a - b for a, b in zip(y, spread, strict=True)] if several else [],
-        [a + b for a, b in zip(y, spread, strict=True)] if several else [],
-    )
+    pairs = list(zip(y, spread, strict=True)) if several else []
+    return styled(title, places, y, [a - b for a, b in pairs], [a + b for a, b in pairs])
 
 
 def median_curve(title: str, rows: Sequence[Sequence[float]]) -> Series:
     """Median over rows of equal length at places 0, 1, 2, ..., in a band of the middle half."""
     import numpy as np
 
-    middle, low, high = np.quantile(np.array(rows), [0.5, 0.25, 0.75], axis=0).tolist()
-    several = len(rows) > 1
-    return styled(
-        title, range(len(middle)), middle, low if several else (), high if several else ()
-    )
+    middle, *band = np.quantile(np.array(rows), [0.5, 0.25, 0.75], axis=0).tolist()
+    return styled(title, range(len(middle)), middle, *(band if len(rows) > 1 else ()))
 
 
 def styled(
@@ -129,15 +121,7 @@ def styled(
     high: Iterable[float] = (),
 ) -> Series:
     """A line that looks like its model."""
-    look = look_of(title)
-    places = tuple(map(float, x))
-    return Series(
-        title,
-        places,
-        tuple(y),
-        tuple(low),
-        tuple(high),
-        colour=look.colour,
-        marker=look.marker if len(places) <= 15 else "",
-        dashed=look.dashed,
-    )
+    look, places = look_of(title), tuple(map(float, x))
+    if len(places) > 15:
+        look = look._replace(marker="")
+    return Series(title, places, tuple(y), tuple(low), tuple(high), **look._asdict())

@@ -83,14 +83,13 @@ def reproduce(
         ['table-4.md', 'table-4.csv', 'table-4.tex']
     """
     plans = _plans(names, scale)
-    wanted = {spec.key for plan in plans.values() for spec in plan.specs}
+    wanted = {spec.key: spec for plan in plans.values() for spec in plan.specs}
     known = known_results(store, keys=wanted, order=ARTEFACTS)
     if not stored:
         from gread.runs.launch import launch  # with torch
 
         where, place, workers = _place(executor, device, workers)
-        specs = dict.fromkeys(spec for plan in plans.values() for spec in plan.specs)
-        missing = [spec for spec in specs if spec.key not in known]
+        missing = [spec for key, spec in wanted.items() if key not in known]
         if on_start is not None:
             on_start(missing)
         launch(
@@ -108,8 +107,7 @@ def reproduce(
     folder.mkdir(parents=True, exist_ok=True)
     made = {}
     for name, plan in plans.items():
-        found = [known[spec.key] for spec in plan.specs if spec.key in known]
-        shown = show(ARTEFACTS[name], plan, found)
+        shown = show(ARTEFACTS[name], plan, plan.stored(known))
         made[name] = Reproduction(shown, _write(name, shown, folder))
         if on_artefact is not None:
             on_artefact(name, made[name])

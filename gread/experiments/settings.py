@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from gread.base.errors import InputError
 from gread.experiments.accuracy import PAPER, QUICK, TITLES, average, number, summary
 from gread.experiments.artefact import ARTEFACTS, Artefact
-from gread.experiments.protocol import DATASETS, GREAD, SEVERAL_SEEDS
+from gread.experiments.protocol import DATASETS, GREAD, SEVERAL_SEEDS, runs_of
 from gread.models.catalog import MODELS
-from gread.report.tables import Cell, Table
-from gread.runs.complete import complete
+from gread.report.tables import Table
 from gread.runs.presets import find_preset
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec
@@ -19,14 +17,14 @@ from gread.runs.spec import RunSpec
 SOURCES = ("paper", "published", "tuned")
 
 
-def seeds_of(source: str, model: str, dataset: str) -> Sequence[int]:
-    """Of the runs whose test accuracy is reported.
+def seeds_of(source: str, model: str, dataset: str) -> Sequence[int] | None:
+    """Seeds of the runs whose test accuracy is reported; None for those of `runs_of`.
 
-    The search has seen seeds 0 to 2, so a setting that it found is shown with others.
+    The search used seeds 0 to 2, so a setting that it found is reported with others.
     """
-    if source == "tuned":
-        return (3, 4, 5) if model == "gread-bs" or dataset in SEVERAL_SEEDS else (3,)
-    return range(3) if dataset in SEVERAL_SEEDS else range(1)
+    if source != "tuned":
+        return None
+    return (3, 4, 5) if model == "gread-bs" or dataset in SEVERAL_SEEDS else (3,)
 
 
 def specs_of(source: str) -> Iterator[RunSpec]:
@@ -37,18 +35,8 @@ def specs_of(source: str) -> Iterator[RunSpec]:
                 preset = find_preset(model, dataset, source)
             except InputError:
                 continue
-            spec = complete(
-                RunSpec(
-                    dataset=dataset,
-                    model=model,
-                    hyper=preset.hyper,
-                    train=preset.train,
-                    options=preset.options,
-                )
-            )
-            for seed in seeds_of(source, model, dataset):
-                for split in range(10):
-                    yield replace(spec, split=split, seed=seed)
+            seeds = seeds_of(source, model, dataset)
+            yield from runs_of(model, dataset, preset=preset, seeds=seeds)
 
 
 def specs() -> list[RunSpec]:
@@ -59,7 +47,7 @@ def specs() -> list[RunSpec]:
 def render(results: Sequence[Result]) -> Table:
     """For every model what the paper prints, and what each source of settings gives here."""
     known = {result.spec.key: result for result in results}
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[list[str]] = []
     for model in GREAD:
         title = MODELS[model].title
         shown = {"the paper prints": PAPER[title]}
@@ -68,14 +56,14 @@ def render(results: Sequence[Result]) -> Table:
             found = summary(known[key] for key in own if key in known)
             if own:
                 shown[f"{source} settings"] = found.get(title, {})
-        rows.append((Cell(title), *[Cell("")] * (len(DATASETS) + 1)))
+        rows.append([title, *[""] * (len(DATASETS) + 1)])
         for name, row in shown.items():
-            cells = [Cell("" if d not in row else number(row[d])) for d in DATASETS]
-            rows.append((Cell(f"– {name}"), *cells, Cell(average(row))))
-    return Table(
+            numbers = [number(row[d]) if d in row else "" for d in DATASETS]
+            rows.append([f"– {name}", *numbers, average(row)])
+    return Table.of(
         "GREAD by the source of its settings",
         ("model", *TITLES, "average"),
-        tuple(rows),
+        rows,
         note="Test accuracy in percent, mean ± deviation over ten splits and the seeds that "
         "docs/reproducibility.md names. Tuned settings are those of the search described there, "
         "selected by validation alone.",

@@ -37,6 +37,7 @@ def render_response(results: Sequence[Result]) -> Chart:
     terms: Terms = REACTIONS["bs"].terms  # type: ignore[union-attr]
     known = {r.spec.dataset: r for r in results if r.records}
     eigenvalues = torch.linspace(-1, 1, 61, dtype=torch.float64)
+    axes = Axis("eigenvalue λ of Ã", limits=(-1.0, 1.0)), Axis("response", limits=(-0.5, 2.0))
     panels = []
     for dataset in DATASETS:
         series: list[Series] = []
@@ -47,32 +48,13 @@ def render_response(results: Sequence[Result]) -> Chart:
             }
             alpha, beta = torch.broadcast_tensors(learned["alpha"], learned["beta"])
             shown = evenly_spread(beta, SHOWN)
-            lines = frequency_response(
-                terms,
-                alpha[shown],
-                beta[shown],
-                eigenvalues,
-                integration_of(known[dataset].spec.hyper),
-            )
-            for line, value in zip(lines.T, beta[shown].tolist(), strict=True):
-                series.append(
-                    Series(
-                        "β > 0" if value > 0 else "β < 0",
-                        tuple(eigenvalues.tolist()),
-                        tuple(line.tolist()),
-                        colour=COLOURS[0] if value > 0 else COLOURS[1],
-                        width=0.8,
-                    )
-                )
-        panels.append(
-            Panel(
-                CATALOGUE[dataset].title,
-                tuple(series),
-                x=Axis("eigenvalue λ of Ã", limits=(-1.0, 1.0)),
-                y=Axis("response", limits=(-0.5, 2.0)),
-                remark="" if series else "no runs yet",
-            )
-        )
+            integration = integration_of(known[dataset].spec.hyper)
+            lines = frequency_response(terms, alpha[shown], beta[shown], eigenvalues, integration)
+            for line, value in zip(lines.T.tolist(), beta[shown].tolist(), strict=True):
+                sign, colour = ("β > 0", COLOURS[0]) if value > 0 else ("β < 0", COLOURS[1])
+                x = tuple(eigenvalues.tolist())
+                series.append(Series(sign, x, tuple(line), colour=colour, width=0.8))
+        panels.append(Panel.of(CATALOGUE[dataset].title, series, *axes))
     return Chart(
         "The frequency response of GREAD-BS",
         tuple(panels),
@@ -87,23 +69,17 @@ def render_beta(results: Sequence[Result]) -> Chart:
     """A histogram for every dataset."""
     import numpy as np
 
-    panels = []
     known = {r.spec.dataset: r.records["coefficients"]["beta"] for r in results if r.records}
+    axes = Axis("β", limits=(-RANGE, RANGE)), Axis("share of channels")
+    panels = []
     for dataset in DATASETS:
         within = np.clip(known.get(dataset, []), -RANGE, RANGE)
         counts, edges = np.histogram(within, BINS, (-RANGE, RANGE))
         share = counts / max(1, counts.sum())
         middles = (edges[1:] + edges[:-1]) / 2
         bars = Series("", tuple(middles.tolist()), tuple(share.tolist()), mark="bars")
-        panels.append(
-            Panel(
-                CATALOGUE[dataset].title,
-                (bars,) if dataset in known else (),
-                x=Axis("β", limits=(-RANGE, RANGE)),
-                y=Axis("share of channels"),
-                remark="" if dataset in known else "no runs yet",
-            )
-        )
+        title, series = CATALOGUE[dataset].title, (bars,) if dataset in known else ()
+        panels.append(Panel.of(title, series, *axes))
     return Chart(
         "The β that GREAD-BS learns",
         tuple(panels),

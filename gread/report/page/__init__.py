@@ -100,19 +100,9 @@ def _read(name: str) -> str:
 
 
 def _plain(section: Section) -> dict[str, Any]:
-    shown = section.shown
-    kind, value = (
-        ("chart", json.loads(shown.to_json()))
-        if isinstance(shown, Chart)
-        else ("table", asdict(shown))
-    )
-    return {
-        "name": section.name,
-        "kind": kind,
-        "shown": value,
-        "stored": section.stored,
-        "needed": section.needed,
-        "scale": section.scale,
-        "command": section.command,
-        "empty": section.empty,
-    }
+    if isinstance(section.shown, Chart):
+        kind, shown = "chart", json.loads(section.shown.to_json())
+    else:
+        kind, shown = "table", asdict(section.shown)
+    first = {"name": section.name, "kind": kind}
+    return {**first, **vars(section), "shown": shown, "empty": section.empty}
