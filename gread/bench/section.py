@@ -13,7 +13,7 @@ from gread.base.errors import InputError
 from gread.base.files import write_text
 from gread.base.registry import Registry
 from gread.bench.machine import machine
-from gread.report.tables import Table
+from gread.report.tables import TextTable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,11 +37,11 @@ class Section:
     note: str = ""
     figure: Figure | None = None
 
-    def table(self) -> Table:
+    def table(self) -> TextTable:
         """The rows as texts."""
         columns = dict.fromkeys(column for row in self.rows for column in row)
         rows = ([_text(row.get(column, "")) for column in columns] for row in self.rows)
-        return Table.of(self.title, columns, rows, self.note)
+        return TextTable.of(self.title, columns, rows, self.note)
 
 
 Bench: TypeAlias = Callable[[str, bool], Section]

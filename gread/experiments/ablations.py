@@ -13,7 +13,7 @@ from gread.experiments.curves import accuracies, means_of, said_of_failed, title
 from gread.experiments.protocol import DATASETS, GREAD, PUBLISHED, preset_of, runs_of
 from gread.models.catalog import MODELS
 from gread.report.claims import Claim, listed
-from gread.report.tables import Cell, Table, better
+from gread.report.tables import Cell, TextTable, better
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 
@@ -70,7 +70,7 @@ def render(
     said: Said | None,
     datasets: Sequence[str],
     results: Sequence[Result],
-) -> Table:
+) -> TextTable:
     """The two values below each other, the better one bold, and what the paper prints."""
     ours = accuracies(((r.spec.dataset, _value(ablation, r.spec), title_of(r)), r) for r in results)
     known = means_of(ours)
@@ -107,7 +107,7 @@ def render(
         claims.append(Claim(said.text, here, ahead >= said.share * pairs))
     elif pairs:
         note += f" {here}."
-    return Table.of(title, ("dataset", ablation.name, *titles), rows, note, claims)
+    return TextTable.of(title, ("dataset", ablation.name, *titles), rows, note, claims)
 
 
 def _value(ablation: Ablation, spec: RunSpec) -> str:

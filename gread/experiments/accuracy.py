@@ -13,7 +13,7 @@ from gread.experiments.protocol import DATASETS, GREAD, PUBLISHED, SEVERAL_SEEDS
 from gread.models.catalog import MODELS
 from gread.report.claims import Claim, listed
 from gread.report.statistics import Standing, improves, standings
-from gread.report.tables import Cell, Table, places
+from gread.report.tables import Cell, TextTable, places
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 
@@ -76,7 +76,7 @@ def summary(results: Iterable[Result]) -> dict[str, dict[str, tuple[float, float
     return found
 
 
-def accuracy_table(title: str, baselines: Sequence[str], results: Sequence[Result]) -> Table:
+def accuracy_table(title: str, baselines: Sequence[str], results: Sequence[Result]) -> TextTable:
     """Ours, the paper's and the difference; baselines that are not run are the paper's."""
     ours = summary(results)
     names = [*baselines, *(MODELS[model].title for model in GREAD)]
@@ -103,7 +103,7 @@ def accuracy_table(title: str, baselines: Sequence[str], results: Sequence[Resul
     note += f"{len(results) - counted} more diverged in their first epoch and have no number."
     if len(run_here) < len(names):
         note += " Rows marked (paper) are copied from the paper."
-    return Table.of(title, ("model", *TITLES, "average"), rows, note, _best_in(shown, ours))
+    return TextTable.of(title, ("model", *TITLES, "average"), rows, note, _best_in(shown, ours))
 
 
 def _best_in(shown: Accuracies, ours: Accuracies) -> tuple[Claim, ...]:
@@ -129,7 +129,7 @@ RIVALS = {"GloGNN": "∗", "ACM-GCN": "†"}
 """Whom the marks of Table 2 are about."""
 
 
-def ranking_table(title: str, rows: int, results: Sequence[Result]) -> Table:
+def ranking_table(title: str, rows: int, results: Sequence[Result]) -> TextTable:
     """Average ranks and medals, ours for the models that are run and the paper's for the others.
 
     A model of which we have runs is never ranked by the paper's numbers: with a gap it is left
@@ -156,7 +156,7 @@ def ranking_table(title: str, rows: int, results: Sequence[Result]) -> Table:
     columns += ["gold", "silver", "bronze", "– paper"]
     ranked = [_ranked(s, s.model in ours, marks(means, s.model)) for s in ordered[:rows]]
     claims = _ranked_first(ordered) if "GREAD-BS" in ours else ()
-    return Table.of(title, columns, ranked, note, claims)
+    return TextTable.of(title, columns, ranked, note, claims)
 
 
 def _ranked_first(ordered: Sequence[Standing]) -> tuple[Claim, ...]:

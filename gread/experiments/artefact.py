@@ -12,7 +12,7 @@ from typing import NamedTuple
 from gread.base.registry import Registry
 from gread.data.catalog import DATASETS
 from gread.report.charts import Chart
-from gread.report.tables import Table
+from gread.report.tables import TextTable
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 
@@ -46,7 +46,7 @@ class Artefact:
     """
 
     specs: Callable[[], Iterable[RunSpec]]
-    render: Callable[[Sequence[Result]], Table | Chart]
+    render: Callable[[Sequence[Result]], TextTable | Chart]
     quick: Quick = Quick()
 
 
@@ -93,7 +93,7 @@ def quick(artefact: Artefact) -> Plan:
     return Plan([spec for group in groups.values() for spec in group[: rule.runs]], note)
 
 
-def show(artefact: Artefact, plan: Plan, results: Sequence[Result]) -> Table | Chart:
+def show(artefact: Artefact, plan: Plan, results: Sequence[Result]) -> TextTable | Chart:
     """The results of a plan, with its note before that of the artefact.
 
     A number is shown once all of its runs are there: a mean over some splits is another number.

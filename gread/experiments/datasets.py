@@ -10,18 +10,18 @@ from gread.data.rows import dataset_row
 from gread.experiments.artefact import ARTEFACTS, Artefact
 from gread.experiments.protocol import DATASETS, PROTOCOL, PUBLISHED
 from gread.models.catalog import MODELS
-from gread.report.tables import Table
+from gread.report.tables import TextTable
 from gread.runs.result import Result
 
 
-def render_models(results: Sequence[Result]) -> Table:
+def render_models(results: Sequence[Result]) -> TextTable:
     """Table 1, with what the catalogue here says of the same models."""
     entries = {entry.title: entry for entry in MODELS.values()} | {"GREAD": MODELS["gread-bs"]}
     rows = []
     for name, paper in PUBLISHED["comparison"].items():
         ours = {True: "yes", False: "no"}[entries[name].continuous]
         rows.append((name, *paper.values(), ours, entries[name].group))
-    return Table.of(
+    return TextTable.of(
         "Table 1: diffusion, reaction and continuous time",
         ("model", "diffusion", "reaction", "continuous time", "– here", "group"),
         rows,
@@ -30,7 +30,7 @@ def render_models(results: Sequence[Result]) -> Table:
     )
 
 
-def render_statistics(results: Sequence[Result]) -> Table:
+def render_statistics(results: Sequence[Result]) -> TextTable:
     """Table 3: ours above the paper's, whose slips are marked."""
     rows = []
     for name in DATASETS:
@@ -38,7 +38,7 @@ def render_statistics(results: Sequence[Result]) -> Table:
         rows.append((row.title, *row.counts()[:-1]))
         rows.append(("– paper", *row.paper_counts()))
     columns = ["dataset", "nodes", "edges", "edges with loops", "features", "classes"]
-    return Table.of(
+    return TextTable.of(
         "Table 3: datasets",
         [*columns, "node homophily", "edge homophily"],
         rows,
@@ -48,7 +48,7 @@ def render_statistics(results: Sequence[Result]) -> Table:
     )
 
 
-def render_synthetic(results: Sequence[Result]) -> Table:
+def render_synthetic(results: Sequence[Result]) -> TextTable:
     """Table 9: degrees of synthetic Cora, means over three graphs of every level."""
     from torch_geometric.utils import degree
 
@@ -67,7 +67,7 @@ def render_synthetic(results: Sequence[Result]) -> Table:
         cells = [f"{value:.2f}" for pair in zip(measured, paper, strict=True) for value in pair]
         rows.append((f"{float(level):.1f}", *cells))
     columns = ["homophily", "average degree", "– paper", "largest degree", "– paper"]
-    return Table.of(
+    return TextTable.of(
         "Table 9: synthetic Cora",
         [*columns, "smallest degree", "– paper"],
         rows,

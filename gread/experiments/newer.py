@@ -21,10 +21,10 @@ from gread.models.catalog import MODELS
 from gread.report.charts import Chart
 from gread.report.claims import listed
 from gread.report.statistics import standings
-from gread.report.tables import Cell, Table, places
+from gread.report.tables import Cell, TextTable, places
 from gread.runs.result import Result
 
-Shown = TypeVar("Shown", Table, Chart)
+Shown = TypeVar("Shown", TextTable, Chart)
 
 ABOUT = PROTOCOL["newer"]
 DATASETS: tuple[str, ...] = tuple(ABOUT["datasets"])
@@ -38,7 +38,7 @@ NOTE = (
 )
 
 
-def render(datasets: Sequence[str], results: Sequence[Result]) -> Table:
+def render(datasets: Sequence[str], results: Sequence[Result]) -> TextTable:
     """Accuracies, and the average rank of every model that has all of them."""
     found = accuracies(((title_of(r), r.spec.dataset), r) for r in results)
     titles = [MODELS[model].title for model in COMPARED]
@@ -54,7 +54,7 @@ def render(datasets: Sequence[str], results: Sequence[Result]) -> Table:
     for row, title in enumerate(titles):
         cells = [Cell(measured(found.get((title, d))), best[d][row]) for d in datasets]
         rows.append((title, *cells, ranks.get(title, "")))
-    return Table.of(
+    return TextTable.of(
         "Newer graphs: accuracy",
         ("model", *(CATALOGUE[d].title for d in datasets), "average rank"),
         rows,

@@ -13,7 +13,7 @@ from gread.data.files import DataError
 from gread.experiments.artefact import SCALES, show, with_all_runs
 from gread.experiments.questions import ARTEFACTS
 from gread.report.page import Section, page
-from gread.report.tables import Table
+from gread.report.tables import TextTable
 from gread.runs.archive import known_results
 from gread.runs.result import Result
 
@@ -57,7 +57,7 @@ def _section(name: str, known: Mapping[str, Result]) -> Section:
         shown = show(artefact, plan, found)
     except DataError as error:  # the page has the others nevertheless
         title = name.replace("-", " ").capitalize()
-        shown = Table(title, (), (), f"Its data is not here: {error}")
+        shown = TextTable(title, (), (), f"Its data is not here: {error}")
     return Section(name, shown, len(found), len(plan.specs), scale, f"gread reproduce {name}")
 
 

@@ -12,7 +12,7 @@ from gread.base.files import write_text
 from gread.experiments.artefact import SCALES, Plan, show
 from gread.experiments.questions import ARTEFACTS
 from gread.report.charts import Chart
-from gread.report.tables import Table
+from gread.report.tables import TextTable
 from gread.runs.archive import ENDING, known_results, write_results
 from gread.runs.cost import estimate, speed
 from gread.runs.result import Result
@@ -32,7 +32,7 @@ class Reproduction:
         files: What was written of it.
     """
 
-    shown: Table | Chart
+    shown: TextTable | Chart
     files: list[Path]
 
 
@@ -217,7 +217,7 @@ def _place(executor: str, device: str, workers: int | None) -> tuple[Executor, s
     return where, place, workers
 
 
-def _write(name: str, shown: Table | Chart, folder: Path) -> list[Path]:
+def _write(name: str, shown: TextTable | Chart, folder: Path) -> list[Path]:
     if isinstance(shown, Chart):
         from gread.report.figures import write  # with matplotlib
 

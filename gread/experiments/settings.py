@@ -9,7 +9,7 @@ from gread.experiments.accuracy import PAPER, QUICK, TITLES, average, number, su
 from gread.experiments.artefact import ARTEFACTS, Artefact
 from gread.experiments.protocol import DATASETS, GREAD, SEVERAL_SEEDS, runs_of
 from gread.models.catalog import MODELS
-from gread.report.tables import Table
+from gread.report.tables import TextTable
 from gread.runs.presets import find_preset
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec
@@ -44,7 +44,7 @@ def specs() -> list[RunSpec]:
     return list(dict.fromkeys(spec for source in SOURCES for spec in specs_of(source)))
 
 
-def render(results: Sequence[Result]) -> Table:
+def render(results: Sequence[Result]) -> TextTable:
     """For every model what the paper prints, and what each source of settings gives here."""
     known = {result.spec.key: result for result in results}
     rows: list[list[str]] = []
@@ -60,7 +60,7 @@ def render(results: Sequence[Result]) -> Table:
         for name, row in shown.items():
             numbers = [number(row[d]) if d in row else "" for d in DATASETS]
             rows.append([f"– {name}", *numbers, average(row)])
-    return Table.of(
+    return TextTable.of(
         "GREAD by the source of its settings",
         ("model", *TITLES, "average"),
         rows,

@@ -13,13 +13,13 @@ from gread.experiments.protocol import DATASETS, PROTOCOL, PUBLISHED, runs_on
 from gread.models.catalog import MODELS
 from gread.report.claims import Claim, listed
 from gread.report.statistics import unpaired_t_test
-from gread.report.tables import Table
+from gread.report.tables import TextTable
 from gread.runs.result import Result
 
 PAIR = ("grand", "gread-bs")
 
 
-def render(results: Sequence[Result]) -> Table:
+def render(results: Sequence[Result]) -> TextTable:
     """Means, and the unpaired t-test between them."""
     found = accuracies(((title_of(r), r.spec.dataset), r) for r in results)
     paper = PUBLISHED["significance"]
@@ -37,7 +37,7 @@ def render(results: Sequence[Result]) -> Table:
     rows.append(["– paper", *(f"{paper['t-statistic'][d][0]:.2f}" for d in DATASETS)])
     rows.append(["p-value", *("" if test is None else _chance(test[1]) for test in tests)])
     rows.append(["– paper", *["< 0.05"] * len(DATASETS)])
-    return Table.of(
+    return TextTable.of(
         "Table 24: GRAND and GREAD-BS, unpaired t-test",
         ("model", *TITLES),
         rows,

@@ -12,7 +12,7 @@ from gread.experiments.curves import accuracies, means_of, said_of_failed, title
 from gread.experiments.protocol import DATASETS, PROTOCOL, PUBLISHED, preset_of, runs_of, runs_on
 from gread.models.catalog import MODELS
 from gread.report.claims import Claim, listed
-from gread.report.tables import Cell, Table, better
+from gread.report.tables import Cell, TextTable, better
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 
@@ -38,7 +38,7 @@ def _step(model: str, dataset: str) -> float:
     return float(preset_of(model, dataset).hyper["step_size"])  # type: ignore[arg-type]
 
 
-def render(results: Sequence[Result]) -> Table:
+def render(results: Sequence[Result]) -> TextTable:
     """Ours, and what the paper prints."""
     ours = accuracies(((title_of(r), r.spec.dataset), r) for r in results)
     means = means_of(ours)
@@ -54,7 +54,7 @@ def render(results: Sequence[Result]) -> Table:
     for row, name in enumerate(NAMES):
         cells = (Cell(measured(ours.get((name, d))), best[d][row]) for d in DATASETS)
         rows += [name, *cells], [*paper_row(PUBLISHED["paper"][name])]
-    return Table.of(
+    return TextTable.of(
         "Table 22: GREAD-ST and GRAND++",
         ("model", *TITLES),
         rows,
@@ -65,7 +65,7 @@ def render(results: Sequence[Result]) -> Table:
     )
 
 
-def render_depth(results: Sequence[Result]) -> Table:
+def render_depth(results: Sequence[Result]) -> TextTable:
     """Accuracy on Cora by the number of layers."""
     found = accuracies(
         ((title_of(r), round(float(r.spec.hyper["time"]) / float(r.spec.hyper["step_size"]))), r)  # type: ignore[arg-type]
@@ -75,7 +75,7 @@ def render_depth(results: Sequence[Result]) -> Table:
     for name in NAMES:
         rows.append([name, *(measured(found.get((name, n))) for n in LAYERS["numbers"])])
         rows.append(paper_row(PUBLISHED["depth"][name], map(str, LAYERS["numbers"])))
-    return Table.of(
+    return TextTable.of(
         "Table 23: GREAD-ST and GRAND++ on Cora by the number of layers",
         ("model", *map(str, LAYERS["numbers"])),
         rows,

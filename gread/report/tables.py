@@ -29,7 +29,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """A table of texts for a reader.
 
     Attributes:
@@ -40,7 +40,7 @@ class Table:
         claims: What the paper says about it.
 
     Example:
-        >>> table = Table.of("Title", ("model", "x"), [("a", Cell("1.0", 1)), ("b", "0.5")])
+        >>> table = TextTable.of("Title", ("model", "x"), [("a", Cell("1.0", 1)), ("b", "0.5")])
         >>> print(table.csv())
         model,x
         a,1.0
@@ -61,10 +61,10 @@ class Table:
         rows: Iterable[Iterable[str | Cell]],
         note: str = "",
         claims: Iterable[Claim] = (),
-    ) -> Table:
+    ) -> TextTable:
         """Table from rows in which a cell without a place is its text alone."""
         cells = (tuple(c if isinstance(c, Cell) else Cell(c) for c in row) for row in rows)
-        return Table(title, tuple(columns), tuple(cells), note, tuple(claims))
+        return TextTable(title, tuple(columns), tuple(cells), note, tuple(claims))
 
     def markdown(self) -> str:
         """With the best three bold, italic and underlined."""

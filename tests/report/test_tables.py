@@ -1,6 +1,6 @@
-from gread.report.tables import Cell, Table, places
+from gread.report.tables import Cell, TextTable, places
 
-TABLE = Table(
+TABLE = TextTable(
     "Title", ("model", "x"), ((Cell("a"), Cell("1.0 ± 0.5", 1)), (Cell("b"), Cell("50 %"))), "Note."
 )
 
@@ -26,7 +26,7 @@ def test_csv_and_latex():
 
 
 def test_latex_writes_what_its_fonts_lack():
-    table = Table("Title", ("β", "a_b"), ((Cell("76.64∗†"), Cell("< 0.001 ≠")),))
+    table = TextTable("Title", ("β", "a_b"), ((Cell("76.64∗†"), Cell("< 0.001 ≠")),))
     assert r"$\beta$ & a\_b \\" in table.latex()
     assert r"76.64$^\ast$$^\dagger$ & $<$ 0.001 $\neq$ \\" in table.latex()
 

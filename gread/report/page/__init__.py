@@ -14,7 +14,7 @@ from importlib import resources
 from typing import Any
 
 from gread.report.charts import Chart
-from gread.report.tables import Table
+from gread.report.tables import TextTable
 
 SHARED_STYLES = ("report/page/theme.css",)
 SHARED_SCRIPTS = tuple(
@@ -37,7 +37,7 @@ class Section:
     """
 
     name: str
-    shown: Table | Chart
+    shown: TextTable | Chart
     stored: int
     needed: int
     scale: str
