@@ -14,7 +14,7 @@ from statistics import median
 
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
 from gread.experiments.curves import median_curve, title_of
-from gread.experiments.protocol import GREAD, PROTOCOL, spec_in
+from gread.experiments.protocol import GREAD, PROTOCOL, runs_in
 from gread.models.catalog import MODELS
 from gread.report.charts import COLOURS, Axis, Chart, Panel, Series
 from gread.report.claims import Claim, listed
@@ -36,21 +36,21 @@ Rows = Mapping[str, Sequence[Sequence[float]]]
 
 def specs(betas: Sequence[str], *, baselines: bool = False) -> list[RunSpec]:
     """GREAD with forty steps in the setting of Table 10, by its β; and baselines as deep."""
-    spec = partial(spec_in, ENERGY, dataset="csbm", record=("layer_energy",))
-    first = [spec(model, beta=beta) for model in GREAD for beta in betas]
+    runs = partial(runs_in, ENERGY, "csbm", record=("layer_energy",))
+    found = [spec for model in GREAD for beta in betas for spec in runs(model, beta=beta)]
     if baselines:
-        first += map(spec, ("grand", *ENERGY["layered"]))
-    return [replace(spec, seed=seed) for spec in first for seed in range(ENERGY["seeds"])]
+        found += [spec for model in ("grand", *ENERGY["layered"]) for spec in runs(model)]
+    return found
 
 
 def depth_specs() -> list[RunSpec]:
     """Every model that can be made forty layers deep."""
-    first = [
-        spec_in(DEPTH, model, "csbm", ("layer_energy", "layer_rank"))
+    return [
+        spec
         for model, entry in MODELS.items()
         if entry.continuous or model in DEPTH["layered"]
+        for spec in runs_in(DEPTH, "csbm", model, ("layer_energy", "layer_rank"))
     ]
-    return [replace(spec, seed=seed) for spec in first for seed in range(DEPTH["seeds"])]
 
 
 def render_models(results: Sequence[Result]) -> Chart:

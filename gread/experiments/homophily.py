@@ -9,7 +9,7 @@ from statistics import fmean
 
 from gread.experiments.artefact import ARTEFACTS, Artefact
 from gread.experiments.curves import accuracies, curve, means_of, title_of
-from gread.experiments.protocol import GREAD, PROTOCOL, spec_in
+from gread.experiments.protocol import GREAD, PROTOCOL, runs_in
 from gread.models.catalog import MODELS
 from gread.report.charts import Axis, Chart, Panel
 from gread.report.claims import Claim
@@ -32,16 +32,19 @@ SUDDEN = 5.0
 def specs() -> list[RunSpec]:
     """Every model on three graphs of every level of homophily."""
     return [
-        replace(spec_in(ABOUT, model, f"syn-cora-h{level}"), options={"graph": graph})
+        replace(spec, options={"graph": graph})
         for level in ABOUT["levels"]
         for model in (*BASELINES, *GREAD)
+        for spec in runs_in(ABOUT, f"syn-cora-h{level}", model)
         for graph in ABOUT["graphs"]
     ]
 
 
 def render(results: Sequence[Result]) -> Chart:
     """GREAD-BS against the baselines, and the seven reactions."""
-    found = accuracies(((title_of(r), _level(r.spec)), r) for r in results)
+    found = accuracies(
+        ((title_of(r), float(r.spec.dataset.removeprefix("syn-cora-h"))), r) for r in results
+    )
     axes = Axis("homophily", limits=(0.0, 1.0)), Axis("test accuracy (%)")
     panels = []
     for title, models in (
@@ -60,10 +63,6 @@ def render(results: Sequence[Result]) -> Chart:
         note=f"Mean over the graphs of a level in a band of one deviation. {_ahead(means)}".strip(),
         claims=(*_poor(means), *_best_overall(means), *_steady(means)),
     )
-
-
-def _level(spec: RunSpec) -> float:
-    return float(spec.dataset.removeprefix("syn-cora-h"))
 
 
 def _ahead(found: Means) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 
 from gread.base.toml import read_toml
 from gread.models.catalog import MODELS
-from gread.runs.complete import complete
 from gread.runs.presets import Preset, find_preset
 from gread.runs.spec import RunSpec, Value
 from gread.training.config import TrainConfig
@@ -67,16 +66,8 @@ def runs_of(
     preset = preset or preset_of(model, dataset)
     if seeds is None:
         seeds = range(3) if dataset in SEVERAL_SEEDS else range(1)
-    first = complete(
-        RunSpec(
-            dataset=dataset,
-            model=model,
-            hyper={**preset.hyper, **(change or {})},
-            train=preset.train,
-            options=preset.options,
-            record=record,
-        )
-    )
+    changed = replace(preset, hyper={**preset.hyper, **(change or {})})
+    first = changed.spec(dataset, model, record)
     return [replace(first, seed=seed, split=split) for seed in seeds for split in range(splits)]
 
 
@@ -90,14 +81,14 @@ def runs_on(datasets: Sequence[str], models: Sequence[str], **options: Any) -> l
     ]
 
 
-def spec_in(
+def runs_in(
     about: Mapping[str, Any],
-    model: str,
     dataset: str,
+    model: str,
     record: tuple[str, ...] = (),
     **change: Value,
-) -> RunSpec:
-    """First run of a model with the settings of a section of ``protocol.toml``.
+) -> list[RunSpec]:
+    """Runs of a model with the settings of a section of ``protocol.toml``, one for each seed.
 
     Later parts of the section override earlier ones: ``common``, ``continuous``, the family of the
     model, ``layered`` by its name; and ``change`` overrides all of them.
@@ -110,13 +101,7 @@ def spec_in(
         about.get("layered", {}).get(model, {}),
         change,
     )
-    return complete(
-        RunSpec(
-            dataset=dataset,
-            model=model,
-            hyper={name: value for part in parts for name, value in part.items()},
-            train=TrainConfig(**about["train"]),
-            options=about.get("options", {}),
-            record=record,
-        )
-    )
+    hyper = {name: value for part in parts for name, value in part.items()}
+    preset = Preset("protocol", hyper, TrainConfig(**about["train"]), about.get("options", {}))
+    first = preset.spec(dataset, model, record)
+    return [replace(first, seed=seed) for seed in range(about.get("seeds", 1))]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from statistics import median
 
 from gread.experiments.artefact import ARTEFACTS, Artefact
 from gread.experiments.curves import look_of, title_of
-from gread.experiments.protocol import GREAD, PROTOCOL, spec_in
+from gread.experiments.protocol import GREAD, PROTOCOL, runs_in
 from gread.models.catalog import MODELS
 from gread.report.charts import Axis, Chart, Panel, Series
 from gread.report.claims import Claim
@@ -21,12 +20,12 @@ MODELS_SHOWN = (*ABOUT["baselines"], *GREAD)
 
 def specs() -> list[RunSpec]:
     """Every model with either solver; trained for one epoch, since the record times its own."""
-    first = [
-        spec_in(ABOUT, model, ABOUT["dataset"], ("epoch_seconds",), solver=solver)
+    return [
+        spec
         for solver in ABOUT["solvers"]
         for model in MODELS_SHOWN
+        for spec in runs_in(ABOUT, "cora", model, ("epoch_seconds",), solver=solver)
     ]
-    return [replace(spec, seed=seed) for spec in first for seed in range(ABOUT["seeds"])]
 
 
 def render(results: Sequence[Result]) -> Chart:
@@ -81,15 +80,9 @@ def _little_longer(results: Sequence[Result]) -> tuple[Claim, ...]:
 def _bar(place: int, title: str, times: Sequence[float], ours: bool) -> Series:
     ordered = sorted(times)
     quarter = len(ordered) // 4
-    return Series(
-        "",
-        (float(place),),
-        (median(ordered),),
-        (ordered[quarter],),
-        (ordered[-1 - quarter],),
-        mark="bars",
-        colour=look_of(title).colour if ours else "#9A9A9A",
-    )
+    low, high = (ordered[quarter],), (ordered[-1 - quarter],)
+    colour = look_of(title).colour if ours else "#9A9A9A"
+    return Series("", (float(place),), (median(ordered),), low, high, mark="bars", colour=colour)
 
 
 ARTEFACTS.add("figure-9", Artefact(specs, render))

@@ -17,25 +17,19 @@ from gread.runs.spec import RunSpec
 SOURCES = ("paper", "published", "tuned")
 
 
-def seeds_of(source: str, model: str, dataset: str) -> Sequence[int] | None:
-    """Seeds of the runs whose test accuracy is reported; None for those of `runs_of`.
+def specs_of(source: str) -> Iterator[RunSpec]:
+    """Every GREAD model on every dataset for which the source has settings, on ten splits.
 
     The search used seeds 0 to 2, so a setting that it found is reported with others.
     """
-    if source != "tuned":
-        return None
-    return (3, 4, 5) if model == "gread-bs" or dataset in SEVERAL_SEEDS else (3,)
-
-
-def specs_of(source: str) -> Iterator[RunSpec]:
-    """Every GREAD model on every dataset for which the source has settings, on ten splits."""
     for dataset in DATASETS:
         for model in GREAD:
             try:
                 preset = find_preset(model, dataset, source)
             except InputError:
                 continue
-            seeds = seeds_of(source, model, dataset)
+            several = model == "gread-bs" or dataset in SEVERAL_SEEDS
+            seeds = range(3, 6 if several else 4) if source == "tuned" else None
             yield from runs_of(model, dataset, preset=preset, seeds=seeds)
 
 
