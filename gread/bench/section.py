@@ -44,9 +44,8 @@ class Section:
         return TextTable.of(self.title, columns, rows, self.note)
 
 
-Bench: TypeAlias = Callable[[str, bool], Section]
-BENCHES: Registry[Bench] = Registry("section of the benchmark")
-"""Each is called with the device, and with whether to be quick: on tiny graphs, to see it run."""
+BENCHES: Registry[Callable[[str, bool], Section]] = Registry("section of the benchmark")
+"""Functions of the device and of whether to be quick: on tiny graphs, to check that they run."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,7 @@ def _write(folder: Path, found: Benchmark) -> list[Path]:
 
 
 def _text(value: str | float) -> str:
-    """Three digits are all that a measurement of time deserves."""
+    """Number with three digits, the precision of a measured time."""
     if isinstance(value, str):
         return value
     return f"{value:,.0f}" if isinstance(value, int) or value >= 100 else f"{value:.3g}"

@@ -22,12 +22,12 @@ from gread.training.config import TrainConfig
 from gread.training.fit import fit
 
 Side: TypeAlias = Callable[[int], float]
-"""Does its work so many times and gives the seconds that one took."""
+"""Repeats its work this many times and returns the seconds of one repetition."""
 
 ROUNDS = 9
 FEWEST_ROUNDS = 3
 PATIENCE = 40.0
-"""Seconds after which a slow comparison has to do with the fewest rounds."""
+"""Seconds after which a slow comparison ends, once it has the fewest rounds."""
 BLOCK = 0.3
 """Seconds of work in one turn, about."""
 

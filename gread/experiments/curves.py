@@ -24,32 +24,24 @@ class Look(NamedTuple):
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
-LOOKS = {
-    f"GREAD-{letter}": Look(colour, marker)
-    for letter, colour, marker in zip(
-        ("BS", "F", "AC", "Z", "ST", "FB", "FB*"), COLOURS, MARKERS, strict=True
-    )
-} | {
-    title: Look(colour, marker, dashed=True)
-    for title, colour, marker in zip(
-        ("GRAND", "GCN", "GAT", "H2GCN", "MLP", "GRAND++"),
-        (COLOURS[3], COLOURS[1], COLOURS[2], COLOURS[4], COLOURS[6], COLOURS[5]),
-        MARKERS,
-        strict=False,
-    )
-}
-"""GREAD is solid, all others are dashed."""
+SOLID = [f"GREAD-{letter}" for letter in ("BS", "F", "AC", "Z", "ST", "FB", "FB*")]
+DASHED = {"GRAND": 3, "GCN": 1, "GAT": 2, "H2GCN": 4, "MLP": 6, "GRAND++": 5}
+"""Baselines of the paper's figures, and the number of their colour."""
+
+LOOKS = dict(zip(SOLID, map(Look, COLOURS, MARKERS), strict=True))
+for (_title, _colour), _marker in zip(DASHED.items(), MARKERS, strict=False):
+    LOOKS[_title] = Look(COLOURS[_colour], _marker, dashed=True)
 
 K = TypeVar("K", bound=Hashable)
 
 
 def title_of(result: Result) -> str:
-    """Of the model, as in the paper."""
+    """Title of the model, as in the paper."""
     return MODELS[result.spec.model].title
 
 
 def look_of(title: str) -> Look:
-    """That of a model without one of its own by its place in the catalogue."""
+    """Look of a model; by its place in the catalogue if it has none of its own."""
     if title in LOOKS:
         return LOOKS[title]
     place = [entry.title for entry in MODELS.values()].index(title)
@@ -67,7 +59,7 @@ def accuracies(pairs: Iterable[tuple[K, Result]]) -> dict[K, list[float]]:
 
 
 def means_of(found: Mapping[K, Sequence[float]]) -> dict[K, float]:
-    """Of those of which a run did not fail."""
+    """Means of the numbers that have a run."""
     return {key: fmean(values) for key, values in found.items() if values}
 
 

@@ -17,7 +17,6 @@ from gread.report.tables import TextTable
 from gread.runs.archive import known_results
 from gread.runs.result import Result
 
-TITLE = "GREAD: every table and figure"
 ENOUGH = 0.1
 """The share of an artefact's runs from which it is shown by the paper's protocol."""
 
@@ -42,7 +41,7 @@ def write_report(path: str | Path, *, store: str | Path) -> None:
         "Graph neural reaction-diffusion networks (ICML 2023), run again: with the paper’s own "
         f"numbers beside ours. Written by gread {__version__} on {date.today():%d %B %Y}."
     )
-    write_text(path, page(sections, title=TITLE, about=about))
+    write_text(path, page(sections, title="GREAD: every table and figure", about=about))
 
 
 def _section(name: str, known: Mapping[str, Result]) -> Section:

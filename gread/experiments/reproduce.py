@@ -223,7 +223,6 @@ def _write(name: str, shown: TextTable | Chart, folder: Path) -> list[Path]:
 
         return write(shown, folder, name)
     texts = {"md": shown.markdown(), "csv": shown.csv(), "tex": shown.latex()}
-    files = [folder / f"{name}.{suffix}" for suffix in texts]
-    for file, text in zip(files, texts.values(), strict=True):
-        write_text(file, text)
-    return files
+    for suffix, text in texts.items():
+        write_text(folder / f"{name}.{suffix}", text)
+    return [folder / f"{name}.{suffix}" for suffix in texts]

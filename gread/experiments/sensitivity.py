@@ -77,11 +77,10 @@ def render(
     axes = Axis(sweep.label), Axis("test accuracy (%)")
     panels = []
     for dataset in datasets:
-        lines: dict[str, dict[float, list[float]]] = {MODELS[model].title: {} for model in GREAD}
-        for (name, title_here, value), values in found.items():
-            if name == dataset:
-                lines[title_here][value] = values
-        series = (curve(name, samples) for name, samples in lines.items())
+        series = []
+        for name in (MODELS[model].title for model in GREAD):
+            own = {x: found[d, t, x] for d, t, x in found if (d, t) == (dataset, name)}
+            series.append(curve(name, own))
         panels.append(Panel.of(CATALOGUE[dataset].title, series, *axes))
     note = f"Mean over {splits_of(results)} in a band of one deviation.{said_of_failed(results)}"
     if not all(found.values()):

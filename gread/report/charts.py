@@ -1,4 +1,4 @@
-"""Figures as values: what is shown, before anybody draws it.
+"""Figures as values: what is shown, before it is drawn.
 
 `gread.report.figures.draw` makes a picture of a chart; a page draws the same chart from its JSON.
 """

@@ -203,14 +203,8 @@ def _line(axis: Axes, series: Series, crowd: int) -> None:
 def _points(axis: Axes, series: Series, crowd: int) -> None:
     size = min(16.0, max(4.0, 3000 / crowd))  # the more points in a panel, the smaller
     # Thousands of points as an image: a PDF of them would be slow to open.
-    axis.scatter(
-        *(series.x, series.y),
-        s=size,
-        color=series.colour,
-        alpha=0.75,
-        linewidth=0,
-        rasterized=len(series.x) > 200,
-    )
+    style: Any = {"color": series.colour, "alpha": 0.75, "linewidth": 0}
+    axis.scatter(series.x, series.y, s=size, rasterized=len(series.x) > 200, **style)
 
 
 def _bars(axis: Axes, series: Series, crowd: int) -> None:
@@ -266,7 +260,7 @@ def write(chart: Chart, folder: Path, name: str) -> list[Path]:
 def selection(
     accuracies: Mapping[int, tuple[float, float]], selected: int, *, title: str
 ) -> Figure:
-    """Validation and test accuracy of many settings: how much of the best one is luck.
+    """Validation and test accuracy of many settings: how far selection by either differs.
 
     The right panel is the best tenth by validation, among which the choice is made.
 
@@ -375,7 +369,7 @@ def reliability(
 
 
 def one_axis(width: float, height: float, title: str) -> tuple[Figure, Axes]:
-    """A figure of so many inches with one pair of axes below its title."""
+    """Figure of this size in inches, with one pair of axes below its title."""
     figure = Figure(figsize=(width, height), layout="constrained")
     axis = figure.subplots()
     axis.set_title(title, fontsize=14, loc="left")

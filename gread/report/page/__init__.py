@@ -1,4 +1,4 @@
-"""One page with everything: HTML that opens from a file and asks nobody for anything.
+"""One page with everything: HTML that opens from a file and makes no requests.
 
 The page is made of its data, the charts and tables as JSON, and of the scripts and styles in this
 folder, which draw them. Data is only ever parsed as JSON and shown as text.
@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from html import escape
 from importlib import resources
 from typing import Any
 
@@ -80,13 +81,13 @@ def bind(
         styles: Files of CSS below ``gread/``.
         scripts: Files of JavaScript, which share one scope.
         data: What the scripts find as JSON.
-        served: Whether there may be a server, which the page asks for data and for nothing else.
+        served: Whether the page may request data from its server, and nothing else.
     """
     parts = {
         "connect": "'self'" if served else "'none'",
-        # Else a browser asks the server for an icon.
+        # Otherwise a browser requests an icon from the server.
         "icon": '<link rel="icon" href="data:,">' if served else "",
-        "title": title.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"),
+        "title": escape(title, quote=False),
         "style": "\n".join(map(_read, styles)),
         "script": "\n".join(map(_read, scripts)),
         # Inside a script element nothing but its end is special, so no "<" is left.
