@@ -1,4 +1,4 @@
-from gread.report.tables import Cell, TextTable, places
+from gread.report.tables import Cell, TextTable, better, places
 
 TABLE = TextTable(
     "Title", ("model", "x"), ((Cell("a"), Cell("1.0 ± 0.5", 1)), (Cell("b"), Cell("50 %"))), "Note."
@@ -34,3 +34,14 @@ def test_latex_writes_what_its_fonts_lack():
 def test_places_are_shared_by_equal_values():
     assert places([3.0, 5.0, None, 5.0, 4.0, 1.0]) == [3, 1, None, 1, 2, None]
     assert places([None]) == [None]
+
+
+def test_the_better_value_is_marked_if_none_is_missing():
+    assert better([3.0, 5.0]) == [None, 1]
+    assert better([5.0, 5.0]) == [1, 1]
+    assert better([3.0, None]) == [None, None]
+
+
+def test_a_text_is_a_cell_without_a_place():
+    rows = [("a", Cell("1.0 ± 0.5", 1)), ["b", "50 %"]]
+    assert TextTable.of("Title", ["model", "x"], rows, "Note.") == TABLE
