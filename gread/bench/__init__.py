@@ -1,4 +1,4 @@
-"""What things cost: measured in one process, side by side, and told as ratios."""
+"""Benchmarks: costs measured in one process, in turn, and reported as ratios."""
 
 from typing import TYPE_CHECKING
 

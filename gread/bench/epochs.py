@@ -13,19 +13,14 @@ from gread.bench.pictures import grouped_bars, ratio_bars
 from gread.bench.section import BENCHES, Row, Section
 from gread.bench.timing import SLOWLY, both, fitted, graph, interleave, ratio
 from gread.data.files import DataError
-from gread.experiments.protocol import DATASETS
+from gread.experiments.protocol import DATASETS, PROTOCOL
 from gread.runs.presets import find_preset
 
-FIGURE_9: Mapping[str, Any] = {
-    "hidden_channels": 64,
-    "adjacency": "original",
-    "alpha": "scalar",
-    "beta": "scalar",
-    "time": 3.0,
-    "step_size": 1.0,
-    "input_dropout": 0.5,
-    "dropout": 0.5,
-}
+FIGURE_9: Mapping[str, Any] = (
+    PROTOCOL["runtime"]["continuous"]
+    | PROTOCOL["runtime"]["gread"]
+    | {"input_dropout": 0.5, "dropout": 0.5}
+)
 """The setting of the paper's Figure 9: T = 3, τ = 1, SC, OA."""
 
 EULER: Mapping[str, Any] = {**FIGURE_9, "reaction": "bs", "solver": "euler"}

@@ -27,11 +27,11 @@ def machine(device: str) -> dict[str, str]:
 
 
 def _cpu() -> str:
-    """The model's name; Linux knows it for ARM too, but only through lscpu."""
+    """Model of the CPU; on ARM only lscpu gives it."""
     if shutil.which("lscpu"):
         environment = {**os.environ, "LC_ALL": "C"}
-        told = subprocess.run(["lscpu"], capture_output=True, text=True, env=environment)
-        for line in told.stdout.splitlines():
+        found = subprocess.run(["lscpu"], capture_output=True, text=True, env=environment)
+        for line in found.stdout.splitlines():
             subject, _, value = line.partition(":")
             if subject == "Model name":
                 return value.strip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from torch import nn
@@ -10,7 +11,7 @@ from torch_geometric.data import Data
 
 from gread.bench.pictures import cost_bars
 from gread.bench.section import BENCHES, Row, Section
-from gread.bench.timing import fitted, graph, interleave, ratio
+from gread.bench.timing import SLOWLY, fitted, graph, interleave, ratio
 from gread.data.files import data_root
 from gread.graph.structure.catalog import Prepared, add_structure
 from gread.graph.structure.origin import Origin
@@ -35,10 +36,8 @@ def models(device: str, quick: bool) -> Section:
         for model, entry in MODELS.items():
             prepared = _prepared(data, name, entry.structure, keep=not quick)
             build, config = _built(model, name, prepared.data)
-            sides = {
-                "GCN": fitted(gcn, data, _slowly(config)),
-                "it": fitted(build, prepared.data, _slowly(config)),
-            }
+            slowly = replace(SLOWLY, weight_decay=config.weight_decay)
+            sides = {"GCN": fitted(gcn, data, slowly), "it": fitted(build, prepared.data, slowly)}
             # How many epochs of a GCN go into one of its own.
             times = ratio(interleave(sides, quick), slow="it", fast="GCN")
             own = build().to(data.x.device)
@@ -68,11 +67,6 @@ def _built(model: str, dataset: str, data: Data) -> tuple[Callable[[], nn.Module
     width, classes = hyper.pop("hidden_channels"), int(data.y.max()) + 1
     make = partial(MODELS[model].make, data.num_features, width, classes)
     return partial(make, num_nodes=data.num_nodes, **hyper), preset.train
-
-
-def _slowly(config: TrainConfig) -> TrainConfig:
-    """At this rate nothing blows up, and an epoch takes what it takes."""
-    return TrainConfig(lr=1e-5, weight_decay=config.weight_decay)
 
 
 def _prepared(data: Data, dataset: str, structure: str | None, keep: bool) -> Prepared:

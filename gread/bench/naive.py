@@ -2,7 +2,7 @@
 
 Written from the equations, with nothing clever: a message for every edge, gathered and scattered;
 torchdiffeq for the integration; dense features; dropout and linear maps of PyTorch; an evaluation
-that is a forward pass of its own. Nothing here comes from gread, so it is also a second opinion:
+that is a forward pass of its own. Only defaults come from gread, so it is also a second opinion:
 tests/bench/test_bench.py requires the same numbers from both.
 """
 
@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from inspect import signature
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +20,8 @@ from torch.nn.functional import cross_entropy, dropout
 from torch_geometric.data import Data
 from torch_geometric.utils import add_remaining_self_loops, scatter, softmax
 from torchdiffeq import odeint
+
+from gread.models.gread import GREAD
 
 Product = Callable[[Tensor], Tensor]
 
@@ -33,72 +38,44 @@ REACTIONS: dict[str, Callable[[Tensor, Tensor, Tensor, Product], Tensor]] = {
 
 
 class NaiveGREAD(nn.Module):
-    """GREAD on one graph, with the hyperparameters of ``gread.GREAD``.
-
-    Parameters have the order of those of ``gread.GREAD``.
+    """GREAD on one graph; its parameters have the order of those of ``gread.GREAD``.
 
     Args:
-        in_channels: Number of features.
-        hidden_channels: Width d of the state.
-        out_channels: Number of classes.
+        channels: Numbers of features, of channels d of the state, and of classes.
         product: ``"scatter"``, or ``"coo"`` for `torch.sparse.mm` (original adjacency alone).
-        others: As in ``gread.GREAD``.
+        hyper: Hyperparameters of ``gread.GREAD``; H(0) is never detached.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        hidden_channels: int,
-        out_channels: int,
-        *,
-        reaction: str = "bs",
-        adjacency: str = "soft",
-        alpha: str = "scalar",
-        beta: str = "vector",
-        time: float = 1.0,
-        step_size: float = 1.0,
-        solver: str = "rk4",
-        input_dropout: float = 0.5,
-        dropout: float = 0.0,
-        encoder: str = "linear",
-        decoder: str = "linear",
-        output_activation: bool = False,
-        normalization: str = "symmetric",
-        self_loops: float = 1.0,
-        heads: int = 4,
-        attention_channels: int = 64,
-        product: str = "scatter",
-    ):
+    def __init__(self, *channels: int, product: str = "scatter", **hyper: Any):
         super().__init__()
-        d = hidden_channels
-        assert product == "scatter" or adjacency == "original", "COO has no gradient of its entries"
-        self.reaction = REACTIONS[reaction]
-        self.time, self.step_size, self.solver = time, step_size, solver
-        self.input_dropout, self.dropout = input_dropout, dropout
-        self.output_activation = output_activation
-        self.normalization, self.self_loops, self.heads = normalization, self_loops, heads
-        self.product = product
+        given = signature(GREAD).bind(*channels, **hyper)
+        given.apply_defaults()
+        self.hyper = own = SimpleNamespace(**given.arguments)
+        assert not own.detach_source, "the published code does not detach H(0)"
+        self.soft = own.adjacency == "soft"
+        assert product == "scatter" or not self.soft, "COO has no gradient of its entries"
+        self.reaction, self.product = REACTIONS[own.reaction], product
         self.fixed: Product | None = None
 
-        self.encoder = nn.Linear(in_channels, d)
+        d = own.hidden_channels
+        self.encoder = nn.Linear(own.in_channels, d)
         self.encoder_blocks = nn.ModuleList(
-            nn.Linear(d, d) for _ in range(2 if encoder == "mlp" else 0)
+            nn.Linear(d, d) for _ in range(2 if own.encoder == "mlp" else 0)
         )
-        self.soft = adjacency == "soft"
         if self.soft:
-            self.query = nn.Linear(d, attention_channels)
-            self.key = nn.Linear(d, attention_channels)
+            self.query = nn.Linear(d, own.attention_channels)
+            self.key = nn.Linear(d, own.attention_channels)
             nn.init.constant_(self.query.weight, 1e-5)
             nn.init.constant_(self.key.weight, 1e-5)
-        self.beta_is_signed = beta == "vector"
+        self.beta_is_signed = own.beta == "vector"
         self.coefficients = nn.ParameterList(
             [
-                torch.zeros(d if alpha == "vector" else ()),
-                torch.rand(d) * 2 - 1 if beta == "vector" else torch.zeros(()),
+                torch.zeros(d if own.alpha == "vector" else ()),
+                torch.rand(d) * 2 - 1 if self.beta_is_signed else torch.zeros(()),
             ]
         )
-        self.decoder_block = nn.Linear(d, d) if decoder == "mlp" else None
-        self.decoder = nn.Linear(d, out_channels)
+        self.decoder_block = nn.Linear(d, d) if own.decoder == "mlp" else None
+        self.decoder = nn.Linear(d, own.out_channels)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Logits [N, classes] from features [N, F]."""
@@ -116,38 +93,42 @@ class NaiveGREAD(nn.Module):
             beta = beta if self.beta_is_signed else torch.sigmoid(beta)
             return -torch.sigmoid(alpha) * lh + beta * self.reaction(h, h0, lh, product)
 
-        times = torch.tensor([0.0, self.time], dtype=x.dtype, device=x.device)
-        states = odeint(f, h0, times, method=self.solver, options={"step_size": self.step_size})
+        times = torch.tensor([0.0, self.hyper.time], dtype=x.dtype, device=x.device)
+        options = {"step_size": self.hyper.step_size}
+        states = odeint(f, h0, times, method=self.hyper.solver, options=options)
         return self.decode(states[-1])
 
     def encode(self, x: Tensor) -> Tensor:
         """Eq. (6)."""
-        h = self.encoder(dropout(x, self.input_dropout, self.training))
+        h = self.encoder(dropout(x, self.hyper.input_dropout, self.training))
         if self.encoder_blocks:
-            h = dropout(h, self.dropout, self.training)
+            h = self.drop(h)
         for block in self.encoder_blocks:
-            h = dropout(h + block(torch.relu(h)), self.dropout, self.training)
+            h = self.drop(h + block(torch.relu(h)))
         return h
 
     def decode(self, h: Tensor) -> Tensor:
         """Eq. (8)."""
-        h = dropout(torch.relu(h) if self.output_activation else h, self.dropout, self.training)
+        h = self.drop(torch.relu(h) if self.hyper.output_activation else h)
         if self.decoder_block is not None:
-            h = dropout(h, self.dropout, self.training)
-            h = dropout(h + self.decoder_block(torch.tanh(h)), self.dropout, self.training)
-            h = torch.tanh(h)
+            h = self.drop(h)
+            h = torch.tanh(self.drop(h + self.decoder_block(torch.tanh(h))))
         return self.decoder(h)
+
+    def drop(self, h: Tensor) -> Tensor:
+        """Dropout behind the encoder."""
+        return dropout(h, self.hyper.dropout, self.training)
 
     def normalized(self, h0: Tensor, edge_index: Tensor) -> Product:
         """The product with D^-½ A D^-½ or A D^-1."""
         source, target, weight = self.with_loops(h0, edge_index)
         n = h0.size(0)
         degree = scatter(weight, source, dim_size=n)
-        if self.normalization == "symmetric":
+        if self.hyper.normalization == "symmetric":
             row_degree = scatter(weight, target, dim_size=n)
             scale = (degree[source] * row_degree[target]).rsqrt()
         else:
-            assert self.normalization == "column", "the published code has these two"
+            assert self.hyper.normalization == "column", "the published code has these two"
             scale = 1 / degree[source]
         weight = (weight * scale).detach()
         if self.product == "scatter":
@@ -161,18 +142,16 @@ class NaiveGREAD(nn.Module):
         """The product with the soft adjacency, Eq. (9)."""
         source, target, _ = self.with_loops(h0, edge_index)
         n = h0.size(0)
-        q = self.query(h0).view(n, self.heads, -1)
-        k = self.key(h0).view(n, self.heads, -1)
+        q = self.query(h0).view(n, self.hyper.heads, -1)
+        k = self.key(h0).view(n, self.hyper.heads, -1)
         scores = (q[target] * k[source]).sum(-1) / math.sqrt(q.size(-1))
         return _scatter_product(source, target, softmax(scores, target, num_nodes=n).mean(-1))
 
     def with_loops(self, h0: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Source, target and weight of every edge, self loops among them."""
-        weight = h0.new_ones(edge_index.size(1))
-        if self.self_loops:
-            edge_index, weight = add_remaining_self_loops(
-                edge_index, weight, self.self_loops, h0.size(0)
-            )
+        weight, loops = h0.new_ones(edge_index.size(1)), self.hyper.self_loops
+        if loops:
+            edge_index, weight = add_remaining_self_loops(edge_index, weight, loops, h0.size(0))
         return edge_index[0], edge_index[1], weight
 
 

@@ -10,20 +10,21 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from gread.bench.section import Row
-from gread.report.figures import COLOURS, STYLE
+from gread.report.figures import COLOURS, STYLE, one_axis
 
 OURS, NAIVE, OTHER = COLOURS[0], "#9A9A9A", COLOURS[1]
+
+
+def _columns(rows: Sequence[Row], *names: str) -> list[list[float]]:
+    return [[float(row[name]) for row in rows] for name in names]
 
 
 @matplotlib.rc_context(STYLE)
 def ratio_bars(rows: Sequence[Row], *, title: str) -> Figure:
     """A bar for every ratio with its spread; a stroke where a row has an ``at least``."""
-    figure = Figure(figsize=(7.6, 1.3 + 0.45 * len(rows)), layout="constrained")
-    axis = figure.subplots()
+    figure, axis = one_axis(7.6, 1.3 + 0.45 * len(rows), title)
     names = [str(next(iter(row.values()))) for row in rows]
-    ratios, low, high = (
-        [float(row[column]) for row in rows] for column in ("ratio", "lowest", "highest")
-    )
+    ratios, low, high = _columns(rows, "ratio", "lowest", "highest")
     spread = np.subtract([ratios, high], [low, ratios])
     axis.barh(names, ratios, xerr=spread, color=OURS, height=0.62, ecolor="#444444", capsize=3)
     goals = [float(row.get("at least", 0)) for row in rows]
@@ -39,7 +40,6 @@ def ratio_bars(rows: Sequence[Row], *, title: str) -> Figure:
     axis.invert_yaxis()
     axis.tick_params(axis="y", length=0)
     axis.set_xlabel("times faster" + ("; black: at least" if any(goals) else ""))
-    axis.set_title(title, fontsize=14, loc="left")
     return figure
 
 
@@ -82,10 +82,7 @@ def memory_curves(rows: Sequence[Row]) -> Figure:
     for axis, solver in zip(axes, ("Euler", "RK4"), strict=True):
         for colour, name in zip(COLOURS, ("F", "BS"), strict=False):
             chosen = [r for r in rows if (r["reaction"], r["solver"]) == (name, solver.lower())]
-            steps, ours, naive = (
-                [float(row[column]) for row in chosen]
-                for column in ("steps", "ours states", "naive states")
-            )
+            steps, ours, naive = _columns(chosen, "steps", "ours states", "naive states")
             axis.plot(steps, naive, "o--", color=colour, alpha=0.5, label=f"{name}, naive")
             axis.plot(steps, ours, "o-", color=colour, linewidth=2.4, label=f"{name}, gread")
             axis.set(xscale="log", yscale="log", xlabel="steps of the solver")
@@ -102,26 +99,21 @@ def memory_curves(rows: Sequence[Row]) -> Figure:
 @matplotlib.rc_context(STYLE)
 def time_an_edge(rows: Sequence[Row]) -> Figure:
     """A flat curve is time that grows like the number of edges."""
-    figure = Figure(figsize=(7.6, 4.2), layout="constrained")
-    axis = figure.subplots()
-    edges, middle, low, high = (
-        [float(row[column]) for row in rows]
-        for column in ("edges", "ns an edge", "lowest", "highest")
-    )
+    figure, axis = one_axis(7.6, 4.2, "Time an edge against the size of the graph")
+    edges, middle, low, high = _columns(rows, "edges", "ns an edge", "lowest", "highest")
     axis.fill_between(edges, low, high, color=OURS, alpha=0.2, linewidth=0)
     axis.plot(edges, middle, "o-", color=OURS, linewidth=2.4)
     axis.set(xscale="log", xlabel="edges", ylabel="ns an edge and epoch")
     axis.set_ylim(bottom=0)
     axis.grid(alpha=0.25)
-    axis.set_title("Time an edge against the size of the graph", fontsize=14, loc="left")
     return figure
 
 
 @matplotlib.rc_context(STYLE)
 def shares_of_one(bars: Mapping[str, Mapping[str, float]]) -> Figure:
     """A bar for every name, cut into parts; a part of less than 6 % carries no number."""
-    figure = Figure(figsize=(8.6, 1.6 + 0.6 * len(bars)), layout="constrained")
-    axis = figure.subplots()
+    title = "Where a training step spends its time"
+    figure, axis = one_axis(8.6, 1.6 + 0.6 * len(bars), title)
     parts = dict.fromkeys(part for bar in bars.values() for part in bar)
     left = dict.fromkeys(bars, 0.0)
     for part, colour in zip(parts, (COLOURS[1], COLOURS[0], COLOURS[2], NAIVE), strict=False):
@@ -137,7 +129,6 @@ def shares_of_one(bars: Mapping[str, Mapping[str, float]]) -> Figure:
     axis.set_xlabel("% of the time of a training step")
     axis.tick_params(axis="y", length=0)
     figure.legend(frameon=False, loc="outside lower center", ncols=len(parts))
-    axis.set_title("Where a training step spends its time", fontsize=14, loc="left")
     return figure
 
 

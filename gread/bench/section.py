@@ -13,7 +13,7 @@ from gread.base.errors import InputError
 from gread.base.files import write_text
 from gread.base.registry import Registry
 from gread.bench.machine import machine
-from gread.report.tables import Cell, Table
+from gread.report.tables import TextTable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,18 +37,15 @@ class Section:
     note: str = ""
     figure: Figure | None = None
 
-    def table(self) -> Table:
+    def table(self) -> TextTable:
         """The rows as texts."""
-        columns = tuple(dict.fromkeys(column for row in self.rows for column in row))
-        rows = tuple(
-            tuple(Cell(_text(row.get(column, ""))) for column in columns) for row in self.rows
-        )
-        return Table(self.title, columns, rows, self.note)
+        columns = dict.fromkeys(column for row in self.rows for column in row)
+        rows = ([_text(row.get(column, "")) for column in columns] for row in self.rows)
+        return TextTable.of(self.title, columns, rows, self.note)
 
 
-Bench: TypeAlias = Callable[[str, bool], Section]
-BENCHES: Registry[Bench] = Registry("section of the benchmark")
-"""Each is called with the device, and with whether to be quick: on tiny graphs, to see it run."""
+BENCHES: Registry[Callable[[str, bool], Section]] = Registry("section of the benchmark")
+"""Functions of the device and of whether to be quick: on tiny graphs, to check that they run."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +137,7 @@ def _write(folder: Path, found: Benchmark) -> list[Path]:
 
 
 def _text(value: str | float) -> str:
-    """Three digits are all that a measurement of time deserves."""
+    """Number with three digits, the precision of a measured time."""
     if isinstance(value, str):
         return value
     return f"{value:,.0f}" if isinstance(value, int) or value >= 100 else f"{value:.3g}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 from statistics import mean, median
 from time import perf_counter
@@ -23,12 +22,12 @@ from gread.training.config import TrainConfig
 from gread.training.fit import fit
 
 Side: TypeAlias = Callable[[int], float]
-"""Does its work so many times and gives the seconds that one took."""
+"""Repeats its work this many times and returns the seconds of one repetition."""
 
 ROUNDS = 9
 FEWEST_ROUNDS = 3
 PATIENCE = 40.0
-"""Seconds after which a slow comparison has to do with the fewest rounds."""
+"""Seconds after which a slow comparison ends, once it has the fewest rounds."""
 BLOCK = 0.3
 """Seconds of work in one turn, about."""
 
@@ -74,55 +73,49 @@ def call_seconds(work: Callable[[], object], count: int) -> float:
     return (perf_counter() - began) / count
 
 
-Training: TypeAlias = Callable[[int], Sequence[float]]
-"""Trains for so many epochs and gives the seconds of each."""
+Training: TypeAlias = Callable[[nn.Module, Data, TrainConfig], Sequence[float]]
+"""Trains a model and returns the seconds of each epoch."""
 
 
-def epoch_seconds(training: Training, count: int) -> float:
-    """A side whose unit is an epoch with its evaluation; the first epochs are not counted."""
-    warm_up = 6 if torch.cuda.is_available() else 1  # a CUDA graph is captured in the first ones
-    seconds = training(warm_up + count)
-    if len(seconds) < warm_up + count:
-        raise ArithmeticError(f"training ended after {len(seconds)} epochs: nothing was measured")
-    return mean(seconds[warm_up:])
+def _with_fit(model: nn.Module, data: Data, config: TrainConfig) -> Sequence[float]:
+    return fit(model, data, config).seconds
 
 
-def fitted(build: Callable[[], nn.Module], data: Data, config: TrainConfig) -> Side:
-    """Epochs of `gread.fit`, each time on a new model."""
+def _naively(model: nn.Module, data: Data, config: TrainConfig) -> Sequence[float]:
+    """The loop of ``gread/bench/naive.py``, which reads accuracies in each epoch."""
+    rates = {"lr": config.lr, "weight_decay": config.weight_decay}
+    marks = [perf_counter()]
+    naive.train(
+        model, data, epochs=config.epochs, on_epoch=lambda _: marks.append(perf_counter()), **rates
+    )
+    return [after - before for before, after in pairwise(marks)]
 
-    def training(count: int) -> Sequence[float]:
+
+def fitted(
+    build: Callable[[], nn.Module], data: Data, config: TrainConfig, train: Training = _with_fit
+) -> Side:
+    """A side whose unit is an epoch with its evaluation, each time of a new model."""
+
+    def epoch_seconds(count: int) -> float:
+        warm_up = 6 if torch.cuda.is_available() else 1  # a CUDA graph is captured in these
         torch.manual_seed(0)
         model = build().to(data.x.device)
-        return fit(model, data, replace(config, epochs=count)).seconds
+        seconds = train(model, data, replace(config, epochs=warm_up + count))
+        if (ended := len(seconds)) < warm_up + count:
+            raise ArithmeticError(f"training ended after {ended} epochs: nothing was measured")
+        return mean(seconds[warm_up:])
 
-    return partial(epoch_seconds, training)
-
-
-def naively_trained(build: Callable[[], nn.Module], data: Data, config: TrainConfig) -> Side:
-    """Epochs of the loop in ``gread/bench/naive.py``, which reads accuracies in each of them."""
-
-    def training(count: int) -> Sequence[float]:
-        torch.manual_seed(0)
-        model = build().to(data.x.device)
-        marks = [perf_counter()]
-        rates = {"lr": config.lr, "weight_decay": config.weight_decay}
-        naive.train(
-            model, data, epochs=count, on_epoch=lambda _: marks.append(perf_counter()), **rates
-        )
-        return [after - before for before, after in pairwise(marks)]
-
-    return partial(epoch_seconds, training)
+    return epoch_seconds
 
 
 def both(
     hyper: Mapping[str, Any], data: Data, config: TrainConfig = SLOWLY, product: str = "scatter"
 ) -> dict[str, Side]:
     """The same GREAD as ours and as the naive one, whose product is ``"scatter"`` or ``"coo"``."""
-    channels = {"in_channels": data.num_features, "out_channels": int(data.y.max()) + 1}
-    build_naive = partial(naive.NaiveGREAD, **channels, **hyper, product=product)
+    own = {"in_channels": data.num_features, "out_channels": int(data.y.max()) + 1, **hyper}
     return {
-        "ours": fitted(lambda: GREAD(**channels, **hyper), data, config),
-        "naive": naively_trained(build_naive, data, config),
+        "ours": fitted(lambda: GREAD(**own), data, config),
+        "naive": fitted(lambda: naive.NaiveGREAD(**own, product=product), data, config, _naively),
     }
 
 

@@ -72,7 +72,7 @@ def reproduce(
 ) -> None:
     """Regenerate a table or figure of the paper from stored runs, computing what is missing."""
     from gread.experiments.reproduce import plan, reproduce as regenerate
-    from gread.report.tables import Table
+    from gread.report.tables import TextTable
 
     names = None if name == "all" else [name]
     if dry_run:
@@ -103,7 +103,7 @@ def reproduce(
         )
     if names is not None:
         table = made[name].shown
-        if isinstance(table, Table) and not as_json:
+        if isinstance(table, TextTable) and not as_json:
             from rich.markdown import Markdown
 
             text = table.markdown()

@@ -37,3 +37,17 @@ def evenly_spread(beta: Tensor, count: int) -> Tensor:
     order = beta.argsort()
     places = torch.linspace(0, len(order) - 1, min(count, len(order))).round().long()
     return order[places]
+
+
+CHANNELS = 24
+"""Largest number of channels in a picture of the frequency response."""
+
+
+def some_responses(
+    terms: Terms, alpha: Tensor, beta: Tensor, integration: Integration
+) -> tuple[Tensor, list[tuple[float, Tensor]]]:
+    """61 eigenvalues; and β with the response to them, of `CHANNELS` channels."""
+    shown = evenly_spread(beta, CHANNELS)
+    eigenvalues = torch.linspace(-1, 1, 61, dtype=torch.float64)
+    lines = frequency_response(terms, alpha[shown], beta[shown], eigenvalues, integration)
+    return eigenvalues, list(zip(beta[shown].tolist(), lines.T, strict=True))

@@ -7,25 +7,20 @@ from dataclasses import dataclass
 from functools import partial
 
 from gread.data.catalog import DATASETS as CATALOGUE
-from gread.experiments.accuracy import measured, number
+from gread.experiments.accuracy import measured, paper_row
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
 from gread.experiments.curves import accuracies, means_of, said_of_failed, title_of
 from gread.experiments.protocol import DATASETS, GREAD, PUBLISHED, preset_of, runs_of
 from gread.models.catalog import MODELS
 from gread.report.claims import Claim, listed
-from gread.report.tables import Cell, Table, places
+from gread.report.tables import Cell, TextTable, better
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 
 
 @dataclass(frozen=True)
 class Ablation:
-    """A hyperparameter of GREAD with two values.
-
-    Attributes:
-        name: Of the hyperparameter.
-        values: What the paper calls the two, by their names here.
-    """
+    """A hyperparameter of GREAD, and what the paper calls its two values."""
 
     name: str
     values: dict[str, str]
@@ -33,11 +28,11 @@ class Ablation:
 
 @dataclass(frozen=True)
 class Said:
-    """What the paper's text says of the second value against the first.
+    """What the paper's text says about the second value compared with the first.
 
     Attributes:
         text: As it follows "that".
-        share: Of the pairs in which the second must be better at least for ours to agree.
+        share: Share of pairs in which the second value must be better for the claim to hold.
         without: Datasets that the text excepts.
     """
 
@@ -75,13 +70,13 @@ def render(
     said: Said | None,
     datasets: Sequence[str],
     results: Sequence[Result],
-) -> Table:
+) -> TextTable:
     """The two values below each other, the better one bold, and what the paper prints."""
     ours = accuracies(((r.spec.dataset, _value(ablation, r.spec), title_of(r)), r) for r in results)
     known = means_of(ours)
     titles = [MODELS[model].title for model in GREAD]
-    rows: list[tuple[Cell, ...]] = []
-    better, pairs = 0, 0
+    rows: list[tuple[str | Cell, ...]] = []
+    ahead, pairs = 0, 0
     for dataset in datasets:
         means = {
             value: [known.get((dataset, value, name)) for name in titles]
@@ -90,31 +85,29 @@ def render(
         both = [pair for pair in zip(*means.values(), strict=True) if None not in pair]
         if said is not None and dataset in said.without:
             both = []
-        better += sum(second > first for first, second in both)
+        ahead += sum(second > first for first, second in both)
         pairs += len(both)
-        for value, short in ablation.values.items():
-            cells = []
-            for name, *pair in zip(titles, *means.values(), strict=True):
-                found = measured(ours.get((dataset, value, name)))
-                place = places(pair)[list(ablation.values).index(value)]
-                cells.append(Cell(found, 1 if place == 1 and None not in pair else None))
-            rows.append((Cell(CATALOGUE[dataset].title), Cell(short), *cells))
+        best = [better(pair) for pair in zip(*means.values(), strict=True)]
+        for row, (value, short) in enumerate(ablation.values.items()):
+            cells = (
+                Cell(measured(ours.get((dataset, value, name))), places[row])
+                for name, places in zip(titles, best, strict=True)
+            )
+            rows.append((CATALOGUE[dataset].title, short, *cells))
             if dataset in PUBLISHED[ablation.name]:
-                paper = PUBLISHED[ablation.name][dataset][value]
-                rows.append((Cell(""), Cell("– paper"), *(Cell(number(paper[n])) for n in titles)))
+                rows.append(("", *paper_row(PUBLISHED[ablation.name][dataset][value], titles)))
     first, second = ablation.values.values()
     note = "Test accuracy in percent, mean ± deviation over splits and seeds; the better is bold."
     note += said_of_failed(results)
-    here = f"{second} is better than {first} in {better} of {pairs} pairs"
+    here = f"{second} is better than {first} in {ahead} of {pairs} pairs"
     claims = []
     if said is not None and pairs:
         if said.without:
             here += f", without {listed(CATALOGUE[name].title for name in said.without)}"
-        claims.append(Claim(said.text, here, better >= said.share * pairs))
+        claims.append(Claim(said.text, here, ahead >= said.share * pairs))
     elif pairs:
         note += f" {here}."
-    columns = ("dataset", ablation.name, *titles)
-    return Table(title, columns, tuple(rows), note, tuple(claims))
+    return TextTable.of(title, ("dataset", ablation.name, *titles), rows, note, claims)
 
 
 def _value(ablation: Ablation, spec: RunSpec) -> str:
@@ -131,24 +124,14 @@ ALL_BUT_TWO = Said(
 MOST = Said("VC is effective in most cases", 0.5)
 ALMOST_ALL = Said("VC is better in almost all cases", 0.8)
 
+_all = set(DATASETS)
 for _name, _ablation, _said, _title, _datasets in (
     ("table-5", ADJACENCY, INCREASES, "Table 5: soft adjacency", {"cornell", "film"}),
-    (
-        *("table-20", ADJACENCY, ALL_BUT_TWO, "Table 20: soft adjacency"),
-        set(DATASETS) - {"cornell", "film"},
-    ),
+    ("table-20", ADJACENCY, ALL_BUT_TWO, "Table 20: soft adjacency", _all - {"cornell", "film"}),
     ("table-6", BETA, MOST, "Table 6: scalar and vector β", {"texas", "wisconsin"}),
-    (
-        *("table-21", BETA, ALMOST_ALL, "Table 21: scalar and vector β"),
-        set(DATASETS) - {"texas", "wisconsin"},
-    ),
+    ("table-21", BETA, ALMOST_ALL, "Table 21: scalar and vector β", _all - {"texas", "wisconsin"}),
 ):
     _ordered = [dataset for dataset in DATASETS if dataset in _datasets]
-    ARTEFACTS.add(
-        _name,
-        Artefact(
-            partial(specs, _ablation, _ordered),
-            partial(render, _title, _ablation, _said, _ordered),
-            Quick(epochs=10),
-        ),
-    )
+    _specs = partial(specs, _ablation, _ordered)
+    _render = partial(render, _title, _ablation, _said, _ordered)
+    ARTEFACTS.add(_name, Artefact(_specs, _render, Quick(epochs=10)))

@@ -13,7 +13,7 @@ from gread.experiments.protocol import DATASETS, GREAD, PUBLISHED, SEVERAL_SEEDS
 from gread.models.catalog import MODELS
 from gread.report.claims import Claim, listed
 from gread.report.statistics import Standing, improves, standings
-from gread.report.tables import Cell, Table, places
+from gread.report.tables import Cell, TextTable, places
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 
@@ -34,8 +34,8 @@ ALL = tuple(name for name in PAPER if not name.startswith("GREAD"))
 BASELINES = {entry.title: name for name, entry in MODELS.items() if name not in GREAD}
 """Title to name."""
 
-EXTRA = tuple(title for title in BASELINES if title not in PAPER)
-"""Models that are not in the paper's big table."""
+ROWS = (*ALL, *(title for title in BASELINES if title not in PAPER))
+"""The baselines of the paper's Table 8, then those that it does not have."""
 
 
 def specs(baselines: Sequence[str] = ()) -> list[RunSpec]:
@@ -76,33 +76,26 @@ def summary(results: Iterable[Result]) -> dict[str, dict[str, tuple[float, float
     return found
 
 
-def accuracy_table(title: str, baselines: Sequence[str], results: Sequence[Result]) -> Table:
+def accuracy_table(title: str, baselines: Sequence[str], results: Sequence[Result]) -> TextTable:
     """Ours, the paper's and the difference; baselines that are not run are the paper's."""
     ours = summary(results)
     names = [*baselines, *(MODELS[model].title for model in GREAD)]
     run_here = [n for n in names if n in ours or n.startswith("GREAD") or n not in PAPER]
     shown = {name: ours.get(name, {}) if name in run_here else PAPER[name] for name in names}
-    best = {
-        dataset: dict(
-            zip(names, places([_mean(shown[n].get(dataset)) for n in names]), strict=True)
-        )
-        for dataset in DATASETS
-    }
+    best = {d: places([shown[n][d][0] if d in shown[n] else None for n in names]) for d in DATASETS}
     tried = {(title_of(result), result.spec.dataset) for result in results}
-    rows: list[tuple[Cell, ...]] = []
-    for name in names:
-        row = [Cell(name if name in run_here else f"{name} (paper)")]
+    rows: list[list[str | Cell]] = []
+    for place, name in enumerate(names):
+        row: list[str | Cell] = [name if name in run_here else f"{name} (paper)"]
         for d in DATASETS:
             gone = d not in shown[name] and (name, d) in tried
-            row.append(Cell(DIVERGED if gone else number(shown[name].get(d)), best[d][name]))
-        rows.append((*row, Cell(average(shown[name]))))
+            row.append(Cell(DIVERGED if gone else number(shown[name].get(d)), best[d][place]))
+        rows.append([*row, average(shown[name])])
         if name in run_here and name in PAPER:
             paper = PAPER[name]
-            rows.append(
-                (Cell("– paper"), *(Cell(number(paper[d])) for d in DATASETS), Cell(average(paper)))
-            )
+            rows.append([*paper_row(paper), average(paper)])
             apart = [_difference(shown[name].get(d), paper[d]) for d in DATASETS]
-            rows.append((Cell("– difference"), *map(Cell, apart), Cell("")))
+            rows.append(["– difference", *apart, ""])
     counted = sum(result.test is not None for result in results)
     diverged = sum(result.status == "diverged" for result in results)
     note = f"Test accuracy in percent, mean ± deviation over splits and seeds. {counted} runs of "
@@ -110,13 +103,11 @@ def accuracy_table(title: str, baselines: Sequence[str], results: Sequence[Resul
     note += f"{len(results) - counted} more diverged in their first epoch and have no number."
     if len(run_here) < len(names):
         note += " Rows marked (paper) are copied from the paper."
-    return Table(
-        title, ("model", *TITLES, "average"), tuple(rows), note, claims=_best_in(shown, ours)
-    )
+    return TextTable.of(title, ("model", *TITLES, "average"), rows, note, _best_in(shown, ours))
 
 
 def _best_in(shown: Accuracies, ours: Accuracies) -> tuple[Claim, ...]:
-    """Where somebody is better than all of GREAD; as good is not better."""
+    """Datasets on which another model is better than all of GREAD; a tie does not count."""
     ahead = {}
     counted = [d for d in DATASETS if d in ours.get("GREAD-BS", ())]
     for dataset in counted:
@@ -135,10 +126,10 @@ def _best_in(shown: Accuracies, ours: Accuracies) -> tuple[Claim, ...]:
 
 
 RIVALS = {"GloGNN": "∗", "ACM-GCN": "†"}
-"""Whom the marks of Table 2 are about."""
+"""Models with which the marks of Table 2 compare."""
 
 
-def ranking_table(title: str, rows: int, results: Sequence[Result]) -> Table:
+def ranking_table(title: str, rows: int, results: Sequence[Result]) -> TextTable:
     """Average ranks and medals, ours for the models that are run and the paper's for the others.
 
     A model of which we have runs is never ranked by the paper's numbers: with a gap it is left
@@ -161,31 +152,21 @@ def ranking_table(title: str, rows: int, results: Sequence[Result]) -> Table:
     if gaps:
         note += f" Left out, since some of their cells have no number: {', '.join(gaps)}."
     ordered = standings(means)
-    return Table(
-        title,
-        (
-            *("model", "average rank", "– paper", "average accuracy", "– paper"),
-            *("gold", "silver", "bronze", "– paper"),
-        ),
-        tuple(
-            _ranked(standing, standing.model in ours, marks(means, standing.model))
-            for standing in ordered[:rows]
-        ),
-        note,
-        _ranked_first(ordered) if "GREAD-BS" in ours else (),
-    )
+    columns = ["model", "average rank", "– paper", "average accuracy", "– paper"]
+    columns += ["gold", "silver", "bronze", "– paper"]
+    ranked = [_ranked(s, s.model in ours, marks(means, s.model)) for s in ordered[:rows]]
+    claims = _ranked_first(ordered) if "GREAD-BS" in ours else ()
+    return TextTable.of(title, columns, ranked, note, claims)
 
 
 def _ranked_first(ordered: Sequence[Standing]) -> tuple[Claim, ...]:
-    place, own = next(
-        ((n, s) for n, s in enumerate(ordered, 1) if s.model == "GREAD-BS"), (0, None)
-    )
-    if own is None:
-        return ()
-    here = f"it is number {place} with an average rank of {own.rank:.2f}"
-    here += "" if place == 1 else f", and {ordered[0].model} is at the top"
     says = "GREAD-BS is ranked at the top, with an average rank of 1.56"
-    return (Claim(says, here, place == 1),)
+    for place, standing in enumerate(ordered, 1):
+        if standing.model == "GREAD-BS":
+            here = f"it is number {place} with an average rank of {standing.rank:.2f}"
+            here += "" if place == 1 else f", and {ordered[0].model} is at the top"
+            return (Claim(says, here, place == 1),)
+    return ()
 
 
 def marks(means: Mapping[str, Mapping[str, float]], model: str) -> str:
@@ -203,10 +184,8 @@ def _marked(means: Mapping[str, Mapping[str, float]]) -> str:
     """What the marks mean, and where the paper has others."""
     note = "∗ and † mark a better accuracy than GloGNN and ACM-GCN, p < 0.05 by Wilcoxon's "
     note += "signed-rank test over the datasets."
-    printed = {
-        name: "".join(RIVALS[rival] for rival in PUBLISHED["wilcoxon"][name])
-        for name in PUBLISHED["wilcoxon"]
-    }
+    paper = PUBLISHED["wilcoxon"].items()
+    printed = {name: "".join(RIVALS[rival] for rival in rivals) for name, rivals in paper}
     apart = [
         f"{name} {printed.get(name, '') or 'none'}"
         for name in means
@@ -215,20 +194,12 @@ def _marked(means: Mapping[str, Mapping[str, float]]) -> str:
     return note + (f" The paper has other marks: {', '.join(apart)}." if apart else "")
 
 
-def _ranked(standing: Standing, ours: bool, marked: str) -> tuple[Cell, ...]:
+def _ranked(standing: Standing, ours: bool, marked: str) -> list[str]:
     name = standing.model if ours else f"{standing.model} (paper)"
     accuracy = f"{standing.accuracy:.2f}{marked}"
     rank, mean, *medals = PUBLISHED["ranking"][standing.model]
-    texts = (
-        *(name, f"{standing.rank:.2f}", f"{rank:.2f}", accuracy, f"{mean:.2f}"),
-        *map(str, standing.medals),
-        ", ".join(map(str, medals)),
-    )
-    return tuple(map(Cell, texts))
-
-
-def _mean(value: Sequence[float] | None) -> float | None:
-    return None if value is None else value[0]
+    texts = [name, f"{standing.rank:.2f}", f"{rank:.2f}", accuracy, f"{mean:.2f}"]
+    return [*texts, *map(str, standing.medals), ", ".join(map(str, medals))]
 
 
 def number(value: Sequence[float] | None) -> str:
@@ -243,6 +214,11 @@ def measured(values: Sequence[float] | None) -> str:
     return number((fmean(values), pstdev(values))) if values else DIVERGED
 
 
+def paper_row(paper: Mapping[str, Sequence[float]], keys: Iterable[str] = DATASETS) -> list[str]:
+    """What the paper prints below a row of ours."""
+    return ["– paper", *(number(paper[key]) for key in keys)]
+
+
 def _difference(ours: Sequence[float] | None, paper: Sequence[float]) -> str:
     return "" if ours is None else f"{ours[0] - paper[0]:+.2f}".replace("-", "−")
 
@@ -253,8 +229,6 @@ def average(row: Mapping[str, Sequence[float]]) -> str:
         return ""
     return f"{fmean(row[dataset][0] for dataset in DATASETS):.2f}"
 
-
-ROWS = (*ALL, *EXTRA)
 
 QUICK = Quick(without=tuple(dataset for dataset in DATASETS if dataset not in SEVERAL_SEEDS))
 """The three small graphs alone: thirty-five models on more would take an hour."""

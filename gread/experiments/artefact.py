@@ -1,18 +1,15 @@
-"""A table or figure is two pure functions: which runs it needs, and how they are shown.
-
-At quick scale it needs a few of them.
-"""
+"""A table or figure is two pure functions: the runs that it needs, and how they are shown."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from gread.base.registry import Registry
 from gread.data.catalog import DATASETS
 from gread.report.charts import Chart
-from gread.report.tables import Table
+from gread.report.tables import TextTable
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 
@@ -22,11 +19,11 @@ LARGE = ("film", "squirrel", "citeseer", "pubmed")
 
 @dataclass(frozen=True)
 class Quick:
-    """What of an artefact is run at quick scale.
+    """The part of an artefact that is run at quick scale.
 
     Attributes:
-        runs: How many of those that differ in split, seed or drawn graph alone.
-        epochs: At most so many.
+        runs: Number of runs behind each number, of those for other splits, seeds or drawn graphs.
+        epochs: Largest number of epochs.
         without: Datasets that are left out.
     """
 
@@ -37,17 +34,16 @@ class Quick:
 
 @dataclass(frozen=True)
 class Artefact:
-    """Something to regenerate.
+    """A table or figure to regenerate.
 
     Attributes:
-        specs: The completed specs behind it; none where it is measured from the data or the
-            catalogue.
-        render: What is shown of their results; results may be missing.
-        quick: What is run of it at quick scale.
+        specs: The completed specs behind it; `list` if it needs none.
+        render: Shows their results, of which some may be missing.
+        quick: The part that is run at quick scale.
     """
 
     specs: Callable[[], Iterable[RunSpec]]
-    render: Callable[[Sequence[Result]], Table | Chart]
+    render: Callable[[Sequence[Result]], TextTable | Chart]
     quick: Quick = Quick()
 
 
@@ -55,10 +51,14 @@ ARTEFACTS: Registry[Artefact] = Registry("artefact")
 
 
 class Plan(NamedTuple):
-    """What is run of an artefact, and what is to be said of it."""
+    """The runs of an artefact at one scale, and a note about them."""
 
     specs: list[RunSpec]
     note: str = ""
+
+    def stored(self, known: Mapping[str, Result]) -> list[Result]:
+        """Results of those runs that are known by their key."""
+        return [known[spec.key] for spec in self.specs if spec.key in known]
 
 
 SCALES: Registry[Callable[[Artefact], Plan]] = Registry("scale")
@@ -90,11 +90,11 @@ def quick(artefact: Artefact) -> Plan:
     return Plan([spec for group in groups.values() for spec in group[: rule.runs]], note)
 
 
-def show(artefact: Artefact, plan: Plan, results: Sequence[Result]) -> Table | Chart:
+def show(artefact: Artefact, plan: Plan, results: Sequence[Result]) -> TextTable | Chart:
     """The results of a plan, with its note before that of the artefact.
 
     A number is shown once all of its runs are there: a mean over some splits is another number.
-    Where some are missing, or the plan is not the paper's, they do not speak about the paper.
+    If some are missing, or the plan is not the paper's, the claims are left out.
     """
     shown = artefact.render(with_all_runs(plan, results))
     missing = len(plan.specs) - len(results)
@@ -109,14 +109,14 @@ def show(artefact: Artefact, plan: Plan, results: Sequence[Result]) -> Table | C
 
 
 def with_all_runs(plan: Plan, results: Sequence[Result]) -> list[Result]:
-    """Those of the results that belong to a number of which all runs are there."""
+    """Results that belong to a number whose runs are all there."""
     there = {result.spec for result in results}
     waiting = {_number_of(spec) for spec in plan.specs if spec not in there}
     return [r for r in results if not waiting or _number_of(r.spec) not in waiting]
 
 
 def _number_of(spec: RunSpec) -> RunSpec:
-    """What runs share of which a number is the mean: all but split, seed and drawn graph."""
+    """What the runs behind one number share: all but split, seed and drawn graph."""
     options = {key: value for key, value in spec.options.items() if key != "graph"}
     return replace(spec, split=0, seed=0, options=options)
 

@@ -15,7 +15,7 @@ from gread.runs.result import Result
 
 
 class Look(NamedTuple):
-    """Of a model, the same in all figures."""
+    """How a model is drawn, the same in all figures."""
 
     colour: str
     marker: str
@@ -24,32 +24,24 @@ class Look(NamedTuple):
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
-LOOKS = {
-    f"GREAD-{letter}": Look(colour, marker)
-    for letter, colour, marker in zip(
-        ("BS", "F", "AC", "Z", "ST", "FB", "FB*"), COLOURS, MARKERS, strict=True
-    )
-} | {
-    title: Look(colour, marker, dashed=True)
-    for title, colour, marker in zip(
-        ("GRAND", "GCN", "GAT", "H2GCN", "MLP", "GRAND++"),
-        (COLOURS[3], COLOURS[1], COLOURS[2], COLOURS[4], COLOURS[6], COLOURS[5]),
-        MARKERS,
-        strict=False,
-    )
-}
-"""GREAD is solid, all others are dashed."""
+SOLID = [f"GREAD-{letter}" for letter in ("BS", "F", "AC", "Z", "ST", "FB", "FB*")]
+DASHED = {"GRAND": 3, "GCN": 1, "GAT": 2, "H2GCN": 4, "MLP": 6, "GRAND++": 5}
+"""Baselines of the paper's figures, and the number of their colour."""
+
+LOOKS = dict(zip(SOLID, map(Look, COLOURS, MARKERS), strict=True))
+for (_title, _colour), _marker in zip(DASHED.items(), MARKERS, strict=False):
+    LOOKS[_title] = Look(COLOURS[_colour], _marker, dashed=True)
 
 K = TypeVar("K", bound=Hashable)
 
 
 def title_of(result: Result) -> str:
-    """Of the model, as in the paper."""
+    """Title of the model, as in the paper."""
     return MODELS[result.spec.model].title
 
 
 def look_of(title: str) -> Look:
-    """That of a model without one of its own by its place in the catalogue."""
+    """Look of a model; by its place in the catalogue if it has none of its own."""
     if title in LOOKS:
         return LOOKS[title]
     place = [entry.title for entry in MODELS.values()].index(title)
@@ -67,7 +59,7 @@ def accuracies(pairs: Iterable[tuple[K, Result]]) -> dict[K, list[float]]:
 
 
 def means_of(found: Mapping[K, Sequence[float]]) -> dict[K, float]:
-    """Of those of which a run did not fail."""
+    """Means of the numbers that have a run."""
     return {key: fmean(values) for key, values in found.items() if values}
 
 
@@ -101,24 +93,16 @@ def curve(title: str, samples: Mapping[float, Sequence[float]]) -> Series:
     y = [fmean(samples[x]) if samples[x] else math.nan for x in places]
     spread = [pstdev(samples[x]) if samples[x] else math.nan for x in places]
     several = any(len(values) > 1 for values in samples.values())
-    return styled(
-        title,
-        places,
-        y,
-        [a - b for a, b in zip(y, spread, strict=True)] if several else [],
-        [a + b for a, b in zip(y, spread, strict=True)] if several else [],
-    )
+    pairs = list(zip(y, spread, strict=True)) if several else []
+    return styled(title, places, y, [a - b for a, b in pairs], [a + b for a, b in pairs])
 
 
 def median_curve(title: str, rows: Sequence[Sequence[float]]) -> Series:
     """Median over rows of equal length at places 0, 1, 2, ..., in a band of the middle half."""
     import numpy as np
 
-    middle, low, high = np.quantile(np.array(rows), [0.5, 0.25, 0.75], axis=0).tolist()
-    several = len(rows) > 1
-    return styled(
-        title, range(len(middle)), middle, low if several else (), high if several else ()
-    )
+    middle, *band = np.quantile(np.array(rows), [0.5, 0.25, 0.75], axis=0).tolist()
+    return styled(title, range(len(middle)), middle, *(band if len(rows) > 1 else ()))
 
 
 def styled(
@@ -129,15 +113,7 @@ def styled(
     high: Iterable[float] = (),
 ) -> Series:
     """A line that looks like its model."""
-    look = look_of(title)
-    places = tuple(map(float, x))
-    return Series(
-        title,
-        places,
-        tuple(y),
-        tuple(low),
-        tuple(high),
-        colour=look.colour,
-        marker=look.marker if len(places) <= 15 else "",
-        dashed=look.dashed,
-    )
+    look, places = look_of(title), tuple(map(float, x))
+    if len(places) > 15:
+        look = look._replace(marker="")
+    return Series(title, places, tuple(y), tuple(low), tuple(high), **look._asdict())

@@ -31,7 +31,7 @@ SPLITS = 5
 HIDDEN_CHANNELS = 32
 TRAIN = TrainConfig(epochs=50, lr=0.02, weight_decay=5e-4)
 
-# Nobody is tuned: all models share width, dropout and training, the continuous ones also the
+# No model is tuned: all of them share width, dropout and training, the continuous ones also the
 # time and the solver.
 COMMON: dict[str, Any] = {"input_dropout": 0.5, "dropout": 0.5}
 CONTINUOUS = COMMON | {"adjacency": "original", "time": 2.0, "step_size": 1.0, "solver": "euler"}
@@ -110,22 +110,15 @@ def draw(folder: Path) -> list[Path]:
     """Writes Figure 1 of the paper, and the Dirichlet energy of the same two processes."""
     edges = grid(SIZE, SIZE).edge_index
     times = np.geomspace(0.1, 50.0, 80).round(6).tolist()
-    curves = tuple(
-        Series(
-            name,
-            tuple(times),
-            tuple(dirichlet_energy(h, edges).item() for h in states),
-            colour=colour,
-        )
-        for colour, (name, states) in zip(COLOURS, on_a_grid(times).items(), strict=False)
-    )
+    curves = []
+    for colour, (name, states) in zip(COLOURS, on_a_grid(times).items(), strict=False):
+        energies = tuple(dirichlet_energy(h, edges).item() for h in states)
+        curves.append(Series(name, tuple(times), energies, colour=colour))
     axes = Axis("time t", log=True, limits=(0.1, 50.0)), Axis("Dirichlet energy (Eq. 18)", log=True)
+    panel = Panel.of("", curves, *axes)
     charts = {
         "grid.png": Chart("Diffusion forgets; the reaction remembers", snapshots(), columns=4),
-        "energy.png": Chart(
-            "How fast the nodes of the grid become alike",
-            (Panel(series=curves, x=axes[0], y=axes[1]),),
-        ),
+        "energy.png": Chart("How fast the nodes of the grid become alike", (panel,)),
     }
     folder.mkdir(parents=True, exist_ok=True)
     for file, chart in charts.items():

@@ -6,22 +6,20 @@ Figures 5 and 11, and beyond the paper the same for every model, with the effect
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import median
-from typing import Any
 
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
 from gread.experiments.curves import median_curve, title_of
-from gread.experiments.protocol import GREAD, PROTOCOL
+from gread.experiments.protocol import GREAD, PROTOCOL, runs_in
 from gread.models.catalog import MODELS
-from gread.report.charts import COLOURS, Axis, Chart, Panel, Series, empty_without
+from gread.report.charts import COLOURS, Axis, Chart, Panel, Series
 from gread.report.claims import Claim, listed
-from gread.runs.complete import complete
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec
-from gread.training.config import TrainConfig
 
 ENERGY = PROTOCOL["energy"]
 DEPTH = PROTOCOL["depth"]
@@ -38,55 +36,28 @@ Rows = Mapping[str, Sequence[Sequence[float]]]
 
 def specs(betas: Sequence[str], *, baselines: bool = False) -> list[RunSpec]:
     """GREAD with forty steps in the setting of Table 10, by its β; and baselines as deep."""
-    hypers: list[tuple[str, Mapping[str, Any]]] = [
-        (model, {**ENERGY["continuous"], **ENERGY["gread"], "beta": beta})
-        for model in GREAD
-        for beta in betas
-    ]
+    runs = partial(runs_in, ENERGY, "csbm", record=("layer_energy",))
+    found = [spec for model in GREAD for beta in betas for spec in runs(model, beta=beta)]
     if baselines:
-        hypers += [("grand", ENERGY["continuous"]), *ENERGY["baselines"].items()]
-    return _runs(ENERGY, hypers, ("layer_energy",))
+        found += [spec for model in ("grand", *ENERGY["layered"]) for spec in runs(model)]
+    return found
 
 
 def depth_specs() -> list[RunSpec]:
     """Every model that can be made forty layers deep."""
-    hypers = []
-    for model, entry in MODELS.items():
-        if entry.continuous:
-            own = DEPTH.get(entry.family, {})
-            hypers.append((model, {**DEPTH["common"], **DEPTH["continuous"], **own}))
-        elif model in DEPTH["layered"]:
-            hypers.append((model, {**DEPTH["common"], **DEPTH["layered"][model]}))
-    return _runs(DEPTH, hypers, ("layer_energy", "layer_rank"))
-
-
-def _runs(
-    about: Mapping[str, Any],
-    hypers: Sequence[tuple[str, Mapping[str, Any]]],
-    record: tuple[str, ...],
-) -> list[RunSpec]:
-    first = [
-        RunSpec(
-            dataset="csbm",
-            model=model,
-            hyper=hyper,
-            train=TrainConfig(**about["train"]),
-            options=about["options"],
-            record=record,
-        )
-        for model, hyper in hypers
-    ]
     return [
-        replace(spec, seed=seed) for spec in map(complete, first) for seed in range(about["seeds"])
+        spec
+        for model, entry in MODELS.items()
+        if entry.continuous or model in DEPTH["layered"]
+        for spec in runs_in(DEPTH, "csbm", model, ("layer_energy", "layer_rank"))
     ]
 
 
 def render_models(results: Sequence[Result]) -> Chart:
     """Figure 5: GREAD and the baselines in one panel."""
     rows = _recorded("layer_energy", results)
-    lines = tuple(median_curve(title, seeds) for title, seeds in rows.items())
-    y = Axis("Dirichlet energy (Eq. 18)", log=True, limits=SHOWN)
-    panel = Panel(series=lines, x=LAYER, y=y, remark=empty_without(lines))
+    lines = [median_curve(title, seeds) for title, seeds in rows.items()]
+    panel = Panel.of("", lines, LAYER, Axis("Dirichlet energy (Eq. 18)", log=True, limits=SHOWN))
     note = f"{_setting(results, band=True)} {_changes(rows)}"
     title = "Figure 5: Dirichlet energy over forty layers"
     return Chart(title, (panel,), note=note, claims=(*_decays(rows), *_stays(rows)))
@@ -101,17 +72,13 @@ def render_beta(results: Sequence[Result]) -> Chart:
     panels = []
     for title in (MODELS[model].title for model in GREAD):
         lines = [
-            replace(
-                median_curve(title, rows[short][title]), label=short, colour=colour, dashed=dashed
-            )
+            replace(_line(title, rows[short], colour, dashed), label=short)
             for short, colour, dashed in (("VC", COLOURS[0], False), ("SC", COLOURS[1], True))
             if title in rows[short]
         ]
-        series = [replace(line, low=(), high=()) for line in lines]
-        if len(series) == 2:
-            series.append(_between(*series))
-        y = Axis("Dirichlet energy", log=True)
-        panels.append(Panel(title, tuple(series), x=LAYER, y=y, remark=empty_without(series)))
+        if len(lines) == 2:
+            lines.append(_between(*lines))
+        panels.append(Panel.of(title, lines, LAYER, Axis("Dirichlet energy", log=True)))
     return Chart(
         "Figure 11: Dirichlet energy with a scalar and a vector β",
         tuple(panels),
@@ -123,16 +90,8 @@ def render_beta(results: Sequence[Result]) -> Chart:
 
 def _between(first: Series, second: Series) -> Series:
     """The area between two lines."""
-    ends = list(zip(first.y, second.y, strict=True))
-    return Series(
-        "difference",
-        first.x,
-        first.y,
-        tuple(map(min, ends)),
-        tuple(map(max, ends)),
-        colour="#555555",
-        width=0,
-    )
+    low, high = tuple(map(min, first.y, second.y)), tuple(map(max, first.y, second.y))
+    return Series("difference", first.x, first.y, low, high, colour="#555555", width=0)
 
 
 def render_depth(results: Sequence[Result]) -> Chart:
@@ -148,30 +107,27 @@ def render_depth(results: Sequence[Result]) -> Chart:
     panels = []
     for group, titles in groups.items():
         for rows, y in shown:
-            lines = tuple(
-                _told_apart(median_curve(title, rows[title]), place)
+            lines = [
+                _line(title, rows, COLOURS[place % len(COLOURS)], dashed=place >= len(COLOURS))
                 for place, title in enumerate(titles)
                 if title in rows
-            )
-            panels.append(Panel(group, lines, x=LAYER, y=y, remark=empty_without(lines)))
+            ]
+            panels.append(Panel.of(group, lines, LAYER, y))
+    deep = {spec.model for spec in depth_specs()}
+    shallow = listed(entry.title for name, entry in MODELS.items() if name not in deep)
     return Chart(
         "Every model over forty layers: energy, and effective rank",
         tuple(panels) or (Panel(remark="no runs yet"),) * 2,
         columns=2,
         note=_setting(results, "sixteen features and channels, Euler's steps of 1 as layers")
-        + f" Not shown, since their layers are two or none: {listed(_shallow())}.",
+        + f" Not shown, since their layers are two or none: {shallow}.",
     )
 
 
-def _shallow() -> list[str]:
-    shown = {spec.model for spec in depth_specs()}
-    return [entry.title for name, entry in MODELS.items() if name not in shown]
-
-
-def _told_apart(line: Series, place: int) -> Series:
-    """Without its band, and in a colour by its place in the family."""
-    colour = COLOURS[place % len(COLOURS)]
-    return replace(line, low=(), high=(), colour=colour, dashed=place >= len(COLOURS))
+def _line(title: str, rows: Rows, colour: str, dashed: bool) -> Series:
+    """Median without its band."""
+    line = median_curve(title, rows[title])
+    return replace(line, low=(), high=(), colour=colour, dashed=dashed)
 
 
 def _recorded(name: str, results: Sequence[Result]) -> dict[str, list[list[float]]]:
@@ -183,11 +139,8 @@ def _recorded(name: str, results: Sequence[Result]) -> dict[str, list[list[float
 
 
 def _setting(results: Sequence[Result], setting: str = TABLE_10, *, band: bool = False) -> str:
-    """How the lines came about, and who has none."""
-    failed: dict[str, int] = {}
-    for result in results:
-        if not result.records:
-            failed[title_of(result)] = failed.get(title_of(result), 0) + 1
+    """The setting of the lines, and the models without one."""
+    failed = Counter(title_of(result) for result in results if not result.records)
     seeds = len({result.spec.seed for result in results})
     note = f"cSBM of 100 nodes, {setting}"
     note += f"; median of {seeds} seeds" if seeds > 1 else ""
@@ -204,8 +157,8 @@ def _changes(rows: Rows) -> str:
         return ""
     words = []
     for title, seeds in rows.items():
-        ratio = median(row[-1] / row[0] for row in seeds)
-        words.append(f"{title} {math.log10(ratio):+.1f}" if ratio > 0 else f"{title} to zero")
+        orders = _orders(seeds, -1)
+        words.append(f"{title} to zero" if orders == -math.inf else f"{title} {orders:+.1f}")
     text = ", ".join(words).replace(" -", " −")
     return f"Change in orders of magnitude from the first layer to the last: {text}."
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING
 
 from gread.data.catalog import DATASETS as CATALOGUE
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
-from gread.experiments.datasets import no_runs
-from gread.experiments.protocol import DATASETS, runs_of
+from gread.experiments.protocol import DATASETS, runs_of, runs_on
 from gread.report.charts import COLOURS, Axis, Chart, Frame, Image, Panel, Series
 from gread.runs.records import MAPPED
 from gread.runs.result import Result
@@ -66,30 +65,19 @@ def _noisy_letter(pos: Tensor) -> Tensor:
     return ((ring | bar).float() + 0.3 * noise).unsqueeze(1)
 
 
-@lru_cache(maxsize=1)
-def snapshots() -> tuple[Panel, ...]:
-    """A row for each dynamics, a column for each time, in the colours of the first."""
-    return _panels(TIMES)
-
-
-@lru_cache(maxsize=1)
 def film() -> tuple[Frame, ...]:
     """Either dynamics at every moment."""
-    panels = _panels(tuple(map(float, MOMENTS)))
-    count = len(MOMENTS)
-    return tuple(
-        Frame(
-            f"t = {time}",
-            tuple(
-                replace(panels[place + row * count], title=name)
-                for row, name in enumerate(DYNAMICS)
-            ),
-        )
-        for place, time in enumerate(MOMENTS)
-    )
+    panels, count = snapshots(tuple(map(float, MOMENTS))), len(MOMENTS)
+    frames = []
+    for time, *pair in zip(MOMENTS, panels[:count], panels[count:], strict=True):
+        named = (replace(panel, title=name) for panel, name in zip(pair, DYNAMICS, strict=True))
+        frames.append(Frame(f"t = {time}", tuple(named)))
+    return tuple(frames)
 
 
-def _panels(times: Sequence[float]) -> tuple[Panel, ...]:
+@cache
+def snapshots(times: tuple[float, ...] = TIMES) -> tuple[Panel, ...]:
+    """A row for each dynamics, a column for each time, in the colours of the first."""
     import numpy as np
 
     states = on_a_grid(times)
@@ -130,27 +118,21 @@ def journey_specs() -> list[RunSpec]:
 
 def final_specs() -> list[RunSpec]:
     """GREAD-BS on every dataset, with its final states and what it learned."""
-    return [
-        spec
-        for dataset in DATASETS
-        for spec in runs_of(
-            "gread-bs", dataset, splits=1, seeds=(0,), record=("map", "coefficients")
-        )
-    ]
+    return runs_on(DATASETS, ("gread-bs",), splits=1, seeds=(0,), record=("map", "coefficients"))
 
 
 def render_journey(results: Sequence[Result]) -> Chart:
     """Figure 2: the nodes of Cora at t = 0, 1 and T, and at more moments on a page."""
     known = [r.records["journey"] for r in results[:1] if r.records]
     panels = {
-        time: Panel(f"t = {time:.3g}", _classes(places, record["classes"]), x=HIDDEN, y=HIDDEN)
+        time: Panel.of(f"t = {time:.3g}", _classes(places, record["classes"]), HIDDEN, HIDDEN)
         for record in known
         for time, places in zip(record["times"], record["maps"], strict=True)
     }
     shown = [panel for time, panel in panels.items() if time in (0.0, 1.0, max(panels))]
     return Chart(
         "Figure 2: the nodes of Cora on their way",
-        tuple(shown) or (Panel(x=HIDDEN, y=HIDDEN, remark="no runs yet"),) * 3,
+        tuple(shown) or (Panel.of("", (), HIDDEN, HIDDEN),) * 3,
         columns=3,
         note="H(t) of a trained GREAD-BS in the plane by t-SNE, each map from where the one before "
         f"ended; {MAPPED} nodes, coloured by class.",
@@ -161,17 +143,9 @@ def render_journey(results: Sequence[Result]) -> Chart:
 def render_final(results: Sequence[Result]) -> Chart:
     """Figure 10: the final states on all datasets."""
     maps = {r.spec.dataset: r.records["map"] for r in results if r.records}
+    known = {name: _classes(found["maps"][-1], found["classes"]) for name, found in maps.items()}
     panels = tuple(
-        Panel(
-            CATALOGUE[dataset].title,
-            _classes(maps[dataset]["maps"][-1], maps[dataset]["classes"])
-            if dataset in maps
-            else (),
-            x=HIDDEN,
-            y=HIDDEN,
-            remark="" if dataset in maps else "no runs yet",
-        )
-        for dataset in DATASETS
+        Panel.of(CATALOGUE[name].title, known.get(name, ()), HIDDEN, HIDDEN) for name in DATASETS
     )
     return Chart(
         "Figure 10: the final states of all datasets",
@@ -184,18 +158,15 @@ def render_final(results: Sequence[Result]) -> Chart:
 
 def _classes(places: Sequence[Sequence[float]], classes: Sequence[int]) -> tuple[Series, ...]:
     """The nodes of every class."""
-    return tuple(
-        Series(
-            f"class {number}",
-            tuple(place[0] for place, c in zip(places, classes, strict=True) if c == number),
-            tuple(place[1] for place, c in zip(places, classes, strict=True) if c == number),
-            mark="points",
-            colour=COLOURS[number % len(COLOURS)],
-        )
-        for number in sorted(set(classes))
-    )
+    found = []
+    for number in sorted(set(classes)):
+        own = [place for place, c in zip(places, classes, strict=True) if c == number]
+        x, y = zip(*own, strict=True)
+        colour = COLOURS[number % len(COLOURS)]
+        found.append(Series(f"class {number}", x, y, mark="points", colour=colour))
+    return tuple(found)
 
 
-ARTEFACTS.add("figure-1", Artefact(no_runs, render_grid))
+ARTEFACTS.add("figure-1", Artefact(list, render_grid))
 ARTEFACTS.add("figure-2", Artefact(journey_specs, render_journey))
 ARTEFACTS.add("figure-10", Artefact(final_specs, render_final, FINAL))

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean
 
 from gread.experiments.artefact import ARTEFACTS, Artefact
 from gread.experiments.curves import accuracies, curve, means_of, title_of
-from gread.experiments.protocol import GREAD, PROTOCOL
+from gread.experiments.protocol import GREAD, PROTOCOL, runs_in
 from gread.models.catalog import MODELS
-from gread.report.charts import Axis, Chart, Panel, empty_without
+from gread.report.charts import Axis, Chart, Panel
 from gread.report.claims import Claim
-from gread.runs.complete import complete
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec
-from gread.training.config import TrainConfig
 
 BASELINES = ("mlp", "gcn", "gat", "grand", "h2gcn")
 ABOUT = PROTOCOL["homophily"]
@@ -32,28 +31,21 @@ SUDDEN = 5.0
 
 def specs() -> list[RunSpec]:
     """Every model on three graphs of every level of homophily."""
-    given = [
-        RunSpec(
-            dataset=f"syn-cora-h{level}",
-            model=model,
-            hyper={
-                **ABOUT["common"],
-                **(ABOUT["continuous"] if MODELS[model].continuous else {}),
-                **(ABOUT["gread"] if model in GREAD else {}),
-            },
-            train=TrainConfig(**ABOUT["train"]),
-            options={"graph": graph},
-        )
+    return [
+        replace(spec, options={"graph": graph})
         for level in ABOUT["levels"]
         for model in (*BASELINES, *GREAD)
+        for spec in runs_in(ABOUT, f"syn-cora-h{level}", model)
         for graph in ABOUT["graphs"]
     ]
-    return list(map(complete, given))
 
 
 def render(results: Sequence[Result]) -> Chart:
     """GREAD-BS against the baselines, and the seven reactions."""
-    found = accuracies(((title_of(r), _level(r.spec)), r) for r in results)
+    found = accuracies(
+        ((title_of(r), float(r.spec.dataset.removeprefix("syn-cora-h"))), r) for r in results
+    )
+    axes = Axis("homophily", limits=(0.0, 1.0)), Axis("test accuracy (%)")
     panels = []
     for title, models in (
         ("GREAD-BS and baselines", ("gread-bs", *reversed(BASELINES))),
@@ -62,15 +54,7 @@ def render(results: Sequence[Result]) -> Chart:
         lines = []
         for name in (MODELS[model].title for model in models):
             lines.append(curve(name, {x: values for (t, x), values in found.items() if t == name}))
-        panels.append(
-            Panel(
-                title,
-                tuple(lines),
-                x=Axis("homophily", limits=(0.0, 1.0)),
-                y=Axis("test accuracy (%)"),
-                remark=empty_without(lines),
-            )
-        )
+        panels.append(Panel.of(title, lines, *axes))
     means = means_of(found)
     return Chart(
         "Figure 6: accuracy by homophily, synthetic Cora",
@@ -79,10 +63,6 @@ def render(results: Sequence[Result]) -> Chart:
         note=f"Mean over the graphs of a level in a band of one deviation. {_ahead(means)}".strip(),
         claims=(*_poor(means), *_best_overall(means), *_steady(means)),
     )
-
-
-def _level(spec: RunSpec) -> float:
-    return float(spec.dataset.removeprefix("syn-cora-h"))
 
 
 def _ahead(found: Means) -> str:

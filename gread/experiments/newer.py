@@ -16,19 +16,19 @@ from gread.experiments import ablations, sensitivity
 from gread.experiments.accuracy import measured
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
 from gread.experiments.curves import accuracies, means_of, said_of_failed, splits_of, title_of
-from gread.experiments.protocol import GREAD, PROTOCOL, runs_of
+from gread.experiments.protocol import GREAD, PROTOCOL, runs_on
 from gread.models.catalog import MODELS
 from gread.report.charts import Chart
 from gread.report.claims import listed
 from gread.report.statistics import standings
-from gread.report.tables import Cell, Table, places
+from gread.report.tables import Cell, TextTable, places
 from gread.runs.result import Result
-from gread.runs.spec import RunSpec
 
-Shown = TypeVar("Shown", Table, Chart)
+Shown = TypeVar("Shown", TextTable, Chart)
 
 ABOUT = PROTOCOL["newer"]
 DATASETS: tuple[str, ...] = tuple(ABOUT["datasets"])
+COMPARED = (*ABOUT["baselines"], *GREAD)
 SMALLEST = "chameleon-filtered"
 NOTE = (
     "Nothing is tuned here: the two filtered graphs have the settings of the graphs that they come "
@@ -38,20 +38,10 @@ NOTE = (
 )
 
 
-def specs() -> list[RunSpec]:
-    """Baselines and GREAD."""
-    return [
-        spec
-        for dataset in DATASETS
-        for model in (*ABOUT["baselines"], *GREAD)
-        for spec in runs_of(model, dataset)
-    ]
-
-
-def render(datasets: Sequence[str], results: Sequence[Result]) -> Table:
-    """Accuracies, and the average rank of who has all of them."""
+def render(datasets: Sequence[str], results: Sequence[Result]) -> TextTable:
+    """Accuracies, and the average rank of every model that has all of them."""
     found = accuracies(((title_of(r), r.spec.dataset), r) for r in results)
-    titles = [MODELS[model].title for model in (*ABOUT["baselines"], *GREAD)]
+    titles = [MODELS[model].title for model in COMPARED]
     means = means_of(found)
     complete = {
         title: {d: means[title, d] for d in datasets}
@@ -60,14 +50,14 @@ def render(datasets: Sequence[str], results: Sequence[Result]) -> Table:
     }
     ranks = {s.model: f"{s.rank:.2f}" for s in standings(complete)} if complete else {}
     best = {d: places([means.get((title, d)) for title in titles]) for d in datasets}
-    rows = []
+    rows: list[tuple[str | Cell, ...]] = []
     for row, title in enumerate(titles):
         cells = [Cell(measured(found.get((title, d))), best[d][row]) for d in datasets]
-        rows.append((Cell(title), *cells, Cell(ranks.get(title, ""))))
-    return Table(
+        rows.append((title, *cells, ranks.get(title, "")))
+    return TextTable.of(
         "Newer graphs: accuracy",
         ("model", *(CATALOGUE[d].title for d in datasets), "average rank"),
-        tuple(rows),
+        rows,
         f"Test accuracy in percent, mean ± deviation over {splits_of(results)}."
         + said_of_failed(results),
     )
@@ -76,9 +66,9 @@ def render(datasets: Sequence[str], results: Sequence[Result]) -> Table:
 def repeated(
     render: Callable[[Sequence[str], Sequence[Result]], Shown], results: Sequence[Result]
 ) -> Shown:
-    """What is shown of the paper's graphs, of those here that have runs, and what to know of them.
+    """An artefact of the paper, for the graphs here that have runs.
 
-    Some are to be had from their authors' site alone.
+    Some graphs can be downloaded only from their authors' site.
     """
     known = [name for name in DATASETS if any(r.spec.dataset == name for r in results)]
     shown = render(known or DATASETS, results)
@@ -89,28 +79,19 @@ def repeated(
 
 QUICK = Quick(epochs=10, without=tuple(d for d in DATASETS if d != SMALLEST))
 
-ARTEFACTS.add("newer-accuracy", Artefact(specs, partial(repeated, render), QUICK))
+_specs = partial(runs_on, DATASETS, COMPARED)
+ARTEFACTS.add("newer-accuracy", Artefact(_specs, partial(repeated, render), QUICK))
 for _name, _ablation, _title in (
     ("newer-adjacency", ablations.ADJACENCY, "Newer graphs: soft adjacency"),
     ("newer-beta", ablations.BETA, "Newer graphs: scalar and vector β"),
 ):
-    ARTEFACTS.add(
-        _name,
-        Artefact(
-            partial(ablations.specs, _ablation, DATASETS),
-            partial(repeated, partial(ablations.render, _title, _ablation, None)),
-            QUICK,
-        ),
-    )
+    _specs = partial(ablations.specs, _ablation, DATASETS)
+    _render = partial(ablations.render, _title, _ablation, None)
+    ARTEFACTS.add(_name, Artefact(_specs, partial(repeated, _render), QUICK))
 for _name, _sweep, _title in (
     ("newer-time", sensitivity.TIME, "Newer graphs: sensitivity to T"),
     ("newer-step", sensitivity.STEP, "Newer graphs: sensitivity to the step size"),
 ):
-    ARTEFACTS.add(
-        _name,
-        Artefact(
-            partial(sensitivity.specs, _sweep, DATASETS),
-            partial(repeated, partial(sensitivity.render, _title, _sweep, ())),
-            replace(QUICK, epochs=5),
-        ),
-    )
+    _specs = partial(sensitivity.specs, _sweep, DATASETS)
+    _draw = partial(sensitivity.render, _title, _sweep, ())
+    ARTEFACTS.add(_name, Artefact(_specs, partial(repeated, _draw), replace(QUICK, epochs=5)))

@@ -10,14 +10,13 @@ from pathlib import Path
 from gread.base.files import write_text
 from gread.base.versions import __version__
 from gread.data.files import DataError
-from gread.experiments.artefact import SCALES, Artefact, Plan, show, with_all_runs
+from gread.experiments.artefact import SCALES, show, with_all_runs
 from gread.experiments.questions import ARTEFACTS
 from gread.report.page import Section, page
-from gread.report.tables import Table
+from gread.report.tables import TextTable
 from gread.runs.archive import known_results
 from gread.runs.result import Result
 
-TITLE = "GREAD: every table and figure"
 ENOUGH = 0.1
 """The share of an artefact's runs from which it is shown by the paper's protocol."""
 
@@ -42,29 +41,23 @@ def write_report(path: str | Path, *, store: str | Path) -> None:
         "Graph neural reaction-diffusion networks (ICML 2023), run again: with the paper’s own "
         f"numbers beside ours. Written by gread {__version__} on {date.today():%d %B %Y}."
     )
-    write_text(path, page(sections, title=TITLE, about=about))
+    write_text(path, page(sections, title="GREAD: every table and figure", about=about))
 
 
 def _section(name: str, known: Mapping[str, Result]) -> Section:
     artefact = ARTEFACTS[name]
-    scale, (plan, found) = "full", _stored("full", artefact, known)
+    scale, plan = "full", SCALES["full"](artefact)
+    found = plan.stored(known)
     if len(with_all_runs(plan, found)) < ENOUGH * len(plan.specs):  # a few show little of a figure
-        quick, some = _stored("quick", artefact, known)
-        if some:
+        quick = SCALES["quick"](artefact)
+        if some := quick.stored(known):
             scale, plan, found = "quick", quick, some
     try:
         shown = show(artefact, plan, found)
     except DataError as error:  # the page has the others nevertheless
-        shown = Table(name.replace("-", " ").capitalize(), (), (), f"Its data is not here: {error}")
-    command = f"gread reproduce {name}"
-    return Section(name, shown, len(found), len(plan.specs), scale, command)
-
-
-def _stored(
-    scale: str, artefact: Artefact, known: Mapping[str, Result]
-) -> tuple[Plan, list[Result]]:
-    plan = SCALES[scale](artefact)
-    return plan, [known[spec.key] for spec in plan.specs if spec.key in known]
+        title = name.replace("-", " ").capitalize()
+        shown = TextTable(title, (), (), f"Its data is not here: {error}")
+    return Section(name, shown, len(found), len(plan.specs), scale, f"gread reproduce {name}")
 
 
 def _order(name: str) -> tuple[str, int]:

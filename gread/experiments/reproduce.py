@@ -12,7 +12,7 @@ from gread.base.files import write_text
 from gread.experiments.artefact import SCALES, Plan, show
 from gread.experiments.questions import ARTEFACTS
 from gread.report.charts import Chart
-from gread.report.tables import Table
+from gread.report.tables import TextTable
 from gread.runs.archive import ENDING, known_results, write_results
 from gread.runs.cost import estimate, speed
 from gread.runs.result import Result
@@ -32,7 +32,7 @@ class Reproduction:
         files: What was written of it.
     """
 
-    shown: Table | Chart
+    shown: TextTable | Chart
     files: list[Path]
 
 
@@ -83,14 +83,13 @@ def reproduce(
         ['table-4.md', 'table-4.csv', 'table-4.tex']
     """
     plans = _plans(names, scale)
-    wanted = {spec.key for plan in plans.values() for spec in plan.specs}
+    wanted = {spec.key: spec for plan in plans.values() for spec in plan.specs}
     known = known_results(store, keys=wanted, order=ARTEFACTS)
     if not stored:
         from gread.runs.launch import launch  # with torch
 
         where, place, workers = _place(executor, device, workers)
-        specs = dict.fromkeys(spec for plan in plans.values() for spec in plan.specs)
-        missing = [spec for spec in specs if spec.key not in known]
+        missing = [spec for key, spec in wanted.items() if key not in known]
         if on_start is not None:
             on_start(missing)
         launch(
@@ -108,8 +107,7 @@ def reproduce(
     folder.mkdir(parents=True, exist_ok=True)
     made = {}
     for name, plan in plans.items():
-        found = [known[spec.key] for spec in plan.specs if spec.key in known]
-        shown = show(ARTEFACTS[name], plan, found)
+        shown = show(ARTEFACTS[name], plan, plan.stored(known))
         made[name] = Reproduction(shown, _write(name, shown, folder))
         if on_artefact is not None:
             on_artefact(name, made[name])
@@ -219,13 +217,12 @@ def _place(executor: str, device: str, workers: int | None) -> tuple[Executor, s
     return where, place, workers
 
 
-def _write(name: str, shown: Table | Chart, folder: Path) -> list[Path]:
+def _write(name: str, shown: TextTable | Chart, folder: Path) -> list[Path]:
     if isinstance(shown, Chart):
         from gread.report.figures import write  # with matplotlib
 
         return write(shown, folder, name)
     texts = {"md": shown.markdown(), "csv": shown.csv(), "tex": shown.latex()}
-    files = [folder / f"{name}.{suffix}" for suffix in texts]
-    for file, text in zip(files, texts.values(), strict=True):
-        write_text(file, text)
-    return files
+    for suffix, text in texts.items():
+        write_text(folder / f"{name}.{suffix}", text)
+    return [folder / f"{name}.{suffix}" for suffix in texts]

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
+from gread.experiments.artefact import ARTEFACTS, Artefact
 from gread.experiments.curves import look_of, title_of
-from gread.experiments.protocol import GREAD, PROTOCOL
+from gread.experiments.protocol import GREAD, PROTOCOL, runs_in
 from gread.models.catalog import MODELS
-from gread.report.charts import Axis, Chart, Panel, Series, empty_without
+from gread.report.charts import Axis, Chart, Panel, Series
 from gread.report.claims import Claim
-from gread.runs.complete import complete
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec
-from gread.training.config import TrainConfig
 
 ABOUT = PROTOCOL["runtime"]
 MODELS_SHOWN = (*ABOUT["baselines"], *GREAD)
@@ -22,28 +20,18 @@ MODELS_SHOWN = (*ABOUT["baselines"], *GREAD)
 
 def specs() -> list[RunSpec]:
     """Every model with either solver; trained for one epoch, since the record times its own."""
-    given = [
-        RunSpec(
-            dataset=ABOUT["dataset"],
-            model=model,
-            seed=seed,
-            hyper={
-                **ABOUT["continuous"],
-                **(ABOUT["gread"] if model in GREAD else {}),
-                "solver": solver,
-            },
-            train=TrainConfig(epochs=1),
-            record=("epoch_seconds",),
-        )
+    return [
+        spec
         for solver in ABOUT["solvers"]
         for model in MODELS_SHOWN
-        for seed in range(ABOUT["seeds"])
+        for spec in runs_in(ABOUT, "cora", model, ("epoch_seconds",), solver=solver)
     ]
-    return list(map(complete, given))
 
 
 def render(results: Sequence[Result]) -> Chart:
     """A panel for every solver, a bar for every model."""
+    ticks = tuple((float(n), MODELS[model].title) for n, model in enumerate(MODELS_SHOWN))
+    axes = Axis(ticks=ticks, limits=(-0.7, len(ticks) - 0.3)), Axis("ms an epoch")
     panels = []
     for solver in ABOUT["solvers"]:
         bars = []
@@ -57,16 +45,7 @@ def render(results: Sequence[Result]) -> Chart:
             ]
             if times:
                 bars.append(_bar(place, title, times, model in GREAD))
-        ticks = tuple((float(n), MODELS[model].title) for n, model in enumerate(MODELS_SHOWN))
-        panels.append(
-            Panel(
-                {"euler": "Euler", "rk4": "RK4"}[solver],
-                tuple(bars),
-                x=Axis(ticks=ticks, limits=(-0.7, len(ticks) - 0.3)),
-                y=Axis("ms an epoch"),
-                remark=empty_without(bars),
-            )
-        )
+        panels.append(Panel.of({"euler": "Euler", "rk4": "RK4"}[solver], bars, *axes))
     devices = sorted({result.device for result in results})
     note = "Cora, T = 3, τ = 1, SC and OA, width 64: a training step and the evaluation after it; "
     note += "median with the middle half of the epochs. The paper names no baselines."
@@ -101,15 +80,9 @@ def _little_longer(results: Sequence[Result]) -> tuple[Claim, ...]:
 def _bar(place: int, title: str, times: Sequence[float], ours: bool) -> Series:
     ordered = sorted(times)
     quarter = len(ordered) // 4
-    return Series(
-        "",
-        (float(place),),
-        (median(ordered),),
-        (ordered[quarter],),
-        (ordered[-1 - quarter],),
-        mark="bars",
-        colour=look_of(title).colour if ours else "#9A9A9A",
-    )
+    low, high = (ordered[quarter],), (ordered[-1 - quarter],)
+    colour = look_of(title).colour if ours else "#9A9A9A"
+    return Series("", (float(place),), (median(ordered),), low, high, mark="bars", colour=colour)
 
 
-ARTEFACTS.add("figure-9", Artefact(specs, render, Quick()))
+ARTEFACTS.add("figure-9", Artefact(specs, render))

@@ -19,7 +19,7 @@ from gread.experiments.curves import (
 )
 from gread.experiments.protocol import DATASETS, GREAD, PROTOCOL, runs_of
 from gread.models.catalog import MODELS
-from gread.report.charts import Axis, Chart, Panel, empty_without
+from gread.report.charts import Axis, Chart, Panel
 from gread.report.claims import Claim
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec, Value
@@ -27,13 +27,7 @@ from gread.runs.spec import RunSpec, Value
 
 @dataclass(frozen=True)
 class Sweep:
-    """A hyperparameter that is varied.
-
-    Attributes:
-        name: Of the hyperparameter.
-        label: What it is called on the axis.
-        fixed: What else differs from the presets.
-    """
+    """A hyperparameter that is varied, its label on the axis, and what else is changed."""
 
     name: str
     label: str
@@ -80,22 +74,14 @@ def render(
         ((r.spec.dataset, title_of(r), float(r.spec.hyper[sweep.name])), r)  # type: ignore[arg-type]
         for r in results
     )
+    axes = Axis(sweep.label), Axis("test accuracy (%)")
     panels = []
     for dataset in datasets:
-        lines: dict[str, dict[float, list[float]]] = {MODELS[model].title: {} for model in GREAD}
-        for (name, title_here, value), values in found.items():
-            if name == dataset:
-                lines[title_here][value] = values
-        series = tuple(curve(name, samples) for name, samples in lines.items())
-        panels.append(
-            Panel(
-                CATALOGUE[dataset].title,
-                series,
-                x=Axis(sweep.label),
-                y=Axis("test accuracy (%)"),
-                remark=empty_without(series),
-            )
-        )
+        series = []
+        for name in (MODELS[model].title for model in GREAD):
+            own = {x: found[d, t, x] for d, t, x in found if (d, t) == (dataset, name)}
+            series.append(curve(name, own))
+        panels.append(Panel.of(CATALOGUE[dataset].title, series, *axes))
     note = f"Mean over {splits_of(results)} in a band of one deviation.{said_of_failed(results)}"
     if not all(found.values()):
         note += " Where all did, a line has a gap or ends."
@@ -203,11 +189,6 @@ for _name, _title, _sweep, _datasets, _claims in (
     ("figure-7", "Figure 7: sensitivity to T", TIME, DATASETS, (steady, weak)),
     ("figure-8", "Figure 8: sensitivity to the step size", STEP, DATASETS, ()),
 ):
-    ARTEFACTS.add(
-        _name,
-        Artefact(
-            partial(specs, _sweep, _datasets),
-            partial(render, _title, _sweep, _claims, _datasets),
-            Quick(epochs=5),
-        ),
-    )
+    _specs = partial(specs, _sweep, _datasets)
+    _render = partial(render, _title, _sweep, _claims, _datasets)
+    ARTEFACTS.add(_name, Artefact(_specs, _render, Quick(epochs=5)))

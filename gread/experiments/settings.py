@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from gread.base.errors import InputError
 from gread.experiments.accuracy import PAPER, QUICK, TITLES, average, number, summary
 from gread.experiments.artefact import ARTEFACTS, Artefact
-from gread.experiments.protocol import DATASETS, GREAD, SEVERAL_SEEDS
+from gread.experiments.protocol import DATASETS, GREAD, SEVERAL_SEEDS, runs_of
 from gread.models.catalog import MODELS
-from gread.report.tables import Cell, Table
-from gread.runs.complete import complete
+from gread.report.tables import TextTable
 from gread.runs.presets import find_preset
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec
@@ -19,36 +17,20 @@ from gread.runs.spec import RunSpec
 SOURCES = ("paper", "published", "tuned")
 
 
-def seeds_of(source: str, model: str, dataset: str) -> Sequence[int]:
-    """Of the runs whose test accuracy is reported.
-
-    The search has seen seeds 0 to 2, so a setting that it found is shown with others.
-    """
-    if source == "tuned":
-        return (3, 4, 5) if model == "gread-bs" or dataset in SEVERAL_SEEDS else (3,)
-    return range(3) if dataset in SEVERAL_SEEDS else range(1)
-
-
 def specs_of(source: str) -> Iterator[RunSpec]:
-    """Every GREAD model on every dataset for which the source has settings, on ten splits."""
+    """Every GREAD model on every dataset for which the source has settings, on ten splits.
+
+    The search used seeds 0 to 2, so a setting that it found is reported with others.
+    """
     for dataset in DATASETS:
         for model in GREAD:
             try:
                 preset = find_preset(model, dataset, source)
             except InputError:
                 continue
-            spec = complete(
-                RunSpec(
-                    dataset=dataset,
-                    model=model,
-                    hyper=preset.hyper,
-                    train=preset.train,
-                    options=preset.options,
-                )
-            )
-            for seed in seeds_of(source, model, dataset):
-                for split in range(10):
-                    yield replace(spec, split=split, seed=seed)
+            several = model == "gread-bs" or dataset in SEVERAL_SEEDS
+            seeds = range(3, 6 if several else 4) if source == "tuned" else None
+            yield from runs_of(model, dataset, preset=preset, seeds=seeds)
 
 
 def specs() -> list[RunSpec]:
@@ -56,10 +38,10 @@ def specs() -> list[RunSpec]:
     return list(dict.fromkeys(spec for source in SOURCES for spec in specs_of(source)))
 
 
-def render(results: Sequence[Result]) -> Table:
+def render(results: Sequence[Result]) -> TextTable:
     """For every model what the paper prints, and what each source of settings gives here."""
     known = {result.spec.key: result for result in results}
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[list[str]] = []
     for model in GREAD:
         title = MODELS[model].title
         shown = {"the paper prints": PAPER[title]}
@@ -68,14 +50,14 @@ def render(results: Sequence[Result]) -> Table:
             found = summary(known[key] for key in own if key in known)
             if own:
                 shown[f"{source} settings"] = found.get(title, {})
-        rows.append((Cell(title), *[Cell("")] * (len(DATASETS) + 1)))
+        rows.append([title, *[""] * (len(DATASETS) + 1)])
         for name, row in shown.items():
-            cells = [Cell("" if d not in row else number(row[d])) for d in DATASETS]
-            rows.append((Cell(f"– {name}"), *cells, Cell(average(row))))
-    return Table(
+            numbers = [number(row[d]) if d in row else "" for d in DATASETS]
+            rows.append([f"– {name}", *numbers, average(row)])
+    return TextTable.of(
         "GREAD by the source of its settings",
         ("model", *TITLES, "average"),
-        tuple(rows),
+        rows,
         note="Test accuracy in percent, mean ± deviation over ten splits and the seeds that "
         "docs/reproducibility.md names. Tuned settings are those of the search described there, "
         "selected by validation alone.",

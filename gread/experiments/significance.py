@@ -3,58 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from gread.data.catalog import DATASETS as CATALOGUE
-from gread.experiments.accuracy import TITLES, measured, number
+from gread.experiments.accuracy import TITLES, measured, paper_row
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
 from gread.experiments.curves import accuracies, said_of_failed, title_of
-from gread.experiments.protocol import DATASETS, PROTOCOL, PUBLISHED, runs_of
+from gread.experiments.protocol import DATASETS, PROTOCOL, PUBLISHED, runs_on
 from gread.models.catalog import MODELS
 from gread.report.claims import Claim, listed
 from gread.report.statistics import unpaired_t_test
-from gread.report.tables import Cell, Table
+from gread.report.tables import TextTable
 from gread.runs.result import Result
-from gread.runs.spec import RunSpec
 
 PAIR = ("grand", "gread-bs")
 
 
-def specs() -> list[RunSpec]:
-    """Ten splits with ten seeds each."""
-    seeds = range(PROTOCOL["significance"]["seeds"])
-    return [
-        spec
-        for dataset in DATASETS
-        for model in PAIR
-        for spec in runs_of(model, dataset, seeds=seeds)
-    ]
-
-
-def render(results: Sequence[Result]) -> Table:
+def render(results: Sequence[Result]) -> TextTable:
     """Means, and the unpaired t-test between them."""
     found = accuracies(((title_of(r), r.spec.dataset), r) for r in results)
     paper = PUBLISHED["significance"]
     titles = [MODELS[model].title for model in PAIR]
     rows = []
     for title in titles:
-        cells = [measured(found.get((title, dataset))) for dataset in DATASETS]
-        rows.append((Cell(title), *map(Cell, cells)))
-        rows.append((Cell("– paper"), *(Cell(number(paper[title][d])) for d in DATASETS)))
+        rows.append([title, *(measured(found.get((title, d))) for d in DATASETS)])
+        rows.append(paper_row(paper[title]))
     tests = [
         unpaired_t_test(found.get((titles[1], d), ()), found.get((titles[0], d), ()))
         for d in DATASETS
     ]
     statistics = ("" if test is None else f"{test[0]:.2f}".replace("-", "−") for test in tests)
-    rows.append((Cell("t-statistic"), *map(Cell, statistics)))
-    printed = (f"{paper['t-statistic'][d][0]:.2f}" for d in DATASETS)
-    rows.append((Cell("– paper"), *map(Cell, printed)))
-    values = ("" if test is None else _chance(test[1]) for test in tests)
-    rows.append((Cell("p-value"), *map(Cell, values)))
-    rows.append((Cell("– paper"), *[Cell("< 0.05")] * len(DATASETS)))
-    return Table(
+    rows.append(["t-statistic", *statistics])
+    rows.append(["– paper", *(f"{paper['t-statistic'][d][0]:.2f}" for d in DATASETS)])
+    rows.append(["p-value", *("" if test is None else _chance(test[1]) for test in tests)])
+    rows.append(["– paper", *["< 0.05"] * len(DATASETS)])
+    return TextTable.of(
         "Table 24: GRAND and GREAD-BS, unpaired t-test",
         ("model", *TITLES),
-        tuple(rows),
+        rows,
         "Test accuracy in percent, mean ± deviation over splits and seeds. The hundred runs on ten "
         "splits are not independent, so the test makes differences look surer than they are. Where "
         f"GRAND has no published setting it has one found by validation.{said_of_failed(results)}",
@@ -77,5 +63,7 @@ def _chance(value: float) -> str:
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
+# Ten splits with ten seeds each.
+_specs = partial(runs_on, DATASETS, PAIR, seeds=range(PROTOCOL["significance"]["seeds"]))
 # Few epochs: one of GRAND on Chameleon, whose attention changes 208 times, takes seconds.
-ARTEFACTS.add("table-24", Artefact(specs, render, Quick(runs=3, epochs=5)))
+ARTEFACTS.add("table-24", Artefact(_specs, render, Quick(runs=3, epochs=5)))

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from gread.data.catalog import DATASETS as CATALOGUE
-from gread.experiments.accuracy import TITLES, measured, number
+from gread.experiments.accuracy import TITLES, measured, paper_row
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
 from gread.experiments.curves import accuracies, means_of, said_of_failed, title_of
-from gread.experiments.protocol import DATASETS, PROTOCOL, PUBLISHED, preset_of, runs_of
+from gread.experiments.protocol import DATASETS, PROTOCOL, PUBLISHED, preset_of, runs_of, runs_on
 from gread.models.catalog import MODELS
 from gread.report.claims import Claim, listed
-from gread.report.tables import Cell, Table, places
+from gread.report.tables import Cell, TextTable, better
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 
 PAIR = ("grand++", "gread-st")
+NAMES = [MODELS[model].title for model in PAIR]
 LAYERS = PROTOCOL["layers"]
-
-
-def specs() -> list[RunSpec]:
-    """Both on all datasets."""
-    return [spec for dataset in DATASETS for model in PAIR for spec in runs_of(model, dataset)]
 
 
 def depth_specs() -> list[RunSpec]:
@@ -41,56 +38,47 @@ def _step(model: str, dataset: str) -> float:
     return float(preset_of(model, dataset).hyper["step_size"])  # type: ignore[arg-type]
 
 
-def render(results: Sequence[Result]) -> Table:
+def render(results: Sequence[Result]) -> TextTable:
     """Ours, and what the paper prints."""
     ours = accuracies(((title_of(r), r.spec.dataset), r) for r in results)
     means = means_of(ours)
-    titles = [MODELS[model].title for model in PAIR]
-    rows = []
-    compared = [d for d in DATASETS if all((name, d) in means for name in titles)]
-    behind = [d for d in compared if means[titles[1], d] <= means[titles[0], d]]
+    compared = [d for d in DATASETS if all((name, d) in means for name in NAMES)]
+    behind = [d for d in compared if means[NAMES[1], d] <= means[NAMES[0], d]]
     claims = []
     if compared:
         found = f"it is ahead on {len(compared) - len(behind)} of {len(compared)}"
         found += f", not on {listed(CATALOGUE[d].title for d in behind)}" if behind else ""
         claims.append(Claim("GREAD-ST is superior in all datasets", found, not behind))
-    for title in titles:
-        cells = []
-        for dataset in DATASETS:
-            best = places([means.get((name, dataset)) for name in titles])
-            place = best[titles.index(title)] if dataset in compared else None
-            text = measured(ours.get((title, dataset)))
-            cells.append(Cell(text, 1 if place == 1 else None))
-        rows.append((Cell(title), *cells))
-        paper = PUBLISHED["paper"][title]
-        rows.append((Cell("– paper"), *(Cell(number(paper[d])) for d in DATASETS)))
-    return Table(
+    best = {d: better([means.get((name, d)) for name in NAMES]) for d in DATASETS}
+    rows: list[list[str | Cell]] = []
+    for row, name in enumerate(NAMES):
+        cells = (Cell(measured(ours.get((name, d))), best[d][row]) for d in DATASETS)
+        rows += [name, *cells], [*paper_row(PUBLISHED["paper"][name])]
+    return TextTable.of(
         "Table 22: GREAD-ST and GRAND++",
         ("model", *TITLES),
-        tuple(rows),
+        rows,
         "Test accuracy in percent, mean ± deviation over splits and seeds; the better is bold. "
         "Where GRAND++ has no published setting it has one found by validation."
         + said_of_failed(results),
-        tuple(claims),
+        claims,
     )
 
 
-def render_depth(results: Sequence[Result]) -> Table:
+def render_depth(results: Sequence[Result]) -> TextTable:
     """Accuracy on Cora by the number of layers."""
     found = accuracies(
         ((title_of(r), round(float(r.spec.hyper["time"]) / float(r.spec.hyper["step_size"]))), r)  # type: ignore[arg-type]
         for r in results
     )
     rows = []
-    for title in (MODELS[model].title for model in PAIR):
-        cells = [measured(found.get((title, layers))) for layers in LAYERS["numbers"]]
-        rows.append((Cell(title), *map(Cell, cells)))
-        paper = PUBLISHED["depth"][title]
-        rows.append((Cell("– paper"), *(Cell(number(paper[str(n)])) for n in LAYERS["numbers"])))
-    return Table(
+    for name in NAMES:
+        rows.append([name, *(measured(found.get((name, n))) for n in LAYERS["numbers"])])
+        rows.append(paper_row(PUBLISHED["depth"][name], map(str, LAYERS["numbers"])))
+    return TextTable.of(
         "Table 23: GREAD-ST and GRAND++ on Cora by the number of layers",
         ("model", *map(str, LAYERS["numbers"])),
-        tuple(rows),
+        rows,
         "Test accuracy in percent, mean ± deviation over splits. A layer is a step of the solver, "
         f"as long as in the preset.{said_of_failed(results)}",
         _robust(means_of(found)),
@@ -99,17 +87,16 @@ def render_depth(results: Sequence[Result]) -> Table:
 
 def _robust(means: Mapping[tuple[str, int], float]) -> tuple[Claim, ...]:
     """What many layers cost, where both have all depths. With few there is nothing to smooth."""
-    titles = [MODELS[model].title for model in PAIR]
     depths = LAYERS["numbers"]
-    if not all((title, depth) in means for title in titles for depth in depths):
+    if not all((name, depth) in means for name in NAMES for depth in depths):
         return ()
     theirs, ours = (
-        max(means[title, depth] for depth in depths) - means[title, depths[-1]] for title in titles
+        max(means[name, depth] for depth in depths) - means[name, depths[-1]] for name in NAMES
     )
-    here = f"from their best depth to {depths[-1]} layers {titles[0]} loses {theirs:.2f} points "
-    here += f"and {titles[1]} {ours:.2f}"
+    here = f"from their best depth to {depths[-1]} layers {NAMES[0]} loses {theirs:.2f} points "
+    here += f"and {NAMES[1]} {ours:.2f}"
     return (Claim("GREAD-ST is more robust to oversmoothing than GRAND++", here, ours < theirs),)
 
 
-ARTEFACTS.add("table-22", Artefact(specs, render))
+ARTEFACTS.add("table-22", Artefact(partial(runs_on, DATASETS, PAIR), render))
 ARTEFACTS.add("table-23", Artefact(depth_specs, render_depth, Quick(epochs=10)))

@@ -19,10 +19,6 @@ from gread.models.catalog import integration_of
 from gread.report.charts import COLOURS, Axis, Chart, Panel, Series
 from gread.runs.result import Result
 
-SHOWN = 24
-"""Channels in a panel, at most."""
-
-
 BINS, RANGE = 30, 1.5
 """Of a histogram; values beyond the range are in its last bins."""
 
@@ -32,11 +28,11 @@ def render_response(results: Sequence[Result]) -> Chart:
     import torch
 
     from gread.dynamics.reactions import REACTIONS, Terms
-    from gread.dynamics.response import evenly_spread, frequency_response
+    from gread.dynamics.response import CHANNELS, some_responses
 
     terms: Terms = REACTIONS["bs"].terms  # type: ignore[union-attr]
     known = {r.spec.dataset: r for r in results if r.records}
-    eigenvalues = torch.linspace(-1, 1, 61, dtype=torch.float64)
+    axes = Axis("eigenvalue λ of Ã", limits=(-1.0, 1.0)), Axis("response", limits=(-0.5, 2.0))
     panels = []
     for dataset in DATASETS:
         series: list[Series] = []
@@ -46,40 +42,21 @@ def render_response(results: Sequence[Result]) -> Chart:
                 for name, values in known[dataset].records["coefficients"].items()
             }
             alpha, beta = torch.broadcast_tensors(learned["alpha"], learned["beta"])
-            shown = evenly_spread(beta, SHOWN)
-            lines = frequency_response(
-                terms,
-                alpha[shown],
-                beta[shown],
-                eigenvalues,
-                integration_of(known[dataset].spec.hyper),
-            )
-            for line, value in zip(lines.T, beta[shown].tolist(), strict=True):
-                series.append(
-                    Series(
-                        "β > 0" if value > 0 else "β < 0",
-                        tuple(eigenvalues.tolist()),
-                        tuple(line.tolist()),
-                        colour=COLOURS[0] if value > 0 else COLOURS[1],
-                        width=0.8,
-                    )
-                )
-        panels.append(
-            Panel(
-                CATALOGUE[dataset].title,
-                tuple(series),
-                x=Axis("eigenvalue λ of Ã", limits=(-1.0, 1.0)),
-                y=Axis("response", limits=(-0.5, 2.0)),
-                remark="" if series else "no runs yet",
-            )
-        )
+            integration = integration_of(known[dataset].spec.hyper)
+            eigenvalues, lines = some_responses(terms, alpha, beta, integration)
+            for value, line in lines:
+                sign, colour = ("β > 0", COLOURS[0]) if value > 0 else ("β < 0", COLOURS[1])
+                x, y = tuple(eigenvalues.tolist()), tuple(line.tolist())
+                series.append(Series(sign, x, y, colour=colour, width=0.8))
+        panels.append(Panel.of(CATALOGUE[dataset].title, series, *axes))
     return Chart(
         "The frequency response of GREAD-BS",
         tuple(panels),
         columns=3,
         note="H(T) is a polynomial of Ã applied to H(0), one for every channel: λ = 1 is constant "
-        f"over the graph, λ = −1 alternates along every edge. At most {SHOWN} channels a dataset, "
-        "evenly spread over the order of their β. Diffusion alone would fall from 1 at λ = 1.",
+        f"over the graph, λ = −1 alternates along every edge. At most {CHANNELS} channels a "
+        "dataset, evenly spread over the order of their β. Diffusion alone would fall from 1 at "
+        "λ = 1.",
     )
 
 
@@ -87,23 +64,17 @@ def render_beta(results: Sequence[Result]) -> Chart:
     """A histogram for every dataset."""
     import numpy as np
 
-    panels = []
     known = {r.spec.dataset: r.records["coefficients"]["beta"] for r in results if r.records}
+    axes = Axis("β", limits=(-RANGE, RANGE)), Axis("share of channels")
+    panels = []
     for dataset in DATASETS:
         within = np.clip(known.get(dataset, []), -RANGE, RANGE)
         counts, edges = np.histogram(within, BINS, (-RANGE, RANGE))
         share = counts / max(1, counts.sum())
         middles = (edges[1:] + edges[:-1]) / 2
         bars = Series("", tuple(middles.tolist()), tuple(share.tolist()), mark="bars")
-        panels.append(
-            Panel(
-                CATALOGUE[dataset].title,
-                (bars,) if dataset in known else (),
-                x=Axis("β", limits=(-RANGE, RANGE)),
-                y=Axis("share of channels"),
-                remark="" if dataset in known else "no runs yet",
-            )
-        )
+        title, series = CATALOGUE[dataset].title, (bars,) if dataset in known else ()
+        panels.append(Panel.of(title, series, *axes))
     return Chart(
         "The β that GREAD-BS learns",
         tuple(panels),

@@ -1,7 +1,7 @@
-"""The page on loopback: a handful of answers, none of them a file of the machine.
+"""HTTP server of the page on loopback; it serves no file of the machine.
 
-Only who asks for this very address is answered (Host), and only pages of it (Origin): another
-page in the same browser, or a name that was pointed here, gets nothing.
+A request must name this address (Host), and come from no other page (Origin). So another page in
+the same browser, or a domain name that resolves to loopback, is refused.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Ended(Exception):
 
 
 class Runs:
-    """Stored runs of models in continuous time, trained again when somebody looks at one."""
+    """Stored runs of models in continuous time, each trained again when it is first requested."""
 
     def __init__(self, results: Iterable[Result], root: str | None = None):
         self.results = {
@@ -137,7 +137,7 @@ class ExplorerServer(ThreadingHTTPServer):
         return f"http://{ADDRESS}:{self.server_port}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """What goes wrong is told, but a browser that went away before its answer is no news."""
+        """Report an error, unless the browser closed the connection before its answer."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
@@ -179,7 +179,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(answer.body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing: a terminal full of requests tells nobody anything."""
+        """Log nothing, so that requests do not fill the terminal."""
 
 
 def _refusal(status: HTTPStatus, reason: str) -> Answer:

@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch_geometric.data import Data
-from torch_geometric.utils import degree, scatter
+from torch_geometric.utils import degree, scatter, subgraph
 
 from gread.base.errors import InputError
-from gread.dynamics.response import evenly_spread, frequency_response
+from gread.dynamics.response import some_responses
 from gread.estimator.classifier import GraphClassifier
 from gread.estimator.graphs import masks_of_data
 from gread.graph.measures import dirichlet_energy
@@ -29,11 +29,6 @@ MOMENTS = 25
 
 SHOWN = 2000
 """Nodes on the page, at most."""
-
-CHANNELS = 24
-"""Lines of the frequency response, at most."""
-
-LAMBDAS = 61
 
 
 def portrait(
@@ -192,11 +187,8 @@ def _unit(places: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _edges_among(edge_index: Tensor, nodes: Tensor, count: int) -> list[int]:
     """Each edge between shown nodes once, by their numbers on the page."""
-    number = torch.full((count,), -1)
-    number[nodes] = torch.arange(len(nodes))
-    a, b = number[edge_index]
-    kept = (a >= 0) & (b >= 0) & (a < b)
-    return torch.stack([a[kept], b[kept]], dim=1).flatten().tolist()
+    edges, _ = subgraph(nodes, edge_index, relabel_nodes=True, num_nodes=count)
+    return edges[:, edges[0] < edges[1]].T.flatten().tolist()
 
 
 def _alike(data: Data) -> Tensor:
@@ -220,17 +212,9 @@ def _learned(model: Any) -> tuple[list[float], dict[str, Any] | None, str]:
     terms = model.layer.terms
     if terms is None or terms.square or terms.cube:
         return beta.tolist(), None, "Its reaction is not linear, so it has no frequency response."
-    chosen = evenly_spread(beta, CHANNELS)
-    lambdas = torch.linspace(-1, 1, LAMBDAS, dtype=torch.float64)
-    lines = frequency_response(terms, alpha[chosen], beta[chosen], lambdas, model.integration)
-    return (
-        [round(value, 5) for value in beta.tolist()],
-        {
-            "lambdas": lambdas.numpy().round(4).tolist(),
-            "lines": [
-                {"beta": round(value, 4), "values": line.numpy().round(5).tolist()}
-                for value, line in zip(beta[chosen].tolist(), lines.T, strict=True)
-            ],
-        },
-        "",
-    )
+    lambdas, lines = some_responses(terms, alpha, beta, model.integration)
+    shown = [
+        {"beta": round(value, 4), "values": line.numpy().round(5).tolist()} for value, line in lines
+    ]
+    response = {"lambdas": lambdas.numpy().round(4).tolist(), "lines": shown}
+    return [round(value, 5) for value in beta.tolist()], response, ""

@@ -1,4 +1,4 @@
-"""Figures as values: what is shown, before anybody draws it.
+"""Figures as values: what is shown, before it is drawn.
 
 `gread.report.figures.draw` makes a picture of a chart; a page draws the same chart from its JSON.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from gread.report.claims import Claim
@@ -107,9 +107,16 @@ class Panel:
     title: str = ""
     series: tuple[Series, ...] = ()
     image: Image | None = None
-    x: Axis = field(default_factory=Axis)
-    y: Axis = field(default_factory=Axis)
+    x: Axis = Axis()
+    y: Axis = Axis()
     remark: str = ""
+
+    @staticmethod
+    def of(title: str, series: Iterable[Series], x: Axis, y: Axis) -> Panel:
+        """Panel that says so if no series has a point."""
+        shown = tuple(series)
+        remark = "" if any(part.y for part in shown) else "no runs yet"
+        return Panel(title, shown, x=x, y=y, remark=remark)
 
 
 @dataclass(frozen=True)
@@ -175,8 +182,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     return value
-
-
-def empty_without(series: Iterable[Series]) -> str:
-    """The remark of a panel: that there is nothing in it yet, if so."""
-    return "" if any(part.y for part in series) else "no runs yet"

@@ -203,14 +203,8 @@ def _line(axis: Axes, series: Series, crowd: int) -> None:
 def _points(axis: Axes, series: Series, crowd: int) -> None:
     size = min(16.0, max(4.0, 3000 / crowd))  # the more points in a panel, the smaller
     # Thousands of points as an image: a PDF of them would be slow to open.
-    axis.scatter(
-        *(series.x, series.y),
-        s=size,
-        color=series.colour,
-        alpha=0.75,
-        linewidth=0,
-        rasterized=len(series.x) > 200,
-    )
+    style: Any = {"color": series.colour, "alpha": 0.75, "linewidth": 0}
+    axis.scatter(series.x, series.y, s=size, rasterized=len(series.x) > 200, **style)
 
 
 def _bars(axis: Axes, series: Series, crowd: int) -> None:
@@ -248,28 +242,25 @@ def _key(label: str, series: Series) -> Line2D | Patch:
     return Line2D([], [], label=label, **_stroke(series))
 
 
-FORMATS = ("svg", "pdf", "png")
+FORMATS: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": None}
+"""Metadata by format: without a date the same chart is the same file."""
 
 
 def write(chart: Chart, folder: Path, name: str) -> list[Path]:
     """The picture in three formats, and the chart as JSON."""
     figure = draw(chart)
-    files = [folder / f"{name}.{suffix}" for suffix in FORMATS]
-    for file in files:
-        # Without a date and with fixed names inside, the same chart is the same file.
-        dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": None}[file.suffix[1:]]
-        with matplotlib.rc_context({"svg.hashsalt": "gread"}):
-            save(figure, file, dated)
-    data = folder / f"{name}.json"
-    write_text(data, chart.to_json() + "\n")
-    return [*files, data]
+    with matplotlib.rc_context({"svg.hashsalt": "gread"}):  # fixed names inside the file
+        for suffix, metadata in FORMATS.items():
+            save(figure, folder / f"{name}.{suffix}", metadata)
+    write_text(folder / f"{name}.json", chart.to_json() + "\n")
+    return [folder / f"{name}.{suffix}" for suffix in (*FORMATS, "json")]
 
 
 @matplotlib.rc_context(STYLE)
 def selection(
     accuracies: Mapping[int, tuple[float, float]], selected: int, *, title: str
 ) -> Figure:
-    """Validation and test accuracy of many settings: how much of the best one is luck.
+    """Validation and test accuracy of many settings: how far selection by either differs.
 
     The right panel is the best tenth by validation, among which the choice is made.
 
@@ -357,10 +348,8 @@ def confusion(classes: Sequence[str], counts: Sequence[Sequence[int]], *, title:
     table = np.asarray(counts, dtype=np.float64)
     shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
     size = 3.6 + 0.35 * len(classes)
-    figure = Figure(figsize=(size + 1.2, size), layout="constrained")
-    axis = figure.subplots()
+    figure, axis = one_axis(size + 1.2, size, title)
     _shares(axis, classes, shares.tolist(), "predicted", "true")
-    axis.set_title(title, fontsize=14, loc="left")
     return figure
 
 
@@ -369,16 +358,22 @@ def reliability(
     confidences: Sequence[float], accuracies: Sequence[float], sizes: Sequence[int], *, title: str
 ) -> Figure:
     """How often predictions of a confidence are right; on the diagonal, as often as they say."""
-    figure = Figure(figsize=(5.2, 4.8), layout="constrained")
-    axis = figure.subplots()
+    figure, axis = one_axis(5.2, 4.8, title)
     axis.plot([0, 1], [0, 1], color=COLOURS[6], linewidth=1, linestyle="--")
     axis.plot(confidences, accuracies, color=COLOURS[1], linewidth=1.5)
     areas = 20 + 280 * np.asarray(sizes) / max(1, *sizes, 1)
     axis.scatter(confidences, accuracies, s=areas, color=COLOURS[1], edgecolor="white", zorder=3)
     axis.set(xlabel="confidence", ylabel="share that is right", xlim=(0, 1), ylim=(0, 1))
     axis.grid(alpha=0.2)
-    axis.set_title(title, fontsize=14, loc="left")
     return figure
+
+
+def one_axis(width: float, height: float, title: str) -> tuple[Figure, Axes]:
+    """Figure of this size in inches, with one pair of axes below its title."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axis = figure.subplots()
+    axis.set_title(title, fontsize=14, loc="left")
+    return figure, axis
 
 
 def _shown(name: str, length: int) -> str:

@@ -9,9 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-Accuracies = Mapping[str, Mapping[str, float]]
-"""Model to dataset to mean accuracy."""
-
 
 @dataclass(frozen=True)
 class Standing:
@@ -30,8 +27,12 @@ class Standing:
     medals: tuple[int, int, int]
 
 
-def standings(accuracies: Accuracies) -> list[Standing]:
-    """The models by average rank, the best first; all must have the same datasets."""
+def standings(accuracies: Mapping[str, Mapping[str, float]]) -> list[Standing]:
+    """The models by average rank, the best first.
+
+    Args:
+        accuracies: Model to dataset to mean accuracy; all models must have the same datasets.
+    """
     import numpy as np
     from scipy import stats
 
@@ -79,9 +80,8 @@ def compare(first: Sequence[float], second: Sequence[float]) -> Comparison:
         return Comparison(0.0, 1.0, 1.0, len(apart))
     with np.errstate(all="ignore"):
         t_test = stats.ttest_rel(first, second).pvalue if np.ptp(apart) > 0 else 0.0
-    return Comparison(
-        float(apart.mean()), float(stats.wilcoxon(apart).pvalue), float(t_test), len(apart)
-    )
+    wilcoxon = float(stats.wilcoxon(apart).pvalue)
+    return Comparison(float(apart.mean()), wilcoxon, float(t_test), len(apart))
 
 
 def improves(first: Iterable[float], second: Iterable[float], level: float = 0.05) -> bool:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from gread.report.claims import Claim, noted
 
-MARKDOWN = {1: "**{}**", 2: "*{}*", 3: "<u>{}</u>"}
-LATEX = {1: r"\textbf{{{}}}", 2: r"\underline{{{}}}", 3: r"\textit{{{}}}"}
+MARKDOWN = {None: "{}", 1: "**{}**", 2: "*{}*", 3: "<u>{}</u>"}
+LATEX = {None: "{}", 1: r"\textbf{{{}}}", 2: r"\underline{{{}}}", 3: r"\textit{{{}}}"}
 
 SAFE = {
     **{letter: f"\\{letter}" for letter in "%&_#"},
@@ -29,15 +29,23 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table of texts.
+class TextTable:
+    """A table of texts for a reader.
 
     Attributes:
         title: What it shows.
         columns: Headings.
-        rows: One cell a column.
+        rows: One cell per column.
         note: What a reader must know.
-        claims: What the paper says of it.
+        claims: What the paper says about it.
+
+    Example:
+        >>> table = TextTable.of("Title", ("model", "x"), [("a", Cell("1.0", 1)), ("b", "0.5")])
+        >>> print(table.csv())
+        model,x
+        a,1.0
+        b,0.5
+        <BLANKLINE>
     """
 
     title: str
@@ -46,13 +54,23 @@ class Table:
     note: str = ""
     claims: tuple[Claim, ...] = ()
 
+    @staticmethod
+    def of(
+        title: str,
+        columns: Iterable[str],
+        rows: Iterable[Iterable[str | Cell]],
+        note: str = "",
+        claims: Iterable[Claim] = (),
+    ) -> TextTable:
+        """Table from rows in which a cell without a place is its text alone."""
+        cells = (tuple(c if isinstance(c, Cell) else Cell(c) for c in row) for row in rows)
+        return TextTable(title, tuple(columns), tuple(cells), note, tuple(claims))
+
     def markdown(self) -> str:
         """With the best three bold, italic and underlined."""
         lines = [_line(self.columns), _line(["---", *["---:"] * (len(self.columns) - 1)])]
         for row in self.rows:
-            lines.append(
-                _line(MARKDOWN.get(cell.place or 0, "{}").format(cell.text) for cell in row)
-            )
+            lines.append(_line(MARKDOWN[cell.place].format(cell.text) for cell in row))
         return f"# {self.title}\n\n" + "\n".join(lines) + f"\n\n{noted(self.note, self.claims)}\n"
 
     def csv(self) -> str:
@@ -67,7 +85,7 @@ class Table:
         """A tabular with the best three bold, underlined and italic."""
         body = [" & ".join(map(_escape, self.columns)) + r" \\ \midrule"]
         for row in self.rows:
-            marked = (LATEX.get(cell.place or 0, "{}").format(_escape(cell.text)) for cell in row)
+            marked = (LATEX[cell.place].format(_escape(cell.text)) for cell in row)
             body.append(" & ".join(marked) + r" \\")
         return "\n".join(
             [
@@ -83,11 +101,14 @@ class Table:
 
 def places(values: Sequence[float | None]) -> list[int | None]:
     """1, 2 and 3 for the three highest values, equal ones alike; None for the rest."""
-    best = sorted({round(value, 2) for value in values if value is not None}, reverse=True)[:3]
-    return [
-        best.index(round(value, 2)) + 1 if value is not None and round(value, 2) in best else None
-        for value in values
-    ]
+    shown = [None if value is None else round(value, 2) for value in values]
+    best = sorted({value for value in shown if value is not None}, reverse=True)[:3]
+    return [best.index(value) + 1 if value in best else None for value in shown]
+
+
+def better(values: Sequence[float | None]) -> list[int | None]:
+    """1 for the highest value, equal ones alike, if none is missing; None for the rest."""
+    return [1 if place == 1 and None not in values else None for place in places(values)]
 
 
 def _line(cells: Iterable[str]) -> str:

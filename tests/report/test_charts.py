@@ -47,3 +47,11 @@ def test_a_series_fits_together(wrong):
     Series(**good)
     with pytest.raises(AssertionError):
         Series(**(good | wrong))
+
+
+def test_a_panel_without_points_says_so():
+    empty, line = Series("a", (), ()), Series("b", (0.0,), (1.0,))
+    assert Panel.of("title", [empty], Axis(), Axis()).remark == "no runs yet"
+    assert Panel.of("title", [empty, line], Axis("x"), Axis("y")) == Panel(
+        "title", (empty, line), x=Axis("x"), y=Axis("y")
+    )

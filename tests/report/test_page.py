@@ -10,7 +10,7 @@ from gread.experiments.questions import ARTEFACTS
 from gread.report.charts import COLOURS, Axis, Chart, Frame, Image, Panel, Series
 from gread.report.claims import Claim
 from gread.report.page import Section, page
-from gread.report.tables import Cell, Table
+from gread.report.tables import Cell, TextTable
 from tests.experiments.test_artefacts import FROM_FILES, results_of
 
 pytestmark = pytest.mark.slow
@@ -41,7 +41,7 @@ def rows(*texts):
 def small():
     """A page of every kind of thing."""
     energy = Panel(series=lines("GCN", "GREAD-BS"), x=Axis("layer"), y=Axis("energy", log=True))
-    table = Table(
+    table = TextTable(
         "Table 4: accuracy",
         ("model", "texas", "cora"),
         rows(
@@ -54,7 +54,7 @@ def small():
     )
     films = (Frame("t = 0", (image(0.0),)), Frame("t = 5", (image(0.75),)))
     way = (Frame("t = 0", (points(0.0, 1.0),)), Frame("t = 1", (points(3.0, 1.0),)))
-    evil = Table(EVIL, (EVIL, "b"), rows((EVIL, EVIL)), EVIL, (Claim(EVIL, EVIL, holds=True),))
+    evil = TextTable(EVIL, (EVIL, "b"), rows((EVIL, EVIL)), EVIL, (Claim(EVIL, EVIL, holds=True),))
     shown = {
         "figure-1": Chart("Figure 1: grid", (image(0.0),), frames=films),
         "figure-2": Chart("Figure 2: nodes", (points(0.0, 1.0),), frames=way),

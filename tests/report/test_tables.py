@@ -1,6 +1,6 @@
-from gread.report.tables import Cell, Table, places
+from gread.report.tables import Cell, TextTable, better, places
 
-TABLE = Table(
+TABLE = TextTable(
     "Title", ("model", "x"), ((Cell("a"), Cell("1.0 ± 0.5", 1)), (Cell("b"), Cell("50 %"))), "Note."
 )
 
@@ -26,7 +26,7 @@ def test_csv_and_latex():
 
 
 def test_latex_writes_what_its_fonts_lack():
-    table = Table("Title", ("β", "a_b"), ((Cell("76.64∗†"), Cell("< 0.001 ≠")),))
+    table = TextTable("Title", ("β", "a_b"), ((Cell("76.64∗†"), Cell("< 0.001 ≠")),))
     assert r"$\beta$ & a\_b \\" in table.latex()
     assert r"76.64$^\ast$$^\dagger$ & $<$ 0.001 $\neq$ \\" in table.latex()
 
@@ -34,3 +34,14 @@ def test_latex_writes_what_its_fonts_lack():
 def test_places_are_shared_by_equal_values():
     assert places([3.0, 5.0, None, 5.0, 4.0, 1.0]) == [3, 1, None, 1, 2, None]
     assert places([None]) == [None]
+
+
+def test_the_better_value_is_marked_if_none_is_missing():
+    assert better([3.0, 5.0]) == [None, 1]
+    assert better([5.0, 5.0]) == [1, 1]
+    assert better([3.0, None]) == [None, None]
+
+
+def test_a_text_is_a_cell_without_a_place():
+    rows = [("a", Cell("1.0 ± 0.5", 1)), ["b", "50 %"]]
+    assert TextTable.of("Title", ["model", "x"], rows, "Note.") == TABLE

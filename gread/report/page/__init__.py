@@ -1,4 +1,4 @@
-"""One page with everything: HTML that opens from a file and asks nobody for anything.
+"""One page with everything: HTML that opens from a file and makes no requests.
 
 The page is made of its data, the charts and tables as JSON, and of the scripts and styles in this
 folder, which draw them. Data is only ever parsed as JSON and shown as text.
@@ -10,11 +10,12 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from html import escape
 from importlib import resources
 from typing import Any
 
 from gread.report.charts import Chart
-from gread.report.tables import Table
+from gread.report.tables import TextTable
 
 SHARED_STYLES = ("report/page/theme.css",)
 SHARED_SCRIPTS = tuple(
@@ -37,7 +38,7 @@ class Section:
     """
 
     name: str
-    shown: Table | Chart
+    shown: TextTable | Chart
     stored: int
     needed: int
     scale: str
@@ -80,13 +81,13 @@ def bind(
         styles: Files of CSS below ``gread/``.
         scripts: Files of JavaScript, which share one scope.
         data: What the scripts find as JSON.
-        served: Whether there may be a server, which the page asks for data and for nothing else.
+        served: Whether the page may request data from its server, and nothing else.
     """
     parts = {
         "connect": "'self'" if served else "'none'",
-        # Else a browser asks the server for an icon.
+        # Otherwise a browser requests an icon from the server.
         "icon": '<link rel="icon" href="data:,">' if served else "",
-        "title": title.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"),
+        "title": escape(title, quote=False),
         "style": "\n".join(map(_read, styles)),
         "script": "\n".join(map(_read, scripts)),
         # Inside a script element nothing but its end is special, so no "<" is left.
@@ -100,19 +101,9 @@ def _read(name: str) -> str:
 
 
 def _plain(section: Section) -> dict[str, Any]:
-    shown = section.shown
-    kind, value = (
-        ("chart", json.loads(shown.to_json()))
-        if isinstance(shown, Chart)
-        else ("table", asdict(shown))
-    )
-    return {
-        "name": section.name,
-        "kind": kind,
-        "shown": value,
-        "stored": section.stored,
-        "needed": section.needed,
-        "scale": section.scale,
-        "command": section.command,
-        "empty": section.empty,
-    }
+    if isinstance(section.shown, Chart):
+        kind, shown = "chart", json.loads(section.shown.to_json())
+    else:
+        kind, shown = "table", asdict(section.shown)
+    first = {"name": section.name, "kind": kind}
+    return {**first, **vars(section), "shown": shown, "empty": section.empty}
