@@ -65,12 +65,13 @@ class OriginalAdjacency(nn.Module):
     ) -> Operator:
         """Ã of the graph; of ``h0`` only the size and type matter."""
         edges = edges_of(edge_index, edge_weight, h0, self.self_loops)
-        if edge_weight is not None or self.explained.explain:
-            return edges.operator(self._normalized(edges))
+        fixed = edge_weight is None and not self.explained.explain
         key = (self.normalize, self.self_loops, self.own_loops, h0.dtype, h0.size(-2))
-        kept_with = edge_index if isinstance(edge_index, Tensor) else edge_index.edge_index
         return remember(
-            kept_with, key, lambda: edges.operator(self._normalized(edges), find_symmetry=True)
+            edge_index if isinstance(edge_index, Tensor) else edge_index.edge_index,
+            key,
+            lambda: edges.operator(self._normalized(edges), find_symmetry=fixed),
+            when=fixed,
         )
 
     def _normalized(self, edges: Edges) -> Tensor:
@@ -195,14 +196,13 @@ def edges_of(
     check_edges(edge_index, edge_weight, h0)
     if not isinstance(edge_index, Tensor):
         return edge_index.edges(h0, self_loops)
-    n, count = h0.size(-2), edge_index.size(1)
-    if edge_weight is not None:
-        return Edges(*entries_of(edge_index, edge_weight, (n, n), self_loops))
-    return remember(
-        edge_index,
-        (self_loops, n, h0.dtype),
-        lambda: Edges(*entries_of(edge_index, h0.new_ones(count), (n, n), self_loops)),
-    )
+    n = h0.size(-2)
+
+    def found() -> Edges:
+        weight = h0.new_ones(edge_index.size(1)) if edge_weight is None else edge_weight
+        return Edges(*entries_of(edge_index, weight, (n, n), self_loops))
+
+    return remember(edge_index, (self_loops, n, h0.dtype), found, when=edge_weight is None)
 
 
 def _power(degree: Tensor, exponent: float) -> Tensor:

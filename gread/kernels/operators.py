@@ -221,9 +221,9 @@ def shares(
     if by_row:
         return _shares(pattern.rows, score, weight)
     there, back = pattern.orders
-    weight = weight if weight is None else _Permuted.apply(weight, -1, there, back)
-    found = _shares(pattern.columns, _Permuted.apply(score, -2, there, back), weight)
-    return _Permuted.apply(found, -1, back, there)
+    weight = weight if weight is None else permuted(weight, -1, there, back)
+    found = _shares(pattern.columns, permuted(score, -2, there, back), weight)
+    return permuted(found, -1, back, there)
 
 
 def _shares(rows: Rows, score: Tensor, weight: Tensor | None) -> Tensor:
@@ -248,9 +248,12 @@ class _Shares(torch.autograd.Function):
         return None, slope, None
 
 
-class _Permuted(torch.autograd.Function):
-    """`index_select` by a permutation, whose way back has nothing to add up."""
+def permuted(x: Tensor, axis: int, there: Tensor, back: Tensor) -> Tensor:
+    """`index_select` by a permutation, whose way ``back`` has nothing to add up."""
+    return _Permuted.apply(x, axis, there, back)
 
+
+class _Permuted(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, axis: int, there: Tensor, back: Tensor) -> Tensor:
         ctx.axis = axis
@@ -260,7 +263,7 @@ class _Permuted(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         there, back = ctx.saved_tensors
-        return _Permuted.apply(grad, ctx.axis, back, there), None, None, None
+        return permuted(grad, ctx.axis, back, there), None, None, None
 
 
 def drop(x: Tensor, rate: float | Tensor, seed: Tensor | None = None) -> Tensor:

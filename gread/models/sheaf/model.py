@@ -13,8 +13,7 @@ from torch_geometric.nn.inits import reset
 from gread.base.checks import check_count, check_not_negative
 from gread.models.base import LayeredGNN
 from gread.models.layers import Dropout, FeatureMap
-from gread.models.sheaf.ends import Ends, ends_of
-from gread.models.sheaf.laplacian import SheafLaplacian, fixed_laplacian
+from gread.models.sheaf.laplacian import Ends, SheafLaplacian, ends_of, fixed_laplacian
 from gread.models.sheaf.maps import MAPS, Learner
 
 
