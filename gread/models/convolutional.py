@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +29,7 @@ class Mix(NamedTuple):
         bias: Whether the layer adds one.
     """
 
-    apply: Callable[[Tensor, Operator], Tensor]
+    apply: Callable[[Tensor, Any], Tensor]
     taken: int = 1
     given: int = 1
     bias: bool = True

@@ -55,44 +55,34 @@ class Gate(Coefficient):
         return self.logit.sigmoid()
 
 
-class SignedVector(Coefficient):
-    """A free coefficient for every channel, at first uniform in [−1, 1].
-
-    The sign is what makes it strong on heterophilous graphs: some channels sharpen, others blur.
-    """
-
-    signed = True
-
-    def __init__(self, channels: int):
-        super().__init__()
-        self.value = nn.Parameter(torch.empty(channels))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draws anew."""
-        nn.init.uniform_(self.value, -1, 1)
-
-    def forward(self) -> Tensor:
-        """The coefficient, [channels]."""
-        return self.value
-
-
 class Signed(Coefficient):
-    """A free coefficient for all channels, at first 0: the strength of a source."""
+    """A free coefficient, at first 0; for all channels it is the strength of a source."""
 
     signed = True
 
-    def __init__(self) -> None:
+    def __init__(self, *shape: int):
         super().__init__()
-        self.value = nn.Parameter(torch.zeros(()))
+        self.value = nn.Parameter(torch.empty(shape))
+        self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Back to zero."""
         nn.init.zeros_(self.value)
 
     def forward(self) -> Tensor:
-        """The coefficient, a single number."""
+        """The coefficient, of the shape given."""
         return self.value
+
+
+class SignedVector(Signed):
+    """A free coefficient for every channel, at first uniform in [−1, 1].
+
+    The sign is what makes it strong on heterophilous graphs: some channels sharpen, others blur.
+    """
+
+    def reset_parameters(self) -> None:
+        """Draw again."""
+        nn.init.uniform_(self.value, -1, 1)
 
 
 class One(Coefficient):

@@ -17,9 +17,15 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from gread.graph.adjacency import ExplainedEdges, OriginalAdjacency, SoftAdjacency, edges_of
+from gread.graph.adjacency import (
+    ExplainedEdges,
+    OriginalAdjacency,
+    Queries,
+    SoftAdjacency,
+    edges_of,
+)
 from gread.graph.operator import Adjacency, in_one_pattern
-from gread.kernels.operators import drop
+from gread.kernels.operators import attention, drop
 from gread.kernels.pattern import Pattern, remember
 
 M = TypeVar("M", bound=nn.Module)
@@ -261,7 +267,7 @@ class SoftAdjacencies(Stacked):
             return pattern, weight[[kinds.index(loops) for loops in self.loops]]
 
         pattern, weight = remember(edge_index, key, together, when=edge_weight is None)
-        return Adjacency(pattern, self.soft.attend(h0, pattern, weight))
+        return Adjacency(pattern, attention(pattern, *self.soft.queries_and_keys(h0), weight))
 
     def give(self, models: Sequence[nn.Module], members: Sequence[int]) -> None:
         """Queries and keys."""
@@ -272,6 +278,7 @@ FROM_BELOW: dict[type[nn.Module], Callable[[Sequence[Any]], nn.Module]] = {
     nn.Linear: Linears,
     nn.Sequential: part_by_part,
     nn.Tanh: part_by_part,
+    Queries: part_by_part,
     OriginalAdjacency: OriginalAdjacencies,
     SoftAdjacency: SoftAdjacencies,
     ExplainedEdges: lambda doors: doors[0],  # nothing of its own
