@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -169,24 +168,6 @@ class ExplainedEdges(MessagePassing):
         given[edges.order] = torch.arange(given.numel(), device=given.device)
         masked = self.explain_message(weight[given].unsqueeze(-1), edges.num_nodes)
         return masked.squeeze(-1)[edges.order]
-
-
-def build_adjacency(
-    kind: str,
-    channels: int,
-    *,
-    normalization: str,
-    self_loops: float,
-    heads: int,
-    attention_channels: int,
-) -> nn.Module:
-    """The module for ``kind``, ``"original"`` (OA) or ``"soft"`` (SA); each takes what it needs."""
-    original = partial(OriginalAdjacency, normalization=normalization)
-    soft = partial(SoftAdjacency, channels, heads=heads, attention_channels=attention_channels)
-    kinds: Registry[Callable[..., nn.Module]] = Registry(
-        "adjacency", {"original": original, "soft": soft}
-    )
-    return kinds[kind](self_loops=self_loops)
 
 
 def edges_of(

@@ -71,11 +71,12 @@ class KernelScores(nn.Module):
 
     def forward(self, h: Tensor, pattern: Pattern) -> Tensor:
         """[E, heads]."""
-        parts = zip(self.queries, h.split(self.widths, -1), self.length, strict=True)
-        squares = [
-            _squared(pattern, *own.queries_and_keys(part)) / (2 * length**2)
-            for own, part, length in parts
-        ]
+        squares = []
+        for own, part, length in zip(
+            self.queries, h.split(self.widths, -1), self.length, strict=True
+        ):
+            q, k = own.queries_and_keys(part)  # type: ignore[operator]
+            squares.append(_squared(pattern, q, k) / (2 * length**2))
         return self.scale.square().prod() * torch.exp(-torch.stack(squares).sum(0))
 
 

@@ -85,8 +85,9 @@ class BLEND(ContinuousGNN):
         position_weight: Tensor | None = None,
     ) -> Tensor:
         """Logits [N, classes] from features [N, F], and from P by its places and entries."""
-        positions = position_index, position_weight
-        return self.decoder(self.evolve(x, edge_index, edge_weight, positions=positions).final)
+        graph = x, edge_index, edge_weight
+        found = self.evolve(*graph, position_index=position_index, position_weight=position_weight)
+        return self.decoder(found.final)
 
     def evolve(
         self,
@@ -95,11 +96,11 @@ class BLEND(ContinuousGNN):
         edge_weight: Tensor | None = None,
         *,
         save_at: Sequence[float] = (),
-        positions: tuple[Tensor | None, Tensor | None] = (None, None),
+        **known: Tensor | None,
     ) -> Solution:
-        """Z(T), and Z at the times of ``save_at``; ``positions`` are found where not given."""
+        """Z(T), and Z at the times of ``save_at``; positions are found where not ``known``."""
         self.check(x, edge_index, edge_weight)
-        index, weight = positions
+        index, weight = known.get("position_index"), known.get("position_weight")
         if index is None or weight is None:
             found = page_rank(edge_index, x.size(0))
             index, weight = found["position_index"], found["position_weight"]
