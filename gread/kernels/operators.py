@@ -29,13 +29,13 @@ def product(pattern: Pattern, weight: Tensor, y: Tensor) -> Tensor:
     return _Product.apply(pattern, weight, y)
 
 
-def _alike(*tensors: Tensor) -> tuple[Tensor, ...]:
+def _alike(*tensors: Tensor | None) -> Any:
     """All in the widest of their number types: kernels read one, and autocast mixes them."""
-    types = {tensor.dtype for tensor in tensors}
+    types = {tensor.dtype for tensor in tensors if tensor is not None}
     if len(types) == 1:
         return tensors
     widest = reduce(torch.promote_types, types)
-    return tuple(tensor.to(widest) for tensor in tensors)
+    return tuple(tensor if tensor is None else tensor.to(widest) for tensor in tensors)
 
 
 class _Product(torch.autograd.Function):
@@ -145,10 +145,7 @@ def attention(pattern: Pattern, q: Tensor, k: Tensor, weight: Tensor | None = No
     Returns:
         [E].
     """
-    if weight is None:
-        q, k = _alike(q, k)
-    else:
-        q, k, weight = _alike(q, k, weight)
+    q, k, weight = _alike(q, k, weight)
     if torch.compiler.is_compiling() or (weight is not None and weight.requires_grad):
         return plain.attend(pattern.rows, q, k, weight).mean(-1)
     return _Attention.apply(pattern, q, k, weight)
@@ -166,12 +163,10 @@ class _Attention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, found = ctx.saved_tensors
-        pattern, backend = ctx.pattern, backend_for(q)
         heads, size = q.shape[-2:]
-        scores = backend.attend_back(pattern.rows, found, grad / (heads * size**0.5))
-        grad_q = backend.gather_heads(pattern.rows, scores, k)
-        grad_k = backend.gather_heads(pattern.columns, scores.index_select(-2, pattern.order), q)
-        return None, grad_q, grad_k, None
+        rows, scaled = ctx.pattern.rows, grad / (heads * size**0.5)
+        slope = backend_for(q).attend_back(rows, found, scaled)
+        return None, *_through_scores(ctx.pattern, slope, q, k), None
 
 
 def scores(pattern: Pattern, q: Tensor, k: Tensor) -> Tensor:
@@ -195,11 +190,14 @@ class _Scores(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        q, k = ctx.saved_tensors
-        pattern, backend, grad = ctx.pattern, backend_for(q), grad.contiguous()
-        grad_q = backend.gather_heads(pattern.rows, grad, k)
-        grad_k = backend.gather_heads(pattern.columns, grad.index_select(-2, pattern.order), q)
-        return None, grad_q, grad_k
+        return None, *_through_scores(ctx.pattern, grad.contiguous(), *ctx.saved_tensors)
+
+
+def _through_scores(pattern: Pattern, slope: Tensor, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients of q and k from those of the scores, [E, heads]."""
+    gather_heads = backend_for(q).gather_heads
+    back = slope.index_select(-2, pattern.order)
+    return gather_heads(pattern.rows, slope, k), gather_heads(pattern.columns, back, q)
 
 
 def shares(
@@ -216,8 +214,7 @@ def shares(
     Returns:
         [E].
     """
-    if weight is not None:
-        score, weight = _alike(score, weight)
+    score, weight = _alike(score, weight)
     if by_row:
         return _shares(pattern.rows, score, weight)
     there, back = pattern.orders

@@ -6,7 +6,6 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn.inits import reset
 
 from gread.base.checks import check_count, check_fraction, check_not_negative
 from gread.graph.adjacency import OriginalAdjacency
@@ -59,8 +58,7 @@ class GCNII(LayeredGNN):
 
     def reset_parameters(self) -> None:
         """Draws every parameter anew; W uniform within 1 / √width, as its authors do."""
-        reset(self.encoder)
-        reset(self.decoder)
+        super().reset_parameters()
         for weight in self.weights:
             bound = weight.size(0) ** -0.5
             nn.init.uniform_(weight, -bound, bound)

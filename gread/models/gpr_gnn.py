@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn.inits import reset
 
 from gread.base.checks import check_count, check_fraction, check_rate
 from gread.graph.adjacency import OriginalAdjacency
@@ -56,8 +55,7 @@ class GPRGNN(LayeredGNN):
 
     def reset_parameters(self) -> None:
         """Draws the perceptron anew, and begins with PageRank again."""
-        reset(self.encoder)
-        reset(self.decoder)
+        super().reset_parameters()
         powers = (1 - self.alpha) ** torch.arange(self.gamma.numel())
         with torch.no_grad():
             self.gamma.copy_(self.alpha * powers)
