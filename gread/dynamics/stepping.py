@@ -160,10 +160,6 @@ class StepProgram:
             states.append(w.gather(x, coef=first + link.first, degree=link.degree, bases=bases))
         return states, products
 
-    def later(self, k: int) -> list[int]:
-        """The links after k into which y_k goes straight."""
-        return [j for j in range(k + 1, len(self.links)) if k in self.links[j].bases]
-
 
 @lru_cache(maxsize=64)
 def _step_program(
@@ -355,7 +351,7 @@ class _Back:
         grads = {len(links): grad}  # of y_1, y_2, ..., as they become known
         for k in reversed(range(len(links))):
             link, g, y = links[k], grads[k + 1], states[k]
-            later = plan.later(k)
+            later = [j for j in range(k + 1, len(links)) if k in links[j].bases]  # y_k goes there
             straight = [grads[j + 1] for j in later]
             weights: list[Row] = [{links[j].base_row(k): 1.0} for j in later]
             if plan.two_products:

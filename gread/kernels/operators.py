@@ -96,11 +96,6 @@ def _(start: Tensor, column: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return a.new_empty(*a.shape[:-2], column.size(0))
 
 
-def _product_save(ctx: Any, inputs: tuple[list[Tensor], Tensor, Tensor], output: Tensor) -> None:
-    places, weight, y = inputs
-    ctx.save_for_backward(*places, weight, y)
-
-
 def _product_back(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     """∂y is the product with the transpose, ∂weight a dot product for every entry."""
     *places, weight, y = ctx.saved_tensors
@@ -113,11 +108,10 @@ def _product_back(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return [None] * len(places), grad_weight, grad_y
 
 
-_product.register_autograd(_product_back, setup_context=_product_save)
-
-
-def _edge_dots_save(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs)
+_product.register_autograd(
+    _product_back,
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs[0], *inputs[1:]),
+)
 
 
 def _edge_dots_back(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -129,7 +123,9 @@ def _edge_dots_back(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     return None, None, grad_a, grad_b
 
 
-_edge_dots.register_autograd(_edge_dots_back, setup_context=_edge_dots_save)
+_edge_dots.register_autograd(
+    _edge_dots_back, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs)
+)
 
 
 def attention(pattern: Pattern, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Tensor:

@@ -104,7 +104,10 @@ class BLEND(ContinuousGNN):
         if index is None or weight is None:
             found = page_rank(edge_index, x.size(0))
             index, weight = found["position_index"], found["position_weight"]
-        h0 = torch.cat([self.encoder(x), self.place(_matrix(index, weight.to(x.dtype), x))], -1)
+        (row, column), shape = index, (x.size(0), x.size(0))
+        pattern, order = remember(index, shape, lambda: Pattern.from_entries(row, column, shape))
+        places = Adjacency(pattern, weight.to(x.dtype).index_select(0, order))
+        h0 = torch.cat([self.encoder(x), self.place(places)], -1)
         return solve_from(
             lambda h0: self.field(h0, edge_index, edge_weight), h0, self.integration, save_at
         )
@@ -114,11 +117,3 @@ class BLEND(ContinuousGNN):
         if self.beta is None:
             return self.diffusion(h0, edge_index, edge_weight, None)
         return self.diffusion(h0, edge_index, edge_weight, h0.detach(), self.beta())
-
-
-def _matrix(index: Tensor, weight: Tensor, x: Tensor) -> Adjacency:
-    """P from its places (row, column) and entries; where they are is found once."""
-    row, column = index
-    shape = x.size(0), x.size(0)
-    pattern, order = remember(index, shape, lambda: Pattern.from_entries(row, column, shape))
-    return Adjacency(pattern, weight.index_select(0, order))

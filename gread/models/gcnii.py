@@ -49,9 +49,7 @@ class GCNII(LayeredGNN):
             torch.empty(hidden_channels, hidden_channels) for _ in range(num_layers)
         )
         self.dropout = Dropout(dropout)
-        self.decoder = build_decoder(
-            "linear", hidden_channels, out_channels, dropout, activation=False
-        )
+        self.decoder = build_decoder("linear", hidden_channels, out_channels, dropout, False)
         self.alpha = alpha
         self.strength = strength
         self.reset_parameters()

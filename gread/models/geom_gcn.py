@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from torch_geometric.utils import scatter
 
 from gread.base.errors import InputError
+from gread.graph.operator import Adjacency
 from gread.graph.structure.relations import NUM_RELATIONS, computed_relations
 from gread.kernels.cuda_graph import values_can_be_read
-from gread.kernels.operators import product
 from gread.kernels.pattern import Pattern, remember
 from gread.models.base import LayeredGNN
 from gread.models.convolutional import Layer, Mix, feature_layer
@@ -23,22 +23,20 @@ class Operators(NamedTuple):
     A column is a node and a relation, node after node.
     """
 
-    apart: Pattern
+    apart: Adjacency
     """One row for every node and relation: results side by side."""
-    apart_weight: Tensor
-    together: Pattern
+    together: Adjacency
     """One row for every node: the sum of the results."""
-    together_weight: Tensor
 
 
 def side_by_side(y: Tensor, adj: Operators) -> Tensor:
     """The S_r Y_r of all nine relations r, [N, 9 · channels] to the same."""
-    return product(adj.apart, adj.apart_weight, _by_relation(y)).view(y.size(0), -1)
+    return (adj.apart @ _by_relation(y)).view(y.size(0), -1)
 
 
 def mean(y: Tensor, adj: Operators) -> Tensor:
     """The mean of the S_r Y_r, [N, 9 · channels] to [N, channels]."""
-    return product(adj.together, adj.together_weight, _by_relation(y)) / NUM_RELATIONS
+    return adj.together @ _by_relation(y) / NUM_RELATIONS
 
 
 def _by_relation(y: Tensor) -> Tensor:
@@ -125,4 +123,4 @@ def _operators(pairs: Tensor, kind: Tensor, x: Tensor) -> Operators:
     many = n * NUM_RELATIONS
     apart, order = Pattern.from_entries(row, column, (many, many))
     together, other_order = Pattern.from_entries(target, column, (n, many))
-    return Operators(apart, weight[order], together, weight[other_order])
+    return Operators(Adjacency(apart, weight[order]), Adjacency(together, weight[other_order]))

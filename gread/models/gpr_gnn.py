@@ -44,9 +44,7 @@ class GPRGNN(LayeredGNN):
         check_fraction("alpha", alpha)
         check_rate("propagation_dropout", propagation_dropout)
         self.encoder = build_encoder("linear", in_channels, hidden_channels, input_dropout, dropout)
-        self.decoder = build_decoder(
-            "linear", hidden_channels, out_channels, dropout, activation=True
-        )
+        self.decoder = build_decoder("linear", hidden_channels, out_channels, dropout, True)
         self.dropout = Dropout(propagation_dropout)
         self.adjacency = OriginalAdjacency()
         self.gamma = nn.Parameter(torch.empty(order + 1))

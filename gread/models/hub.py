@@ -28,6 +28,7 @@ WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
 CARD = "README.md"
 EXTRA = "pip install 'gread[hub]'"
+DOWNLOAD = ("revision", "cache_dir", "force_download", "local_files_only", "token")
 HEAD = """---
 library_name: gread
 tags:
@@ -84,28 +85,11 @@ class Pretrained(ModelHubMixin):
         save_weights(self, save_directory)
 
     @classmethod
-    def _from_pretrained(
-        cls,
-        *,
-        model_id: str,
-        revision: str | None,
-        cache_dir: str | Path | None,
-        force_download: bool,
-        local_files_only: bool,
-        token: str | bool | None,
-        **settings: Any,
-    ) -> Any:
+    def _from_pretrained(cls, *, model_id: str, **settings: Any) -> Any:
+        download = {name: settings.pop(name) for name in DOWNLOAD}
         file = Path(model_id, WEIGHTS)
         if not Path(model_id).is_dir():
-            downloaded = hf_hub_download(
-                *(model_id, WEIGHTS),
-                revision=revision,
-                cache_dir=cache_dir,
-                force_download=force_download,
-                local_files_only=local_files_only,
-                token=token,
-            )
-            file = Path(downloaded)
+            file = Path(hf_hub_download(model_id, WEIGHTS, **download))
         return load_module(lambda: cls(**settings), file)
 
     @classmethod

@@ -126,11 +126,9 @@ class NeuralSheafDiffusion(LayeredGNN):
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
         """The learners of maps decay on their own; the weights of a bundle are none."""
-        known = [
-            (".maps.learner." in name, parameter) for name, parameter in self.named_parameters()
-        ]
-        learners = [parameter for learns, parameter in known if learns]
-        others = [parameter for learns, parameter in known if not learns]
+        named = dict(self.named_parameters())
+        learners = [parameter for name, parameter in named.items() if ".maps.learner." in name]
+        others = [parameter for name, parameter in named.items() if ".maps.learner." not in name]
         decay = weight_decay if self.sheaf_decay is None else self.sheaf_decay
         return [
             {"params": others, "weight_decay": weight_decay},
