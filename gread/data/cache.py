@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -28,7 +28,13 @@ def cached(path: Path, build: Callable[[], tuple[Data, Statistics]]) -> Data:
     found = read(path)
     if found is not None:
         return found
-    with _lock(path) as writable:
+    with contextlib.ExitStack() as lock:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock.enter_context(FileLock(path.with_suffix(".lock")))
+            writable = True
+        except OSError:  # the folder cannot be written to
+            writable = False
         found = read(path)  # another process may have been faster
         if found is not None:
             return found
@@ -69,19 +75,3 @@ def read_statistics(path: Path) -> Statistics | None:
 def _write(path: Path, data: Data, statistics: Statistics) -> None:
     metadata = {"format": str(FORMAT), "statistics": json.dumps(asdict(statistics))}
     write_tensors(path, data.to_dict(), metadata)
-
-
-@contextlib.contextmanager
-def _lock(path: Path) -> Iterator[bool]:
-    """Holds the lock of ``path``; gives False where the folder cannot be written to."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(path.with_suffix(".lock"))
-        lock.acquire()
-    except OSError:
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        lock.release()

@@ -94,8 +94,10 @@ def dataset(
 LEVELS = tuple(f"{level:.2f}" for level in (*(tenth / 10 for tenth in range(10)), 0.99, 1.0))
 """Edge homophilies of the synthetic Cora graphs."""
 
-for _name in (name for name, about in DESCRIBED.items() if "files" in about):
-    dataset(_name, partial(Reference("gread.data.real:benchmark"), _name), stored=parsed(_name))
+for _name, _about in DESCRIBED.items():
+    if "files" in _about:
+        _make = partial(Reference("gread.data.real:benchmark"), _name, _about["files"], None)
+        dataset(_name, _make, stored=parsed(_name))
 for _level in LEVELS:
     dataset(
         f"syn-cora-h{_level}",

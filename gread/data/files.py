@@ -102,7 +102,8 @@ def obtain(file: RawFile, root: Path) -> bytes:
 def _download(file: RawFile, place: Path) -> None:
     """Downloads next to ``place`` and moves the file there only when it is whole and right."""
     part = place.with_name(place.name + ".part")
-    url = _address(file)
+    mirror = os.environ.get("GREAD_MIRROR")  # a data root behind any web server
+    url = f"{mirror.rstrip('/')}/{file.path}" if mirror else file.url
     reason: Exception | None = None
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -126,12 +127,6 @@ def _download(file: RawFile, place: Path) -> None:
         f"{file.path} is not in {place.parents[file.path.count('/')]} and cannot be had from {url} "
         f"({reason}): put it there, or set GREAD_DATA to a folder that has it"
     ) from reason
-
-
-def _address(file: RawFile) -> str:
-    """The pinned address, or the file's place in a mirror: a data root behind any web server."""
-    mirror = os.environ.get("GREAD_MIRROR")
-    return f"{mirror.rstrip('/')}/{file.path}" if mirror else file.url
 
 
 def _continue(url: str, part: Path) -> None:

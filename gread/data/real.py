@@ -6,7 +6,6 @@ import contextlib
 import io
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,6 @@ from torch_geometric.transforms import (
 )
 
 from gread.base.errors import InputError
-from gread.base.toml import read_toml
 from gread.data.cache import cached
 from gread.data.files import data_root, parsed, stage
 from gread.data.splits import MASKS, with_random_splits
@@ -93,79 +91,47 @@ PARSERS: dict[str, Callable[[str, str], Any]] = {
 """By the folder of the raw files, what reads a graph from there by its name."""
 
 
-@dataclass(frozen=True)
-class Benchmark:
-    """A dataset made of raw files.
-
-    Calling it loads the graph: from its parsed form, or else from the files, downloaded if need be.
-
-    Attributes:
-        name: The dataset's name.
-        prefix: How the paths of its raw files begin: a name of `PARSERS`, and that of the graph.
-        clean: What happens to the graph before it is stored.
-    """
-
-    name: str
-    prefix: str
-    clean: Transform = undirected
-
-    @property
-    def stored(self) -> str:
-        """Where the parsed form lies below the data root."""
-        return parsed(self.name)
-
-    def __call__(
-        self,
-        root: str | Path | None = None,
-        *,
-        normalize_features: bool = False,
-        largest_component: bool = False,
-    ) -> Data:
-        """The graph with its splits as masks [N, splits].
-
-        Args:
-            root: The data root; by default ``GREAD_DATA`` or the platform's cache folder.
-            normalize_features: Whether every row of features is divided by its sum.
-            largest_component: Whether nodes outside the largest component are dropped.
-        """
-        place = data_root(root)
-        data = cached(place / self.stored, partial(self._build, place))
-        if largest_component:
-            data = LargestConnectedComponents()(data)
-        return NormalizeFeatures()(data) if normalize_features else data
-
-    def _build(self, root: Path) -> tuple[Data, Statistics]:
-        source, _, name = self.prefix.partition("/")
-        with tempfile.TemporaryDirectory() as folder:
-            stage(self.prefix, root, Path(folder))
-            with contextlib.redirect_stderr(io.StringIO()):  # PyG says that it is processing
-                found = PARSERS[source](str(Path(folder, source)), name.rstrip("/"))
-        data = found if isinstance(found, Data) else found[0]
-        for mask in MASKS:
-            data[mask] = data[mask].bool()
-        return self.clean(data.clone()), measure(data)
-
-
 CLEANED = {"WikipediaNetwork": undirected_with_loops}
 """By the folder of the raw files, how a graph is cleaned if not as by default."""
-
-BENCHMARKS = tuple(
-    Benchmark(name, about["files"], CLEANED.get(about["files"].partition("/")[0], undirected))
-    for name, about in (read_toml("data", "datasets.toml") or {}).items()
-    if "files" in about
-)
 
 
 def benchmark(
     name: str,
+    files: str,
+    clean: Transform | None,
     root: str | Path | None = None,
     *,
     normalize_features: bool = False,
     largest_component: bool = False,
 ) -> Data:
-    """The graph of a `Benchmark` by name."""
-    found = next(one for one in BENCHMARKS if one.name == name)
-    return found(root, normalize_features=normalize_features, largest_component=largest_component)
+    """A graph with its splits as masks [N, splits], parsed from raw files once.
+
+    Args:
+        name: Of the parsed form.
+        files: How the paths of the raw files begin: a name of `PARSERS`, and that of the graph.
+        clean: What happens to the graph before it is stored; None for what suits the files.
+        root: The data root; by default ``GREAD_DATA`` or the platform's cache folder.
+        normalize_features: Whether every row of features is divided by its sum.
+        largest_component: Whether nodes outside the largest component are dropped.
+    """
+    place = data_root(root)
+    data = cached(place / parsed(name), partial(_parse, files, clean, place))
+    if largest_component:
+        data = LargestConnectedComponents()(data)
+    return NormalizeFeatures()(data) if normalize_features else data
+
+
+def _parse(files: str, clean: Transform | None, root: Path) -> tuple[Data, Statistics]:
+    source, _, name = files.partition("/")
+    with tempfile.TemporaryDirectory() as folder:
+        stage(files, root, Path(folder))
+        with contextlib.redirect_stderr(io.StringIO()):  # PyG says that it is processing
+            found = PARSERS[source](str(Path(folder, source)), name.rstrip("/"))
+    data = found if isinstance(found, Data) else found[0]
+    for mask in MASKS:
+        data[mask] = data[mask].bool()
+    clean = clean or CLEANED.get(source, undirected)
+    return clean(data.clone()), measure(data)
 
 
 def syn_cora(
@@ -179,5 +145,9 @@ def syn_cora(
     """Synthetic Cora of a level of homophily: one of three graphs."""
     if graph not in (1, 2, 3):
         raise InputError(f"graph must be 1, 2 or 3, got {graph!r}")
-    found = Benchmark(f"syn-cora-h{level}-r{graph}", f"syn-cora/h{level}-r{graph}.npz")
-    return found(root, normalize_features=normalize_features, largest_component=largest_component)
+    release = f"h{level}-r{graph}"
+    return benchmark(
+        *(f"syn-cora-{release}", f"syn-cora/{release}.npz", None, root),
+        normalize_features=normalize_features,
+        largest_component=largest_component,
+    )

@@ -14,8 +14,8 @@ node it is often −½, which saves a quarter of the products.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import lru_cache, partial
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gread.dynamics.reactions import Terms
-from gread.dynamics.tableau import Tableau
+from gread.dynamics.tableau import Integration
 from gread.graph.operator import Operator
 from gread.kernels.cuda_graph import values_can_be_read
 from gread.kernels.program import Program, ProgramBuilder
@@ -43,14 +43,7 @@ the first, and yet changes with α."""
 
 
 def polynomial_flow(
-    adj: Operator,
-    h0: Tensor,
-    alpha: Tensor,
-    beta: Tensor,
-    *,
-    terms: Terms,
-    tableau: Tableau,
-    lengths: Sequence[float],
+    adj: Operator, h0: Tensor, alpha: Tensor, beta: Tensor, terms: Terms, integration: Integration
 ) -> Tensor | None:
     """H(T) of the steps that `gread.dynamics.stepped_flow` takes, to 1e-6; or None.
 
@@ -62,21 +55,17 @@ def polynomial_flow(
         alpha: α, one a channel or one for all, [d] or [1].
         beta: β, likewise.
         terms: The reaction.
-        tableau: The method.
-        lengths: Length of every step.
+        integration: With a fixed-step solver.
     """
     if terms.square or terms.cube or not adj.symmetric or not values_can_be_read():
         return None
     if h0.dtype not in NEGLIGIBLE:
         return None
-    products = (2 if terms.blurred else 1) * tableau.stages * len(lengths)
+    products = (2 if terms.blurred else 1) * integration.evaluations
     if products <= FEW_PRODUCTS:
         return None
-    nodes = min(products + 1, NODES)
-    lowest = adj.lowest
-    numbers = partial(
-        _series, terms=terms, tableau=tableau, lengths=lengths, nodes=nodes, lowest=lowest
-    )
+    nodes, lowest = min(products + 1, NODES), adj.lowest
+    numbers = partial(_series, terms, integration, nodes, lowest)
     series = numbers(alpha.double(), beta.double())
     size = series.detach().abs()
     if series.requires_grad:
@@ -90,13 +79,7 @@ def polynomial_flow(
 
 
 def _series(
-    alpha: Tensor,
-    beta: Tensor,
-    terms: Terms,
-    tableau: Tableau,
-    lengths: Sequence[float],
-    nodes: int,
-    lowest: float,
+    terms: Terms, integration: Integration, nodes: int, lowest: float, alpha: Tensor, beta: Tensor
 ) -> Tensor:
     """The Chebyshev coefficients of p on [lowest, 1], [nodes, d]."""
     points, transform = _chebyshev(nodes, alpha.device)
@@ -105,11 +88,12 @@ def _series(
     m = (beta * terms.laplacian - alpha) * high + beta * terms.linear
     m = m + beta * terms.blurred * points * high
     p = torch.ones_like(m)
-    growth = stability(tableau)
-    for length, count in _runs(lengths):
+    assert integration.tableau is not None
+    for length, steps in groupby(integration.lengths):  # all but the last are of one length
+        count = len(list(steps))
         z = length * m
         phi = torch.zeros_like(m)  # (R(z) − 1) / z
-        for c in reversed(growth[1:]):
+        for c in reversed(integration.tableau.growth[1:]):
             phi = phi * z + c
         factor = 1 + z * phi
         if not terms.source:
@@ -119,35 +103,6 @@ def _series(
         for _ in range(count):
             p = factor * p + gain
     return transform @ p
-
-
-def _runs(lengths: Sequence[float]) -> list[tuple[float, int]]:
-    """Steps of equal length together: all but the last, and the last."""
-    found: list[tuple[float, int]] = []
-    for length in lengths:
-        if found and found[-1][0] == length:
-            found[-1] = length, found[-1][1] + 1
-        else:
-            found.append((length, 1))
-    return found
-
-
-def stability(tableau: Tableau) -> list[float]:
-    """Coefficients of R(z): one step multiplies the solution of dh/dt = m h by R(τ m).
-
-    Example:
-        >>> from gread.dynamics.tableau import SOLVERS
-        >>> [round(24 * c) for c in stability(SOLVERS["rk4"])]
-        [24, 24, 12, 4, 1]
-    """
-    stages: list[list[float]] = []  # τ k_j as polynomials in z, times z
-    for row in (*((),), *tableau.a, tableau.b):
-        state = [1.0] + [0.0] * len(row)
-        for factor, slope in zip(row, stages, strict=True):
-            for power, c in enumerate(slope):
-                state[power] += factor * c
-        stages.append([0.0, *state])
-    return stages[-1][1:]
 
 
 @lru_cache(maxsize=16)

@@ -132,8 +132,7 @@ def _fixed(
         h = _step(tableau, f, t, h, t_next - t)
     saved[time] = h
     if not finite(h, total):
-        step_size = integration.step_size
-        raise IntegrationError(_where_it_blew_up(tableau, f, h0, grid, step_size, total))
+        raise IntegrationError(_where_it_blew_up(tableau, f, h0, integration, total))
     return Solution(h, tuple(saved[s] for s in save_at), evaluations)
 
 
@@ -228,24 +227,20 @@ def finite(h: Tensor, total: Total = itself) -> bool:
 
 @torch.no_grad()
 def _where_it_blew_up(
-    tableau: Tableau,
-    f: VectorField,
-    h: Tensor,
-    grid: Sequence[tuple[float, float]],
-    step_size: float,
-    total: Total,
+    tableau: Tableau, f: VectorField, h: Tensor, integration: Integration, total: Total
 ) -> str:
     """Walks once more to say when and why: looking on the way would cost all the good runs."""
     if not finite(h, total):
         return "the state holds NaN or infinity at t = 0: look at the features and the parameters"
     # Far out the slopes of F, AC and Z are those of the explosion; it is told by where it began.
     bound = 10 * max(1.0, float(h.abs().max()))
-    for t, t_next in grid:
+    for t, t_next in integration.steps(integration.evaluations):
         if h.abs().max() <= bound:
             began, calm = t, h
         h = _step(tableau, f, t, h, t_next - t)
         if not finite(h, total):
             break
+    step_size = integration.step_size
     return (
         f"the state is not finite any more at t = {t_next:g} with step_size {step_size:g}: "
         f"{advice(f, began, calm, tableau, step_size)}"

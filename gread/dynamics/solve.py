@@ -98,15 +98,15 @@ def _solve_fast(f: ReactionDiffusion, h0: Tensor, integration: Integration) -> S
     if not sizes <= {1, h0.size(1)}:  # one per node, say
         return None
     alpha, beta = (factor.reshape(-1) for factor in f.factors)
-    lengths = integration.lengths
     final = None
     if f.source is h0 or not terms.source:
-        final = polynomial_flow(
-            f.adj, h0, alpha, beta, terms=terms, tableau=tableau, lengths=lengths
-        )
+        final = polynomial_flow(f.adj, h0, alpha, beta, terms, integration)
     if final is None:
         final = stepped_flow(
-            f.adj, h0, f.source, alpha, beta, terms=terms, tableau=tableau, lengths=lengths
+            *(f.adj, h0, f.source, alpha, beta),
+            terms=terms,
+            tableau=tableau,
+            lengths=integration.lengths,
         )
     if not finite(final, f.adj.total):
         return None

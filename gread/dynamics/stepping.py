@@ -94,17 +94,6 @@ class Link(NamedTuple):
         return self.first + 1 + self.degree + self.bases.index(base)
 
 
-class Linked(NamedTuple):
-    """The states that a link went through, by their numbers in a program."""
-
-    before: int
-    """y_k."""
-    product: int | None
-    """Ã y_k, where f has two products."""
-    after: int
-    """y_{k+1}."""
-
-
 Numbers: TypeAlias = tuple[tuple[float, ...], ...]
 Lengths: TypeAlias = tuple[float, ...] | Numbers
 
@@ -144,7 +133,7 @@ class StepProgram:
             w.members = self.taking(number)
             if number and number % self.every == 0:
                 w.store(h, number // self.every)
-            h = self.write(w, self.links, number * len(self.matrix), h, source)[-1].after
+            h = self.write(w, self.links, number * len(self.matrix), h, source)[0][-1]
             if self.taking(number + 1) < w.members:  # others have arrived
                 w.leave(h, 0, self.taking(number + 1))
         if not self.active:
@@ -157,22 +146,19 @@ class StepProgram:
 
     def write(
         self, w: ProgramBuilder, links: Sequence[Link], first: int, h: int, source: int
-    ) -> list[Linked]:
-        """One step from ``h``, link by link; ``first`` is the first row of its coefficients."""
-        states, done = [h], []
-        for link in links:
-            y = states[-1]
-            bases = [source if base == SOURCE else states[base] for base in link.bases]
-            ay = w.product(y) if self.two_products else None
-            x = y if ay is None else ay
-            after = w.gather(x, coef=first + link.first, degree=link.degree, bases=bases)
-            states.append(after)
-            done.append(Linked(y, ay, after))
-        return done
+    ) -> tuple[list[int], list[int]]:
+        """One step from ``h``, link by link; ``first`` is the first row of its coefficients.
 
-    def later(self, k: int) -> list[int]:
-        """The links after k into which y_k goes straight."""
-        return [j for j in range(k + 1, len(self.links)) if k in self.links[j].bases]
+        Gives the numbers of y₀, y₁, ..., and where f has two products those of Ã y₀, Ã y₁, ...
+        """
+        states, products = [h], []
+        for link in links:
+            x = states[-1]
+            bases = [source if base == SOURCE else states[base] for base in link.bases]
+            if self.two_products:
+                products.append(x := w.product(x))
+            states.append(w.gather(x, coef=first + link.first, degree=link.degree, bases=bases))
+        return states, products
 
 
 @lru_cache(maxsize=64)
@@ -341,8 +327,8 @@ class _Back:
             for step in part[:-1]:
                 w.members = plan.taking(step)
                 first = step * self.rows_of_a_step
-                done = plan.write(w, plan.links, first, before[-1], self.source)
-                before.append(done[-1].after)
+                states, _ = plan.write(w, plan.links, first, before[-1], self.source)
+                before.append(states[-1])
             for step in reversed(part):
                 w.members = plan.taking(step)
                 if w.members > plan.taking(step + 1) > 0:  # those who arrived here join
@@ -361,16 +347,15 @@ class _Back:
         plan, links = self.plan, self.plan.links
         self.first = number * self.rows_of_a_step
         self.sums, self.dots = [], []  # the same for every step
-        done = plan.write(self.w, links[:-1], self.first, h, self.source)
-        states = [h, *(linked.after for linked in done)]
+        states, products = plan.write(self.w, links[:-1], self.first, h, self.source)
         grads = {len(links): grad}  # of y_1, y_2, ..., as they become known
         for k in reversed(range(len(links))):
             link, g, y = links[k], grads[k + 1], states[k]
-            later = plan.later(k)
+            later = [j for j in range(k + 1, len(links)) if k in links[j].bases]  # y_k goes there
             straight = [grads[j + 1] for j in later]
             weights: list[Row] = [{links[j].base_row(k): 1.0} for j in later]
             if plan.two_products:
-                ay = done[k].product if k < len(done) else None
+                ay = products[k] if k < len(products) else None
                 grads[k] = self.through_two(link, g, y, ay, weights, straight)
             else:
                 grads[k] = self.through_one(link, g, y, weights, straight)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +15,7 @@ from gread.base.registry import Registry
 from gread.graph.checks import check_edges
 from gread.graph.operator import Edges, EdgeSource, Operator, entries_of
 from gread.kernels.operators import attention
-from gread.kernels.pattern import Pattern, remember
+from gread.kernels.pattern import remember
 
 Normalization = Callable[[Tensor, Tensor, Tensor], Tensor]
 NORMALIZATIONS: Registry[Normalization] = Registry("normalization")
@@ -65,12 +64,13 @@ class OriginalAdjacency(nn.Module):
     ) -> Operator:
         """Ã of the graph; of ``h0`` only the size and type matter."""
         edges = edges_of(edge_index, edge_weight, h0, self.self_loops)
-        if edge_weight is not None or self.explained.explain:
-            return edges.operator(self._normalized(edges))
+        fixed = edge_weight is None and not self.explained.explain
         key = (self.normalize, self.self_loops, self.own_loops, h0.dtype, h0.size(-2))
-        kept_with = edge_index if isinstance(edge_index, Tensor) else edge_index.edge_index
         return remember(
-            kept_with, key, lambda: edges.operator(self._normalized(edges), find_symmetry=True)
+            edge_index if isinstance(edge_index, Tensor) else edge_index.edge_index,
+            key,
+            lambda: edges.operator(self._normalized(edges), find_symmetry=fixed),
+            when=fixed,
         )
 
     def _normalized(self, edges: Edges) -> Tensor:
@@ -86,7 +86,42 @@ class OriginalAdjacency(nn.Module):
         return self.explained(weight, edges)
 
 
-class SoftAdjacency(nn.Module):
+class Queries(nn.Module):
+    """Queries and keys of every head, linear in the state.
+
+    Args:
+        channels: Width of the state.
+        heads: Number of heads.
+        attention_channels: Width of all queries together; d_k is this over ``heads``.
+    """
+
+    def __init__(self, channels: int, heads: int, attention_channels: int):
+        super().__init__()
+        check_count("heads", heads)
+        check_count("attention_channels", attention_channels)
+        if attention_channels % heads:
+            wanted = f"attention_channels must be a multiple of heads ({heads})"
+            raise InputError(f"{wanted}, got {attention_channels}")
+        self.heads = heads
+        self.query = nn.Linear(channels, attention_channels)
+        self.key = nn.Linear(channels, attention_channels)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Start with nearly equal scores, that is, with the average over the neighbours."""
+        for linear in (self.query, self.key):
+            linear.reset_parameters()
+            nn.init.constant_(linear.weight, 1e-5)
+
+    def queries_and_keys(
+        self, h: Tensor, reach: Callable[[Tensor], Tensor] = lambda keys: keys
+    ) -> tuple[Tensor, Tensor]:
+        """q [N, heads, d_k], and k of the nodes that `Edges.reach` gives."""
+        q, k = self.query(h), reach(self.key(h))
+        return q.unflatten(-1, (self.heads, -1)), k.unflatten(-1, (self.heads, -1))
+
+
+class SoftAdjacency(Queries):
     r"""SA: scaled dot-product attention over the edges.
 
     Ã[i, j] = mean over heads of softmax_j( q_i · k_j / √d_k ), with q, k linear in H(0) and j
@@ -95,34 +130,17 @@ class SoftAdjacency(nn.Module):
     Paper: Eq. (9), Sec. 3.2, with the root of d_k where the paper prints d_K.
 
     Args:
-        channels: Width d of the state.
-        heads: Number of attention heads.
-        attention_channels: Width of all queries together; d_k is this over ``heads``.
+        channels, heads, attention_channels: As in `Queries`.
         self_loops: Weight of the loop that every node without one receives; 0 adds none.
     """
 
     def __init__(
         self, channels: int, *, heads: int = 4, attention_channels: int = 64, self_loops: float = 1
     ):
-        super().__init__()
-        check_count("heads", heads)
-        check_count("attention_channels", attention_channels)
+        super().__init__(channels, heads, attention_channels)
         check_not_negative("self_loops", self_loops)
-        if attention_channels % heads:
-            wanted = f"attention_channels must be a multiple of heads ({heads})"
-            raise InputError(f"{wanted}, got {attention_channels}")
-        self.heads = heads
         self.self_loops = self_loops
-        self.query = nn.Linear(channels, attention_channels)
-        self.key = nn.Linear(channels, attention_channels)
         self.explained = ExplainedEdges()
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Starts with equal scores, that is, with the average over the neighbours."""
-        for linear in (self.query, self.key):
-            linear.reset_parameters()
-            nn.init.constant_(linear.weight, 1e-5)
 
     def forward(
         self, h0: Tensor, edge_index: Tensor | EdgeSource, edge_weight: Tensor | None = None
@@ -130,20 +148,9 @@ class SoftAdjacency(nn.Module):
         """Ã of the graph and its first state."""
         edges = edges_of(edge_index, edge_weight, h0, self.self_loops)
         plain = edge_weight is None and self.self_loops in (0, 1) and not edges.weighted
-        weight = self.attend(h0, edges.pattern, None if plain else edges.weight, edges.reach)
+        q, k = self.queries_and_keys(h0, edges.reach)
+        weight = attention(edges.pattern, q, k, None if plain else edges.weight)
         return edges.operator(self.explained(weight, edges))
-
-    def attend(
-        self,
-        h0: Tensor,
-        pattern: Pattern,
-        weight: Tensor | None,
-        reach: Callable[[Tensor], Tensor] = lambda keys: keys,
-    ) -> Tensor:
-        """The entries of Ã, [E]; see `gread.kernels.operators.attention` and `Edges.reach`."""
-        q = self.query(h0).unflatten(-1, (self.heads, -1))  # [N, heads, d_k]
-        k = reach(self.key(h0)).unflatten(-1, (self.heads, -1))
-        return attention(pattern, q, k, weight)
 
 
 class ExplainedEdges(MessagePassing):
@@ -163,24 +170,6 @@ class ExplainedEdges(MessagePassing):
         return masked.squeeze(-1)[edges.order]
 
 
-def build_adjacency(
-    kind: str,
-    channels: int,
-    *,
-    normalization: str,
-    self_loops: float,
-    heads: int,
-    attention_channels: int,
-) -> nn.Module:
-    """The module for ``kind``, ``"original"`` (OA) or ``"soft"`` (SA); each takes what it needs."""
-    original = partial(OriginalAdjacency, normalization=normalization)
-    soft = partial(SoftAdjacency, channels, heads=heads, attention_channels=attention_channels)
-    kinds: Registry[Callable[..., nn.Module]] = Registry(
-        "adjacency", {"original": original, "soft": soft}
-    )
-    return kinds[kind](self_loops=self_loops)
-
-
 def edges_of(
     edge_index: Tensor | EdgeSource, edge_weight: Tensor | None, h0: Tensor, self_loops: float
 ) -> Edges:
@@ -195,14 +184,13 @@ def edges_of(
     check_edges(edge_index, edge_weight, h0)
     if not isinstance(edge_index, Tensor):
         return edge_index.edges(h0, self_loops)
-    n, count = h0.size(-2), edge_index.size(1)
-    if edge_weight is not None:
-        return Edges(*entries_of(edge_index, edge_weight, (n, n), self_loops))
-    return remember(
-        edge_index,
-        (self_loops, n, h0.dtype),
-        lambda: Edges(*entries_of(edge_index, h0.new_ones(count), (n, n), self_loops)),
-    )
+    n = h0.size(-2)
+
+    def found() -> Edges:
+        weight = h0.new_ones(edge_index.size(1)) if edge_weight is None else edge_weight
+        return Edges(*entries_of(edge_index, weight, (n, n), self_loops))
+
+    return remember(edge_index, (self_loops, n, h0.dtype), found, when=edge_weight is None)
 
 
 def _power(degree: Tensor, exponent: float) -> Tensor:

@@ -42,8 +42,8 @@ def gather(rows: Rows, weight: Tensor, y: Tensor, terms: Terms) -> Tensor:
     """See `gread.kernels.reference.gather`."""
     coef, bases, degree = terms
     out = y.new_empty(rows.start.numel() - 1, y.size(1))
-    _call("gather", y, *_matrix(rows, weight), y.contiguous(), coef.contiguous(), _several(bases),
-          out, *out.shape, weight.numel(), degree, len(bases))  # fmt: skip
+    _call("gather", y, *rows, weight, y, coef, list(bases), out, *out.shape, weight.numel(),
+          degree, len(bases))  # fmt: skip
     return out
 
 
@@ -53,8 +53,8 @@ def pull(rows: Rows, weight: Tensor, g: Tensor, y: Tensor, terms: Terms) -> tupl
     coef, bases, degree = terms
     out = torch.empty_like(y, memory_format=torch.contiguous_format)
     sums = y.new_zeros(PARTS, 1 + degree, y.size(1))
-    _call("pull", y, *_matrix(rows, weight), g.contiguous(), y.contiguous(), coef.contiguous(),
-          _several(bases), out, sums, *out.shape, weight.numel(), degree, len(bases))  # fmt: skip
+    _call("pull", y, *rows, weight, g, y, coef, list(bases), out, sums, *out.shape,
+          weight.numel(), degree, len(bases))  # fmt: skip
     return out, sums[:1]  # where the kernel has added up the parts
 
 
@@ -64,8 +64,7 @@ def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> T
     left, right = [pair.combined() for pair in pairs], [pair.right for pair in pairs]
     a = left[0]
     out = a.new_zeros(rows.column.numel()) if out is None else out
-    _call("edge_dots", a, rows.start, rows.column, _several(left), _several(right), out, *a.shape,
-          out.numel(), len(pairs))  # fmt: skip
+    _call("edge_dots", a, *rows, left, right, out, *a.shape, out.numel(), len(pairs))
     return out
 
 
@@ -73,8 +72,7 @@ def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> T
 def head_dots(rows: Rows, q: Tensor, k: Tensor) -> Tensor:
     """See `gread.kernels.reference.head_dots`."""
     out = q.new_empty(rows.column.numel(), q.size(1))
-    _call("head_dots", q, rows.start, rows.column, q.contiguous(), k.contiguous(), out, *q.shape,
-          out.size(0))  # fmt: skip
+    _call("head_dots", q, *rows, q, k, out, *q.shape, out.size(0))
     return out
 
 
@@ -82,9 +80,8 @@ def head_dots(rows: Rows, q: Tensor, k: Tensor) -> Tensor:
 def shares(rows: Rows, scores: Tensor, weight: Tensor | None = None) -> Tensor:
     """See `gread.kernels.reference.shares`."""
     out = scores.clone(memory_format=torch.contiguous_format)
-    kept = None if weight is None else weight.contiguous()
     n, (entries, heads) = rows.start.numel() - 1, out.shape
-    _call("shares", out, rows.start, kept, out, n, heads, entries)
+    _call("shares", out, rows.start, weight, out, n, heads, entries)
     return out
 
 
@@ -92,20 +89,17 @@ def shares(rows: Rows, scores: Tensor, weight: Tensor | None = None) -> Tensor:
 def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Tensor:
     """See `gread.kernels.reference.attend`."""
     out = q.new_empty(rows.column.numel(), q.size(1))
-    kept = None if weight is None else weight.contiguous()
-    _call("attend", q, rows.start, rows.column, q.contiguous(), k.contiguous(), kept, out,
-          *q.shape, out.size(0))  # fmt: skip
+    _call("attend", q, *rows, q, k, weight, out, *q.shape, out.size(0))
     return out
 
 
 @one_by_one(2, 0)
 def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
     """See `gread.kernels.reference.attend_back`."""
-    out = torch.empty_like(attention)
+    out = torch.empty_like(attention, memory_format=torch.contiguous_format)
     n, heads = rows.start.numel() - 1, attention.size(1)
     step = 1 if grad.dim() == 1 else heads
-    _call("attend_back", attention, rows.start, attention.contiguous(), grad.contiguous(), out, n,
-          heads, step, out.size(0))  # fmt: skip
+    _call("attend_back", out, rows.start, attention, grad, out, n, heads, step, out.size(0))
     return out
 
 
@@ -113,8 +107,7 @@ def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
 def gather_heads(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
     """See `gread.kernels.reference.gather_heads`."""
     out = y.new_empty(rows.start.numel() - 1, *y.shape[1:])
-    _call("gather_heads", y, *_matrix(rows, weight), y.contiguous(), out, *out.shape,
-          weight.size(0))  # fmt: skip
+    _call("gather_heads", y, *rows, weight, y, out, *out.shape, weight.size(0))
     return out
 
 
@@ -123,7 +116,7 @@ def dropout(x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
     if isinstance(rate, Tensor):
         return torch.stack(list(map(dropout, x, seed, rate.tolist())))
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
-    _call("dropout", x, x.contiguous(), seed, out, x.numel(), threshold(rate), 1.0 - rate)
+    _call("dropout", x, x, seed, out, x.numel(), threshold(rate), 1.0 - rate)
     return out
 
 
@@ -156,12 +149,11 @@ def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor
         dots = coef.new_zeros(*members, blocks, entries)
     back: tuple[Tensor | None, ...] = (None, None, None)
     if program.kinds & {"pull", "back"}:
-        back = _matrix(matrix.pattern.columns, matrix.transposed_weight)
-    _call("run", coef, program.code, *_matrix(matrix.pattern.rows, matrix.weight), *back,
-          _several(inputs), _several(outputs), coef.contiguous(), coef.new_empty(workers * room),
-          sums, dots, len(program.passes), n, d, entries, program.slots, rows, program.sums,
-          program.pull_sums, room, lines, count, entries if matrix.weight.dim() > 1 else 0,
-          workers)  # fmt: skip
+        back = (*matrix.pattern.columns, matrix.transposed_weight)
+    _call("run", coef, program.code, *matrix.pattern.rows, matrix.weight, *back, list(inputs),
+          outputs, coef, coef.new_empty(workers * room), sums, dots, len(program.passes), n, d,
+          entries, program.slots, rows, program.sums, program.pull_sums, room, lines, count,
+          entries if matrix.weight.dim() > 1 else 0, workers)  # fmt: skip
     return Ran(outputs, sums, None if dots is None else dots.sum(-2))
 
 
@@ -231,34 +223,31 @@ def _processor() -> str:
 
 
 def _call(name: str, like: Tensor, *arguments: Tensor | list[Tensor] | float | None) -> None:
-    """Call the kernel for the number type of ``like``; tensors go as addresses.
+    """Call the kernel for the number type of ``like``.
 
-    All numbers must be of that type: C would read others as what they are not, and beyond them.
+    Tensors go as addresses, once they are contiguous. All numbers must be of one type: C would read
+    others as what they are not, and beyond them.
     """
-    tensors = [a for given in arguments for a in (given if isinstance(given, list) else [given])]
-    types = {a.dtype for a in tensors if isinstance(a, Tensor) and a.is_floating_point()}
+    kept: list[Tensor] = []  # until the kernel is done
+
+    def address(tensor: Tensor) -> int:
+        kept.append(tensor.contiguous())
+        return kept[-1].data_ptr()
+
+    values: list[Any] = []
+    for argument in (*arguments, torch.get_num_threads()):
+        if isinstance(argument, list):
+            values.append((ctypes.c_void_p * len(argument))(*map(address, argument)))
+        elif isinstance(argument, int):
+            values.append(ctypes.c_int64(argument))
+        elif isinstance(argument, float):
+            values.append(ctypes.c_double(argument))
+        else:
+            values.append(ctypes.c_void_p(None if argument is None else address(argument)))
+    types = {tensor.dtype for tensor in kept if tensor.is_floating_point()}
     if types - {like.dtype}:
         raise TypeError(f"{name} needs numbers of one type, got {types}")
-    getattr(library(like.dtype), name)(*map(_as_c, (*arguments, torch.get_num_threads())))
-
-
-def _as_c(argument: Tensor | list[Tensor] | float | None) -> Any:
-    """An int64 or a double, a tensor as its address, several as an array of addresses."""
-    if isinstance(argument, list):
-        return (ctypes.c_void_p * len(argument))(*[tensor.data_ptr() for tensor in argument])
-    if isinstance(argument, int):
-        return ctypes.c_int64(argument)
-    if isinstance(argument, float):
-        return ctypes.c_double(argument)
-    return ctypes.c_void_p(None if argument is None else argument.data_ptr())
+    getattr(library(like.dtype), name)(*values)
 
 
 _TYPES = {torch.float32: "float", torch.float64: "double"}
-
-
-def _matrix(rows: Rows, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    return rows.start, rows.column, weight.contiguous()
-
-
-def _several(tensors: Sequence[Tensor]) -> list[Tensor]:
-    return [tensor.contiguous() for tensor in tensors]

@@ -30,9 +30,7 @@ def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor
     """
     backend = backend_for(coef)
     ran = None if program.for_some else backend.run(program, matrix, inputs, coef)
-    if ran is None:
-        ran = interpret(program, MatrixPasses(matrix, backend), inputs, coef)
-    return ran
+    return ran or interpret(program, MatrixPasses(matrix, backend), inputs, coef)
 
 
 @lru_cache(maxsize=64)

@@ -29,13 +29,13 @@ def product(pattern: Pattern, weight: Tensor, y: Tensor) -> Tensor:
     return _Product.apply(pattern, weight, y)
 
 
-def _alike(*tensors: Tensor) -> tuple[Tensor, ...]:
+def _alike(*tensors: Tensor | None) -> Any:
     """All in the widest of their number types: kernels read one, and autocast mixes them."""
-    types = {tensor.dtype for tensor in tensors}
+    types = {tensor.dtype for tensor in tensors if tensor is not None}
     if len(types) == 1:
         return tensors
     widest = reduce(torch.promote_types, types)
-    return tuple(tensor.to(widest) for tensor in tensors)
+    return tuple(tensor if tensor is None else tensor.to(widest) for tensor in tensors)
 
 
 class _Product(torch.autograd.Function):
@@ -98,11 +98,6 @@ def _(start: Tensor, column: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return a.new_empty(*a.shape[:-2], column.size(0))
 
 
-def _product_save(ctx: Any, inputs: tuple[list[Tensor], Tensor, Tensor], output: Tensor) -> None:
-    places, weight, y = inputs
-    ctx.save_for_backward(*places, weight, y)
-
-
 def _product_back(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     """∂y is the product with the transpose, ∂weight a dot product for every entry."""
     *places, weight, y = ctx.saved_tensors
@@ -115,11 +110,10 @@ def _product_back(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return [None] * len(places), grad_weight, grad_y
 
 
-_product.register_autograd(_product_back, setup_context=_product_save)
-
-
-def _edge_dots_save(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs)
+_product.register_autograd(
+    _product_back,
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs[0], *inputs[1:]),
+)
 
 
 def _edge_dots_back(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -131,7 +125,9 @@ def _edge_dots_back(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     return None, None, grad_a, grad_b
 
 
-_edge_dots.register_autograd(_edge_dots_back, setup_context=_edge_dots_save)
+_edge_dots.register_autograd(
+    _edge_dots_back, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs)
+)
 
 
 def attention(pattern: Pattern, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -147,10 +143,7 @@ def attention(pattern: Pattern, q: Tensor, k: Tensor, weight: Tensor | None = No
     Returns:
         [E].
     """
-    if weight is None:
-        q, k = _alike(q, k)
-    else:
-        q, k, weight = _alike(q, k, weight)
+    q, k, weight = _alike(q, k, weight)
     if torch.compiler.is_compiling() or (weight is not None and weight.requires_grad):
         return plain.attend(pattern.rows, q, k, weight).mean(-1)
     return _Attention.apply(pattern, q, k, weight)
@@ -168,12 +161,10 @@ class _Attention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, found = ctx.saved_tensors
-        pattern, backend = ctx.pattern, backend_for(q)
         heads, size = q.shape[-2:]
-        scores = backend.attend_back(pattern.rows, found, grad / (heads * size**0.5))
-        grad_q = backend.gather_heads(pattern.rows, scores, k)
-        grad_k = backend.gather_heads(pattern.columns, scores.index_select(-2, pattern.order), q)
-        return None, grad_q, grad_k, None
+        rows, scaled = ctx.pattern.rows, grad / (heads * size**0.5)
+        slope = backend_for(q).attend_back(rows, found, scaled)
+        return None, *_through_scores(ctx.pattern, slope, q, k), None
 
 
 def scores(pattern: Pattern, q: Tensor, k: Tensor) -> Tensor:
@@ -197,11 +188,14 @@ class _Scores(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        q, k = ctx.saved_tensors
-        pattern, backend, grad = ctx.pattern, backend_for(q), grad.contiguous()
-        grad_q = backend.gather_heads(pattern.rows, grad, k)
-        grad_k = backend.gather_heads(pattern.columns, grad.index_select(-2, pattern.order), q)
-        return None, grad_q, grad_k
+        return None, *_through_scores(ctx.pattern, grad.contiguous(), *ctx.saved_tensors)
+
+
+def _through_scores(pattern: Pattern, slope: Tensor, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients of q and k from those of the scores, [E, heads]."""
+    gather_heads = backend_for(q).gather_heads
+    back = slope.index_select(-2, pattern.order)
+    return gather_heads(pattern.rows, slope, k), gather_heads(pattern.columns, back, q)
 
 
 def shares(
@@ -218,14 +212,13 @@ def shares(
     Returns:
         [E].
     """
-    if weight is not None:
-        score, weight = _alike(score, weight)
+    score, weight = _alike(score, weight)
     if by_row:
         return _shares(pattern.rows, score, weight)
     there, back = pattern.orders
-    weight = weight if weight is None else _Permuted.apply(weight, -1, there, back)
-    found = _shares(pattern.columns, _Permuted.apply(score, -2, there, back), weight)
-    return _Permuted.apply(found, -1, back, there)
+    weight = weight if weight is None else permuted(weight, -1, there, back)
+    found = _shares(pattern.columns, permuted(score, -2, there, back), weight)
+    return permuted(found, -1, back, there)
 
 
 def _shares(rows: Rows, score: Tensor, weight: Tensor | None) -> Tensor:
@@ -250,9 +243,12 @@ class _Shares(torch.autograd.Function):
         return None, slope, None
 
 
-class _Permuted(torch.autograd.Function):
-    """`index_select` by a permutation, whose way back has nothing to add up."""
+def permuted(x: Tensor, axis: int, there: Tensor, back: Tensor) -> Tensor:
+    """`index_select` by a permutation, whose way ``back`` has nothing to add up."""
+    return _Permuted.apply(x, axis, there, back)
 
+
+class _Permuted(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, axis: int, there: Tensor, back: Tensor) -> Tensor:
         ctx.axis = axis
@@ -262,7 +258,7 @@ class _Permuted(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         there, back = ctx.saved_tensors
-        return _Permuted.apply(grad, ctx.axis, back, there), None, None, None
+        return permuted(grad, ctx.axis, back, there), None, None, None
 
 
 def drop(x: Tensor, rate: float | Tensor, seed: Tensor | None = None) -> Tensor:

@@ -84,13 +84,13 @@ def _starts(index: Tensor, size: int) -> Tensor:
 _kept: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
-def remember(tensor: Tensor, key: Hashable, make: Callable[[], T]) -> T:
+def remember(tensor: Tensor, key: Hashable, make: Callable[[], T], *, when: bool = True) -> T:
     """``make()``, called once for a tensor as it is now: what is found of a graph stays known.
 
     It is forgotten with the tensor, and when the tensor is written to. ``make`` must not keep the
-    tensor itself.
+    tensor itself. Unless ``when``, it is called every time.
     """
-    if torch.compiler.is_compiling() or tensor.requires_grad or tensor.is_inference():
+    if not when or torch.compiler.is_compiling() or tensor.requires_grad or tensor.is_inference():
         return make()
     version, values = _kept.get(tensor, (None, {}))
     if version != tensor._version:

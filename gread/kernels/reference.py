@@ -63,20 +63,17 @@ def _members(value: Any, axes: int) -> int:
     """Number of members, 0 for a value that all share."""
     if isinstance(value, Tensor):
         return len(value) if value.dim() > axes > 0 else 0
-    return max((_members(one, axes) for one in value), default=0) if _several(value) else 0
+    parts = value if isinstance(value, tuple | list) else ()
+    return max((_members(one, axes) for one in parts), default=0)
 
 
 def _of_member(value: Any, axes: int, member: int) -> Any:
     if isinstance(value, Tensor):
         return value[member] if value.dim() > axes else value
-    if not _several(value):
+    if not isinstance(value, tuple | list):
         return value
     parts = [_of_member(one, axes, member) for one in value]
     return type(value)(*parts) if isinstance(value, Terms | Pair) else parts
-
-
-def _several(value: Any) -> bool:
-    return isinstance(value, tuple | list)
 
 
 class Terms(NamedTuple):

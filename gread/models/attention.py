@@ -10,47 +10,17 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch_geometric.nn.inits import reset
 
-from gread.base.checks import check_count
 from gread.base.errors import InputError
 from gread.base.registry import Registry
 from gread.dynamics.integrate import VectorField
 from gread.dynamics.reactions import source_term
 from gread.dynamics.solve import ReactionDiffusion
-from gread.graph.adjacency import ExplainedEdges, edges_of
+from gread.graph.adjacency import ExplainedEdges, Queries, edges_of
 from gread.graph.operator import Adjacency
 from gread.kernels.operators import attention, scores, shares
 from gread.kernels.pattern import Pattern
 from gread.models.layers import Gate
 from gread.models.stacking import PartByPart
-
-
-class Queries(PartByPart):
-    """Queries and keys of every head, linear in the state.
-
-    Args:
-        channels: Width of the state.
-        heads: Number of heads.
-        attention_channels: Width of all queries together; d_k is this over ``heads``.
-    """
-
-    def __init__(self, channels: int, heads: int, attention_channels: int):
-        super().__init__()
-        self.heads = heads
-        self.query = nn.Linear(channels, attention_channels)
-        self.key = nn.Linear(channels, attention_channels)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Starts with scores that hardly depend on the state: the average over the neighbours."""
-        for linear in (self.query, self.key):
-            linear.reset_parameters()
-            nn.init.constant_(linear.weight, 1e-5)
-
-    def forward(self, h: Tensor) -> tuple[Tensor, Tensor]:
-        """q and k, [N, heads, d_k] each."""
-        q, k = (linear(h).unflatten(-1, (self.heads, -1)) for linear in (self.query, self.key))
-        return q, k
-
 
 Widths = Sequence[int]
 SCORES: Registry[Callable[[Widths, int, int], nn.Module]] = Registry("attention")
@@ -67,21 +37,17 @@ class DotScores(PartByPart):
 
     def forward(self, h: Tensor, pattern: Pattern) -> Tensor:
         """[E, heads]."""
-        q, k = self.queries(h)
+        q, k = self.queries.queries_and_keys(h)
         return scores(pattern, q * q.size(-1) ** -0.5, k)
 
 
 @SCORES.register("cosine")
-class CosineScores(PartByPart):
+class CosineScores(DotScores):
     """q · k / (‖q‖ ‖k‖)."""
-
-    def __init__(self, widths: Widths, heads: int, attention_channels: int):
-        super().__init__()
-        self.queries = Queries(sum(widths), heads, attention_channels)
 
     def forward(self, h: Tensor, pattern: Pattern) -> Tensor:
         """[E, heads]."""
-        q, k = self.queries(h)
+        q, k = self.queries.queries_and_keys(h)
         return scores(pattern, normalize(q, dim=-1), normalize(k, dim=-1))
 
 
@@ -105,8 +71,12 @@ class KernelScores(nn.Module):
 
     def forward(self, h: Tensor, pattern: Pattern) -> Tensor:
         """[E, heads]."""
-        parts = zip(self.queries, h.split(self.widths, -1), self.length, strict=True)
-        squares = [_squared(pattern, *q(part)) / (2 * length**2) for q, part, length in parts]
+        squares = []
+        for own, part, length in zip(
+            self.queries, h.split(self.widths, -1), self.length, strict=True
+        ):
+            q, k = own.queries_and_keys(part)  # type: ignore[operator]
+            squares.append(_squared(pattern, q, k) / (2 * length**2))
         return self.scale.square().prod() * torch.exp(-torch.stack(squares).sum(0))
 
 
@@ -179,13 +149,6 @@ class EdgeAttention(PartByPart):
         attention_channels: int,
     ):
         super().__init__()
-        check_count("heads", heads)
-        check_count("attention_channels", attention_channels)
-        if attention_channels % heads:
-            raise InputError(
-                f"attention_channels must be a multiple of heads ({heads}), "
-                f"got {attention_channels}"
-            )
         if normalization not in SIDES:
             raise InputError(
                 f"unknown normalization {normalization!r}; choose from: {', '.join(SIDES)}"
@@ -195,18 +158,13 @@ class EdgeAttention(PartByPart):
         self.by_row = normalization == "row"
         self.explained = ExplainedEdges()
 
-    @property
-    def fused(self) -> bool:
-        """Whether it is the attention that one kernel computes."""
-        return isinstance(self.scores, DotScores) and self.normalize is softmax and self.by_row
-
     def forward(self, h: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Adjacency:
         """Ā of the graph and a state; with edge weights each entry is times its weight first."""
         edges = edges_of(edge_index, edge_weight, h, 1.0)
         weight = None if edge_weight is None else edges.weight
-        if self.fused:
-            q, k = self.scores.queries(h)  # type: ignore[operator]
-            found = attention(edges.pattern, q, k, weight)
+        if type(self.scores) is DotScores and self.normalize is softmax and self.by_row:
+            q, k = self.scores.queries.queries_and_keys(h)
+            found = attention(edges.pattern, q, k, weight)  # one kernel
         else:
             score = self.normalize(self.scores(h, edges.pattern), weight)
             found = shares(edges.pattern, score, weight, self.by_row)

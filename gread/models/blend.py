@@ -85,8 +85,9 @@ class BLEND(ContinuousGNN):
         position_weight: Tensor | None = None,
     ) -> Tensor:
         """Logits [N, classes] from features [N, F], and from P by its places and entries."""
-        positions = position_index, position_weight
-        return self.decoder(self.evolve(x, edge_index, edge_weight, positions=positions).final)
+        graph = x, edge_index, edge_weight
+        found = self.evolve(*graph, position_index=position_index, position_weight=position_weight)
+        return self.decoder(found.final)
 
     def evolve(
         self,
@@ -95,15 +96,18 @@ class BLEND(ContinuousGNN):
         edge_weight: Tensor | None = None,
         *,
         save_at: Sequence[float] = (),
-        positions: tuple[Tensor | None, Tensor | None] = (None, None),
+        **known: Tensor | None,
     ) -> Solution:
-        """Z(T), and Z at the times of ``save_at``; ``positions`` are found where not given."""
+        """Z(T), and Z at the times of ``save_at``; positions are found where not ``known``."""
         self.check(x, edge_index, edge_weight)
-        index, weight = positions
+        index, weight = known.get("position_index"), known.get("position_weight")
         if index is None or weight is None:
             found = page_rank(edge_index, x.size(0))
             index, weight = found["position_index"], found["position_weight"]
-        h0 = torch.cat([self.encoder(x), self.place(_matrix(index, weight.to(x.dtype), x))], -1)
+        (row, column), shape = index, (x.size(0), x.size(0))
+        pattern, order = remember(index, shape, lambda: Pattern.from_entries(row, column, shape))
+        places = Adjacency(pattern, weight.to(x.dtype).index_select(0, order))
+        h0 = torch.cat([self.encoder(x), self.place(places)], -1)
         return solve_from(
             lambda h0: self.field(h0, edge_index, edge_weight), h0, self.integration, save_at
         )
@@ -113,11 +117,3 @@ class BLEND(ContinuousGNN):
         if self.beta is None:
             return self.diffusion(h0, edge_index, edge_weight, None)
         return self.diffusion(h0, edge_index, edge_weight, h0.detach(), self.beta())
-
-
-def _matrix(index: Tensor, weight: Tensor, x: Tensor) -> Adjacency:
-    """P from its places (row, column) and entries; where they are is found once."""
-    row, column = index
-    shape = x.size(0), x.size(0)
-    pattern, order = remember(index, shape, lambda: Pattern.from_entries(row, column, shape))
-    return Adjacency(pattern, weight.index_select(0, order))

@@ -101,16 +101,12 @@ class Contraction(nn.Module):
         return (u * self.stretch.clamp(0, 1)) @ u.T
 
 
-class Unvalued(nn.Module):
+class Unvalued(nn.Identity):
     """In the place of PyTorch's orthogonal map, with its shapes, where tensors have no values."""
 
     def __init__(self, channels: int):
         super().__init__()
         self.register_buffer("base", torch.empty(channels, channels))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """As it is."""
-        return x
 
     def right_inverse(self, x: Tensor) -> Tensor:
         """As it is."""

@@ -89,11 +89,15 @@ class ContinuousGNN(GraphModel, ABC):
         edge_weight: Tensor | None = None,
         *,
         save_at: Sequence[float] = (),
+        **known: Tensor | None,
     ) -> Solution:
-        """H(T), and H at the times of ``save_at``: the trajectory of the node states."""
+        """H(T), and H at the times of ``save_at``: the trajectory of the node states.
+
+        ``known`` is what the `field` of a model takes besides the graph.
+        """
         self.check(x, edge_index, edge_weight)
         return solve_from(
-            lambda h0: self.field(h0, edge_index, edge_weight),
+            lambda h0: self.field(h0, edge_index, edge_weight, **known),
             self.encode(x, edge_index, edge_weight),
             self.integration,
             save_at,

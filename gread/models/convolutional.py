@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import elu
 from torch_geometric.nn import PairNorm
 from torch_geometric.nn.inits import reset
 
@@ -29,7 +30,7 @@ class Mix(NamedTuple):
         bias: Whether the layer adds one.
     """
 
-    apply: Callable[[Tensor, Operator], Tensor]
+    apply: Callable[[Tensor, Any], Tensor]
     taken: int = 1
     given: int = 1
     bias: bool = True
@@ -92,7 +93,12 @@ class ConvStack(LayeredGNN):
     Args:
         in_channels, hidden_channels, out_channels, input_dropout, dropout: As in `LayeredGNN`.
         num_layers: How many.
+
+    Attributes:
+        unit_rows: Whether features are scaled to length one behind their dropout.
     """
+
+    unit_rows = False
 
     def __init__(
         self,
@@ -108,23 +114,21 @@ class ConvStack(LayeredGNN):
         check_count("num_layers", num_layers)
         self.adjacency = self.normalized()
         self.layers = nn.ModuleList()
-        self.between = nn.ModuleList()
-        make: Callable[[int, int, Mix, float], Layer] = feature_layer
+        make: Callable[..., Layer] = partial(feature_layer, unit_rows=self.unit_rows)
         width, rate = in_channels, input_dropout
         for _ in range(num_layers - 1):
             part = self.mix(hidden_channels, False)
             self.layers.append(make(width, hidden_channels, part, rate))
             width, make, rate = part.given * hidden_channels, hidden_layer, dropout
-            self.between.append(self.activation())
         self.layers.append(make(width, out_channels, self.mix(out_channels, True), rate))
 
     def mix(self, channels: int, last: bool) -> Mix:
         """What a layer does with the graph, from its width and whether it is the last."""
         return Mix(gather)
 
-    def activation(self) -> nn.Module:
-        """What stands between two layers."""
-        return nn.ReLU()
+    def activate(self, h: Tensor, number: int) -> Tensor:
+        """What stands between layer ``number`` and the next, from 0."""
+        return h.relu()
 
     def normalized(self) -> nn.Module:
         """What makes Ã, by default D^-½ (A + I) D^-½."""
@@ -132,10 +136,11 @@ class ConvStack(LayeredGNN):
 
     def states(self, x: Tensor, adj: Operator) -> list[Tensor]:
         """X, the state behind every layer, and the logits as the last."""
+        *hidden, last = self.layers
         states = [x]
-        for layer, between in zip(self.layers, self.between, strict=False):
-            states.append(between(layer(states[-1], adj)))
-        return [*states, self.layers[-1](states[-1], adj)]
+        for number, layer in enumerate(hidden):
+            states.append(self.activate(layer(states[-1], adj), number))
+        return [*states, last(states[-1], adj)]
 
 
 def keep(y: Tensor, adj: Operator) -> Tensor:
@@ -172,9 +177,9 @@ class MLP(ConvStack):
         """Nothing."""
         return Mix(keep)
 
-    def activation(self) -> nn.Module:
+    def activate(self, h: Tensor, number: int) -> Tensor:
         """ELU."""
-        return nn.ELU()
+        return elu(h)
 
 
 class GCN(ConvStack):
@@ -283,15 +288,15 @@ class PairNormGCN(ConvStack):
         dropout: float = 0.6,
     ):
         check_positive("scale", scale)
-        self.scale = scale
         sizes = in_channels, hidden_channels, out_channels
         super().__init__(
             *sizes, num_layers=num_layers, input_dropout=input_dropout, dropout=dropout
         )
+        self.norm = PairNorm(scale)
 
-    def activation(self) -> nn.Module:
+    def activate(self, h: Tensor, number: int) -> Tensor:
         """The norm and a ReLU."""
-        return nn.Sequential(PairNorm(self.scale), nn.ReLU())
+        return self.norm(h).relu()
 
     def mix(self, channels: int, last: bool) -> Mix:
         """Ã Y, with a bias in the last layer alone."""

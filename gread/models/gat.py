@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import leaky_relu
+from torch.nn.functional import elu, leaky_relu
 from torch_geometric.nn.inits import glorot
 from torch_geometric.utils import scatter
 
@@ -56,9 +56,9 @@ class GAT(ConvStack):
         attention = Attention(channels, heads, self.rate, mean=last)
         return Mix(attention, taken=heads, given=1 if last else heads)
 
-    def activation(self) -> nn.Module:
+    def activate(self, h: Tensor, number: int) -> Tensor:
         """ELU."""
-        return nn.ELU()
+        return elu(h)
 
     def normalized(self) -> nn.Module:
         """A + I, not normalised."""

@@ -6,7 +6,6 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn.inits import reset
 
 from gread.base.checks import check_count, check_fraction, check_not_negative
 from gread.graph.adjacency import OriginalAdjacency
@@ -50,17 +49,14 @@ class GCNII(LayeredGNN):
             torch.empty(hidden_channels, hidden_channels) for _ in range(num_layers)
         )
         self.dropout = Dropout(dropout)
-        self.decoder = build_decoder(
-            "linear", hidden_channels, out_channels, dropout, activation=False
-        )
+        self.decoder = build_decoder("linear", hidden_channels, out_channels, dropout, False)
         self.alpha = alpha
         self.strength = strength
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draws every parameter anew; W uniform within 1 / √width, as its authors do."""
-        reset(self.encoder)
-        reset(self.decoder)
+        super().reset_parameters()
         for weight in self.weights:
             bound = weight.size(0) ** -0.5
             nn.init.uniform_(weight, -bound, bound)

@@ -8,12 +8,13 @@ from torch import Tensor, nn
 from torch_geometric.utils import scatter
 
 from gread.base.errors import InputError
+from gread.graph.operator import Adjacency
 from gread.graph.structure.relations import NUM_RELATIONS, computed_relations
 from gread.kernels.cuda_graph import values_can_be_read
-from gread.kernels.operators import product
 from gread.kernels.pattern import Pattern, remember
 from gread.models.base import LayeredGNN
-from gread.models.layers import Dropout, FeatureMap
+from gread.models.convolutional import Layer, Mix, feature_layer
+from gread.models.layers import Dropout
 
 
 class Operators(NamedTuple):
@@ -22,53 +23,32 @@ class Operators(NamedTuple):
     A column is a node and a relation, node after node.
     """
 
-    apart: Pattern
+    apart: Adjacency
     """One row for every node and relation: results side by side."""
-    apart_weight: Tensor
-    together: Pattern
+    together: Adjacency
     """One row for every node: the sum of the results."""
-    together_weight: Tensor
 
 
-class GeometricConv(nn.Module):
-    """The S_r H W_r of all nine relations r, side by side or their mean.
+def side_by_side(y: Tensor, adj: Operators) -> Tensor:
+    """The S_r Y_r of all nine relations r, [N, 9 · channels] to the same."""
+    return (adj.apart @ _by_relation(y)).view(y.size(0), -1)
 
-    S_r[i, j] = 1 / √(d_i d_j) for the pairs j → i of relation r, where d counts the pairs into a
-    node over all relations.
 
-    Args:
-        linear: H ↦ H [W_1, ..., W_9], without bias.
-        in_channels: Width of H.
-        channels: Width of one result.
-        mean: Whether to take the mean.
-    """
+def mean(y: Tensor, adj: Operators) -> Tensor:
+    """The mean of the S_r Y_r, [N, 9 · channels] to [N, channels]."""
+    return adj.together @ _by_relation(y) / NUM_RELATIONS
 
-    def __init__(self, linear: nn.Module, in_channels: int, channels: int, *, mean: bool):
-        super().__init__()
-        self.linear = linear
-        self.channels = channels
-        self.bound = (6 / (in_channels + channels)) ** 0.5
-        self.mean = mean
-        self.reset_parameters()
 
-    def reset_parameters(self) -> None:
-        """Every W_r as Glorot and Bengio draw it."""
-        for parameter in self.linear.parameters():
-            nn.init.uniform_(parameter, -self.bound, self.bound)
-
-    def forward(self, h: Tensor, operators: Operators) -> Tensor:
-        """[N, 9 · channels], or [N, channels]."""
-        y = self.linear(h).view(-1, self.channels)  # a row for every node and relation
-        if self.mean:
-            return product(operators.together, operators.together_weight, y) / NUM_RELATIONS
-        out = product(operators.apart, operators.apart_weight, y)
-        return out.view(h.size(0), -1)
+def _by_relation(y: Tensor) -> Tensor:
+    """A row for every node and relation."""
+    return y.view(-1, y.size(1) // NUM_RELATIONS)
 
 
 class GeomGCN(LayeredGNN):
-    """Two layers: nine convolutions side by side behind a ReLU, then the mean of nine.
+    """Two layers: nine convolutions S_r H W_r side by side behind a ReLU, then the mean of nine.
 
-    The relations are those of `gread.graph.structure.relations`.
+    S_r[i, j] = 1 / √(d_i d_j) for the pairs j → i of relation r, where d counts the pairs into a
+    node over all relations. The relations are those of `gread.graph.structure.relations`.
 
     Args:
         in_channels, out_channels, input_dropout, dropout: As in `LayeredGNN`.
@@ -86,11 +66,11 @@ class GeomGCN(LayeredGNN):
     ):
         super().__init__(in_channels, hidden_channels, out_channels, input_dropout, dropout)
         width = NUM_RELATIONS * hidden_channels
-        words = FeatureMap(in_channels, width, input_dropout, bias=False)
-        self.first = GeometricConv(words, in_channels, hidden_channels, mean=False)
+        apart = Mix(side_by_side, taken=NUM_RELATIONS, given=NUM_RELATIONS, bias=False)
+        self.first = feature_layer(in_channels, hidden_channels, apart, input_dropout)
         self.dropout = Dropout(dropout)
         states = nn.Linear(width, NUM_RELATIONS * out_channels, bias=False)
-        self.second = GeometricConv(states, width, out_channels, mean=True)
+        self.second = Layer(width, out_channels, Mix(mean, bias=False), states)
 
     def forward(
         self,
@@ -143,4 +123,4 @@ def _operators(pairs: Tensor, kind: Tensor, x: Tensor) -> Operators:
     many = n * NUM_RELATIONS
     apart, order = Pattern.from_entries(row, column, (many, many))
     together, other_order = Pattern.from_entries(target, column, (n, many))
-    return Operators(apart, weight[order], together, weight[other_order])
+    return Operators(Adjacency(apart, weight[order]), Adjacency(together, weight[other_order]))

@@ -128,6 +128,5 @@ class GGCN(LayeredGNN):
             ratio = root.index_select(0, source) / root.index_select(0, target) - 1
             return Neighbours(adj.pattern, adj.weight * (target != source), ratio)
 
-        if edge_weight is not None:
-            return found()
-        return remember(edge_index, ("ggcn", x.dtype, x.size(0)), found)
+        key = ("ggcn", x.dtype, x.size(0))
+        return remember(edge_index, key, found, when=edge_weight is None)

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn.inits import reset
 
 from gread.base.checks import check_count, check_fraction, check_rate
 from gread.graph.adjacency import OriginalAdjacency
@@ -45,9 +44,7 @@ class GPRGNN(LayeredGNN):
         check_fraction("alpha", alpha)
         check_rate("propagation_dropout", propagation_dropout)
         self.encoder = build_encoder("linear", in_channels, hidden_channels, input_dropout, dropout)
-        self.decoder = build_decoder(
-            "linear", hidden_channels, out_channels, dropout, activation=True
-        )
+        self.decoder = build_decoder("linear", hidden_channels, out_channels, dropout, True)
         self.dropout = Dropout(propagation_dropout)
         self.adjacency = OriginalAdjacency()
         self.gamma = nn.Parameter(torch.empty(order + 1))
@@ -56,8 +53,7 @@ class GPRGNN(LayeredGNN):
 
     def reset_parameters(self) -> None:
         """Draws the perceptron anew, and begins with PageRank again."""
-        reset(self.encoder)
-        reset(self.decoder)
+        super().reset_parameters()
         powers = (1 - self.alpha) ** torch.arange(self.gamma.numel())
         with torch.no_grad():
             self.gamma.copy_(self.alpha * powers)

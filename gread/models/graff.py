@@ -26,10 +26,6 @@ class DiagonalWeight(nn.Module):
         super().__init__()
         self.vector = SignedVector(channels)
 
-    def matrix(self) -> Tensor:
-        """W."""
-        return torch.diag(self.vector())
-
     def forward(self) -> Callable[[Tensor], Tensor]:
         """H ↦ H W."""
         w = self.vector()
@@ -53,16 +49,12 @@ class DominantWeight(nn.Module):
         self.t.reset_parameters()
         self.r.reset_parameters()
 
-    def matrix(self) -> Tensor:
-        """W; the diagonal of what V is made of is not used."""
+    def forward(self) -> Callable[[Tensor], Tensor]:
+        """H ↦ H W; the diagonal of what V is made of is not used."""
         upper = self.free.triu(1)
         lower = self.free.tril(-1)
         v = (upper + upper.T + lower + lower.T) / 2
-        return v + torch.diag(self.t() * v.abs().sum(1) + self.r())
-
-    def forward(self) -> Callable[[Tensor], Tensor]:
-        """H ↦ H W."""
-        w = self.matrix()
+        w = v + torch.diag(self.t() * v.abs().sum(1) + self.r())
         return lambda h: h @ w
 
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from gread.base.errors import InputError
-from gread.dynamics.integrate import Solution, VectorField
+from gread.dynamics.integrate import VectorField
 from gread.dynamics.tableau import Integration
 from gread.models.attention import AttentiveDiffusion, EdgeAttention
-from gread.models.continuous import ContinuousGNN, ContinuousGNNs, solve_from
+from gread.models.continuous import ContinuousGNN, ContinuousGNNs
 from gread.models.layers import Signed, build_decoder, build_encoder
 from gread.models.stacking import CannotStack
 
@@ -82,28 +82,10 @@ class GRAND(ContinuousGNN):
     ) -> Tensor:
         """Logits [N, classes] from features [N, F].
 
-        Without ``train_mask`` [N] nobody is trusted; other sources do not look at it.
+        Without ``train_mask`` [N] no node is trusted; other sources ignore it.
         """
         found = self.evolve(x, edge_index, edge_weight, train_mask=train_mask)
         return self.decoder(found.final)
-
-    def evolve(
-        self,
-        x: Tensor,
-        edge_index: Tensor,
-        edge_weight: Tensor | None = None,
-        *,
-        save_at: Sequence[float] = (),
-        train_mask: Tensor | None = None,
-    ) -> Solution:
-        """H(T), and H at the times of ``save_at``: the trajectory of the node states."""
-        self.check(x, edge_index, edge_weight)
-        return solve_from(
-            lambda h0: self.field(h0, edge_index, edge_weight, train_mask),
-            self.encoder(x),
-            self.integration,
-            save_at,
-        )
 
     def field(
         self,

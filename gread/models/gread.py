@@ -11,17 +11,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 
 from gread.base.checks import check_count
+from gread.base.registry import Registry
 from gread.dynamics.integrate import Solution
 from gread.dynamics.reactions import Reaction, Terms, build_reaction, terms_of
 from gread.dynamics.solve import ReactionDiffusion
 from gread.dynamics.tableau import Integration
-from gread.graph.adjacency import build_adjacency
+from gread.graph.adjacency import OriginalAdjacency, SoftAdjacency
 from gread.graph.checks import check_features
 from gread.graph.operator import EdgeSource
 from gread.models.continuous import ContinuousGNN, ContinuousGNNs, solve_from
@@ -91,14 +93,15 @@ class ReactionDiffusionConv(PartByPart):
         check_count("channels", channels)
         self.channels = channels
         self.integration = Integration(time, step_size, solver, tolerance)
-        self.adjacency = build_adjacency(
-            adjacency,
-            channels,
-            normalization=normalization,
-            self_loops=self_loops,
-            heads=heads,
-            attention_channels=attention_channels,
+        size = {"heads": heads, "attention_channels": attention_channels}
+        adjacencies: Registry[Callable[..., nn.Module]] = Registry(
+            "adjacency",
+            {
+                "original": partial(OriginalAdjacency, normalization=normalization),
+                "soft": partial(SoftAdjacency, channels, **size),
+            },
         )
+        self.adjacency = adjacencies[adjacency](self_loops=self_loops)
         self.alpha = ALPHAS[alpha](channels)
         self.reaction = None if reaction is None else build_reaction(reaction, channels)
         self.beta = BETAS["one" if reaction is None else beta](channels)

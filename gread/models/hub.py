@@ -28,6 +28,15 @@ WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
 CARD = "README.md"
 EXTRA = "pip install 'gread[hub]'"
+DOWNLOAD = ("revision", "cache_dir", "force_download", "local_files_only", "token")
+HEAD = """---
+library_name: gread
+tags:
+- graph-machine-learning
+- node-classification
+- gread
+---
+"""
 
 try:
     from huggingface_hub import ModelCard, ModelHubMixin, hf_hub_download
@@ -76,31 +85,11 @@ class Pretrained(ModelHubMixin):
         save_weights(self, save_directory)
 
     @classmethod
-    def _from_pretrained(
-        cls,
-        *,
-        model_id: str,
-        revision: str | None,
-        cache_dir: str | Path | None,
-        force_download: bool,
-        local_files_only: bool,
-        token: str | bool | None,
-        **settings: Any,
-    ) -> Any:
-        if Path(model_id).is_dir():
-            file = Path(model_id) / WEIGHTS
-        else:
-            file = Path(
-                hf_hub_download(
-                    repo_id=model_id,
-                    filename=WEIGHTS,
-                    revision=revision,
-                    cache_dir=cache_dir,
-                    force_download=force_download,
-                    local_files_only=local_files_only,
-                    token=token,
-                )
-            )
+    def _from_pretrained(cls, *, model_id: str, **settings: Any) -> Any:
+        download = {name: settings.pop(name) for name in DOWNLOAD}
+        file = Path(model_id, WEIGHTS)
+        if not Path(model_id).is_dir():
+            file = Path(hf_hub_download(model_id, WEIGHTS, **download))
         return load_module(lambda: cls(**settings), file)
 
     @classmethod
@@ -206,18 +195,8 @@ def model_card(
         usage: How to use it, as Markdown.
         notes: What to be careful about, as Markdown.
     """
-    lines = [
-        *(
-            "---",
-            "library_name: gread",
-            "tags:",
-            "- graph-machine-learning",
-            "- node-classification",
-        ),
-        *("- gread", "---", "", f"# {title}", ""),
-        about or "A graph neural reaction-diffusion network (GREAD, Choi et al., ICML 2023).",
-        "",
-    ]
+    about = about or "A graph neural reaction-diffusion network (GREAD, Choi et al., ICML 2023)."
+    lines = [HEAD, f"# {title}", "", about, ""]
     if metrics:
         lines += ["| on test nodes | |", "| --- | ---: |"]
         lines += [f"| {name} | {value:.4f} |" for name, value in metrics.items()]

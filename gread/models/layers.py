@@ -55,44 +55,34 @@ class Gate(Coefficient):
         return self.logit.sigmoid()
 
 
-class SignedVector(Coefficient):
-    """A free coefficient for every channel, at first uniform in [−1, 1].
-
-    The sign is what makes it strong on heterophilous graphs: some channels sharpen, others blur.
-    """
-
-    signed = True
-
-    def __init__(self, channels: int):
-        super().__init__()
-        self.value = nn.Parameter(torch.empty(channels))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draws anew."""
-        nn.init.uniform_(self.value, -1, 1)
-
-    def forward(self) -> Tensor:
-        """The coefficient, [channels]."""
-        return self.value
-
-
 class Signed(Coefficient):
-    """A free coefficient for all channels, at first 0: the strength of a source."""
+    """A free coefficient, at first 0; for all channels it is the strength of a source."""
 
     signed = True
 
-    def __init__(self) -> None:
+    def __init__(self, *shape: int):
         super().__init__()
-        self.value = nn.Parameter(torch.zeros(()))
+        self.value = nn.Parameter(torch.empty(shape))
+        self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Back to zero."""
         nn.init.zeros_(self.value)
 
     def forward(self) -> Tensor:
-        """The coefficient, a single number."""
+        """The coefficient, of the shape given."""
         return self.value
+
+
+class SignedVector(Signed):
+    """A free coefficient for every channel, at first uniform in [−1, 1].
+
+    The sign is what makes it strong on heterophilous graphs: some channels sharpen, others blur.
+    """
+
+    def reset_parameters(self) -> None:
+        """Draw again."""
+        nn.init.uniform_(self.value, -1, 1)
 
 
 class One(Coefficient):
@@ -316,45 +306,21 @@ class Residual(PartByPart):
         return self.dropout(h + self.linear(self.activation(h)))
 
 
-ENCODERS: Registry[Callable[[int, int, float, float], nn.Module]] = Registry("encoder")
-DECODERS: Registry[Callable[[int, int, float], nn.Module]] = Registry("decoder")
+ENCODERS: Registry[int] = Registry("encoder", {"linear": 0, "mlp": 2})
+"""Number of residual blocks behind the linear map."""
 
-
-@ENCODERS.register("linear")
-def linear_encoder(
-    in_channels: int, channels: int, input_dropout: float, dropout: float
-) -> nn.Module:
-    """H(0) = W Dropout(X) + b."""
-    return FeatureMap(in_channels, channels, input_dropout)
-
-
-@ENCODERS.register("mlp")
-def mlp_encoder(in_channels: int, channels: int, input_dropout: float, dropout: float) -> nn.Module:
-    """The linear encoder followed by two residual blocks with ReLU."""
-    return nn.Sequential(
-        FeatureMap(in_channels, channels, input_dropout),
-        Dropout(dropout),
-        Residual(channels, torch.relu, dropout),
-        Residual(channels, torch.relu, dropout),
-    )
-
-
-@DECODERS.register("linear")
-def linear_decoder(channels: int, out_channels: int, dropout: float) -> nn.Module:
-    """logits = W Dropout(H) + b."""
-    return nn.Sequential(Dropout(dropout), nn.Linear(channels, out_channels))
-
-
-@DECODERS.register("mlp")
-def mlp_decoder(channels: int, out_channels: int, dropout: float) -> nn.Module:
-    """A residual block and a linear map, each behind tanh; the doubled dropout is the authors'."""
-    return nn.Sequential(
-        Dropout(dropout),
-        Dropout(dropout),
-        Residual(channels, torch.tanh, dropout),
-        nn.Tanh(),
-        nn.Linear(channels, out_channels),
-    )
+DECODERS: Registry[Callable[[int, float], Sequence[nn.Module]]] = Registry(
+    "decoder",
+    {
+        "linear": lambda channels, dropout: (),
+        # The doubled dropout is the authors'.
+        "mlp": lambda channels, dropout: (
+            *(Dropout(dropout), Residual(channels, torch.tanh, dropout)),
+            nn.Tanh(),
+        ),
+    },
+)
+"""Parts between the dropout and the linear map."""
 
 
 class StateActivation(nn.Module):
@@ -392,19 +358,30 @@ class StateActivations(Stacked):
 def build_encoder(
     kind: str, in_channels: int, channels: int, input_dropout: float, dropout: float
 ) -> nn.Module:
-    """e of Eq. (6): features [N, in_channels] to the first state [N, channels]."""
+    """e of Eq. (6): features [N, in_channels] to the first state [N, channels].
+
+    ``"linear"`` is W Dropout(X) + b; ``"mlp"`` has two residual blocks with ReLU behind it.
+    """
     check_count("in_channels", in_channels)
     check_count("hidden_channels", channels)
     check_rate("input_dropout", input_dropout)
     check_rate("dropout", dropout)
-    return ENCODERS[kind](in_channels, channels, input_dropout, dropout)
+    blocks = ENCODERS[kind]
+    first = FeatureMap(in_channels, channels, input_dropout)
+    if not blocks:
+        return first
+    residuals = (Residual(channels, torch.relu, dropout) for _ in range(blocks))
+    return nn.Sequential(first, Dropout(dropout), *residuals)
 
 
 def build_decoder(
     kind: str, channels: int, out_channels: int, dropout: float, activation: bool
 ) -> nn.Module:
-    """o of Eq. (8): the last state [N, channels] to logits [N, out_channels]."""
+    """o of Eq. (8): the last state [N, channels] to logits [N, out_channels].
+
+    ``"linear"`` is W Dropout(H) + b; ``"mlp"`` has a residual block and tanh before the map.
+    """
     check_count("out_channels", out_channels)
-    return nn.Sequential(
-        StateActivation(activation), DECODERS[kind](channels, out_channels, dropout)
-    )
+    between = DECODERS[kind](channels, dropout)
+    last = nn.Sequential(Dropout(dropout), *between, nn.Linear(channels, out_channels))
+    return nn.Sequential(StateActivation(activation), last)

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import torch
 from torch import Tensor, nn
 
-from gread.base.checks import check_count
-from gread.graph.adjacency import OriginalAdjacency
 from gread.graph.operator import Operator
-from gread.models.base import LayeredGNN
-from gread.models.convolutional import Mix, feature_layer, hidden_layer
+from gread.models.convolutional import ConvStack, Mix
 
 POWERS = 3
 """Powers of Ã from 0 on."""
 
 
-class MixHop(LayeredGNN):
+class MixHop(ConvStack):
     """H ↦ ReLU(BatchNorm([H W₀ ‖ Ã H W₁ ‖ Ã² H W₂])), where Ã = D^-½ (A + I) D^-½.
 
     The last layer is Σ_p a_p Ã^p H W_p, with a the softmax of three learned numbers; features are
     scaled to length one behind their dropout. All as in the authors' code.
 
     Args:
-        in_channels, out_channels, input_dropout, dropout: As in `LayeredGNN`.
+        in_channels, out_channels, num_layers, input_dropout, dropout: As in `ConvStack`.
         hidden_channels: Width of each of the three parts of a layer.
-        num_layers: How many.
     """
+
+    unit_rows = True
 
     def __init__(
         self,
@@ -39,18 +35,12 @@ class MixHop(LayeredGNN):
         input_dropout: float = 0.5,
         dropout: float = 0.5,
     ):
-        super().__init__(in_channels, hidden_channels, out_channels, input_dropout, dropout)
-        check_count("num_layers", num_layers)
-        self.adjacency = OriginalAdjacency()
-        mix = Mix(hops, taken=POWERS, given=POWERS, bias=False)
-        widths = [*[hidden_channels] * (num_layers - 1), out_channels]
-        self.layers = nn.ModuleList(
-            [feature_layer(in_channels, widths[0], mix, input_dropout, unit_rows=True)]
+        sizes = in_channels, hidden_channels, out_channels
+        super().__init__(
+            *sizes, num_layers=num_layers, input_dropout=input_dropout, dropout=dropout
         )
-        self.layers.extend(
-            hidden_layer(POWERS * before, width, mix, dropout) for before, width in pairwise(widths)
-        )
-        self.norms = nn.ModuleList(nn.BatchNorm1d(POWERS * width) for width in widths[:-1])
+        width = POWERS * hidden_channels
+        self.norms = nn.ModuleList(nn.BatchNorm1d(width) for _ in range(num_layers - 1))
         self.scores = nn.Parameter(torch.empty(POWERS))
         self.reset_parameters()
 
@@ -64,12 +54,13 @@ class MixHop(LayeredGNN):
         last = states[-1].unflatten(-1, (POWERS, -1))
         return (self.scores.softmax(0).unsqueeze(-1) * last).sum(1)
 
-    def states(self, x: Tensor, adj: Operator) -> list[Tensor]:
-        """X, and the state behind every layer."""
-        states = [x]
-        for layer, norm in zip(self.layers, self.norms, strict=False):
-            states.append(torch.relu(norm(layer(states[-1], adj))))
-        return [*states, self.layers[-1](states[-1], adj)]
+    def mix(self, channels: int, last: bool) -> Mix:
+        """Three powers of Ã."""
+        return Mix(hops, taken=POWERS, given=POWERS, bias=False)
+
+    def activate(self, h: Tensor, number: int) -> Tensor:
+        """The norm and a ReLU."""
+        return self.norms[number](h).relu()
 
 
 def hops(y: Tensor, adj: Operator) -> Tensor:

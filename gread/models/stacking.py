@@ -17,9 +17,15 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from gread.graph.adjacency import ExplainedEdges, OriginalAdjacency, SoftAdjacency, edges_of
+from gread.graph.adjacency import (
+    ExplainedEdges,
+    OriginalAdjacency,
+    Queries,
+    SoftAdjacency,
+    edges_of,
+)
 from gread.graph.operator import Adjacency, in_one_pattern
-from gread.kernels.operators import drop
+from gread.kernels.operators import attention, drop
 from gread.kernels.pattern import Pattern, remember
 
 M = TypeVar("M", bound=nn.Module)
@@ -217,17 +223,16 @@ class OriginalAdjacencies(Stacked):
         made: list[Adjacency] = [kind(h0, edge_index, edge_weight) for kind in self.kinds]
         if len(made) == 1:
             return made[0]
-        if edge_weight is not None:
-            return self._together(made)
+
+        def together() -> Adjacency:
+            pattern, weight = in_one_pattern([(one.pattern, one.weight) for one in made])
+            return Adjacency(pattern, weight[list(self.which)], all(one.symmetric for one in made))
+
         key = ("together", self.keys, self.which, h0.dtype, h0.size(-2))
-        return remember(edge_index, key, lambda: self._together(made))
+        return remember(edge_index, key, together, when=edge_weight is None)
 
     def give(self, models: Sequence[nn.Module], members: Sequence[int]) -> None:
         """Nothing: there is nothing to learn here."""
-
-    def _together(self, made: Sequence[Adjacency]) -> Adjacency:
-        pattern, weight = in_one_pattern([(one.pattern, one.weight) for one in made])
-        return Adjacency(pattern, weight[list(self.which)], all(one.symmetric for one in made))
 
 
 class SoftAdjacencies(Stacked):
@@ -261,10 +266,8 @@ class SoftAdjacencies(Stacked):
             pattern, weight = in_one_pattern([(edges.pattern, edges.weight) for edges in made])
             return pattern, weight[[kinds.index(loops) for loops in self.loops]]
 
-        pattern, weight = (
-            together() if edge_weight is not None else remember(edge_index, key, together)
-        )
-        return Adjacency(pattern, self.soft.attend(h0, pattern, weight))
+        pattern, weight = remember(edge_index, key, together, when=edge_weight is None)
+        return Adjacency(pattern, attention(pattern, *self.soft.queries_and_keys(h0), weight))
 
     def give(self, models: Sequence[nn.Module], members: Sequence[int]) -> None:
         """Queries and keys."""
@@ -275,6 +278,7 @@ FROM_BELOW: dict[type[nn.Module], Callable[[Sequence[Any]], nn.Module]] = {
     nn.Linear: Linears,
     nn.Sequential: part_by_part,
     nn.Tanh: part_by_part,
+    Queries: part_by_part,
     OriginalAdjacency: OriginalAdjacencies,
     SoftAdjacency: SoftAdjacencies,
     ExplainedEdges: lambda doors: doors[0],  # nothing of its own

@@ -171,9 +171,8 @@ class WRGAT(LayeredGNN):
             weights = (ones if weight is None else weight)[kept]
             return _related(pairs, torch.zeros_like(pairs[0]), weights, x.size(0), self.slots)
 
-        if weight is not None:
-            return found()
-        return remember(index, ("wrgat", self.slots, x.size(0), x.dtype), found)
+        key = ("wrgat", self.slots, x.size(0), x.dtype)
+        return remember(index, key, found, when=weight is None)
 
     def _alike(self, x: Tensor, index: Tensor, kind: Tensor, weight: Tensor) -> Relations:
         def found() -> Relations:

@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch_geometric.utils import to_undirected
 
-from gread.dynamics.chebyshev import stability
 from gread.dynamics.integrate import integrate
 from gread.dynamics.reactions import REACTIONS, State
 from gread.dynamics.tableau import SOLVERS, Tableau
@@ -207,7 +206,7 @@ def test_the_growth_of_a_step_is_the_solvers(javascript, solver):
     (table,) = [found for found in solvers() if found["name"] == solver]
     places = np.linspace(-3, 1, 9)
     found = javascript("input.places.map(growthOf(input.table))", table=table, places=list(places))
-    np.testing.assert_allclose(found, np.polyval(stability(SOLVERS[solver])[::-1], places))
+    np.testing.assert_allclose(found, np.polyval(SOLVERS[solver].growth[::-1], places))
 
 
 def test_a_step_that_is_too_long_is_named_with_the_one_that_is_not(javascript):

@@ -7,7 +7,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 import gread
 from gread.base.errors import InputError
-from gread.graph.adjacency import NORMALIZATIONS, OriginalAdjacency, SoftAdjacency, build_adjacency
+from gread.graph.adjacency import NORMALIZATIONS, OriginalAdjacency, SoftAdjacency
 from gread.graph.operator import Adjacency, in_one_pattern
 from tests.checks import dense, traceable
 
@@ -255,13 +255,13 @@ def test_matrices_in_one_pattern_are_what_they_were():
 
 def test_what_is_made_by_name_is_made_of_all_that_was_said(graph):
     said = {"normalization": "row", "self_loops": 0.5, "heads": 2, "attention_channels": 6}
-    original = build_adjacency("original", 3, **said)
+    original = gread.ReactionDiffusionConv(3, adjacency="original", **said).adjacency
     assert original.normalize is NORMALIZATIONS["row"]
     assert original.self_loops == 0.5
-    soft = build_adjacency("soft", 3, **said)
+    soft = gread.ReactionDiffusionConv(3, adjacency="soft", **said).adjacency
     assert (soft.heads, soft.query.out_features, soft.self_loops) == (2, 6, 0.5)
     with pytest.raises(InputError, match="unknown adjacency 'softest'"):
-        build_adjacency("softest", 3, **said)
+        gread.ReactionDiffusionConv(3, adjacency="softest", **said)
 
 
 @pytest.mark.parametrize("self_loops", [0.5, 2.0])

@@ -5,10 +5,10 @@ from torch_geometric.utils import add_self_loops
 
 from gread.base.errors import InputError
 from gread.models.catalog import MODELS
-from gread.models.sheaf.ends import ends_of
 from gread.models.sheaf.laplacian import (
     bundle_laplacian,
     diagonal_laplacian,
+    ends_of,
     fixed_laplacian,
     general_laplacian,
     inverse_root,

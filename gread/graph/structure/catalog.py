@@ -19,16 +19,22 @@ from torch_geometric.data import Data
 from gread.base.registry import Registry
 from gread.base.tensors import write_tensors
 from gread.graph.structure.multigraph import multigraph
-from gread.graph.structure.origin import Origin
-from gread.graph.structure.positions import positions
-from gread.graph.structure.relations import relations
-from gread.graph.structure.two_hop import two_hop
+from gread.graph.structure.positions import page_rank
+from gread.graph.structure.relations import Origin, relations
+from gread.graph.structure.two_hop import two_steps_away
 
 Structure: TypeAlias = Callable[[Data, Origin | None], Mapping[str, Tensor]]
 
 STRUCTURES: Registry[Structure] = Registry(
     "structure",
-    {"multigraph": multigraph, "positions": positions, "relations": relations, "two-hop": two_hop},
+    {
+        "multigraph": lambda data, _: multigraph(data),
+        "positions": lambda data, _: page_rank(data.edge_index, int(data.num_nodes)),
+        "relations": relations,
+        "two-hop": lambda data, _: {
+            "two_hop": two_steps_away(data.edge_index, int(data.num_nodes))
+        },
+    },
 )
 
 

@@ -20,7 +20,6 @@ from torch_geometric.utils import softmax
 
 from gread.base.checks import check_count
 from gread.graph.structure.hops import adjacency_matrix, hops_from
-from gread.graph.structure.origin import Origin
 
 RINGS = 5
 """Rings are looked at, the node itself is the first; the authors go on to ten, or to the end."""
@@ -38,7 +37,7 @@ Numbers = NDArray[np.float64]
 Nodes = NDArray[np.int64]
 
 
-def multigraph(data: Data, origin: Origin | None) -> Mapping[str, Tensor]:
+def multigraph(data: Data) -> Mapping[str, Tensor]:
     """Pairs ``multigraph_index`` [2, P]; ``multigraph_type`` and ``multigraph_weight`` of each."""
     index, kind, weight = structural_multigraph(data.edge_index, int(data.num_nodes))
     return {"multigraph_index": index, "multigraph_type": kind, "multigraph_weight": weight}

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from gread.graph.adjacency import OriginalAdjacency
 from gread.graph.operator import Adjacency
-from gread.graph.structure.origin import Origin
 from gread.kernels.backend import backend_for
 from gread.kernels.pattern import remember
 from gread.kernels.reference import Terms
@@ -28,18 +24,14 @@ STEPS = 48
 """Of the iteration, of which each leaves 0.73 of the error: what stays is single precision's."""
 
 
-def positions(data: Data, origin: Origin | None) -> Mapping[str, Tensor]:
-    """Rows of personalised PageRank P = α (I − (1 − α) S̃)⁻¹, S̃ = D^-½ (A + I) D^-½.
+def page_rank(edge_index: Tensor, num_nodes: int) -> dict[str, Tensor]:
+    """Personalised PageRank P = α (I − (1 − α) S̃)⁻¹, S̃ = D^-½ (A + I) D^-½, once for a graph.
 
     Of every column, the walk from one node, the largest entries are kept and made to sum to one.
-    """
-    return page_rank(data.edge_index, data.num_nodes)
-
-
-def page_rank(edge_index: Tensor, num_nodes: int) -> dict[str, Tensor]:
-    """Places [2, entries] (row, column) and entries of P, row after row; found once for a graph.
-
     Weights of edges do not count.
+
+    Returns:
+        ``position_index`` [2, entries] (row, column) and ``position_weight``, row after row.
     """
     return remember(edge_index, ("positions", num_nodes), lambda: _page_rank(edge_index, num_nodes))
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -25,7 +26,6 @@ from torch_geometric.data import Data
 from gread.base.checks import check_count
 from gread.base.errors import InputError
 from gread.graph.structure.hops import FAR, adjacency_matrix, hops_from
-from gread.graph.structure.origin import Origin
 
 QUADRANTS = 4
 LOOP = 2 * QUADRANTS
@@ -41,6 +41,14 @@ DIGITS = 6
 EMBEDDINGS = {"cora": "MDS", "citeseer": "MDS", "pubmed": "MDS"}
 OTHER_EMBEDDING = "poincare"
 """Which of the authors' three files is read for a dataset: the one of the paper's row."""
+
+
+class Origin(NamedTuple):
+    """Where a graph comes from: its dataset, the data root and a fingerprint of its tensors."""
+
+    dataset: str
+    root: Path
+    fingerprint: str
 
 
 def relations(data: Data, origin: Origin | None) -> Mapping[str, Tensor]:

@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy
 import scipy.sparse
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
-
-from gread.graph.structure.origin import Origin
-
-
-def two_hop(data: Data, origin: Origin | None = None) -> Mapping[str, Tensor]:
-    """``two_hop``: the pairs, [2, E₂]."""
-    assert data.edge_index is not None
-    return {"two_hop": two_steps_away(data.edge_index, int(data.num_nodes or 0))}
 
 
 def two_steps_away(edge_index: Tensor, num_nodes: int) -> Tensor:

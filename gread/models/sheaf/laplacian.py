@@ -1,4 +1,4 @@
-"""The Laplacian of a sheaf as a linear operator, from its maps."""
+"""The Laplacian of a sheaf as a linear operator, from its maps at the ends of the edges."""
 
 from __future__ import annotations
 
@@ -7,9 +7,57 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch_geometric.utils import remove_self_loops, to_undirected
 
-from gread.kernels.operators import product
-from gread.models.sheaf.ends import Ends
+from gread.kernels.operators import permuted, product
+from gread.kernels.pattern import Pattern, remember
+
+
+class Ends(NamedTuple):
+    """The ends of all edges, those at node 0 first; of an edge between u and v they are two."""
+
+    pattern: Pattern
+    """The end at u has the place (u, v), [N, N]."""
+    at: Pattern
+    """Which ends a node has, [N, E]."""
+    pairs: Pattern
+    """Of every end the columns u and N + v, [E, 2N]."""
+    weight: Tensor
+    """Of the edge, [E]."""
+    ones: Tensor
+    """As many as ``pairs`` has entries, [2E]."""
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The weighted sum over the ends of every node, [..., E] to [N, ...]."""
+        found = product(self.at, self.weight, values.flatten(0, -2).T.contiguous())
+        return found.unflatten(1, values.shape[:-1])
+
+    def across(self, values: Tensor) -> Tensor:
+        """What stands at the other end of the same edge, [..., E].
+
+        In a symmetric pattern, column after column is the other end after the other end.
+        """
+        order = self.pattern.order  # its own inverse
+        return permuted(values.flatten(0, -2), 1, order, order).view_as(values)
+
+
+def ends_of(edge_index: Tensor, edge_weight: Tensor | None, x: Tensor) -> Ends:
+    """Of the undirected graph without its loops, where a map would meet itself."""
+    n = x.size(0)
+
+    def found() -> Ends:
+        given = x.new_ones(edge_index.size(1)) if edge_weight is None else edge_weight
+        edges, weight = remove_self_loops(edge_index, given)
+        edges, weight = to_undirected(edges, weight, n, reduce="mean")
+        (u, v), count = edges, edges.size(1)
+        end = torch.arange(count, device=u.device)
+        pattern, order = Pattern.from_entries(u, v, (n, n))
+        at, _ = Pattern.from_entries(u[order], end, (n, count))
+        both = torch.cat([u[order], v[order] + n])
+        pairs, _ = Pattern.from_entries(end.repeat(2), both, (count, 2 * n))
+        return Ends(pattern, at, pairs, weight[order], weight.new_ones(2 * count))
+
+    return remember(edge_index, ("sheaf", n, x.dtype), found, when=edge_weight is None)
 
 
 class SheafLaplacian(NamedTuple):

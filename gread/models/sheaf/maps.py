@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from gread.base.checks import check_count
 from gread.base.registry import Registry
 from gread.kernels.operators import product
-from gread.models.sheaf.ends import Ends
 from gread.models.sheaf.laplacian import (
+    Ends,
     SheafLaplacian,
     bundle_laplacian,
     diagonal_laplacian,

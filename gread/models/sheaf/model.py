@@ -13,8 +13,7 @@ from torch_geometric.nn.inits import reset
 from gread.base.checks import check_count, check_not_negative
 from gread.models.base import LayeredGNN
 from gread.models.layers import Dropout, FeatureMap
-from gread.models.sheaf.ends import Ends, ends_of
-from gread.models.sheaf.laplacian import SheafLaplacian, fixed_laplacian
+from gread.models.sheaf.laplacian import Ends, SheafLaplacian, ends_of, fixed_laplacian
 from gread.models.sheaf.maps import MAPS, Learner
 
 
@@ -127,11 +126,9 @@ class NeuralSheafDiffusion(LayeredGNN):
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
         """The learners of maps decay on their own; the weights of a bundle are none."""
-        known = [
-            (".maps.learner." in name, parameter) for name, parameter in self.named_parameters()
-        ]
-        learners = [parameter for learns, parameter in known if learns]
-        others = [parameter for learns, parameter in known if not learns]
+        named = dict(self.named_parameters())
+        learners = [parameter for name, parameter in named.items() if ".maps.learner." in name]
+        others = [parameter for name, parameter in named.items() if ".maps.learner." not in name]
         decay = weight_decay if self.sheaf_decay is None else self.sheaf_decay
         return [
             {"params": others, "weight_decay": weight_decay},
