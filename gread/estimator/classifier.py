@@ -45,8 +45,9 @@ class GraphClassifier(FittedClassifier):
 
     Args:
         model: A name of ``gread.MODELS``.
-        settings: Hyperparameters of the model and of ``gread.TrainConfig``, by name. Without one,
-            GREAD takes the adjacency, time and solver that the diagnosis recommends, and a graph
+        settings: Hyperparameters of the model and of ``gread.TrainConfig``, by name; ``metric``
+            selects the epoch, and ``loss="binary"`` suits two classes. Without a setting, GREAD
+            takes the adjacency, time and solver that the diagnosis recommends, and a graph
             that does not fit into memory is cut into parts (`gread.graph.partition`).
         features: Columns to use, or ``"auto"`` for all but label and split.
         id, source, target, weight: Columns, see `gread.tables.read_graph`.
@@ -134,6 +135,7 @@ class GraphClassifier(FittedClassifier):
         hyper = {name: getattr(begin, name) for name in entry.diagnosed} | hyper
         self.settings_ = {"hidden_channels": HIDDEN_CHANNELS} | entry.hyperparameters | hyper
         weights = self._class_weights()
+        self.config_ = self.config(len(self.ids_))
         with torch.random.fork_rng(devices=[]):
             self.config_ = self._divided(self.data_, self.built().to(device))
         data = self._structured(self.data_).to(device if self.config_.parts == 1 else "cpu")

@@ -19,7 +19,7 @@ BASELINES: Registry[Callable[[GraphClassifier], Scores]] = Registry("baseline")
 """From a fitted classifier to the scores of something simpler on the same split."""
 
 
-SHARED = ["epochs", "patience", "parts", "halo"]
+SHARED = ["epochs", "patience", "parts", "halo", "loss", "metric"]
 """Settings that baselines share; all else is their own."""
 
 

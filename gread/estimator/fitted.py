@@ -34,7 +34,9 @@ from gread.tables.labels import Labels, read_labels
 from gread.tables.table import Table
 from gread.training.config import TrainConfig
 from gread.training.fit import logits_of
+from gread.training.losses import LOSSES
 from gread.training.memory import parts_that_fit
+from gread.training.metrics import metric_of
 
 TRAIN: dict[str, Any] = {"epochs": 200, "lr": 0.01, "weight_decay": 5e-4, "patience": 50}
 """How to train, if nobody says: stop when 50 epochs have not improved validation."""
@@ -111,7 +113,8 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         data = self._structured(data).to(device if config.parts == 1 else "cpu")
         with enough_memory("a smaller graph, or a model trained with more parts"):
             logits = logits_of(self.module_.to(device), data, data.train_mask, config)
-        found: NDArray[np.float64] = logits.double().softmax(dim=1).cpu().numpy()
+        scores = LOSSES[self.config_.loss].scores(logits.double())
+        found: NDArray[np.float64] = scores.softmax(dim=1).cpu().numpy()
         return found
 
     def predict(self, X: Any = None, *, edges: Any = None) -> NDArray[Any]:
@@ -148,12 +151,14 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         given = split_settings(self.model, dict(self.settings or {}))[1]
         found = TrainConfig(**(TRAIN | (TRAIN_LARGE if nodes >= LARGE else {}) | given))
         MODELS[self.model].check_parts(found.parts)
+        outputs_of(found, classes=2)  # every loss of classes accepts two
         return found
 
     def built(self) -> nn.Module:
         """The model with these settings, untrained."""
         hyper = dict(self.settings_)
-        sizes = self.preprocessing_.width, hyper.pop("hidden_channels"), len(self.classes_)
+        outputs = outputs_of(self.config_, len(self.classes_))
+        sizes = self.preprocessing_.width, hyper.pop("hidden_channels"), outputs
         return MODELS[self.model].make(*sizes, num_nodes=len(self.ids_), **hyper)
 
     def _divided(self, data: Data, module: nn.Module) -> TrainConfig:
@@ -188,6 +193,19 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
     def _check_graph(self) -> None:
         if "data_" not in vars(self):
             raise InputError("a graph must be given: this model was shared without its own")
+
+
+def outputs_of(config: TrainConfig, classes: int) -> int:
+    """Number of outputs of a classifier, which its loss decides; the metric must fit the loss."""
+    loss = LOSSES[config.loss]
+    if loss.classes is None:
+        fitting = ", ".join(name for name, other in LOSSES.items() if other.classes is not None)
+        raise InputError(f"loss must be one of {fitting} in a classifier, got {config.loss!r}")
+    metric_of(config)
+    found = loss.outputs(classes)
+    if loss.classes(found) != classes:
+        raise InputError(f"loss {config.loss!r} needs {loss.classes(found)} classes, got {classes}")
+    return found
 
 
 def labels_of(X: Any, y: Any, graph: TableGraph, classes: Sequence[Any] | None = None) -> Labels:

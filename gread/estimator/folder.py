@@ -29,7 +29,7 @@ from gread.base.memory import check_fits
 from gread.base.tensors import write_tensors
 from gread.base.versions import versions
 from gread.estimator.diagnosis import Diagnosis
-from gread.estimator.fitted import FittedClassifier
+from gread.estimator.fitted import FittedClassifier, outputs_of
 from gread.estimator.graphs import MASKS
 from gread.estimator.scores import Scores
 from gread.graph.checks import check_edges, check_features
@@ -135,7 +135,7 @@ def _config(classifier: FittedClassifier) -> dict[str, Any]:
     entry = MODELS[classifier.model]
     sizes: dict[str, Any] = {
         "in_channels": classifier.preprocessing_.width,
-        "out_channels": len(classifier.classes_),
+        "out_channels": outputs_of(classifier.config_, len(classifier.classes_)),
     }
     if entry.transductive:
         sizes[NUM_NODES] = len(classifier.ids_)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from statistics import fmean, pstdev
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from gread.base.files import write_text
@@ -37,11 +38,11 @@ class Report:
         study, plan: Its name, and what was searched.
         wanted, trials: How many trials the study shall have, and the finished ones.
         rule, selected: A rule of `RULES`, and the trial that it selects.
-        importance: Share of the variance of the validation accuracy that each hyperparameter
+        importance: Share of the variance of the validation metric that each hyperparameter
             explains, the largest first; empty for fewer than five complete trials.
-        tests: Test accuracies of complete trials by number, one a run, where all runs are in this
+        tests: Test metrics of complete trials by number, one a run, where all runs are in this
             store; empty as long as the study goes on.
-        seen: After how many trials test accuracies were shown, this time included.
+        seen: After how many trials test metrics were shown, this time included.
     """
 
     study: str
@@ -59,31 +60,44 @@ class Report:
         """Whether the study has all its trials; before, nobody sees a test accuracy."""
         return len(self.trials) >= self.wanted
 
+    @property
+    def best_test(self) -> tuple[float, ...]:
+        """The best of `tests`, for reference: nothing may be selected by it."""
+        return max(self.tests.values(), key=lambda found: self.plan.objective.gain(fmean(found)))
+
     def figure(self) -> Figure:
-        """Validation and test accuracy of all complete trials."""
+        """Validation and test metric of all complete trials."""
         from gread.report.figures import selection
 
+        objective = self.plan.objective
+        scale = 100 if objective.is_share else 1
         means = {
-            trial.number: (100 * trial.mean, 100 * fmean(self.tests[trial.number]))
+            trial.number: (scale * trial.mean, scale * fmean(self.tests[trial.number]))
             for trial in self.trials
-            if trial.number in self.tests
+            if trial.number in self.tests and math.isfinite(trial.mean)
         }
         names = MODELS[self.plan.model].title, DATASETS[self.plan.dataset].title
         title = f"{names[0]} on {names[1]}: {len(means)} settings"
-        return selection(means, self.selected.number, title=title)
+        return selection(
+            means,
+            self.selected.number,
+            title=title,
+            what=f"{objective.name} (%)" if objective.is_share else objective.name,
+            higher_is_better=objective.metric.higher_is_better,
+        )
 
     def preset(self) -> str:
         """The selected settings as a table of TOML, with where they come from as comments."""
-        plan, selected = self.plan, self.selected
+        plan, selected, objective = self.plan, self.selected, self.plan.objective
         pruned = sum(not trial.complete for trial in self.trials)
         facts = [
             f"study {self.study}, rule {self.rule}, sampler {plan.sampler}",
             f"trial {selected.number} of {len(self.trials)}, {pruned} of them pruned",
             f"splits {_ranges(plan.splits)}, seeds {_ranges(plan.seeds)}",
-            f"mean validation accuracy {100 * selected.mean:.2f}",
+            f"mean validation {objective.name} {objective.shown(selected.mean)}",
         ]
         if selected.number in self.tests:
-            facts.append(f"test accuracy {shown(self.tests[selected.number])}")
+            facts.append(f"test {objective.name} {objective.summary(self.tests[selected.number])}")
         if len(self.seen) > 1:
             facts.append(f"test accuracies were seen after {', '.join(map(str, self.seen))} trials")
         facts.append(f"gread {__version__}, {datetime.now(timezone.utc):%Y-%m-%d}")
@@ -97,7 +111,8 @@ class Report:
             return []
         path = folder / "tuned" / f"{study_name('', self.plan.model)[1:]}.toml"
         merge_preset(path, self.preset(), MODELS[self.plan.model].title)
-        if self.selected.number not in self.tests:  # its runs are on another machine
+        # Its runs may be on another machine, or all runs failed by a metric without a bound.
+        if self.selected.number not in self.tests or not math.isfinite(self.selected.mean):
             return [path]
         picture = folder / f"{self.study}.png"
         save(self.figure(), picture)
@@ -168,23 +183,21 @@ def merge_preset(path: Path, table: str, title: str) -> None:
     write_text(path, "\n".join(block.strip() + "\n" for block in [first, *kept, table]))
 
 
-def shown(shares: tuple[float, ...]) -> str:
-    """Mean and deviation of shares of 1, in percent."""
-    return f"{100 * fmean(shares):.2f} ± {100 * pstdev(shares):.2f}"
-
-
 def _tests(
     plan: StudySettings, trials: list[Trial], store: ResultStore
 ) -> dict[int, tuple[float, ...]]:
-    """A run that failed has no test accuracy, and counts as 0 like its validation."""
-    known = store.numbers("test")
+    """A run that failed has the worst value of the metric, like its validation."""
+    failed = plan.objective.failed
+    known = {
+        key: failed if value is None else value for key, value in store.numbers("test").items()
+    }
     keys = {
         trial.number: [spec.key for spec in plan.specs(trial.settings)]
         for trial in trials
         if trial.complete
     }
     return {
-        number: tuple(known[key] or 0.0 for key in of_trial)
+        number: tuple(known[key] for key in of_trial)
         for number, of_trial in keys.items()
         if all(key in known for key in of_trial)
     }

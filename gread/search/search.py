@@ -45,7 +45,7 @@ class SearchProgress:
         finished: Trials that are complete or pruned, whoever computed them.
         trials: How many there will be.
         runs: How many this process has computed.
-        best: The best by mean validation accuracy, if there is one.
+        best: The best by mean validation metric, if there is one.
     """
 
     finished: int
@@ -79,10 +79,10 @@ def search(
 ) -> list[Trial]:
     """Searches until the study has ``trials`` finished trials, and gives them all.
 
-    A trial is a setting on all splits and seeds; its value is the mean validation accuracy, where
-    a run that failed counts as 0. Whatever ends a search, calling it again goes on: runs in the
-    store are not computed again, and trials that a dead process has left are taken up. Any number
-    of processes and machines may call it at once.
+    A trial is a setting on all splits and seeds; its value is the mean of the validation metric,
+    where a run that failed has the worst value (0 for shares, infinity for nll). A search that
+    ended for any reason is resumed by the same call: stored runs are not computed again, and trials
+    of a dead process are taken over. Any number of processes and machines may call it at once.
 
     Trial ``k`` of a random search depends on the name of the study and on ``k`` alone.
 
@@ -262,8 +262,9 @@ class _Search:
     ) -> None:
         """Computes the first runs of all jobs; what is known of a job then is handed over.
 
-        The accuracy of a run that failed counts as 0.
+        A run that failed has the worst value of the metric.
         """
+        failed = self.space.objective.failed
         values, losses = self.store.numbers("val"), self.store.numbers("val_loss")
         missing = {job: set(job.keys[:step]) - values.keys() for job in jobs}
 
@@ -273,7 +274,8 @@ class _Search:
                 if not keys:
                     del missing[job]
                     first = job.keys[:step]
-                    validation = tuple(values[k] or 0.0 for k in first)
+                    found = (values[k] for k in first)
+                    validation = tuple(failed if value is None else value for value in found)
                     known = validation, first == job.keys, tuple(losses[k] for k in first)
                     on_job(job, Trial(job.trial.number, job.settings, *known))
 
@@ -303,9 +305,10 @@ class _Search:
         for job, trial in found.items():
             if trial.number not in before:  # by a process that has died since
                 job.trial.report(trial.mean, step)
-        means = self._reported(step)
-        bound = sorted(means.values(), reverse=True)[math.ceil(len(means) / 3) - 1]
-        going = [job for job in found if means[job.trial.number] >= bound]
+        gain = self.space.objective.gain
+        gains = {number: gain(mean) for number, mean in self._reported(step).items()}
+        bound = sorted(gains.values(), reverse=True)[math.ceil(len(gains) / 3) - 1]
+        going = [job for job in found if gains[job.trial.number] >= bound]
         for job in found.keys() - going:
             self._finish(job, found[job])
         return going

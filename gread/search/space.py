@@ -16,6 +16,7 @@ from gread.base.toml import read_file, read_toml
 from gread.models.catalog import MODELS
 from gread.runs.presets import split_settings
 from gread.runs.spec import HIDDEN_CHANNELS, Value
+from gread.search.objective import objective_of
 from gread.training.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class Space:
         table: What holds for this model.
         parts: What is drawn.
         fixed: What is not.
+        objective: The validation metric of the training, by which trials are compared.
 
     Example:
         >>> space = Space("gread-bs", {"epochs": 50, "time": {"low": 0.1, "high": 6.0}})
@@ -104,6 +106,7 @@ class Space:
             raise InputError(f"{model} must be a table of settings, got {own!r:.80}")
         self.table: dict[str, Any] = common | dict(own)
         split_settings(model, self.table)  # which must all be settings of the model
+        self.objective = objective_of(self.table)
         self.parts = {
             name: _part(name, entry)
             for name, entry in self.table.items()

@@ -21,6 +21,7 @@ from gread.runs.complete import complete
 from gread.runs.presets import split_settings
 from gread.runs.spec import RunSpec, Value
 from gread.runs.store import StoreError
+from gread.search.objective import Objective, objective_of
 from gread.search.selection import Trial
 from gread.training.config import TrainConfig
 
@@ -63,6 +64,11 @@ class StudySettings:
     splits: Sequence[int]
     seeds: Sequence[int]
     options: Mapping[str, Value] = field(default_factory=dict)
+
+    @property
+    def objective(self) -> Objective:
+        """The validation metric by which trials are compared."""
+        return objective_of(self.space)
 
     def specs(self, settings: Mapping[str, Value]) -> list[RunSpec]:
         """The runs of a setting: all splits with the first seed, then with the next."""
@@ -109,7 +115,10 @@ def create_study(
     place = storage or journal(name, folder)
     with storage_errors(place):
         study = optuna.create_study(
-            storage=_open(place), study_name=name, direction="maximize", load_if_exists=True
+            storage=_open(place),
+            study_name=name,
+            direction=plan.objective.direction,
+            load_if_exists=True,
         )
         wanted = json.loads(json.dumps(asdict(plan)))
         if "plan" not in study.user_attrs:
