@@ -146,7 +146,7 @@ class _Stages:
         self.progress, self.as_json = progress, as_json
 
     def begin(self, stage: str, classifier: GraphClassifier) -> None:
-        from gread.search.objective import Objective
+        from gread.search.objective import objective_of
 
         if stage in ("reading", "preparing"):
             return
@@ -155,7 +155,7 @@ class _Stages:
                 _print_diagnosis(classifier.diagnosis_)
                 _print_split(classifier)
             config = classifier.config(len(classifier.ids_))
-            self.in_percent = Objective.of(config).is_share
+            self.in_percent = objective_of(vars(config)).is_share
             self.task = self.progress.add_task(stage, total=config.epochs)
         else:
             text = "comparing with simpler means" if stage == "comparing" else stage

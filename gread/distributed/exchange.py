@@ -152,14 +152,27 @@ def fail_together(work: Callable[[], T]) -> T:
         found = work()
     except (InputError, OSError) as error:
         said = str(error)
-    if dist.is_initialized():
-        all_said: list[str] = [""] * processes()
-        dist.all_gather_object(all_said, said)
-        said = next(filter(None, all_said), "")
+    said = next(filter(None, on_all(said)), "")
     if said:
         raise InputError(said)
     assert found is not None
     return found
+
+
+def on_all(value: T) -> list[T]:
+    """The values of all processes, in their order."""
+    found = [value] * processes()
+    if dist.is_initialized():
+        dist.all_gather_object(found, value)
+    return found
+
+
+def agreed(value: T) -> T:
+    """The value of process 0, on all."""
+    said = [value]
+    if dist.is_initialized():
+        dist.broadcast_object_list(said, 0)
+    return said[0]
 
 
 @contextmanager

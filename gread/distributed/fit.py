@@ -20,8 +20,9 @@ from torch import Tensor, nn
 from gread.base.checks import check_count
 from gread.base.errors import InputError
 from gread.base.files import whole_file
-from gread.distributed.exchange import Border, fail_together, processes, rank
-from gread.distributed.shards import MASKS, Shard
+from gread.data.splits import MASKS
+from gread.distributed.exchange import Border, agreed, fail_together, processes, rank
+from gread.distributed.shards import Shard
 from gread.training.config import TrainConfig
 from gread.training.loop import NOT_FINITE, Best, Epoch, Epochs, Fit, Piece, Progress, several
 from gread.training.optimizer import adam
@@ -36,11 +37,9 @@ class ShardFit:
 
     Attributes:
         fit: The epochs.
-        computed: How many of them: those of a checkpoint were computed before.
+        computed: How many of them were computed now, without those of a checkpoint.
         seconds: How long these took, checkpoints included.
-        waited: Seconds of these in which the process waited for others, see `Traffic`.
-        sent: Bytes of rows sent to others.
-        exchanges: How often rows were exchanged.
+        waited, sent, exchanges: See `gread.distributed.exchange.Traffic`.
         halo: Nodes of others that its own see.
     """
 
@@ -107,7 +106,7 @@ def fit_shard(
         # It may be longer the second time.
         "train": asdict(config) | {"epochs": 0, "patience": None, "processes": 1},
     }
-    if checkpoint is not None and (found := _read_for_all(checkpoint, about)):
+    if checkpoint and (found := agreed(fail_together(lambda: _read(checkpoint, about)))):
         for numbers in found["history"]:
             progress.add(*numbers)
             best.look(torch.tensor([numbers], dtype=torch.float64, device=shard.x.device))
@@ -184,16 +183,8 @@ class ShardReduction(NamedTuple):
             grad.copy_(whole.view_as(grad))
 
 
-def _read_for_all(path: Path, about: dict[str, Any]) -> dict[str, Any]:
-    """The checkpoint, which process 0 reads for all; empty if there is none."""
-    found: list[dict[str, Any]] = [fail_together(lambda: _read(path, about))]
-    if dist.is_initialized():
-        dist.broadcast_object_list(found, 0)
-    return found[0]
-
-
 def _read(path: Path, about: dict[str, Any]) -> dict[str, Any]:
-    """The checkpoint, or nothing where there is none."""
+    """The checkpoint, which process 0 reads for all; empty if there is none."""
     if rank() or not path.exists():
         return {}
     try:

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from gread.base.errors import InputError
+from gread.base.files import whole_folder
 from gread.base.memory import GB, free_memory
-from gread.distributed.shards import Sizes, writing
+from gread.distributed.shards import ShardWriter, Sizes
 from gread.graph.partition import neighbours
 from gread.tables.formats import check_file, import_pyarrow
 from gread.tables.graph import ENDS
@@ -78,7 +79,8 @@ def shard_parquet(
 
     classes = _classes(node_file, label, Path(nodes).name)
     sizes = {"nodes": count, "features": len(features), "splits": 1}
-    with writing(folder, shards, partition, near, **sizes) as writer:
+    with whole_folder(folder) as part:
+        writer = ShardWriter(part, shards, partition, near, **sizes)
         for (source, target), values in _edges(edge_file, ends, weight, count):
             writer.add_edges(source, target, values)
             if not directed:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from gread.base.checks import check_positive
 from gread.estimator.classifier import GraphClassifier
-from gread.search.objective import Objective
+from gread.search.objective import objective_of
 from gread.search.space import read_space
 from gread.search.study import import_optuna
 from gread.training.loop import Epoch
@@ -41,7 +41,7 @@ def tune(
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     space = read_space(classifier.model)
     sampler = optuna.samplers.TPESampler(seed=classifier.random_state)
-    objective = Objective.of(classifier.config_)
+    objective = objective_of(vars(classifier.config_))
     study = optuna.create_study(direction=objective.direction, sampler=sampler)
     given = dict(classifier.settings or {})
     end = time.monotonic() + 60 * minutes

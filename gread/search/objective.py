@@ -16,23 +16,10 @@ if TYPE_CHECKING:
 
 
 class Objective(NamedTuple):
-    """The metric of a training.
-
-    Attributes:
-        name: Its name in ``gread.training.METRICS``.
-        metric: Its definition.
-    """
+    """An entry of ``gread.training.METRICS``."""
 
     name: str
     metric: Metric
-
-    @staticmethod
-    def of(config: TrainConfig) -> Objective:
-        """The metric that selects the epoch."""
-        from gread.training.losses import LOSSES  # with torch, which takes seconds
-        from gread.training.metrics import metric_of
-
-        return Objective(config.metric or LOSSES[config.loss].metric, metric_of(config))
 
     @property
     def direction(self) -> str:
@@ -74,12 +61,17 @@ def objective_of(settings: Mapping[str, Any]) -> Objective:
         >>> objective_of({"metric": "nll", "lr": [0.1, 0.01]}).direction
         'minimize'
     """
+    from gread.training.losses import LOSSES  # with torch, which takes seconds
+    from gread.training.metrics import metric_of
+
     losses, metrics = (
         given if isinstance(given := settings.get(name, default), list) else [given]
         for name, default in (("loss", TrainConfig.loss), ("metric", None))
     )
-    configs = (TrainConfig(loss=loss, metric=metric) for loss, metric in product(losses, metrics))
-    found = {objective.name: objective for objective in map(Objective.of, configs)}
+    found = {}
+    for loss, metric in product(losses, metrics):
+        config = TrainConfig(loss=loss, metric=metric)
+        found[metric or LOSSES[loss].metric] = metric_of(config)
     if len(found) > 1:
         raise InputError(f"trials must be compared by one metric, got {', '.join(found)}")
-    return next(iter(found.values()))
+    return Objective(*found.popitem())

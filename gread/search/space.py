@@ -106,7 +106,6 @@ class Space:
             raise InputError(f"{model} must be a table of settings, got {own!r:.80}")
         self.table: dict[str, Any] = common | dict(own)
         split_settings(model, self.table)  # which must all be settings of the model
-        self.objective = objective_of(self.table)
         self.parts = {
             name: _part(name, entry)
             for name, entry in self.table.items()
@@ -119,6 +118,7 @@ class Space:
             for value in part.ends():
                 self._check({name: value})
         self._check(self.fixed)
+        self.objective = objective_of(self.table)
 
     def _check(self, settings: Mapping[str, Value]) -> None:
         """Builds the model, so that a value it does not take fails before anything is computed."""

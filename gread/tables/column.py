@@ -36,7 +36,6 @@ class Column:
     """Values of one kind.
 
     Attributes:
-        kind: What they are.
         values: [N], of ``int64`` (whole), ``float64`` (number), ``bool`` (truth) or Python objects
             (text, mixed); of a vector ``float32`` [N, d]. Where one is missing, anything.
         missing: [N], which values are missing.
@@ -68,11 +67,9 @@ class Column:
 def column(
     values: Sequence[Any] | NDArray[Any], missing: NDArray[np.bool_] | None = None
 ) -> Column:
-    """A column of Python or NumPy values, where None is missing.
+    """A column of Python or NumPy values; None and the rows in ``missing`` are missing.
 
-    Args:
-        values: One a row; an array that is not of Python objects is taken as it is.
-        missing: Which are missing besides.
+    An array that is not of Python objects is taken as it is.
 
     Example:
         >>> column([1, None, 3]).kind
@@ -125,10 +122,9 @@ def column_of_texts(texts: Sequence[str]) -> Column:
         'text'
     """
     empty, absent = (_among(words, texts) for words in ({""}, {""} | MISSING_NUMBERS))
-    present = list(compress(texts, ~absent))
-    if not present and not (absent & ~empty).any():
+    if empty.all():
         return Column("number", np.zeros(len(texts)), empty)
-    if present:
+    if present := list(compress(texts, ~absent)):
         kind, values = _numbers(present)
         if values is not None:
             return _filled(kind, values, absent)
@@ -210,16 +206,14 @@ def _vectors(rows: list[Any], absent: NDArray[np.bool_]) -> Column:
 
 def _kind_of(values: Iterable[Any]) -> Kind:
     """The one kind that holds all of the values."""
-    kinds = {_kind_of_type(of) for of in set(map(type, values))}
+    kinds: set[Kind] = set()
+    for of in set(map(type, values)):
+        if issubclass(of, dict):
+            raise InputError("a column must hold plain values, got an object")
+        kinds.add(next((kind for kind, types in _TYPES.items() if issubclass(of, types)), "text"))
     if not kinds or kinds == {"whole", "number"}:
         return "number"
     return kinds.pop() if len(kinds) == 1 else "mixed"
-
-
-def _kind_of_type(of: type) -> Kind:
-    if issubclass(of, dict):
-        raise InputError("a column must hold plain values, got an object")
-    return next((kind for kind, types in _TYPES.items() if issubclass(of, types)), "text")
 
 
 _TYPES: dict[Kind, Any] = {
