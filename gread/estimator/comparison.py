@@ -1,12 +1,10 @@
-"""Whether the graph helps at all: the same nodes by simpler means."""
+"""Simpler models on the same nodes, which show whether the graph helps."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.nn.functional import one_hot
 from torch_geometric.nn import LabelPropagation
 
@@ -17,7 +15,6 @@ from gread.models.catalog import MODELS
 
 BASELINES: Registry[Callable[[GraphClassifier], Scores]] = Registry("baseline")
 """From a fitted classifier to the scores of something simpler on the same split."""
-
 
 SHARED = ["epochs", "patience", "parts", "halo", "loss", "metric"]
 """Settings that baselines share; all else is their own."""
@@ -34,9 +31,8 @@ def compare(classifier: GraphClassifier) -> dict[str, Scores]:
         ['GREAD-BS', 'MLP', 'Label propagation', 'GCN']
     """
     own = MODELS[classifier.model].title
-    return {own: classifier.scores()} | {
-        name: make(classifier) for name, make in BASELINES.items() if name != own
-    }
+    others = {name: make(classifier) for name, make in BASELINES.items() if name != own}
+    return {own: classifier.scores()} | others
 
 
 def verdict(name: str, own: Scores, mlp: Scores) -> str:
@@ -101,11 +97,8 @@ def label_propagation(classifier: GraphClassifier) -> Scores:
     )
     shares = known[data.train_mask].mean(dim=0)
     total = found.sum(dim=1, keepdim=True)
-    spread: NDArray[np.float64] = (
-        torch.where(total > 0, found / total.clamp(min=1e-30), shares).double().numpy()
-    )
-    tested = data.test_mask.numpy()
-    return score(data.y.numpy()[tested], spread[tested])
+    spread = torch.where(total > 0, found / total.clamp(min=1e-30), shares).double()
+    return score(data.y[data.test_mask].numpy(), spread[data.test_mask].numpy())
 
 
 BASELINES.add("GCN", _trained("gcn"))

@@ -1,4 +1,4 @@
-"""What a graph is like before anything is trained on it, and what that recommends."""
+"""Measures of a graph before training, and the settings that they recommend."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
-from torch_geometric.utils import degree, scatter
+from torch_geometric.utils import degree, scatter, to_scipy_sparse_matrix
 
 from gread.graph.measures import adjusted_homophily, edge_homophily, node_homophily
 from gread.tables.column import Column
@@ -63,15 +62,10 @@ class Diagnosis:
 
     Attributes:
         nodes, edges: How many; of an undirected graph, pairs of nodes.
-        directed, weighted: Whether edges have one direction, and weights.
-        features: Columns that are used.
         labelled, classes: Nodes with a class, in all and in each.
-        components, largest_component: Connected ones, and nodes of the largest.
+        components, largest_component: Connected components, and nodes of the largest.
         degrees: How many nodes have 0, 1, 2 to 3, 4 to 7, ... neighbours.
-        mean_degree, largest_degree: Neighbours of a node, on average and at most.
-        isolated: Nodes without neighbours.
-        loops: Edges from a node to itself; they are left out.
-        repeated: Edges named before; they count once.
+        loops, repeated: Edges from a node to itself, and edges named before; both are left out.
         duplicates: Nodes with all the values and neighbours of another one before them.
         node_homophily, edge_homophily, adjusted_homophily: See the functions of `gread`; these and
             what follows are taken over edges between labelled nodes, None where there are none.
@@ -79,9 +73,8 @@ class Diagnosis:
         neighbours_tell: Share of the nodes with labelled neighbours whose class is the commonest
             among these.
         features_tell: Share of the labelled nodes whose class a linear model finds from their
-            columns, of each half with what it learned from the other; None where that is unknown.
+            columns, fitted to one half for the other; None if unknown.
         leaks: Columns that tell the class.
-        recommendation: Where to begin.
         warnings: What to know before trusting a result, one sentence each.
     """
 
@@ -125,12 +118,7 @@ class Diagnosis:
 
 
 def diagnose(graph: TableGraph, labels: Labels, features: Sequence[str]) -> Diagnosis:
-    """Looks at a graph.
-
-    Args:
-        graph: With the columns of its nodes.
-        labels: Of the nodes; those that are to stay unseen, as in a test, have none here.
-        features: Columns that are used.
+    """Measure a graph; nodes whose class must stay unseen, as in a test, have none in ``labels``.
 
     Example:
         >>> from gread.tables import Table, column, join, read_labels
@@ -145,7 +133,8 @@ def diagnose(graph: TableGraph, labels: Labels, features: Sequence[str]) -> Diag
     neighbours = degree(graph.edge_index[0], n, dtype=torch.int64)
     if graph.directed:
         neighbours = neighbours + degree(graph.edge_index[1], n, dtype=torch.int64)
-    parts = _components(graph)
+    matrix = to_scipy_sparse_matrix(graph.edge_index, num_nodes=n)
+    parts = np.bincount(connected_components(matrix, directed=False)[1])
     classes = len(labels.classes)
     sizes = np.bincount(labels.y[labels.known], minlength=classes).tolist()
     edge_index = graph.edge_index[:, (y[graph.edge_index] >= 0).all(dim=0)]
@@ -191,10 +180,10 @@ def recommend(
     """Where to begin: rules from validation accuracies on graphs of the paper (own-graph.md).
 
     Args:
-        homophily: See `gread.adjusted_homophily`; None where it is unknown.
+        homophily: See `gread.adjusted_homophily`; None if unknown.
         edges: Entries of the adjacency matrix.
         has_features: Whether nodes have columns to use.
-        lead: How much more neighbours tell about the class than columns do, as shares of nodes.
+        lead: ``neighbours_tell`` − ``features_tell`` of a `Diagnosis`.
 
     Example:
         >>> recommend(0.8, edges=10556, has_features=True).time
@@ -261,15 +250,6 @@ def _warnings(found: Diagnosis) -> Iterator[str]:
         )
     if not found.features:
         yield "There are no features: the number of neighbours stands in for them."
-
-
-def _components(graph: TableGraph) -> NDArray[np.int64]:
-    """The sizes of the connected components."""
-    source, target = graph.edge_index.numpy()
-    n = graph.num_nodes
-    matrix = coo_matrix((np.ones(len(source), dtype=np.int8), (source, target)), shape=(n, n))
-    _, part = connected_components(matrix, directed=False)
-    return np.bincount(part)
 
 
 def _histogram(neighbours: Tensor) -> tuple[int, ...]:

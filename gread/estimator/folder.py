@@ -6,7 +6,7 @@
     graph.safetensors  the graph it was trained on; without it, predictions need a new one
     README.md          the model card
 
-Nothing is pickled, so that a stranger's folder can be read.
+Nothing is pickled, so a folder from a stranger is safe to read.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from gread.base.errors import InputError
 from gread.base.memory import check_fits
 from gread.base.tensors import write_tensors
 from gread.base.versions import versions
+from gread.data.splits import MASKS
 from gread.estimator.diagnosis import Diagnosis
 from gread.estimator.fitted import FittedClassifier, outputs_of
-from gread.estimator.graphs import MASKS
 from gread.estimator.scores import Scores
 from gread.graph.checks import check_edges, check_features
 from gread.models.catalog import MODELS, NUM_NODES
@@ -44,6 +44,7 @@ C = TypeVar("C", bound=FittedClassifier)
 FORMAT = 1
 CLASSIFIER = "classifier.json"
 GRAPH = "graph.safetensors"
+TENSORS = ("x", "edge_index", "y", *MASKS)
 
 
 def write(classifier: FittedClassifier, folder: Path, scores: Mapping[str, Scores]) -> None:
@@ -68,8 +69,7 @@ def write(classifier: FittedClassifier, folder: Path, scores: Mapping[str, Score
         (folder / name).write_text(text + "\n", encoding="utf-8")
     save_weights(classifier.module_, folder)
     write_tensors(folder / GRAPH, _graph_tensors(classifier))
-    card = _card(classifier, scores, fingerprint)
-    (folder / CARD).write_text(card, encoding="utf-8")
+    (folder / CARD).write_text(_card(classifier, scores, fingerprint), encoding="utf-8")
     for file in folder.iterdir():
         file.chmod(0o644)  # a folder to share
 
@@ -133,13 +133,13 @@ def read_scores(path: str | Path) -> dict[str, Scores]:
 def _config(classifier: FittedClassifier) -> dict[str, Any]:
     """The arguments with which the model is built."""
     entry = MODELS[classifier.model]
-    sizes: dict[str, Any] = {
+    return {
         "in_channels": classifier.preprocessing_.width,
         "out_channels": outputs_of(classifier.config_, len(classifier.classes_)),
+        **({NUM_NODES: len(classifier.ids_)} if entry.transductive else {}),
+        **entry.fixed,
+        **classifier.settings_,
     }
-    if entry.transductive:
-        sizes[NUM_NODES] = len(classifier.ids_)
-    return {**sizes, **entry.fixed, **classifier.settings_}
 
 
 def _parameters(classifier: FittedClassifier) -> dict[str, Any]:
@@ -154,14 +154,10 @@ def _parameters(classifier: FittedClassifier) -> dict[str, Any]:
 
 def _graph_tensors(classifier: FittedClassifier) -> dict[str, Tensor]:
     """The graph, with the ids as the bytes of a JSON list."""
-    data = classifier.data_
-    names = ["x", "edge_index", "y", *MASKS]
-    names += ["edge_weight"] * (data.edge_weight is not None)
+    names = [*TENSORS, *["edge_weight"] * (classifier.data_.edge_weight is not None)]
     ids = json.dumps(classifier.ids_, default=str, ensure_ascii=False).encode()
-    return {
-        "ids": torch.frombuffer(bytearray(ids), dtype=torch.uint8),
-        **{name: data[name].cpu() for name in names},
-    }
+    found = {"ids": torch.frombuffer(bytearray(ids), dtype=torch.uint8)}
+    return found | {name: classifier.data_[name].cpu() for name in names}
 
 
 def _read_graph(file: Path, classifier: FittedClassifier) -> tuple[list[Any], Data]:
@@ -183,9 +179,8 @@ def _check_graph(ids: Any, found: Mapping[str, Tensor], classifier: FittedClassi
     """Requires the graph of a training: what reads it later trusts its sizes."""
     _check("ids", ids, list)
     n = len(ids)
-    known = {"x", "edge_index", "y", *MASKS}
-    if found.keys() - {"edge_weight"} != known:
-        raise InputError(f"it must hold {', '.join(sorted(known))}, got {', '.join(found)}")
+    if found.keys() - {"edge_weight"} != set(TENSORS):
+        raise InputError(f"it must hold {', '.join(sorted(TENSORS))}, got {', '.join(found)}")
     check_features("x", found["x"], classifier.preprocessing_.width)
     check_edges(found["edge_index"], found.get("edge_weight"), found["x"])
     for name, of in {"y": torch.int64, **dict.fromkeys(MASKS, torch.bool)}.items():

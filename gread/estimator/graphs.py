@@ -15,14 +15,13 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from gread.base.errors import InputError
+from gread.data.splits import MASKS
 from gread.tables.column import Column, column
 from gread.tables.graph import IDS, Columns, TableGraph, cleaned, from_networkx, join, read_graph
 from gread.tables.table import Table
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-MASKS = ("train_mask", "val_mask", "test_mask")
 
 
 def as_graph(graph: Any, edges: Any = None, **columns: Unpack[Columns]) -> TableGraph:
@@ -60,8 +59,7 @@ def column_of(values: Any) -> Column:
     """A column from what a user has: a list, an array, a tensor or a pandas series."""
     if _is_a("pandas", "Series", values):
         return _from_series(values)
-    if isinstance(values, Tensor):
-        values = values.cpu().numpy()
+    values = _to_numpy(values)
     if isinstance(values, np.ndarray) and values.dtype.kind == "f":
         return column(np.nan_to_num(values), np.isnan(values))
     if isinstance(values, np.ndarray | Sequence) and not isinstance(values, str):
@@ -76,10 +74,7 @@ def _nodes(nodes: Any, id: str | None) -> Table:
         if id is not None or any(name in table.columns for name in IDS):
             return table
         return Table("nodes", {IDS[0]: column(nodes.index.tolist()), **table.columns})
-    if scipy.sparse.issparse(nodes):
-        nodes = nodes.toarray()
-    if isinstance(nodes, Tensor):
-        nodes = nodes.cpu().numpy()
+    nodes = nodes.toarray() if scipy.sparse.issparse(nodes) else _to_numpy(nodes)
     if not isinstance(nodes, np.ndarray) or nodes.ndim != 2:
         raise InputError(
             "a graph must be a PyG Data, a NetworkX graph, a pandas frame, a file, or features "
@@ -103,7 +98,7 @@ def _pairs(edges: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.float32] |
         if not (np.isfinite(weights).all() and (weights >= 0).all()):
             raise InputError("edges must have finite weights, zero or above, got one that is not")
         return pairs, None if (weights == 1).all() else weights
-    found = edges.cpu().numpy() if isinstance(edges, Tensor) else np.asarray(edges)
+    found = np.asarray(_to_numpy(edges))
     if found.ndim != 2 or len(found) != 2 or (found.size and found.dtype.kind not in "iu"):
         raise InputError(f"edges must be node numbers [2, E], got {list(found.shape)}")
     if found.size and not 0 <= found.min() <= found.max() < n:
@@ -134,6 +129,10 @@ def masks_of_data(data: Data, which: int) -> NDArray[np.int64] | None:
             raise InputError(f"split must be below {mask.size(1)}, got {which}")
         parts[mask[:, which]] = part
     return parts.numpy()
+
+
+def _to_numpy(values: Any) -> Any:
+    return values.cpu().numpy() if isinstance(values, Tensor) else values
 
 
 def _is_a(package: str, name: str, value: Any) -> bool:

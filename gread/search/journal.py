@@ -1,7 +1,7 @@
-"""The file of a study: one line an event, each there as a whole or not at all.
+"""The file of a study: a line for each event, written as a whole or not at all.
 
-Optuna appends to its file and leaves it at that. A full disk, or a kill in a long write, then
-leaves a line without its end; the next is glued to it, and nobody can read the file any more.
+With Optuna's own file, a full disk or a kill leaves half a line; the next line is appended to it,
+and the file can no longer be read.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from optuna.storages.journal import BaseJournalBackend, JournalFileBackend, Jour
 from gread.runs.store import StoreError
 
 LOCK = 5
-"""Seconds after which the lock on a journal is broken. It is held for milliseconds, but a process
-that is killed leaves it behind."""
+"""Seconds after which a lock is broken: a process that is killed leaves it behind."""
 
 
 class Journal(BaseJournalBackend):

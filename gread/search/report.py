@@ -1,4 +1,4 @@
-"""What a study found: the selected trial, what mattered, how much of it is luck, and a preset."""
+"""The result of a study: selected trial, importances, test metrics, picture and preset."""
 
 from __future__ import annotations
 
@@ -122,13 +122,9 @@ class Report:
 def report(
     study: str, store: ResultStore, *, storage: str | None = None, rule: str = "best-mean"
 ) -> Report:
-    """Looks at a study that there is.
+    """Report on the study of a name whose runs are in ``store``.
 
-    Args:
-        study: Its name.
-        store: Where its runs are.
-        storage: The URL of a database; by default the study is a journal beside the store.
-        rule: A name of ``gread.search.RULES``.
+    Args as in `gread.search.search`; ``rule`` is a name of ``gread.search.RULES``.
     """
     kept, plan = load_study(study, storage, store.path.parent / "studies")
     space = Space(plan.model, plan.space)
@@ -188,19 +184,14 @@ def _tests(
 ) -> dict[int, tuple[float, ...]]:
     """A run that failed has the worst value of the metric, like its validation."""
     failed = plan.objective.failed
-    known = {
-        key: failed if value is None else value for key, value in store.numbers("test").items()
-    }
-    keys = {
-        trial.number: [spec.key for spec in plan.specs(trial.settings)]
-        for trial in trials
-        if trial.complete
-    }
-    return {
-        number: tuple(known[key] for key in of_trial)
-        for number, of_trial in keys.items()
-        if all(key in known for key in of_trial)
-    }
+    known = store.numbers("test")
+    tests = {}
+    for trial in trials:
+        keys = [spec.key for spec in plan.specs(trial.settings)]
+        if trial.complete and known.keys() >= set(keys):
+            found = (known[key] for key in keys)
+            tests[trial.number] = tuple(failed if value is None else value for value in found)
+    return tests
 
 
 def _importance(study: optuna.Study) -> dict[str, float]:

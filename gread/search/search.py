@@ -1,4 +1,4 @@
-"""The search: ask for settings, train them on all splits and seeds, tell their validation."""
+"""Search: draw settings, train them on all splits and seeds, and store their validation metric."""
 
 from __future__ import annotations
 
@@ -39,13 +39,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SearchProgress:
-    """How a search stands. It has no test accuracies.
+    """Progress of a search, without test metrics.
 
     Attributes:
-        finished: Trials that are complete or pruned, whoever computed them.
-        trials: How many there will be.
+        finished, trials: Complete and pruned trials of all processes, and how many are wanted.
         runs: How many this process has computed.
-        best: The best by mean validation metric, if there is one.
+        best: The best trial by mean validation metric, if there is one.
     """
 
     finished: int
@@ -107,8 +106,8 @@ def search(
         root: Likewise.
         deterministic: Likewise.
         imports: Likewise.
-        workers: Likewise; by default one, on a GPU up to 8: a search is many small populations,
-            and one process spends more time on preparing them than the GPU on training them.
+        workers: Likewise; by default one, on a GPU up to 8: one process spends more time on
+            preparing small populations than the GPU on training them.
         on_progress: Called after every run and every trial.
 
     Example:
@@ -132,9 +131,8 @@ def search(
         raise InputError("a search must have a split and a seed, got none")
     space = space or read_space(model)
     name = study or study_name(dataset, model)
-    plan = StudySettings(
-        dataset, model, space.table, sampler, prune, [*splits], [*seeds], dict(options or {})
-    )
+    every = [*splits], [*seeds], dict(options or {})
+    plan = StudySettings(dataset, model, space.table, sampler, prune, *every)
     plan.specs(space.fixed)  # and so does an unknown dataset
     folder = store.path.parent / "studies"
     kept = create_study(name, plan, storage, folder, trials)
@@ -154,7 +152,7 @@ def search(
 
 
 def rungs(runs: int, prune: bool) -> list[int]:
-    """After how many runs of a trial it is decided whether it goes on; the last is all of them.
+    """Numbers of runs after which a trial may be pruned; the last is all of them.
 
     Successive halving with a third: of all trials on a ninth of the runs the best third goes on,
     of those on a third of the runs again.
@@ -199,8 +197,7 @@ class _Search:
             self._know(trials_of(self.study, self.space))
             if len(self.known) >= self.trials:
                 return self.known
-            jobs = self._jobs(size)
-            if jobs:
+            if jobs := self._jobs(size):
                 self._evaluate(jobs)
             else:
                 time.sleep(0.5)  # others compute the last ones, or have died
@@ -244,10 +241,9 @@ class _Search:
         kept = self.study.get_trials(deepcopy=False)[trial.number]
         given = kept.system_attrs.get("fixed_params", {})
         for name in self.space.parts:  # in the order in which they were drawn
-            if name not in kept.distributions or name in given:
-                continue
-            of = kept.distributions[name]
-            self.study.sampler.sample_independent(self.study, kept, name, of)
+            if name in kept.distributions and name not in given:
+                of = kept.distributions[name]
+                self.study.sampler.sample_independent(self.study, kept, name, of)
 
     def _evaluate(self, jobs: Iterable[_Job]) -> None:
         *early, last = rungs(len(self.plan.splits) * len(self.plan.seeds), self.plan.prune)
@@ -326,13 +322,11 @@ class _Search:
         from optuna.exceptions import UpdateFinishedTrialError
         from optuna.trial import TrialState
 
+        value, state = (trial.mean, None) if trial.complete else (None, TrialState.PRUNED)
         with suppress(UpdateFinishedTrialError):  # by another process, which took us for dead
             job.trial.set_user_attr("validation", trial.validation)
             job.trial.set_user_attr("losses", trial.losses)
-            if trial.complete:
-                self.study.tell(job.trial, trial.mean, skip_if_finished=True)
-            else:
-                self.study.tell(job.trial, state=TrialState.PRUNED, skip_if_finished=True)
+            self.study.tell(job.trial, value, state, skip_if_finished=True)
         self._know([*self.known, trial])
 
 

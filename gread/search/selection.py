@@ -1,4 +1,4 @@
-"""Which trial is selected. Nothing here has seen a test accuracy."""
+"""Rules that select a trial, by validation alone."""
 
 from __future__ import annotations
 
@@ -61,11 +61,10 @@ RULES: Registry[Rule] = Registry("rule")
 
 
 def select(trials: Sequence[Trial], space: Space, rule: str = "best-mean") -> Trial:
-    """The trial that a study has found.
+    """The complete trial that a rule of `RULES` selects, by validation alone.
 
-    By default the one with the best mean validation metric over all splits and seeds, the
-    earliest on ties, and nothing else. Pruned trials are not among those selected from. The other
-    rules of `RULES` look at the same numbers alone.
+    By default the one with the best mean validation metric over all splits and seeds, the earliest
+    on ties.
 
     Example:
         >>> from gread.search import read_space
@@ -99,8 +98,8 @@ def lowest_loss(trials: Sequence[Trial], space: Space) -> Trial:
 def one_standard_error(trials: Sequence[Trial], space: Space) -> Trial:
     """The simplest setting whose mean is within one standard error of the best.
 
-    Simplest: the fewest hidden channels; among those the strongest weight decay; among those the
-    shortest time. Where a setting lacks one of them, it does not count.
+    Simplest: the fewest hidden channels, then the strongest weight decay, then the shortest time,
+    as far as a setting has them.
     """
     best, gain = best_mean(trials, space), space.objective.gain
     bound = gain(best.mean) - best.standard_error
@@ -117,8 +116,7 @@ def one_standard_error(trials: Sequence[Trial], space: Space) -> Trial:
 def neighbours(trials: Sequence[Trial], space: Space) -> Trial:
     """The best average of the ten nearest trials' means, itself among them.
 
-    A setting that is lucky alone does not pass. Near is meant in the space with every range scaled
-    to 1, see `Space.distance`.
+    A setting that is lucky alone does not pass. `Space.distance` says what is near.
     """
 
     def smoothed(trial: Trial) -> float:

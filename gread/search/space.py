@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from optuna.trial import BaseTrial
 
 DIGITS = 4
-"""Drawn numbers have so many significant digits: a preset is short, and names just the runs that
-were computed."""
+"""Significant digits of drawn numbers, so that a preset is short and names the stored runs."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +81,8 @@ class Space:
             A table under the name of a model replaces entries for that model.
 
     Attributes:
-        table: What holds for this model.
-        parts: What is drawn.
-        fixed: What is not.
+        table: The entries that hold for this model.
+        parts, fixed: Those that are drawn, and those that are not.
         objective: The validation metric of the training, by which trials are compared.
 
     Example:
@@ -106,11 +104,8 @@ class Space:
             raise InputError(f"{model} must be a table of settings, got {own!r:.80}")
         self.table: dict[str, Any] = common | dict(own)
         split_settings(model, self.table)  # which must all be settings of the model
-        self.parts = {
-            name: _part(name, entry)
-            for name, entry in self.table.items()
-            if isinstance(entry, list | dict)
-        }
+        drawn = {n: entry for n, entry in self.table.items() if isinstance(entry, list | dict)}
+        self.parts = {name: _part(name, entry) for name, entry in drawn.items()}
         self.fixed = {name: value for name, value in self.table.items() if name not in self.parts}
         if not self.parts:
             raise InputError("a space must have a choice or a range, got none")
@@ -138,9 +133,8 @@ class Space:
 
     def distance(self, one: Mapping[str, Value], other: Mapping[str, Value]) -> float:
         """Between two settings: Euclidean, every range scaled to 1, unequal choices 1 apart."""
-        return math.hypot(
-            *(part.distance(one[name], other[name]) for name, part in self.parts.items())
-        )
+        parts = self.parts.items()
+        return math.hypot(*(part.distance(one[name], other[name]) for name, part in parts))
 
 
 def read_space(model: str, path: str | Path | None = None) -> Space:

@@ -1,7 +1,4 @@
-"""Studies: what Optuna keeps of a search, in a file or in a database; and its samplers.
-
-Optuna is imported only where it is needed.
-"""
+"""Studies of Optuna, in a file or in a database, and samplers. Optuna is imported when needed."""
 
 from __future__ import annotations
 
@@ -88,7 +85,7 @@ class StudySettings:
 
 
 def study_name(dataset: str, model: str) -> str:
-    """Of a study that was given none.
+    """The default name of a study.
 
     Example:
         >>> study_name("texas", "gread-fb*")
@@ -106,7 +103,7 @@ def create_study(
         name: Of the study.
         plan: What is searched.
         storage: The URL of a database; by default the study is a journal in ``folder``.
-        folder: Of the journal.
+        folder: Folder of the journal.
         trials: How many it shall have in the end; never fewer than were asked for before.
     """
     optuna = import_optuna()
@@ -153,6 +150,7 @@ def trials_of(study: optuna.Study, space: Space) -> list[Trial]:
     """The finished trials, complete and pruned, by number."""
     from optuna.trial import FixedTrial, TrialState
 
+    finished = (TrialState.COMPLETE, TrialState.PRUNED)
     return [
         Trial(
             trial.number,
@@ -161,9 +159,7 @@ def trials_of(study: optuna.Study, space: Space) -> list[Trial]:
             complete=trial.state == TrialState.COMPLETE,
             losses=tuple(trial.user_attrs["losses"]),
         )
-        for trial in study.get_trials(
-            deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED)
-        )
+        for trial in study.get_trials(deepcopy=False, states=finished)
     ]
 
 
@@ -177,15 +173,14 @@ def import_optuna() -> Any:
     try:
         import optuna
     except ImportError as error:
-        raise InputError(
-            "a search needs the package optuna: pip install 'gread[search]'"
-        ) from error
+        text = "a search needs the package optuna: pip install 'gread[search]'"
+        raise InputError(text) from error
     return optuna
 
 
 @contextmanager
 def storage_errors(place: str | Path) -> Iterator[None]:
-    """Whatever is wrong with the storage, as a `StoreError` that names it."""
+    """Turn an error of the storage into a `StoreError` that names it."""
     from optuna.exceptions import StorageInternalError
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError, SQLAlchemyError
