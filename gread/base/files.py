@@ -92,10 +92,9 @@ def _beside(path: Path) -> Path:
 
 def gone(process: int) -> bool:
     """Whether a process of this machine is not there any more."""
-    if os.name != "posix":
-        return False
     try:
-        os.kill(process, 0)  # asks, and sends nothing
+        if os.name == "posix":
+            os.kill(process, 0)  # asks, and sends nothing
     except ProcessLookupError:
         return True
     except PermissionError:

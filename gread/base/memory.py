@@ -16,10 +16,9 @@ GB = 1e9
 
 
 def free_memory(device: str = "cpu") -> float:
-    """Bytes that new arrays may take, as far as the system says; else infinity.
+    """Bytes that new arrays may take, infinity if unknown.
 
-    Of a CPU it is what the machine has, or less where a container, a batch system or ``ulimit -v``
-    allows this process less.
+    For a CPU, the least that machine, container, batch system and ``ulimit -v`` allow.
     """
     if device.partition(":")[0] == "cuda":
         import torch
@@ -59,8 +58,7 @@ CGROUPS = {
     "": ("", "memory.max", "memory.current", "inactive_file"),
     "memory": ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 }
-"""Of both versions, by the controllers of a group: the folder, and where limit, use and cache are
-written."""
+"""Folder, limit, use and cache of both versions, by the controllers of a group."""
 
 
 def _of_the_group(
@@ -104,14 +102,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 @contextmanager
 def enough_memory(reduce: str) -> Iterator[None]:
-    """Says what to reduce where memory is full.
-
-    Args:
-        reduce: What to choose, as the end of a sentence.
-
-    Raises:
-        OutOfMemory: It is.
-    """
+    """Turn a full memory into `OutOfMemory`, which says what to choose instead: ``reduce``."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -128,8 +119,7 @@ def _size(number: str, unit: str) -> str:
 
 
 TRAINING = "fewer hidden_channels, a larger step_size, more parts (parts=16) or fewer workers"
-"""What a training takes less with."""
-
+"""What makes a training take less."""
 
 LEAST = 2**28
 """Bytes that stay free while a file is read."""

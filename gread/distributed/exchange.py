@@ -30,8 +30,7 @@ class Traffic:
     Attributes:
         exchanges: How often rows were exchanged.
         sent: Bytes sent to other processes.
-        waited: Seconds in which nothing else was done, for rows or sums of others. On a GPU its
-            stream waits instead, and these are the seconds of the host alone.
+        waited: Seconds of waiting for rows or sums of others; on a GPU those of the host alone.
     """
 
     exchanges: int = 0
@@ -183,8 +182,8 @@ def process_group(
 
     Args:
         device: Where this one computes: NCCL connects GPUs, Gloo connects CPUs.
-        seconds: So long a process waits for the others before it gives up.
-        where: Where they meet, as in ``torch.distributed.init_process_group``.
+        seconds: Time after which a process stops waiting for the others.
+        where: ``init_method`` of ``torch.distributed.init_process_group``.
         rank: The number of this one; by default from the environment, as torchrun sets it.
         processes: How many there are; likewise.
 
@@ -192,15 +191,11 @@ def process_group(
         InputError: The environment does not say who this one is and where they meet.
         ConnectionError: Another process is gone or does not answer.
     """
+    backend = "nccl" if torch.device(device).type == "cuda" else "gloo"
+    group: Any = {"init_method": where, "rank": rank, "world_size": processes}
     try:
         with connection_errors():
-            dist.init_process_group(
-                "nccl" if torch.device(device).type == "cuda" else "gloo",
-                init_method=where,
-                rank=rank,
-                world_size=processes,
-                timeout=timedelta(seconds=seconds),
-            )
+            dist.init_process_group(backend, timeout=timedelta(seconds=seconds), **group)
     except ValueError as error:
         raise InputError(
             "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT must say who a process is and where all "

@@ -66,14 +66,14 @@ def fit_shard(
     """Trains ``model`` on one split and leaves it with the best parameters, on every process.
 
     Args:
-        model: As in `gread.fit`, on the device of the shard; the same on every process. All it
-            knows of other nodes it must know through the operator: so every GREAD is.
+        model: As in `gread.fit`, on the device of the shard; the same on every process. It must
+            reach other nodes through the operator alone, as every GREAD does.
         shard: The shard of this process.
         config: How to train.
         split: Which split.
         seed: Of the dropout, which every process draws for its own nodes.
-        checkpoint: A file that process 0 writes now and then. If it is there, training goes on from
-            it and gives the numbers that it would have given without a stop.
+        checkpoint: A file that process 0 writes. If it exists, training resumes from it and gives
+            the numbers of a training without a stop.
         every: Epochs between two checkpoints.
         on_epoch: Called after every epoch.
     """

@@ -24,8 +24,7 @@ from gread.distributed.exchange import process_group
 T = TypeVar("T")
 
 SECONDS = 300.0
-"""So long a process waits for the others, if nobody says: one that is gone is noticed at once, but
-one that reads a large graph is silent for a while."""
+"""Default time that a process waits for the others, one of which may be reading a large graph."""
 
 
 def run_processes(

@@ -1,7 +1,4 @@
-"""Which shard gets which nodes: an order of the nodes, cut into ranges.
-
-The fewer edges go from one range to another, the less the processes have to exchange.
-"""
+"""Orders of the nodes, cut into ranges: one for each shard, with few edges between them."""
 
 from __future__ import annotations
 

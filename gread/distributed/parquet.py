@@ -23,8 +23,7 @@ BATCH = 2**18
 """Rows that are read at a time."""
 
 SHARES = (0.6, 0.8)
-"""Where the files name no split, nodes with a number in [0, 1) below the first train, below the
-second validate, and the others test."""
+"""Bounds of a drawn number in [0, 1) below which a node trains, or validates; the others test."""
 
 AN_EDGE = 64
 """Bytes that an edge takes while nodes are put in an order."""
@@ -111,13 +110,13 @@ def _batches(file: Any, columns: list[str] | None = None) -> Iterator[Any]:
     batches = file.iter_batches(BATCH, columns=columns)
     while True:
         try:
-            batch = next(batches, None)
+            batch = next(batches)
+        except StopIteration:
+            return
         except Exception as error:  # a parser of others fails in its own ways
             why = str(error).partition("\n")[0]
             said = f"Parquet files must be whole, got one that is broken: {why}"
             raise InputError(said) from error
-        if batch is None:
-            return
         yield batch
 
 
@@ -146,12 +145,11 @@ def _edges(
     """Edges without loops, with their weights, batch after batch."""
     pyarrow = import_pyarrow()
     for batch in _batches(file, [*ends, *([weight] if weight else [])]):
-        found = []
         for end in ends:
             kind = batch.column(end).type
             if batch.column(end).null_count or not pyarrow.types.is_integer(kind):
                 raise InputError(f"column {end!r} of edges must be whole numbers, got {kind}")
-            found.append(_column(batch, end).astype(np.int64))
+        found = [_column(batch, end).astype(np.int64) for end in ends]
         for numbers in found:
             wrong = numbers[(numbers < 0) | (numbers >= nodes)]
             if len(wrong):

@@ -27,8 +27,7 @@ WORDS: dict[Kind, str] = {
 """What a kind is called in a sentence."""
 
 MISSING_NUMBERS = frozenset({"NA", "N/A", "null", "NULL", "None"})
-"""What stands for a missing number in files of text, besides nothing at all. Among words these may
-be words."""
+"""Missing numbers in files of text, besides the empty text; among words these may be words."""
 
 
 @dataclass(frozen=True)

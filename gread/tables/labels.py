@@ -39,9 +39,9 @@ def read_labels(table: Table, name: str, classes: Sequence[Any] | None = None) -
     """The classes in a column; a node where it is empty is one to predict.
 
     Args:
-        table: Of the nodes.
-        name: Of the column.
-        classes: Those to be found, where they are known; others fail.
+        table: The nodes.
+        name: The column.
+        classes: The classes if they are known; others fail.
     """
     found = table[name]
     where = f"label column {name!r} of {table.name}"
@@ -96,11 +96,7 @@ def read_split(table: Table, name: str) -> NDArray[np.int64]:
 def draw_split(
     y: NDArray[np.int64], fractions: tuple[float, float, float], seed: int
 ) -> NDArray[np.int64]:
-    """Parts of the nodes that have a class, drawn so that every class is cut alike.
-
-    Returns:
-        0 train, 1 validation, 2 test, −1 where there is no class.
-    """
+    """Parts as in `read_split` for the nodes that have a class, drawn class by class."""
     rng = np.random.default_rng(seed)
     parts = np.full(len(y), -1, dtype=np.int64)
     bounds = np.cumsum(fractions)[:-1]

@@ -17,13 +17,7 @@ MOST_EMPTY = 10_000_000
 
 
 def check_shape(rows: int, columns: int, values: int | None = None) -> None:
-    """Requires a table that is not much larger than what is in it.
-
-    Args:
-        rows: How many.
-        columns: How many.
-        values: How many cells hold something, where most may not.
-    """
+    """Requires a table that is not much larger than the number of cells with ``values``."""
     if columns > MOST_COLUMNS:
         raise InputError(
             f"it must have {MOST_COLUMNS:,} columns or fewer, got {columns:,}: features so wide "
@@ -39,10 +33,6 @@ def check_shape(rows: int, columns: int, values: int | None = None) -> None:
 @dataclass(frozen=True)
 class Table:
     """Columns of one length.
-
-    Attributes:
-        name: Of the file, or what else a user knows it by.
-        columns: By their names.
 
     Example:
         >>> from gread.tables.column import column
