@@ -59,13 +59,7 @@ class Halves(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ShardEdges(Edges):
-    """The edges of a shard.
-
-    Attributes:
-        nodes: Numbers in the graph of own nodes and of those in the halo, [own + halo].
-        border: To the other processes.
-        halves: The pattern taken apart.
-    """
+    """The edges of a `gread.distributed.Shard`, with its nodes, its border and its halves."""
 
     nodes: Tensor = field(kw_only=True)
     border: Border = field(kw_only=True)
@@ -107,9 +101,7 @@ class ShardOperator:
     """Rows of Ã of a shard, an `Operator` whose methods all processes call in the same order.
 
     Attributes:
-        halves: Where the entries are.
         weight: The entries, those between own nodes before those from the halo, [E].
-        border: To the other processes.
         symmetric: Whether the whole of Ã is its own transpose.
     """
 

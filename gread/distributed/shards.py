@@ -81,14 +81,10 @@ class Shard:
     its own nodes if all processes call it.
 
     Attributes:
-        sizes: Of the whole graph.
-        edge_index: The edges into own nodes, [2, E]: places of the sources, of which those from
-            ``border.own`` on are in the halo, and of the targets.
-        edge_weight: Their weights, [E], where edges have some.
+        edge_index, edge_weight: The edges into own nodes, [2, E]: places of the sources, of which
+            those from ``border.own`` on are in the halo, and of the targets; and weights [E].
         nodes: Numbers in the graph of own nodes and of those in the halo, [own + halo].
-        border: To the other processes.
-        x: Features of own nodes, [own, F].
-        y: Their classes, [own].
+        x, y: Features [own, F] and classes [own] of own nodes.
         masks: Training, validation and test nodes of every split, [3, own, splits].
     """
 
@@ -299,9 +295,9 @@ def read_sizes(folder: str | Path) -> Sizes:
         raise InputError(
             f"{folder} must be a folder that gread shard wrote, got one without graph.json"
         ) from None
+    except InputError:
+        raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        if isinstance(error, InputError):
-            raise
         raise InputError(f"{path} must say what the shards hold, got something else") from error
 
 
@@ -354,9 +350,9 @@ def _read(folder: Path) -> tuple[Sizes, dict[str, Tensor]]:
             )
         paths = [path for path in mine.glob("*.npy") if path.stem != "nodes"]
         files = {path.stem: torch.from_numpy(np.load(path)) for path in paths}
+    except InputError:
+        raise
     except (OSError, ValueError, AttributeError) as error:
-        if isinstance(error, InputError):
-            raise
         raise InputError(f"{mine} cannot be read ({error})") from error
     if not files["x"].isfinite().all():
         raise InputError(f"the features in {mine} must be finite, got NaN or infinity")

@@ -114,14 +114,12 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         with enough_memory("a smaller graph, or a model trained with more parts"):
             logits = logits_of(self.module_.to(device), data, data.train_mask, config)
         scores = LOSSES[self.config_.loss].scores(logits.double())
-        found: NDArray[np.float64] = scores.softmax(dim=1).cpu().numpy()
-        return found
+        return scores.softmax(dim=1).cpu().numpy()
 
     def predict(self, X: Any = None, *, edges: Any = None) -> NDArray[Any]:
         """The most probable class of every node; arguments as in `predict_proba`."""
         chosen = self.predict_proba(X, edges=edges).argmax(axis=1)
-        found: NDArray[Any] = self.classes_[chosen]
-        return found
+        return self.classes_[chosen]
 
     def score(self, X: Any = None, y: Any = None, *, edges: Any = None) -> float:
         """The accuracy on nodes with a class; by default on those that were kept for the test."""

@@ -121,15 +121,6 @@ def _classes(values: Any) -> NDArray[Any]:
     return np.array(values)
 
 
-def read_scores(path: str | Path) -> dict[str, Scores]:
-    """What `write` was told about how good the classifier and simpler means are."""
-    file = Path(path) / CLASSIFIER
-    try:
-        return {name: Scores(**found) for name, found in _read_json(file)["scores"].items()}
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{file} is not as gread writes it: {error!r}") from error
-
-
 def _config(classifier: FittedClassifier) -> dict[str, Any]:
     """The arguments with which the model is built."""
     entry = MODELS[classifier.model]
@@ -214,14 +205,8 @@ def _card(classifier: FittedClassifier, scores: Mapping[str, Scores], fingerprin
         "before sharing what must stay private."
     )
     notes = "\n".join(f"- {warning}" for warning in classifier.diagnosis_.warnings)
-    return model_card(
-        f"{title} for node classification",
-        about=about,
-        fingerprint=fingerprint,
-        metrics=metrics,
-        usage=usage,
-        notes=notes,
-    )
+    texts = {"about": about, "fingerprint": fingerprint, "usage": usage, "notes": notes}
+    return model_card(f"{title} for node classification", metrics=metrics, **texts)
 
 
 def _local(path: str | Path) -> Path:

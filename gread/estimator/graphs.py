@@ -1,4 +1,4 @@
-"""Graphs as users have them: files, frames, matrices, NetworkX, PyG; all become one kind."""
+"""Graphs from files, DataFrames, matrices, NetworkX and PyG."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def as_graph(graph: Any, edges: Any = None, **columns: Unpack[Columns]) -> Table
     """The graph that a user has.
 
     Args:
-        graph: A PyG ``Data`` or a NetworkX graph, which have edges; or what is known of the nodes:
-            a file, a pandas frame, or features as an array, tensor or sparse matrix [N, F].
-        edges: A file, a frame, a sparse matrix [N, N] whose entry i, j is the edge from i to j,
+        graph: A PyG ``Data`` or a NetworkX graph, which have edges; or the nodes: a file, a pandas
+            DataFrame, or features as an array, tensor or sparse matrix [N, F].
+        edges: A file, a DataFrame, a sparse matrix [N, N] whose entry i, j is the edge from i to j,
             or node numbers [2, E].
-        columns: As in `gread.tables.graph.Columns`; a frame without a column of ids has its index.
+        columns: As in `gread.tables.graph.Columns`; a DataFrame without ids has its index.
     """
     if isinstance(graph, TableGraph):
         return graph
@@ -117,10 +117,8 @@ def _from_data(data: Data, directed: bool) -> TableGraph:
     return cleaned("data", list(range(n)), columns, pairs, weights, directed)
 
 
-def masks_of_data(data: Data, which: int) -> NDArray[np.int64] | None:
-    """The parts that the masks of a ``Data`` give, 0 to 2 and −1 for none; None without masks."""
-    if not all(name in data for name in MASKS):
-        return None
+def masks_of_data(data: Data, which: int) -> NDArray[np.int64]:
+    """The parts that the masks of a ``Data`` give: 0 to 2, and −1 for none."""
     parts = torch.full((int(data.num_nodes),), -1)
     for part, name in enumerate(MASKS):
         mask = data[name].bool()

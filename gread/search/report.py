@@ -69,22 +69,17 @@ class Report:
         """Validation and test metric of all complete trials."""
         from gread.report.figures import selection
 
-        objective = self.plan.objective
-        scale = 100 if objective.is_share else 1
+        name, metric = self.plan.objective
+        scale, what = (100, f"{name} (%)") if self.plan.objective.is_share else (1, name)
         means = {
             trial.number: (scale * trial.mean, scale * fmean(self.tests[trial.number]))
             for trial in self.trials
             if trial.number in self.tests and math.isfinite(trial.mean)
         }
-        names = MODELS[self.plan.model].title, DATASETS[self.plan.dataset].title
-        title = f"{names[0]} on {names[1]}: {len(means)} settings"
-        return selection(
-            means,
-            self.selected.number,
-            title=title,
-            what=f"{objective.name} (%)" if objective.is_share else objective.name,
-            higher_is_better=objective.metric.higher_is_better,
-        )
+        names = f"{MODELS[self.plan.model].title} on {DATASETS[self.plan.dataset].title}"
+        about: Any = {"title": f"{names}: {len(means)} settings", "what": what}
+        about["higher_is_better"] = metric.higher_is_better
+        return selection(means, self.selected.number, **about)
 
     def preset(self) -> str:
         """The selected settings as a table of TOML, with where they come from as comments."""
@@ -135,10 +130,8 @@ def report(
     if tests and len(trials) not in seen:
         seen.add(len(trials))
         kept.set_user_attr("tests seen after", sorted(seen))
-    importance = _importance(kept)
-    return Report(
-        study, plan, wanted, trials, rule, selected, importance, tests, tuple(sorted(seen))
-    )
+    found = selected, _importance(kept), tests, tuple(sorted(seen))
+    return Report(study, plan, wanted, trials, rule, *found)
 
 
 def preset_table(
@@ -170,7 +163,7 @@ def preset_table(
 
 
 def merge_preset(path: Path, table: str, title: str) -> None:
-    """Writes a table of TOML into a file of presets, in the place of one of the same name."""
+    """Write a table of TOML into a file of presets, in the place of one of the same name."""
     heading = f"# {title}: settings found by gread search, selected by validation accuracy alone."
     text = path.read_text("utf-8") if path.exists() else heading + "\n"
     first, *tables = re.split(r"(?m)^(?=\[)", text)

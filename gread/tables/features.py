@@ -269,11 +269,12 @@ class Preprocessing:
         """What `to_dict` gave."""
         encoders = {}
         for entry in values:
-            fields = {name: tuple(v) if isinstance(v, list) else v for name, v in entry.items()}
+            fields: dict[str, Any] = dict(entry)
             column, make = fields.pop("column"), ENCODERS[fields.pop("encoder")]
             if not isinstance(column, str):
                 raise InputError(f"a column must have a name, got {column!r:.80}")
-            encoders[column] = make(**fields)
+            lists = {name: tuple(value) for name, value in fields.items() if type(value) is list}
+            encoders[column] = make(**fields | lists)
         return Preprocessing(encoders)
 
 
