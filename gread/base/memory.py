@@ -108,21 +108,17 @@ def enough_memory(reduce: str) -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, OutOfMemory) or not is_out_of_memory(error):
             raise
-        asked = re.search(r"allocate ([\d.]+) ?(bytes|[KMGT]iB)", str(error))
-        room = f" for {_size(*asked.groups())} more" if asked else ""
+        room = ""
+        if asked := re.search(r"allocate ([\d.]+) ?(bytes|[KMGT]iB)", str(error)):
+            number, unit = asked.groups()  # PyTorch and NumPy have several units
+            size = f"{float(number) / GB:.2g} GB" if unit == "bytes" else f"{number} {unit}"
+            room = f" for {size} more"
         raise OutOfMemory(f"there is not enough memory{room}: choose {reduce}") from error
-
-
-def _size(number: str, unit: str) -> str:
-    """1500000000 bytes is 1.5 GB; other units are as PyTorch and NumPy say them."""
-    return f"{float(number) / GB:.2g} GB" if unit == "bytes" else f"{number} {unit}"
 
 
 TRAINING = "fewer hidden_channels, a larger step_size, more parts (parts=16) or fewer workers"
 """What makes a training take less."""
-
-LEAST = 2**28
-"""Bytes that stay free while a file is read."""
+LEAST = 2**28  # bytes that stay free while a file is read
 
 
 def check_fits(path: Path, factor: float) -> None:

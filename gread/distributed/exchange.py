@@ -98,8 +98,7 @@ class Border:
 
     def reach(self, x: Tensor) -> Tensor:
         """x with the rows of the halo behind its own, [own + halo, ...]; with its gradient."""
-        found: Tensor = _Reach.apply(self, x)
-        return found
+        return _Reach.apply(self, x)
 
     def collect(self, x: Tensor) -> Tensor:
         """Sums [own + halo, ...] of which those of the halo belong to others; whole ones of own."""
@@ -108,10 +107,13 @@ class Border:
 
     def total(self, sums: Tensor) -> Tensor:
         """The sum over all processes."""
+        if not dist.is_initialized():
+            return sums
         start = time.perf_counter()
-        found = total(sums)
+        sums = sums.detach().clone()
+        dist.all_reduce(sums)
         self.traffic.waited += time.perf_counter() - start
-        return found
+        return sums
 
 
 class _Reach(torch.autograd.Function):
@@ -123,15 +125,6 @@ class _Reach(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
         return None, ctx.border.collect(grad)
-
-
-def total(sums: Tensor) -> Tensor:
-    """The sum over all processes."""
-    if not dist.is_initialized():
-        return sums
-    sums = sums.detach().clone()
-    dist.all_reduce(sums)
-    return sums
 
 
 def rank() -> int:

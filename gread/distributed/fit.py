@@ -27,8 +27,7 @@ from gread.training.config import TrainConfig
 from gread.training.loop import NOT_FINITE, Best, Epoch, Epochs, Fit, Piece, Progress, several
 from gread.training.optimizer import adam
 
-EVERY = 10
-"""Default number of epochs between checkpoints."""
+EVERY = 10  # epochs between checkpoints
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,11 @@ def fit_shard(
         optimizer.load_state_dict(found["optimizer"])
         for name, tensor in kept.items():
             tensor.copy_(found["best"][name])
-    random, first = _generator(shard.x.device), len(progress.history)
+    # The generator of dropout: torch.manual_seed takes milliseconds for devices that are not there.
+    device = shard.x.device
+    gpu = device.type == "cuda"
+    random = torch.cuda.default_generators[device.index] if gpu else torch.default_generator
+    first = len(progress.history)
     start = time.perf_counter()
     while not progress.done:
         number = len(progress.history)
@@ -142,13 +145,6 @@ def fit_shard(
     computed, seconds = len(progress.history) - first, time.perf_counter() - start
     spent = traffic.waited - waited, traffic.sent - sent, traffic.exchanges - exchanges
     return ShardFit(progress.fit(), computed, seconds, *spent, shard.border.halo)
-
-
-def _generator(device: torch.device) -> torch.Generator:
-    """From which dropout draws; torch.manual_seed takes milliseconds for devices there are not."""
-    if device.type == "cuda":
-        return torch.cuda.default_generators[device.index]
-    return torch.default_generator
 
 
 class ShardReduction(NamedTuple):

@@ -19,14 +19,9 @@ from gread.tables.formats import check_file, import_pyarrow
 from gread.tables.graph import ENDS
 from gread.tables.labels import SPLITS
 
-BATCH = 2**18
-"""Rows that are read at a time."""
-
-SHARES = (0.6, 0.8)
-"""Bounds of a drawn number in [0, 1) below which a node trains, or validates; the others test."""
-
-AN_EDGE = 64
-"""Bytes that an edge takes while nodes are put in an order."""
+BATCH = 2**18  # rows that are read at a time
+SHARES = (0.6, 0.8)  # drawn numbers in [0, 1) below which a node trains, or validates
+AN_EDGE = 64  # bytes that an edge takes while nodes are put in an order
 
 
 def shard_parquet(

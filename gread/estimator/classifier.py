@@ -33,8 +33,7 @@ from gread.tables.table import Table
 from gread.training.fit import fit
 from gread.training.loop import Epoch
 
-FRACTIONS = (0.6, 0.2, 0.2)
-"""Train, validation and test of a drawn split."""
+FRACTIONS = (0.6, 0.2, 0.2)  # train, validation and test of a drawn split
 
 
 class GraphClassifier(FittedClassifier):

@@ -16,8 +16,7 @@ from gread.models.catalog import MODELS
 BASELINES: Registry[Callable[[GraphClassifier], Scores]] = Registry("baseline")
 """From a fitted classifier to the scores of something simpler on the same split."""
 
-SHARED = ["epochs", "patience", "parts", "halo", "loss", "metric"]
-"""Settings that baselines share; all else is their own."""
+SHARED = ["epochs", "patience", "parts", "halo", "loss", "metric"]  # settings of baselines too
 
 
 def compare(classifier: GraphClassifier) -> dict[str, Scores]:

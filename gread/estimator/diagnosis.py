@@ -21,20 +21,11 @@ from gread.tables.graph import TableGraph
 from gread.tables.labels import Labels
 from gread.tables.table import Table
 
-MANY_EDGES = 500_000
-"""Beyond, attention and fine steps are not worth their time."""
-
-RARE = 10
-"""A class with fewer nodes has no number to trust."""
-
-SEEN = 5000
-"""From so many labelled nodes at most it is found what their columns tell."""
-
-LEAD = 0.15
-"""So much more than columns tell neighbours where one should listen to many of them."""
-
-LEAK = 0.99
-"""A column that tells the class of so many nodes equals the label."""
+MANY_EDGES = 500_000  # beyond, attention and fine steps are not worth their time
+RARE = 10  # results of a class with fewer nodes are unreliable
+SEEN = 5000  # labelled nodes at most from which `features_tell` is measured
+LEAD = 0.15  # lead of the neighbours over the features that makes a long time worth it
+LEAK = 0.99  # a column that tells the class of this share of the nodes equals the label
 
 
 @dataclass(frozen=True)
@@ -273,8 +264,7 @@ def _duplicates(graph: TableGraph, features: Sequence[str]) -> int:
 def _cells(column: Column) -> list[Any]:
     if column.kind == "vector":
         return [row.tobytes() for row in column.values]
-    values: list[Any] = column.values.tolist()
-    return [None if gone else value for value, gone in zip(values, column.missing, strict=True)]
+    return column.cells()
 
 
 def _leak(name: str, column: Column, labels: Labels) -> Leak | None:

@@ -33,9 +33,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 PICTURE = "diagnosis.png"
-
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""With what a formula may begin."""
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a formula may begin
 
 
 def diagnose_files(

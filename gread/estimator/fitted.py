@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 from torch import nn
 from torch_geometric.data import Data
 from torch_geometric.utils import degree
@@ -39,14 +39,9 @@ from gread.training.memory import parts_that_fit
 from gread.training.metrics import metric_of
 
 TRAIN: dict[str, Any] = {"epochs": 200, "lr": 0.01, "weight_decay": 5e-4, "patience": 50}
-"""How to train, if nobody says: stop when 50 epochs have not improved validation."""
-
-LARGE = 50_000
+LARGE = 50_000  # nodes from which an epoch takes seconds and validation hardly fluctuates
 TRAIN_LARGE = {"epochs": 50, "lr": 0.03, "patience": 20}
-"""On a graph of so many nodes an epoch takes seconds and validation hardly fluctuates."""
-
-DEGREE = "(degree)"
-"""What stands in for features where there are none: log(1 + neighbours)."""
+DEGREE = "(degree)"  # column log(1 + neighbours), the features of a graph that has none
 
 
 class FittedClassifier(ClassifierMixin, BaseEstimator):
@@ -95,10 +90,9 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
             X: A graph with the same columns, new or grown; by default the one it was trained on.
             edges: Its edges, where X has none.
         """
-        self._check_fitted()
+        self._check_fitted(X)
         device = choose_device(self.device)
         if X is None:
-            self._check_graph()
             data, config = self.data_, self.config_
         else:
             if MODELS[self.model].transductive:
@@ -127,9 +121,8 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
 
     def scores(self, X: Any = None, y: Any = None, *, edges: Any = None) -> Scores:
         """All measures, see `gread.estimator.Scores`; arguments as in `score`."""
-        self._check_fitted()
+        self._check_fitted(X)
         if X is None:
-            self._check_graph()
             tested = self.data_.test_mask.numpy()
             return score(self.data_.y.numpy()[tested], self.predict_proba()[tested])
         graph = self.graph(X, edges)
@@ -184,12 +177,10 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         structure = MODELS[self.model].structure
         return copy(data) if structure is None else add_structure(data, structure).data
 
-    def _check_fitted(self) -> None:
-        if "module_" not in vars(self):
-            raise NotFittedError("this GraphClassifier must be fitted before it predicts")
-
-    def _check_graph(self) -> None:
-        if "data_" not in vars(self):
+    def _check_fitted(self, X: Any) -> None:
+        """Requires a trained model, and its graph if no other is given."""
+        check_is_fitted(self, "module_", msg="this %(name)s must be fitted before it predicts")
+        if X is None and "data_" not in vars(self):
             raise InputError("a graph must be given: this model was shared without its own")
 
 

@@ -211,25 +211,20 @@ def _card(classifier: FittedClassifier, scores: Mapping[str, Scores], fingerprin
 
 def _local(path: str | Path) -> Path:
     """The folder on this machine, downloaded where it is on the Hub."""
-    folder = Path(path)
+    folder, name, absent = Path(path), str(path), f"there is no model folder {path}"
     if folder.is_dir():
         return folder
-    name = str(path)
     if folder.exists() or name.count("/") != 1 or name.startswith((".", "/", "~")):
-        raise InputError(f"there is no model folder {path}")
+        raise InputError(absent)
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
-        raise InputError(
-            f"there is no model folder {path}; to look on the Hugging Face Hub: {EXTRA}"
-        ) from error
+        raise InputError(f"{absent}; to look on the Hugging Face Hub: {EXTRA}") from error
     try:
         return Path(snapshot_download(name))
     except Exception as error:  # no network, no such repository, no right to read it
         reason = " ".join(str(error).split())[:200]
-        raise InputError(
-            f"there is no model folder {path}, and none on the Hugging Face Hub: {reason}"
-        ) from error
+        raise InputError(f"{absent}, and none on the Hugging Face Hub: {reason}") from error
 
 
 def _read_json(file: Path) -> dict[str, Any]:

@@ -17,8 +17,7 @@ from optuna.storages.journal import BaseJournalBackend, JournalFileBackend, Jour
 
 from gread.runs.store import StoreError
 
-LOCK = 5
-"""Seconds after which a lock is broken: a process that is killed leaves it behind."""
+LOCK = 5  # seconds after which a lock is broken: a process that is killed leaves it behind
 
 
 class Journal(BaseJournalBackend):

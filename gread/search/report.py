@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     import optuna
     from matplotlib.figure import Figure
 
-FEW = 5
-"""Of fewer complete trials nothing is said about importance."""
+FEW = 5  # fewer complete trials have no importances
 
 
 @dataclass(frozen=True)

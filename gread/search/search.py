@@ -262,33 +262,31 @@ class _Search:
         """
         failed = self.space.objective.failed
         values, losses = self.store.numbers("val"), self.store.numbers("val_loss")
-        missing = {job: set(job.keys[:step]) - values.keys() for job in jobs}
+        waiting = list(jobs)
 
-        def hand_over(key: str = "") -> None:
-            for job, keys in list(missing.items()):
-                keys.discard(key)
-                if not keys:
-                    del missing[job]
-                    first = job.keys[:step]
-                    found = (values[k] for k in first)
+        def hand_over() -> None:
+            for job in list(waiting):
+                keys = job.keys[:step]
+                if all(key in values for key in keys):
+                    waiting.remove(job)
+                    found = (values[key] for key in keys)
                     validation = tuple(failed if value is None else value for value in found)
-                    known = validation, first == job.keys, tuple(losses[k] for k in first)
+                    known = validation, keys == job.keys, tuple(losses[key] for key in keys)
                     on_job(job, Trial(job.trial.number, job.settings, *known))
 
         def take(result: Result) -> None:
             key = result.spec.key
             values[key], losses[key] = result.val, result.val_loss
             self.runs += 1
-            hand_over(key)
+            hand_over()
             self._tell_progress()
 
-        specs = [spec for job in missing for spec in job.specs[:step]]
+        specs = [spec for job in waiting for spec in job.specs[:step]]
         hand_over()
         self.compute(specs, on_result=take)
-        if missing:  # another process has stored them in between
+        if waiting:  # another process has stored them in between
             values |= self.store.numbers("val")
             losses |= self.store.numbers("val_loss")
-            missing = {job: set() for job in missing}
             hand_over()
 
     def _best_third(self, found: Mapping[_Job, Trial], step: int) -> list[_Job]:

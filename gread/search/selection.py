@@ -15,8 +15,7 @@ from gread.runs.spec import Value
 if TYPE_CHECKING:
     from gread.search.space import Space
 
-NEIGHBOURS = 10
-"""How many trials the rule ``neighbours`` averages, the trial itself among them."""
+NEIGHBOURS = 10  # trials that the rule `neighbours` averages, the trial itself among them
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from gread.training.config import TrainConfig
 if TYPE_CHECKING:
     from optuna.trial import BaseTrial
 
-DIGITS = 4
-"""Significant digits of drawn numbers, so that a preset is short and names the stored runs."""
+DIGITS = 4  # of drawn numbers, so that a preset is short and names the stored runs
 
 
 @dataclass(frozen=True)
@@ -34,8 +33,7 @@ class Choice:
 
     def suggest(self, name: str, trial: BaseTrial) -> Value:
         """The value of a trial."""
-        value: Value = trial.suggest_categorical(name, self.values)
-        return value
+        return trial.suggest_categorical(name, self.values)
 
     def ends(self) -> tuple[Value, ...]:
         """What must be allowed for all to be."""

@@ -15,9 +15,7 @@ from gread.base.files import gone
 if TYPE_CHECKING:
     import optuna
 
-BEAT = 5.0
-"""Seconds between two signs of life."""
-
+BEAT = 5.0  # seconds between two signs of life
 STALE = 30.0
 """Seconds without one after which a process is taken for dead. If it is not, its trials are
 computed twice, with the same numbers."""

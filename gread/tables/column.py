@@ -50,6 +50,11 @@ class Column:
     def __getitem__(self, rows: slice | NDArray[np.int64]) -> Column:
         return Column(self.kind, self.values[rows], self.missing[rows])
 
+    def cells(self) -> list[Any]:
+        """The values as Python objects, None where one is missing."""
+        pairs = zip(self.values.tolist(), self.missing, strict=True)
+        return [None if gone else value for value, gone in pairs]
+
     @property
     def numeric(self) -> bool:
         """Whether one can calculate with the values."""

@@ -23,20 +23,11 @@ from gread.base.registry import Registry
 from gread.tables.column import WORDS, Column
 from gread.tables.table import Table
 
-MOST_CATEGORIES = 64
-"""A column of text with more different values is read as words."""
-
-HASHED_WORDS = 256
-"""Features of a column of text."""
-
-BLOCK = 65_536
-"""Rows that are encoded at a time, so that what is needed on the way stays small."""
-
-MAPPED = 0.2
-"""Features that take more than this of the free memory are kept on the disk."""
-
-LARGEST = 10.0
-"""Standardised values beyond are cut off: one outlier must not drive the state of a node."""
+MOST_CATEGORIES = 64  # a column of text with more different values is read as words
+HASHED_WORDS = 256  # features of a column of text
+BLOCK = 65_536  # rows that are encoded at a time, to save memory
+MAPPED = 0.2  # features that take more than this of the free memory are kept on the disk
+LARGEST = 10.0  # standardised values beyond are clipped: an outlier must not drive a node's state
 
 
 class Encoder:

@@ -24,9 +24,8 @@ from gread.tables.table import Table, check_shape
 
 FORMATS: Registry[Callable[[Path], Table]] = Registry("format of a table")
 
-ROWS = 1 << 15
-CELLS = 1 << 20
-"""So many rows of text, and so many fields, are held at a time."""
+ROWS, CELLS = 1 << 15, 1 << 20
+"""Rows of text, and fields, that are held at a time."""
 
 
 def read_table(path: str | Path) -> Table:

@@ -26,10 +26,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 IDS = ("id", "node", "node_id")
-"""What the column of ids may be called, if nobody says."""
-
 ENDS = (("source", "target"), ("src", "dst"), ("from", "to"))
-"""Likewise the columns of an edge's two ends."""
+"""Default names of the column of ids, and of the columns of an edge's two ends."""
 
 
 @dataclass(frozen=True)
@@ -217,8 +215,7 @@ def _ids(table: Table, name: str) -> list[Any]:
     values = found.values
     if found.kind == "number" and (values == np.rint(values)).all() and (abs(values) < 2**53).all():
         values = values.astype(np.int64)  # whole numbers, as tables with a gap keep them
-    ids: list[Any] = values.tolist()
-    return ids
+    return values.tolist()
 
 
 def _places(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -63,19 +63,16 @@ def read_labels(table: Table, name: str, classes: Sequence[Any] | None = None) -
 
 def _values(found: Column, where: str) -> list[Any]:
     """Classes as Python values, None where there is none."""
-    values = found.values
     if found.unusable().any():
         raise InputError(f"{where} must hold classes, got NaN or infinity: leave them empty")
     if found.kind == "number":
-        if (values != np.rint(values)).any():
-            wrong = values[values != np.rint(values)][0]
-            raise InputError(f"{where} must hold classes, got numbers such as {wrong:g}")
-        values = values.astype(np.int64)  # as tables with a gap keep them
+        broken = found.values[found.values != np.rint(found.values)]
+        if len(broken):
+            raise InputError(f"{where} must hold classes, got numbers such as {broken[0]:g}")
+        found = replace(found, values=found.values.astype(np.int64))  # from a table with a gap
     elif found.kind in ("vector", "mixed"):
         raise InputError(f"{where} must hold classes of one type, got {WORDS[found.kind]}")
-    return [
-        None if gone else value for value, gone in zip(values.tolist(), found.missing, strict=True)
-    ]
+    return found.cells()
 
 
 def read_split(table: Table, name: str) -> NDArray[np.int64]:

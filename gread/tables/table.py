@@ -9,11 +9,8 @@ from difflib import get_close_matches
 from gread.base.errors import InputError
 from gread.tables.column import Column
 
-MOST_COLUMNS = 100_000
-"""A table has no more: what is wider is one column of vectors."""
-
-MOST_EMPTY = 10_000_000
-"""So many cells may be empty, of whatever share; beyond, one of a hundred must hold something."""
+MOST_COLUMNS = 100_000  # wider features are one column of vectors
+MOST_EMPTY = 10_000_000  # cells that may be empty; in larger tables one of a hundred must be full
 
 
 def check_shape(rows: int, columns: int, values: int | None = None) -> None:
