@@ -16,11 +16,7 @@ from gread.base.errors import InputError
 
 @contextmanager
 def whole_folder(path: str | Path) -> Iterator[Path]:
-    """A folder to write into, which gets its name when all is written.
-
-    Raises:
-        InputError: There is something of this name already.
-    """
+    """A folder to write into, which gets its name, not taken before, when all is written."""
     folder = Path(path)
     taken = f"{folder} must not exist yet: choose another name, or remove it"
     if folder.exists():

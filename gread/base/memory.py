@@ -46,12 +46,12 @@ def _of_the_process() -> float:
         import resource
 
         limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-        if limit == resource.RLIM_INFINITY:
-            return math.inf
-        pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
-        return float(limit - pages * resource.getpagesize())
+        if limit != resource.RLIM_INFINITY:
+            pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
+            return float(limit - pages * resource.getpagesize())
     except (ImportError, OSError, ValueError):
-        return math.inf
+        pass
+    return math.inf
 
 
 CGROUPS = {

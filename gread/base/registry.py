@@ -32,10 +32,8 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def __init__(self, kind: str, entries: Mapping[str, T] | None = None):
         self.kind = kind
-        self._entries: dict[str, T] = {}
+        self._entries: dict[str, T] = dict(entries or {})
         self._followers: list[Callable[[str, T], None]] = []
-        for name, entry in (entries or {}).items():
-            self.add(name, entry)
 
     def register(self, name: str) -> Callable[[S], S]:
         """Decorates the thing that ``name`` stands for, and leaves it as it is."""

@@ -1,8 +1,7 @@
 """Exchange of rows and sums between the processes of one training.
 
-A `Border` says which rows of a state go where: every process holds the rows of its own nodes, and
-fetches those of the halo, the neighbours of its nodes in other shards. In the backward pass the
-gradients of these rows return to their owners.
+Every process holds the rows of its own nodes and fetches those of the halo, their neighbours in
+other shards. In the backward pass the gradients of these rows return to their owners.
 """
 
 from __future__ import annotations
@@ -43,8 +42,7 @@ class Pending(NamedTuple):
 
     rows: Tensor
     work: Any
-    keep: Tensor
-    """What is being sent, which must not go before it has arrived."""
+    keep: Tensor  # what is being sent, which must not be freed before it has arrived
     traffic: Traffic
 
     def wait(self) -> Tensor:
@@ -62,10 +60,8 @@ class Border:
 
     Attributes:
         own: Number of nodes of this process.
-        send: Rows of its nodes that others ask for, in the order of who asks, [s].
-        send_counts: How many each process asks for.
-        halo_counts: How many this process asks each for; together they are the halo.
-        traffic: What has gone over it.
+        send, send_counts: Rows of its nodes that others fetch, by process, [s]; how many each does.
+        halo_counts: How many this process fetches from each; together they are the halo.
     """
 
     own: int

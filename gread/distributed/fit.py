@@ -1,7 +1,7 @@
 """Algorithm 1 of the paper where every process holds a shard of the graph.
 
-Each computes the loss of its own nodes; gradients and accuracies are added up, so all processes
-take the same step and stop at the same time. `gread.training.fit.fit` gives the same numbers.
+Losses, gradients and metrics of the shards are added up, so that all processes take the same step.
+`gread.training.fit.fit` gives the same numbers.
 """
 
 from __future__ import annotations

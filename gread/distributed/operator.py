@@ -32,9 +32,8 @@ class Halves(NamedTuple):
 
     Attributes:
         own: Entries between own nodes, [own, own].
-        far: Those from the halo, with rows for the nodes at the border alone.
-        rows: These nodes.
-        order: Which entry of the whole stands where: those of ``own``, then those of ``far``, [E].
+        far, rows: Those from the halo, with rows for the nodes at the border; these nodes.
+        order: Places of the entries of ``own``, then of ``far``, in the whole, [E].
     """
 
     own: Pattern

@@ -302,11 +302,9 @@ def read_sizes(folder: str | Path) -> Sizes:
 
 
 def read_shard(folder: str | Path, device: str = "cpu") -> Shard:
-    """Read the shard of this process; all call it, and if it fails on one it fails on all.
+    """Read the shard of this process from a folder of `shard`, with one for each process.
 
-    Args:
-        folder: What `shard` wrote, with as many shards as there are processes.
-        device: Where its tensors go.
+    All processes call it, and if it fails on one it fails on all.
     """
     sizes, files = fail_together(lambda: _read(Path(folder)))
     prints = on_all(sizes.fingerprint)

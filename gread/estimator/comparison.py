@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 from torch.nn.functional import one_hot
@@ -69,18 +70,14 @@ def _luck(one: Scores, other: Scores) -> float:
     return float(200 * variance**0.5)
 
 
-def _trained(model: str) -> Callable[[GraphClassifier], Scores]:
+def _trained(model: str, classifier: GraphClassifier) -> Scores:
     """Another model with its own defaults, trained for as long."""
-
-    def scores(classifier: GraphClassifier) -> Scores:
-        given = dict(classifier.settings or {})
-        settings = {name: given[name] for name in SHARED if name in given}
-        return classifier.like(model, settings).scores()
-
-    return scores
+    given = dict(classifier.settings or {})
+    settings = {name: given[name] for name in SHARED if name in given}
+    return classifier.like(model, settings).scores()
 
 
-BASELINES.add("MLP", _trained("mlp"))
+BASELINES.add("MLP", partial(_trained, "mlp"))
 
 
 @BASELINES.register("Label propagation")
@@ -100,4 +97,4 @@ def label_propagation(classifier: GraphClassifier) -> Scores:
     return score(data.y[data.test_mask].numpy(), spread[data.test_mask].numpy())
 
 
-BASELINES.add("GCN", _trained("gcn"))
+BASELINES.add("GCN", partial(_trained, "gcn"))

@@ -98,10 +98,8 @@ class Diagnosis:
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> Diagnosis:
         """What ``dataclasses.asdict`` gave, perhaps through JSON, which knows no tuples."""
-        known: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in values.items()
-        }
+        known: dict[str, Any] = dict(values)
+        known |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
         known["mixing"] = tuple(tuple(row) for row in values["mixing"])
         known["leaks"] = tuple(Leak(**leak) for leak in values["leaks"])
         known["recommendation"] = Recommendation(**values["recommendation"])
@@ -175,12 +173,6 @@ def recommend(
         edges: Entries of the adjacency matrix.
         has_features: Whether nodes have columns to use.
         lead: ``neighbours_tell`` − ``features_tell`` of a `Diagnosis`.
-
-    Example:
-        >>> recommend(0.8, edges=10556, has_features=True).time
-        2.0
-        >>> recommend(0.8, edges=10556, has_features=True, lead=0.5).time
-        4.0
     """
     time = 1.0
     if homophily is None:

@@ -221,10 +221,9 @@ def write_predictions(
 
 def _text(value: Any) -> Any:
     """A cell that no spreadsheet takes for a formula; numbers stay as they are."""
-    if not isinstance(value, str) or not value.startswith(FORMULA):
-        return value
     try:
-        float(value)
+        if isinstance(value, str) and value.startswith(FORMULA):
+            float(value)
     except ValueError:
         return f"'{value}"
     return value

@@ -1,12 +1,6 @@
 """A trained classifier as a folder that can be shared: safetensors, JSON and a model card.
 
-    config.json        settings of the model, from which ``GREAD.from_pretrained`` builds it too
-    model.safetensors  its weights
-    classifier.json    columns, fitted preprocessing, classes, scores, versions
-    graph.safetensors  the graph it was trained on; without it, predictions need a new one
-    README.md          the model card
-
-Nothing is pickled, so a folder from a stranger is safe to read.
+docs/own-graph.md lists the files. Nothing is pickled, so a folder from a stranger is safe to read.
 """
 
 from __future__ import annotations

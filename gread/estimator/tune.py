@@ -1,4 +1,4 @@
-"""Better settings for a user's own graph, in the time there is."""
+"""Tuning of a classifier on a user's graph."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def tune(
 ) -> GraphClassifier:
     """The classifier with the best validation metric among those trained in some minutes.
 
-    Settings are drawn by Optuna from the search space of the model; what the classifier was given
-    stays. A training that the time runs out for does not count.
+    Optuna draws settings from the search space of the model, except those that ``classifier`` was
+    given. A training that is not finished in time does not count.
 
     Args:
-        classifier: Fitted; it is the one to beat.
+        classifier: Fitted; the one to beat.
         minutes: How long to search.
-        on_trial: Called after every training with how many there were and the best so far.
+        on_trial: Called after every training with their number and the best so far.
 
     Example:
         >>> import gread

@@ -21,13 +21,10 @@ LOCK = 5  # seconds after which a lock is broken: a process that is killed leave
 
 
 class Journal(BaseJournalBackend):
-    """A file of lines that several processes append to.
-
-    Args:
-        path: Absolute: Optuna cannot tell the age of a lock on a relative path, and waits for ever.
-    """
+    """A file of lines that several processes append to."""
 
     def __init__(self, path: Path):
+        # Optuna cannot tell the age of a lock on a relative path, and waits for ever.
         assert path.is_absolute()
         self.path = path
         self.lock = JournalFileSymlinkLock(str(path), grace_period=LOCK)
@@ -41,11 +38,7 @@ class Journal(BaseJournalBackend):
             raise StoreError(f"the journal {self.path} cannot be read: {error}") from error
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        """Adds events, all or none.
-
-        Raises:
-            StoreError: The file cannot be written, or is gone; then it is not made anew.
-        """
+        """Add events, all or none; a file that is gone is a `StoreError`, and is not recreated."""
         text = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs)
         try:
             self.lock.acquire()
@@ -63,7 +56,8 @@ def _append(path: Path, text: bytes) -> None:
     end = _end_of_lines(path)
     if end < path.stat().st_size:
         os.truncate(path, end)
-    with open(path, "ab", buffering=0, opener=_existing) as file:
+    existing = os.open(path, os.O_WRONLY | os.O_APPEND)  # without O_CREAT
+    with open(existing, "ab", buffering=0) as file:
         try:
             rest = text
             while rest:
@@ -82,7 +76,3 @@ def _end_of_lines(path: Path) -> int:
             return size
         file.seek(0)
         return file.read().rfind(b"\n") + 1
-
-
-def _existing(path: str, flags: int) -> int:
-    return os.open(path, flags & ~os.O_CREAT)

@@ -76,7 +76,7 @@ def search(
     imports: Sequence[str] = (),
     on_progress: Callable[[SearchProgress], None] | None = None,
 ) -> list[Trial]:
-    """Searches until the study has ``trials`` finished trials, and gives them all.
+    """Search until the study has ``trials`` finished trials, and give them all.
 
     A trial is a setting on all splits and seeds; its value is the mean of the validation metric,
     where a run that failed has the worst value (0 for shares, infinity for nll). A search that
@@ -156,10 +156,6 @@ def rungs(runs: int, prune: bool) -> list[int]:
 
     Successive halving with a third: of all trials on a ninth of the runs the best third goes on,
     of those on a third of the runs again.
-
-    Example:
-        >>> rungs(30, prune=True)
-        [4, 10, 30]
     """
     steps = {math.ceil(runs / 9), math.ceil(runs / 3), runs} if prune else {runs}
     return sorted(steps)
@@ -229,21 +225,17 @@ class _Search:
         self.worker.takes(trial)
         seed = zlib.crc32(f"{self.study.study_name} {trial.number}".encode())
         self.study.sampler = SAMPLERS[self.plan.sampler](seed)
-        self._draw_again(trial)
+        kept = self.study.get_trials(deepcopy=False)[trial.number]
+        given = kept.system_attrs.get("fixed_params", {})
+        for name in self.space.parts:  # what was drawn before, so that the rest follows from it
+            if name in kept.distributions and name not in given:
+                of = kept.distributions[name]
+                self.study.sampler.sample_independent(self.study, kept, name, of)
         settings = self.space.suggest(trial)
         specs = self.plan.specs(settings)
         keys = [spec.key for spec in specs]
         trial.set_user_attr("runs", keys)
         return _Job(trial, settings, specs, keys)
-
-    def _draw_again(self, trial: optuna.Trial) -> None:
-        """What was drawn before, so that the rest is what would have followed."""
-        kept = self.study.get_trials(deepcopy=False)[trial.number]
-        given = kept.system_attrs.get("fixed_params", {})
-        for name in self.space.parts:  # in the order in which they were drawn
-            if name in kept.distributions and name not in given:
-                of = kept.distributions[name]
-                self.study.sampler.sample_independent(self.study, kept, name, of)
 
     def _evaluate(self, jobs: Iterable[_Job]) -> None:
         *early, last = rungs(len(self.plan.splits) * len(self.plan.seeds), self.plan.prune)

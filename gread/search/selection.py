@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from gread.base.errors import InputError
 from gread.base.registry import Registry
@@ -54,9 +54,7 @@ class Trial:
         return stdev(self.validation) / len(self.validation) ** 0.5
 
 
-Rule: TypeAlias = "Callable[[Sequence[Trial], Space], Trial]"
-
-RULES: Registry[Rule] = Registry("rule")
+RULES: Registry[Callable[[Sequence[Trial], Space], Trial]] = Registry("rule")
 
 
 def select(trials: Sequence[Trial], space: Space, rule: str = "best-mean") -> Trial:

@@ -1,4 +1,4 @@
-"""Search spaces: what every hyperparameter may be, as TOML."""
+"""Search spaces in TOML."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Choice:
         return trial.suggest_categorical(name, self.values)
 
     def ends(self) -> tuple[Value, ...]:
-        """What must be allowed for all to be."""
+        """Values that the model must accept."""
         return self.values
 
     def distance(self, one: Any, other: Any) -> float:

@@ -11,12 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 
-PLAIN = ("NONE", "INT", "STRING")
-"""Logical types that need no Python object for each value."""
-
-READ = "read\n"
-FULL = 3
-"""What the reader says to go on, and the status where memory ends."""
+PLAIN = ("NONE", "INT", "STRING")  # logical types that need no Python object for each value
+READ = "read\n"  # the order to go on
+FULL = 3  # the exit status if memory is full
 
 
 def main(path: str) -> None:

@@ -36,8 +36,7 @@ class Column:
 
     Attributes:
         values: [N], of ``int64`` (whole), ``float64`` (number), ``bool`` (truth) or Python objects
-            (text, mixed); of a vector ``float32`` [N, d]. Where one is missing, anything.
-        missing: [N], which values are missing.
+            (text, mixed); of a vector ``float32`` [N, d]. Anything where ``missing`` [N] is true.
     """
 
     kind: Kind
@@ -116,14 +115,8 @@ def _filled(
 def column_of_texts(texts: Sequence[str]) -> Column:
     """A column of a file that holds text alone: numbers where all of it reads as numbers.
 
-    Nothing is missing; so is what `MISSING_NUMBERS` names among numbers. A leading zero makes a
-    code, which is text: 007 is not 7.
-
-    Example:
-        >>> column_of_texts(["1", "", "2.5"]).kind
-        'number'
-        >>> column_of_texts(["007", "008"]).kind
-        'text'
+    An empty text is missing; so is what `MISSING_NUMBERS` names among numbers. A leading zero makes
+    a code, which is text: 007 is not 7.
     """
     empty, absent = (_among(words, texts) for words in ({""}, {""} | MISSING_NUMBERS))
     if empty.all():

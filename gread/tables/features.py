@@ -40,6 +40,10 @@ class Encoder:
 
     indicator: bool
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.indicator, bool):
+            raise InputError(f"indicator must be true or false, got {self.indicator!r:.80}")
+
     @property
     def width(self) -> int:
         """Number of features."""
@@ -73,12 +77,6 @@ def check_numbers(name: str, values: object) -> None:
         raise InputError(f"{name} must be finite numbers, got {values!r:.80}")
 
 
-def check_truth(name: str, value: object) -> None:
-    """Requires true or false."""
-    if not isinstance(value, bool):
-        raise InputError(f"{name} must be true or false, got {value!r:.80}")
-
-
 @ENCODERS.register("numbers")
 @dataclass(frozen=True)
 class Numbers(Encoder):
@@ -95,7 +93,7 @@ class Numbers(Encoder):
     def __post_init__(self) -> None:
         check_numbers("shift", self.shift)
         check_numbers("scale", self.scale)
-        check_truth("indicator", self.indicator)
+        super().__post_init__()
         if len(self.shift) != len(self.scale) or not all(scale > 0 for scale in self.scale):
             raise InputError("scale must be a number above zero for each of shift")
 
@@ -152,7 +150,7 @@ class Categories(Encoder):
     def __post_init__(self) -> None:
         if not isinstance(self.values, tuple) or not all(isinstance(v, str) for v in self.values):
             raise InputError("values must be texts")
-        check_truth("indicator", self.indicator)
+        super().__post_init__()
 
     def _encode(self, column: Column, out: NDArray[np.float32]) -> None:
         places = {value: place for place, value in enumerate(self.values)}

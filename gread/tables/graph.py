@@ -70,9 +70,8 @@ class Columns(TypedDict, total=False):
 
     Attributes:
         id: Column of the node ids; by default one of `IDS`.
-        source: Column of the id where an edge begins; by default as in `ENDS`, or the first of
+        source, target: Columns of the ids of an edge's ends; by default as in `ENDS`, or the only
             two columns.
-        target: Likewise where it ends.
         weight: Column, or attribute in NetworkX, of the edges' weights.
         directed: Whether edges have one direction.
     """
@@ -94,9 +93,6 @@ def read_graph(
             file, which needs no ``edges``.
         edges: A table with a row an edge.
         columns: As in `Columns`.
-
-    Raises:
-        InputError: One sentence that says what is wrong with the files.
     """
     if Path(nodes).suffix.lower() not in GRAPHS:
         if edges is None:
@@ -126,8 +122,7 @@ def join(
 ) -> TableGraph:
     """The graph of two tables; arguments as in `Columns`.
 
-    An edge that is named more than once counts once, with the mean of its weights; loops are left
-    out.
+    Repeated edges count once, with the mean of their weights; loops are left out.
     """
     id = _id_column(nodes, id)
     ids = _ids(nodes, id)
