@@ -56,8 +56,7 @@ def _append(path: Path, text: bytes) -> None:
     end = _end_of_lines(path)
     if end < path.stat().st_size:
         os.truncate(path, end)
-    existing = os.open(path, os.O_WRONLY | os.O_APPEND)  # without O_CREAT
-    with open(existing, "ab", buffering=0) as file:
+    with open(path, "ab", buffering=0, opener=_existing) as file:
         try:
             rest = text
             while rest:
@@ -76,3 +75,7 @@ def _end_of_lines(path: Path) -> int:
             return size
         file.seek(0)
         return file.read().rfind(b"\n") + 1
+
+
+def _existing(path: str, flags: int) -> int:
+    return os.open(path, flags & ~os.O_CREAT)
