@@ -117,7 +117,6 @@ def enough_memory(reduce: str) -> Iterator[None]:
 
 
 TRAINING = "fewer hidden_channels, a larger step_size, more parts (parts=16) or fewer workers"
-"""What makes a training take less."""
 LEAST = 2**28  # bytes that stay free while a file is read
 
 

@@ -35,8 +35,7 @@ class ShardFit:
     """What a training over several processes gave, and what it cost this one.
 
     Attributes:
-        fit: The epochs.
-        computed: How many of them were computed now, without those of a checkpoint.
+        computed: Epochs of ``fit`` that were computed now, without those of a checkpoint.
         seconds: How long these took, checkpoints included.
         waited, sent, exchanges: See `gread.distributed.exchange.Traffic`.
         halo: Nodes of others that its own see.

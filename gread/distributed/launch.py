@@ -23,8 +23,7 @@ from gread.distributed.exchange import process_group
 
 T = TypeVar("T")
 
-SECONDS = 300.0
-"""Default time that a process waits for the others, one of which may be reading a large graph."""
+SECONDS = 300.0  # a process waits so long for the others: one may be reading a large graph
 
 
 def run_processes(

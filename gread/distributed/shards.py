@@ -53,7 +53,6 @@ class Sizes:
         bounds: The first node of every shard, and N.
         halos: Number of nodes in the halo of every shard.
         partition: The name in `ORDERS` by which the nodes were cut.
-        fingerprint: Digest of all shards.
     """
 
     nodes: int

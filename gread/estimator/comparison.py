@@ -16,7 +16,6 @@ from gread.models.catalog import MODELS
 
 BASELINES: Registry[Callable[[GraphClassifier], Scores]] = Registry("baseline")
 """From a fitted classifier to the scores of something simpler on the same split."""
-
 SHARED = ["epochs", "patience", "parts", "halo", "loss", "metric"]  # settings of baselines too
 
 

@@ -54,7 +54,6 @@ class Diagnosis:
     Attributes:
         nodes, edges: How many; of an undirected graph, pairs of nodes.
         labelled, classes: Nodes with a class, in all and in each.
-        components, largest_component: Connected components, and nodes of the largest.
         degrees: How many nodes have 0, 1, 2 to 3, 4 to 7, ... neighbours.
         loops, repeated: Edges from a node to itself, and edges named before; both are left out.
         duplicates: Nodes with all the values and neighbours of another one before them.

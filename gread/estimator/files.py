@@ -82,7 +82,6 @@ class FitReport:
         classifier: The trained one; with ``tune`` the best.
         scores: On the test nodes, of the classifier first, then of simpler models.
         seconds: Duration of each stage.
-        folder: The model folder.
     """
 
     classifier: GraphClassifier

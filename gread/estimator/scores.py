@@ -15,7 +15,6 @@ class Scores:
     """Measures of predictions for nodes whose class is known.
 
     Attributes:
-        nodes: Number of nodes.
         accuracy, macro_f1: As in scikit-learn, over the classes that have nodes.
         roc_auc: Mean over the classes, each against the others; None if there is only one class.
         confusion: Numbers of nodes, a row for each true class, a column for each predicted one.

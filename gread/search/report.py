@@ -34,7 +34,6 @@ class Report:
     """A study in numbers.
 
     Attributes:
-        study, plan: Its name, and what was searched.
         wanted, trials: How many trials the study shall have, and the finished ones.
         rule, selected: A rule of `RULES`, and the trial that it selects.
         importance: Share of the variance of the validation metric that each hyperparameter

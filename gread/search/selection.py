@@ -23,8 +23,6 @@ class Trial:
     """A setting that was tried.
 
     Attributes:
-        number: Of the trial in its study.
-        settings: Hyperparameters and training.
         validation: The validation metric of every run; the worst value where a run failed.
         complete: Whether all runs were computed; a pruned trial has but the first of them.
         losses: Mean loss on the validation nodes, one a run, none where it failed.

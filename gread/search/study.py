@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     from gread.search.space import Space
 
-SAMPLERS: Registry[Callable[[int], Any]] = Registry("sampler")
-"""From a seed to a sampler of Optuna's."""
+SAMPLERS: Registry[Callable[[int], Any]] = Registry("sampler")  # from a seed to one of Optuna's
 
 
 @SAMPLERS.register("random")

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     import optuna
 
 BEAT = 5.0  # seconds between two signs of life
-STALE = 30.0
-"""Seconds without one after which a process is taken for dead. If it is not, its trials are
-computed twice, with the same numbers."""
+STALE = 30.0  # a process silent for longer is taken for dead; if wrongly, its trials run twice
 
 
 class Worker:

@@ -16,7 +16,7 @@ from gread.base.errors import InputError
 
 Kind: TypeAlias = Literal["whole", "number", "truth", "text", "vector", "mixed"]
 
-WORDS: dict[Kind, str] = {
+WORDS: dict[Kind, str] = {  # names of the kinds in a sentence
     "whole": "whole numbers",
     "number": "numbers",
     "truth": "truth values",
@@ -24,7 +24,6 @@ WORDS: dict[Kind, str] = {
     "vector": "lists of numbers",
     "mixed": "values of several types",
 }
-"""What a kind is called in a sentence."""
 
 MISSING_NUMBERS = frozenset({"NA", "N/A", "null", "NULL", "None"})
 """Missing numbers in files of text, besides the empty text; among words these may be words."""

@@ -33,9 +33,7 @@ LARGEST = 10.0  # standardised values beyond are clipped: an outlier must not dr
 class Encoder:
     """What turns a column into features; a dataclass of plain values.
 
-    Attributes:
-        indicator: Whether the last feature says that the value is missing: where training rows
-            lack some.
+    With ``indicator`` the last feature says that a value is missing, as in some training rows.
     """
 
     indicator: bool

@@ -24,8 +24,7 @@ from gread.tables.table import Table, check_shape
 
 FORMATS: Registry[Callable[[Path], Table]] = Registry("format of a table")
 
-ROWS, CELLS = 1 << 15, 1 << 20
-"""Rows of text, and fields, that are held at a time."""
+ROWS, CELLS = 1 << 15, 1 << 20  # rows of text, and fields, that are held at a time
 
 
 def read_table(path: str | Path) -> Table:

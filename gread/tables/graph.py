@@ -73,7 +73,6 @@ class Columns(TypedDict, total=False):
         source, target: Columns of the ids of an edge's ends; by default as in `ENDS`, or the only
             two columns.
         weight: Column, or attribute in NetworkX, of the edges' weights.
-        directed: Whether edges have one direction.
     """
 
     id: str | None

@@ -14,7 +14,6 @@ from gread.tables.column import WORDS, Column
 from gread.tables.table import Table
 
 SPLITS: dict[str, int] = {"train": 0, "val": 1, "valid": 1, "validation": 1, "test": 2}
-"""What a column of splits may say, and which part it means."""
 
 
 @dataclass(frozen=True)
