@@ -15,10 +15,11 @@ import numpy as np
 import torch
 
 import gread
+from gread.base.files import whole_folder
 from gread.distributed.exchange import processes
 from gread.distributed.fit import fit_shard
 from gread.distributed.launch import run_processes
-from gread.distributed.shards import read_shard, writing
+from gread.distributed.shards import ShardWriter, read_shard
 from gread.graph.partition import neighbours
 from gread.training.config import TrainConfig
 
@@ -36,15 +37,11 @@ def write_mesh(folder: Path, nodes: int, shards: int) -> None:
     pairs = [(number[1:], number[:-1]), (number[:, 1:], number[:, :-1])]
     source, target = (np.concatenate([one[k].ravel() for one in pairs]) for k in (0, 1))
     ends = np.stack([np.concatenate([source, target]), np.concatenate([target, source])])
-    with writing(
-        folder,
-        nodes=nodes,
-        features=FEATURES,
-        splits=1,
-        shards=shards,
-        partition="cuthill-mckee",
-        near=lambda: neighbours(ends, nodes),
-    ) as writer:
+    sizes = {"nodes": nodes, "features": FEATURES, "splits": 1}
+    with whole_folder(folder) as part:
+        writer = ShardWriter(
+            part, shards, "cuthill-mckee", lambda: neighbours(ends, nodes), **sizes
+        )
         writer.add_edges(*ends)
         for first in range(0, nodes, 2**18):
             rows = np.arange(first, min(first + 2**18, nodes))

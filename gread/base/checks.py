@@ -1,7 +1,6 @@
-"""Checks of numbers that a user hands in.
+"""Checks of numbers, where a user's value enters.
 
-Each fails with one sentence: which argument, what is accepted, what was received. They stand
-where a user's value enters; the mathematics below trusts what it is given.
+Each fails with one sentence: which argument, what is accepted, what was received.
 """
 
 from __future__ import annotations

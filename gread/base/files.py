@@ -16,11 +16,7 @@ from gread.base.errors import InputError
 
 @contextmanager
 def whole_folder(path: str | Path) -> Iterator[Path]:
-    """A folder to write into, which gets its name when all is written.
-
-    Raises:
-        InputError: There is something of this name already.
-    """
+    """A folder to write into, which gets its name, not taken before, when all is written."""
     folder = Path(path)
     taken = f"{folder} must not exist yet: choose another name, or remove it"
     if folder.exists():
@@ -92,10 +88,9 @@ def _beside(path: Path) -> Path:
 
 def gone(process: int) -> bool:
     """Whether a process of this machine is not there any more."""
-    if os.name != "posix":
-        return False
     try:
-        os.kill(process, 0)  # asks, and sends nothing
+        if os.name == "posix":
+            os.kill(process, 0)  # asks, and sends nothing
     except ProcessLookupError:
         return True
     except PermissionError:

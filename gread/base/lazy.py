@@ -17,10 +17,7 @@ def lazy(package: str) -> None:
     """Import the names under ``if TYPE_CHECKING`` of a package when they are first used.
 
     Importing torch and PyG takes seconds, and most commands and many scripts need neither. The
-    block is read from the source, so that a name is written once, for type checkers and for us.
-
-    Args:
-        package: ``__name__`` of the package.
+    block is read from the source, so that a name is written once.
     """
     module = sys.modules[package]
     assert module.__file__ is not None
@@ -60,11 +57,9 @@ class _LazyPackage(ModuleType):
 
 
 class Reference:
-    """A class or function that is imported when it is first called or its signature is read.
+    """A class or function ``"module:name"`` that is imported when it is called or inspected.
 
-    Args:
-        path: ``"module:name"``.
-        fixed: Arguments of every call.
+    ``fixed`` are arguments of every call.
 
     Example:
         >>> root = Reference("math:sqrt")

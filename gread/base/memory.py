@@ -16,10 +16,9 @@ GB = 1e9
 
 
 def free_memory(device: str = "cpu") -> float:
-    """Bytes that new arrays may take, as far as the system says; else infinity.
+    """Bytes that new arrays may take, infinity if unknown.
 
-    Of a CPU it is what the machine has, or less where a container, a batch system or ``ulimit -v``
-    allows this process less.
+    For a CPU, the least that machine, container, batch system and ``ulimit -v`` allow.
     """
     if device.partition(":")[0] == "cuda":
         import torch
@@ -47,20 +46,19 @@ def _of_the_process() -> float:
         import resource
 
         limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-        if limit == resource.RLIM_INFINITY:
-            return math.inf
-        pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
-        return float(limit - pages * resource.getpagesize())
+        if limit != resource.RLIM_INFINITY:
+            pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
+            return float(limit - pages * resource.getpagesize())
     except (ImportError, OSError, ValueError):
-        return math.inf
+        pass
+    return math.inf
 
 
 CGROUPS = {
     "": ("", "memory.max", "memory.current", "inactive_file"),
     "memory": ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 }
-"""Of both versions, by the controllers of a group: the folder, and where limit, use and cache are
-written."""
+"""Folder, limit, use and cache of both versions, by the controllers of a group."""
 
 
 def _of_the_group(
@@ -104,35 +102,22 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 @contextmanager
 def enough_memory(reduce: str) -> Iterator[None]:
-    """Says what to reduce where memory is full.
-
-    Args:
-        reduce: What to choose, as the end of a sentence.
-
-    Raises:
-        OutOfMemory: It is.
-    """
+    """Turn a full memory into `OutOfMemory`, which says what to choose instead: ``reduce``."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, OutOfMemory) or not is_out_of_memory(error):
             raise
-        asked = re.search(r"allocate ([\d.]+) ?(bytes|[KMGT]iB)", str(error))
-        room = f" for {_size(*asked.groups())} more" if asked else ""
+        room = ""
+        if asked := re.search(r"allocate ([\d.]+) ?(bytes|[KMGT]iB)", str(error)):
+            number, unit = asked.groups()  # PyTorch and NumPy have several units
+            size = f"{float(number) / GB:.2g} GB" if unit == "bytes" else f"{number} {unit}"
+            room = f" for {size} more"
         raise OutOfMemory(f"there is not enough memory{room}: choose {reduce}") from error
 
 
-def _size(number: str, unit: str) -> str:
-    """1500000000 bytes is 1.5 GB; other units are as PyTorch and NumPy say them."""
-    return f"{float(number) / GB:.2g} GB" if unit == "bytes" else f"{number} {unit}"
-
-
 TRAINING = "fewer hidden_channels, a larger step_size, more parts (parts=16) or fewer workers"
-"""What a training takes less with."""
-
-
-LEAST = 2**28
-"""Bytes that stay free while a file is read."""
+LEAST = 2**28  # bytes that stay free while a file is read
 
 
 def check_fits(path: Path, factor: float) -> None:

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 def start_method(preload: str) -> Any:
     """On Linux a server that has imported the module ``preload``, since imports take seconds.
 
-    Elsewhere, and where there is a GPU, each process imports for itself: what macOS does with a
-    fork, nobody promises, and CUDA does not start in a fork of the server ("initialization error"
-    on an H200). None is a fork of this process, which would copy torch's threads half.
+    Elsewhere, and with a GPU, each process imports for itself: forks are unsafe on macOS, and CUDA
+    does not start in a fork of the server ("initialization error" on an H200). None is a fork of
+    this process, which would copy half of torch's threads.
     """
     import torch  # which takes seconds
 

@@ -1,8 +1,4 @@
-"""Names for things: one dict with a decorator, and an error that helps.
-
-Reactions, solvers, models and datasets are all looked up here, so that a thing is
-listed, tested and documented from the moment it is registered.
-"""
+"""Names for things: a mapping with a decorator, and an error that lists the names."""
 
 from __future__ import annotations
 
@@ -24,11 +20,7 @@ class UnknownName(InputError, KeyError):
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """A mapping from names to things of one kind.
-
-    Args:
-        kind: What an entry is, for error messages.
-        entries: Those that are there from the start.
+    """A mapping from names to things of one kind, which error messages name.
 
     Example:
         >>> shapes = Registry("shape", {"disc": 1})
@@ -40,10 +32,8 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def __init__(self, kind: str, entries: Mapping[str, T] | None = None):
         self.kind = kind
-        self._entries: dict[str, T] = {}
+        self._entries: dict[str, T] = dict(entries or {})
         self._followers: list[Callable[[str, T], None]] = []
-        for name, entry in (entries or {}).items():
-            self.add(name, entry)
 
     def register(self, name: str) -> Callable[[S], S]:
         """Decorates the thing that ``name`` stands for, and leaves it as it is."""

@@ -27,8 +27,7 @@ def read_toml(folder: str, name: str) -> Mapping[str, Any] | None:
     return tomllib.loads(file.read_text("utf-8")) if file.is_file() else None
 
 
-MOST_BYTES = 2**20
-"""Of a file of settings."""
+MOST_BYTES = 2**20  # of a file of settings
 
 
 def read_file(path: str | Path) -> Mapping[str, Any]:

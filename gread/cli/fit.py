@@ -146,26 +146,32 @@ class _Stages:
         self.progress, self.as_json = progress, as_json
 
     def begin(self, stage: str, classifier: GraphClassifier) -> None:
+        from gread.search.objective import objective_of
+
         if stage in ("reading", "preparing"):
             return
         if stage == "training":
             if not self.as_json:
                 _print_diagnosis(classifier.diagnosis_)
                 _print_split(classifier)
-            epochs = classifier.config(len(classifier.ids_)).epochs
-            self.task = self.progress.add_task(stage, total=epochs)
+            config = classifier.config(len(classifier.ids_))
+            self.in_percent = objective_of(vars(config)).is_share
+            self.task = self.progress.add_task(stage, total=config.epochs)
         else:
             text = "comparing with simpler means" if stage == "comparing" else stage
             self.progress.update(self.task, visible=False)
             self.task = self.progress.add_task(text, total=None)
         self.progress.update(self.task)
 
+    def shown(self, value: float) -> str:
+        return f"{value:.1%}" if self.in_percent else f"{value:.3f}"
+
     def advance(self, epoch: Epoch) -> None:
-        text = f"epoch {epoch.number} loss {epoch.loss:.3f} validation {epoch.val:.1%}"
+        text = f"epoch {epoch.number} loss {epoch.loss:.3f} validation {self.shown(epoch.val)}"
         self.progress.update(self.task, completed=epoch.number + 1, description=text)
 
     def tell(self, count: int, best: GraphClassifier) -> None:
-        text = f"tuning: {count} trained, best validation {best.fit_.best.val:.1%}"
+        text = f"tuning: {count} trained, best validation {self.shown(best.fit_.best.val)}"
         self.progress.update(self.task, description=text)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -16,6 +15,7 @@ from gread.cli.options import STORE, imports_of, numbers
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar, TaskID
 
+    from gread.search.objective import Objective
     from gread.search.report import Report
     from gread.search.search import SearchProgress
     from gread.search.selection import Trial
@@ -66,6 +66,7 @@ def search(
     kept = ResultStore(store)
     if trials is not None:
         drawn_from = read_space(model, space)
+        metric = drawn_from.objective
         where = find_executor(executor)
         with resumable(), bar() as progress:
             found = search_for(
@@ -86,14 +87,14 @@ def search(
                 workers=workers,
                 deterministic=deterministic,
                 imports=imports_of(context),
-                on_progress=_Tell(progress, progress.add_task("", total=trials)),
+                on_progress=_Tell(progress, progress.add_task("", total=trials), metric),
             )
         if not show:  # a test accuracy is for the report
             selected = select(found, drawn_from, rule)
             if as_json:
                 print_json(_summary(name, found, selected))
             else:
-                _print_trials(name, found, selected)
+                _print_trials(name, found, selected, metric)
                 out.print("--report shows its test accuracy, and writes it as a preset")
             return
     made = report_on(name, kept, storage=storage, rule=rule)
@@ -116,35 +117,32 @@ def search(
 class _Tell:
     """Shows progress on a bar, and every new best trial on a line of its own."""
 
-    def __init__(self, progress: Bar, task: TaskID):
-        self.progress, self.task, self.best = progress, task, -1
+    def __init__(self, progress: Bar, task: TaskID, metric: Objective):
+        self.progress, self.task, self.metric, self.best = progress, task, metric, -1
 
     def __call__(self, now: SearchProgress) -> None:
-        from gread.search.report import shown
-
         text = f"{now.runs} runs"
         if now.best is not None:
-            text = f"best validation {100 * now.best.mean:.2f}, {text}"
+            text = f"best validation {self.metric.shown(now.best.mean)}, {text}"
             if now.best.number != self.best:
                 self.best = now.best.number
-                line = f"trial {self.best}: validation {shown(now.best.validation)}"
+                line = f"trial {self.best}: validation {self.metric.summary(now.best.validation)}"
                 note(f"{line}, {_settings(now.best)}")
         self.progress.update(self.task, completed=now.finished, description=text)
 
 
 def _print_report(made: Report) -> None:
-    from gread.search.report import shown
-
-    _print_trials(made.study, made.trials, made.selected)
+    metric = made.plan.objective
+    _print_trials(made.study, made.trials, made.selected, metric)
     if not made.finished:
         out.print(
             f"{len(made.trials)} of {made.wanted} trials are finished: test accuracies and a "
             "preset come at the end"
         )
     elif made.selected.number in made.tests:
-        out.print(f"test {shown(made.tests[made.selected.number])}")
-        best = max(made.tests.values(), key=fmean)
-        out.print(f"best test of all, which nobody may select: {shown(best)}")
+        out.print(f"test {metric.summary(made.tests[made.selected.number])}")
+        best = metric.summary(made.best_test)
+        out.print(f"best test of all, which nobody may select: {best}")
     else:
         out.print("test: not all of its runs are in this store")
     if made.importance:
@@ -152,12 +150,11 @@ def _print_report(made: Report) -> None:
         print_table(("hyperparameter", "importance"), rows)
 
 
-def _print_trials(name: str, found: list[Trial], selected: Trial) -> None:
-    from gread.search.report import shown
-
+def _print_trials(name: str, found: list[Trial], selected: Trial, metric: Objective) -> None:
     pruned = sum(not trial.complete for trial in found)
     out.print(f"study {name}: {len(found)} trials, {pruned} pruned")
-    out.print(f"selected: trial {selected.number}, validation {shown(selected.validation)}")
+    validation = metric.summary(selected.validation)
+    out.print(f"selected: trial {selected.number}, validation {validation}")
     out.print(_settings(selected), soft_wrap=True)
 
 

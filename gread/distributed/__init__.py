@@ -1,13 +1,4 @@
-"""One graph over several processes: each holds a shard of its nodes, and training is exact.
-
-exchange   rows sent from one process to another, and gradients that return
-operator   Ã of which a process holds the rows of its shard
-orders     which shard gets which nodes
-shards     a graph on the disk in shards: ``model(x, shard)`` in the place of ``edge_index``
-parquet    shards from edge lists larger than memory
-fit        training over all processes, with checkpoints
-launch     several processes on one machine
-"""
+"""One graph over several processes: each holds a shard of its nodes, and training is exact."""
 
 from typing import TYPE_CHECKING
 

@@ -1,8 +1,7 @@
 """Exchange of rows and sums between the processes of one training.
 
-A `Border` says which rows of a state go where: every process holds the rows of its own nodes, and
-fetches those of the halo, the neighbours of its nodes in other shards. In the backward pass the
-gradients of these rows return to their owners.
+Every process holds the rows of its own nodes and fetches those of the halo, their neighbours in
+other shards. In the backward pass the gradients of these rows return to their owners.
 """
 
 from __future__ import annotations
@@ -30,8 +29,7 @@ class Traffic:
     Attributes:
         exchanges: How often rows were exchanged.
         sent: Bytes sent to other processes.
-        waited: Seconds in which nothing else was done, for rows or sums of others. On a GPU its
-            stream waits instead, and these are the seconds of the host alone.
+        waited: Seconds of waiting for rows or sums of others; on a GPU those of the host alone.
     """
 
     exchanges: int = 0
@@ -44,8 +42,7 @@ class Pending(NamedTuple):
 
     rows: Tensor
     work: Any
-    keep: Tensor
-    """What is being sent, which must not go before it has arrived."""
+    keep: Tensor  # what is being sent, which must not be freed before it has arrived
     traffic: Traffic
 
     def wait(self) -> Tensor:
@@ -63,10 +60,8 @@ class Border:
 
     Attributes:
         own: Number of nodes of this process.
-        send: Rows of its nodes that others ask for, in the order of who asks, [s].
-        send_counts: How many each process asks for.
-        halo_counts: How many this process asks each for; together they are the halo.
-        traffic: What has gone over it.
+        send, send_counts: Rows of its nodes that others fetch, by process, [s]; how many each does.
+        halo_counts: How many this process fetches from each; together they are the halo.
     """
 
     own: int
@@ -99,8 +94,7 @@ class Border:
 
     def reach(self, x: Tensor) -> Tensor:
         """x with the rows of the halo behind its own, [own + halo, ...]; with its gradient."""
-        found: Tensor = _Reach.apply(self, x)
-        return found
+        return _Reach.apply(self, x)
 
     def collect(self, x: Tensor) -> Tensor:
         """Sums [own + halo, ...] of which those of the halo belong to others; whole ones of own."""
@@ -109,10 +103,13 @@ class Border:
 
     def total(self, sums: Tensor) -> Tensor:
         """The sum over all processes."""
+        if not dist.is_initialized():
+            return sums
         start = time.perf_counter()
-        found = total(sums)
+        sums = sums.detach().clone()
+        dist.all_reduce(sums)
         self.traffic.waited += time.perf_counter() - start
-        return found
+        return sums
 
 
 class _Reach(torch.autograd.Function):
@@ -124,15 +121,6 @@ class _Reach(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
         return None, ctx.border.collect(grad)
-
-
-def total(sums: Tensor) -> Tensor:
-    """The sum over all processes."""
-    if not dist.is_initialized():
-        return sums
-    sums = sums.detach().clone()
-    dist.all_reduce(sums)
-    return sums
 
 
 def rank() -> int:
@@ -152,14 +140,27 @@ def fail_together(work: Callable[[], T]) -> T:
         found = work()
     except (InputError, OSError) as error:
         said = str(error)
-    if dist.is_initialized():
-        all_said: list[str] = [""] * processes()
-        dist.all_gather_object(all_said, said)
-        said = next(filter(None, all_said), "")
+    said = next(filter(None, on_all(said)), "")
     if said:
         raise InputError(said)
     assert found is not None
     return found
+
+
+def on_all(value: T) -> list[T]:
+    """The values of all processes, in their order."""
+    found = [value] * processes()
+    if dist.is_initialized():
+        dist.all_gather_object(found, value)
+    return found
+
+
+def agreed(value: T) -> T:
+    """The value of process 0, on all."""
+    said = [value]
+    if dist.is_initialized():
+        dist.broadcast_object_list(said, 0)
+    return said[0]
 
 
 @contextmanager
@@ -170,8 +171,8 @@ def process_group(
 
     Args:
         device: Where this one computes: NCCL connects GPUs, Gloo connects CPUs.
-        seconds: So long a process waits for the others before it gives up.
-        where: Where they meet, as in ``torch.distributed.init_process_group``.
+        seconds: Time after which a process stops waiting for the others.
+        where: ``init_method`` of ``torch.distributed.init_process_group``.
         rank: The number of this one; by default from the environment, as torchrun sets it.
         processes: How many there are; likewise.
 
@@ -179,15 +180,11 @@ def process_group(
         InputError: The environment does not say who this one is and where they meet.
         ConnectionError: Another process is gone or does not answer.
     """
+    backend = "nccl" if torch.device(device).type == "cuda" else "gloo"
+    group: Any = {"init_method": where, "rank": rank, "world_size": processes}
     try:
         with connection_errors():
-            dist.init_process_group(
-                "nccl" if torch.device(device).type == "cuda" else "gloo",
-                init_method=where,
-                rank=rank,
-                world_size=processes,
-                timeout=timedelta(seconds=seconds),
-            )
+            dist.init_process_group(backend, timeout=timedelta(seconds=seconds), **group)
     except ValueError as error:
         raise InputError(
             "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT must say who a process is and where all "

@@ -1,7 +1,7 @@
 """Algorithm 1 of the paper where every process holds a shard of the graph.
 
-Each computes the loss of its own nodes; gradients and accuracies are added up, so all processes
-take the same step and stop at the same time. `gread.training.fit.fit` gives the same numbers.
+Losses, gradients and metrics of the shards are added up, so that all processes take the same step.
+`gread.training.fit.fit` gives the same numbers.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from torch import Tensor, nn
 from gread.base.checks import check_count
 from gread.base.errors import InputError
 from gread.base.files import whole_file
-from gread.distributed.exchange import Border, fail_together, processes, rank
-from gread.distributed.shards import MASKS, Shard
+from gread.data.splits import MASKS
+from gread.distributed.exchange import Border, agreed, fail_together, processes, rank
+from gread.distributed.shards import Shard
 from gread.training.config import TrainConfig
 from gread.training.loop import NOT_FINITE, Best, Epoch, Epochs, Fit, Piece, Progress, several
 from gread.training.optimizer import adam
 
-EVERY = 10
-"""Default number of epochs between checkpoints."""
+EVERY = 10  # epochs between checkpoints
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,9 @@ class ShardFit:
     """What a training over several processes gave, and what it cost this one.
 
     Attributes:
-        fit: The epochs.
-        computed: How many of them: those of a checkpoint were computed before.
+        computed: Epochs of ``fit`` that were computed now, without those of a checkpoint.
         seconds: How long these took, checkpoints included.
-        waited: Seconds of these in which the process waited for others, see `Traffic`.
-        sent: Bytes of rows sent to others.
-        exchanges: How often rows were exchanged.
+        waited, sent, exchanges: See `gread.distributed.exchange.Traffic`.
         halo: Nodes of others that its own see.
     """
 
@@ -67,14 +64,14 @@ def fit_shard(
     """Trains ``model`` on one split and leaves it with the best parameters, on every process.
 
     Args:
-        model: As in `gread.fit`, on the device of the shard; the same on every process. All it
-            knows of other nodes it must know through the operator: so every GREAD is.
+        model: As in `gread.fit`, on the device of the shard; the same on every process. It must
+            reach other nodes through the operator alone, as every GREAD does.
         shard: The shard of this process.
         config: How to train.
         split: Which split.
         seed: Of the dropout, which every process draws for its own nodes.
-        checkpoint: A file that process 0 writes now and then. If it is there, training goes on from
-            it and gives the numbers that it would have given without a stop.
+        checkpoint: A file that process 0 writes. If it exists, training resumes from it and gives
+            the numbers of a training without a stop.
         every: Epochs between two checkpoints.
         on_epoch: Called after every epoch.
     """
@@ -107,7 +104,7 @@ def fit_shard(
         # It may be longer the second time.
         "train": asdict(config) | {"epochs": 0, "patience": None, "processes": 1},
     }
-    if checkpoint is not None and (found := _read_for_all(checkpoint, about)):
+    if checkpoint and (found := agreed(fail_together(lambda: _read(checkpoint, about)))):
         for numbers in found["history"]:
             progress.add(*numbers)
             best.look(torch.tensor([numbers], dtype=torch.float64, device=shard.x.device))
@@ -115,7 +112,11 @@ def fit_shard(
         optimizer.load_state_dict(found["optimizer"])
         for name, tensor in kept.items():
             tensor.copy_(found["best"][name])
-    random, first = _generator(shard.x.device), len(progress.history)
+    # The generator of dropout: torch.manual_seed takes milliseconds for devices that are not there.
+    device = shard.x.device
+    gpu = device.type == "cuda"
+    random = torch.cuda.default_generators[device.index] if gpu else torch.default_generator
+    first = len(progress.history)
     start = time.perf_counter()
     while not progress.done:
         number = len(progress.history)
@@ -143,13 +144,6 @@ def fit_shard(
     computed, seconds = len(progress.history) - first, time.perf_counter() - start
     spent = traffic.waited - waited, traffic.sent - sent, traffic.exchanges - exchanges
     return ShardFit(progress.fit(), computed, seconds, *spent, shard.border.halo)
-
-
-def _generator(device: torch.device) -> torch.Generator:
-    """From which dropout draws; torch.manual_seed takes milliseconds for devices there are not."""
-    if device.type == "cuda":
-        return torch.cuda.default_generators[device.index]
-    return torch.default_generator
 
 
 class ShardReduction(NamedTuple):
@@ -184,16 +178,8 @@ class ShardReduction(NamedTuple):
             grad.copy_(whole.view_as(grad))
 
 
-def _read_for_all(path: Path, about: dict[str, Any]) -> dict[str, Any]:
-    """The checkpoint, which process 0 reads for all; empty if there is none."""
-    found: list[dict[str, Any]] = [fail_together(lambda: _read(path, about))]
-    if dist.is_initialized():
-        dist.broadcast_object_list(found, 0)
-    return found[0]
-
-
 def _read(path: Path, about: dict[str, Any]) -> dict[str, Any]:
-    """The checkpoint, or nothing where there is none."""
+    """The checkpoint, which process 0 reads for all; empty if there is none."""
     if rank() or not path.exists():
         return {}
     try:

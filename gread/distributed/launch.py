@@ -23,9 +23,7 @@ from gread.distributed.exchange import process_group
 
 T = TypeVar("T")
 
-SECONDS = 300.0
-"""So long a process waits for the others, if nobody says: one that is gone is noticed at once, but
-one that reads a large graph is silent for a while."""
+SECONDS = 300.0  # a process waits so long for the others: one may be reading a large graph
 
 
 def run_processes(
@@ -40,15 +38,14 @@ def run_processes(
     """Call ``work(*arguments)`` in each process of a group on this machine.
 
     Args:
-        work: A function of a module; it finds out its number by `gread.distributed.rank`.
-        arguments: For all the same.
+        work: A function of a module; `gread.distributed.rank` is the number of its process.
+        arguments: The same for all.
         processes: How many.
         device: ``"cpu"``, or ``"cuda"``, where every process takes a GPU of its own.
         restarts: How often all are started again after one was killed or did not answer.
-        seconds: So long a process waits for the others before it gives up.
+        seconds: Time after which a process stops waiting for the others.
 
     Raises:
-        InputError: As ``work`` said.
         ConnectionError: A process died, and there is no restart left, or it would die again.
     """
     check_count("processes", processes)
@@ -104,23 +101,21 @@ def _once(
 def _watch(started: Sequence[Any], ends: Sequence[Connection], seconds: float) -> list[_Ended]:
     """How each ended. After the first that failed, the others have so long to say why they did."""
     found: dict[int, _Ended] = {}
-    deadline = float("inf")
-    while len(found) < len(started) and time.monotonic() < deadline:
+    count, deadline = len(started), float("inf")
+    while len(found) < count and time.monotonic() < deadline:
         open_ends = [end for number, end in enumerate(ends) if number not in found]
         limit = None if deadline == float("inf") else max(0.0, deadline - time.monotonic())
-        for end in wait(open_ends, limit):
-            number = ends.index(end)
+        for number in map(ends.index, wait(open_ends, limit)):
             try:
                 found[number] = ends[number].recv()
             except EOFError:
                 started[number].join()
-                found[number] = _Ended(error=_Died(number, len(started), started[number].exitcode))
+                found[number] = _Ended(error=_Died(number, count, started[number].exitcode))
             if found[number].error is not None:
                 deadline = min(deadline, time.monotonic() + seconds)
     dead = [one for one in found.values() if isinstance(one.error, _Died)]
-    if dead:  # the others only lost it
-        return dead
-    return [found.get(n, _Ended(error=_Died(n, len(started), None))) for n in range(len(started))]
+    # If one is dead, the others only lost it.
+    return dead or [found.get(n, _Ended(error=_Died(n, count, None))) for n in range(count)]
 
 
 class _Died(ConnectionError):

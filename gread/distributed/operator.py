@@ -32,9 +32,8 @@ class Halves(NamedTuple):
 
     Attributes:
         own: Entries between own nodes, [own, own].
-        far: Those from the halo, with rows for the nodes at the border alone.
-        rows: These nodes.
-        order: Which entry of the whole stands where: those of ``own``, then those of ``far``, [E].
+        far, rows: Those from the halo, with rows for the nodes at the border; these nodes.
+        order: Places of the entries of ``own``, then of ``far``, in the whole, [E].
     """
 
     own: Pattern
@@ -59,13 +58,7 @@ class Halves(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ShardEdges(Edges):
-    """The edges of a shard.
-
-    Attributes:
-        nodes: Numbers in the graph of own nodes and of those in the halo, [own + halo].
-        border: To the other processes.
-        halves: The pattern taken apart.
-    """
+    """The edges of a `gread.distributed.Shard`, with its nodes, its border and its halves."""
 
     nodes: Tensor = field(kw_only=True)
     border: Border = field(kw_only=True)
@@ -107,9 +100,7 @@ class ShardOperator:
     """Rows of Ã of a shard, an `Operator` whose methods all processes call in the same order.
 
     Attributes:
-        halves: Where the entries are.
         weight: The entries, those between own nodes before those from the halo, [E].
-        border: To the other processes.
         symmetric: Whether the whole of Ã is its own transpose.
     """
 

@@ -1,7 +1,4 @@
-"""Which shard gets which nodes: an order of the nodes, cut into ranges.
-
-The fewer edges go from one range to another, the less the processes have to exchange.
-"""
+"""Orders of the nodes, cut into ranges: one for each shard, with few edges between them."""
 
 from __future__ import annotations
 
@@ -17,14 +14,12 @@ from gread.base.registry import Registry
 from gread.graph.partition import cuthill_mckee
 
 Numbers: TypeAlias = NDArray[np.int64]
-Neighbours: TypeAlias = Callable[[], csr_matrix]
-"""A function, since not every order needs them."""
+Neighbours: TypeAlias = Callable[[], csr_matrix]  # a function, since not every order needs them
 Ranges: TypeAlias = tuple[Numbers | None, Numbers]
 """The nodes in their new order (None: as they are), and the size of every shard."""
-Order: TypeAlias = Callable[[Neighbours, int, int], Ranges]
-"""From the neighbours, N and the number of shards."""
 
-ORDERS: Registry[Order] = Registry("partition")
+ORDERS: Registry[Callable[[Neighbours, int, int], Ranges]] = Registry("partition")
+"""From the neighbours, N and the number of shards."""
 
 
 @ORDERS.register("cuthill-mckee")

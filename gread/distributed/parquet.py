@@ -11,22 +11,17 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from gread.base.errors import InputError
+from gread.base.files import whole_folder
 from gread.base.memory import GB, free_memory
-from gread.distributed.shards import Sizes, writing
+from gread.distributed.shards import ShardWriter, Sizes
 from gread.graph.partition import neighbours
 from gread.tables.formats import check_file, import_pyarrow
 from gread.tables.graph import ENDS
 from gread.tables.labels import SPLITS
 
-BATCH = 2**18
-"""Rows that are read at a time."""
-
-SHARES = (0.6, 0.8)
-"""Where the files name no split, nodes with a number in [0, 1) below the first train, below the
-second validate, and the others test."""
-
-AN_EDGE = 64
-"""Bytes that an edge takes while nodes are put in an order."""
+BATCH = 2**18  # rows that are read at a time
+SHARES = (0.6, 0.8)  # drawn numbers in [0, 1) below which a node trains, or validates
+AN_EDGE = 64  # bytes that an edge takes while nodes are put in an order
 
 
 def shard_parquet(
@@ -78,7 +73,8 @@ def shard_parquet(
 
     classes = _classes(node_file, label, Path(nodes).name)
     sizes = {"nodes": count, "features": len(features), "splits": 1}
-    with writing(folder, shards, partition, near, **sizes) as writer:
+    with whole_folder(folder) as part:
+        writer = ShardWriter(part, shards, partition, near, **sizes)
         for (source, target), values in _edges(edge_file, ends, weight, count):
             writer.add_edges(source, target, values)
             if not directed:
@@ -109,13 +105,13 @@ def _batches(file: Any, columns: list[str] | None = None) -> Iterator[Any]:
     batches = file.iter_batches(BATCH, columns=columns)
     while True:
         try:
-            batch = next(batches, None)
+            batch = next(batches)
+        except StopIteration:
+            return
         except Exception as error:  # a parser of others fails in its own ways
             why = str(error).partition("\n")[0]
             said = f"Parquet files must be whole, got one that is broken: {why}"
             raise InputError(said) from error
-        if batch is None:
-            return
         yield batch
 
 
@@ -144,12 +140,11 @@ def _edges(
     """Edges without loops, with their weights, batch after batch."""
     pyarrow = import_pyarrow()
     for batch in _batches(file, [*ends, *([weight] if weight else [])]):
-        found = []
         for end in ends:
             kind = batch.column(end).type
             if batch.column(end).null_count or not pyarrow.types.is_integer(kind):
                 raise InputError(f"column {end!r} of edges must be whole numbers, got {kind}")
-            found.append(_column(batch, end).astype(np.int64))
+        found = [_column(batch, end).astype(np.int64) for end in ends]
         for numbers in found:
             wrong = numbers[(numbers < 0) | (numbers >= nodes)]
             if len(wrong):

@@ -18,8 +18,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -35,7 +33,8 @@ from torch_geometric.data import Data
 from gread.base.checks import check_count
 from gread.base.errors import InputError
 from gread.base.files import whole_folder
-from gread.distributed.exchange import Border, fail_together, processes, rank
+from gread.data.splits import MASKS
+from gread.distributed.exchange import Border, fail_together, on_all, processes, rank
 from gread.distributed.operator import Halves, ShardEdges
 from gread.distributed.orders import ORDERS, Neighbours, Numbers
 from gread.graph.operator import entries_of
@@ -50,16 +49,10 @@ class Sizes:
     """What graph.json says.
 
     Attributes:
-        nodes: N.
-        edges: Of all shards, an undirected edge in both directions.
-        features: F.
-        classes: How many.
-        splits: How many.
+        nodes, edges, features, classes, splits: How many; an undirected edge counts twice.
         bounds: The first node of every shard, and N.
         halos: Number of nodes in the halo of every shard.
         partition: The name in `ORDERS` by which the nodes were cut.
-        fingerprint: Of the contents of all shards.
-        format: Of this folder.
     """
 
     nodes: int
@@ -84,17 +77,13 @@ class Shard:
     """What a process holds of a graph.
 
     A model takes it in the place of ``edge_index``: ``model(shard.x, shard)`` gives the logits of
-    its own nodes, where all processes call it.
+    its own nodes if all processes call it.
 
     Attributes:
-        sizes: Of the whole graph.
-        edge_index: The edges into own nodes, [2, E]: places of the sources, of which those from
-            ``border.own`` on are in the halo, and of the targets.
-        edge_weight: Their weights, [E], where edges have some.
+        edge_index, edge_weight: The edges into own nodes, [2, E]: places of the sources, of which
+            those from ``border.own`` on are in the halo, and of the targets; and weights [E].
         nodes: Numbers in the graph of own nodes and of those in the halo, [own + halo].
-        border: To the other processes.
-        x: Features of own nodes, [own, F].
-        y: Their classes, [own].
+        x, y: Features [own, F] and classes [own] of own nodes.
         masks: Training, validation and test nodes of every split, [3, own, splits].
     """
 
@@ -141,69 +130,50 @@ def shard(data: Data, folder: str | Path, shards: int, partition: str = "cuthill
     masks = torch.stack([data[name].bool().view(data.num_nodes, -1) for name in MASKS])
     near = partial(neighbours, edges, data.num_nodes)
     sizes = {"nodes": data.num_nodes, "features": data.num_features, "splits": masks.size(2)}
-    with writing(folder, shards, partition, near, **sizes) as writer:
+    with whole_folder(folder) as part:
+        writer = ShardWriter(part, shards, partition, near, **sizes)
         writer.add_edges(edges[0], edges[1], None if weight is None else weight.cpu().numpy())
         rows = (rows.cpu().numpy() for rows in (data.x, data.y, masks))
         writer.add_nodes(np.arange(data.num_nodes), *rows)
         return writer.finish(classes=int(data.y.max()) + 1)
 
 
-MASKS = ("train_mask", "val_mask", "test_mask")
-
-
-@contextmanager
-def writing(
-    folder: str | Path,
-    shards: int,
-    partition: str,
-    near: Neighbours,
-    *,
-    nodes: int,
-    features: int,
-    splits: int,
-) -> Iterator[ShardWriter]:
-    """A `ShardWriter` to a folder that in the end is complete, or does not exist."""
-    check_count("shards", shards)
-    if shards > nodes:
-        raise InputError(f"shards must be at most the {nodes} nodes, got {shards}")
-    order, sizes = ORDERS[partition](near, nodes, shards)
-    place = None
-    if order is not None:
-        place = np.empty(nodes, dtype=np.int64)
-        place[order] = np.arange(nodes)
-    with whole_folder(folder) as part:
-        bounds = np.concatenate([[0], np.cumsum(sizes)])
-        yield ShardWriter(part, bounds, place, features, splits, partition)
-
-
-@dataclass
 class ShardWriter:
-    """Writer of shards, piece by piece.
+    """Writer of shards to an empty folder, piece by piece.
 
     Args:
-        folder: An empty one.
-        bounds: The first node of every shard, and N.
-        place: The new number of every node; None where they stay.
-        features: F.
-        splits: How many.
-        partition: The name in `ORDERS` by which the nodes were cut.
+        folder: The folder.
+        shards: How many.
+        partition: A name of `ORDERS`.
+        near: The neighbours, for the partition.
+        nodes, features, splits: How many the graph has.
     """
 
-    folder: Path
-    bounds: Numbers
-    place: Numbers | None
-    features: int
-    splits: int
-    partition: str
-
-    def __post_init__(self) -> None:
-        self.weighted = False
-        self.folders = [self.folder / f"block-{n:04}" for n in range(len(self.bounds) - 1)]
-        for each, size in zip(self.folders, np.diff(self.bounds).tolist(), strict=True):
+    def __init__(
+        self,
+        folder: Path,
+        shards: int,
+        partition: str,
+        near: Neighbours,
+        *,
+        nodes: int,
+        features: int,
+        splits: int,
+    ):
+        check_count("shards", shards)
+        if shards > nodes:
+            raise InputError(f"shards must be at most the {nodes} nodes, got {shards}")
+        order, sizes = ORDERS[partition](near, nodes, shards)
+        self.place: Numbers | None = None  # the new number of every node
+        if order is not None:
+            self.place = np.empty(nodes, dtype=np.int64)
+            self.place[order] = np.arange(nodes)
+        self.bounds = np.concatenate([[0], np.cumsum(sizes)])
+        self.folder, self.partition, self.weighted = folder, partition, False
+        self.features, self.splits = features, splits
+        self.folders = [folder / f"block-{number:04}" for number in range(shards)]
+        for each in self.folders:
             each.mkdir()
-            open_memmap(each / "x.npy", "w+", np.float32, (size, self.features))
-            open_memmap(each / "masks.npy", "w+", np.bool_, (3, size, self.splits))
-            open_memmap(each / "nodes.npy", "w+", np.int64, (size,))
 
     def add_edges(
         self, source: Numbers, target: Numbers, weight: NDArray[np.float32] | None = None
@@ -230,24 +200,24 @@ class ShardWriter:
         if not (self.folders[0] / "y.npy").exists():
             kind = np.float32 if y.dtype.kind == "f" else np.int64  # numbers, or classes
             for each, size in zip(self.folders, np.diff(self.bounds).tolist(), strict=True):
+                open_memmap(each / "x.npy", "w+", np.float32, (size, self.features))
                 open_memmap(each / "y.npy", "w+", kind, (size, *y.shape[1:]))
+                open_memmap(each / "masks.npy", "w+", np.bool_, (3, size, self.splits))
+                open_memmap(each / "nodes.npy", "w+", np.int64, (size,))
         place = nodes if self.place is None else self.place[nodes]
         owner = np.searchsorted(self.bounds, place, side="right") - 1
         for number in np.unique(owner):
             mine = np.flatnonzero(owner == number)
             at = place[mine] - self.bounds[number]
             folder = self.folders[number]
-            open_memmap(folder / "x.npy", "r+")[at] = x[mine]
-            open_memmap(folder / "y.npy", "r+")[at] = y[mine]
+            for name, rows in (("x", x), ("y", y), ("nodes", nodes)):
+                open_memmap(folder / f"{name}.npy", "r+")[at] = rows[mine]
             open_memmap(folder / "masks.npy", "r+")[:, at] = masks[:, mine]
-            open_memmap(folder / "nodes.npy", "r+")[at] = nodes[mine]
 
     def finish(self, classes: int, *, distinct: bool = False) -> Sizes:
         """Sort the edges of every shard, find its halo, and write graph.json.
 
-        Args:
-            classes: How many.
-            distinct: Whether edges named more than once count once, with the mean of their weights.
+        With ``distinct``, edges named more than once count once, with the mean of their weights.
         """
         found = [self._finish(number, distinct) for number in range(len(self.folders))]
         digests = [_digest(folder) for folder in self.folders]
@@ -324,23 +294,19 @@ def read_sizes(folder: str | Path) -> Sizes:
         raise InputError(
             f"{folder} must be a folder that gread shard wrote, got one without graph.json"
         ) from None
+    except InputError:
+        raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        if isinstance(error, InputError):
-            raise
         raise InputError(f"{path} must say what the shards hold, got something else") from error
 
 
 def read_shard(folder: str | Path, device: str = "cpu") -> Shard:
-    """Read the shard of this process; all call it, and if it fails on one it fails on all.
+    """Read the shard of this process from a folder of `shard`, with one for each process.
 
-    Args:
-        folder: What `shard` wrote, with as many shards as there are processes.
-        device: Where its tensors go.
+    All processes call it, and if it fails on one it fails on all.
     """
     sizes, files = fail_together(lambda: _read(Path(folder)))
-    prints: list[str] = [sizes.fingerprint] * processes()
-    if dist.is_initialized():
-        dist.all_gather_object(prints, sizes.fingerprint)
+    prints = on_all(sizes.fingerprint)
     if len(set(prints)) > 1:
         other = next(n for n, one in enumerate(prints) if one != prints[0])
         raise InputError(
@@ -350,9 +316,9 @@ def read_shard(folder: str | Path, device: str = "cpu") -> Shard:
     nodes = torch.cat([torch.arange(*sizes.bounds[rank() : rank() + 2]), files["halo"]])
     border = _border(len(nodes) - len(files["halo"]), files["halo"], sizes.bounds, device)
     here = {name: tensor.to(device) for name, tensor in files.items()}
-    x, y, masks = here["x"], here["y"], here["masks"]
     edges, weight = here["edges"].long(), here.get("weight")
-    return Shard(sizes, edges, weight, nodes.to(device), border, x, y, masks)
+    rows = here["x"], here["y"], here["masks"]
+    return Shard(sizes, edges, weight, nodes.to(device), border, *rows)
 
 
 def _read(folder: Path) -> tuple[Sizes, dict[str, Tensor]]:
@@ -381,9 +347,9 @@ def _read(folder: Path) -> tuple[Sizes, dict[str, Tensor]]:
             )
         paths = [path for path in mine.glob("*.npy") if path.stem != "nodes"]
         files = {path.stem: torch.from_numpy(np.load(path)) for path in paths}
+    except InputError:
+        raise
     except (OSError, ValueError, AttributeError) as error:
-        if isinstance(error, InputError):
-            raise
         raise InputError(f"{mine} cannot be read ({error})") from error
     if not files["x"].isfinite().all():
         raise InputError(f"the features in {mine} must be finite, got NaN or infinity")

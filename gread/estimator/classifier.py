@@ -1,4 +1,4 @@
-"""A user's graph in, predictions out, in the manners of scikit-learn."""
+"""A classifier of nodes that follows the scikit-learn estimator API."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from gread.base.devices import choose_device
 from gread.base.errors import InputError
 from gread.base.files import whole_folder
 from gread.base.memory import TRAINING, enough_memory
+from gread.data.splits import MASKS
 from gread.estimator.diagnosis import diagnose
 from gread.estimator.fitted import DEGREE, FittedClassifier, checked_column, labels_of, with_degrees
 from gread.estimator.folder import load, write
-from gread.estimator.graphs import MASKS, masks_of_data
+from gread.estimator.graphs import masks_of_data
 from gread.models.catalog import MODELS
 from gread.runs.presets import split_settings
 from gread.runs.spec import HIDDEN_CHANNELS, Value
@@ -32,21 +33,20 @@ from gread.tables.table import Table
 from gread.training.fit import fit
 from gread.training.loop import Epoch
 
-FRACTIONS = (0.6, 0.2, 0.2)
-"""Train, validation and test, if nobody says."""
+FRACTIONS = (0.6, 0.2, 0.2)  # train, validation and test of a drawn split
 
 
 class GraphClassifier(FittedClassifier):
     """Predicts the class of nodes from their columns and their neighbours.
 
-    Nodes without a class are the ones to predict. The others are split: the first part trains, the
-    second decides when to stop, the third says how good it is. Columns are encoded by a fitted
-    preprocessing (`gread.tables.Preprocessing`), from training nodes alone.
+    Nodes without a class are the ones to predict. The others are split into training, validation
+    and test. Columns are encoded by a `gread.tables.Preprocessing`, fitted to training nodes alone.
 
     Args:
         model: A name of ``gread.MODELS``.
-        settings: Hyperparameters of the model and of ``gread.TrainConfig``, by name. Without one,
-            GREAD takes the adjacency, time and solver that the diagnosis recommends, and a graph
+        settings: Hyperparameters of the model and of ``gread.TrainConfig``, by name; ``metric``
+            selects the epoch, and ``loss="binary"`` suits two classes. Without a setting, GREAD
+            takes the adjacency, time and solver that the diagnosis recommends, and a graph
             that does not fit into memory is cut into parts (`gread.graph.partition`).
         features: Columns to use, or ``"auto"`` for all but label and split.
         id, source, target, weight: Columns, see `gread.tables.read_graph`.
@@ -58,14 +58,11 @@ class GraphClassifier(FittedClassifier):
 
     Attributes:
         classes_: In the order of the columns of `predict_proba`.
-        ids_: Of the nodes it was trained on.
-        data_: Their graph: features, edges, classes (−1 where there is none) and masks.
+        ids_, data_: The training graph: features, edges, classes (−1 for none) and masks.
         preprocessing_: From columns to features.
         diagnosis_: Of the graph, without the classes of the test.
-        settings_: All hyperparameters of the model.
-        config_: How it was trained.
-        module_: The trained model.
-        fit_: How training went.
+        settings_, config_: All settings of the model and of the training.
+        module_, fit_: The trained model, and the epochs of its training.
 
     Example:
         >>> import gread
@@ -96,7 +93,7 @@ class GraphClassifier(FittedClassifier):
             edges: Its edges, where X has none.
             split: The name of a column that says train, val or test, or a list of these; of a PyG
                 ``Data`` which of its splits, by default the first. Otherwise it is drawn.
-            on_epoch: Called after every epoch, for progress.
+            on_epoch: Called after every epoch.
         """
         return self.prepare(X, y, edges=edges, split=split).train(on_epoch)
 
@@ -133,20 +130,15 @@ class GraphClassifier(FittedClassifier):
         begin = self.diagnosis_.recommendation
         hyper = {name: getattr(begin, name) for name in entry.diagnosed} | hyper
         self.settings_ = {"hidden_channels": HIDDEN_CHANNELS} | entry.hyperparameters | hyper
-        weights = self._class_weights()
+        self.config_ = self.config(len(self.ids_))
         with torch.random.fork_rng(devices=[]):
             self.config_ = self._divided(self.data_, self.built().to(device))
         data = self._structured(self.data_).to(device if self.config_.parts == 1 else "cpu")
         with torch.random.fork_rng(devices=[]), enough_memory(TRAINING):
             torch.manual_seed(self.random_state)
             self.module_ = self.built().to(device)
-            self.fit_ = fit(
-                self.module_,
-                data,
-                self.config_,
-                class_weight=None if weights is None else weights.to(device),
-                on_epoch=on_epoch,
-            )
+            about: Any = {"class_weight": self._class_weights(), "on_epoch": on_epoch}
+            self.fit_ = fit(self.module_, data, self.config_, **about)
         return self
 
     def like(
@@ -179,16 +171,16 @@ class GraphClassifier(FittedClassifier):
         elif split is not None and not isinstance(split, int):
             given = checked_column(split, graph.num_nodes)
             parts = read_split(Table("split", {"split": given}), "split")
+        elif isinstance(X, Data) and all(name in X for name in MASKS):
+            parts = masks_of_data(X, split or 0)
         else:
-            masks = masks_of_data(X, split or 0) if isinstance(X, Data) else None
-            drawn = draw_split(labels.y, FRACTIONS, self.random_state)
-            parts = drawn if masks is None else masks
+            parts = draw_split(labels.y, FRACTIONS, self.random_state)
         parts = np.where(labels.known, parts, -1)
         check_split(parts, labels.y)
         return parts
 
     def _class_weights(self) -> Tensor | None:
-        """[classes], with a mean of 1 over the training nodes where they are balanced."""
+        """[classes]; balanced weights have a mean of 1 over the training nodes."""
         given = self.class_weight
         if given is None:
             return None

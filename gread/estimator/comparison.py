@@ -1,12 +1,11 @@
-"""Whether the graph helps at all: the same nodes by simpler means."""
+"""Simpler models on the same nodes, which show whether the graph helps."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.nn.functional import one_hot
 from torch_geometric.nn import LabelPropagation
 
@@ -17,10 +16,7 @@ from gread.models.catalog import MODELS
 
 BASELINES: Registry[Callable[[GraphClassifier], Scores]] = Registry("baseline")
 """From a fitted classifier to the scores of something simpler on the same split."""
-
-
-SHARED = ["epochs", "patience", "parts", "halo"]
-"""Settings that baselines share; all else is their own."""
+SHARED = ["epochs", "patience", "parts", "halo", "loss", "metric"]  # settings of baselines too
 
 
 def compare(classifier: GraphClassifier) -> dict[str, Scores]:
@@ -34,9 +30,8 @@ def compare(classifier: GraphClassifier) -> dict[str, Scores]:
         ['GREAD-BS', 'MLP', 'Label propagation', 'GCN']
     """
     own = MODELS[classifier.model].title
-    return {own: classifier.scores()} | {
-        name: make(classifier) for name, make in BASELINES.items() if name != own
-    }
+    others = {name: make(classifier) for name, make in BASELINES.items() if name != own}
+    return {own: classifier.scores()} | others
 
 
 def verdict(name: str, own: Scores, mlp: Scores) -> str:
@@ -74,18 +69,14 @@ def _luck(one: Scores, other: Scores) -> float:
     return float(200 * variance**0.5)
 
 
-def _trained(model: str) -> Callable[[GraphClassifier], Scores]:
+def _trained(model: str, classifier: GraphClassifier) -> Scores:
     """Another model with its own defaults, trained for as long."""
-
-    def scores(classifier: GraphClassifier) -> Scores:
-        given = dict(classifier.settings or {})
-        settings = {name: given[name] for name in SHARED if name in given}
-        return classifier.like(model, settings).scores()
-
-    return scores
+    given = dict(classifier.settings or {})
+    settings = {name: given[name] for name in SHARED if name in given}
+    return classifier.like(model, settings).scores()
 
 
-BASELINES.add("MLP", _trained("mlp"))
+BASELINES.add("MLP", partial(_trained, "mlp"))
 
 
 @BASELINES.register("Label propagation")
@@ -101,11 +92,8 @@ def label_propagation(classifier: GraphClassifier) -> Scores:
     )
     shares = known[data.train_mask].mean(dim=0)
     total = found.sum(dim=1, keepdim=True)
-    spread: NDArray[np.float64] = (
-        torch.where(total > 0, found / total.clamp(min=1e-30), shares).double().numpy()
-    )
-    tested = data.test_mask.numpy()
-    return score(data.y.numpy()[tested], spread[tested])
+    spread = torch.where(total > 0, found / total.clamp(min=1e-30), shares).double()
+    return score(data.y[data.test_mask].numpy(), spread[data.test_mask].numpy())
 
 
-BASELINES.add("GCN", _trained("gcn"))
+BASELINES.add("GCN", partial(_trained, "gcn"))

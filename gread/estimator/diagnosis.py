@@ -1,4 +1,4 @@
-"""What a graph is like before anything is trained on it, and what that recommends."""
+"""Measures of a graph before training, and the settings that they recommend."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
-from torch_geometric.utils import degree, scatter
+from torch_geometric.utils import degree, scatter, to_scipy_sparse_matrix
 
 from gread.graph.measures import adjusted_homophily, edge_homophily, node_homophily
 from gread.tables.column import Column
@@ -22,20 +21,11 @@ from gread.tables.graph import TableGraph
 from gread.tables.labels import Labels
 from gread.tables.table import Table
 
-MANY_EDGES = 500_000
-"""Beyond, attention and fine steps are not worth their time."""
-
-RARE = 10
-"""A class with fewer nodes has no number to trust."""
-
-SEEN = 5000
-"""From so many labelled nodes at most it is found what their columns tell."""
-
-LEAD = 0.15
-"""So much more than columns tell neighbours where one should listen to many of them."""
-
-LEAK = 0.99
-"""A column that tells the class of so many nodes equals the label."""
+MANY_EDGES = 500_000  # beyond, attention and fine steps are not worth their time
+RARE = 10  # results of a class with fewer nodes are unreliable
+SEEN = 5000  # labelled nodes at most from which `features_tell` is measured
+LEAD = 0.15  # lead of the neighbours over the features that makes a long time worth it
+LEAK = 0.99  # a column that tells the class of this share of the nodes equals the label
 
 
 @dataclass(frozen=True)
@@ -63,15 +53,9 @@ class Diagnosis:
 
     Attributes:
         nodes, edges: How many; of an undirected graph, pairs of nodes.
-        directed, weighted: Whether edges have one direction, and weights.
-        features: Columns that are used.
         labelled, classes: Nodes with a class, in all and in each.
-        components, largest_component: Connected ones, and nodes of the largest.
         degrees: How many nodes have 0, 1, 2 to 3, 4 to 7, ... neighbours.
-        mean_degree, largest_degree: Neighbours of a node, on average and at most.
-        isolated: Nodes without neighbours.
-        loops: Edges from a node to itself; they are left out.
-        repeated: Edges named before; they count once.
+        loops, repeated: Edges from a node to itself, and edges named before; both are left out.
         duplicates: Nodes with all the values and neighbours of another one before them.
         node_homophily, edge_homophily, adjusted_homophily: See the functions of `gread`; these and
             what follows are taken over edges between labelled nodes, None where there are none.
@@ -79,9 +63,8 @@ class Diagnosis:
         neighbours_tell: Share of the nodes with labelled neighbours whose class is the commonest
             among these.
         features_tell: Share of the labelled nodes whose class a linear model finds from their
-            columns, of each half with what it learned from the other; None where that is unknown.
+            columns, fitted to one half for the other; None if unknown.
         leaks: Columns that tell the class.
-        recommendation: Where to begin.
         warnings: What to know before trusting a result, one sentence each.
     """
 
@@ -114,10 +97,8 @@ class Diagnosis:
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> Diagnosis:
         """What ``dataclasses.asdict`` gave, perhaps through JSON, which knows no tuples."""
-        known: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in values.items()
-        }
+        known: dict[str, Any] = dict(values)
+        known |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
         known["mixing"] = tuple(tuple(row) for row in values["mixing"])
         known["leaks"] = tuple(Leak(**leak) for leak in values["leaks"])
         known["recommendation"] = Recommendation(**values["recommendation"])
@@ -125,12 +106,7 @@ class Diagnosis:
 
 
 def diagnose(graph: TableGraph, labels: Labels, features: Sequence[str]) -> Diagnosis:
-    """Looks at a graph.
-
-    Args:
-        graph: With the columns of its nodes.
-        labels: Of the nodes; those that are to stay unseen, as in a test, have none here.
-        features: Columns that are used.
+    """Measure a graph; nodes whose class must stay unseen, as in a test, have none in ``labels``.
 
     Example:
         >>> from gread.tables import Table, column, join, read_labels
@@ -145,7 +121,8 @@ def diagnose(graph: TableGraph, labels: Labels, features: Sequence[str]) -> Diag
     neighbours = degree(graph.edge_index[0], n, dtype=torch.int64)
     if graph.directed:
         neighbours = neighbours + degree(graph.edge_index[1], n, dtype=torch.int64)
-    parts = _components(graph)
+    matrix = to_scipy_sparse_matrix(graph.edge_index, num_nodes=n)
+    parts = np.bincount(connected_components(matrix, directed=False)[1])
     classes = len(labels.classes)
     sizes = np.bincount(labels.y[labels.known], minlength=classes).tolist()
     edge_index = graph.edge_index[:, (y[graph.edge_index] >= 0).all(dim=0)]
@@ -191,16 +168,10 @@ def recommend(
     """Where to begin: rules from validation accuracies on graphs of the paper (own-graph.md).
 
     Args:
-        homophily: See `gread.adjusted_homophily`; None where it is unknown.
+        homophily: See `gread.adjusted_homophily`; None if unknown.
         edges: Entries of the adjacency matrix.
         has_features: Whether nodes have columns to use.
-        lead: How much more neighbours tell about the class than columns do, as shares of nodes.
-
-    Example:
-        >>> recommend(0.8, edges=10556, has_features=True).time
-        2.0
-        >>> recommend(0.8, edges=10556, has_features=True, lead=0.5).time
-        4.0
+        lead: ``neighbours_tell`` − ``features_tell`` of a `Diagnosis`.
     """
     time = 1.0
     if homophily is None:
@@ -263,15 +234,6 @@ def _warnings(found: Diagnosis) -> Iterator[str]:
         yield "There are no features: the number of neighbours stands in for them."
 
 
-def _components(graph: TableGraph) -> NDArray[np.int64]:
-    """The sizes of the connected components."""
-    source, target = graph.edge_index.numpy()
-    n = graph.num_nodes
-    matrix = coo_matrix((np.ones(len(source), dtype=np.int8), (source, target)), shape=(n, n))
-    _, part = connected_components(matrix, directed=False)
-    return np.bincount(part)
-
-
 def _histogram(neighbours: Tensor) -> tuple[int, ...]:
     """How many nodes have 0, 1, 2 to 3, 4 to 7, ... neighbours."""
     exponent = torch.where(neighbours > 0, (neighbours + 0.5).log2().floor() + 1, 0).long()
@@ -293,8 +255,7 @@ def _duplicates(graph: TableGraph, features: Sequence[str]) -> int:
 def _cells(column: Column) -> list[Any]:
     if column.kind == "vector":
         return [row.tobytes() for row in column.values]
-    values: list[Any] = column.values.tolist()
-    return [None if gone else value for value, gone in zip(values, column.missing, strict=True)]
+    return column.cells()
 
 
 def _leak(name: str, column: Column, labels: Labels) -> Leak | None:

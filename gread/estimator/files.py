@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,9 +33,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 PICTURE = "diagnosis.png"
-
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""With what a formula may begin."""
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a formula may begin
 
 
 def diagnose_files(
@@ -54,7 +53,6 @@ def diagnose_files(
         label: Column of the classes, empty where unknown.
         features: Columns to use, ``"auto"`` for all except the id and the label.
         out: Folder in which a picture is drawn, as ``diagnosis.png``.
-        columns: Of the graph.
 
     Example:
         >>> import tempfile
@@ -83,8 +81,7 @@ class FitReport:
     Attributes:
         classifier: The trained one; with ``tune`` the best.
         scores: On the test nodes, of the classifier first, then of simpler models.
-        seconds: How long each stage took.
-        folder: The model folder.
+        seconds: Duration of each stage.
     """
 
     classifier: GraphClassifier
@@ -175,20 +172,16 @@ def fit_report(
 def write_predictions(
     classifier: GraphClassifier, file: str | Path, X: Any = None, edges: Any = None
 ) -> int:
-    """Writes the columns ``id``, ``prediction``, ``confidence`` and ``p_CLASS`` of every class.
+    """Write ``id``, ``prediction``, ``confidence`` and ``p_CLASS`` to a CSV file; count the nodes.
 
-    Ids and classes are a stranger's text, and a spreadsheet computes what begins with =, +, - or @:
-    such text is written with an apostrophe before it, which tells a spreadsheet that it is text.
+    Text that a spreadsheet would take for a formula is written with an apostrophe before it.
 
     Args:
         classifier: Fitted.
-        file: CSV; it appears when it is whole.
+        file: It appears when it is whole.
         X: A graph, all nodes of which are predicted; by default those nodes of the training graph
             that have no class.
         edges: Its edges, where X has none.
-
-    Returns:
-        The number of nodes.
 
     Example:
         >>> import tempfile
@@ -210,8 +203,7 @@ def write_predictions(
                     "the training graph must have nodes without a class, got none: name a new "
                     "graph, for instance the same files"
                 )
-            ids = [name for name, wanted in zip(classifier.ids_, chosen, strict=True) if wanted]
-            found = found[chosen]
+            ids, found = list(compress(classifier.ids_, chosen)), found[chosen]
         else:
             graph = classifier.graph(X, edges)
             ids, found = graph.ids, classifier.predict_proba(graph)
@@ -228,10 +220,9 @@ def write_predictions(
 
 def _text(value: Any) -> Any:
     """A cell that no spreadsheet takes for a formula; numbers stay as they are."""
-    if not isinstance(value, str) or not value.startswith(FORMULA):
-        return value
     try:
-        float(value)
+        if isinstance(value, str) and value.startswith(FORMULA):
+            float(value)
     except ValueError:
         return f"'{value}"
     return value

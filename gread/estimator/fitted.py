@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 from torch import nn
 from torch_geometric.data import Data
 from torch_geometric.utils import degree
@@ -34,17 +34,14 @@ from gread.tables.labels import Labels, read_labels
 from gread.tables.table import Table
 from gread.training.config import TrainConfig
 from gread.training.fit import logits_of
+from gread.training.losses import LOSSES
 from gread.training.memory import parts_that_fit
+from gread.training.metrics import metric_of
 
 TRAIN: dict[str, Any] = {"epochs": 200, "lr": 0.01, "weight_decay": 5e-4, "patience": 50}
-"""How to train, if nobody says: stop when 50 epochs have not improved validation."""
-
-LARGE = 50_000
+LARGE = 50_000  # nodes from which an epoch takes seconds and validation hardly fluctuates
 TRAIN_LARGE = {"epochs": 50, "lr": 0.03, "patience": 20}
-"""On a graph of so many nodes an epoch takes seconds and validation hardly fluctuates."""
-
-DEGREE = "(degree)"
-"""What stands in for features where there are none: log(1 + neighbours)."""
+DEGREE = "(degree)"  # column log(1 + neighbours), the features of a graph that has none
 
 
 class FittedClassifier(ClassifierMixin, BaseEstimator):
@@ -93,10 +90,9 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
             X: A graph with the same columns, new or grown; by default the one it was trained on.
             edges: Its edges, where X has none.
         """
-        self._check_fitted()
+        self._check_fitted(X)
         device = choose_device(self.device)
         if X is None:
-            self._check_graph()
             data, config = self.data_, self.config_
         else:
             if MODELS[self.model].transductive:
@@ -111,14 +107,13 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         data = self._structured(data).to(device if config.parts == 1 else "cpu")
         with enough_memory("a smaller graph, or a model trained with more parts"):
             logits = logits_of(self.module_.to(device), data, data.train_mask, config)
-        found: NDArray[np.float64] = logits.double().softmax(dim=1).cpu().numpy()
-        return found
+        scores = LOSSES[self.config_.loss].scores(logits.double())
+        return scores.softmax(dim=1).cpu().numpy()
 
     def predict(self, X: Any = None, *, edges: Any = None) -> NDArray[Any]:
         """The most probable class of every node; arguments as in `predict_proba`."""
         chosen = self.predict_proba(X, edges=edges).argmax(axis=1)
-        found: NDArray[Any] = self.classes_[chosen]
-        return found
+        return self.classes_[chosen]
 
     def score(self, X: Any = None, y: Any = None, *, edges: Any = None) -> float:
         """The accuracy on nodes with a class; by default on those that were kept for the test."""
@@ -126,9 +121,8 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
 
     def scores(self, X: Any = None, y: Any = None, *, edges: Any = None) -> Scores:
         """All measures, see `gread.estimator.Scores`; arguments as in `score`."""
-        self._check_fitted()
+        self._check_fitted(X)
         if X is None:
-            self._check_graph()
             tested = self.data_.test_mask.numpy()
             return score(self.data_.y.numpy()[tested], self.predict_proba()[tested])
         graph = self.graph(X, edges)
@@ -148,12 +142,14 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         given = split_settings(self.model, dict(self.settings or {}))[1]
         found = TrainConfig(**(TRAIN | (TRAIN_LARGE if nodes >= LARGE else {}) | given))
         MODELS[self.model].check_parts(found.parts)
+        outputs_of(found, classes=2)  # every loss of classes accepts two
         return found
 
     def built(self) -> nn.Module:
         """The model with these settings, untrained."""
         hyper = dict(self.settings_)
-        sizes = self.preprocessing_.width, hyper.pop("hidden_channels"), len(self.classes_)
+        outputs = outputs_of(self.config_, len(self.classes_))
+        sizes = self.preprocessing_.width, hyper.pop("hidden_channels"), outputs
         return MODELS[self.model].make(*sizes, num_nodes=len(self.ids_), **hyper)
 
     def _divided(self, data: Data, module: nn.Module) -> TrainConfig:
@@ -181,13 +177,24 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         structure = MODELS[self.model].structure
         return copy(data) if structure is None else add_structure(data, structure).data
 
-    def _check_fitted(self) -> None:
-        if "module_" not in vars(self):
-            raise NotFittedError("this GraphClassifier must be fitted before it predicts")
-
-    def _check_graph(self) -> None:
-        if "data_" not in vars(self):
+    def _check_fitted(self, X: Any) -> None:
+        """Requires a trained model, and its graph if no other is given."""
+        check_is_fitted(self, "module_", msg="this %(name)s must be fitted before it predicts")
+        if X is None and "data_" not in vars(self):
             raise InputError("a graph must be given: this model was shared without its own")
+
+
+def outputs_of(config: TrainConfig, classes: int) -> int:
+    """Number of outputs of a classifier, which its loss decides; the metric must fit the loss."""
+    loss = LOSSES[config.loss]
+    if loss.classes is None:
+        fitting = ", ".join(name for name, other in LOSSES.items() if other.classes is not None)
+        raise InputError(f"loss must be one of {fitting} in a classifier, got {config.loss!r}")
+    metric_of(config)
+    found = loss.outputs(classes)
+    if loss.classes(found) != classes:
+        raise InputError(f"loss {config.loss!r} needs {loss.classes(found)} classes, got {classes}")
+    return found
 
 
 def labels_of(X: Any, y: Any, graph: TableGraph, classes: Sequence[Any] | None = None) -> Labels:

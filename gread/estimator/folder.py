@@ -1,12 +1,6 @@
 """A trained classifier as a folder that can be shared: safetensors, JSON and a model card.
 
-    config.json        settings of the model, from which ``GREAD.from_pretrained`` builds it too
-    model.safetensors  its weights
-    classifier.json    columns, fitted preprocessing, classes, scores, versions
-    graph.safetensors  the graph it was trained on; without it, predictions need a new one
-    README.md          the model card
-
-Nothing is pickled, so that a stranger's folder can be read.
+docs/own-graph.md lists the files. Nothing is pickled, so a folder from a stranger is safe to read.
 """
 
 from __future__ import annotations
@@ -28,9 +22,9 @@ from gread.base.errors import InputError
 from gread.base.memory import check_fits
 from gread.base.tensors import write_tensors
 from gread.base.versions import versions
+from gread.data.splits import MASKS
 from gread.estimator.diagnosis import Diagnosis
-from gread.estimator.fitted import FittedClassifier
-from gread.estimator.graphs import MASKS
+from gread.estimator.fitted import FittedClassifier, outputs_of
 from gread.estimator.scores import Scores
 from gread.graph.checks import check_edges, check_features
 from gread.models.catalog import MODELS, NUM_NODES
@@ -44,6 +38,7 @@ C = TypeVar("C", bound=FittedClassifier)
 FORMAT = 1
 CLASSIFIER = "classifier.json"
 GRAPH = "graph.safetensors"
+TENSORS = ("x", "edge_index", "y", *MASKS)
 
 
 def write(classifier: FittedClassifier, folder: Path, scores: Mapping[str, Scores]) -> None:
@@ -68,8 +63,7 @@ def write(classifier: FittedClassifier, folder: Path, scores: Mapping[str, Score
         (folder / name).write_text(text + "\n", encoding="utf-8")
     save_weights(classifier.module_, folder)
     write_tensors(folder / GRAPH, _graph_tensors(classifier))
-    card = _card(classifier, scores, fingerprint)
-    (folder / CARD).write_text(card, encoding="utf-8")
+    (folder / CARD).write_text(_card(classifier, scores, fingerprint), encoding="utf-8")
     for file in folder.iterdir():
         file.chmod(0o644)  # a folder to share
 
@@ -121,25 +115,16 @@ def _classes(values: Any) -> NDArray[Any]:
     return np.array(values)
 
 
-def read_scores(path: str | Path) -> dict[str, Scores]:
-    """What `write` was told about how good the classifier and simpler means are."""
-    file = Path(path) / CLASSIFIER
-    try:
-        return {name: Scores(**found) for name, found in _read_json(file)["scores"].items()}
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{file} is not as gread writes it: {error!r}") from error
-
-
 def _config(classifier: FittedClassifier) -> dict[str, Any]:
     """The arguments with which the model is built."""
     entry = MODELS[classifier.model]
-    sizes: dict[str, Any] = {
+    return {
         "in_channels": classifier.preprocessing_.width,
-        "out_channels": len(classifier.classes_),
+        "out_channels": outputs_of(classifier.config_, len(classifier.classes_)),
+        **({NUM_NODES: len(classifier.ids_)} if entry.transductive else {}),
+        **entry.fixed,
+        **classifier.settings_,
     }
-    if entry.transductive:
-        sizes[NUM_NODES] = len(classifier.ids_)
-    return {**sizes, **entry.fixed, **classifier.settings_}
 
 
 def _parameters(classifier: FittedClassifier) -> dict[str, Any]:
@@ -154,14 +139,10 @@ def _parameters(classifier: FittedClassifier) -> dict[str, Any]:
 
 def _graph_tensors(classifier: FittedClassifier) -> dict[str, Tensor]:
     """The graph, with the ids as the bytes of a JSON list."""
-    data = classifier.data_
-    names = ["x", "edge_index", "y", *MASKS]
-    names += ["edge_weight"] * (data.edge_weight is not None)
+    names = [*TENSORS, *["edge_weight"] * (classifier.data_.edge_weight is not None)]
     ids = json.dumps(classifier.ids_, default=str, ensure_ascii=False).encode()
-    return {
-        "ids": torch.frombuffer(bytearray(ids), dtype=torch.uint8),
-        **{name: data[name].cpu() for name in names},
-    }
+    found = {"ids": torch.frombuffer(bytearray(ids), dtype=torch.uint8)}
+    return found | {name: classifier.data_[name].cpu() for name in names}
 
 
 def _read_graph(file: Path, classifier: FittedClassifier) -> tuple[list[Any], Data]:
@@ -183,9 +164,8 @@ def _check_graph(ids: Any, found: Mapping[str, Tensor], classifier: FittedClassi
     """Requires the graph of a training: what reads it later trusts its sizes."""
     _check("ids", ids, list)
     n = len(ids)
-    known = {"x", "edge_index", "y", *MASKS}
-    if found.keys() - {"edge_weight"} != known:
-        raise InputError(f"it must hold {', '.join(sorted(known))}, got {', '.join(found)}")
+    if found.keys() - {"edge_weight"} != set(TENSORS):
+        raise InputError(f"it must hold {', '.join(sorted(TENSORS))}, got {', '.join(found)}")
     check_features("x", found["x"], classifier.preprocessing_.width)
     check_edges(found["edge_index"], found.get("edge_weight"), found["x"])
     for name, of in {"y": torch.int64, **dict.fromkeys(MASKS, torch.bool)}.items():
@@ -219,37 +199,26 @@ def _card(classifier: FittedClassifier, scores: Mapping[str, Scores], fingerprin
         "before sharing what must stay private."
     )
     notes = "\n".join(f"- {warning}" for warning in classifier.diagnosis_.warnings)
-    return model_card(
-        f"{title} for node classification",
-        about=about,
-        fingerprint=fingerprint,
-        metrics=metrics,
-        usage=usage,
-        notes=notes,
-    )
+    texts = {"about": about, "fingerprint": fingerprint, "usage": usage, "notes": notes}
+    return model_card(f"{title} for node classification", metrics=metrics, **texts)
 
 
 def _local(path: str | Path) -> Path:
     """The folder on this machine, downloaded where it is on the Hub."""
-    folder = Path(path)
+    folder, name, absent = Path(path), str(path), f"there is no model folder {path}"
     if folder.is_dir():
         return folder
-    name = str(path)
     if folder.exists() or name.count("/") != 1 or name.startswith((".", "/", "~")):
-        raise InputError(f"there is no model folder {path}")
+        raise InputError(absent)
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
-        raise InputError(
-            f"there is no model folder {path}; to look on the Hugging Face Hub: {EXTRA}"
-        ) from error
+        raise InputError(f"{absent}; to look on the Hugging Face Hub: {EXTRA}") from error
     try:
         return Path(snapshot_download(name))
     except Exception as error:  # no network, no such repository, no right to read it
         reason = " ".join(str(error).split())[:200]
-        raise InputError(
-            f"there is no model folder {path}, and none on the Hugging Face Hub: {reason}"
-        ) from error
+        raise InputError(f"{absent}, and none on the Hugging Face Hub: {reason}") from error
 
 
 def _read_json(file: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Graphs as users have them: files, frames, matrices, NetworkX, PyG; all become one kind."""
+"""Graphs from files, DataFrames, matrices, NetworkX and PyG."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from gread.base.errors import InputError
+from gread.data.splits import MASKS
 from gread.tables.column import Column, column
 from gread.tables.graph import IDS, Columns, TableGraph, cleaned, from_networkx, join, read_graph
 from gread.tables.table import Table
@@ -22,18 +23,16 @@ from gread.tables.table import Table
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-MASKS = ("train_mask", "val_mask", "test_mask")
-
 
 def as_graph(graph: Any, edges: Any = None, **columns: Unpack[Columns]) -> TableGraph:
     """The graph that a user has.
 
     Args:
-        graph: A PyG ``Data`` or a NetworkX graph, which have edges; or what is known of the nodes:
-            a file, a pandas frame, or features as an array, tensor or sparse matrix [N, F].
-        edges: A file, a frame, a sparse matrix [N, N] whose entry i, j is the edge from i to j,
+        graph: A PyG ``Data`` or a NetworkX graph, which have edges; or the nodes: a file, a pandas
+            DataFrame, or features as an array, tensor or sparse matrix [N, F].
+        edges: A file, a DataFrame, a sparse matrix [N, N] whose entry i, j is the edge from i to j,
             or node numbers [2, E].
-        columns: As in `gread.tables.graph.Columns`; a frame without a column of ids has its index.
+        columns: As in `gread.tables.graph.Columns`; a DataFrame without ids has its index.
     """
     if isinstance(graph, TableGraph):
         return graph
@@ -60,8 +59,7 @@ def column_of(values: Any) -> Column:
     """A column from what a user has: a list, an array, a tensor or a pandas series."""
     if _is_a("pandas", "Series", values):
         return _from_series(values)
-    if isinstance(values, Tensor):
-        values = values.cpu().numpy()
+    values = _to_numpy(values)
     if isinstance(values, np.ndarray) and values.dtype.kind == "f":
         return column(np.nan_to_num(values), np.isnan(values))
     if isinstance(values, np.ndarray | Sequence) and not isinstance(values, str):
@@ -76,10 +74,7 @@ def _nodes(nodes: Any, id: str | None) -> Table:
         if id is not None or any(name in table.columns for name in IDS):
             return table
         return Table("nodes", {IDS[0]: column(nodes.index.tolist()), **table.columns})
-    if scipy.sparse.issparse(nodes):
-        nodes = nodes.toarray()
-    if isinstance(nodes, Tensor):
-        nodes = nodes.cpu().numpy()
+    nodes = nodes.toarray() if scipy.sparse.issparse(nodes) else _to_numpy(nodes)
     if not isinstance(nodes, np.ndarray) or nodes.ndim != 2:
         raise InputError(
             "a graph must be a PyG Data, a NetworkX graph, a pandas frame, a file, or features "
@@ -103,7 +98,7 @@ def _pairs(edges: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.float32] |
         if not (np.isfinite(weights).all() and (weights >= 0).all()):
             raise InputError("edges must have finite weights, zero or above, got one that is not")
         return pairs, None if (weights == 1).all() else weights
-    found = edges.cpu().numpy() if isinstance(edges, Tensor) else np.asarray(edges)
+    found = np.asarray(_to_numpy(edges))
     if found.ndim != 2 or len(found) != 2 or (found.size and found.dtype.kind not in "iu"):
         raise InputError(f"edges must be node numbers [2, E], got {list(found.shape)}")
     if found.size and not 0 <= found.min() <= found.max() < n:
@@ -122,10 +117,8 @@ def _from_data(data: Data, directed: bool) -> TableGraph:
     return cleaned("data", list(range(n)), columns, pairs, weights, directed)
 
 
-def masks_of_data(data: Data, which: int) -> NDArray[np.int64] | None:
-    """The parts that the masks of a ``Data`` give, 0 to 2 and −1 for none; None without masks."""
-    if not all(name in data for name in MASKS):
-        return None
+def masks_of_data(data: Data, which: int) -> NDArray[np.int64]:
+    """The parts that the masks of a ``Data`` give: 0 to 2, and −1 for none."""
     parts = torch.full((int(data.num_nodes),), -1)
     for part, name in enumerate(MASKS):
         mask = data[name].bool()
@@ -134,6 +127,10 @@ def masks_of_data(data: Data, which: int) -> NDArray[np.int64] | None:
             raise InputError(f"split must be below {mask.size(1)}, got {which}")
         parts[mask[:, which]] = part
     return parts.numpy()
+
+
+def _to_numpy(values: Any) -> Any:
+    return values.cpu().numpy() if isinstance(values, Tensor) else values
 
 
 def _is_a(package: str, name: str, value: Any) -> bool:

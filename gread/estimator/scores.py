@@ -1,4 +1,4 @@
-"""How good predictions are: how often right, in every class, and how well they know it."""
+"""Measures of predictions: accuracy, per-class measures and calibration."""
 
 from __future__ import annotations
 
@@ -12,18 +12,15 @@ BINS = 10
 
 @dataclass(frozen=True)
 class Scores:
-    """Of predictions for nodes whose class is known.
+    """Measures of predictions for nodes whose class is known.
 
     Attributes:
-        nodes: How many.
-        accuracy: Share of them that is right.
-        macro_f1: Mean over the classes of the harmonic mean of precision and recall.
-        roc_auc: Mean over the classes of the chance that a node of the class is given a higher
-            probability of it than another node; None where there is one class alone.
-        confusion: A row a true class, a column a predicted one, numbers of nodes.
-        calibration_error: Mean distance between confidence and accuracy, over ten bins of
-            confidence, each by its nodes.
-        bins: For every bin that has nodes: mean confidence, accuracy, number of nodes.
+        accuracy, macro_f1: As in scikit-learn, over the classes that have nodes.
+        roc_auc: Mean over the classes, each against the others; None if there is only one class.
+        confusion: Numbers of nodes, a row for each true class, a column for each predicted one.
+        calibration_error: Mean distance between confidence and accuracy over ten bins of
+            confidence, weighted by their nodes.
+        bins: Mean confidence, accuracy and number of nodes of every bin that has nodes.
     """
 
     nodes: int
@@ -42,13 +39,11 @@ def score(y: NDArray[np.int64], probabilities: NDArray[np.float64]) -> Scores:
         >>> score(np.array([0, 1]), np.array([[0.9, 0.1], [0.8, 0.2]])).confusion
         ((1, 0), (1, 0))
     """
-    from sklearn.metrics import f1_score  # slow to import
+    from sklearn.metrics import confusion_matrix, f1_score  # slow to import
 
-    classes = probabilities.shape[1]
     predicted = probabilities.argmax(axis=1)
     right = predicted == y
-    confusion = np.zeros((classes, classes), dtype=np.int64)
-    np.add.at(confusion, (y, predicted), 1)
+    confusion = confusion_matrix(y, predicted, labels=range(probabilities.shape[1]))
     bins = _bins(probabilities.max(axis=1), right)
     present = np.unique(y)
     return Scores(

@@ -1,4 +1,4 @@
-"""Better settings for a user's own graph, in the time there is."""
+"""Tuning of a classifier on a user's graph."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from gread.base.checks import check_positive
 from gread.estimator.classifier import GraphClassifier
+from gread.search.objective import objective_of
 from gread.search.space import read_space
 from gread.search.study import import_optuna
 from gread.training.loop import Epoch
@@ -17,15 +18,15 @@ def tune(
     minutes: float,
     on_trial: Callable[[int, GraphClassifier], None] | None = None,
 ) -> GraphClassifier:
-    """The classifier with the best validation accuracy among those trained in some minutes.
+    """The classifier with the best validation metric among those trained in some minutes.
 
-    Settings are drawn by Optuna from the search space of the model; what the classifier was given
-    stays. A training that the time runs out for does not count.
+    Optuna draws settings from the search space of the model, except those that ``classifier`` was
+    given. A training that is not finished in time does not count.
 
     Args:
-        classifier: Fitted; it is the one to beat.
+        classifier: Fitted; the one to beat.
         minutes: How long to search.
-        on_trial: Called after every training with how many there were and the best so far.
+        on_trial: Called after every training with their number and the best so far.
 
     Example:
         >>> import gread
@@ -40,7 +41,8 @@ def tune(
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     space = read_space(classifier.model)
     sampler = optuna.samplers.TPESampler(seed=classifier.random_state)
-    study = optuna.create_study(direction="maximize", sampler=sampler)
+    objective = objective_of(vars(classifier.config_))
+    study = optuna.create_study(direction=objective.direction, sampler=sampler)
     given = dict(classifier.settings or {})
     end = time.monotonic() + 60 * minutes
     best, count = classifier, 0
@@ -56,11 +58,11 @@ def tune(
         except TimeoutError:
             break
         except ArithmeticError:  # it diverged in its first epoch
-            study.tell(trial, 0.0)
+            study.tell(trial, objective.failed)
             continue
         count += 1
         study.tell(trial, other.fit_.best.val)
-        if other.fit_.best.val > best.fit_.best.val:
+        if objective.gain(other.fit_.best.val) > objective.gain(best.fit_.best.val):
             best = other
         if on_trial is not None:
             on_trial(count, best)

@@ -258,34 +258,42 @@ def write(chart: Chart, folder: Path, name: str) -> list[Path]:
 
 @matplotlib.rc_context(STYLE)
 def selection(
-    accuracies: Mapping[int, tuple[float, float]], selected: int, *, title: str
+    accuracies: Mapping[int, tuple[float, float]],
+    selected: int,
+    *,
+    title: str,
+    what: str = "accuracy (%)",
+    higher_is_better: bool = True,
 ) -> Figure:
-    """Validation and test accuracy of many settings: how far selection by either differs.
+    """Validation and test metric of many settings: how far selection by either differs.
 
     The right panel is the best tenth by validation, among which the choice is made.
 
     Args:
-        accuracies: From a number to validation and test accuracy, in percent.
+        accuracies: From a number to validation and test metric, shares in percent.
         selected: Which was chosen by validation.
         title: Above all.
+        what: The metric and its unit.
+        higher_is_better: The direction of the metric.
     """
     points: NDArray[np.float64] = np.array(list(accuracies.values()))
     chosen = np.array(accuracies[selected])
-    lucky = points[int(points[:, 1].argmax())]
-    order = points[:, 0].argsort()[::-1]
+    validation, test = points.T if higher_is_better else -points.T
+    lucky = points[int(test.argmax())]
+    order = validation.argsort()[::-1]
     top = points[order[: max(10, len(points) // 10)]]
     figure = Figure(figsize=(10.4, 4.9), layout="constrained")
     panels = figure.subplots(1, 2)
-    for axis, shown, what in zip(panels, (points, top), ("all", "best by validation"), strict=True):
+    for axis, shown, of in zip(panels, (points, top), ("all", "best by validation"), strict=True):
         axis.scatter(*shown.T, s=22, color=COLOURS[6], alpha=0.45, linewidth=0)
-        axis.set_title(f"{what}: {len(shown)}{_correlation(shown)}", fontsize=11, loc="left")
-        axis.set_xlabel("mean validation accuracy (%)")
+        axis.set_title(f"{of}: {len(shown)}{_correlation(shown)}", fontsize=11, loc="left")
+        axis.set_xlabel(f"mean validation {what}")
         axis.grid(alpha=0.2)
         for point, mark in ((lucky, _RING), (chosen, _DISC)):
             if (shown == point).all(axis=1).any():
                 axis.scatter(*point, zorder=3, **mark)
             axis.axhline(point[1], color=mark["edgecolor"], linewidth=1, linestyle="--", zorder=0)
-    panels[0].set_ylabel("mean test accuracy (%)")
+    panels[0].set_ylabel(f"mean test {what}")
     marks = {
         f"selected by validation: test {chosen[1]:.2f}": _DISC,
         f"best by test, which nobody may select: {lucky[1]:.2f}": _RING,

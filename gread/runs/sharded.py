@@ -8,22 +8,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch_geometric.data import Data
 
 from gread.base.errors import InputError
-from gread.distributed.exchange import fail_together, process_group, rank
+from gread.distributed.exchange import agreed, fail_together, on_all, process_group, rank
 from gread.distributed.fit import ShardFit, fit_shard
 from gread.distributed.launch import SECONDS, choose_gpu, run_processes
 from gread.distributed.shards import read_shard, shard
 from gread.models.catalog import MODELS
 from gread.runs.spec import RunSpec
 from gread.training.losses import LOSSES
-
-T = TypeVar("T")
 
 RESTARTS = 3
 """How often processes on this machine start again after one has died."""
@@ -55,9 +53,7 @@ def compute(training: ShardedTraining, device: str) -> list[ShardFit]:
             "multi-process training"
         )
     if dist.is_initialized():
-        found: list[Any] = [None] * processes
-        dist.all_gather_object(found, _train(training, device))
-        return found
+        return on_all(_train(training, device))
     task = _train, (training, device)
     return run_processes(*task, processes=processes, device=device, restarts=RESTARTS)
 
@@ -119,14 +115,6 @@ def joined_if_started(device: str) -> Iterator[None]:
     choose_gpu(device, int(os.environ.get("LOCAL_RANK", "0")))
     with process_group(device, seconds=SECONDS):
         yield
-
-
-def agreed(value: T) -> T:
-    """What process 0 says, on all."""
-    said = [value]
-    if dist.is_initialized():
-        dist.broadcast_object_list(said, 0)
-    return said[0]
 
 
 def cost(found: Sequence[ShardFit]) -> str:

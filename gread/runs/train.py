@@ -15,7 +15,7 @@ from torch import nn
 from torch_geometric.data import Data
 
 from gread.base.errors import InputError
-from gread.distributed.exchange import rank
+from gread.distributed.exchange import agreed, rank
 from gread.distributed.shards import read_sizes
 from gread.graph.structure.catalog import Prepared
 from gread.models.catalog import MODELS
@@ -25,7 +25,7 @@ from gread.runs.launch import launch
 from gread.runs.presets import Preset, find_preset, split_settings
 from gread.runs.result import Result
 from gread.runs.run import division, run, with_structure
-from gread.runs.sharded import ShardedTraining, agreed, compute, cost, joined_if_started, started_as
+from gread.runs.sharded import ShardedTraining, compute, cost, joined_if_started, started_as
 from gread.runs.spec import RunSpec, Value
 from gread.runs.store import ResultStore
 from gread.runs.trackers import TRACKERS, tracked

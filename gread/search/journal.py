@@ -1,7 +1,7 @@
-"""The file of a study: one line an event, each there as a whole or not at all.
+"""The file of a study: a line for each event, written as a whole or not at all.
 
-Optuna appends to its file and leaves it at that. A full disk, or a kill in a long write, then
-leaves a line without its end; the next is glued to it, and nobody can read the file any more.
+With Optuna's own file, a full disk or a kill leaves half a line; the next line is appended to it,
+and the file can no longer be read.
 """
 
 from __future__ import annotations
@@ -17,19 +17,14 @@ from optuna.storages.journal import BaseJournalBackend, JournalFileBackend, Jour
 
 from gread.runs.store import StoreError
 
-LOCK = 5
-"""Seconds after which the lock on a journal is broken. It is held for milliseconds, but a process
-that is killed leaves it behind."""
+LOCK = 5  # seconds after which a lock is broken: a process that is killed leaves it behind
 
 
 class Journal(BaseJournalBackend):
-    """A file of lines that several processes append to.
-
-    Args:
-        path: Absolute: Optuna cannot tell the age of a lock on a relative path, and waits for ever.
-    """
+    """A file of lines that several processes append to."""
 
     def __init__(self, path: Path):
+        # Optuna cannot tell the age of a lock on a relative path, and waits for ever.
         assert path.is_absolute()
         self.path = path
         self.lock = JournalFileSymlinkLock(str(path), grace_period=LOCK)
@@ -43,11 +38,7 @@ class Journal(BaseJournalBackend):
             raise StoreError(f"the journal {self.path} cannot be read: {error}") from error
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        """Adds events, all or none.
-
-        Raises:
-            StoreError: The file cannot be written, or is gone; then it is not made anew.
-        """
+        """Add events, all or none; a file that is gone is a `StoreError`, and is not recreated."""
         text = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs)
         try:
             self.lock.acquire()

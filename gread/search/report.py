@@ -1,14 +1,15 @@
-"""What a study found: the selected trial, what mattered, how much of it is luck, and a preset."""
+"""The result of a study: selected trial, importances, test metrics, picture and preset."""
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from statistics import fmean, pstdev
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from gread.base.files import write_text
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     import optuna
     from matplotlib.figure import Figure
 
-FEW = 5
-"""Of fewer complete trials nothing is said about importance."""
+FEW = 5  # fewer complete trials have no importances
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,13 @@ class Report:
     """A study in numbers.
 
     Attributes:
-        study, plan: Its name, and what was searched.
         wanted, trials: How many trials the study shall have, and the finished ones.
         rule, selected: A rule of `RULES`, and the trial that it selects.
-        importance: Share of the variance of the validation accuracy that each hyperparameter
+        importance: Share of the variance of the validation metric that each hyperparameter
             explains, the largest first; empty for fewer than five complete trials.
-        tests: Test accuracies of complete trials by number, one a run, where all runs are in this
+        tests: Test metrics of complete trials by number, one a run, where all runs are in this
             store; empty as long as the study goes on.
-        seen: After how many trials test accuracies were shown, this time included.
+        seen: After how many trials test metrics were shown, this time included.
     """
 
     study: str
@@ -59,31 +58,39 @@ class Report:
         """Whether the study has all its trials; before, nobody sees a test accuracy."""
         return len(self.trials) >= self.wanted
 
+    @property
+    def best_test(self) -> tuple[float, ...]:
+        """The best of `tests`, for reference: nothing may be selected by it."""
+        return max(self.tests.values(), key=lambda found: self.plan.objective.gain(fmean(found)))
+
     def figure(self) -> Figure:
-        """Validation and test accuracy of all complete trials."""
+        """Validation and test metric of all complete trials."""
         from gread.report.figures import selection
 
+        name, metric = self.plan.objective
+        scale, what = (100, f"{name} (%)") if self.plan.objective.is_share else (1, name)
         means = {
-            trial.number: (100 * trial.mean, 100 * fmean(self.tests[trial.number]))
+            trial.number: (scale * trial.mean, scale * fmean(self.tests[trial.number]))
             for trial in self.trials
-            if trial.number in self.tests
+            if trial.number in self.tests and math.isfinite(trial.mean)
         }
-        names = MODELS[self.plan.model].title, DATASETS[self.plan.dataset].title
-        title = f"{names[0]} on {names[1]}: {len(means)} settings"
-        return selection(means, self.selected.number, title=title)
+        names = f"{MODELS[self.plan.model].title} on {DATASETS[self.plan.dataset].title}"
+        about: Any = {"title": f"{names}: {len(means)} settings", "what": what}
+        about["higher_is_better"] = metric.higher_is_better
+        return selection(means, self.selected.number, **about)
 
     def preset(self) -> str:
         """The selected settings as a table of TOML, with where they come from as comments."""
-        plan, selected = self.plan, self.selected
+        plan, selected, objective = self.plan, self.selected, self.plan.objective
         pruned = sum(not trial.complete for trial in self.trials)
         facts = [
             f"study {self.study}, rule {self.rule}, sampler {plan.sampler}",
             f"trial {selected.number} of {len(self.trials)}, {pruned} of them pruned",
             f"splits {_ranges(plan.splits)}, seeds {_ranges(plan.seeds)}",
-            f"mean validation accuracy {100 * selected.mean:.2f}",
+            f"mean validation {objective.name} {objective.shown(selected.mean)}",
         ]
         if selected.number in self.tests:
-            facts.append(f"test accuracy {shown(self.tests[selected.number])}")
+            facts.append(f"test {objective.name} {objective.summary(self.tests[selected.number])}")
         if len(self.seen) > 1:
             facts.append(f"test accuracies were seen after {', '.join(map(str, self.seen))} trials")
         facts.append(f"gread {__version__}, {datetime.now(timezone.utc):%Y-%m-%d}")
@@ -97,7 +104,8 @@ class Report:
             return []
         path = folder / "tuned" / f"{study_name('', self.plan.model)[1:]}.toml"
         merge_preset(path, self.preset(), MODELS[self.plan.model].title)
-        if self.selected.number not in self.tests:  # its runs are on another machine
+        # Its runs may be on another machine, or all runs failed by a metric without a bound.
+        if self.selected.number not in self.tests or not math.isfinite(self.selected.mean):
             return [path]
         picture = folder / f"{self.study}.png"
         save(self.figure(), picture)
@@ -107,13 +115,9 @@ class Report:
 def report(
     study: str, store: ResultStore, *, storage: str | None = None, rule: str = "best-mean"
 ) -> Report:
-    """Looks at a study that there is.
+    """Report on the study of a name whose runs are in ``store``.
 
-    Args:
-        study: Its name.
-        store: Where its runs are.
-        storage: The URL of a database; by default the study is a journal beside the store.
-        rule: A name of ``gread.search.RULES``.
+    Args as in `gread.search.search`; ``rule`` is a name of ``gread.search.RULES``.
     """
     kept, plan = load_study(study, storage, store.path.parent / "studies")
     space = Space(plan.model, plan.space)
@@ -124,10 +128,8 @@ def report(
     if tests and len(trials) not in seen:
         seen.add(len(trials))
         kept.set_user_attr("tests seen after", sorted(seen))
-    importance = _importance(kept)
-    return Report(
-        study, plan, wanted, trials, rule, selected, importance, tests, tuple(sorted(seen))
-    )
+    found = selected, _importance(kept), tests, tuple(sorted(seen))
+    return Report(study, plan, wanted, trials, rule, *found)
 
 
 def preset_table(
@@ -159,7 +161,7 @@ def preset_table(
 
 
 def merge_preset(path: Path, table: str, title: str) -> None:
-    """Writes a table of TOML into a file of presets, in the place of one of the same name."""
+    """Write a table of TOML into a file of presets, in the place of one of the same name."""
     heading = f"# {title}: settings found by gread search, selected by validation accuracy alone."
     text = path.read_text("utf-8") if path.exists() else heading + "\n"
     first, *tables = re.split(r"(?m)^(?=\[)", text)
@@ -168,26 +170,19 @@ def merge_preset(path: Path, table: str, title: str) -> None:
     write_text(path, "\n".join(block.strip() + "\n" for block in [first, *kept, table]))
 
 
-def shown(shares: tuple[float, ...]) -> str:
-    """Mean and deviation of shares of 1, in percent."""
-    return f"{100 * fmean(shares):.2f} ± {100 * pstdev(shares):.2f}"
-
-
 def _tests(
     plan: StudySettings, trials: list[Trial], store: ResultStore
 ) -> dict[int, tuple[float, ...]]:
-    """A run that failed has no test accuracy, and counts as 0 like its validation."""
+    """A run that failed has the worst value of the metric, like its validation."""
+    failed = plan.objective.failed
     known = store.numbers("test")
-    keys = {
-        trial.number: [spec.key for spec in plan.specs(trial.settings)]
-        for trial in trials
-        if trial.complete
-    }
-    return {
-        number: tuple(known[key] or 0.0 for key in of_trial)
-        for number, of_trial in keys.items()
-        if all(key in known for key in of_trial)
-    }
+    tests = {}
+    for trial in trials:
+        keys = [spec.key for spec in plan.specs(trial.settings)]
+        if trial.complete and known.keys() >= set(keys):
+            found = (known[key] for key in keys)
+            tests[trial.number] = tuple(failed if value is None else value for value in found)
+    return tests
 
 
 def _importance(study: optuna.Study) -> dict[str, float]:

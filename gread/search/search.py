@@ -1,4 +1,4 @@
-"""The search: ask for settings, train them on all splits and seeds, tell their validation."""
+"""Search: draw settings, train them on all splits and seeds, and store their validation metric."""
 
 from __future__ import annotations
 
@@ -39,13 +39,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SearchProgress:
-    """How a search stands. It has no test accuracies.
+    """Progress of a search, without test metrics.
 
     Attributes:
-        finished: Trials that are complete or pruned, whoever computed them.
-        trials: How many there will be.
+        finished, trials: Complete and pruned trials of all processes, and how many are wanted.
         runs: How many this process has computed.
-        best: The best by mean validation accuracy, if there is one.
+        best: The best trial by mean validation metric, if there is one.
     """
 
     finished: int
@@ -77,12 +76,12 @@ def search(
     imports: Sequence[str] = (),
     on_progress: Callable[[SearchProgress], None] | None = None,
 ) -> list[Trial]:
-    """Searches until the study has ``trials`` finished trials, and gives them all.
+    """Search until the study has ``trials`` finished trials, and give them all.
 
-    A trial is a setting on all splits and seeds; its value is the mean validation accuracy, where
-    a run that failed counts as 0. Whatever ends a search, calling it again goes on: runs in the
-    store are not computed again, and trials that a dead process has left are taken up. Any number
-    of processes and machines may call it at once.
+    A trial is a setting on all splits and seeds; its value is the mean of the validation metric,
+    where a run that failed has the worst value (0 for shares, infinity for nll). A search that
+    ended for any reason is resumed by the same call: stored runs are not computed again, and trials
+    of a dead process are taken over. Any number of processes and machines may call it at once.
 
     Trial ``k`` of a random search depends on the name of the study and on ``k`` alone.
 
@@ -107,8 +106,8 @@ def search(
         root: Likewise.
         deterministic: Likewise.
         imports: Likewise.
-        workers: Likewise; by default one, on a GPU up to 8: a search is many small populations,
-            and one process spends more time on preparing them than the GPU on training them.
+        workers: Likewise; by default one, on a GPU up to 8: one process spends more time on
+            preparing small populations than the GPU on training them.
         on_progress: Called after every run and every trial.
 
     Example:
@@ -132,9 +131,8 @@ def search(
         raise InputError("a search must have a split and a seed, got none")
     space = space or read_space(model)
     name = study or study_name(dataset, model)
-    plan = StudySettings(
-        dataset, model, space.table, sampler, prune, [*splits], [*seeds], dict(options or {})
-    )
+    every = [*splits], [*seeds], dict(options or {})
+    plan = StudySettings(dataset, model, space.table, sampler, prune, *every)
     plan.specs(space.fixed)  # and so does an unknown dataset
     folder = store.path.parent / "studies"
     kept = create_study(name, plan, storage, folder, trials)
@@ -154,14 +152,10 @@ def search(
 
 
 def rungs(runs: int, prune: bool) -> list[int]:
-    """After how many runs of a trial it is decided whether it goes on; the last is all of them.
+    """Numbers of runs after which a trial may be pruned; the last is all of them.
 
     Successive halving with a third: of all trials on a ninth of the runs the best third goes on,
     of those on a third of the runs again.
-
-    Example:
-        >>> rungs(30, prune=True)
-        [4, 10, 30]
     """
     steps = {math.ceil(runs / 9), math.ceil(runs / 3), runs} if prune else {runs}
     return sorted(steps)
@@ -199,8 +193,7 @@ class _Search:
             self._know(trials_of(self.study, self.space))
             if len(self.known) >= self.trials:
                 return self.known
-            jobs = self._jobs(size)
-            if jobs:
+            if jobs := self._jobs(size):
                 self._evaluate(jobs)
             else:
                 time.sleep(0.5)  # others compute the last ones, or have died
@@ -232,22 +225,17 @@ class _Search:
         self.worker.takes(trial)
         seed = zlib.crc32(f"{self.study.study_name} {trial.number}".encode())
         self.study.sampler = SAMPLERS[self.plan.sampler](seed)
-        self._draw_again(trial)
+        kept = self.study.get_trials(deepcopy=False)[trial.number]
+        given = kept.system_attrs.get("fixed_params", {})
+        for name in self.space.parts:  # what was drawn before, so that the rest follows from it
+            if name in kept.distributions and name not in given:
+                of = kept.distributions[name]
+                self.study.sampler.sample_independent(self.study, kept, name, of)
         settings = self.space.suggest(trial)
         specs = self.plan.specs(settings)
         keys = [spec.key for spec in specs]
         trial.set_user_attr("runs", keys)
         return _Job(trial, settings, specs, keys)
-
-    def _draw_again(self, trial: optuna.Trial) -> None:
-        """What was drawn before, so that the rest is what would have followed."""
-        kept = self.study.get_trials(deepcopy=False)[trial.number]
-        given = kept.system_attrs.get("fixed_params", {})
-        for name in self.space.parts:  # in the order in which they were drawn
-            if name not in kept.distributions or name in given:
-                continue
-            of = kept.distributions[name]
-            self.study.sampler.sample_independent(self.study, kept, name, of)
 
     def _evaluate(self, jobs: Iterable[_Job]) -> None:
         *early, last = rungs(len(self.plan.splits) * len(self.plan.seeds), self.plan.prune)
@@ -262,35 +250,35 @@ class _Search:
     ) -> None:
         """Computes the first runs of all jobs; what is known of a job then is handed over.
 
-        The accuracy of a run that failed counts as 0.
+        A run that failed has the worst value of the metric.
         """
+        failed = self.space.objective.failed
         values, losses = self.store.numbers("val"), self.store.numbers("val_loss")
-        missing = {job: set(job.keys[:step]) - values.keys() for job in jobs}
+        waiting = list(jobs)
 
-        def hand_over(key: str = "") -> None:
-            for job, keys in list(missing.items()):
-                keys.discard(key)
-                if not keys:
-                    del missing[job]
-                    first = job.keys[:step]
-                    validation = tuple(values[k] or 0.0 for k in first)
-                    known = validation, first == job.keys, tuple(losses[k] for k in first)
+        def hand_over() -> None:
+            for job in list(waiting):
+                keys = job.keys[:step]
+                if all(key in values for key in keys):
+                    waiting.remove(job)
+                    found = (values[key] for key in keys)
+                    validation = tuple(failed if value is None else value for value in found)
+                    known = validation, keys == job.keys, tuple(losses[key] for key in keys)
                     on_job(job, Trial(job.trial.number, job.settings, *known))
 
         def take(result: Result) -> None:
             key = result.spec.key
             values[key], losses[key] = result.val, result.val_loss
             self.runs += 1
-            hand_over(key)
+            hand_over()
             self._tell_progress()
 
-        specs = [spec for job in missing for spec in job.specs[:step]]
+        specs = [spec for job in waiting for spec in job.specs[:step]]
         hand_over()
         self.compute(specs, on_result=take)
-        if missing:  # another process has stored them in between
+        if waiting:  # another process has stored them in between
             values |= self.store.numbers("val")
             losses |= self.store.numbers("val_loss")
-            missing = {job: set() for job in missing}
             hand_over()
 
     def _best_third(self, found: Mapping[_Job, Trial], step: int) -> list[_Job]:
@@ -303,9 +291,10 @@ class _Search:
         for job, trial in found.items():
             if trial.number not in before:  # by a process that has died since
                 job.trial.report(trial.mean, step)
-        means = self._reported(step)
-        bound = sorted(means.values(), reverse=True)[math.ceil(len(means) / 3) - 1]
-        going = [job for job in found if means[job.trial.number] >= bound]
+        gain = self.space.objective.gain
+        gains = {number: gain(mean) for number, mean in self._reported(step).items()}
+        bound = sorted(gains.values(), reverse=True)[math.ceil(len(gains) / 3) - 1]
+        going = [job for job in found if gains[job.trial.number] >= bound]
         for job in found.keys() - going:
             self._finish(job, found[job])
         return going
@@ -323,13 +312,11 @@ class _Search:
         from optuna.exceptions import UpdateFinishedTrialError
         from optuna.trial import TrialState
 
+        value, state = (trial.mean, None) if trial.complete else (None, TrialState.PRUNED)
         with suppress(UpdateFinishedTrialError):  # by another process, which took us for dead
             job.trial.set_user_attr("validation", trial.validation)
             job.trial.set_user_attr("losses", trial.losses)
-            if trial.complete:
-                self.study.tell(job.trial, trial.mean, skip_if_finished=True)
-            else:
-                self.study.tell(job.trial, state=TrialState.PRUNED, skip_if_finished=True)
+            self.study.tell(job.trial, value, state, skip_if_finished=True)
         self._know([*self.known, trial])
 
 

@@ -1,4 +1,4 @@
-"""Which trial is selected. Nothing here has seen a test accuracy."""
+"""Rules that select a trial, by validation alone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from gread.base.errors import InputError
 from gread.base.registry import Registry
@@ -15,8 +15,7 @@ from gread.runs.spec import Value
 if TYPE_CHECKING:
     from gread.search.space import Space
 
-NEIGHBOURS = 10
-"""How many trials the rule ``neighbours`` averages, the trial itself among them."""
+NEIGHBOURS = 10  # trials that the rule `neighbours` averages, the trial itself among them
 
 
 @dataclass(frozen=True)
@@ -24,11 +23,9 @@ class Trial:
     """A setting that was tried.
 
     Attributes:
-        number: Of the trial in its study.
-        settings: Hyperparameters and training.
-        validation: Accuracies, 0 to 1, one a run; a run that failed counts as 0.
+        validation: The validation metric of every run; the worst value where a run failed.
         complete: Whether all runs were computed; a pruned trial has but the first of them.
-        losses: Mean cross entropy on the validation nodes, one a run, none where it failed.
+        losses: Mean loss on the validation nodes, one a run, none where it failed.
     """
 
     number: int
@@ -44,28 +41,25 @@ class Trial:
 
     @property
     def mean(self) -> float:
-        """Mean validation accuracy over splits and seeds."""
+        """Mean validation metric over splits and seeds."""
         return fmean(self.validation)
 
     @property
     def standard_error(self) -> float:
         """Of that mean, as if the runs were independent, which splits of one graph are not."""
-        if len(self.validation) < 2:
+        if len(self.validation) < 2 or not math.isfinite(self.mean):
             return 0.0
         return stdev(self.validation) / len(self.validation) ** 0.5
 
 
-Rule: TypeAlias = "Callable[[Sequence[Trial], Space], Trial]"
-
-RULES: Registry[Rule] = Registry("rule")
+RULES: Registry[Callable[[Sequence[Trial], Space], Trial]] = Registry("rule")
 
 
 def select(trials: Sequence[Trial], space: Space, rule: str = "best-mean") -> Trial:
-    """The trial that a study has found.
+    """The complete trial that a rule of `RULES` selects, by validation alone.
 
-    By default the one with the highest mean validation accuracy over all splits and seeds, the
-    earliest on ties, and nothing else. Pruned trials are not among those selected from. The other
-    rules of `RULES` look at the same numbers alone.
+    By default the one with the best mean validation metric over all splits and seeds, the earliest
+    on ties.
 
     Example:
         >>> from gread.search import read_space
@@ -82,8 +76,8 @@ def select(trials: Sequence[Trial], space: Space, rule: str = "best-mean") -> Tr
 
 @RULES.register("best-mean")
 def best_mean(trials: Sequence[Trial], space: Space) -> Trial:
-    """The highest mean validation accuracy, the earliest on ties."""
-    return max(trials, key=lambda trial: trial.mean)
+    """The best mean validation metric, the earliest on ties."""
+    return max(trials, key=lambda trial: space.objective.gain(trial.mean))
 
 
 @RULES.register("lowest-loss")
@@ -99,30 +93,29 @@ def lowest_loss(trials: Sequence[Trial], space: Space) -> Trial:
 def one_standard_error(trials: Sequence[Trial], space: Space) -> Trial:
     """The simplest setting whose mean is within one standard error of the best.
 
-    Simplest: the fewest hidden channels; among those the strongest weight decay; among those the
-    shortest time. Where a setting lacks one of them, it does not count.
+    Simplest: the fewest hidden channels, then the strongest weight decay, then the shortest time,
+    as far as a setting has them.
     """
-    best = best_mean(trials, space)
-    bound = best.mean - best.standard_error
+    best, gain = best_mean(trials, space), space.objective.gain
+    bound = gain(best.mean) - best.standard_error
 
     def complexity(trial: Trial) -> tuple[float, float, float]:
         named = ("hidden_channels", "weight_decay", "time")
         width, decay, time = (float(trial.settings.get(name) or 0.0) for name in named)
         return width, -decay, time
 
-    return min((trial for trial in trials if trial.mean >= bound), key=complexity)
+    return min((trial for trial in trials if gain(trial.mean) >= bound), key=complexity)
 
 
 @RULES.register("neighbours")
 def neighbours(trials: Sequence[Trial], space: Space) -> Trial:
     """The best average of the ten nearest trials' means, itself among them.
 
-    A setting that is lucky alone does not pass. Near is meant in the space with every range scaled
-    to 1, see `Space.distance`.
+    A setting that is lucky alone does not pass. `Space.distance` says what is near.
     """
 
     def smoothed(trial: Trial) -> float:
         near = sorted(trials, key=lambda other: space.distance(trial.settings, other.settings))
-        return fmean(other.mean for other in near[:NEIGHBOURS])
+        return space.objective.gain(fmean(other.mean for other in near[:NEIGHBOURS]))
 
     return max(trials, key=smoothed)

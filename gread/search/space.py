@@ -1,4 +1,4 @@
-"""Search spaces: what every hyperparameter may be, as TOML."""
+"""Search spaces in TOML."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from gread.base.toml import read_file, read_toml
 from gread.models.catalog import MODELS
 from gread.runs.presets import split_settings
 from gread.runs.spec import HIDDEN_CHANNELS, Value
+from gread.search.objective import objective_of
 from gread.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from optuna.trial import BaseTrial
 
-DIGITS = 4
-"""Drawn numbers have so many significant digits: a preset is short, and names just the runs that
-were computed."""
+DIGITS = 4  # of drawn numbers, so that a preset is short and names the stored runs
 
 
 @dataclass(frozen=True)
@@ -34,11 +33,10 @@ class Choice:
 
     def suggest(self, name: str, trial: BaseTrial) -> Value:
         """The value of a trial."""
-        value: Value = trial.suggest_categorical(name, self.values)
-        return value
+        return trial.suggest_categorical(name, self.values)
 
     def ends(self) -> tuple[Value, ...]:
-        """What must be allowed for all to be."""
+        """Values that the model must accept."""
         return self.values
 
     def distance(self, one: Any, other: Any) -> float:
@@ -81,9 +79,9 @@ class Space:
             A table under the name of a model replaces entries for that model.
 
     Attributes:
-        table: What holds for this model.
-        parts: What is drawn.
-        fixed: What is not.
+        table: The entries that hold for this model.
+        parts, fixed: Those that are drawn, and those that are not.
+        objective: The validation metric of the training, by which trials are compared.
 
     Example:
         >>> space = Space("gread-bs", {"epochs": 50, "time": {"low": 0.1, "high": 6.0}})
@@ -104,11 +102,8 @@ class Space:
             raise InputError(f"{model} must be a table of settings, got {own!r:.80}")
         self.table: dict[str, Any] = common | dict(own)
         split_settings(model, self.table)  # which must all be settings of the model
-        self.parts = {
-            name: _part(name, entry)
-            for name, entry in self.table.items()
-            if isinstance(entry, list | dict)
-        }
+        drawn = {n: entry for n, entry in self.table.items() if isinstance(entry, list | dict)}
+        self.parts = {name: _part(name, entry) for name, entry in drawn.items()}
         self.fixed = {name: value for name, value in self.table.items() if name not in self.parts}
         if not self.parts:
             raise InputError("a space must have a choice or a range, got none")
@@ -116,6 +111,7 @@ class Space:
             for value in part.ends():
                 self._check({name: value})
         self._check(self.fixed)
+        self.objective = objective_of(self.table)
 
     def _check(self, settings: Mapping[str, Value]) -> None:
         """Builds the model, so that a value it does not take fails before anything is computed."""
@@ -135,9 +131,8 @@ class Space:
 
     def distance(self, one: Mapping[str, Value], other: Mapping[str, Value]) -> float:
         """Between two settings: Euclidean, every range scaled to 1, unequal choices 1 apart."""
-        return math.hypot(
-            *(part.distance(one[name], other[name]) for name, part in self.parts.items())
-        )
+        parts = self.parts.items()
+        return math.hypot(*(part.distance(one[name], other[name]) for name, part in parts))
 
 
 def read_space(model: str, path: str | Path | None = None) -> Space:

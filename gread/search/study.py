@@ -1,7 +1,4 @@
-"""Studies: what Optuna keeps of a search, in a file or in a database; and its samplers.
-
-Optuna is imported only where it is needed.
-"""
+"""Studies of Optuna, in a file or in a database, and samplers. Optuna is imported when needed."""
 
 from __future__ import annotations
 
@@ -17,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from gread.base.errors import InputError
 from gread.base.registry import Registry
-from gread.runs.complete import complete
-from gread.runs.presets import split_settings
+from gread.runs.presets import Preset, split_settings
 from gread.runs.spec import RunSpec, Value
 from gread.runs.store import StoreError
+from gread.search.objective import Objective, objective_of
 from gread.search.selection import Trial
 from gread.training.config import TrainConfig
 
@@ -29,8 +26,7 @@ if TYPE_CHECKING:
 
     from gread.search.space import Space
 
-SAMPLERS: Registry[Callable[[int], Any]] = Registry("sampler")
-"""From a seed to a sampler of Optuna's."""
+SAMPLERS: Registry[Callable[[int], Any]] = Registry("sampler")  # from a seed to one of Optuna's
 
 
 @SAMPLERS.register("random")
@@ -64,25 +60,23 @@ class StudySettings:
     seeds: Sequence[int]
     options: Mapping[str, Value] = field(default_factory=dict)
 
+    @property
+    def objective(self) -> Objective:
+        """The validation metric by which trials are compared."""
+        return objective_of(self.space)
+
     def specs(self, settings: Mapping[str, Value]) -> list[RunSpec]:
         """The runs of a setting: all splits with the first seed, then with the next."""
         hyper, train = split_settings(self.model, settings)
-        first = complete(
-            RunSpec(
-                dataset=self.dataset,
-                model=self.model,
-                hyper=hyper,
-                train=TrainConfig(**train),  # type: ignore[arg-type]
-                options=self.options,
-            )
-        )
+        config = TrainConfig(**train)  # type: ignore[arg-type]
+        first = Preset("search", hyper, config, self.options).spec(self.dataset, self.model)
         return [
             replace(first, seed=seed, split=split) for seed in self.seeds for split in self.splits
         ]
 
 
 def study_name(dataset: str, model: str) -> str:
-    """Of a study that was given none.
+    """The default name of a study.
 
     Example:
         >>> study_name("texas", "gread-fb*")
@@ -100,7 +94,7 @@ def create_study(
         name: Of the study.
         plan: What is searched.
         storage: The URL of a database; by default the study is a journal in ``folder``.
-        folder: Of the journal.
+        folder: Folder of the journal.
         trials: How many it shall have in the end; never fewer than were asked for before.
     """
     optuna = import_optuna()
@@ -109,7 +103,10 @@ def create_study(
     place = storage or journal(name, folder)
     with storage_errors(place):
         study = optuna.create_study(
-            storage=_open(place), study_name=name, direction="maximize", load_if_exists=True
+            storage=_open(place),
+            study_name=name,
+            direction=plan.objective.direction,
+            load_if_exists=True,
         )
         wanted = json.loads(json.dumps(asdict(plan)))
         if "plan" not in study.user_attrs:
@@ -144,6 +141,7 @@ def trials_of(study: optuna.Study, space: Space) -> list[Trial]:
     """The finished trials, complete and pruned, by number."""
     from optuna.trial import FixedTrial, TrialState
 
+    finished = (TrialState.COMPLETE, TrialState.PRUNED)
     return [
         Trial(
             trial.number,
@@ -152,9 +150,7 @@ def trials_of(study: optuna.Study, space: Space) -> list[Trial]:
             complete=trial.state == TrialState.COMPLETE,
             losses=tuple(trial.user_attrs["losses"]),
         )
-        for trial in study.get_trials(
-            deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED)
-        )
+        for trial in study.get_trials(deepcopy=False, states=finished)
     ]
 
 
@@ -168,15 +164,14 @@ def import_optuna() -> Any:
     try:
         import optuna
     except ImportError as error:
-        raise InputError(
-            "a search needs the package optuna: pip install 'gread[search]'"
-        ) from error
+        text = "a search needs the package optuna: pip install 'gread[search]'"
+        raise InputError(text) from error
     return optuna
 
 
 @contextmanager
 def storage_errors(place: str | Path) -> Iterator[None]:
-    """Whatever is wrong with the storage, as a `StoreError` that names it."""
+    """Turn an error of the storage into a `StoreError` that names it."""
     from optuna.exceptions import StorageInternalError
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError, SQLAlchemyError

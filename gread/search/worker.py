@@ -1,4 +1,4 @@
-"""Who works on a study: signs of life, and the trials that the dead have left."""
+"""Processes that work on a study: heartbeats, and trials that dead processes have left."""
 
 from __future__ import annotations
 
@@ -15,19 +15,12 @@ from gread.base.files import gone
 if TYPE_CHECKING:
     import optuna
 
-BEAT = 5.0
-"""Seconds between two signs of life."""
-
-STALE = 30.0
-"""A process that gave none for so many seconds is taken for dead, as is one of this machine that is
-not there. Where that is wrong, its trials are computed twice, with the same numbers."""
+BEAT = 5.0  # seconds between two signs of life
+STALE = 30.0  # a process silent for longer is taken for dead; if wrongly, its trials run twice
 
 
 class Worker:
-    """This process at work on a study, with a thread that says so every few seconds.
-
-    Leaving, in whatever way Python still can, says that its trials are free; one killed is silent.
-    """
+    """This process at work on a study, with a thread for the signs; leaving frees its trials."""
 
     def __init__(self, study: optuna.Study):
         self.study = study

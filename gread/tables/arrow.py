@@ -1,8 +1,7 @@
-"""A Parquet file as a stream of Arrow's: ``python parquet.py FILE``, a process of its own.
+"""A Parquet file as an Arrow stream: ``python arrow.py FILE``, a process of its own.
 
-At some broken files pyarrow ends its process: an exception of C++ that never becomes one of Python.
-So no process reads one that has anything to lose. What runs here imports nothing of gread, which
-would take seconds.
+Some broken files make pyarrow end its process, with a C++ exception that Python cannot catch. This
+file imports nothing of gread, which would take seconds.
 """
 
 import json
@@ -12,12 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 
-PLAIN = ("NONE", "INT", "STRING")
-"""Logical types that need no Python object for each value."""
-
-READ = "read\n"
-FULL = 3
-"""What the reader says to go on, and the status where memory ends."""
+PLAIN = ("NONE", "INT", "STRING")  # logical types that need no Python object for each value
+READ = "read\n"  # the order to go on
+FULL = 3  # the exit status if memory is full
 
 
 def main(path: str) -> None:
@@ -43,10 +39,7 @@ def is_text(of: Any) -> bool:
 
 
 def _unpacked(file: Any) -> float:
-    """Bytes in memory, by what a Parquet file says of itself: there a value may be repeated freely.
-
-    Numbers become arrays and a text is held once; lists and dates go through Python's objects.
-    """
+    """Bytes in memory by the metadata: numbers become arrays, lists and dates Python objects."""
     size = 0.0
     for group in map(file.metadata.row_group, range(file.metadata.num_row_groups)):
         for place in range(group.num_columns):

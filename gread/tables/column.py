@@ -16,7 +16,7 @@ from gread.base.errors import InputError
 
 Kind: TypeAlias = Literal["whole", "number", "truth", "text", "vector", "mixed"]
 
-WORDS: dict[Kind, str] = {
+WORDS: dict[Kind, str] = {  # names of the kinds in a sentence
     "whole": "whole numbers",
     "number": "numbers",
     "truth": "truth values",
@@ -24,11 +24,9 @@ WORDS: dict[Kind, str] = {
     "vector": "lists of numbers",
     "mixed": "values of several types",
 }
-"""What a kind is called in a sentence."""
 
 MISSING_NUMBERS = frozenset({"NA", "N/A", "null", "NULL", "None"})
-"""What stands for a missing number in files of text, besides nothing at all. Among words these may
-be words."""
+"""Missing numbers in files of text, besides the empty text; among words these may be words."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +34,8 @@ class Column:
     """Values of one kind.
 
     Attributes:
-        kind: What they are.
         values: [N], of ``int64`` (whole), ``float64`` (number), ``bool`` (truth) or Python objects
-            (text, mixed); of a vector ``float32`` [N, d]. Where one is missing, anything.
-        missing: [N], which values are missing.
+            (text, mixed); of a vector ``float32`` [N, d]. Anything where ``missing`` [N] is true.
     """
 
     kind: Kind
@@ -51,6 +47,11 @@ class Column:
 
     def __getitem__(self, rows: slice | NDArray[np.int64]) -> Column:
         return Column(self.kind, self.values[rows], self.missing[rows])
+
+    def cells(self) -> list[Any]:
+        """The values as Python objects, None where one is missing."""
+        pairs = zip(self.values.tolist(), self.missing, strict=True)
+        return [None if gone else value for value, gone in pairs]
 
     @property
     def numeric(self) -> bool:
@@ -68,11 +69,9 @@ class Column:
 def column(
     values: Sequence[Any] | NDArray[Any], missing: NDArray[np.bool_] | None = None
 ) -> Column:
-    """A column of Python or NumPy values, where None is missing.
+    """A column of Python or NumPy values; None and the rows in ``missing`` are missing.
 
-    Args:
-        values: One a row; an array that is not of Python objects is taken as it is.
-        missing: Which are missing besides.
+    An array that is not of Python objects is taken as it is.
 
     Example:
         >>> column([1, None, 3]).kind
@@ -115,20 +114,13 @@ def _filled(
 def column_of_texts(texts: Sequence[str]) -> Column:
     """A column of a file that holds text alone: numbers where all of it reads as numbers.
 
-    Nothing is missing; so is what `MISSING_NUMBERS` names among numbers. A leading zero makes a
-    code, which is text: 007 is not 7.
-
-    Example:
-        >>> column_of_texts(["1", "", "2.5"]).kind
-        'number'
-        >>> column_of_texts(["007", "008"]).kind
-        'text'
+    An empty text is missing; so is what `MISSING_NUMBERS` names among numbers. A leading zero makes
+    a code, which is text: 007 is not 7.
     """
     empty, absent = (_among(words, texts) for words in ({""}, {""} | MISSING_NUMBERS))
-    present = list(compress(texts, ~absent))
-    if not present and not (absent & ~empty).any():
+    if empty.all():
         return Column("number", np.zeros(len(texts)), empty)
-    if present:
+    if present := list(compress(texts, ~absent)):
         kind, values = _numbers(present)
         if values is not None:
             return _filled(kind, values, absent)
@@ -210,16 +202,14 @@ def _vectors(rows: list[Any], absent: NDArray[np.bool_]) -> Column:
 
 def _kind_of(values: Iterable[Any]) -> Kind:
     """The one kind that holds all of the values."""
-    kinds = {_kind_of_type(of) for of in set(map(type, values))}
+    kinds: set[Kind] = set()
+    for of in set(map(type, values)):
+        if issubclass(of, dict):
+            raise InputError("a column must hold plain values, got an object")
+        kinds.add(next((kind for kind, types in _TYPES.items() if issubclass(of, types)), "text"))
     if not kinds or kinds == {"whole", "number"}:
         return "number"
     return kinds.pop() if len(kinds) == 1 else "mixed"
-
-
-def _kind_of_type(of: type) -> Kind:
-    if issubclass(of, dict):
-        raise InputError("a column must hold plain values, got an object")
-    return next((kind for kind, types in _TYPES.items() if issubclass(of, types)), "text")
 
 
 _TYPES: dict[Kind, Any] = {

@@ -1,7 +1,7 @@
-"""From columns to features: what training rows look like is found once, stored, and applied to all.
+"""From columns to features: every column has an encoder that is fitted to the training rows.
 
-Every column has an encoder, a value of plain numbers and texts, so that a fitted preprocessing is a
-JSON file and a new table is encoded just as the first one was.
+An encoder holds plain numbers and texts, so that a fitted preprocessing is JSON and a new table is
+encoded as the first one was.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tempfile
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,34 +23,45 @@ from gread.base.registry import Registry
 from gread.tables.column import WORDS, Column
 from gread.tables.table import Table
 
-MOST_CATEGORIES = 64
-"""A column of text with more different values is read as words."""
-
-HASHED_WORDS = 256
-"""Features of a column of text."""
-
-BLOCK = 65_536
-"""Rows that are encoded at a time, so that what is needed on the way stays small."""
-
-MAPPED = 0.2
-"""Features that take more than this of the free memory are kept on the disk."""
-
-LARGEST = 10.0
-"""Standardised values beyond are cut off: one outlier must not drive the state of a node."""
+MOST_CATEGORIES = 64  # a column of text with more different values is read as words
+HASHED_WORDS = 256  # features of a column of text
+BLOCK = 65_536  # rows that are encoded at a time, to save memory
+MAPPED = 0.2  # features that take more than this of the free memory are kept on the disk
+LARGEST = 10.0  # standardised values beyond are clipped: an outlier must not drive a node's state
 
 
-class Encoder(Protocol):
-    """What turns a column into features."""
+class Encoder:
+    """What turns a column into features; a dataclass of plain values.
+
+    With ``indicator`` the last feature says that a value is missing, as in some training rows.
+    """
+
+    indicator: bool
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.indicator, bool):
+            raise InputError(f"indicator must be true or false, got {self.indicator!r:.80}")
 
     @property
     def width(self) -> int:
         """Number of features."""
+        return len(self.names(""))
 
     def encode(self, column: Column, out: NDArray[np.float32]) -> None:
         """Writes the features [N, width] of a column, which begin as zeros."""
+        self._encode(column, out)
+        if self.indicator:
+            out[:, -1] = column.missing
 
     def names(self, column: str) -> list[str]:
         """What to call the features of a column."""
+        return self._names(column) + [f"{column} is missing"] * self.indicator
+
+    def _encode(self, column: Column, out: NDArray[np.float32]) -> None:
+        raise NotImplementedError
+
+    def _names(self, column: str) -> list[str]:
+        raise NotImplementedError
 
 
 ENCODERS: Registry[type[Encoder]] = Registry("encoder")
@@ -64,24 +75,13 @@ def check_numbers(name: str, values: object) -> None:
         raise InputError(f"{name} must be finite numbers, got {values!r:.80}")
 
 
-def check_truth(name: str, value: object) -> None:
-    """Requires true or false."""
-    if not isinstance(value, bool):
-        raise InputError(f"{name} must be true or false, got {value!r:.80}")
-
-
 @ENCODERS.register("numbers")
 @dataclass(frozen=True)
-class Numbers:
-    """(x − shift) / scale, zero where it is missing, and whether it is.
+class Numbers(Encoder):
+    """(x − shift) / scale of every number of a row, zero where it is missing.
 
     A column whose training rows are mostly zero (counts, words, indicators) keeps its zeros and is
     divided by its largest value; another gets mean 0 and deviation 1.
-
-    Attributes:
-        shift: Of every number of a row.
-        scale: Likewise.
-        indicator: Whether a feature says that the value is missing: where training rows lack some.
     """
 
     shift: tuple[float, ...]
@@ -91,7 +91,7 @@ class Numbers:
     def __post_init__(self) -> None:
         check_numbers("shift", self.shift)
         check_numbers("scale", self.scale)
-        check_truth("indicator", self.indicator)
+        super().__post_init__()
         if len(self.shift) != len(self.scale) or not all(scale > 0 for scale in self.scale):
             raise InputError("scale must be a number above zero for each of shift")
 
@@ -114,20 +114,14 @@ class Numbers:
         scale = np.maximum(np.where(sparse, 1.0, deviation) * largest, np.finfo(np.float64).tiny)
         return Numbers(tuple(shift.tolist()), tuple(scale.tolist()), indicator)
 
-    @property
-    def width(self) -> int:
-        """A feature a number, and the indicator."""
-        return len(self.scale) + self.indicator
-
-    def encode(self, column: Column, out: NDArray[np.float32]) -> None:
-        """See `Encoder`."""
-        if not column.numeric:
-            if not column.missing.all():
-                wrong = column.values[~column.missing][0]
-                raise InputError(f"must hold numbers, got {WORDS[column.kind]}: {wrong!r}")
+    def _encode(self, column: Column, out: NDArray[np.float32]) -> None:
+        if column.numeric:
+            values = column.values if column.kind == "vector" else column.values[:, None]
+        elif column.missing.all():
             values = np.zeros((len(column), len(self.scale)))
         else:
-            values = column.values if column.kind == "vector" else column.values[:, None]
+            wrong = column.values[~column.missing][0]
+            raise InputError(f"must hold numbers, got {WORDS[column.kind]}: {wrong!r}")
         if values.shape[1] != len(self.scale):
             raise InputError(
                 f"must hold {len(self.scale)} numbers a row, as in training, got {values.shape[1]}"
@@ -137,25 +131,16 @@ class Numbers:
             for place, (shift, scale) in enumerate(zip(self.shift, self.scale, strict=True)):
                 known[:, place] = np.clip((values[:, place] - shift) / scale, -LARGEST, LARGEST)
         known[column.missing] = 0.0
-        if self.indicator:
-            out[:, -1] = column.missing
 
-    def names(self, column: str) -> list[str]:
-        """See `Encoder`."""
+    def _names(self, column: str) -> list[str]:
         several = len(self.scale) > 1
-        numbers = [f"{column}[{k}]" if several else column for k in range(len(self.scale))]
-        return numbers + [f"{column} is missing"] * self.indicator
+        return [f"{column}[{k}]" if several else column for k in range(len(self.scale))]
 
 
 @ENCODERS.register("categories")
 @dataclass(frozen=True)
-class Categories:
-    """A feature a value: 1 where the column has it. A value not seen in training has none.
-
-    Attributes:
-        values: As text.
-        indicator: Whether a feature says that the value is missing.
-    """
+class Categories(Encoder):
+    """A feature for each value, as text: 1 where the column has it; none for unseen values."""
 
     values: tuple[str, ...]
     indicator: bool
@@ -163,33 +148,22 @@ class Categories:
     def __post_init__(self) -> None:
         if not isinstance(self.values, tuple) or not all(isinstance(v, str) for v in self.values):
             raise InputError("values must be texts")
-        check_truth("indicator", self.indicator)
+        super().__post_init__()
 
-    @property
-    def width(self) -> int:
-        """A feature a value, and the indicator."""
-        return len(self.values) + self.indicator
-
-    def encode(self, column: Column, out: NDArray[np.float32]) -> None:
-        """See `Encoder`."""
+    def _encode(self, column: Column, out: NDArray[np.float32]) -> None:
         places = {value: place for place, value in enumerate(self.values)}
         for row, value in enumerate(column.values.tolist()):
             place = None if column.missing[row] else places.get(str(value))
             if place is not None:
                 out[row, place] = 1.0
-        if self.indicator:
-            out[:, -1] = column.missing
 
-    def names(self, column: str) -> list[str]:
-        """See `Encoder`."""
-        return [f"{column} = {value}" for value in self.values] + (
-            [f"{column} is missing"] * self.indicator
-        )
+    def _names(self, column: str) -> list[str]:
+        return [f"{column} = {value}" for value in self.values]
 
 
 @ENCODERS.register("words")
 @dataclass(frozen=True)
-class Words:
+class Words(Encoder):
     """A bag of words, hashed: ± the weight of a word at the place of its hash, of length 1.
 
     Attributes:
@@ -197,6 +171,7 @@ class Words:
     """
 
     weights: tuple[float, ...]
+    indicator = False
 
     def __post_init__(self) -> None:
         check_numbers("weights", self.weights)
@@ -210,21 +185,14 @@ class Words:
         weights = 1 + np.log((1 + len(rows)) / (1 + having))
         return Words(tuple(weights.tolist()))
 
-    @property
-    def width(self) -> int:
-        """Places."""
-        return len(self.weights)
-
-    def encode(self, column: Column, out: NDArray[np.float32]) -> None:
-        """See `Encoder`."""
+    def _encode(self, column: Column, out: NDArray[np.float32]) -> None:
         _count_words(column, np.arange(len(column)), out)
         out *= np.array(self.weights, dtype=np.float32)
         length = np.linalg.norm(out, axis=1, keepdims=True)
         np.divide(out, length, out=out, where=length > 0)
 
-    def names(self, column: str) -> list[str]:
-        """See `Encoder`."""
-        return [f"{column} word {place}" for place in range(self.width)]
+    def _names(self, column: str) -> list[str]:
+        return [f"{column} word {place}" for place in range(len(self.weights))]
 
 
 @dataclass(frozen=True)
@@ -256,13 +224,14 @@ class Preprocessing:
         start = 0
         for name, encoder in self.encoders.items():
             _check_finite(table, name)
+            end = start + encoder.width
             for first in range(0, len(table), BLOCK):
                 rows = slice(first, first + BLOCK)
                 try:
-                    encoder.encode(table[name][rows], out[rows, start : start + encoder.width])
+                    encoder.encode(table[name][rows], out[rows, start:end])
                 except InputError as error:
                     raise InputError(f"column {name!r} of {table.name} {error}") from error
-            start += encoder.width
+            start = end
         return out
 
     @property
@@ -287,14 +256,12 @@ class Preprocessing:
         """What `to_dict` gave."""
         encoders = {}
         for entry in values:
-            fields = {
-                name: tuple(value) if isinstance(value, list) else value
-                for name, value in entry.items()
-                if name not in ("column", "encoder")
-            }
-            if not isinstance(entry["column"], str):
-                raise InputError(f"a column must have a name, got {entry['column']!r:.80}")
-            encoders[entry["column"]] = ENCODERS[entry["encoder"]](**fields)
+            fields: dict[str, Any] = dict(entry)
+            column, make = fields.pop("column"), ENCODERS[fields.pop("encoder")]
+            if not isinstance(column, str):
+                raise InputError(f"a column must have a name, got {column!r:.80}")
+            lists = {name: tuple(value) for name, value in fields.items() if type(value) is list}
+            encoders[column] = make(**fields | lists)
         return Preprocessing(encoders)
 
 

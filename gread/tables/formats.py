@@ -1,4 +1,4 @@
-"""Files of tables, by the ending of their names."""
+"""Readers of tables, by the ending of the file."""
 
 from __future__ import annotations
 
@@ -23,19 +23,12 @@ from gread.tables.column import Column, column, column_of_texts
 from gread.tables.table import Table, check_shape
 
 FORMATS: Registry[Callable[[Path], Table]] = Registry("format of a table")
-"""Readers by the ending of the file."""
 
-ROWS = 1 << 15
-CELLS = 1 << 20
-"""So many rows of text, and so many fields, are held at a time."""
+ROWS, CELLS = 1 << 15, 1 << 20  # rows of text, and fields, that are held at a time
 
 
 def read_table(path: str | Path) -> Table:
-    """The table in a file, in the format that its ending names.
-
-    Raises:
-        InputError: It cannot be read; the sentence says why.
-    """
+    """The table in a file, in the format that its ending names."""
     file = Path(path)
     try:
         read = FORMATS[file.suffix.lower().removeprefix(".")]
@@ -205,11 +198,10 @@ def _read_texts(path: Path, delimiter: str) -> Table:
             blocks[name].append(column_of_texts(texts))
     columns = {name: _joined(parts) for name, parts in blocks.items() if name}
     again: dict[str, list[str]] = {name: [] for name, found in columns.items() if found is None}
-    if again:
-        for name, texts in _blocks(path, delimiter, names):
-            if name in again:
-                again[name] += texts
-        columns |= {name: column_of_texts(texts) for name, texts in again.items()}
+    for name, texts in _blocks(path, delimiter, names) if again else ():
+        if name in again:
+            again[name] += texts
+    columns |= {name: column_of_texts(texts) for name, texts in again.items()}
     return Table(path.name, {name: found for name, found in columns.items() if found is not None})
 
 
@@ -266,11 +258,8 @@ def _joined(parts: list[Column]) -> Column | None:
         return None
     kind = "number" if len(kinds) > 1 else kinds.pop()
     like = next((part.values.dtype for part in parts if part.kind == kind), np.dtype(np.float64))
-    return Column(
-        kind,
-        np.concatenate([_as(part, like) for part in parts]),
-        np.concatenate([part.missing for part in parts]),
-    )
+    values = np.concatenate([_as(part, like) for part in parts])
+    return Column(kind, values, np.concatenate([part.missing for part in parts]))
 
 
 def _as(part: Column, like: np.dtype[Any]) -> Any:

@@ -1,8 +1,8 @@
-"""From tables to a graph: nodes by their ids, edges as pairs of them."""
+"""Graphs from tables: nodes by their ids, edges as pairs of ids."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import repeat
@@ -18,7 +18,6 @@ from torch_geometric.utils import coalesce, to_undirected
 
 from gread.base.errors import InputError
 from gread.base.memory import check_fits
-from gread.base.registry import Registry
 from gread.tables.column import WORDS, Column, column
 from gread.tables.formats import check_file, read_table
 from gread.tables.table import Table, check_shape
@@ -27,10 +26,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 IDS = ("id", "node", "node_id")
-"""What the column of ids may be called, if nobody says."""
-
 ENDS = (("source", "target"), ("src", "dst"), ("from", "to"))
-"""Likewise the columns of an edge's two ends."""
+"""Default names of the column of ids, and of the columns of an edge's two ends."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +35,8 @@ class TableGraph:
     """A graph whose nodes have ids and columns.
 
     Attributes:
-        name, ids, columns: What a user calls it, the ids of its nodes, what is known of them.
         edge_index: [2, E], each edge once in each direction; of a directed graph, once.
-        edge_weight: [E], where the edges have weights.
-        directed: Whether an edge has one direction.
+        edge_weight: [E], if the edges have weights.
         loops: How many edges from a node to itself were left out.
         repeated: How many edges were named before, those in the other direction not counted.
     """
@@ -75,11 +70,9 @@ class Columns(TypedDict, total=False):
 
     Attributes:
         id: Column of the node ids; by default one of `IDS`.
-        source: Column of the id where an edge begins; by default as in `ENDS`, or the first of
+        source, target: Columns of the ids of an edge's ends; by default as in `ENDS`, or the only
             two columns.
-        target: Likewise where it ends.
         weight: Column, or attribute in NetworkX, of the edges' weights.
-        directed: Whether edges have one direction.
     """
 
     id: str | None
@@ -99,17 +92,12 @@ def read_graph(
             file, which needs no ``edges``.
         edges: A table with a row an edge.
         columns: As in `Columns`.
-
-    Raises:
-        InputError: One sentence that says what is wrong with the files.
     """
-    parse = PARSERS.get(Path(nodes).suffix.lower())
-    if parse is None:
+    if Path(nodes).suffix.lower() not in GRAPHS:
         if edges is None:
-            endings = ", ".join(PARSERS)
             raise InputError(
-                f"edges must be given with {nodes}: a file of nodes alone is no graph ({endings} "
-                "hold both)"
+                f"edges must be given with {nodes}: a file of nodes alone is no graph "
+                f"({', '.join(GRAPHS)} hold both)"
             )
         return join(read_table(nodes), read_table(edges), **columns)
     weight, directed = columns.pop("weight", None), columns.pop("directed", False)
@@ -118,7 +106,7 @@ def read_graph(
             f"edges, id, source and target must be left out with {nodes}, which names its nodes "
             "and edges itself"
         )
-    return from_networkx(_parsed(Path(nodes), parse), Path(nodes).name, weight, directed)
+    return from_networkx(_parsed(Path(nodes)), Path(nodes).name, weight, directed)
 
 
 def join(
@@ -133,8 +121,7 @@ def join(
 ) -> TableGraph:
     """The graph of two tables; arguments as in `Columns`.
 
-    An edge that is named more than once counts once, with the mean of its weights; loops are left
-    out.
+    Repeated edges count once, with the mean of their weights; loops are left out.
     """
     id = _id_column(nodes, id)
     ids = _ids(nodes, id)
@@ -179,13 +166,13 @@ def _id_column(nodes: Table, id: str | None) -> str:
     if id is not None:
         nodes[id]  # a misspelt name fails here
         return id
-    found = next((name for name in IDS if name in nodes.columns), None)
-    if found is None:
-        raise InputError(
-            f"id must name the column of the node ids in {nodes.name}, which has none of "
-            f"{', '.join(IDS)} but: {', '.join(list(nodes.columns)[:20]) or 'no columns'}"
-        )
-    return found
+    for name in IDS:
+        if name in nodes.columns:
+            return name
+    raise InputError(
+        f"id must name the column of the node ids in {nodes.name}, which has none of "
+        f"{', '.join(IDS)} but: {', '.join(list(nodes.columns)[:20]) or 'no columns'}"
+    )
 
 
 def _end_columns(edges: Table, source: str | None, target: str | None) -> tuple[str, str]:
@@ -222,8 +209,7 @@ def _ids(table: Table, name: str) -> list[Any]:
     values = found.values
     if found.kind == "number" and (values == np.rint(values)).all() and (abs(values) < 2**53).all():
         values = values.astype(np.int64)  # whole numbers, as tables with a gap keep them
-    ids: list[Any] = values.tolist()
-    return ids
+    return values.tolist()
 
 
 def _places(
@@ -306,30 +292,20 @@ def _check_prologue(path: Path) -> None:
         parser.ParseFile(file)
 
 
-PARSERS: Registry[Callable[[Path], Any]] = Registry("format of a graph")
-"""Files that hold nodes and edges, by their endings; NetworkX reads them."""
+GRAPHS = (".graphml", ".gml")
+"""Endings of files that hold nodes and edges; NetworkX reads them."""
 
 
-@PARSERS.register(".graphml")
-def _parse_graphml(path: Path) -> Any:
+def _parsed(path: Path) -> Any:
     import networkx
 
-    _check_prologue(path)
-    return networkx.read_graphml(path)
-
-
-@PARSERS.register(".gml")
-def _parse_gml(path: Path) -> Any:
-    import networkx
-
-    return networkx.read_gml(path, label="id")
-
-
-def _parsed(path: Path, parse: Callable[[Path], Any]) -> Any:
     check_file(path)
     check_fits(path, 20)
     try:
-        return parse(path)
+        if path.suffix.lower() == ".gml":
+            return networkx.read_gml(path, label="id")
+        _check_prologue(path)
+        return networkx.read_graphml(path)
     except OSError:
         raise
     except Exception as error:  # a parser of others fails in its own ways

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,6 @@ from gread.tables.column import WORDS, Column
 from gread.tables.table import Table
 
 SPLITS: dict[str, int] = {"train": 0, "val": 1, "valid": 1, "validation": 1, "test": 2}
-"""What a column of splits may say, and which part it means."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +38,9 @@ def read_labels(table: Table, name: str, classes: Sequence[Any] | None = None) -
     """The classes in a column; a node where it is empty is one to predict.
 
     Args:
-        table: Of the nodes.
-        name: Of the column.
-        classes: Those to be found, where they are known; others fail.
+        table: The nodes.
+        name: The column.
+        classes: The classes if they are known; others fail.
     """
     found = table[name]
     where = f"label column {name!r} of {table.name}"
@@ -63,19 +62,16 @@ def read_labels(table: Table, name: str, classes: Sequence[Any] | None = None) -
 
 def _values(found: Column, where: str) -> list[Any]:
     """Classes as Python values, None where there is none."""
-    values = found.values
     if found.unusable().any():
         raise InputError(f"{where} must hold classes, got NaN or infinity: leave them empty")
     if found.kind == "number":
-        if (values != np.rint(values)).any():
-            wrong = values[values != np.rint(values)][0]
-            raise InputError(f"{where} must hold classes, got numbers such as {wrong:g}")
-        values = values.astype(np.int64)  # as tables with a gap keep them
+        broken = found.values[found.values != np.rint(found.values)]
+        if len(broken):
+            raise InputError(f"{where} must hold classes, got numbers such as {broken[0]:g}")
+        found = replace(found, values=found.values.astype(np.int64))  # from a table with a gap
     elif found.kind in ("vector", "mixed"):
         raise InputError(f"{where} must hold classes of one type, got {WORDS[found.kind]}")
-    return [
-        None if gone else value for value, gone in zip(values.tolist(), found.missing, strict=True)
-    ]
+    return found.cells()
 
 
 def read_split(table: Table, name: str) -> NDArray[np.int64]:
@@ -96,11 +92,7 @@ def read_split(table: Table, name: str) -> NDArray[np.int64]:
 def draw_split(
     y: NDArray[np.int64], fractions: tuple[float, float, float], seed: int
 ) -> NDArray[np.int64]:
-    """Parts of the nodes that have a class, drawn so that every class is cut alike.
-
-    Returns:
-        0 train, 1 validation, 2 test, −1 where there is no class.
-    """
+    """Parts as in `read_split` for the nodes that have a class, drawn class by class."""
     rng = np.random.default_rng(seed)
     parts = np.full(len(y), -1, dtype=np.int64)
     bounds = np.cumsum(fractions)[:-1]

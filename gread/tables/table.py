@@ -9,21 +9,12 @@ from difflib import get_close_matches
 from gread.base.errors import InputError
 from gread.tables.column import Column
 
-MOST_COLUMNS = 100_000
-"""A table has no more: what is wider is one column of vectors."""
-
-MOST_EMPTY = 10_000_000
-"""So many cells may be empty, of whatever share; beyond, one of a hundred must hold something."""
+MOST_COLUMNS = 100_000  # wider features are one column of vectors
+MOST_EMPTY = 10_000_000  # cells that may be empty; in larger tables one of a hundred must be full
 
 
 def check_shape(rows: int, columns: int, values: int | None = None) -> None:
-    """Requires a table that is not much larger than what is in it.
-
-    Args:
-        rows: How many.
-        columns: How many.
-        values: How many cells hold something, where most may not.
-    """
+    """Requires a table that is not much larger than the number of cells with ``values``."""
     if columns > MOST_COLUMNS:
         raise InputError(
             f"it must have {MOST_COLUMNS:,} columns or fewer, got {columns:,}: features so wide "
@@ -39,10 +30,6 @@ def check_shape(rows: int, columns: int, values: int | None = None) -> None:
 @dataclass(frozen=True)
 class Table:
     """Columns of one length.
-
-    Attributes:
-        name: Of the file, or what else a user knows it by.
-        columns: By their names.
 
     Example:
         >>> from gread.tables.column import column

@@ -10,7 +10,7 @@ import torch
 
 import gread
 from gread.base.errors import InputError
-from gread.distributed.exchange import process_group, rank, total
+from gread.distributed.exchange import process_group, rank
 from gread.distributed.fit import fit_shard
 from gread.distributed.shards import read_shard
 from gread.training.config import TrainConfig
@@ -151,7 +151,7 @@ def be_silent(folder: Path) -> None:
     read_shard(folder)
     if rank() == 1:
         time.sleep(600)
-    total(torch.ones(1))
+    torch.distributed.all_reduce(torch.ones(1))
 
 
 def unwatched(folder: Path, out: Path, number: int, where: str) -> None:

@@ -1,3 +1,5 @@
+import json
+
 import networkx
 import numpy as np
 import pandas
@@ -10,7 +12,10 @@ from sklearn.exceptions import NotFittedError
 import gread
 from gread import GraphClassifier
 from gread.base.errors import InputError
+from gread.estimator.comparison import compare
+from gread.estimator.tune import tune
 from gread.models.catalog import MODELS
+from gread.training.fit import logits_of
 from tests.estimator.conftest import FAST
 
 
@@ -233,3 +238,59 @@ def test_a_new_graph_may_be_smaller_than_the_number_of_parts(data):
     classifier = GraphClassifier(settings=PARTS).fit(data)
     few = data.subgraph(torch.arange(3))
     assert classifier.predict_proba(few).shape == (3, 3)
+
+
+@pytest.fixture(scope="module")
+def two_classes():
+    return gread.csbm(120, 2, homophily=0.8, degree=8, num_features=6, num_splits=1, seed=3)
+
+
+def test_two_classes_are_learned_by_the_binary_loss(two_classes, tmp_path):
+    settings = {"epochs": 60, "hidden_channels": 8, "loss": "binary", "metric": "roc-auc"}
+    classifier = GraphClassifier(settings=settings, class_weight="balanced").fit(two_classes)
+    found = classifier.predict_proba()
+    assert found.shape == (120, 2)
+    assert found.sum(axis=1) == pytest.approx(1)
+    assert classifier.score() > 0.8
+    np.testing.assert_array_equal(classifier.predict(), found.argmax(axis=1))
+    data = classifier.data_
+    log_odds = logits_of(classifier.module_, data, data.train_mask, classifier.config_)
+    np.testing.assert_allclose(found[:, 1], log_odds.sigmoid().numpy()[:, 0], atol=1e-6)
+    np.testing.assert_allclose(classifier.predict_proba(two_classes), found, atol=1e-5)
+    assert list(compare(classifier)) == ["GREAD-BS", "MLP", "Label propagation", "GCN"]
+    folder = classifier.save(tmp_path / "model")
+    loaded = GraphClassifier.load(folder)
+    assert loaded.config_ == classifier.config_
+    np.testing.assert_array_equal(loaded.predict_proba(), found)
+    assert json.loads((folder / "config.json").read_text())["out_channels"] == 1
+
+
+@pytest.mark.parametrize("metric", ["macro-f1", "nll"])
+@pytest.mark.parametrize("loss", ["cross-entropy", "binary"])
+def test_the_metric_selects_the_epoch(two_classes, loss, metric):
+    settings = {"epochs": 12, "hidden_channels": 8, "loss": loss, "metric": metric}
+    found = GraphClassifier(settings=settings).fit(two_classes).fit_
+    best = min if metric == "nll" else max
+    assert found.best.val == best(epoch.val for epoch in found.history)
+
+
+def test_tuning_by_a_metric_where_lower_is_better_keeps_the_lowest(two_classes):
+    settings = {"epochs": 2, "hidden_channels": 8, "metric": "nll"}
+    first = GraphClassifier(settings=settings).fit(two_classes)
+    seen = [first.fit_.best.val]
+    tune(first, minutes=0.02, on_trial=lambda _, best: seen.append(best.fit_.best.val))
+    assert seen == sorted(seen, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"loss": "squared-error"}, "loss must be one of cross-entropy, binary in a classifier"),
+        ({"loss": "binry"}, "unknown loss 'binry', did you mean 'binary'"),
+        ({"loss": "binary"}, "loss 'binary' needs 2 classes, got 3"),
+        ({"metric": "r2"}, "metric must be one of accuracy, .* got 'r2'"),
+    ],
+)
+def test_losses_and_metrics_that_do_not_fit_are_one_sentence(data, settings, sentence):
+    with pytest.raises(InputError, match=sentence):
+        GraphClassifier(settings=settings).fit(data)

@@ -19,7 +19,6 @@ from gread.data.cache import read as read_parsed
 from gread.data.load import load
 from gread.estimator.classifier import GraphClassifier
 from gread.estimator.files import write_predictions
-from gread.estimator.folder import read_scores
 from gread.explorer.server import ExplorerServer, Runs
 from gread.graph.structure.catalog import add_structure
 from gread.graph.structure.relations import Origin
@@ -209,7 +208,6 @@ def _use(model: Path) -> None:
     classifier = GraphClassifier.load(model)
     write_predictions(classifier, model.parent / "out.csv", small_graph())
     classifier.predict_proba()
-    read_scores(model)
 
 
 def _fresh(folder: Path) -> Path:

@@ -1,0 +1,77 @@
+"""The validation metric by which trials are compared, and its direction."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import product
+from statistics import fmean, pstdev
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gread.base.errors import InputError
+from gread.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from gread.training.metrics import Metric
+
+
+class Objective(NamedTuple):
+    """An entry of ``gread.training.METRICS``."""
+
+    name: str
+    metric: Metric
+
+    @property
+    def direction(self) -> str:
+        """As Optuna names it."""
+        return "maximize" if self.metric.higher_is_better else "minimize"
+
+    @property
+    def is_share(self) -> bool:
+        """Whether values are shares of 1, shown in percent."""
+        return self.metric.higher_is_better and not self.metric.numbers
+
+    @property
+    def failed(self) -> float:
+        """The value of a run that failed: the worst that the metric can have."""
+        return 0.0 if self.is_share else -self.metric.sign * math.inf
+
+    def gain(self, value: float) -> float:
+        """The value with the sign with which higher is better."""
+        return self.metric.sign * value
+
+    def shown(self, value: float) -> str:
+        """A value as text, shares in percent."""
+        return f"{100 * value:.2f}" if self.is_share else f"{value:.4f}"
+
+    def summary(self, values: Sequence[float]) -> str:
+        """Mean and deviation as text."""
+        mean = fmean(values)
+        spread = pstdev(values) if math.isfinite(mean) else math.nan
+        return f"{self.shown(mean)} ± {self.shown(spread)}"
+
+
+def objective_of(settings: Mapping[str, Any]) -> Objective:
+    """The metric of a training with these settings, or of all trainings that a space allows.
+
+    Raises:
+        InputError: The space allows several metrics, whose values cannot be compared.
+
+    Example:
+        >>> objective_of({"metric": "nll", "lr": [0.1, 0.01]}).direction
+        'minimize'
+    """
+    from gread.training.losses import LOSSES  # with torch, which takes seconds
+    from gread.training.metrics import metric_of
+
+    losses, metrics = (
+        given if isinstance(given := settings.get(name, default), list) else [given]
+        for name, default in (("loss", TrainConfig.loss), ("metric", None))
+    )
+    found = {}
+    for loss, metric in product(losses, metrics):
+        config = TrainConfig(loss=loss, metric=metric)
+        found[metric or LOSSES[loss].metric] = metric_of(config)
+    if len(found) > 1:
+        raise InputError(f"trials must be compared by one metric, got {', '.join(found)}")
+    return Objective(*found.popitem())
