@@ -68,10 +68,12 @@ class Population:
         varying: Hyperparameters of which each member may have its own.
         varying_if_linear: These too, unless ``linear`` is false: then the operator changes with
             the state, and all members take the same steps.
+        memory: Estimate of the bytes that a member keeps for the backward pass.
     """
 
     varying: tuple[str, ...]
     varying_if_linear: tuple[str, ...]
+    memory: Callable[[Hyper, GraphSize], int] = flow_memory
 
     def own(self, hyper: Hyper) -> tuple[str, ...]:
         """Hyperparameters that may differ from those of a member with these."""

@@ -8,7 +8,7 @@ import torch
 from torch_geometric.data import Data
 
 from gread.dynamics.tableau import MAX_EVALUATIONS
-from gread.models.catalog import GraphSize, flow_memory, integration_of
+from gread.models.catalog import MODELS, GraphSize, flow_memory, integration_of
 from gread.models.stacking import CannotStack, stack
 from gread.runs.run import built, form, prepared
 from gread.runs.spec import RunSpec
@@ -86,7 +86,9 @@ def free(device: str) -> float:
 def bytes_of(spec: RunSpec, data: Data) -> int:
     """About what a member needs, by what it keeps for backward."""
     counts = data.num_nodes, data.num_edges, data.num_features, int(data.x.count_nonzero())
-    return flow_memory(spec.hyper, GraphSize(*counts))
+    population = MODELS[spec.model].population
+    memory = flow_memory if population is None else population.memory
+    return memory(spec.hyper, GraphSize(*counts))
 
 
 def _can_stack(spec: RunSpec, data: Data) -> bool:

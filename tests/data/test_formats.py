@@ -11,10 +11,9 @@ from torch_geometric.utils import remove_self_loops, to_undirected
 import gread
 from gread.cli import main
 from gread.data.files import DataError
-from gread.data.real import BENCHMARKS
 from tests.data.stand_ins import GRAPH, MASKS, NODES, write_stand_ins
 
-NAMES = [one.name for one in BENCHMARKS]
+NAMES = [name for name, entry in gread.DATASETS.items() if entry.files]
 
 
 @pytest.fixture(scope="module")
