@@ -31,8 +31,16 @@ def pytest_xdist_auto_num_workers():
     return (os.cpu_count() or 1) + 1
 
 
+SLOW = Path(__file__).with_name("slow.txt").read_text().split()
+"""Examples, and cases of tests whose other cases are fast, by the beginning of their name."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before those with the mark are left out
 def pytest_collection_modifyitems(items):
     """Slow ones first, so that in the end no worker waits for another."""
+    for item in items:
+        if item.nodeid.startswith(tuple(SLOW)):
+            item.add_marker("slow")
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 

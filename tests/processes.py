@@ -6,6 +6,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +45,14 @@ class Forked:
 
     def poll(self) -> int | None:
         return self._process.exitcode
+
+    def wait_for(self, text: str, timeout: float = 60) -> str:
+        """What it has printed to standard error, once that holds the text."""
+        until = time.monotonic() + timeout
+        while text not in (printed := self._files[1].read_text()):
+            assert self.poll() is None and time.monotonic() < until, printed
+            time.sleep(0.05)
+        return printed
 
     def send_signal(self, number: int) -> None:
         os.kill(self.pid, number)

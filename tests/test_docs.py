@@ -59,6 +59,7 @@ def test_tutorials_run_from_top_to_bottom(tutorial, tmp_path):
         assert done.returncode == 0, f"{code}\n{done.stderr}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_run(example, tmp_path):
     done = Forked(example, cwd=tmp_path).end()

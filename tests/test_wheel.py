@@ -9,8 +9,10 @@ import venv
 import zipfile
 from importlib import metadata
 from pathlib import Path
+from statistics import fmean
 
 import pytest
+from matplotlib.image import imread
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -93,7 +95,7 @@ def gread(dist, tmp_path_factory):
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    run.folder, run.python = folder, python
+    run.folder, run.python, run.environment = folder, python, environment
     return run
 
 
@@ -116,21 +118,42 @@ def test_the_sdist_has_what_builds_and_tests_it(dist):
     assert wanted <= names
 
 
+def python(gread, code):
+    command = [gread.python, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, cwd="/", env=gread.environment)
+
+
 def test_the_package_is_that_of_the_wheel(gread):
     code = "import gread; print(gread.__file__)"
-    done = subprocess.run([gread.python, "-c", code], capture_output=True, text=True, cwd="/")
+    done = python(gread, code)
     assert Path(done.stdout.strip()).is_relative_to(gread.python.parents[1])
 
 
 def test_what_is_not_required_is_not_found(gread):
-    code = "import pandas"
-    done = subprocess.run([gread.python, "-c", code], capture_output=True, text=True, cwd="/")
-    assert "No module named 'pandas'" in done.stderr
+    assert "No module named 'pandas'" in python(gread, "import pandas").stderr
 
 
 def test_demo(gread):
     shown = json.loads(gread("demo", "--json"))
-    assert all((gread.folder / picture).exists() for picture in shown["pictures"])
+    check_cells(shown["cells"])
+    for picture in shown["pictures"]:
+        height, width, _ = imread(gread.folder / picture).shape
+        assert height > 800
+        assert width > 1400
+
+
+def check_cells(cells):
+    """GCN and diffusion alone collapse at low homophily; GREAD stays near the top everywhere."""
+    assert len(cells) == len({(cell["model"], cell["homophily"]) for cell in cells}) == 16
+    assert all(len(cell["accuracies"]) >= 3 for cell in cells)
+    mean = {(cell["model"], cell["homophily"]): fmean(cell["accuracies"]) for cell in cells}
+    for homophily in (0.0, 0.2):
+        for smoothing in ("gcn", "grand"):
+            assert mean["gread-bs", homophily] > mean[smoothing, homophily] + 15
+            assert mean["mlp", homophily] > mean[smoothing, homophily] + 15
+    for homophily in (0.0, 0.2, 0.5, 0.8):
+        best = max(value for (_, at), value in mean.items() if at == homophily)
+        assert mean["gread-bs", homophily] > best - 5
 
 
 def test_train(gread):

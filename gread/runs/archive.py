@@ -86,7 +86,8 @@ def known_results(
         if wanted is not None and wanted <= found.keys() | stored.keys():
             break
         try:
-            found = {result.spec.key: result for result in read_results(path)} | found
+            for result in read_results(path):
+                found.setdefault(result.spec.key, result)
         except StoreError as error:
             warnings.warn(str(error), stacklevel=2)
     return found | stored

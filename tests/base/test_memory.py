@@ -72,6 +72,7 @@ except gread.base.memory.OutOfMemory as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_limit_of_the_process_is_known_and_meeting_it_is_one_sentence():
     done = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True)

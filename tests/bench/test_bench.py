@@ -130,6 +130,7 @@ def test_a_section_without_its_data_says_so(monkeypatch):
     assert section.note == "Left out: cora is not here."
 
 
+@pytest.mark.slow
 def test_the_command_prints_and_writes(tmp_path):
     result = CliRunner().invoke(
         app, ["bench", "shares", "bandwidth", "--quick", "--device", "cpu", "--out", str(tmp_path)]

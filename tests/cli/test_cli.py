@@ -87,7 +87,10 @@ def test_datasets_are_shown_beside_the_paper_with_its_slips_marked(gread, real_r
     assert rows[0]["paper"]["homophily"] == 0.11
 
 
+@pytest.mark.slow
 def test_all_datasets_are_listed_also_where_the_files_are_not(gread, tmp_path, monkeypatch):
+    small = Path(json.__file__).parent  # for python-ast
+    monkeypatch.setattr("gread.data.generated.sysconfig.get_path", lambda _: small)
     monkeypatch.setenv("GREAD_DATA", str(tmp_path))
     monkeypatch.setenv("GREAD_MIRROR", "http://127.0.0.1:9")
     shown = gread("datasets")
@@ -106,6 +109,7 @@ def test_doctor_names_versions_and_what_is_missing(gread):
     assert "torch-geometric" in gread("doctor").stdout
 
 
+@pytest.mark.slow
 def test_doctor_says_what_is_slower_and_why():
     rows = json.loads(in_a_process("doctor", "--json", env=os.environ | {"CC": "false"}).stdout)
     (kernels,) = (row for row in rows if row["subject"] == "kernels for cpu")
@@ -218,6 +222,7 @@ def test_train_spreads_a_graph_over_processes(train, tmp_path, monkeypatch):
     assert "MB sent an epoch" in shown.stderr
 
 
+@pytest.mark.slow
 def test_torchrun_trains_as_processes_do(tmp_path, monkeypatch):
     monkeypatch.setenv("GREAD_DATA", str(tmp_path / "data"))
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -309,8 +314,9 @@ def test_stored_runs_are_listed_exported_and_compared(gread, train, tmp_path, mo
     assert "must have runs in common" in none.stderr
 
 
+@pytest.mark.slow
 def test_a_model_is_compared_with_one_setting_a_dataset(gread, train, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("gread.runs.archive.FOLDERS", ())
     compare = ("compare", "gcn", "mlp", "--store", tmp_path, "--json")
     train("--splits", "0-3", "--model", "gcn")
     train("--splits", "0-3", "--model", "mlp")
@@ -328,6 +334,7 @@ def committed(name):
     return [found[spec] for spec in dict.fromkeys(ARTEFACTS[name].specs()) if spec in found]
 
 
+@pytest.mark.slow
 def test_reproduce_stored_shows_our_rows_from_the_package_anywhere(gread, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     places = ("--store", tmp_path / "store", "--out", tmp_path / "out")
@@ -351,6 +358,7 @@ def test_a_broken_file_of_results_is_named_and_left_out(gread, tmp_path, monkeyp
     assert "| GREAD-BS | " in shown.stdout  # those of the package
 
 
+@pytest.mark.slow
 def test_runs_are_exported_by_artefact(gread, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     store = ("--store", tmp_path / "store")
@@ -365,6 +373,7 @@ def test_runs_are_exported_by_artefact(gread, tmp_path, monkeypatch):
     assert "unknown artefact 'tabel-2'" in gread("runs", "export", "tabel-2", *store).stderr
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_a_way_to_stop(tmp_path):
     command = ("train", "csbm", "--epochs", "1000000", "--splits", "0", "--store", tmp_path)
     process = Forked("-m", "gread", *command)
@@ -379,6 +388,7 @@ def test_ctrl_c_is_a_way_to_stop(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_reproduce_tells_its_plan_before_anything_is_computed(gread, tmp_path, monkeypatch):
     store = ("--store", tmp_path / "store")
     monkeypatch.setattr("gread.runs.archive.FOLDERS", ())  # nothing is stored
@@ -400,6 +410,7 @@ def test_reproduce_tells_its_plan_before_anything_is_computed(gread, tmp_path, m
     assert "to compute" in gread("reproduce", "figure-5", "--dry-run", *store).stdout
 
 
+@pytest.mark.slow
 def test_reproduce_draws_a_figure_in_every_format(gread, tmp_path):
     places = ("--store", tmp_path / "store", "--out", tmp_path / "out", "--workers", "1")
     shown = gread("reproduce", "figure-1", *places)
@@ -414,6 +425,7 @@ def test_a_scale_that_does_not_exist_is_one_sentence(gread, tmp_path):
     assert "unknown scale 'tiny'; choose from: full, quick" in wrong.stderr
 
 
+@pytest.mark.slow
 def test_report_is_one_page_with_every_artefact(gread, tmp_path, monkeypatch, real_root):
     monkeypatch.chdir(tmp_path)
     page = tmp_path / "new" / "report.html"
@@ -430,6 +442,7 @@ def test_report_is_one_page_with_every_artefact(gread, tmp_path, monkeypatch, re
     assert sections["figure-5"]["shown"]["claims"]
 
 
+@pytest.mark.slow
 def test_report_goes_on_without_the_data(gread, tmp_path, monkeypatch):
     def refuse(results):
         raise DataError("there is no network")

@@ -61,6 +61,7 @@ def rows_of(path):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_two_files_give_a_model_and_predictions(fit, gread, tmp_path):  # noqa: F811
     shown = fit()
     assert shown.returncode == 0, shown.stderr
@@ -84,6 +85,7 @@ def test_two_files_give_a_model_and_predictions(fit, gread, tmp_path):  # noqa: 
         assert float(row["confidence"]) == shares[row["prediction"]] == max(shares.values())
 
 
+@pytest.mark.slow
 def test_a_grown_graph_is_predicted(fit, gread, files, tmp_path):  # noqa: F811
     fit()
     nodes, edges, *_ = files
@@ -107,6 +109,7 @@ def test_a_model_of_one_graph_says_that_it_cannot(fit, gread, files, tmp_path): 
     assert "linkx has weights for every node" in shown.stderr
 
 
+@pytest.mark.slow
 def test_json_is_for_programs(fit, gread, tmp_path, files):  # noqa: F811
     found = json.loads(fit("--json").stdout)
     assert list(found["scores"]) == ["GREAD-BS", "MLP", "Label propagation", "GCN"]
@@ -145,6 +148,7 @@ def test_a_graph_file_needs_no_edges(fit, gread, files, tmp_path):  # noqa: F811
     assert len(rows_of(tmp_path / "p.csv")) == 80
 
 
+@pytest.mark.slow
 def test_tuning_finds_something_at_least_as_good_by_validation(fit, tmp_path):
     pytest.importorskip("optuna")
     shown = fit("--tune", "0.02", "--json")
@@ -153,6 +157,7 @@ def test_tuning_finds_something_at_least_as_good_by_validation(fit, tmp_path):
     assert fit("--tune", "0", out="other").returncode == 2
 
 
+@pytest.mark.slow
 def test_a_split_column_and_class_weights_are_taken(fit, files, tmp_path):
     nodes = files[0] | {"part": [("train", "val", "test")[k % 3] for k in range(80)]}
     path = write_csv(tmp_path / "s.csv", nodes)
@@ -266,6 +271,7 @@ def test_a_folder_that_exists_is_left_alone(fit, gread, tmp_path):  # noqa: F811
     assert not (tmp_path / "p.csv").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -281,6 +287,7 @@ def test_predictions_that_cannot_be_made_leave_nothing(fit, gread, tmp_path, arg
     assert not (tmp_path / "p.csv").exists()
 
 
+@pytest.mark.slow
 def test_where_all_nodes_have_a_class_there_is_nothing_to_predict(fit, gread, files, tmp_path):  # noqa: F811
     write_csv(files[2], files[0] | {"topic": ["a", "b"] * 40})
     fit()
@@ -290,6 +297,7 @@ def test_where_all_nodes_have_a_class_there_is_nothing_to_predict(fit, gread, fi
     assert not (tmp_path / "p.csv").exists()
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_nothing(files, tmp_path):
     command = ("fit", "--nodes", files[2], "--edges", files[3], "--label", "topic")
     options = ("--set", "epochs=1000000", "--set", "patience=1000000", "--out", tmp_path / "model")
@@ -305,6 +313,7 @@ def test_ctrl_c_leaves_nothing(files, tmp_path):
     assert not [path for path in tmp_path.iterdir() if "model" in path.name]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_a_graph_that_does_not_fit_goes_by_parts_and_says_so(fit, gread, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setattr("gread.training.memory.free_memory", lambda device: 1e5)
@@ -317,6 +326,7 @@ def test_a_graph_that_does_not_fit_goes_by_parts_and_says_so(fit, gread, tmp_pat
     assert gread("predict", tmp_path / "model", "--out", tmp_path / "p.csv").returncode == 0
 
 
+@pytest.mark.slow
 def test_parts_may_be_asked_for(fit, tmp_path):
     assert fit("--set", "parts=4").returncode == 0
     about = json.loads((tmp_path / "model" / "classifier.json").read_text())
@@ -329,6 +339,7 @@ CELLS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(
     max_examples=60,
     deadline=None,
@@ -347,8 +358,9 @@ def test_malformed_tables_never_show_a_traceback(tmp_path_factory, capsys, nodes
     check_fit(folder, *tables, options, capsys)
 
 
+@pytest.mark.slow
 @settings(
-    max_examples=30,
+    max_examples=12,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -16,6 +16,7 @@ def test_digits_are_homophilous():
     assert gread.load("digits", neighbours=10).num_edges > data.num_edges
 
 
+@pytest.mark.slow
 def test_pythons_library_is_large_and_heterophilous(tmp_path):
     data = gread.load("python-ast", root=tmp_path)
     assert data.python_version == platform.python_version()

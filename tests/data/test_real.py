@@ -179,6 +179,7 @@ graphs = st.integers(1, 12).flatmap(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transform", [undirected, undirected_with_loops])
 @settings(deadline=None, max_examples=60)
 @given(data=graphs, seed=st.integers(0, 99))

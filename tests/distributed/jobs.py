@@ -26,12 +26,13 @@ MORE_STEPS = {
 }
 
 
-def settings(**given: Any) -> list[dict[str, Any]]:
-    """Every reaction with every adjacency."""
+def settings(solver: str, **given: Any) -> list[dict[str, Any]]:
+    """Every reaction, by Euler's method with every adjacency, by another with one of them."""
+    adjacencies = ("original", "soft")
     return [
-        {"reaction": reaction, "adjacency": adjacency} | given
-        for reaction in gread.REACTIONS
-        for adjacency in ("original", "soft")
+        {"reaction": reaction, "adjacency": adjacency, "solver": solver} | given
+        for number, reaction in enumerate(gread.REACTIONS)
+        for adjacency in (adjacencies if solver == "euler" else adjacencies[number % 2 :][:1])
     ]
 
 

@@ -134,6 +134,7 @@ def test_what_is_wrong_with_a_folder_is_one_sentence(data, tmp_path):
         read_shard(tmp_path / "two")
 
 
+@pytest.mark.slow
 def test_a_shard_that_is_missing_or_of_another_graph_fails_on_all_processes(data, tmp_path):
     names = ("whole", "missing", "foreign", "less", "broken", "other edge")
     folders = [tmp_path / name for name in names]

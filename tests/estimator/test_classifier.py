@@ -154,6 +154,7 @@ def test_a_graph_without_features_has_its_degrees(data):
     np.testing.assert_allclose(classifier.predict_proba(bare), classifier.predict_proba())
 
 
+@pytest.mark.slow
 def test_balanced_weights_find_the_rare_class():
     data = gread.csbm(400, 2, homophily=0.6, degree=6, num_features=8, num_splits=1, seed=2)
     rare = torch.arange(400) % 12 == 0
@@ -203,6 +204,7 @@ def test_classes_must_be_given_somewhere(columns):
 PARTS = {**FAST, "parts": 5, "halo": 150}
 
 
+@pytest.mark.slow
 def test_by_parts_it_is_the_same_but_for_the_random_numbers_of_dropout(data, tmp_path):
     settings = {"input_dropout": 0.0}
     whole = GraphClassifier(settings={**FAST, **settings}).fit(data)
@@ -245,6 +247,7 @@ def two_classes():
     return gread.csbm(120, 2, homophily=0.8, degree=8, num_features=6, num_splits=1, seed=3)
 
 
+@pytest.mark.slow
 def test_two_classes_are_learned_by_the_binary_loss(two_classes, tmp_path):
     settings = {"epochs": 60, "hidden_channels": 8, "loss": "binary", "metric": "roc-auc"}
     classifier = GraphClassifier(settings=settings, class_weight="balanced").fit(two_classes)
@@ -274,6 +277,7 @@ def test_the_metric_selects_the_epoch(two_classes, loss, metric):
     assert found.best.val == best(epoch.val for epoch in found.history)
 
 
+@pytest.mark.slow
 def test_tuning_by_a_metric_where_lower_is_better_keeps_the_lowest(two_classes):
     settings = {"epochs": 2, "hidden_channels": 8, "metric": "nll"}
     first = GraphClassifier(settings=settings).fit(two_classes)

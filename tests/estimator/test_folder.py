@@ -123,6 +123,7 @@ def test_a_folder_that_is_not_there_is_one_sentence(name):
         GraphClassifier.load(name)
 
 
+@pytest.mark.slow
 def test_a_folder_from_the_hub_loads_the_same_way(saved, tmp_path):
     """As the Hub's own cache lays it out, read without a network."""
     pytest.importorskip("huggingface_hub")

@@ -51,6 +51,7 @@ def test_all_that_share_the_best_place_are_named_and_as_good_is_not_better():
     assert not claim.holds
 
 
+@pytest.mark.slow
 def test_a_model_with_gaps_is_not_ranked_by_the_papers_numbers():
     runs = [spec for spec in specs() if spec.model in ("gread-bs", "gread-f")]
     results = [Result(spec, "ok", test=0.9) for spec in runs]
@@ -64,6 +65,7 @@ def test_a_model_with_gaps_is_not_ranked_by_the_papers_numbers():
     assert table.note.endswith("have no number: GREAD-F.")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["table-2", "table-4", "table-7", "table-8"])
 def test_notes_speak_of_the_papers_rows_only_where_there_are_some(name):
     artefact, said = ARTEFACTS[name], ("Rows marked (paper)", "the others are the paper's numbers")

@@ -48,6 +48,7 @@ def test_the_page_names_every_cell_far_from_the_paper_and_no_other():
     assert {(title, dataset): (own, paper) for title, dataset, own, paper in rows} == far
 
 
+@pytest.mark.slow
 def test_draws_are_those_of_a_random_search(tmp_path):
     store, options = ResultStore(tmp_path), {"num_nodes": 30}
     found = search("csbm", "sgc", trials=3, splits=[0], options=options, store=store)

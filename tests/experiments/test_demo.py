@@ -1,38 +1,20 @@
-"""The demo makes its point. It runs whole, with the command, in a process of its own."""
+"""The demonstration in small; tests/test_wheel.py runs all of it, and checks what it shows."""
 
-import json
+from importlib import import_module
 
-import pytest
-from matplotlib.image import imread
+from gread.training.config import TrainConfig
 
-from tests.cli.test_cli import in_a_process
-
-
-@pytest.mark.slow
-def test_the_demo_shows_what_it_says(tmp_path):
-    result = in_a_process("demo", "--out", tmp_path, "--json")
-    assert result.returncode == 0, result.stderr
-    demo = json.loads(result.stdout)
-    check_cells(demo["cells"])
-    assert [path.rpartition("/")[2] for path in demo["pictures"]] == ["grid.png", "energy.png"]
-    for path in demo["pictures"]:
-        height, width, _ = imread(path).shape
-        assert height > 800
-        assert width > 1400
+demonstration = import_module("gread.experiments.demo")  # the package has the function of that name
 
 
-def check_cells(cells):
-    """GCN and diffusion alone collapse at low homophily; GREAD stays near the top everywhere."""
-    assert len(cells) == len({(cell["model"], cell["homophily"]) for cell in cells}) == 16
-    assert all(len(cell["accuracies"]) >= 3 for cell in cells)
-    mean = {
-        (cell["model"], cell["homophily"]): sum(cell["accuracies"]) / len(cell["accuracies"])
-        for cell in cells
-    }
-    for homophily in (0.0, 0.2):
-        for smoothing in ("gcn", "grand"):
-            assert mean["gread-bs", homophily] > mean[smoothing, homophily] + 15
-            assert mean["mlp", homophily] > mean[smoothing, homophily] + 15
-    for homophily in (0.0, 0.2, 0.5, 0.8):
-        best = max(value for (_, at), value in mean.items() if at == homophily)
-        assert mean["gread-bs", homophily] > best - 5
+def test_the_demo_trains_every_model_on_every_graph_and_split(tmp_path, monkeypatch):
+    monkeypatch.setattr(demonstration, "SPLITS", 2)
+    monkeypatch.setattr(demonstration, "HOMOPHILIES", (0.2,))
+    monkeypatch.setattr(demonstration, "TRAIN", TrainConfig(epochs=2))
+    runs = []
+    found = demonstration.demo(tmp_path, on_run=lambda: runs.append(1))
+    assert [cell.model for cell in found.cells] == list(demonstration.BUILDS)
+    assert all(len(cell.accuracies) == 2 for cell in found.cells)
+    assert len(runs) == 2 * len(demonstration.BUILDS)
+    assert [picture.name for picture in found.pictures] == ["grid.png", "energy.png"]
+    assert all(picture.exists() for picture in found.pictures)

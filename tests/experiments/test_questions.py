@@ -77,6 +77,7 @@ def test_every_model_of_the_depth_figure_shows_its_layers(spec):
     assert all(h.size(0) == data.num_nodes and h.dim() == 2 for h in states)
 
 
+@pytest.mark.slow
 def test_energy_falls_with_diffusion_and_stays_with_a_reaction():
     specs = [s for s in ARTEFACTS["figure-5"].specs() if s.seed == 1]
     wanted = {"gcn", "gat", "grand", "gread-bs", "gread-st"}

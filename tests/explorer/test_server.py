@@ -2,15 +2,11 @@
 
 import http.client
 import json
-import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -21,6 +17,7 @@ from gread.runs.run import run
 from gread.runs.spec import RunSpec
 from gread.runs.store import ResultStore
 from gread.training.config import TrainConfig
+from tests.processes import Forked
 
 SPEC = RunSpec(
     dataset="csbm",
@@ -152,20 +149,14 @@ def test_a_port_that_is_taken_is_one_sentence(server):
         serve("", Runs([]), server.server_port, on_start=lambda url: None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_the_command_ends_cleanly_in_the_middle_of_a_training(tmp_path, how):
     spec = replace(SPEC, train=TrainConfig(epochs=100_000))
     ResultStore(tmp_path).put(Result(spec, "ok", test=0.5))
-    command = [sys.executable, "-m", "gread", "explore", "--store", tmp_path, "--port", "0"]
-    process = subprocess.Popen(
-        [*command, "--no-browser"],
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
-    )
-    address = process.stderr.readline()
-    assert "http://127.0.0.1:" in address
+    command = ("explore", "--store", tmp_path, "--port", "0", "--no-browser")
+    process = Forked("-m", "gread", *command, cwd=tmp_path)
+    address = process.wait_for("http://127.0.0.1:")
     port = int(address.split("127.0.0.1:")[1].split("/")[0])
     connection = http.client.HTTPConnection(ADDRESS, port, timeout=20)
     connection.request("GET", "/")
@@ -175,9 +166,9 @@ def test_the_command_ends_cleanly_in_the_middle_of_a_training(tmp_path, how):
     assert connection.getresponse().status == 202
     time.sleep(1)
     process.send_signal(how)
-    rest = process.communicate(timeout=20)[1]
-    assert process.returncode == 0
-    assert rest == "The explorer has ended.\n"
+    ended = process.end(timeout=20)
+    assert ended.returncode == 0
+    assert ended.stderr == address + "The explorer has ended.\n"
     with socket.socket() as again:
         again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         again.bind((ADDRESS, port))

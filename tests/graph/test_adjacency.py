@@ -220,6 +220,7 @@ def test_symmetry_is_found_out_where_it_is_kept(graph):
     assert not symmetric(graph.edge_index, ones)  # given with every call, it is not looked at
 
 
+@pytest.mark.slow
 @traceable
 def test_it_is_compiled_as_one_graph_which_looks_at_no_value(graph):
     adjacency = OriginalAdjacency()

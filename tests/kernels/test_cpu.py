@@ -133,6 +133,7 @@ TRAIN = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("environment", "shown"),
     [({"CC": "/nowhere/cc"}, "cc does not start"), ({"CC": "false"}, "false fails")],
@@ -144,6 +145,7 @@ def test_without_a_compiler_all_works(tmp_path, environment, shown):
     assert shown in done.stdout
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_kernels_are_compiled_once_and_kept(tmp_path):
     code = "from gread.kernels import cpu; print(cpu.library()._name)"

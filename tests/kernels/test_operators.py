@@ -55,6 +55,7 @@ def test_gradients_of_several_members_are_those_of_each():
         assert torch.autograd.gradcheck(lambda w, h: _product(PLACES, w, h), (weight, h))
 
 
+@pytest.mark.slow
 def test_pytorch_finds_nothing_wrong_with_the_operator():
     weight, h = torch.randn(6, requires_grad=True), torch.randn(4, 2, requires_grad=True)
     results = torch.library.opcheck(_product, (PLACES, weight, h))

@@ -213,6 +213,7 @@ def test_the_explainer_of_pyg_finds_the_features_and_edges_that_matter(
     assert before.isfinite().all()  # and the model is as it was
 
 
+@pytest.mark.slow
 @traceable
 @pytest.mark.skipif(not shutil.which("c++"), reason="torch.compile needs a C++ compiler")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")

@@ -69,6 +69,7 @@ def test_a_broken_folder_is_one_sentence(model, tmp_path, broken):
         gread.GREAD.from_pretrained(tmp_path / "m")
 
 
+@pytest.mark.slow
 def test_without_huggingface_hub_all_else_works():
     code = (
         "import sys\n"

@@ -5,8 +5,9 @@ import lzma
 
 import pytest
 
-from gread.runs.archive import LARGEST, read_results, write_results
+from gread.runs.archive import ENDING, LARGEST, known_results, read_results, write_results
 from gread.runs.result import Result
+from gread.runs.spec import RunSpec
 from gread.runs.store import StoreError
 
 
@@ -19,6 +20,7 @@ def test_results_travel_as_json_lines_without_histories(tmp_path, small):
     assert all(json.loads(line)["status"] == "ok" for line in lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -36,3 +38,18 @@ def test_files_that_hold_something_else_are_named(tmp_path, content, said):
     path.write_bytes(content)
     with pytest.raises(StoreError, match=f"some.jsonl.xz.*{said}"):
         read_results(path)
+
+
+def test_results_of_the_working_folder_count_before_those_of_the_package(tmp_path, monkeypatch):
+    specs = [RunSpec(dataset="csbm", model="gcn", split=split) for split in range(3)]
+    package, own = tmp_path / "package", tmp_path / "results"
+    write_results(package / f"a{ENDING}", [Result(spec, "ok", test=0.5) for spec in specs[:2]])
+    write_results(package / f"b{ENDING}", [Result(specs[2], "ok", test=0.5)])
+    write_results(own / f"c{ENDING}", [Result(specs[1], "ok", test=0.6)])
+    monkeypatch.setattr("gread.runs.archive.FOLDERS", (own, package))
+    found = known_results(tmp_path / "store")
+    assert list(found) == [specs[1].key, specs[0].key, specs[2].key]  # in the order of the files
+    assert found[specs[1].key].test == 0.6
+    assert list(known_results(tmp_path / "store", order=["b"])) == [specs[k].key for k in (1, 2, 0)]
+    some = known_results(tmp_path / "store", keys=[specs[2].key], order=["b"])
+    assert specs[0].key not in some  # files are read until all are found

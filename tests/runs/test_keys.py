@@ -81,6 +81,7 @@ def test_fields_of_a_training_that_were_added_are_left_out_at_their_default():
     assert {field.name for field in fields(TrainConfig)} > set(ALWAYS)
 
 
+@pytest.mark.slow
 def test_a_row_of_a_model_that_is_not_registered_is_listed(version_1):
     (found,) = (result for result in version_1 if result.spec.model == "own-model")
     assert found.spec.hyper == {"hidden_channels": 4, "width": 3}

@@ -47,6 +47,7 @@ def test_determinism_is_wanted_for_the_run_alone(small):
     assert not torch.are_deterministic_algorithms_enabled()
 
 
+@pytest.mark.slow
 def test_a_result_says_what_produced_it(small):
     spec = small(record=tuple(RECORDS))
     result = run(spec)
@@ -127,6 +128,7 @@ def test_what_is_no_number_is_none_in_a_record(small, monkeypatch):
     assert found == {"of": {"what": [1.0, None, "inf"]}}
 
 
+@pytest.mark.slow
 def test_members_that_blow_up_say_what_they_say_alone(beyond):
     specs = [beyond(time) for time in (300.0, 3.0, 400.0)]
     together = run_together(specs)

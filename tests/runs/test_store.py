@@ -49,6 +49,7 @@ def test_the_file_is_readable_with_any_client(store, small):
     assert row == ("csbm", "gread-bs", 3, "ok", 0.9, 0.8)
 
 
+@pytest.mark.slow
 def test_a_writer_waits_for_another_longer_than_sqlite_would(store, small):
     with closing(sqlite3.connect(store.path, check_same_thread=False)) as other:
         other.execute("BEGIN EXCLUSIVE")

@@ -84,6 +84,7 @@ def points_of(result):
 READ = {"tensorboard": read_tensorboard, "wandb": read_wandb, "mlflow": read_mlflow}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRACKERS)
 def test_what_is_tracked_is_what_the_result_holds(name, small, tmp_path):
     pytest.importorskip(name)
@@ -138,6 +139,7 @@ def test_a_run_done_again_takes_the_place_of_its_first_part(small, tmp_path):
     np.testing.assert_allclose(read_tensorboard(tmp_path)[2], points_of(result), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_mlflow_writes_where_its_user_says_and_marks_what_failed(small, tmp_path, monkeypatch):
     pytest.importorskip("mlflow")
     uri = f"sqlite:///{tmp_path / 'mine.sqlite'}"

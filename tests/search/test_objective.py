@@ -55,6 +55,7 @@ def test_every_rule_selects_the_lowest_value_where_lower_is_better(rule):
     assert failed.standard_error == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["random", "tpe"])
 def test_a_study_by_nll_finds_the_lowest(find, store, tmp_path, sampler):
     seen = []

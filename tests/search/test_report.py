@@ -20,6 +20,7 @@ else:
 NAME = "csbm-gread-bs"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 def test_a_finished_study_is_reported_with_its_tests(find, store, rule):
     found = find(trials=12, seeds=[0, 1])
@@ -47,6 +48,7 @@ def test_before_the_end_nobody_sees_a_test_accuracy(find, store, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_the_preset_is_found_as_one_and_says_where_it_comes_from(find, store, tmp_path):
     find(trials=3, seeds=[0, 1, 3])
     made = report(NAME, store)
@@ -93,6 +95,7 @@ def test_a_table_takes_the_place_of_its_own_alone(tmp_path):
     assert path.read_text() == before
 
 
+@pytest.mark.slow
 def test_few_trials_and_trials_that_do_not_differ_have_no_importance(find, store):
     find(trials=4)
     assert report(NAME, store).importance == {}
@@ -103,6 +106,7 @@ def test_few_trials_and_trials_that_do_not_differ_have_no_importance(find, store
     assert report("pruned", store).importance == {}  # one or two are complete
 
 
+@pytest.mark.slow
 def test_runs_on_another_machine_are_not_needed_for_the_preset(find, store, tmp_path):
     find(trials=3)
     url = f"sqlite:///{tmp_path}/study.sqlite"

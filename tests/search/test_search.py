@@ -45,6 +45,7 @@ def test_nothing_is_computed_twice_and_more_trials_go_on(find, store):
     assert (len(more), seen[-1].runs, len(store)) == (5, 4, 10)
 
 
+@pytest.mark.slow
 def test_trials_of_a_random_search_depend_on_name_and_number_alone(find, tmp_path):
     one = find(trials=6, batch=1)
     assert find(trials=6, batch=4, store=ResultStore(tmp_path / "other")) == one
@@ -84,6 +85,7 @@ def test_rungs_are_a_ninth_a_third_and_all_runs():
     assert rungs(10, prune=False) == [10]
 
 
+@pytest.mark.slow
 def test_pruning_leaves_the_best_third_of_each_rung(find, store):
     found = find(trials=9, prune=True, splits=range(9), batch=9)
     complete = [trial for trial in found if trial.complete]
@@ -190,6 +192,7 @@ print(killed)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["all", "prune"])
 def test_killed_at_many_moments_it_ends_with_the_same_trials(tmp_path, how):
     done = Forked("-c", KILLER, tmp_path, how, TABLE).end()
@@ -224,6 +227,7 @@ def together(folder, storage=""):
     return [int(done.stdout) for done in outcomes]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("database", [False, True], ids=["journal", "sqlite"])
 def test_processes_share_a_study_and_end_with_just_the_trials_asked_for(tmp_path, database):
     storage = f"sqlite:///{tmp_path}/study.sqlite" if database else ""

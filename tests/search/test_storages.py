@@ -17,6 +17,7 @@ from tests.search.conftest import TABLE
 from tests.search.test_search import together
 
 
+@pytest.mark.slow
 def test_processes_share_a_study_in_postgresql(tmp_path, postgresql):
     """The tables are made by both at once, which one of them has to survive."""
     counts = together(tmp_path, postgresql)
@@ -27,6 +28,7 @@ def test_processes_share_a_study_in_postgresql(tmp_path, postgresql):
     assert not (tmp_path / "studies").exists()
 
 
+@pytest.mark.slow
 def test_a_search_in_postgresql_goes_on_and_is_reported(tmp_path, postgresql, space, store):
     settings = {
         "store": store,

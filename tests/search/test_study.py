@@ -63,6 +63,7 @@ def test_a_line_that_a_full_disk_cut_off_is_dropped(tmp_path):
     assert load_study("mine", None, tmp_path)[0].user_attrs["more"] == 1
 
 
+@pytest.mark.slow
 def test_a_lock_that_a_killed_process_left_is_broken(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # as for a command with its store at runs/store
     monkeypatch.setattr("gread.search.journal.LOCK", 3)
@@ -81,6 +82,7 @@ def test_a_file_that_is_no_journal_is_named(tmp_path):
         create_study("mine", PLAN, None, tmp_path, 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
@@ -94,6 +96,7 @@ def test_a_storage_that_cannot_be_used_is_one_sentence(tmp_path, url, reason):
         create_study("mine", PLAN, url, tmp_path, 5)
 
 
+@pytest.mark.slow
 def test_a_password_is_not_shown(tmp_path):
     pytest.importorskip("psycopg2")
     url = "postgresql+psycopg2://me:secret@127.0.0.1:9/study"

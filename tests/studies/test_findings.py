@@ -221,6 +221,7 @@ def test_a_parquet_file_at_which_pyarrow_ends_its_process_is_one_sentence(tmp_pa
         read_table(tmp_path / "t.parquet")
 
 
+@pytest.mark.slow
 def test_parquet_of_every_kind_arrives_from_the_other_process(tmp_path):
     columns = {
         "id": pyarrow.array(range(200_000)),

@@ -10,6 +10,7 @@ from studies.soak.fuzz import TARGETS, checked
 SLOW = {"command lines": 20, "graphs of any names, diagnosed and fitted by the command": 3}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", TARGETS)
 def test_anything_gives_our_errors_or_sound_results(name, tmp_path):

@@ -51,6 +51,7 @@ def test_every_dependency_is_locked():
     assert names - {"gread", "tomli", "pymetis"} <= PINNED.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [

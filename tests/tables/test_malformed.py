@@ -42,6 +42,7 @@ def check(nodes, edges, **options):
     assert all(len(column) == graph.num_nodes for column in graph.columns.values())
 
 
+@pytest.mark.slow
 @FAST
 @given(data=st.data(), weight=st.sampled_from([None, "w"]), ending=st.sampled_from(["csv", "tsv"]))
 def test_tables_of_any_cells(tmp_path, data, weight, ending):
@@ -75,6 +76,7 @@ def test_files_of_any_bytes(tmp_path, content, ending):
     check(path, None if ending.startswith("g") else path)
 
 
+@pytest.mark.slow
 @FAST
 @given(rows=st.lists(st.dictionaries(st.sampled_from(["id", "x", "to"]), VALUES), max_size=5))
 def test_json_of_any_values(tmp_path, rows):

@@ -138,6 +138,7 @@ def test_adam_is_the_one_of_pytorch():
     torch.testing.assert_close(ours, theirs)
 
 
+@pytest.mark.slow
 def test_launch_groups_what_has_one_form(tmp_path):
     chosen = [*specs(), *specs(hidden_channels=4), specs(solver="dopri5")[0]]
     groups = populations(chosen, "cpu", None)
