@@ -61,21 +61,18 @@ def pytest_configure(config):
 class FailSlow:
     """Names tests that should be marked slow or made faster.
 
-    Those that take too long beside others are run again, alone: then half as long again is noise.
+    Those that take twice the limit beside others are run again, alone. There half as long again is
+    noise.
     """
 
-    MARGIN = 1.5
-
     def __init__(self, config):
-        self.limit, self.alone = (
-            config.getoption("--fail-slow"),
-            not config.getoption("numprocesses"),
-        )
+        self.alone = not config.getoption("numprocesses")
+        self.limit = config.getoption("--fail-slow")
+        self.most = (1.5 if self.alone else 2.0) * self.limit
         self.slow = {}
 
     def pytest_runtest_logreport(self, report):
-        limit = self.limit * (self.MARGIN if self.alone else 1)
-        if report.when == "call" and "slow" not in report.keywords and report.duration > limit:
+        if report.when == "call" and "slow" not in report.keywords and report.duration > self.most:
             self.slow[report.nodeid] = report.duration
 
     @pytest.hookimpl(trylast=True)

@@ -52,8 +52,8 @@ def imports_of(path: Path) -> set[str]:
 
     A lazy package lists its public names for type checkers; importing it imports none of them.
     """
-    tree = ast.parse(path.read_text("utf-8"))
-    lazy = [node for node in tree.body if ast.unparse(node) == "lazy(__name__)"]
+    text = path.read_text("utf-8")
+    tree, lazy = ast.parse(text), "\nlazy(__name__)" in text
     names = set()
     for block in tree.body:
         if lazy and isinstance(block, ast.If):
