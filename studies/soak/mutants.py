@@ -271,7 +271,7 @@ def _test(folder: str, tests: list[str]) -> None:
         os.environ["PYTHONPATH"] = folder
         sys.path[:] = [folder, *(path for path in sys.path if Path(path).resolve() != ROOT)]
         sys.dont_write_bytecode = True
-        sys.modules.pop("soak", None)
+        sys.modules.pop("studies", None)
         said = os.open("said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         for stream in (1, 2):
             os.dup2(said, stream)

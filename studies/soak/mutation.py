@@ -31,6 +31,10 @@ TESTS = {
         *("tests/graph/test_adjacency.py", "tests/models/test_gread.py", "tests/dynamics"),
         "tests/distributed/test_fit.py::test_directed_edges_with_weights_and_loops",
     ),
+    "gread/graph/operator.py": (
+        *("tests/graph/test_operator.py", "tests/graph/test_adjacency.py"),
+        *("tests/models/test_gread.py", "tests/dynamics", "tests/models/test_stacking.py"),
+    ),
     "gread/dynamics/integrate.py": ("tests/dynamics", "tests/models/test_gread.py"),
     "gread/runs/store.py": ("tests/runs/test_store.py", "tests/studies/test_findings.py"),
 }
