@@ -35,8 +35,13 @@ TESTS = {
         *("tests/graph/test_operator.py", "tests/graph/test_adjacency.py"),
         *("tests/models/test_gread.py", "tests/dynamics", "tests/models/test_stacking.py"),
     ),
-    "gread/dynamics/integrate.py": ("tests/dynamics", "tests/models/test_gread.py"),
-    "gread/runs/store.py": ("tests/runs/test_store.py", "tests/studies/test_findings.py"),
+    "gread/dynamics/integrate.py": (
+        *("tests/dynamics", "tests/models/test_gread.py", "tests/training/test_population.py"),
+    ),
+    "gread/runs/store.py": (
+        *("tests/runs/test_store.py", "tests/runs/test_archive.py", "tests/runs/test_keys.py"),
+        "tests/studies/test_findings.py",
+    ),
 }
 """Of every file of the core those who are to notice, beside its own examples."""
 
