@@ -27,4 +27,5 @@ def catalogue() -> str:
 
 
 if __name__ == "__main__":
-    Path(__file__).with_name("catalogue.md").write_text(catalogue(), encoding="utf-8")
+    page = Path(__file__).parents[1] / "docs" / "catalogue.md"
+    page.write_text(catalogue(), encoding="utf-8")
