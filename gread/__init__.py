@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from gread.kernels.backend import plain_only as plain_only
     from gread.models.catalog import MODELS as MODELS
     from gread.models.gread import GREAD as GREAD, ReactionDiffusionConv as ReactionDiffusionConv
+    from gread.models.gread_x import GREADX as GREADX
     from gread.training.config import TrainConfig as TrainConfig
     from gread.training.fit import fit as fit
     from gread.training.loop import Fit as Fit

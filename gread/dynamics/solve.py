@@ -26,16 +26,18 @@ from gread.kernels.backend import fast
 
 @dataclass(frozen=True)
 class ReactionDiffusion:
-    """f(H) = −α L̃ H + β r(H), with Ã, α and β fixed in time.
+    """f(H) = −α L̃ H + β r(H) + γ H, with Ã, α, β and γ fixed in time.
 
-    Coefficients of several members have the shape [members, d], their states [members, N, d].
+    A coefficient is one number, one per channel [d], or a matrix [d, d] that multiplies from the
+    right. Those of several members have an axis in front, as their states [members, N, d].
 
     Attributes:
         adj: Ã.
         source: H(0) as the reaction receives it.
-        alpha: α, one for all channels or one per channel.
-        beta: β, likewise.
+        alpha: α, the diffusion.
+        beta: β, the reaction.
         reaction: r; None for diffusion alone.
+        local: γ, the local term; None without one.
     """
 
     adj: Operator
@@ -43,15 +45,16 @@ class ReactionDiffusion:
     alpha: Tensor | float
     beta: Tensor | float = 1.0
     reaction: Reaction | None = None
+    local: Tensor | None = None
 
     def __call__(self, t: float, h: Tensor) -> Tensor:
         """The slope at H."""
         lh = self.adj.laplacian(h)
-        diffusion = -_per_node(self.alpha, h) * lh
-        if self.reaction is None:
-            return diffusion
-        reaction = self.reaction(State(h, self.source, lh, self.adj))
-        return diffusion + _per_node(self.beta, h) * reaction
+        slope = -_scaled(lh, self.alpha)
+        if self.reaction is not None:
+            reaction = self.reaction(State(h, self.source, lh, self.adj))
+            slope = slope + _scaled(reaction, self.beta)
+        return slope if self.local is None else slope + _scaled(h, self.local)
 
     @property
     def terms(self) -> Terms | None:
@@ -69,11 +72,14 @@ class ReactionDiffusion:
         return alpha, beta
 
 
-def _per_node(coefficient: Tensor | float, h: Tensor) -> Tensor | float:
-    """A coefficient with an axis for the nodes, which comes after that of the members."""
-    if isinstance(coefficient, Tensor) and h.dim() > 2:
-        return coefficient.unsqueeze(-2)
-    return coefficient
+def _scaled(h: Tensor, coefficient: Tensor | float) -> Tensor:
+    """Rows of h times a number, one per channel, or a matrix."""
+    if not isinstance(coefficient, Tensor):
+        return coefficient * h
+    if coefficient.dim() == h.dim() and coefficient.shape[-2:] == (h.size(-1), h.size(-1)):
+        return h @ coefficient
+    # The axis for the nodes comes after that of the members.
+    return (coefficient.unsqueeze(-2) if h.dim() > 2 else coefficient) * h
 
 
 def solve(
@@ -93,6 +99,8 @@ def solve(
 def _solve_fast(f: ReactionDiffusion, h0: Tensor, integration: Integration) -> Solution | None:
     tableau, terms = integration.tableau, f.terms
     if not fast() or tableau is None or terms is None or integration.time == 0:
+        return None
+    if f.local is not None:
         return None
     sizes = {c.numel() for c in (f.alpha, f.beta) if isinstance(c, Tensor)}
     if not sizes <= {1, h0.size(1)}:  # one per node, say

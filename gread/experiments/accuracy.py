@@ -9,7 +9,7 @@ from statistics import fmean, pstdev
 from gread.data.catalog import DATASETS as CATALOGUE
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
 from gread.experiments.curves import accuracies, title_of
-from gread.experiments.protocol import DATASETS, GREAD, PUBLISHED, SEVERAL_SEEDS, runs_of
+from gread.experiments.protocol import DATASETS, GREAD, PUBLISHED, SEVERAL_SEEDS, STUDIED, runs_of
 from gread.models.catalog import MODELS
 from gread.report.claims import Claim, listed
 from gread.report.statistics import Standing, improves, standings
@@ -31,7 +31,7 @@ CODE = PUBLISHED["code"]
 
 
 ALL = tuple(name for name in PAPER if not name.startswith("GREAD"))
-BASELINES = {entry.title: name for name, entry in MODELS.items() if name not in GREAD}
+BASELINES = {MODELS[name].title: name for name in STUDIED if name not in GREAD}
 """Title to name."""
 
 ROWS = (*ALL, *(title for title in BASELINES if title not in PAPER))

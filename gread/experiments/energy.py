@@ -14,7 +14,7 @@ from statistics import median
 
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
 from gread.experiments.curves import median_curve, title_of
-from gread.experiments.protocol import GREAD, PROTOCOL, runs_in
+from gread.experiments.protocol import GREAD, PROTOCOL, STUDIED, runs_in
 from gread.models.catalog import MODELS
 from gread.report.charts import COLOURS, Axis, Chart, Panel, Series
 from gread.report.claims import Claim, listed
@@ -47,8 +47,8 @@ def depth_specs() -> list[RunSpec]:
     """Every model that can be made forty layers deep."""
     return [
         spec
-        for model, entry in MODELS.items()
-        if entry.continuous or model in DEPTH["layered"]
+        for model in STUDIED
+        if MODELS[model].continuous or model in DEPTH["layered"]
         for spec in runs_in(DEPTH, "csbm", model, ("layer_energy", "layer_rank"))
     ]
 
@@ -114,7 +114,7 @@ def render_depth(results: Sequence[Result]) -> Chart:
             ]
             panels.append(Panel.of(group, lines, LAYER, y))
     deep = {spec.model for spec in depth_specs()}
-    shallow = listed(entry.title for name, entry in MODELS.items() if name not in deep)
+    shallow = listed(MODELS[name].title for name in STUDIED if name not in deep)
     return Chart(
         "Every model over forty layers: energy, and effective rank",
         tuple(panels) or (Panel(remark="no runs yet"),) * 2,

@@ -60,6 +60,17 @@ def flow_memory(hyper: Hyper, size: GraphSize) -> int:
     return 4 * (size.nodes * width * states + operator + 4 * size.nonzeros + parameters)
 
 
+def layered_memory(hyper: Hyper, size: GraphSize) -> int:
+    """Bytes of a member with ``num_steps`` layers: its states, features and parameters."""
+    width, layers = (int(hyper[name] or 0) for name in ("hidden_channels", "num_steps"))
+    parameters = 8 * (size.features + 5 * layers * width) * width
+    return 4 * (size.nodes * width * (20 + 12 * layers) + 4 * size.nonzeros + parameters)
+
+
+MEMORY = {"flow": flow_memory, "layered": layered_memory}
+"""By the name in ``models.toml``."""
+
+
 @dataclass(frozen=True)
 class Population:
     """What members of a population may differ in; a model without one is trained alone.
@@ -76,9 +87,13 @@ class Population:
     memory: Callable[[Hyper, GraphSize], int] = flow_memory
 
     def own(self, hyper: Hyper) -> tuple[str, ...]:
-        """Hyperparameters that may differ from those of a member with these."""
+        """Hyperparameters that may differ from those of a member with these.
+
+        A matrix has another shape than the numbers of other members.
+        """
         linear = hyper.get("linear", True)
-        return (*self.varying, *self.varying_if_linear) if linear else self.varying
+        names = (*self.varying, *self.varying_if_linear) if linear else self.varying
+        return tuple(name for name in names if hyper.get(name) != "matrix")
 
 
 @dataclass(frozen=True)
@@ -216,7 +231,8 @@ def _enter(name: str, row: Mapping[str, Any], **fixed: Any) -> None:
     }
     build = Reference(f"gread.models.{about.pop('build')}", **about.pop("fixed", {}), **fixed)
     if "varying" in about:
-        about["population"] = Population(about.pop("varying"), about.pop("varying_if_linear"))
+        varying = about.pop("varying"), about.pop("varying_if_linear")
+        about["population"] = Population(*varying, MEMORY[about.pop("memory", "flow")])
     MODELS.add(name, ModelEntry(build, **about))
 
 

@@ -3,7 +3,9 @@
     H(0) = e(X)                              Eq. (6), the encoder
     H(T) = H(0) + ∫₀ᵀ f(H(t)) dt             Eq. (7), the reaction-diffusion layer
     ŷ    = o(H(T))                           Eq. (8), the output
-    f(H) = −α L̃ H + β r(H),   L̃ = I − Ã
+    f(H) = −α L̃ H + β r(H) + γ H,   L̃ = I − Ã
+
+Beyond the paper, coefficients may be matrices (cross-diffusion), and there may be a local term γ H.
 
 Ã is the normalised adjacency of the graph, or learned from H(0) by Eq. (9)
 (`gread.graph.adjacency`); r is one of the reactions of Eq. (10) (`gread.dynamics.reactions`).
@@ -28,7 +30,15 @@ from gread.graph.checks import check_features
 from gread.graph.operator import EdgeSource
 from gread.models.continuous import ContinuousGNN, ContinuousGNNs, solve_from
 from gread.models.hub import Pretrained
-from gread.models.layers import ALPHAS, BETAS, Coefficients, build_decoder, build_encoder
+from gread.models.layers import (
+    ALPHAS,
+    BETAS,
+    LOCALS,
+    Coefficients,
+    Matrix,
+    build_decoder,
+    build_encoder,
+)
 from gread.models.stacking import CannotStack, PartByPart
 
 
@@ -45,10 +55,12 @@ class ReactionDiffusionConv(PartByPart):
             ``nn.Module`` called with one; ``None`` leaves diffusion alone.
         adjacency: ``"soft"`` (SA, learned by Eq. 9) or ``"original"`` (OA).
         alpha: Diffusion coefficient in (0, 1): one (``"scalar"``) or one a channel
-            (``"vector"``); or fixed to ``"one"``.
+            (``"vector"``); a matrix that mixes channels (``"matrix"``, −L̃ H α); or fixed to
+            ``"one"``.
         beta: Reaction coefficient: one in (0, 1) (``"scalar"``), a signed one for every channel
-            (``"vector"``), one in (0, 1) for every channel (``"positive-vector"``), or fixed to
-            ``"one"``. With a negative one F, AC and Z blow up in finite time.
+            (``"vector"``), one in (0, 1) for every channel (``"positive-vector"``), a matrix
+            (``"matrix"``, r(H) β), or fixed to ``"one"``. With a negative one F, AC and Z blow up
+            in finite time.
         time: T, where the integration ends.
         step_size: τ of a fixed-step solver. With α = β = 1 on a bipartite graph, BS under
             ``"rk4"`` is stable only for τ below 0.7.
@@ -59,9 +71,10 @@ class ReactionDiffusionConv(PartByPart):
         self_loops: Weight of the loop given to every node without one; 0 gives none.
         heads: Attention heads of the soft adjacency.
         attention_channels: Width of all its queries together.
-        detach_source: Whether the H(0) that a reaction sees passes no gradient, as in the
-            published code.
+        detach_source: Detach the H(0) that a reaction receives, as in the published code.
         tolerance: Error allowed to an adaptive solver.
+        local: Coefficient γ of a local term γ H, at first 0: ``"none"``, ``"scalar"``,
+            ``"vector"`` or ``"matrix"``.
 
     Example:
         >>> import gread
@@ -88,6 +101,7 @@ class ReactionDiffusionConv(PartByPart):
         attention_channels: int = 64,
         detach_source: bool = False,
         tolerance: float = 1e-5,
+        local: str = "none",
     ):
         super().__init__()
         check_count("channels", channels)
@@ -105,6 +119,8 @@ class ReactionDiffusionConv(PartByPart):
         self.alpha = ALPHAS[alpha](channels)
         self.reaction = None if reaction is None else build_reaction(reaction, channels)
         self.beta = BETAS["one" if reaction is None else beta](channels)
+        build = LOCALS[local]
+        self.local = None if build is None else build(channels)
         self.detach_source = detach_source
 
     def reset_parameters(self) -> None:
@@ -133,10 +149,11 @@ class ReactionDiffusionConv(PartByPart):
     def field(
         self, h0: Tensor, edge_index: Tensor | EdgeSource, edge_weight: Tensor | None
     ) -> ReactionDiffusion:
-        """f(H) = −α L̃ H + β r(H)."""
+        """f(H) = −α L̃ H + β r(H) + γ H."""
         adj = self.adjacency(h0, edge_index, edge_weight)  # Eq. (9), or A itself
         source = h0.detach() if self.detach_source else h0
-        return ReactionDiffusion(adj, source, self.alpha(), self.beta(), self.reaction)
+        local = None if self.local is None else self.local()
+        return ReactionDiffusion(adj, source, self.alpha(), self.beta(), self.reaction, local)
 
     @property
     def terms(self) -> Terms | None:
@@ -148,6 +165,8 @@ class ReactionDiffusionConv(PartByPart):
         """Several members as one, each with its α and β."""
         if members[0].terms is None:
             raise CannotStack("the reaction is not made of the known terms")
+        if any(m.local or isinstance(c, Matrix) for m in members for c in (m.alpha, m.beta)):
+            raise CannotStack("matrix coefficients and local terms have no program of passes")
         made = super().stacked(members)
         for name in ("alpha", "beta"):
             # As wide as the state, so that no member's rounding depends on the kinds of others.
@@ -174,8 +193,8 @@ class GREAD(ContinuousGNN, Pretrained):
         output_activation: Whether H(T) passes a ReLU.
 
     Other Args:
-        normalization, self_loops, heads, attention_channels, detach_source, tolerance: As in
-            `ReactionDiffusionConv`.
+        normalization, self_loops, heads, attention_channels, detach_source, tolerance, local: As
+            in `ReactionDiffusionConv`.
 
     Example:
         >>> import gread
@@ -211,6 +230,7 @@ class GREAD(ContinuousGNN, Pretrained):
         attention_channels: int = 64,
         detach_source: bool = False,
         tolerance: float = 1e-5,
+        local: str = "none",
     ):
         first = build_encoder(encoder, in_channels, hidden_channels, input_dropout, dropout)
         layer = ReactionDiffusionConv(
@@ -228,6 +248,7 @@ class GREAD(ContinuousGNN, Pretrained):
             attention_channels=attention_channels,
             detach_source=detach_source,
             tolerance=tolerance,
+            local=local,
         )
         last = build_decoder(decoder, hidden_channels, out_channels, dropout, output_activation)
         super().__init__(in_channels, first, last, layer.integration)
@@ -237,7 +258,7 @@ class GREAD(ContinuousGNN, Pretrained):
     def field(
         self, h0: Tensor, edge_index: Tensor | EdgeSource, edge_weight: Tensor | None
     ) -> ReactionDiffusion:
-        """f(H) = −α L̃ H + β r(H)."""
+        """f(H) = −α L̃ H + β r(H) + γ H."""
         return self.layer.field(h0, edge_index, edge_weight)
 
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -85,6 +86,37 @@ class SignedVector(Signed):
         nn.init.uniform_(self.value, -1, 1)
 
 
+class Matrix(Coefficient):
+    """A free coefficient for every pair of channels: cross-diffusion, H ↦ H M.
+
+    The flux of one channel depends on the gradients of all, as in a system of several species.
+
+    Args:
+        channels: d.
+        start: What the diagonal is at first; None draws it uniformly from [−1, 1].
+    """
+
+    signed = True
+
+    def __init__(self, channels: int, start: float | None = None):
+        super().__init__()
+        self.start = start
+        self.value = nn.Parameter(torch.empty(channels, channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Back to a diagonal matrix."""
+        diagonal = self.value.new_empty(len(self.value)).uniform_(-1, 1)
+        if self.start is not None:
+            diagonal.fill_(self.start)
+        with torch.no_grad():
+            self.value.copy_(diagonal.diag())
+
+    def forward(self) -> Tensor:
+        """[d, d]."""
+        return self.value
+
+
 class One(Coefficient):
     """The constant one, for an equation without that coefficient."""
 
@@ -140,7 +172,13 @@ class Coefficients(Stacked):
 BuildCoefficient = Callable[[int], Coefficient]  # from the number of channels
 
 ALPHAS: Registry[BuildCoefficient] = Registry(
-    "alpha", {"scalar": lambda _: Gate(), "vector": Gate, "one": lambda _: One()}
+    "alpha",
+    {
+        "scalar": lambda _: Gate(),
+        "vector": Gate,
+        "matrix": partial(Matrix, start=0.5),
+        "one": lambda _: One(),
+    },
 )
 BETAS: Registry[BuildCoefficient] = Registry(
     "beta",
@@ -148,9 +186,20 @@ BETAS: Registry[BuildCoefficient] = Registry(
         "scalar": lambda _: Gate(),
         "vector": SignedVector,
         "positive-vector": Gate,
+        "matrix": Matrix,
         "one": lambda _: One(),
     },
 )
+LOCALS: Registry[BuildCoefficient | None] = Registry(
+    "local",
+    {
+        "none": None,
+        "scalar": lambda _: Signed(),
+        "vector": Signed,
+        "matrix": partial(Matrix, start=0.0),
+    },
+)
+"""Coefficient of the local term, at first 0."""
 
 
 class Dropout(nn.Module):

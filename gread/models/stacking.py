@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import batch_norm, layer_norm
 
 from gread.graph.adjacency import (
     ExplainedEdges,
@@ -143,6 +144,61 @@ class Linears(Stacked):
     def forward(self, h: Tensor) -> Tensor:
         """Each member by itself."""
         return torch.baddbmm(self.bias.unsqueeze(1), h, self.weight.mT)
+
+
+class Norms(Stacked):
+    """Weight and bias of a normalization of every member, and what it keeps."""
+
+    def __init__(self, members: Sequence[nn.BatchNorm1d] | Sequence[nn.LayerNorm]):
+        super().__init__()
+        self.eps = members[0].eps
+        self.weight = together([one.weight for one in members])
+        self.bias = together([one.bias for one in members])
+
+    def give(self, models: Sequence[nn.Module], members: Sequence[int]) -> None:
+        """Parameters, and the statistics of batch normalization."""
+        super().give(models, members)
+        for name, buffer in self._buffers.items():
+            for model, member in zip(models, members, strict=True):
+                if buffer is not None:
+                    model.get_buffer(name).copy_(buffer[member])
+
+
+class LayerNorms(Norms):
+    """Layer normalization over the channels."""
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Of the shape given, [members, N, d]."""
+        weight, bias = self.weight.unsqueeze(1), self.bias.unsqueeze(1)
+        return torch.addcmul(bias, layer_norm(h, h.shape[-1:], eps=self.eps), weight)
+
+
+class BatchNorms(Norms):
+    """Batch normalization over the nodes: members are channels of one."""
+
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(self, members: Sequence[nn.BatchNorm1d]):
+        super().__init__(members)
+        self.momentum = members[0].momentum or 0.0
+        for name in ("running_mean", "running_var"):
+            self.register_buffer(name, torch.stack([one.get_buffer(name) for one in members]))
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Of the shape given, [members, N, d]."""
+        rows = h.transpose(0, 1)
+        out = batch_norm(
+            rows.flatten(1),
+            self.running_mean.flatten(),
+            self.running_var.flatten(),
+            self.weight.flatten(),
+            self.bias.flatten(),
+            self.training,
+            self.momentum,
+            self.eps,
+        )
+        return out.view(rows.shape).transpose(0, 1)
 
 
 class Dropouts(Stacked):
@@ -278,6 +334,10 @@ FROM_BELOW: dict[type[nn.Module], Callable[[Sequence[Any]], nn.Module]] = {
     nn.Linear: Linears,
     nn.Sequential: part_by_part,
     nn.Tanh: part_by_part,
+    nn.Identity: part_by_part,
+    nn.ModuleList: part_by_part,
+    nn.BatchNorm1d: BatchNorms,
+    nn.LayerNorm: LayerNorms,
     Queries: part_by_part,
     OriginalAdjacency: OriginalAdjacencies,
     SoftAdjacency: SoftAdjacencies,

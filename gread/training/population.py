@@ -105,8 +105,8 @@ class Population:
         self.members = list(range(len(models)))
         self.model = stack(models).to(device)
         self.best_model = copy.deepcopy(self.model)
-        parameters = self.best_model.parameters(), self.model.parameters()
-        self.best = Best(*parameters, configs, device)
+        best, now = ([*m.parameters(), *m.buffers()] for m in (self.best_model, self.model))
+        self.best = Best(best, now, configs, device)
         self.optimizer = MemberAdam(self.model.parameters(), configs)
         self.graph = data.x, data.edge_index, data.edge_weight
         self.y = data.y

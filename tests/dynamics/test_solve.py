@@ -90,8 +90,8 @@ def test_steps_in_few_passes_equal_plain_steps(graph, monkeypatch, reaction, sol
     assert_same(fast, plain, 1e-12)
 
 
-@pytest.mark.parametrize("alpha", ALPHAS)
-@pytest.mark.parametrize("beta", BETAS)
+@pytest.mark.parametrize("alpha", [kind for kind in ALPHAS if kind != "matrix"])
+@pytest.mark.parametrize("beta", [kind for kind in BETAS if kind != "matrix"])
 @pytest.mark.parametrize("reaction", ["bs", "z", "st"])
 def test_so_they_do_with_every_kind_of_coefficient(graph, monkeypatch, reaction, alpha, beta):
     settings = {"reaction": reaction, "alpha": alpha, "beta": beta}

@@ -70,10 +70,11 @@ def test_what_a_population_of_it_may_differ_in():
     rates, steps = {"input_dropout", "dropout"}, {"time", "step_size"}
     others = {"alpha", "beta", "normalization", "self_loops", "output_activation"}
     assert {*MODELS["gread-bs"].population.own({})} == rates | steps | others
+    assert "alpha" not in MODELS["gread-bs"].population.own({"alpha": "matrix"})
     assert {*MODELS["grand"].population.own({"linear": True})} == rates | steps
     assert {*MODELS["grand"].population.own({"linear": False})} == rates
     declared = {name for name, entry in SHIPPED.items() if entry.population}
-    assert declared == {"grand", *(f"gread-{reaction}" for reaction in gread.REACTIONS)}
+    assert declared == {"grand", "gread-x", *(f"gread-{r}" for r in gread.REACTIONS)}
 
 
 def test_memory_of_a_member():
@@ -87,6 +88,8 @@ def test_memory_of_a_member():
     changing = flow_memory(bare | {"linear": False, "heads": 2}, size)
     assert changing == linear + 4 * (100 * 8 * 3 * 16 + 4 * 400 * 2 * 16)
     assert integration_of({}).evaluations == 1
+    layered = MODELS["gread-x"].population.memory({"hidden_channels": 8, "num_steps": 3}, size)
+    assert layered == 4 * (100 * 8 * 56 + 4 * 900 + 8 * (30 + 120) * 8)
 
 
 def test_records_and_recommendations_are_declared():

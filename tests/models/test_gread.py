@@ -10,6 +10,7 @@ from torch_geometric.nn import GCNConv, Sequential
 import gread
 from gread.base.errors import InputError
 from gread.models.gread import ReactionDiffusionConv
+from gread.models.stacking import CannotStack, stack
 from tests.checks import dense, traceable
 
 
@@ -238,7 +239,7 @@ def test_the_compiled_model_gives_the_same(graph, reaction):
         ({"solver": "rk45"}, "unknown solver 'rk45', did you mean 'rk4'"),
         ({"reaction": "turing"}, "unknown reaction 'turing'; choose from: bs, f, ac"),
         ({"adjacency": "hard"}, "unknown adjacency 'hard'; choose from: original, soft"),
-        ({"alpha": "vec"}, "unknown alpha 'vec'.* from: scalar, vector, one"),
+        ({"alpha": "vec"}, "unknown alpha 'vec'.* from: scalar, vector, matrix, one"),
         ({"beta": "matrix"}, "unknown beta 'matrix'; choose from: scalar, vector, pos"),
         ({"encoder": "cnn"}, "unknown encoder 'cnn'; choose from: linear, mlp"),
         ({"decoder": "cnn"}, "unknown decoder 'cnn'; choose from: linear, mlp"),
@@ -253,3 +254,41 @@ def test_bad_hyperparameters_are_refused_when_the_model_is_built(options, senten
 class _Zero(nn.Module):
     def forward(self):
         return 0.0
+
+
+@pytest.mark.parametrize("solver", ["euler", "rk4", "dopri5"])
+def test_a_diagonal_matrix_is_a_coefficient_per_channel(graph, solver):
+    options = {"adjacency": "original", "solver": solver, "time": 1.2, "step_size": 0.4}
+    vector = ReactionDiffusionConv(3, alpha="vector", beta="vector", **options).double()
+    matrix = ReactionDiffusionConv(
+        3, alpha="matrix", beta="matrix", local="matrix", **options
+    ).double()
+    with torch.no_grad():
+        vector.alpha.logit.uniform_(-1, 1)
+        matrix.alpha.value.copy_(vector.alpha().diag())
+        matrix.beta.value.copy_(vector.beta().diag())
+    found = matrix(graph.x, graph.edge_index)
+    torch.testing.assert_close(found, vector(graph.x, graph.edge_index))
+
+
+def test_a_local_term_grows_every_node_by_itself(graph):
+    options = {"adjacency": "original", "solver": "dopri5", "time": 2.0, "tolerance": 1e-9}
+    layer = ReactionDiffusionConv(3, reaction=None, alpha="matrix", local="vector", **options)
+    layer = layer.double()
+    with torch.no_grad():
+        layer.alpha.value.zero_()
+        layer.local.value.copy_(torch.tensor([-0.5, 0.0, 0.3]))
+    expected = graph.x * (2.0 * layer.local.value).exp()
+    torch.testing.assert_close(layer(graph.x, graph.edge_index), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_matrices_and_local_terms_have_gradients(graph):
+    layer = ReactionDiffusionConv(3, alpha="matrix", beta="matrix", local="matrix").double()
+    layer(graph.x, graph.edge_index).square().sum().backward()
+    assert all(p.grad.any() for p in (layer.alpha.value, layer.beta.value, layer.local.value))
+
+
+def test_members_with_matrices_are_not_stacked():
+    for options in ({"alpha": "matrix"}, {"beta": "matrix"}, {"local": "vector"}):
+        with pytest.raises(CannotStack, match="have no program of passes"):
+            stack([ReactionDiffusionConv(3, **options) for _ in range(2)])

@@ -22,7 +22,7 @@ def graph():
 
 def some(graph, channels=8, **settings):
     """Four models with times, steps and coefficients of their own."""
-    alphas, betas = (list(kinds) * 4 for kinds in (ALPHAS, BETAS))
+    alphas, betas = ([k for k in kinds if k != "matrix"] * 4 for kinds in (ALPHAS, BETAS))
     models = []
     for number, (time, step_size) in enumerate(zip(TIMES, STEPS, strict=True)):
         torch.manual_seed(number)

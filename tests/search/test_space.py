@@ -5,14 +5,11 @@ import optuna
 import pytest
 
 from gread.base.errors import InputError
+from gread.experiments.protocol import DATASETS, GREAD
 from gread.models.catalog import MODELS
 from gread.runs.presets import find_preset
 from gread.search.space import Choice, Range, Space, read_space
 
-DATASETS = (
-    "texas wisconsin cornell film squirrel chameleon cora citeseer pubmed".split()  # noqa: SIM905
-)
-GREAD = [name for name, entry in MODELS.items() if entry.group == "GREAD"]
 SHIPPED = [
     file.name.removesuffix(".toml")
     for file in resources.files("gread").joinpath("search", "spaces").iterdir()
@@ -134,8 +131,8 @@ def test_a_model_without_a_space_says_what_to_do(monkeypatch):
     monkeypatch.setitem(MODELS._entries, "mine", MODELS["gcn"])
     with pytest.raises(InputError, match=r"no search space for mine: write one .* --space FILE"):
         read_space("mine")
-    with pytest.raises(InputError, match="unknown model 'gread-x'"):
-        read_space("gread-x")
+    with pytest.raises(InputError, match="unknown model 'gread-y'"):
+        read_space("gread-y")
 
 
 def test_a_file_is_read_and_named_where_it_does_not_fit(tmp_path):
