@@ -240,7 +240,7 @@ def test_the_compiled_model_gives_the_same(graph, reaction):
         ({"reaction": "turing"}, "unknown reaction 'turing'; choose from: bs, f, ac"),
         ({"adjacency": "hard"}, "unknown adjacency 'hard'; choose from: original, soft"),
         ({"alpha": "vec"}, "unknown alpha 'vec'.* from: scalar, vector, matrix, one"),
-        ({"beta": "matrix"}, "unknown beta 'matrix'; choose from: scalar, vector, pos"),
+        ({"beta": "tensor"}, "unknown beta 'tensor'; choose from: scalar, vector, pos"),
         ({"encoder": "cnn"}, "unknown encoder 'cnn'; choose from: linear, mlp"),
         ({"decoder": "cnn"}, "unknown decoder 'cnn'; choose from: linear, mlp"),
         ({"heads": 0}, "heads must be a whole number of at least 1, got 0"),

@@ -58,8 +58,8 @@ def test_a_preset_that_does_not_exist_is_refused():
         find_preset("gread-bs", "cora", "mine")
     with pytest.raises(InputError, match="there is no preset 'published' for gread-f on cora"):
         find_preset("gread-f", "cora", "published")
-    with pytest.raises(InputError, match="unknown model 'gread-x'"):
-        find_preset("gread-x", "cora")
+    with pytest.raises(InputError, match="unknown model 'gread-y'"):
+        find_preset("gread-y", "cora")
 
 
 def test_a_file_of_the_users_own_is_a_preset(tmp_path):
