@@ -61,14 +61,14 @@ def pytest_configure(config):
 class FailSlow:
     """Names tests that should be marked slow or made faster.
 
-    Those that take three times the limit beside others are run again, alone. There up to twice the
-    limit is noise: machines differ.
+    Those that take four times the limit beside others are run again, alone. There up to two and a
+    half times the limit is noise: machines differ.
     """
 
     def __init__(self, config):
         self.alone = not config.getoption("numprocesses")
         self.limit = config.getoption("--fail-slow")
-        self.most = (2 if self.alone else 3) * self.limit
+        self.most = (2.5 if self.alone else 4) * self.limit
         self.slow = {}
 
     def pytest_runtest_logreport(self, report):
