@@ -142,7 +142,7 @@ def _print_report(made: Report) -> None:
     elif made.selected.number in made.tests:
         out.print(f"test {metric.summary(made.tests[made.selected.number])}")
         best = metric.summary(made.best_test)
-        out.print(f"best test of all, which nobody may select: {best}")
+        out.print(f"best test value (for reference; not a valid selection criterion): {best}")
     else:
         out.print("test: not all of its runs are in this store")
     if made.importance:

@@ -11,7 +11,7 @@ depends on the gradients of all (cross-diffusion). So the coefficients R, P, Q a
 - (Ã H) P is the diffusion;
 - r(H) Q is the reaction, any of `gread.dynamics.reactions`; BS gives Ã L̃ H, a band-pass.
 
-φ and Norm act on every node by itself: a graph step, then a local step (operator splitting).
+A graph step is followed by φ and Norm, which mix no neighbours (operator splitting).
 
 Special cases: with R = (1 − τα) I, P = τα I, Q = τβ I, shared by all steps, and φ and Norm the
 identity, these are K Euler steps of GREAD (of GRAND, for β = 0); with Q = 0 it is a GCN with a

@@ -10,6 +10,7 @@ import math
 import re
 import tempfile
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -30,7 +31,7 @@ MAPPED = 0.2  # features that take more than this of the free memory are kept on
 LARGEST = 10.0  # standardised values beyond are clipped: an outlier must not drive a node's state
 
 
-class Encoder:
+class Encoder(ABC):
     """What turns a column into features; a dataclass of plain values.
 
     With ``indicator`` the last feature says that a value is missing, as in some training rows.
@@ -57,11 +58,13 @@ class Encoder:
         """What to call the features of a column."""
         return self._names(column) + [f"{column} is missing"] * self.indicator
 
+    @abstractmethod
     def _encode(self, column: Column, out: NDArray[np.float32]) -> None:
-        raise NotImplementedError
+        """Write the features of a column, without the indicator."""
 
+    @abstractmethod
     def _names(self, column: str) -> list[str]:
-        raise NotImplementedError
+        """Names of these features."""
 
 
 ENCODERS: Registry[type[Encoder]] = Registry("encoder")

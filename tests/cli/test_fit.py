@@ -360,7 +360,7 @@ def test_malformed_tables_never_show_a_traceback(tmp_path_factory, capsys, nodes
 
 @pytest.mark.slow
 @settings(
-    max_examples=12,
+    max_examples=30,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -46,7 +46,7 @@ def test_a_report_shows_test_importance_and_files(find, tmp_path):
     shown = find("--trials", 8, "--report")
     assert shown.returncode == 0, shown.stderr
     assert "\ntest " in shown.stdout
-    assert "best test of all, which nobody may select: " in shown.stdout
+    assert "(for reference; not a valid selection criterion): " in shown.stdout
     assert "importance" in shown.stdout
     studies = tmp_path / "store" / "studies"
     assert (studies / "tuned" / "gread-bs.toml").exists()

@@ -42,7 +42,7 @@ def test_adaptive_error_follows_the_tolerance(solver):
         )
         return abs(result.final.item() - 1 / (1 + 9 * math.exp(-2)))
 
-    assert error(1e-7) < 1e-5
+    assert error(1e-8) < 1e-6
     assert error(1e-4) < 1e-2
 
 
@@ -113,7 +113,7 @@ def test_round_off_makes_no_extra_step():
 def test_saving_does_not_change_the_solution(solver):
     h0 = torch.tensor([1.0, 0.5], dtype=torch.float64)
     times = [2.0, 0.0, 0.5, 0.77, 1.9, 0.77]
-    options = {"solver": solver, "step_size": 0.5, "tolerance": 1e-6}
+    options = {"solver": solver, "step_size": 0.5, "tolerance": 1e-7}
     plain = integrate(pendulum, h0, 2.0, **options)
     saving = integrate(pendulum, h0, 2.0, **options, save_at=times)
     assert torch.equal(plain.final, saving.final)
@@ -340,7 +340,7 @@ def test_an_adaptive_solver_does_not_look_beyond_its_end(solver, time):
         seen.append(t)
         return -h
 
-    integrate(decay, ONE, time, solver=solver, tolerance=1e-3)
+    integrate(decay, ONE, time, solver=solver)
     assert max(seen) == pytest.approx(time, rel=1e-12)
 
 
@@ -375,7 +375,7 @@ def test_an_adaptive_solver_ends_at_a_time_that_float32_does_not_have():
 def test_an_adaptive_step_that_underflows_says_what_to_change(solver):
     # h' = h² from 1 has no solution beyond t = 1.
     with pytest.raises(IntegrationError, match="choose a larger tolerance"):
-        integrate(lambda t, h: h**2, torch.ones(1), 2.0, solver=solver, tolerance=1e-3)
+        integrate(lambda t, h: h**2, torch.ones(1), 2.0, solver=solver)
 
 
 @pytest.mark.slow
