@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from _pytest.runner import runtestprotocol
 from torch_geometric.data import Data
 
 import gread
@@ -61,8 +62,9 @@ def pytest_configure(config):
 class FailSlow:
     """Names tests that should be marked slow or made faster.
 
-    Those that take four times the limit beside others are run again, alone. There up to two and a
-    half times the limit is noise: machines differ.
+    Those that take four times the limit beside others are run again, alone and twice: the second
+    time without what a session does once, such as imports. There up to two and a half times the
+    limit is noise: machines differ.
     """
 
     def __init__(self, config):
@@ -70,6 +72,10 @@ class FailSlow:
         self.limit = config.getoption("--fail-slow")
         self.most = (2.5 if self.alone else 4) * self.limit
         self.slow = {}
+
+    def pytest_runtest_protocol(self, item):
+        if self.alone:
+            runtestprotocol(item, nextitem=item.parent, log=False)  # what its module shares stays
 
     def pytest_runtest_logreport(self, report):
         if report.when == "call" and "slow" not in report.keywords and report.duration > self.most:
