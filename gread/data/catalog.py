@@ -37,6 +37,7 @@ class DatasetEntry:
         files: How the paths of its raw files begin below the data root, where it is read from such.
         stored: Where its parsed form lies below the data root; empty where nothing is stored.
         large: Whether it is downloaded only when asked for by name.
+        directed: Whether its edges have directions, which ``load(name, directed=True)`` keeps.
     """
 
     make: Callable[..., Data]
@@ -49,6 +50,7 @@ class DatasetEntry:
     files: str = ""
     stored: str = ""
     large: bool = False
+    directed: bool = False
 
     def statistics(
         self, root: str | Path | None = None, *, build: bool = True

@@ -20,14 +20,17 @@ def load(name: str, root: str | Path | None = None, **options: Any) -> Data:
         name: A name of ``gread.DATASETS``.
         root: The data root; by default ``GREAD_DATA``, or a folder in the platform's cache.
         options: Those of the dataset, for instance of `csbm`; benchmark graphs take
-            ``normalize_features`` and ``largest_component``.
+            ``normalize_features``, ``largest_component`` and, if their edges have directions,
+            ``directed``. Without it every edge is there in both directions.
 
     Example:
         >>> load("grid", height=10, width=20).num_nodes
         200
     """
-    make = DATASETS[name].make
-    known = [option for option in inspect.signature(make).parameters if option != "root"]
+    entry = DATASETS[name]
+    make = entry.make
+    hidden = {"root", *(() if entry.directed else ("directed",))}
+    known = [option for option in inspect.signature(make).parameters if option not in hidden]
     for option in options:
         if option not in known:
             choices = f"choose from: {', '.join(known)}" if known else "it has none"

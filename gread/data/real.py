@@ -46,6 +46,9 @@ undirected_with_loops: Transform = Compose(
 )
 """The same, and a self loop at every node: how the paper's code treats Chameleon and Squirrel."""
 
+as_given: Transform = Compose([RemoveSelfLoops(), RemoveDuplicatedEdges()])
+"""Every edge as it is in the files, once, no self loops."""
+
 
 def _filtered(folder: str, file: str) -> Data:
     """Chameleon or Squirrel without the nodes that duplicate others."""
@@ -103,6 +106,7 @@ def benchmark(
     *,
     normalize_features: bool = False,
     largest_component: bool = False,
+    directed: bool = False,
 ) -> Data:
     """A graph with its splits as masks [N, splits], parsed from raw files once.
 
@@ -113,8 +117,11 @@ def benchmark(
         root: The data root; by default ``GREAD_DATA`` or the platform's cache folder.
         normalize_features: Whether every row of features is divided by its sum.
         largest_component: Whether nodes outside the largest component are dropped.
+        directed: Whether edges keep their directions.
     """
     place = data_root(root)
+    if directed:
+        name, clean = f"{name}-directed", as_given
     data = cached(place / parsed(name), partial(_parse, files, clean, place))
     if largest_component:
         data = LargestConnectedComponents()(data)

@@ -95,7 +95,7 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         if X is None:
             data, config = self.data_, self.config_
         else:
-            if MODELS[self.model].transductive:
+            if MODELS[self.model].transductive(self.settings_):
                 raise InputError(
                     f"{self.model} has weights for every node of the graph it was trained on, so "
                     "it cannot predict on another: train one that can, for instance gread-bs"
@@ -139,9 +139,9 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
 
     def config(self, nodes: int = 0) -> TrainConfig:
         """How it trains on a graph of so many nodes."""
-        given = split_settings(self.model, dict(self.settings or {}))[1]
+        hyper, given = split_settings(self.model, dict(self.settings or {}))
         found = TrainConfig(**(TRAIN | (TRAIN_LARGE if nodes >= LARGE else {}) | given))
-        MODELS[self.model].check_parts(found.parts)
+        MODELS[self.model].check_parts(found.parts, hyper)
         outputs_of(found, classes=2)  # every loss of classes accepts two
         return found
 
@@ -155,7 +155,7 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
     def _divided(self, data: Data, module: nn.Module) -> TrainConfig:
         """How it trains on a graph, by parts where it would not fit into memory."""
         config = self.config(int(data.num_nodes))
-        if "parts" in (self.settings or {}) or not MODELS[self.model].divisible:
+        if "parts" in (self.settings or {}) or not MODELS[self.model].divisible(self.settings_):
             return config
         found = parts_that_fit(module, data)
         if found.parts > 1:

@@ -121,7 +121,7 @@ def _config(classifier: FittedClassifier) -> dict[str, Any]:
     return {
         "in_channels": classifier.preprocessing_.width,
         "out_channels": outputs_of(classifier.config_, len(classifier.classes_)),
-        **({NUM_NODES: len(classifier.ids_)} if entry.transductive else {}),
+        **({NUM_NODES: len(classifier.ids_)} if entry.transductive(classifier.settings_) else {}),
         **entry.fixed,
         **classifier.settings_,
     }

@@ -122,6 +122,7 @@ class ModelEntry:
         added: Hyperparameters that the model gained after runs were stored, each with the value
             that means "as before". A run spec leaves them out at that value, so that stored runs
             keep their keys.
+        transductive_if: A hyperparameter without which the model has no weights for each node.
     """
 
     build: Build
@@ -137,6 +138,7 @@ class ModelEntry:
     diagnosed: tuple[str, ...] = ()
     population: Population | None = None
     added: Hyper = field(default_factory=dict)
+    transductive_if: str = ""
 
     @property
     def fixed(self) -> dict[str, Any]:
@@ -157,19 +159,20 @@ class ModelEntry:
         """Names of ``gread.runs.RECORDS`` that are worth keeping of every run."""
         return (*(("energy", "evaluations") if self.continuous else ()), *self.learns)
 
-    @property
-    def transductive(self) -> bool:
-        """Whether it has weights for each node, so that it is of one graph and no other."""
-        return NUM_NODES in self._keywords
+    def transductive(self, hyper: Hyper) -> bool:
+        """Whether it then has weights for each node, so that it is of one graph and no other."""
+        if NUM_NODES not in self._keywords:
+            return False
+        chosen = {**self.hyperparameters, **self.fixed, **hyper}
+        return bool(chosen.get(self.transductive_if, True))
 
-    @property
-    def divisible(self) -> bool:
+    def divisible(self, hyper: Hyper) -> bool:
         """Whether it can be trained on parts of a graph; means over nodes are then of a part."""
-        return self.structure is None and not self.transductive
+        return self.structure is None and not self.transductive(hyper)
 
-    def check_parts(self, parts: int) -> None:
+    def check_parts(self, parts: int, hyper: Hyper) -> None:
         """Requires that so many parts are no more than one, if it needs the whole graph."""
-        if parts > 1 and not self.divisible:
+        if parts > 1 and not self.divisible(hyper):
             raise InputError(f"parts must be 1 for {self.title}, which needs the whole graph")
 
     @property
@@ -188,7 +191,7 @@ class ModelEntry:
         **hyper: Any,
     ) -> nn.Module:
         """Builds the model for a graph of so many nodes, which not every model asks for."""
-        if self.transductive:
+        if self.transductive(hyper):
             hyper[NUM_NODES] = num_nodes
         return self.build(in_channels, hidden_channels, out_channels, **hyper)
 

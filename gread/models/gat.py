@@ -66,17 +66,18 @@ class GAT(ConvStack):
 
 
 class Neighbourhoods(nn.Module):
-    """A + I as it is: who may attend to whom, and with which weight."""
+    """A + I as it is, or A: who may attend to whom, and with which weight."""
 
-    def __init__(self) -> None:
+    def __init__(self, self_loops: float = 1.0) -> None:
         super().__init__()
         self.explained = ExplainedEdges()
+        self.self_loops = self_loops
 
     def forward(
         self, h0: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
     ) -> Adjacency:
-        """The edges and a loop at every node; of ``h0`` only the size and type matter."""
-        edges = edges_of(edge_index, edge_weight, h0, 1.0)
+        """The edges and loops at every node; of ``h0`` only the size and type matter."""
+        edges = edges_of(edge_index, edge_weight, h0, self.self_loops)
         return Adjacency(edges.pattern, self.explained(edges.weight, edges))
 
 

@@ -19,6 +19,7 @@ def complete(spec: RunSpec) -> RunSpec:
     A completed spec stores the values of all hyperparameters, so a default that changes later
     changes neither the key nor the meaning of runs already stored. A hyperparameter that a model
     gained later (``ModelEntry.added``) is left out while it has the value that means "as before".
+    A model that uses both directions of edges gets a graph that has them, if there is one.
     Completing a completed spec changes nothing.
 
     Raises:
@@ -30,18 +31,22 @@ def complete(spec: RunSpec) -> RunSpec:
         >>> spec.hyper["hidden_channels"], spec.hyper["dropout"]
         (64, 0.5)
     """
-    DATASETS[spec.dataset]  # an unknown name fails before anything is computed
+    dataset = DATASETS[spec.dataset]  # an unknown name fails before anything is computed
     entry = MODELS[spec.model]
     known = known_hyperparameters(spec.model)
     check_keys(spec.hyper, known, spec.model)
-    entry.check_parts(spec.train.parts)
+    entry.check_parts(spec.train.parts, spec.hyper)
     added = dict(entry.added)
     hyper = {
         name: value
         for name, value in (known | added | dict(spec.hyper)).items()
         if name not in added or value != added[name]
     }
-    return spec if hyper == spec.hyper else replace(spec, hyper=hyper)
+    options = dict(spec.options)
+    if dataset.directed and hyper.get("direction") == "both":
+        options["directed"] = True
+    changed = hyper != spec.hyper or options != spec.options
+    return replace(spec, hyper=hyper, options=options) if changed else spec
 
 
 def known_hyperparameters(model: str) -> dict[str, Any]:

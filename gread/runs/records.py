@@ -44,6 +44,14 @@ def coefficients(model: Any, data: Data) -> dict[str, list[float]]:
     return {name: torch.as_tensor(value).flatten().tolist() for name, value in values.items()}
 
 
+@RECORDS.register("probabilities")
+def probabilities(model: Any, data: Data) -> list[list[int]]:
+    """Of every class for every node, in thousandths: what an ensemble averages."""
+    found = model(data.x, data.edge_index, data.edge_weight).softmax(-1)
+    thousandths: list[list[int]] = (1000 * found).round().int().tolist()
+    return thousandths
+
+
 @RECORDS.register("layer_energy")
 def layer_energy(model: Any, data: Data) -> list[float]:
     """Dirichlet energy behind every layer, of a model with ``hidden_states``.

@@ -173,7 +173,7 @@ def _hyper(spec: RunSpec) -> dict[str, Any]:
 
 def division(spec: RunSpec, *, root: str | None = None, device: str = "cpu") -> Division | None:
     """Into how many parts the graph of a spec must go to fit; None where it cannot be cut."""
-    if not MODELS[spec.model].divisible:
+    if not MODELS[spec.model].divisible(spec.hyper):
         return None
     spec = complete(spec)
     data, _ = prepared(spec, root, "cpu")

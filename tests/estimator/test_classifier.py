@@ -110,7 +110,7 @@ def test_new_nodes_do_not_change_what_is_far_away(fitted, data):
 
 @pytest.mark.parametrize("name", ["linkx", "glognn", "blend", "cgnn"])
 def test_models_with_weights_for_nodes_say_that_they_cannot(data, name):
-    assert MODELS[name].transductive
+    assert MODELS[name].transductive({})
     settings = {"epochs": 1, "hidden_channels": 8}
     classifier = GraphClassifier(name, settings=settings).fit(data)
     assert classifier.predict().shape == (150,)

@@ -55,7 +55,7 @@ def test_every_kind_of_model_comes_back(data, tmp_path, name):
     loaded = GraphClassifier.load(classifier.save(tmp_path / "m"))
     np.testing.assert_allclose(loaded.predict_proba(), classifier.predict_proba(), atol=1e-6)
     assert loaded.class_weight == {0: 2.0}
-    if MODELS[name].transductive:
+    if MODELS[name].transductive({}):
         with pytest.raises(InputError, match="cannot predict on another"):
             loaded.predict(data)
 

@@ -73,7 +73,7 @@ MEANS = ("pairnorm", "grand++")
 """Models that take means over nodes, by parts over those of a part."""
 
 
-@pytest.mark.parametrize("name", [name for name, entry in MODELS.items() if entry.divisible])
+@pytest.mark.parametrize("name", [name for name, entry in MODELS.items() if entry.divisible({})])
 def test_models_go_by_parts_and_components_need_no_halo(name):
     data = gread.load("grid", height=4, width=4)
     many = Data(

@@ -61,6 +61,7 @@ assert not {"torch", "numpy", "torch_geometric"} & sys.modules.keys()
 def test_every_file_of_a_model_is_in_the_catalogue():
     folder = Path(gread.models.__file__).parent
     shared = {"__init__", "attention", "base", "catalog", "continuous", "hub", "layers", "stacking"}
+    shared |= {"steps"}
     files = {path.stem for path in folder.glob("*.py")} - shared
     named = {entry.build.path.split(":")[0].split(".")[2] for entry in SHIPPED.values()}
     assert files <= named
@@ -74,7 +75,8 @@ def test_what_a_population_of_it_may_differ_in():
     assert {*MODELS["grand"].population.own({"linear": True})} == rates | steps
     assert {*MODELS["grand"].population.own({"linear": False})} == rates
     declared = {name for name, entry in SHIPPED.items() if entry.population}
-    assert declared == {"grand", "gread-x", *(f"gread-{r}" for r in gread.REACTIONS)}
+    tuned = {"gread-x", "tuned-gcn", "tuned-sage"}
+    assert declared == {"grand", *tuned, *(f"gread-{r}" for r in gread.REACTIONS)}
 
 
 def test_memory_of_a_member():

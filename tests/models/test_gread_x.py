@@ -7,8 +7,9 @@ from torch_geometric.nn import GCNConv
 
 import gread
 from gread.base.errors import InputError
-from gread.models.gread_x import ACTIVATIONS, COEFFICIENTS, DIRECTIONS, GREADX, NORMS, MatrixMixture
+from gread.models.gread_x import DIRECTIONS, GREADX
 from gread.models.stacking import stack
+from gread.models.steps import ACTIVATIONS, COEFFICIENTS, NORMS, MatrixMixture
 from gread.training.population import fit_together
 
 
@@ -52,7 +53,7 @@ def test_with_multiples_of_the_identity_it_is_gread_by_euler(graph, reaction):
 
 
 def test_without_a_reaction_a_step_is_a_gcn_layer_with_a_linear_residual(graph):
-    model = linear_steps(reaction=None, num_steps=1)
+    model = linear_steps(reaction="none", num_steps=1)
     conv, residual = GCNConv(8, 8).double(), nn.Linear(8, 8, bias=False).double()
     with torch.no_grad():
         weight = torch.cat([residual.weight, conv.lin.weight], 1)

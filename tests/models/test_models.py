@@ -46,7 +46,7 @@ def test_every_parameter_receives_a_gradient(build, graph):
 
 
 @pytest.mark.parametrize(
-    "build", [n for n, entry in MODELS.items() if not entry.transductive], indirect=True
+    "build", [n for n, entry in MODELS.items() if not entry.transductive({})], indirect=True
 )
 def test_permuting_the_nodes_permutes_the_logits(build, graph):
     model = build().eval()
@@ -110,7 +110,7 @@ def test_a_graph_without_edges_and_a_single_node(build):
     x = torch.randn(5, 3, dtype=torch.float64)
     model = build(num_nodes=5).eval()
     assert model(x, nothing).isfinite().all()
-    if build.entry.transductive:
+    if build.entry.transductive({}):
         assert build(num_nodes=1).eval()(x[:1], nothing).isfinite().all()
     elif build.entry.title == "PairNorm":  # the mean over all nodes is taken from each
         assert model(x[:1], nothing).isfinite().all()

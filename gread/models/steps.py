@@ -1,0 +1,208 @@
+"""Networks of steps: a state is replaced by a normalized mixture of terms, again and again.
+
+    H_0     = φ(e(X))
+    H_{k+1} = φ(Norm(Σ_i Z_i C_ik)),   k = 0, ..., K − 1
+    ŷ       = o(H_K),  or o([H_0, ..., H_K]) with jumping connections
+
+The terms Z_1, Z_2, ... are what a model takes from H_k and from the graph. GCN, GraphSAGE and GAT
+with residual, normalization and depth (Luo et al., NeurIPS 2024) have H and what a convolution
+gathers; `gread.GREADX` adds a reaction.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial, reduce
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import elu, gelu
+
+from gread.base.checks import check_count
+from gread.base.registry import Registry
+from gread.models.base import LayeredGNN
+from gread.models.layers import Dropout, build_encoder
+from gread.models.stacking import PartByPart, Stacked, part_by_part, together
+
+ACTIVATIONS: Registry[Callable[[Tensor], Tensor]] = Registry(
+    "activation", {"relu": torch.relu, "elu": elu, "gelu": gelu, "none": lambda h: h}
+)
+
+
+NORMS: Registry[Callable[[int], nn.Module]] = Registry(
+    "norm", {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm, "none": nn.Identity}
+)
+WEIGHTS: Registry[bool] = Registry("weights", {"per-step": True, "shared": False})
+"""Whether every step has coefficients of its own."""
+
+
+class Mixture(nn.Module):
+    """Σ_i c_i Z_i of terms Z_1, Z_2, ... with one number or one per channel for each.
+
+    Args:
+        terms: How many.
+        shape: ``()`` or ``(channels,)``, of a coefficient.
+    """
+
+    def __init__(self, terms: int, *shape: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(terms, *shape))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Uniform in [−1, 1]."""
+        nn.init.uniform_(self.weight, -1, 1)
+
+    def forward(self, terms: Sequence[Tensor]) -> Tensor:
+        """[N, d] from terms [N, d]."""
+        return _sum(self.weight, terms)
+
+    @classmethod
+    def stacked(cls, members: Sequence[Mixture]) -> nn.Module:
+        """Each member with its numbers."""
+        return Mixtures(members)
+
+
+class Mixtures(Stacked):
+    """`Mixture` of several members."""
+
+    def __init__(self, members: Sequence[Mixture]):
+        super().__init__()
+        self.weight = together([one.weight for one in members])
+
+    def forward(self, terms: Sequence[Tensor]) -> Tensor:
+        """[members, N, d] from terms [members, N, d]."""
+        return _sum(self.weight.view(*self.weight.shape[:2], 1, -1).unbind(1), terms)
+
+
+def _sum(coefficients: Iterable[Tensor], terms: Sequence[Tensor]) -> Tensor:
+    return reduce(torch.add, (c * z for c, z in zip(coefficients, terms, strict=True)))
+
+
+class MatrixMixture(PartByPart):
+    """Σ_i Z_i C_i + b of terms Z_1, Z_2, ..., with a matrix for each: [Z_1, Z_2, ...] C + b."""
+
+    def __init__(self, terms: int, channels: int):
+        super().__init__()
+        self.linear = nn.Linear(terms * channels, channels)
+
+    def reset_parameters(self) -> None:
+        """As ``nn.Linear``."""
+        self.linear.reset_parameters()
+
+    def forward(self, terms: Sequence[Tensor]) -> Tensor:
+        """[N, d] from terms [N, d]."""
+        return self.linear(torch.cat(list(terms), -1))
+
+
+COEFFICIENTS: Registry[Callable[[int, int], nn.Module]] = Registry(
+    "coefficients",
+    {"scalar": lambda terms, channels: Mixture(terms), "vector": Mixture, "matrix": MatrixMixture},
+)
+"""From the number of terms and of channels."""
+
+
+class Step(PartByPart):
+    """One step H_k ↦ H_{k+1}.
+
+    Args:
+        mixture: The coefficients.
+        norm, activation: Norm and φ.
+        dropout: Rate behind φ.
+        residual: Whether H_k is added.
+    """
+
+    def __init__(
+        self,
+        mixture: nn.Module,
+        norm: nn.Module,
+        activation: Callable[[Tensor], Tensor],
+        dropout: float,
+        residual: bool,
+    ):
+        super().__init__()
+        self.mixture, self.norm, self.dropout = mixture, norm, Dropout(dropout)
+        self.activation, self.residual = activation, residual
+
+    def forward(self, h: Tensor, terms: Sequence[Tensor]) -> Tensor:
+        """From the state and the terms."""
+        new = self.dropout(self.activation(self.norm(self.mixture(terms))))
+        return h + new if self.residual else new
+
+
+class SteppedGNN(LayeredGNN):
+    """K steps between a linear encoder and a linear decoder.
+
+    Args:
+        in_channels, hidden_channels, out_channels, input_dropout, dropout: As in `LayeredGNN`.
+        terms: How many terms a step mixes.
+        num_steps: K.
+        coefficients: Kind of C_ik, a name of `COEFFICIENTS`.
+        weights: ``"per-step"`` gives every step coefficients of its own, ``"shared"`` one set.
+        norm: Norm, a name of `NORMS`.
+        activation: φ, a name of `ACTIVATIONS`.
+        residual: Whether a step adds its state.
+        jump: Whether the decoder receives all states.
+        num_nodes: As in `LayeredGNN`.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        terms: int,
+        num_steps: int,
+        coefficients: str,
+        weights: str,
+        norm: str,
+        activation: str,
+        residual: bool,
+        jump: bool,
+        input_dropout: float,
+        dropout: float,
+        num_nodes: int | None = None,
+    ):
+        super().__init__(
+            in_channels, hidden_channels, out_channels, input_dropout, dropout, num_nodes
+        )
+        check_count("num_steps", num_steps)
+        self.encoder = build_encoder("linear", in_channels, hidden_channels, input_dropout, dropout)
+        self.activation, self.dropout = ACTIVATIONS[activation], Dropout(dropout)
+        build = partial(COEFFICIENTS[coefficients], terms, hidden_channels)
+        self.num_steps = num_steps
+        self.steps = nn.ModuleList(
+            Step(build(), NORMS[norm](hidden_channels), self.activation, dropout, residual)
+            for _ in range(num_steps if WEIGHTS[weights] else 1)
+        )
+        self.jump = jump
+        self.decoder = nn.Linear(hidden_channels * (num_steps + 1 if jump else 1), out_channels)
+
+    def first(self, x: Tensor, adj: Any) -> Tensor:
+        """What H_0 is φ of: e(X)."""
+        encoded: Tensor = self.encoder(x)
+        return encoded
+
+    @abstractmethod
+    def terms(self, number: int, h: Tensor, h0: Tensor, adj: Any) -> list[Tensor]:
+        """What step ``number`` mixes, from the state, the first state and `operator`."""
+
+    def states(self, x: Tensor, adj: Any) -> list[Tensor]:
+        """H_0, ..., H_K."""
+        states = [self.dropout(self.activation(self.first(x, adj)))]
+        for number in range(self.num_steps):
+            h, step = states[-1], self.steps[number % len(self.steps)]
+            states.append(step(h, self.terms(number, h, states[0], adj)))
+        return states
+
+    def decode(self, states: list[Tensor]) -> Tensor:
+        """Logits from H_K, or from all states."""
+        return self.decoder(torch.cat(states, -1) if self.jump else states[-1])
+
+    @classmethod
+    def stacked(cls, members: Sequence[SteppedGNN]) -> nn.Module:
+        """Several members as one, each with its dropout and its Ã."""
+        return part_by_part(members)
