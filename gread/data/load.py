@@ -20,7 +20,7 @@ def load(name: str, root: str | Path | None = None, **options: Any) -> Data:
         name: A name of ``gread.DATASETS``.
         root: The data root; by default ``GREAD_DATA``, or a folder in the platform's cache.
         options: Those of the dataset, for instance of `csbm`; benchmark graphs take
-            ``normalize_features`` and ``largest_component``.
+            ``normalize_features`` and ``largest_component``, arxiv graphs ``directed``.
 
     Example:
         >>> load("grid", height=10, width=20).num_nodes
