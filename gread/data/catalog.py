@@ -111,6 +111,9 @@ for _level in LEVELS:
 for _name in ("ogbn-arxiv", "ogbn-products"):
     _make = partial(Reference("gread.data.ogb:ogbn"), _name)
     dataset(_name, _make, stored=parsed(_name), large=True)
+for _labels in ("year", "subject"):
+    _make = partial(Reference("gread.data.arxiv:arxiv"), _labels)
+    dataset(f"arxiv-{_labels}", _make, stored=parsed(f"arxiv-{_labels}"))
 dataset("csbm", Reference("gread.data.synthetic:csbm"))
 dataset("grid", Reference("gread.data.synthetic:grid"))
 dataset("attachment", partial(Reference("gread.data.generated:from_base"), DATASETS))

@@ -36,13 +36,15 @@ class RawFile:
 
     Attributes:
         path: Where it lies below the data root.
-        url: Where it is downloaded from.
+        url: Where it is downloaded from; empty if it has no address.
         digest: ``sha256:...``, or ``git-blob:...`` where only the id in its repository is known.
+        source: If it has no address, who publishes what is in it.
     """
 
     path: str
     url: str
     digest: str
+    source: str = ""
 
     def matches(self, content: bytes) -> bool:
         """Whether ``content`` is the pinned file."""
@@ -69,7 +71,12 @@ def manifest() -> tuple[RawFile, ...]:
     sources = read_toml("data", "files.toml")
     assert sources is not None
     return tuple(
-        RawFile(file["path"], f"{source['base']}/{file['at']}", file["digest"])
+        RawFile(
+            file["path"],
+            f"{source['base']}/{file['at']}" if "base" in source else "",
+            file["digest"],
+            source.get("source", ""),
+        )
         for source in sources.values()
         for file in source["files"]
     )
@@ -92,17 +99,23 @@ def obtain(file: RawFile, root: Path) -> bytes:
     content = place.read_bytes()
     if file.matches(content):
         return content
+    wrong = f"{place} is not the file it should be (its digest is not {file.digest})"
+    if not file.url:
+        raise DataError(f"{wrong}: replace it")
     place.unlink()
-    raise DataError(
-        f"{place} is not the file it should be (its digest is not {file.digest}) and was removed; "
-        "run again to download it"
-    )
+    raise DataError(f"{wrong} and was removed; run again to download it")
 
 
 def _download(file: RawFile, place: Path) -> None:
     """Downloads next to ``place`` and moves the file there only when it is whole and right."""
     part = place.with_name(place.name + ".part")
     mirror = os.environ.get("GREAD_MIRROR")  # a data root behind any web server
+    root = place.parents[file.path.count("/")]
+    if not mirror and not file.url:
+        raise DataError(
+            f"{file.path} is not in {root} and has no download address (it holds data of "
+            f"{file.source}): put it there, or set GREAD_DATA to a folder that has it"
+        )
     url = f"{mirror.rstrip('/')}/{file.path}" if mirror else file.url
     reason: Exception | None = None
     try:
@@ -124,7 +137,7 @@ def _download(file: RawFile, place: Path) -> None:
     except OSError as error:
         reason = error
     raise DataError(
-        f"{file.path} is not in {place.parents[file.path.count('/')]} and cannot be had from {url} "
+        f"{file.path} is not in {root} and cannot be had from {url} "
         f"({reason}): put it there, or set GREAD_DATA to a folder that has it"
     ) from reason
 

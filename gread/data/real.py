@@ -33,7 +33,7 @@ from torch_geometric.transforms import (
 from gread.base.errors import InputError
 from gread.data.cache import cached
 from gread.data.files import data_root, parsed, stage
-from gread.data.splits import MASKS, with_random_splits
+from gread.data.splits import MASKS, with_parts, with_random_splits
 from gread.data.statistics import Statistics, measure
 
 Transform = Callable[[Data], Data]
@@ -76,6 +76,16 @@ def _syn_cora(folder: str, file: str) -> Data:
     return with_random_splits(data, 10, fractions=(0.25, 0.25, 0.50), seed=graph)
 
 
+def _real(folder: str, file: str) -> Data:
+    """A graph with features as rows of a sparse matrix, and splits as numbers of parts."""
+    with np.load(Path(folder, file)) as arrays:
+        rows, columns = _rows_of(arrays["x_indptr"]), arrays["x_indices"].astype(np.int64)
+        x = torch.zeros(len(arrays["y"]), int(arrays["x_columns"]))
+        x[rows, columns] = torch.from_numpy(arrays["x_values"]).float()  # one may stand for all
+        y, edge_index = (torch.from_numpy(arrays[name]).long() for name in ("y", "edge_index"))
+        return with_parts(Data(x=x, y=y, edge_index=edge_index), torch.from_numpy(arrays["split"]))
+
+
 def _rows_of(indptr: np.ndarray) -> np.ndarray:
     """The row of every entry of a sparse matrix."""
     return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
@@ -90,6 +100,7 @@ PARSERS: dict[str, Callable[[str, str], Any]] = {
     "HeterophilousGraphDataset": HeterophilousGraphDataset,
     "filtered": _filtered,
     "syn-cora": _syn_cora,
+    "real": _real,
 }
 """By the folder of the raw files, what reads a graph from there by its name."""
 

@@ -40,6 +40,12 @@ def random_splits(
     return parts == 0, parts == 1, parts == 2
 
 
+def with_parts(data: Data, parts: Tensor) -> Data:
+    """The graph with masks of ``parts`` [N, splits]: 0 trains, 1 validates, 2 tests."""
+    data.train_mask, data.val_mask, data.test_mask = (parts == part for part in range(3))
+    return data
+
+
 def with_random_splits(
     data: Data,
     num_splits: int = 10,

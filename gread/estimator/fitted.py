@@ -15,7 +15,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 from torch_geometric.data import Data
-from torch_geometric.utils import degree
 
 from gread.base.devices import choose_device
 from gread.base.errors import InputError
@@ -23,6 +22,7 @@ from gread.base.memory import enough_memory
 from gread.estimator.diagnosis import Diagnosis
 from gread.estimator.graphs import as_graph, column_of
 from gread.estimator.scores import Scores, score
+from gread.graph.measures import log_degree
 from gread.graph.structure.catalog import add_structure
 from gread.models.catalog import MODELS
 from gread.runs.presets import split_settings
@@ -221,5 +221,5 @@ def checked_column(values: Any, count: int) -> Column:
 
 def with_degrees(graph: TableGraph) -> TableGraph:
     """The graph with a column of what is known of every node of every graph."""
-    neighbours = degree(graph.edge_index[1], graph.num_nodes).log1p().numpy()
+    neighbours = log_degree(graph.edge_index[1], graph.num_nodes).numpy()
     return replace(graph, columns={**graph.columns, DEGREE: column(neighbours)})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch_geometric.utils import remove_self_loops, scatter, to_undirected
+from torch_geometric.utils import degree, remove_self_loops, scatter, to_undirected
 
 
 def dirichlet_energy(h: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
@@ -39,6 +39,15 @@ def effective_rank(h: Tensor) -> float:
     values = torch.linalg.svdvals(h.double())
     shares = values / values.sum().clamp_min(torch.finfo(values.dtype).tiny)
     return float(values.any()) * torch.special.entr(shares).sum().exp().item()
+
+
+def log_degree(ends: Tensor, num_nodes: int) -> Tensor:
+    """log(1 + d_i) of every node i that occurs d_i times among ``ends`` of edges, [N].
+
+    Of targets, d_i counts the incoming edges of i, of sources its outgoing ones. It stands in for
+    the features of a graph that has none.
+    """
+    return degree(ends, num_nodes).log1p()
 
 
 def node_homophily(edge_index: Tensor, y: Tensor) -> float:

@@ -143,11 +143,21 @@ def test_a_mirror_is_a_data_root_behind_a_web_server(server, tmp_path, monkeypat
     assert obtain(file, tmp_path) == CONTENT
 
 
+def test_a_mirror_serves_files_that_have_no_other_address(server, tmp_path, monkeypatch):
+    file = RawFile("real/file.npz", "", raw(server).digest, "somebody")
+    with pytest.raises(DataError, match=r"has no download address \(it holds data of somebody\)"):
+        obtain(file, tmp_path)
+    server.files = {file.path: CONTENT}
+    monkeypatch.setenv("GREAD_MIRROR", server.address)
+    assert obtain(file, tmp_path) == CONTENT
+
+
 def test_every_file_is_pinned_to_a_commit_and_a_digest():
     files = manifest()
     assert len({file.path for file in files}) == len(files) > 150
     for file in files:
-        assert file.url.startswith("https://raw.githubusercontent.com/")
+        assert bool(file.url) != bool(file.source)  # one without an address says whose data it has
+        assert not file.url or file.url.startswith("https://raw.githubusercontent.com/")
         assert "/master/" not in file.url
         assert ".." not in file.path
         kind, _, digest = file.digest.partition(":")
