@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import fmean
 
 from gread.data.catalog import DATASETS
-from gread.experiments.honest import BUDGET, runs_of_table, splits_of, training_of
+from gread.experiments.honest import BUDGET, runs_of_setting, splits_of, training_of
 from gread.models.catalog import MODELS
 from gread.runs.executors.find import find_executor
 from gread.runs.launch import launch
@@ -117,9 +117,7 @@ def _restricted(space: Space, dataset: str) -> Space:
     return Space(space.model, space.table | {"direction": "undirected"})
 
 
-def compute(
-    cells: list[Cell], store: ResultStore, run: Callable[[list[RunSpec]], None]
-) -> dict[str, float | None]:
+def compute(cells: list[Cell], store: ResultStore, run: Callable[[list[RunSpec]], None]) -> None:
     """The two stages of the search, and the runs of the table."""
     run([spec for cell in cells for spec in cell.wide()])
     known = store.numbers("val")
@@ -129,12 +127,11 @@ def compute(
         print(cell.write(known), flush=True)
     run(
         [
-            replace(spec, record=("probabilities",))
+            spec if cell.dataset in BUDGET["large"] else replace(spec, record=("probabilities",))
             for cell in cells
-            for spec in runs_of_table(cell.model, cell.dataset, cell.selected(known))
+            for spec in runs_of_setting(cell.model, cell.dataset, cell.selected(known))
         ]
     )
-    return known
 
 
 def main(folder: str, device: str, workers: str, models: str, *datasets: str) -> None:

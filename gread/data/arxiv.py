@@ -25,8 +25,8 @@ def arxiv(labels: str, root: str | Path | None = None, *, directed: bool = False
     """The graph of ogbn-arxiv, structure only: x_i = [log(1 + d_in), log(1 + d_out)].
 
     With directions, an edge goes from the citing to the cited paper, so (Ã H)_i is a sum over the
-    papers that cite i. Labels are the subjects, with OGB's split, or quintiles of the year, with ten
-    random splits.
+    papers that cite i. Labels are the subjects, with OGB's split, or quintiles of the year, with
+    ten random splits.
 
     Args:
         labels: ``"year"`` or ``"subject"``.

@@ -1,38 +1,291 @@
-"""The honest comparison: strong competitors, one budget, graphs beyond the paper's."""
+"""The honest comparison: strong competitors, one budget, graphs beyond the paper's.
+
+Every model has the same number of random settings, the same splits and epochs, and is selected by
+the same validation metric: the section ``honest`` of ``protocol.toml``. What was selected is in
+the presets of the source ``honest``. docs/gread-x.md tells how.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, partial
+from importlib import resources
+from statistics import fmean
+from typing import Any, NamedTuple
 
-from gread.experiments.protocol import PROTOCOL, runs_of
-from gread.runs.presets import Preset, split_settings
+from gread.base.errors import InputError
+from gread.data.catalog import DATASETS as CATALOGUE
+from gread.experiments.accuracy import measured, number
+from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
+from gread.experiments.curves import accuracies, means_of, said_of_failed
+from gread.experiments.protocol import PROTOCOL, PUBLISHED, runs_of
+from gread.models.catalog import MODELS
+from gread.report.claims import listed
+from gread.report.statistics import compare, standings
+from gread.report.tables import Cell, TextTable, places
+from gread.runs.presets import Preset, find_preset, split_settings
+from gread.runs.result import Result
 from gread.runs.spec import RunSpec, Value
 from gread.training.config import TrainConfig
 
 BUDGET: Mapping[str, Any] = PROTOCOL["honest"]
-GRAPHS: tuple[str, ...] = (*BUDGET["newer"], *BUDGET["nine"], *BUDGET["beyond"])
-SPLITS = {"arxiv-subject": 1, "arxiv-year": 5}
-"""Of graphs that have fewer than ten."""
+OURS, REFERENCE = "gread-x", "tuned-gcn"
+GRAPHS: tuple[str, ...] = (*BUDGET["newer"], *BUDGET["beyond"])
+NINE: tuple[str, ...] = tuple(BUDGET["nine"])
+ABLATED: Mapping[str, Any] = PROTOCOL["honest-ablation"]
 
 
 def training_of(dataset: str) -> dict[str, Value]:
     """Epochs and metric, the same for every model on a graph."""
-    found: dict[str, Value] = {"epochs": BUDGET["epochs"].get(dataset, 300)}
+    found: dict[str, Value] = {"epochs": BUDGET["epochs"].get(dataset, BUDGET["epochs"]["others"])}
     if dataset in BUDGET["metric"]:
         found["metric"] = BUDGET["metric"][dataset]
     return found
 
 
 def splits_of(dataset: str) -> int:
-    """How many splits it has."""
-    return SPLITS.get(dataset, 10)
+    """How many splits are used."""
+    return int(BUDGET["splits"].get(dataset, 10))
 
 
-def runs_of_table(model: str, dataset: str, settings: Mapping[str, Value]) -> list[RunSpec]:
+def runs_of_setting(
+    model: str, dataset: str, settings: Preset | Mapping[str, Value], **change: Value
+) -> list[RunSpec]:
     """Runs from seeds that the search has not seen."""
-    hyper, train = split_settings(model, settings)
-    preset = Preset("honest", hyper, TrainConfig(**train))  # type: ignore[arg-type]
+    if not isinstance(settings, Preset):
+        hyper, train = split_settings(model, settings)
+        settings = Preset("honest", hyper, TrainConfig(**train))  # type: ignore[arg-type]
     seeds = BUDGET["seeds"][: 1 if dataset in BUDGET["large"] else None]
-    splits = splits_of(dataset)
-    return runs_of(model, dataset, preset=preset, seeds=seeds, splits=splits)
+    return runs_of(
+        model, dataset, preset=settings, change=change, seeds=seeds, splits=splits_of(dataset)
+    )
+
+
+def specs(datasets: Sequence[str]) -> list[RunSpec]:
+    """Of every model for which the search has selected settings."""
+    return [
+        spec
+        for dataset in datasets
+        for model in BUDGET["models"]
+        if (preset := selected(model, dataset)) is not None
+        for spec in runs_of_setting(model, dataset, preset)
+    ]
+
+
+def selected(model: str, dataset: str) -> Preset | None:
+    """What the search has selected, if it was done."""
+    try:
+        return find_preset(model, dataset, "honest")
+    except InputError:
+        return None
+
+
+class Derived(NamedTuple):
+    """Numbers of the test nodes that need the probabilities of all seeds.
+
+    Attributes:
+        ensemble: Test metric of the mean probabilities, by split.
+        accuracy: Mean test accuracy of the seeds, by split.
+    """
+
+    ensemble: list[float]
+    accuracy: list[float]
+
+
+@cache
+def derived() -> dict[tuple[str, str], Derived]:
+    """By model and graph, from ``honest.csv``, which ``studies/report_honest.py`` writes."""
+    file = resources.files("gread").joinpath("experiments", "honest.csv")
+    found: dict[tuple[str, str], Derived] = {}
+    if not file.is_file():
+        return found
+    for row in csv.DictReader(file.read_text("utf-8").splitlines()):
+        own = found.setdefault((row["model"], row["dataset"]), Derived([], []))
+        own.ensemble.append(100 * float(row["ensemble"]))
+        own.accuracy.append(100 * float(row["accuracy"]))
+    return found
+
+
+def render(title: str, datasets: Sequence[str], results: Sequence[Result]) -> TextTable:
+    """Test metrics, ranks, the difference from the tuned GCN, and published numbers."""
+    found = accuracies(((r.spec.model, r.spec.dataset), r) for r in results)
+    shown = [d for d in datasets if any(r.spec.dataset == d for r in results)]
+    models = [m for m in BUDGET["models"] if any((m, d) in found for d in shown)]
+    means = means_of(found)
+    ranks = _ranks(means, models, shown)
+    best = {d: places([means.get((m, d)) for m in models]) for d in shown}
+    rows: list[list[str | Cell]] = []
+    for place, model in enumerate(models):
+        cells = [_cell(found, model, d, best[d][place]) for d in shown]
+        own = [means.get((model, d)) for d in shown]
+        rows.append([MODELS[model].title, *cells, _average(own), ranks.get(model, "")])
+    for model in (OURS, REFERENCE):
+        ensembles = {d: derived().get((model, d)) for d in shown}
+        if any(ensembles.values()):
+            values = [of and fmean(of.ensemble) for of in ensembles.values()]
+            texts = [measured(of.ensemble) if of else "" for of in ensembles.values()]
+            rows.append([f"– {MODELS[model].title}, ensemble", *texts, _average(values), ""])
+    rows.extend(_beside(models, shown))
+    rows.extend(_against(results, shown))
+    for name, row in PUBLISHED["honest"].items():
+        if any(d in row for d in shown):
+            texts = [f"{row[d]:.2f}" if d in row else "" for d in shown]
+            rows.append([f"{name}, published", *texts, "", ""])
+    columns = ("model", *(_heading(d) for d in shown), "average", "average rank")
+    return TextTable.of(title, columns, rows, _note(datasets, shown, results))
+
+
+def _cell(
+    found: Mapping[tuple[str, str], list[float]], model: str, dataset: str, place: int | None
+) -> Cell:
+    """A number; an empty cell where the search of a model was not done."""
+    return Cell(measured(found.get((model, dataset))) if (model, dataset) in found else "", place)
+
+
+def _heading(dataset: str) -> str:
+    title = CATALOGUE[dataset].title
+    return f"{title} (ROC-AUC)" if dataset in BUDGET["metric"] else title
+
+
+def _average(values: Iterable[float | None]) -> str:
+    """Of all graphs, if each has a number."""
+    given = list(values)
+    known = [value for value in given if value is not None]
+    return number((fmean(known),)) if given and len(known) == len(given) else ""
+
+
+def _ranks(
+    means: Mapping[tuple[str, str], float], models: Sequence[str], datasets: Sequence[str]
+) -> dict[str, str]:
+    """Average ranks of the models that have all numbers, ties shared at the printed precision."""
+    whole = {
+        model: {d: round(means[model, d], 2) for d in datasets}
+        for model in models
+        if all((model, d) in means for d in datasets)
+    }
+    return {s.model: f"{s.rank:.2f}" for s in standings(whole)} if len(whole) > 1 else {}
+
+
+def _beside(models: Sequence[str], datasets: Sequence[str]) -> list[list[str | Cell]]:
+    """Accuracies where the metric is another one."""
+    others = [d for d in datasets if d in BUDGET["metric"]]
+    rows: list[list[str | Cell]] = []
+    for model in models:
+        known = {d: derived().get((model, d)) for d in others}
+        if any(known.values()):
+            texts = [measured(of.accuracy) if (of := known.get(d)) else "" for d in datasets]
+            rows.append([f"– {MODELS[model].title}, accuracy", *texts, "", ""])
+    return rows
+
+
+def _against(results: Sequence[Result], datasets: Sequence[str]) -> list[list[str | Cell]]:
+    """What GREAD-X is better than the tuned GCN, and how likely that is by chance."""
+    differences, chances = [], []
+    for dataset in datasets:
+        pairs = _by_split(results, dataset)
+        if not pairs:
+            differences.append("")
+            chances.append("")
+            continue
+        found = compare(*zip(*pairs, strict=True))
+        differences.append(f"{found.difference:+.2f}".replace("-", "−"))
+        chances.append("< 0.001" if found.t_test < 0.001 else f"{found.t_test:.3f}")
+    if not any(differences):
+        return []
+    ours, reference = MODELS[OURS].title, MODELS[REFERENCE].title
+    return [
+        [f"{ours} less {reference}", *differences, "", ""],
+        ["p, paired t-test over splits", *chances, "", ""],
+    ]
+
+
+def _by_split(results: Sequence[Result], dataset: str) -> list[tuple[float, float]]:
+    """Means over the seeds of a split, of GREAD-X and of the tuned GCN."""
+    own = (((r.spec.model, r.spec.split), r) for r in results if r.spec.dataset == dataset)
+    means = means_of(accuracies(own))
+    splits = sorted({split for model, split in means if model == OURS})
+    return [
+        (means[OURS, split], means[REFERENCE, split])
+        for split in splits
+        if (REFERENCE, split) in means
+    ]
+
+
+def _note(datasets: Sequence[str], shown: Sequence[str], results: Sequence[Result]) -> str:
+    without = [CATALOGUE[d].title for d in datasets if d not in shown]
+    fewer = {d: splits_of(d) for d in shown if splits_of(d) != 10}
+    splits = "ten splits"
+    if fewer:
+        splits += f" ({listed(f'{n} on {CATALOGUE[d].title}' for d, n in fewer.items())})"
+    epochs = sorted({int(training_of(d)["epochs"] or 0) for d in shown})
+    lengths = f"{epochs[0]} to {epochs[-1]}" if len(epochs) > 1 else f"{(epochs or [0])[0]}"
+    note = (
+        f"Test metric in percent, mean ± deviation over {splits} and {len(BUDGET['seeds'])} seeds "
+        f"that the search has not seen (one on {listed(BUDGET['large'])}). Budget of every model "
+        f"on every graph: {BUDGET['draws']} random settings on {len(BUDGET['search'])} splits, the "
+        f"best {BUDGET['finalists']} on all splits, {lengths} epochs a run; selected by the same "
+        "metric on validation. An ensemble is the mean probability of the seeds. Published numbers "
+        "have other budgets, and some have other splits."
+    )
+    if without:
+        note += f" No numbers yet: {listed(without)}."
+    return note + said_of_failed(results)
+
+
+ROWS: tuple[tuple[str, Mapping[str, Value]], ...] = tuple(
+    (row["title"], {name: value for name, value in row.items() if name != "title"})
+    for row in ABLATED["rows"]
+)
+"""From scalar coefficients, shared by all steps, to GREAD-X: titles and what differs from it."""
+
+
+def ablation_specs() -> list[RunSpec]:
+    """GREAD-X with its settings, and what is taken from it."""
+    return [
+        spec
+        for dataset in ABLATED["datasets"]
+        if (preset := selected(OURS, dataset)) is not None
+        for _, change in ROWS
+        for spec in runs_of_setting(OURS, dataset, preset, **change)
+    ]
+
+
+def render_ablation(results: Sequence[Result]) -> TextTable:
+    """Test metrics of each form."""
+    shown = [d for d in ABLATED["datasets"] if any(r.spec.dataset == d for r in results)]
+    forms: dict[str, tuple[str, str]] = {}
+    for dataset in shown:
+        preset = selected(OURS, dataset)
+        assert preset is not None
+        for title, change in ROWS:
+            for spec in runs_of_setting(OURS, dataset, preset, **change):
+                forms[spec.key] = (title, dataset)
+    found = accuracies((forms[r.spec.key], r) for r in results if r.spec.key in forms)
+    means = means_of(found)
+    titles = [title for title, _ in ROWS]
+    best = {d: places([means.get((title, d)) for title in titles]) for d in shown}
+    rows: list[list[str | Cell]] = [
+        [title, *(Cell(measured(found.get((title, d))), best[d][place]) for d in shown)]
+        for place, title in enumerate(titles)
+    ]
+    return TextTable.of(
+        "GREAD-X: what each part adds",
+        ("form", *(_heading(d) for d in shown)),
+        rows,
+        "Test metric in percent, mean ± deviation over ten splits and three seeds. All settings "
+        "but the named ones are those of GREAD-X in the honest comparison; no form was tuned for "
+        f"itself.{said_of_failed(results)}",
+    )
+
+
+SMALLEST = ("chameleon-filtered", "texas")
+QUICK = Quick(epochs=10, without=tuple(d for d in (*GRAPHS, *NINE) if d not in SMALLEST))
+
+for _name, _title, _graphs in (
+    ("honest", "Honest comparison: graphs beyond the paper's", GRAPHS),
+    ("honest-nine", "Honest comparison: the paper's graphs", NINE),
+):
+    _shown = partial(render, _title, _graphs)
+    ARTEFACTS.add(_name, Artefact(partial(specs, _graphs), _shown, QUICK))
+ARTEFACTS.add("honest-ablation", Artefact(ablation_specs, render_ablation, QUICK))

@@ -21,7 +21,9 @@ SEVERAL_SEEDS = ("texas", "wisconsin", "cornell")
 
 GREAD = tuple(f"gread-{reaction}" for reaction in ("bs", "f", "ac", "z", "st", "fb", "fb*"))
 
-STUDIED = tuple(n for n, entry in MODELS.items() if n in GREAD or entry.group != "GREAD")
+STUDIED = tuple(
+    n for n, entry in MODELS.items() if n in GREAD or entry.group not in ("GREAD", "tuned")
+)
 """Models of the paper's artefacts: GREAD with the paper's reactions, and every baseline."""
 
 PUBLISHED: Mapping[str, Any] = read_toml("experiments", "published.toml") or {}

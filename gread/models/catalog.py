@@ -105,7 +105,8 @@ class ModelEntry:
             keyword-only arguments are the model's hyperparameters. The module it returns is called
             with ``(x, edge_index, edge_weight=None)`` and gives logits [N, classes].
         title: As in the paper's tables.
-        group: Classical, heterophily, oversmoothing, continuous or GREAD.
+        group: Classical, heterophily, oversmoothing, continuous, GREAD, or tuned: classical
+            networks with residual, normalization and depth.
         reference: Who proposed it, where, and in what year.
         continuous: Whether the state evolves in continuous time, with ``model.evolve`` to see it.
         reaction: Whether something besides diffusion drives it.

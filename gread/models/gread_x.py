@@ -153,7 +153,7 @@ class GREADX(SteppedGNN):
         self.local = local
         self.reaction = build_reaction(reaction, hidden_channels) if reacts else None
         self.embeddings = nn.ModuleList(
-            Embedding(num_nodes, hidden_channels) for _ in range(operators) if embedding
+            Embedding(num_nodes or 0, hidden_channels) for _ in range(operators) if embedding
         )
 
     def operator(

@@ -46,10 +46,10 @@ def coefficients(model: Any, data: Data) -> dict[str, list[float]]:
 
 @RECORDS.register("probabilities")
 def probabilities(model: Any, data: Data) -> list[list[int]]:
-    """Of every class for every node, in thousandths: what an ensemble averages."""
+    """Of every class for every node, in millionths: what an ensemble averages."""
     found = model(data.x, data.edge_index, data.edge_weight).softmax(-1)
-    thousandths: list[list[int]] = (1000 * found).round().int().tolist()
-    return thousandths
+    millionths: list[list[int]] = (1e6 * found).round().int().tolist()
+    return millionths
 
 
 @RECORDS.register("layer_energy")

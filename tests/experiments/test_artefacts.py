@@ -32,6 +32,7 @@ RECORDED = {
     },
     "layer_energy": [2.0, 1.0, 0.0],
     "layer_rank": [2.0, 1.5, 1.0],
+    "probabilities": [[600_000, 400_000]],
     "map": {"times": [3.8], "classes": [0, 1], "maps": [[[0.0, 1.0], [1.0, 0.0]]]},
 }
 

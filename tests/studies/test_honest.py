@@ -1,0 +1,122 @@
+"""The honest comparison: one budget for all, and selection by validation alone."""
+
+import pytest
+
+from gread.data.catalog import DATASETS
+from gread.experiments import honest
+from gread.experiments.honest import BUDGET, GRAPHS, NINE, render, runs_of_setting, training_of
+from gread.models.catalog import MODELS
+from gread.runs.complete import complete
+from gread.runs.result import Result
+from gread.runs.run import form
+from studies import report_honest
+from studies.search_honest import Cell, draw
+
+SETTINGS = {"hidden_channels": 8, "lr": 0.01}
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    return {model: draw(model, "minesweeper") for model in BUDGET["models"]}
+
+
+@pytest.mark.parametrize("model", BUDGET["models"])
+def test_every_model_has_the_budget_of_the_protocol(drawn, model):
+    assert len(drawn[model]) == BUDGET["draws"]
+    expected = training_of("minesweeper")
+    assert expected == {"epochs": 1500, "metric": "roc-auc"}
+    assert all({name: one[name] for name in expected} == expected for one in drawn[model])
+    cell = Cell(model, "minesweeper", drawn[model])
+    assert len({spec.key for spec in cell.wide()}) == BUDGET["draws"] * len(BUDGET["search"])
+
+
+@pytest.mark.parametrize("model", [m for m in BUDGET["models"] if MODELS[m].population])
+def test_draws_of_a_form_are_one_population_and_differ(drawn, model):
+    cell = Cell(model, "minesweeper", drawn[model])
+    specs = [complete(cell.specs(one, [0])[0]) for one in drawn[model]]
+    size = BUDGET["form"]
+    for first in range(0, len(specs), size):
+        few = specs[first : first + size]
+        assert len({form(spec) for spec in few}) == 1
+        assert len({spec.key for spec in few}) == size
+
+
+@pytest.mark.parametrize("dataset", ["squirrel", "cora"])
+def test_directions_are_drawn_where_a_graph_has_them(dataset):
+    found = {one["direction"] for one in draw("tuned-gcn", dataset)}
+    assert found == ({"both", "undirected"} if DATASETS[dataset].directed else {"undirected"})
+
+
+def test_seeds_of_the_table_are_not_those_of_the_search():
+    for dataset in (*GRAPHS, *NINE):
+        seeds = {spec.seed for spec in runs_of_setting("mlp", dataset, SETTINGS)}
+        assert 0 not in seeds
+        assert len(seeds) == (1 if dataset in BUDGET["large"] else 3)
+
+
+def test_settings_are_selected_by_validation_on_all_splits():
+    settings = [SETTINGS | {"lr": lr} for lr in (0.001, 0.002, 0.003, 0.004, 0.005)]
+    cell = Cell("mlp", "texas", settings)
+    on_three = dict(
+        zip((0.001, 0.002, 0.003, 0.004, 0.005), (0.5, 0.9, 0.8, 0.7, 0.6), strict=True)
+    )
+    known = {spec.key: on_three[spec.train.lr] for spec in cell.wide()}
+    assert [one["lr"] for one in cell.finalists(known)] == [0.002, 0.003, 0.004]
+    for spec in cell.narrow(known):  # on the other splits the third is the best
+        known.setdefault(spec.key, 0.99 if spec.train.lr == 0.004 else 0.1)
+    assert cell.selected(known)["lr"] == 0.004
+
+
+def test_a_run_that_failed_counts_as_nothing():
+    cell = Cell("mlp", "texas", [SETTINGS])
+    first, *others = (spec.key for spec in cell.specs(SETTINGS, range(3)))
+    known = {first: None, **dict.fromkeys(others, 0.6)}
+    assert cell.mean(SETTINGS, range(3), known) == pytest.approx(0.4)
+
+
+def results(model, dataset, score):
+    return [
+        Result(spec, "ok", val=0.5, test=score(spec))
+        for spec in runs_of_setting(model, dataset, SETTINGS)
+    ]
+
+
+def test_the_table_has_means_ranks_and_the_difference_from_the_tuned_gcn(monkeypatch):
+    monkeypatch.setattr(honest, "derived", dict)
+    found = [
+        *results("gread-x", "texas", lambda spec: 0.8 + 0.01 * spec.split),
+        *results("tuned-gcn", "texas", lambda spec: 0.7 + 0.009 * spec.split + 0.001 * spec.seed),
+        *results("mlp", "texas", lambda spec: 0.6),
+    ]
+    table = render("Title", ["texas"], found)
+    rows = {row[0].text: [cell.text for cell in row[1:]] for row in table.rows}
+    assert table.columns == ("model", "Texas", "average", "average rank")
+    assert rows["GREAD-X"] == ["84.50 ± 2.87", "84.50", "1.00"]
+    assert rows["GCN, tuned"][0].startswith("74.25 ± ")
+    assert rows["MLP"] == ["60.00 ± 0.00", "60.00", "3.00"]
+    assert rows["GREAD-X less GCN, tuned"][0] == "+10.25"
+    assert rows["p, paired t-test over splits"][0] == "< 0.001"
+    assert f"{BUDGET['draws']} random settings" in table.note
+
+
+def test_a_model_that_was_not_searched_has_no_rank(monkeypatch):
+    monkeypatch.setattr(honest, "derived", dict)
+    found = [
+        *results("gread-x", "texas", lambda spec: 0.8),
+        *results("gread-x", "cora", lambda spec: 0.8),
+        *results("mlp", "texas", lambda spec: 0.6),
+    ]
+    table = render("Title", ["texas", "cora", "pubmed"], found)
+    assert table.columns[1:3] == ("Texas", "Cora")
+    rows = {row[0].text: [cell.text for cell in row[1:]] for row in table.rows}
+    assert rows["MLP"] == ["60.00 ± 0.00", "", "", ""]
+    assert "No numbers yet: PubMed" in table.note
+
+
+def test_an_ensemble_is_scored_by_the_metric_of_the_graph():
+    import torch
+
+    y = torch.tensor([0, 0, 1, 1])
+    p = torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.7, 0.3], [0.2, 0.8]], dtype=torch.float64)
+    assert report_honest.score("accuracy", p, y) == 0.75
+    assert report_honest.score("roc-auc", p, y) == 0.75
