@@ -44,7 +44,7 @@ def preset_of(model: str, dataset: str) -> Preset:
     source = None
     if model in GREAD and dataset in DATASETS:
         source = "published" if model == "gread-bs" else "paper"
-    return find_preset(model, dataset, source, sources=("tuned", "published", "paper"))
+    return find_preset(model, dataset, source)
 
 
 def runs_of(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -13,10 +13,10 @@ from gread.runs.complete import check_keys, complete, known_hyperparameters
 from gread.runs.spec import RunSpec, Value
 from gread.training.config import TrainConfig
 
-SOURCES = ("tuned", "published", "paper", "honest")
+SOURCES = ("tuned", "published", "paper")
 """Where presets come from, in the order in which they are looked for: `gread search`, the authors'
-published code (of GREAD for GREAD-BS alone, of a baseline its own authors'), the paper's appendix,
-and the honest comparison, where every model has the same budget."""
+published code (of GREAD for GREAD-BS alone, of a baseline its own authors'), and the paper's
+appendix."""
 
 _TRAINING = tuple(part.name for part in fields(TrainConfig))
 
@@ -43,16 +43,13 @@ class Preset:
         return complete(RunSpec(dataset=dataset, model=model, hyper=self.hyper, **about))
 
 
-def find_preset(
-    model: str, dataset: str, source: str | None = None, *, sources: Sequence[str] = SOURCES
-) -> Preset:
+def find_preset(model: str, dataset: str, source: str | None = None) -> Preset:
     """The preset from ``source``, or from the first source that has one; else the defaults.
 
     Args:
         model: A name of ``gread.MODELS``.
         dataset: A name of ``gread.DATASETS``.
         source: One of `SOURCES`, or a TOML file as `gread search` writes it.
-        sources: Where to look if none is named.
 
     Example:
         >>> find_preset("gread-bs", "texas").hyper["solver"]
@@ -64,7 +61,7 @@ def find_preset(
             f"unknown preset {source!r}; choose from: {', '.join(SOURCES)}, or a .toml file"
         )
     MODELS[model]  # an unknown name has no defaults either
-    for place in [source] if source else sources:
+    for place in [source] if source else SOURCES:
         table = read_file(place) if own else _shipped(place, model)
         if table is not None and dataset in table:
             return _preset(place, model, table[dataset])
