@@ -56,7 +56,7 @@ class Cell:
     @property
     def first(self) -> list[int]:
         """The splits of the wide stage."""
-        return [split for split in BUDGET["search"] if split < splits_of(self.dataset)]
+        return list(BUDGET["search"][: 1 if self.dataset in BUDGET["large"] else None])
 
     def mean(self, settings: Mapping[str, Value], splits: Iterable[int], known: Known) -> float:
         """Mean validation metric; a run that failed counts as nothing."""
@@ -96,7 +96,7 @@ Known = Mapping[str, float | None]
 
 def draw(model: str, dataset: str) -> list[dict[str, Value]]:
     """Random settings; every few of them have the form of the first, see ``protocol.toml``."""
-    space = _restricted(space_of(model), dataset)
+    space = _for_graph(space_of(model), dataset)
     population = MODELS[model].population
     found: list[dict[str, Value]] = []
     for number in range(BUDGET["draws"]):
@@ -110,11 +110,17 @@ def draw(model: str, dataset: str) -> list[dict[str, Value]]:
     return found
 
 
-def _restricted(space: Space, dataset: str) -> Space:
-    """Without directions that a graph does not have."""
-    if DATASETS[dataset].directed or "direction" not in space.table:
-        return space
-    return Space(space.model, space.table | {"direction": "undirected"})
+def _for_graph(space: Space, dataset: str) -> Space:
+    """What the protocol says of a graph: depth, preprocessing and directions."""
+    depths, preprocessing = BUDGET["num_steps"], BUDGET["preprocessing"]
+    table = dict(space.table)
+    if "num_steps" in table:
+        table["num_steps"] = depths.get(dataset, depths["others"])
+    if "direction" in table and not DATASETS[dataset].directed:
+        table["direction"] = "undirected"
+    if dataset in preprocessing["datasets"]:
+        table["options.normalize_features"] = preprocessing["normalize_features"]
+    return Space(space.model, table)
 
 
 def compute(cells: list[Cell], store: ResultStore, run: Callable[[list[RunSpec]], None]) -> None:

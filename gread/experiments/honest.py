@@ -24,7 +24,7 @@ from gread.models.catalog import MODELS
 from gread.report.claims import listed
 from gread.report.statistics import compare, standings
 from gread.report.tables import Cell, TextTable, places
-from gread.runs.presets import Preset, find_preset, split_settings
+from gread.runs.presets import Preset, find_preset, split_options, split_settings
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec, Value
 from gread.training.config import TrainConfig
@@ -54,8 +54,10 @@ def runs_of_setting(
 ) -> list[RunSpec]:
     """Runs from seeds that the search has not seen."""
     if not isinstance(settings, Preset):
-        hyper, train = split_settings(model, settings)
-        settings = Preset("honest", hyper, TrainConfig(**train))  # type: ignore[arg-type]
+        own, options = split_options(settings)
+        hyper, train = split_settings(model, own)
+        config = TrainConfig(**train)  # type: ignore[arg-type]
+        settings = Preset("honest", hyper, config, options)
     seeds = BUDGET["seeds"][: 1 if dataset in BUDGET["large"] else None]
     return runs_of(
         model, dataset, preset=settings, change=change, seeds=seeds, splits=splits_of(dataset)

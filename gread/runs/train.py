@@ -22,7 +22,7 @@ from gread.models.catalog import MODELS
 from gread.runs.complete import known_hyperparameters
 from gread.runs.executors.find import find_executor
 from gread.runs.launch import launch
-from gread.runs.presets import Preset, find_preset, split_settings
+from gread.runs.presets import Preset, find_preset, split_options, split_settings
 from gread.runs.result import Result
 from gread.runs.run import division, run, with_structure
 from gread.runs.sharded import ShardedTraining, compute, cost, joined_if_started, started_as
@@ -252,12 +252,18 @@ def _given(
     if processes is not None and started is not None and processes != started:
         raise InputError(f"processes must be the {started} that were started, got {processes}")
     found = find_preset(model, dataset, preset)
-    hyper, changed = split_settings(model, dict(settings or {}))
+    own, options = split_options(dict(settings or {}))
+    hyper, changed = split_settings(model, own)
     training: dict[str, Any] = asdict(found.train) | changed
     count = started if processes is None else processes
     if count is not None:
         training["processes"] = count
-    return replace(found, hyper={**found.hyper, **hyper}, train=TrainConfig(**training))
+    return replace(
+        found,
+        hyper={**found.hyper, **hyper},
+        train=TrainConfig(**training),
+        options={**found.options, **options},
+    )
 
 
 def _train_sharded(

@@ -16,6 +16,7 @@ from gread.base.files import write_text
 from gread.base.versions import __version__
 from gread.data.catalog import DATASETS
 from gread.models.catalog import MODELS
+from gread.runs.presets import split_options
 from gread.runs.spec import Value
 from gread.runs.store import ResultStore
 from gread.search.selection import Trial, select
@@ -140,7 +141,8 @@ def preset_table(
 ) -> str:
     """The settings of a dataset as a table of TOML, with the facts behind them as comments.
 
-    Settings of model and training that are ``None`` are left out; options are of the dataset.
+    Settings of model and training that are ``None`` are left out; options are of the dataset, as
+    are settings named ``options.NAME``.
 
     Example:
         >>> print(preset_table("cora", ["by hand"], {"lr": 0.01}, {"normalize_features": True}))
@@ -150,10 +152,11 @@ def preset_table(
         options = { normalize_features = true }
         <BLANKLINE>
     """
+    given = {key: value for key, value in settings.items() if value is not None}
+    own, found = split_options(given)
+    options = {**options, **found}
     lines = [f"[{dataset}]", *(f"# {fact}" for fact in facts)]
-    lines += [
-        f"{key} = {json.dumps(value)}" for key, value in settings.items() if value is not None
-    ]
+    lines += [f"{key} = {json.dumps(value)}" for key, value in own.items()]
     if options:
         inside = ", ".join(f"{key} = {json.dumps(value)}" for key, value in options.items())
         lines.append(f"options = {{ {inside} }}")

@@ -14,7 +14,7 @@ from gread.base.errors import InputError
 from gread.base.memory import GB, free_memory
 from gread.base.toml import read_file, read_toml
 from gread.models.catalog import MODELS
-from gread.runs.presets import split_settings
+from gread.runs.presets import split_options, split_settings
 from gread.runs.spec import HIDDEN_CHANNELS, Value
 from gread.search.objective import objective_of
 from gread.training.config import TrainConfig
@@ -76,7 +76,8 @@ class Space:
         model: A name of ``gread.MODELS``.
         table: From the names of hyperparameters and of `gread.TrainConfig` to a list (a choice),
             a table with ``low``, ``high`` and perhaps ``log = true`` (a range), or a value (fixed).
-            A table under the name of a model replaces entries for that model.
+            A table under the name of a model replaces entries for that model. ``"options.NAME"``
+            is an option of the dataset.
 
     Attributes:
         table: The entries that hold for this model.
@@ -101,7 +102,8 @@ class Space:
         if not isinstance(own, Mapping):
             raise InputError(f"{model} must be a table of settings, got {own!r:.80}")
         self.table: dict[str, Any] = common | dict(own)
-        split_settings(model, self.table)  # which must all be settings of the model
+        named, _ = split_options(self.table)
+        split_settings(model, named)  # which must all be settings of the model
         drawn = {n: entry for n, entry in self.table.items() if isinstance(entry, list | dict)}
         self.parts = {name: _part(name, entry) for name, entry in drawn.items()}
         self.fixed = {name: value for name, value in self.table.items() if name not in self.parts}
@@ -115,7 +117,7 @@ class Space:
 
     def _check(self, settings: Mapping[str, Value]) -> None:
         """Builds the model, so that a value it does not take fails before anything is computed."""
-        hyper, train = split_settings(self.model, settings)
+        hyper, train = split_settings(self.model, split_options(settings)[0])
         TrainConfig(**train)  # type: ignore[arg-type]
         hyper = {"hidden_channels": HIDDEN_CHANNELS} | hyper
         with torch.device("meta"):  # where it takes no memory, however large it is

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gread.base.errors import InputError
 from gread.base.registry import Registry
-from gread.runs.presets import Preset, split_settings
+from gread.runs.presets import Preset, split_options, split_settings
 from gread.runs.spec import RunSpec, Value
 from gread.runs.store import StoreError
 from gread.search.objective import Objective, objective_of
@@ -67,9 +67,11 @@ class StudySettings:
 
     def specs(self, settings: Mapping[str, Value]) -> list[RunSpec]:
         """The runs of a setting: all splits with the first seed, then with the next."""
-        hyper, train = split_settings(self.model, settings)
+        own, options = split_options(settings)
+        hyper, train = split_settings(self.model, own)
         config = TrainConfig(**train)  # type: ignore[arg-type]
-        first = Preset("search", hyper, config, self.options).spec(self.dataset, self.model)
+        preset = Preset("search", hyper, config, {**self.options, **options})
+        first = preset.spec(self.dataset, self.model)
         return [
             replace(first, seed=seed, split=split) for seed in self.seeds for split in self.splits
         ]

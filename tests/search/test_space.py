@@ -8,7 +8,9 @@ from gread.base.errors import InputError
 from gread.experiments.protocol import DATASETS, GREAD
 from gread.models.catalog import MODELS
 from gread.runs.presets import find_preset
+from gread.search.report import preset_table
 from gread.search.space import Choice, Range, Space, read_space
+from gread.search.study import StudySettings
 
 SHIPPED = [
     file.name.removesuffix(".toml")
@@ -146,3 +148,16 @@ def test_a_file_is_read_and_named_where_it_does_not_fit(tmp_path):
         read_space("gread-bs", path)
     with pytest.raises(InputError, match=r"none.toml cannot be read: "):
         read_space("gread-bs", tmp_path / "none.toml")
+
+
+def test_an_option_of_the_dataset_is_drawn_and_reaches_runs_and_presets():
+    space = Space("mlp", {"lr": [0.01, 0.02], "options.normalize_features": [False, True]})
+    plan = StudySettings("texas", "mlp", space.table, "random", False, [0], [0])
+    for drawn in (False, True):
+        trial = optuna.trial.FixedTrial({"lr": 0.01, "options.normalize_features": drawn})
+        settings = space.suggest(trial)
+        (spec,) = plan.specs(settings)
+        assert spec.options == {"normalize_features": drawn}
+        assert f"options = {{ normalize_features = {str(drawn).lower()} }}" in preset_table(
+            "texas", [], settings, {}
+        )

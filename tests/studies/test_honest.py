@@ -24,7 +24,7 @@ def drawn():
 def test_every_model_has_the_budget_of_the_protocol(drawn, model):
     assert len(drawn[model]) == BUDGET["draws"]
     expected = training_of("minesweeper")
-    assert expected == {"epochs": 1500, "metric": "roc-auc"}
+    assert expected == {"epochs": 1000, "metric": "roc-auc"}
     assert all({name: one[name] for name in expected} == expected for one in drawn[model])
     cell = Cell(model, "minesweeper", drawn[model])
     assert len({spec.key for spec in cell.wide()}) == BUDGET["draws"] * len(BUDGET["search"])

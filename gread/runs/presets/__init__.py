@@ -18,6 +18,9 @@ SOURCES = ("tuned", "published", "paper")
 published code (of GREAD for GREAD-BS alone, of a baseline its own authors'), and the paper's
 appendix."""
 
+OPTION = "options."
+"""How a setting is named that is an option of the dataset."""
+
 _TRAINING = tuple(part.name for part in fields(TrainConfig))
 
 
@@ -79,6 +82,21 @@ def split_settings(
     hyper = {key: value for key, value in settings.items() if key in known}
     train = {key: value for key, value in settings.items() if key not in known}
     return hyper, train
+
+
+def split_options(settings: Mapping[str, Value]) -> tuple[dict[str, Value], dict[str, Value]]:
+    """Settings of model and training, and options of the dataset: those named ``options.NAME``.
+
+    Example:
+        >>> split_options({"lr": 0.01, "options.normalize_features": True})
+        ({'lr': 0.01}, {'normalize_features': True})
+    """
+    options = {
+        name.removeprefix(OPTION): value
+        for name, value in settings.items()
+        if name.startswith(OPTION)
+    }
+    return {k: v for k, v in settings.items() if not k.startswith(OPTION)}, options
 
 
 def _shipped(source: str, model: str) -> Mapping[str, Any] | None:
