@@ -41,7 +41,7 @@ def fit(
     *,
     split: int = 0,
     class_weight: Tensor | None = None,
-    on_epoch: Callable[[Epoch], None] | None = None,
+    on_epoch: Callable[[Epoch], object] | None = None,
 ) -> Fit:
     """Train ``model`` on one split of ``data`` and leave it with the best parameters.
 
@@ -60,7 +60,8 @@ def fit(
         split: Which column of the masks.
         class_weight: [classes], how much a node of each class counts in the loss and in metrics;
             by default all count alike.
-        on_epoch: Called after every epoch, for progress; on a GPU after some, for each of them.
+        on_epoch: Called after every epoch, for progress; on a GPU after some, for each of them. If
+            it returns True, the training ends.
 
     Example:
         >>> import gread
@@ -106,8 +107,8 @@ def fit(
         each = (time.perf_counter() - began) / at_once
         for epoch in progress.follow(numbers, explain):
             seconds.append(each)
-            if on_epoch is not None:
-                on_epoch(epoch)
+            if on_epoch is not None and on_epoch(epoch) is True:
+                progress.stopped = True
     model.load_state_dict(best_state)
     return replace(progress.fit(), seconds=tuple(seconds))
 

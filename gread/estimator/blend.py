@@ -1,0 +1,75 @@
+"""Probabilities of several predictors as one: a greedy blend, and a temperature."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+
+Probabilities = NDArray[np.float64]
+
+ROUNDS = 25
+"""How many times a predictor is added to a blend, at most."""
+
+
+def blend(
+    found: Sequence[Probabilities], gain: Callable[[Probabilities], tuple[float, ...]]
+) -> list[float]:
+    """Weights of predictors whose mean is the best: greedy selection with replacement.
+
+    Caruana et al., ICML 2004. It begins with the best predictor and adds one as long as that gains,
+    so no predictor alone is better than the blend.
+
+    Args:
+        found: Probabilities [n, classes] of every predictor on the same nodes.
+        gain: From probabilities to what is to be large; of a tuple the first number counts first.
+
+    Example:
+        >>> good, bad = np.array([[0.9, 0.1]]), np.array([[0.2, 0.8]])
+        >>> blend([bad, good], lambda p: (p[0, 0],))
+        [0.0, 1.0]
+    """
+    counts = np.zeros(len(found), dtype=int)
+    total, reached = np.zeros_like(found[0]), None
+    for size in range(1, ROUNDS + 1):
+        gains = [gain((total + one) / size) for one in found]
+        best = max(range(len(found)), key=gains.__getitem__)
+        if reached is not None and gains[best] <= reached:
+            break
+        reached = gains[best]
+        counts[best] += 1
+        total = total + found[best]
+    return (counts / counts.sum()).tolist()
+
+
+def temperature(probabilities: Probabilities, y: NDArray[np.int64]) -> float:
+    """T for which p^(1/T), normalised, has the highest likelihood: Guo et al., ICML 2017.
+
+    Example:
+        >>> sure = np.array([[0.99, 0.01]] * 10)
+        >>> temperature(sure, np.array([0] * 8 + [1] * 2)) > 2
+        True
+    """
+
+    def loss(log_t: float) -> float:
+        scaled = tempered(probabilities, float(np.exp(log_t)))
+        return float(-np.log(scaled[np.arange(len(y)), y]).mean())
+
+    found = minimize_scalar(loss, bounds=(-3.0, 3.0), method="bounded")
+    return float(np.exp(found.x))
+
+
+def tempered(probabilities: Probabilities, t: float) -> Probabilities:
+    """p^(1/T), normalised.
+
+    Example:
+        >>> tempered(np.array([[0.8, 0.2]]), 1.0).round(2).tolist()
+        [[0.8, 0.2]]
+    """
+    logits = np.log(np.maximum(probabilities, 1e-12)) / t
+    logits -= logits.max(axis=1, keepdims=True)
+    powers = np.maximum(np.exp(logits), 1e-12)
+    scaled: Probabilities = powers / powers.sum(axis=1, keepdims=True)
+    return scaled

@@ -1,0 +1,465 @@
+"""The choice of a predictor for a graph: candidates, a race between them within a time, a blend.
+
+Every candidate is scored on nodes that it was not trained on: on folds of the labelled nodes where
+these are few, on one part of them otherwise. The test nodes take no part.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
+from torch_geometric.data import Data
+from torch_geometric.utils import to_undirected
+
+from gread.base.registry import Registry
+from gread.base.toml import read_toml
+from gread.estimator.blend import Probabilities, blend, temperature
+from gread.graph.adjacency import OriginalAdjacency
+from gread.models.catalog import MODELS
+from gread.runs.presets import split_settings
+from gread.runs.spec import HIDDEN_CHANNELS, Value
+from gread.training.config import TrainConfig
+from gread.training.fit import fit, logits_of
+from gread.training.losses import LOSSES
+from gread.training.metrics import METRICS, Predictions
+
+FEW, FOLDS = 2000, 5
+"""Labelled nodes below which there are folds, and how many."""
+
+PROPAGATION = "label-propagation"
+EPOCHS, PATIENCE = 600, 60
+
+ENCODINGS: Registry[Callable[[Tensor], Tensor]] = Registry(
+    "encoding",
+    {
+        "given": lambda x: x,
+        "rows": lambda x: x / x.abs().sum(1, keepdim=True).clamp_min(1e-12),
+        "binary": lambda x: (x != 0).to(x.dtype),
+    },
+)
+"""What may be done to features before a network sees them."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A way to predict.
+
+    Attributes:
+        title: For a reader.
+        model: A name of ``gread.MODELS``, or label propagation.
+        settings: Hyperparameters of the model and of the training.
+        reason: Why it is tried.
+        directed: Whether it uses the directions of edges.
+        encoding: A name of `ENCODINGS`.
+        smooth: Whether its probabilities are corrected and smoothed by those of neighbours.
+    """
+
+    title: str
+    model: str
+    settings: Mapping[str, Value] = field(default_factory=dict)
+    reason: str = ""
+    directed: bool = False
+    encoding: str = "given"
+    smooth: bool = False
+
+    def transductive(self) -> bool:
+        """Whether it can predict nodes of its graph alone."""
+        if self.smooth or self.model == PROPAGATION:
+            return True
+        return MODELS[self.model].transductive(split_settings(self.model, self.settings)[0])
+
+
+@cache
+def portfolio() -> tuple[Candidate, ...]:
+    """Those of ``portfolio.toml``."""
+    table = read_toml("estimator", "portfolio.toml") or {}
+    return tuple(Candidate(**row) for row in table["candidates"])
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A graph whose labelled nodes are to be learned from.
+
+    Attributes:
+        data: ``x``, ``edge_index`` with directions if there are any, ``edge_weight`` perhaps, and
+            ``y``, −1 where unknown.
+        learned: Nodes to learn from, [n]; no test node is among them.
+        held: A part of them that is kept for validation, where the user says so.
+        classes: How many.
+        metric: What selects, a name of ``gread.training.METRICS``.
+        class_weight: As in ``gread.fit``.
+        seed: Of folds and trainings.
+        device: Where networks are trained.
+    """
+
+    data: Data
+    learned: NDArray[np.int64]
+    classes: int
+    held: NDArray[np.int64] | None = None
+    metric: str = "accuracy"
+    class_weight: Tensor | None = None
+    seed: int = 0
+    device: str = "cpu"
+
+    @cached_property
+    def folds(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Nodes to train on and nodes to score on."""
+        if self.held is not None:
+            return [(np.setdiff1d(self.learned, self.held), self.held)]
+        y = self.data.y.numpy()[self.learned]
+        rare = np.bincount(y, minlength=self.classes)
+        least = int(rare[rare > 0].min())
+        about: dict[str, Any] = {"random_state": self.seed}
+        if len(y) < FEW:
+            count = max(2, min(FOLDS, least))
+            parts = StratifiedKFold(count, shuffle=True, **about).split(y, y)
+        else:
+            parts = StratifiedShuffleSplit(1, test_size=0.2, **about).split(
+                y, y if least > 1 else None
+            )
+        return [(self.learned[train], self.learned[held]) for train, held in parts]
+
+    @cached_property
+    def has_directions(self) -> bool:
+        """Whether some edge lacks its reverse."""
+        return bool(self.data.is_directed())
+
+    @cached_property
+    def undirected(self) -> tuple[Tensor, Tensor | None]:
+        """Every edge in both directions."""
+        weight, options = self.data.edge_weight, {"num_nodes": self.data.num_nodes}
+        if not self.has_directions:
+            return self.data.edge_index, weight
+        if weight is None:
+            return to_undirected(self.data.edge_index, **options), None
+        return to_undirected(self.data.edge_index, weight, reduce="mean", **options)
+
+    @cached_property
+    def encoded(self) -> dict[str, Tensor]:
+        """Features by encoding, made when asked for."""
+        return {}
+
+    def graph(self, candidate: Candidate) -> Data:
+        """What a candidate sees, without masks."""
+        x = self.encoded.get(candidate.encoding)
+        if x is None:
+            x = self.encoded[candidate.encoding] = ENCODINGS[candidate.encoding](self.data.x)
+        edges = (
+            (self.data.edge_index, self.data.edge_weight) if candidate.directed else self.undirected
+        )
+        data = Data(x=x, edge_index=edges[0], y=self.data.y)
+        if edges[1] is not None:
+            data.edge_weight = edges[1]
+        return data
+
+    def gain(self, probabilities: Probabilities, nodes: NDArray[np.int64]) -> tuple[float, float]:
+        """What is to be large: the metric, and the likelihood where that ties."""
+        y = self.data.y[nodes]
+        everyone = torch.ones(1, len(y), dtype=torch.float64)
+        scores = torch.from_numpy(np.log(np.maximum(probabilities, 1e-12)))
+        found = Predictions(scores, y, everyone, everyone.sum(-1))
+        metric = METRICS[self.metric]
+        return metric.sign * metric.of(found).item(), -METRICS["nll"].of(found).item()
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A candidate that has learned.
+
+    Attributes:
+        module: Its network; None of label propagation.
+        probabilities: Of every node, [N, classes].
+        epochs: How many were best.
+    """
+
+    module: nn.Module | None
+    probabilities: Probabilities
+    epochs: int = 0
+
+
+@dataclass
+class Scored:
+    """A candidate in the race.
+
+    Attributes:
+        nodes: Those it was scored on, so far.
+        probabilities: Of these, [n, classes].
+        gain: See `Problem.gain`.
+        epochs: Best numbers of epochs, one for each fold.
+        seconds: What it took.
+    """
+
+    candidate: Candidate
+    nodes: NDArray[np.int64]
+    probabilities: Probabilities
+    gain: tuple[float, float]
+    epochs: list[int]
+    seconds: float
+
+
+class OutOfTime(Exception):
+    """There is no time for a whole epoch of a candidate."""
+
+
+def train(
+    problem: Problem,
+    candidate: Candidate,
+    nodes: NDArray[np.int64],
+    held: NDArray[np.int64] | None,
+    *,
+    epochs: int = EPOCHS,
+    until: float = float("inf"),
+    seed: int = 0,
+) -> Trained:
+    """A candidate that has learned from ``nodes``.
+
+    Args:
+        problem: The graph.
+        candidate: What to train.
+        nodes: To learn from.
+        held: Nodes that decide the epoch; without any it is the one with the lowest loss on
+            ``nodes``, which is the last or close to it.
+        epochs: How many, at most.
+        until: When to stop, as `time.monotonic` counts; the best epoch so far counts.
+        seed: Of the training.
+    """
+    data = problem.graph(candidate)
+    known = torch.zeros(data.num_nodes, dtype=torch.bool)
+    known[nodes] = True
+    if candidate.model == PROPAGATION:
+        return Trained(None, propagated(data, known, problem.classes))
+    hyper, given = split_settings(candidate.model, candidate.settings)
+    config = TrainConfig(
+        **({"epochs": epochs, "patience": PATIENCE, "metric": problem.metric} | given)
+    )
+    if held is None:
+        config = replace(config, epochs=epochs, patience=None, metric="nll")
+    data.train_mask = known
+    data.val_mask = data.test_mask = known if held is None else _mask(held, known)
+    entry = MODELS[candidate.model]
+    hyper = {"hidden_channels": HIDDEN_CHANNELS} | hyper
+    outputs = LOSSES[config.loss].outputs(problem.classes)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module = entry.make(
+            data.num_features,
+            hyper.pop("hidden_channels"),
+            outputs,
+            num_nodes=data.num_nodes,
+            **hyper,
+        ).to(problem.device)
+        data = data.to(problem.device)
+        found = fit(
+            module,
+            data,
+            config,
+            class_weight=problem.class_weight,
+            on_epoch=lambda epoch: time.monotonic() > until,
+        )
+    probabilities = predicted(module, data, config)
+    if candidate.smooth:
+        probabilities = smoothed(data, known, probabilities)
+    return Trained(module.cpu(), probabilities, found.best.number + 1)
+
+
+def predicted(module: nn.Module, data: Data, config: TrainConfig) -> Probabilities:
+    """Probabilities of every node, [N, classes]."""
+    logits = logits_of(module, data, data.train_mask, config).detach().double()
+    found: Probabilities = LOSSES[config.loss].scores(logits).softmax(1).cpu().numpy()
+    return found
+
+
+def _mask(nodes: NDArray[np.int64], like: Tensor) -> Tensor:
+    found = torch.zeros_like(like)
+    found[nodes] = True
+    return found
+
+
+ALPHA, ROUNDS = 0.9, 50
+"""Share of the neighbours in propagation, and how often it is repeated."""
+
+
+def _spread(data: Data, start: Tensor, alpha: float = ALPHA) -> Tensor:
+    """S ← α Ã S + (1 − α) S₀, with D^-½ A D^-½ for Ã: Zhou et al., NeurIPS 2003."""
+    adj = OriginalAdjacency(self_loops=0.0)(start, data.edge_index, data.edge_weight)
+    state = start
+    for _ in range(ROUNDS):
+        state = alpha * (adj @ state) + (1 - alpha) * start
+    return state
+
+
+def propagated(data: Data, known: Tensor, classes: int) -> Probabilities:
+    """Classes of known nodes spread along edges; a node that nothing reaches gets their shares."""
+    start = one_hot(data.y.clamp(min=0), classes).float() * known.unsqueeze(1)
+    found = _spread(data, start)
+    total = found.sum(1, keepdim=True)
+    shares = start[known].mean(0)
+    spread = torch.where(total > 1e-12, found / total.clamp_min(1e-12), shares)
+    return spread.double().numpy()
+
+
+def smoothed(data: Data, known: Tensor, probabilities: Probabilities) -> Probabilities:
+    """Correct and smooth: Huang et al., ICLR 2021.
+
+    The errors on known nodes are spread along edges and taken off, scaled to their mean size; then
+    the classes of known nodes and the probabilities of the others are spread.
+    """
+    device = data.y.device
+    p = torch.from_numpy(probabilities).float().to(device)
+    truth = one_hot(data.y.clamp(min=0), p.size(1)).float()
+    column = known.to(device).unsqueeze(1)
+    error = (truth - p) * column
+    spread = _spread(data, error)
+    size = error.abs().sum() / column.sum() / p.size(1)
+    scale = (size / spread.abs().mean(1, keepdim=True).clamp_min(1e-12)).clamp(max=1.0)
+    corrected = torch.where(column, truth, (p + scale * spread).clamp_min(0.0))
+    found = _spread(data, corrected, 0.8).clamp_min(1e-12)
+    return (found / found.sum(1, keepdim=True)).double().cpu().numpy()
+
+
+def race(
+    problem: Problem,
+    candidates: Sequence[Candidate],
+    seconds: float,
+    on_score: Callable[[Scored], None] | None = None,
+) -> list[Scored]:
+    """Candidates with their scores, the best first, within a time.
+
+    All are scored on the first fold; the better half of them on the others. Then variants of the
+    best network are tried as long as there is time: other encodings of the features, correction by
+    neighbours, and settings around its own.
+    """
+    begin = time.monotonic()
+    end = begin + seconds
+    found: list[Scored] = []
+
+    def enter(candidate: Candidate) -> None:
+        left = end - time.monotonic()
+        if left <= 0 and found:
+            return
+        # A candidate may take a third of what is left, so that others have their turn.
+        one = _scored(problem, candidate, time.monotonic() + max(left / 3, 1.0))
+        if one is not None:
+            found.append(one)
+            if on_score is not None:
+                on_score(one)
+
+    try:
+        for candidate in candidates:
+            if problem.has_directions or not candidate.directed:
+                enter(candidate)
+        for variant in _variants(found, end):
+            enter(variant)
+    except KeyboardInterrupt:
+        if not found:
+            raise
+    found.sort(key=lambda one: one.gain, reverse=True)
+    return found
+
+
+def _scored(problem: Problem, candidate: Candidate, until: float) -> Scored | None:
+    """Scores on every fold; None where it diverges."""
+    begin = time.monotonic()
+    nodes, probabilities, epochs = [], [], []
+    for number, (learned, held) in enumerate(problem.folds):
+        if number and time.monotonic() > until:
+            return None
+        try:
+            one = train(problem, candidate, learned, held, until=until, seed=problem.seed)
+        except ArithmeticError:
+            return None
+        nodes.append(held)
+        probabilities.append(one.probabilities[held])
+        epochs.append(one.epochs)
+    every, whole = np.concatenate(nodes), np.concatenate(probabilities)
+    seconds = time.monotonic() - begin
+    return Scored(candidate, every, whole, problem.gain(whole, every), epochs, seconds)
+
+
+def _variants(found: list[Scored], end: float) -> Iterator[Candidate]:
+    """Around the best network so far, as long as there is time."""
+    tried: set[str] = set()
+    random = np.random.default_rng(0)
+    while time.monotonic() < end:
+        ranked = sorted(found, key=lambda one: one.gain, reverse=True)
+        networks = [one.candidate for one in ranked if one.candidate.model != PROPAGATION]
+        if not networks:
+            return
+        best = networks[0]
+        fresh = [one for one in _near(best) if repr(one) not in tried]
+        if not fresh:
+            fresh = [_moved(best, random)]
+        tried.add(repr(fresh[0]))
+        yield fresh[0]
+
+
+def _near(best: Candidate) -> Iterator[Candidate]:
+    """What is tried of every network."""
+    if not best.smooth:
+        yield replace(
+            best,
+            title=f"{best.title}, smoothed",
+            smooth=True,
+            reason="neighbours' errors are alike",
+        )
+    for encoding in ENCODINGS:
+        if encoding != best.encoding:
+            yield replace(best, title=f"{best.title}, {encoding} features", encoding=encoding)
+
+
+def _moved(best: Candidate, random: np.random.Generator) -> Candidate:
+    """Other settings close to those of the best."""
+    settings = dict(best.settings)
+    for name in ("lr", "weight_decay"):
+        settings[name] = float(
+            f"{float(settings.get(name) or 1e-4) * 2.0 ** random.uniform(-1.5, 1.5):.3g}"
+        )
+    for name in ("dropout", "input_dropout"):
+        if name in settings:
+            moved = float(settings[name] or 0.0) + random.uniform(-0.2, 0.2)
+            settings[name] = round(min(0.8, max(0.0, moved)), 2)
+    for name, choices in (("hidden_channels", (64, 128, 256)), ("num_steps", (1, 2, 3, 4))):
+        if name in settings and random.uniform() < 0.4:
+            settings[name] = int(random.choice(choices))
+    title = best.title.removesuffix(", tuned")
+    return replace(
+        best, title=f"{title}, tuned", settings=settings, reason="settings around the best"
+    )
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What came of a race.
+
+    Attributes:
+        scored: All candidates, the best first.
+        weights: Of each of them in the blend.
+        temperature: Of the blend.
+        gain: Of the blend on the nodes of the race, see `Problem.gain`.
+        calibration: Expected calibration error there, before and after the temperature.
+    """
+
+    scored: list[Scored]
+    weights: list[float]
+    temperature: float
+    gain: tuple[float, float]
+
+
+def choose(problem: Problem, scored: list[Scored]) -> Choice:
+    """The best blend of candidates by the nodes that they were scored on, and its temperature."""
+    nodes = scored[0].nodes
+    found = [one.probabilities for one in scored]
+    weights = blend(found, lambda p: problem.gain(p, nodes))
+    mixed = sum(w * p for w, p in zip(weights, found, strict=True))
+    t = temperature(mixed, problem.data.y.numpy()[nodes])
+    return Choice(scored, weights, t, problem.gain(mixed, nodes))
