@@ -207,10 +207,6 @@ class Scored:
     seconds: float
 
 
-class OutOfTime(Exception):
-    """There is no time for a whole epoch of a candidate."""
-
-
 def train(
     problem: Problem,
     candidate: Candidate,
@@ -285,6 +281,9 @@ def _mask(nodes: NDArray[np.int64], like: Tensor) -> Tensor:
     return found
 
 
+VARIANTS = 4
+"""How many variants of the best there should be time for."""
+
 ALPHA, ROUNDS = 0.9, 50
 """Share of the neighbours in propagation, and how often it is repeated."""
 
@@ -335,31 +334,30 @@ def race(
 ) -> list[Scored]:
     """Candidates with their scores, the best first, within a time.
 
-    All are scored on the first fold; the better half of them on the others. Then variants of the
-    best network are tried as long as there is time: other encodings of the features, correction by
-    neighbours, and settings around its own.
+    Every candidate may take twice its share of what is left; what it does not need is for the
+    others. Then variants of the best network are tried as long as there is time: other encodings of
+    the features, correction by neighbours, and settings around its own.
     """
     begin = time.monotonic()
     end = begin + seconds
     found: list[Scored] = []
 
-    def enter(candidate: Candidate) -> None:
+    def enter(candidate: Candidate, others: int) -> None:
         left = end - time.monotonic()
         if left <= 0 and found:
             return
-        # A candidate may take a third of what is left, so that others have their turn.
-        one = _scored(problem, candidate, time.monotonic() + max(left / 3, 1.0))
+        one = _scored(problem, candidate, time.monotonic() + left / (0.5 * others + 1))
         if one is not None:
             found.append(one)
             if on_score is not None:
                 on_score(one)
 
     try:
-        for candidate in candidates:
-            if problem.has_directions or not candidate.directed:
-                enter(candidate)
+        able = [one for one in candidates if problem.has_directions or not one.directed]
+        for number, candidate in enumerate(able):
+            enter(candidate, len(able) - number)
         for variant in _variants(found, end):
-            enter(variant)
+            enter(variant, VARIANTS)
     except KeyboardInterrupt:
         if not found:
             raise
@@ -368,14 +366,14 @@ def race(
 
 
 def _scored(problem: Problem, candidate: Candidate, until: float) -> Scored | None:
-    """Scores on every fold; None where it diverges."""
+    """Scores on every fold, for each of which there is the same time; None where it diverges."""
     begin = time.monotonic()
     nodes, probabilities, epochs = [], [], []
     for number, (learned, held) in enumerate(problem.folds):
-        if number and time.monotonic() > until:
-            return None
+        now = time.monotonic()
+        share = now + max(0.0, until - now) / (len(problem.folds) - number)
         try:
-            one = train(problem, candidate, learned, held, until=until, seed=problem.seed)
+            one = train(problem, candidate, learned, held, until=share, seed=problem.seed)
         except ArithmeticError:
             return None
         nodes.append(held)

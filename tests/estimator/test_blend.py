@@ -1,0 +1,49 @@
+import numpy as np
+import pytest
+from sklearn.metrics import log_loss
+
+from gread.estimator.blend import blend, temperature, tempered
+
+RANDOM = np.random.default_rng(0)
+Y = RANDOM.integers(0, 3, 200)
+
+
+def predictor(skill: float):
+    """Probabilities that are right as often as the skill allows."""
+    noise = RANDOM.dirichlet(np.ones(3), len(Y))
+    return (1 - skill) * noise + skill * np.eye(3)[Y]
+
+
+def accuracy(p):
+    return (float((p.argmax(1) == Y).mean()),)
+
+
+def test_a_blend_is_never_worse_than_its_best_part():
+    for trial in range(10):
+        found = [predictor(skill) for skill in RANDOM.uniform(0, 0.5, 4)]
+        weights = blend(found, accuracy)
+        mixed = sum(w * p for w, p in zip(weights, found, strict=True))
+        assert accuracy(mixed) >= max(map(accuracy, found)), trial
+        assert sum(weights) == pytest.approx(1)
+
+
+def test_errors_that_differ_cancel():
+    found = [predictor(0.3) for _ in range(8)]
+    weights = blend(found, lambda p: (-log_loss(Y, p),))
+    mixed = sum(w * p for w, p in zip(weights, found, strict=True))
+    assert log_loss(Y, mixed) < min(log_loss(Y, p) for p in found)
+    assert sum(w > 0 for w in weights) > 1
+
+
+@pytest.mark.parametrize("t", [0.5, 1.0, 3.0])
+def test_the_temperature_of_probabilities_is_found_again(t):
+    true = RANDOM.dirichlet(np.ones(3), 20_000)
+    y = (true.cumsum(1) > RANDOM.uniform(size=(len(true), 1))).argmax(1)
+    assert temperature(tempered(true, 1 / t), y) == pytest.approx(t, rel=0.05)
+
+
+def test_a_temperature_changes_no_decision():
+    p = predictor(0.2)
+    for t in (0.1, 10.0):
+        assert (tempered(p, t).argmax(1) == p.argmax(1)).all()
+        assert tempered(p, t).sum(1) == pytest.approx(1)
