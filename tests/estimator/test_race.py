@@ -87,8 +87,8 @@ def test_the_blend_is_at_least_as_good_as_every_candidate(problem):
 def test_a_race_ends_in_time(problem):
     slow = Candidate("MLP", "mlp", {"epochs": 10**6, "patience": None})
     begin = time.monotonic()
-    (found,) = race(problem, [slow], seconds=0.5)
-    assert found.epochs[0] > 0
+    found = race(problem, [slow], seconds=0.5)
+    assert all(min(one.epochs) > 0 for one in found)
     assert time.monotonic() - begin < 30  # not a million epochs
 
 
