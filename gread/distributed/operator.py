@@ -111,6 +111,8 @@ class ShardOperator:
 
     lowest = -1.0
     """A bound below the eigenvalues of a symmetric Ã."""
+    whole = False
+    """Others have nodes of the graph."""
 
     @property
     def num_nodes(self) -> int:
