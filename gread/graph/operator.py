@@ -99,7 +99,10 @@ class Adjacency:
 
     def __matmul__(self, h: Tensor) -> Tensor:
         """Ã H, for H of shape [N, d]."""
-        return product(self.pattern, self.weight, h)
+        fixed = not self.weight.requires_grad
+        return product(
+            self.pattern, self.weight, h, (lambda: self.transposed_weight) if fixed else None
+        )
 
     def laplacian(self, h: Tensor) -> Tensor:
         """L̃ H = H − Ã H."""
