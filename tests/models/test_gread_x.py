@@ -14,10 +14,14 @@ from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 
 import gread
 from gread.base.errors import InputError
-from gread.models.catalog import MODELS
+from gread.models.catalog import MODELS, GraphSize
 from gread.models.gread_x import DIRECTIONS, GREADX
 from gread.models.stacking import stack, unstack
 from gread.models.steps import ACTIVATIONS, COEFFICIENTS, NORMS, MatrixMixture
+from gread.runs.grouping import populations
+from gread.runs.run import run, run_together
+from gread.runs.spec import RunSpec
+from gread.training.memory import bytes_held
 from gread.training.population import fit_together
 from tests.checks import dense, traceable
 
@@ -423,3 +427,57 @@ def test_the_classifier_trains_and_keeps_it(tmp_path, settings):
     loaded = gread.GraphClassifier.load(classifier.save(tmp_path / "m"))
     assert loaded.predict_proba() == pytest.approx(classifier.predict_proba(), abs=1e-6)
     assert set(loaded.predict()) <= {0, 1, 2}
+
+
+def test_runs_that_differ_in_rates_and_operators_are_one_population():
+    own = [
+        {"dropout": 0.3},
+        {"dropout": 0.0, "normalization": "row"},
+        {"input_dropout": 0.2, "self_loops": 0.0},
+    ]
+    specs = [
+        RunSpec(
+            dataset="csbm",
+            model="gread-x",
+            split=number,
+            seed=number,
+            hyper={"hidden_channels": 8, "num_steps": 2, **hyper},
+            train=gread.TrainConfig(epochs=6),
+            options={"num_nodes": 60},
+        )
+        for number, hyper in enumerate(own)
+    ]
+    assert len(populations(specs, "cpu", None)) == 1
+    for together, spec in zip(run_together(specs), specs, strict=True):
+        alone = run(spec)
+        for ours, theirs in zip(together.history, alone.history, strict=True):
+            assert ours == pytest.approx(theirs, abs=1e-4)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_a_population_has_room_for_what_its_members_keep(directed, form):
+    hyper = {"hidden_channels": 64, "num_steps": 4, **form}
+    size = GraphSize(12, directed.num_edges, 3, 36)
+    model = GREADX(3, 64, 2, **{"num_steps": 4, **form}).double()
+    kept = bytes_held(model, directed.x, directed.edge_index) / 2  # in float64
+    assert kept <= MODELS["gread-x"].population.memory(hyper, size)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_recorded_epochs_are_those_of_the_cpu(directed, form):
+    """Alone and in a population, more epochs than are needed to record one."""
+    config = gread.TrainConfig(epochs=8, lr=1e-3)
+
+    def make():
+        torch.manual_seed(2)
+        return GREADX(3, 4, 2, num_steps=2, dropout=0.0, **form).double()
+
+    here = gread.fit(make(), directed, config).history
+    data = directed.clone().to("cuda")
+    there = gread.fit(make().cuda(), data, config).history
+    generators = [torch.Generator().manual_seed(seed) for seed in range(2)]
+    models = [make().cuda() for _ in range(2)]
+    together = fit_together(models, data, [config] * 2, splits=(0, 0), generators=generators)
+    for found in (there, *(fit.history for fit in together)):
+        assert [e.loss for e in found] == pytest.approx([e.loss for e in here], rel=1e-6)
