@@ -12,12 +12,15 @@ from gread.distributed.fit import fit_shard
 from gread.distributed.launch import run_processes
 from gread.distributed.shards import read_shard, shard
 from gread.graph.adjacency import NORMALIZATIONS
+from gread.models.steps import COEFFICIENTS, NORMS
 from gread.training.config import TrainConfig
 from gread.training.losses import LOSSES
 from gread.training.metrics import METRICS
 from tests.distributed import jobs as work
 
 pytestmark = pytest.mark.slow
+
+STEPPED = [n for n, e in gread.MODELS.items() if e.shardable and "num_steps" in e.hyperparameters]
 
 
 @pytest.fixture(scope="module")
@@ -118,16 +121,60 @@ def test_many_steps_are_those_of_one_process(data, tmp_path):
     assert_same_as_one(data, tmp_path / "two", hypers, None)
 
 
-def assert_same_as_one(data, folder, hypers, edge_weight):
+STEPS = [
+    *({"model": name, "norm": norm} for name in STEPPED for norm in NORMS),
+    *({"model": "gread-x", "reaction": reaction} for reaction in gread.REACTIONS),
+    *({"model": "gread-x", "coefficients": kind} for kind in COEFFICIENTS),
+    {"model": "gread-x", "residual": True, "jump": True, "local": False, "weights": "shared"},
+    {"model": "gread-x", "normalization": "column", "self_loops": 0.5},
+]
+
+
+def test_networks_of_steps_give_the_logits_and_gradients_of_one_process(data, tmp_path):
+    shard(data, tmp_path / "two", 2, "given")
+    assert_same_as_one(data, tmp_path / "two", STEPS, None, work.build_steps)
+
+
+def test_batch_normalization_has_the_statistics_of_all_nodes(data, shards):
+    hypers = [{"model": name} for name in STEPPED]
+    whole = data.clone()
+    whole.x = data.x.double()
+    for processes in (1, 2, 4):
+        task = work.fit_steps, (shards / str(processes), hypers, 8)
+        found = run_processes(*task, processes=processes)
+        for number, hyper in enumerate(hypers):
+            model = work.build_steps(6, 3, **hyper)
+            alone = gread.fit(model, whole, TrainConfig(epochs=8)).history
+            for losses, state in (one[number] for one in found):
+                assert losses == pytest.approx([epoch.loss for epoch in alone], rel=1e-9)
+                assert state.keys() == model.state_dict().keys()
+                for name, tensor in model.state_dict().items():
+                    torch.testing.assert_close(state[name], tensor, rtol=1e-7, atol=1e-9)
+
+
+def test_what_needs_the_whole_graph_is_refused_in_one_sentence(shards):
+    hypers = [{"embedding": True}, {"direction": "both"}]
+    hypers = [{"model": "gread-x", **hyper} for hyper in hypers]
+    first, second = run_processes(work.refused, (shards / "2", hypers), processes=2)
+    assert first == second
+    assert first == [
+        "embedding must be False over several processes, got True",
+        'direction must be "undirected" over several processes, got "both"',
+    ]
+
+
+def assert_same_as_one(data, folder, hypers, edge_weight, make=work.build):
     """Logits and gradients, in float64, in which what is left out by mistake cannot hide."""
-    first, second = run_processes(work.logits_and_gradients, (folder, hypers), processes=2)
+    first, second = run_processes(work.logits_and_gradients, (folder, hypers, make), processes=2)
     for hyper, one, other in zip(hypers, first, second, strict=True):
-        model = work.build(6, 3, **hyper).double()
+        model = make(6, 3, **hyper).double()
         logits = model(data.x.double(), data.edge_index, edge_weight)
         logits.square().sum().backward()
         torch.testing.assert_close(torch.cat([one[0], other[0]]), logits.detach())
+        # That of a bias before batch normalization is zero, up to the rounding of the others.
+        rounding = 1e-12 * max(float(p.grad.abs().max()) for p in model.parameters())
         for a, b, parameter in zip(one[1], other[1], model.parameters(), strict=True):
-            torch.testing.assert_close(a + b, parameter.grad, atol=1e-12, rtol=1e-8)
+            torch.testing.assert_close(a + b, parameter.grad, atol=rounding, rtol=1e-8)
 
 
 def test_the_bytes_sent_are_those_of_the_halo(shards):
