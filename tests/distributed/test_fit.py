@@ -40,14 +40,14 @@ def shards(data, tmp_path_factory):
 @pytest.mark.parametrize("solver", work.ONE_STEP)
 def test_every_reaction_and_adjacency_gives_the_losses_of_one_process(data, shards, solver):
     settings = work.settings(solver, **work.ONE_STEP[solver])
-    config = TrainConfig(epochs=20)
+    config = TrainConfig(epochs=5)
     alone = [
         [epoch.loss for epoch in gread.fit(work.build(6, 3, **hyper), data, config).history]
         for hyper in settings
     ]
     for processes in (2, 4):
         folder = shards / str(processes)
-        found = run_processes(work.losses, (folder, settings, 20), processes=processes)
+        found = run_processes(work.losses, (folder, settings, 5), processes=processes)
         assert all(others == found[0] for others in found)  # they have taken the same steps
         for hyper, losses, expected in zip(settings, found[0], alone, strict=True):
             assert losses == pytest.approx(expected, rel=1e-5), (processes, hyper)
