@@ -8,7 +8,6 @@ import re
 import sysconfig
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +133,7 @@ def _parse_library() -> tuple[Data, Statistics]:
 
 def _syntax_nodes(tree: ast.AST) -> Iterator[tuple[tuple[int, ...], str, int, int]]:
     """Place in the tree, identifier, class and parent of every node, parents first."""
+    labels: dict[type[ast.AST], int] = {}
     queue: list[tuple[ast.AST, int, int, int]] = [(tree, -1, 0, 0)]
     for number, (node, parent, depth, rank) in enumerate(queue):  # it grows while it is walked
         children = list(ast.iter_child_nodes(node))
@@ -142,13 +142,10 @@ def _syntax_nodes(tree: ast.AST) -> Iterator[tuple[tuple[int, ...], str, int, in
         column = getattr(node, "col_offset", 0)
         width = getattr(node, "end_col_offset", 0) - column if first == last else 0
         place = (depth, rank, len(children), last - first, column, max(width, 0))
-        yield place, _identifier(node), _label(type(node)), parent
-
-
-@cache
-def _label(kind: type[ast.AST]) -> int:
-    """The number of the first class that has a type of syntax nodes."""
-    return next(i for i, types in enumerate(CLASSES.values()) if issubclass(kind, types))
+        if (kind := type(node)) not in labels:
+            classes = enumerate(CLASSES.values())
+            labels[kind] = next(i for i, types in classes if issubclass(kind, types))
+        yield place, _identifier(node), labels[kind], parent
 
 
 def _identifier(node: ast.AST) -> str:
