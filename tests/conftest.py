@@ -8,9 +8,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from glob import glob
 from pathlib import Path
 
+import matplotlib
 import pytest
 import torch
 from _pytest.runner import runtestprotocol
@@ -55,8 +57,54 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    if config.getoption("--fail-slow") and not hasattr(config, "workerinput"):
+    if hasattr(config, "workerinput"):
+        return
+    if config.getoption("numprocesses"):  # else one debugs, and may want to see what is left
+        config.pluginmanager.register(NothingIsLeft(config))
+    if config.getoption("--fail-slow"):
         config.pluginmanager.register(FailSlow(config))
+
+
+class NothingIsLeft:
+    """Fails if a process outlives the tests, and removes all that they have written.
+
+    It is below one folder, whose name is in the environment of every process they start. The
+    fonts that matplotlib has found stay in its own cache.
+    """
+
+    def __init__(self, config):
+        self.folder = tempfile.mkdtemp(prefix="gread")  # short: paths of sockets have a limit
+        self.left = []
+        os.chmod(self.folder, 0o711)  # another user's database lies in it
+        fonts = matplotlib.get_cachedir()  # which matplotlib takes seconds to list
+        os.environ |= {"TMPDIR": self.folder, "XDG_CACHE_HOME": f"{self.folder}/cache"}
+        os.environ |= {"XDG_CONFIG_HOME": f"{self.folder}/config", "MPLCONFIGDIR": fonts}
+        os.environ["ONEDNN_JIT_PROFILE"] = "0"  # else it writes /tmp/perf-*.map
+        tempfile.tempdir = None  # what was chosen before
+        config.add_cleanup(lambda: shutil.rmtree(self.folder, ignore_errors=True))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session):
+        until = time.monotonic() + 20
+        while (left := self.processes()) and time.monotonic() < until:
+            time.sleep(0.1)
+        self.left = left
+        if left:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def processes(self):
+        """Command lines of those that were started below, on Linux."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # it has ended, or is another user's
+                if self.folder.encode() in (process / "environ").read_bytes():
+                    command = (process / "cmdline").read_text().replace("\0", " ")
+                    found.append(f"{process.name} {command}")
+        return found
+
+    def pytest_terminal_summary(self, terminalreporter):
+        for process in self.left:
+            terminalreporter.write_line(f"the tests left the process {process}")
 
 
 class FailSlow:

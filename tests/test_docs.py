@@ -3,8 +3,7 @@
 import importlib
 import re
 import runpy
-import subprocess
-import sys
+import shlex
 from pathlib import Path
 
 import pytest
@@ -47,16 +46,18 @@ def test_snippets_run(code, tmp_path):
 @pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda path: path.stem)
 def test_tutorials_run_from_top_to_bottom(tutorial, tmp_path):
     blocks = re.findall(r"```(python|sh)\n(.*?)```", tutorial.read_text(), re.DOTALL)
-    command = f'set -e\ngread() {{ "{sys.executable}" -m gread "$@"; }}\n'
+    script = tmp_path / "block.py"
     for language, code in blocks:
         if language == "python":
-            script = tmp_path / "block.py"
             script.write_text(code)
-            done = Forked(script, cwd=tmp_path).end()
+            programs = [[script]]
         else:
-            shell = ["sh", "-c", command + code]
-            done = subprocess.run(shell, capture_output=True, text=True, cwd=tmp_path)
-        assert done.returncode == 0, f"{code}\n{done.stderr}"
+            lines = [shlex.split(line) for line in code.splitlines()]
+            assert {command for command, *_ in lines} == {"gread"}
+            programs = [["-m", *line] for line in lines]
+        for program in programs:
+            done = Forked(*program, cwd=tmp_path).end()
+            assert done.returncode == 0, f"{code}\n{done.stderr}"
 
 
 @pytest.mark.slow

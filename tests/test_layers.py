@@ -100,7 +100,6 @@ def test_no_module_is_loose_at_the_root():
     assert {path.name for path in PACKAGE.glob("*.py")} == {"__init__.py", "__main__.py"}
 
 
-@pytest.mark.slow
 def test_imports_go_down():
     upward = [
         f"{module} imports {other}"
@@ -119,7 +118,6 @@ def test_no_files_import_each_other_in_a_circle():
         pytest.fail(" -> ".join(error.args[1]))
 
 
-@pytest.mark.slow
 def test_the_package_imports_names_from_where_they_are_defined():
     public = [
         f"{module} imports {name}"

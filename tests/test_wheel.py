@@ -31,6 +31,20 @@ class Required(PathFinder):
 
 sys.meta_path[sys.meta_path.index(PathFinder)] = Required
 """
+SERVE = """
+import json, os, sys
+import gread.runs.run
+from gread.cli import main
+for line in sys.stdin:
+    asked = json.loads(line)
+    child = os.fork()
+    if not child:
+        for number, file in enumerate(asked["files"], start=1):
+            os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        sys.argv = ["gread", *asked["arguments"]]
+        main()
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
 SPACE = "epochs = 2\nhidden_channels = [4, 8]\n"
 NODES = "id,topic,x,y\n" + "".join(
     f"n{k},{'ab'[k % 2] if k % 8 else ''},{k % 2 + k / 100},{k % 5}\n" for k in range(80)
@@ -89,14 +103,19 @@ def gread(dist, tmp_path_factory):
     folder = tmp_path_factory.mktemp("work")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
+    files = [folder / "stdout", folder / "stderr"]
+
     def run(*arguments):
-        command = [place / "bin" / "gread", *map(str, arguments)]
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        asked = {"arguments": [str(one) for one in arguments], "files": [str(one) for one in files]}
+        print(json.dumps(asked), file=server.stdin, flush=True)
+        assert server.stdout.readline() == "0\n", files[1].read_text()
+        return files[0].read_text()
 
     run.folder, run.python, run.environment = folder, python, environment
-    return run
+    serve = [python, "-c", SERVE]  # PyTorch is imported once for all commands
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(serve, cwd=folder, env=environment, **pipes) as server:
+        yield run
 
 
 def test_the_wheel_is_small_pure_and_complete(dist):
@@ -195,5 +214,8 @@ def test_search(gread):
 
 
 def test_doctor(gread):
-    rows = {row["subject"]: row for row in json.loads(gread("doctor", "--json"))}
+    """By the installed program itself."""
+    command = [gread.python.with_name("gread"), "doctor", "--json"]
+    done = subprocess.run(command, cwd=gread.folder, env=gread.environment, capture_output=True)
+    rows = {row["subject"]: row for row in json.loads(done.stdout)}
     assert rows["torch"]["found"]

@@ -40,6 +40,12 @@ def check_rate(name: str, value: float) -> None:
         raise InputError(f"{name} must be a number in [0, 1), got {value!r}")
 
 
+def check_flag(name: str, value: bool) -> None:
+    """Require true or false."""
+    if not isinstance(value, bool):
+        raise InputError(f"{name} must be true or false, got {value!r}")
+
+
 def check_count(name: str, value: int, minimum: int = 1) -> None:
     """Requires a whole number of at least ``minimum``."""
     if isinstance(value, bool) or not isinstance(value, int) or value < minimum:

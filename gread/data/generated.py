@@ -133,7 +133,7 @@ def _parse_library() -> tuple[Data, Statistics]:
 
 def _syntax_nodes(tree: ast.AST) -> Iterator[tuple[tuple[int, ...], str, int, int]]:
     """Place in the tree, identifier, class and parent of every node, parents first."""
-    classes = list(CLASSES.values())
+    labels: dict[type[ast.AST], int] = {}
     queue: list[tuple[ast.AST, int, int, int]] = [(tree, -1, 0, 0)]
     for number, (node, parent, depth, rank) in enumerate(queue):  # it grows while it is walked
         children = list(ast.iter_child_nodes(node))
@@ -142,8 +142,10 @@ def _syntax_nodes(tree: ast.AST) -> Iterator[tuple[tuple[int, ...], str, int, in
         column = getattr(node, "col_offset", 0)
         width = getattr(node, "end_col_offset", 0) - column if first == last else 0
         place = (depth, rank, len(children), last - first, column, max(width, 0))
-        label = next(i for i, types in enumerate(classes) if isinstance(node, types))
-        yield place, _identifier(node), label, parent
+        if (kind := type(node)) not in labels:
+            classes = enumerate(CLASSES.values())
+            labels[kind] = next(i for i, types in classes if issubclass(kind, types))
+        yield place, _identifier(node), labels[kind], parent
 
 
 def _identifier(node: ast.AST) -> str:

@@ -36,13 +36,14 @@ def measure(data: Data) -> Statistics:
     """Counts ``data``; a graph without labels has no classes and no homophily."""
     from gread.graph.measures import edge_homophily, node_homophily
 
-    pairs = data.edge_index.sort(dim=0).values.unique(dim=1)
-    loops = int((pairs[0] == pairs[1]).sum())
+    low, high = data.edge_index.sort(dim=0).values
+    pairs = (low * data.num_nodes + high).unique()
+    loops = int((pairs % (data.num_nodes + 1) == 0).sum())
     labelled = data.y is not None
     return Statistics(
         nodes=data.num_nodes,
-        edges=pairs.size(1) - loops,
-        edges_with_loops=pairs.size(1),
+        edges=len(pairs) - loops,
+        edges_with_loops=len(pairs),
         features=data.num_features,
         classes=int(data.y.max()) + 1 if labelled else None,
         node_homophily=node_homophily(data.edge_index, data.y) if labelled else None,

@@ -102,9 +102,11 @@ class Border:
         return x[: self.own].index_add(0, self.send, home.wait())
 
     def total(self, sums: Tensor) -> Tensor:
-        """The sum over all processes."""
-        if not dist.is_initialized():
-            return sums
+        """The sum over all processes; with its gradient, the sum of theirs."""
+        return _Total.apply(self, sums) if dist.is_initialized() else sums
+
+    def add_up(self, sums: Tensor) -> Tensor:
+        """The same without a gradient."""
         start = time.perf_counter()
         sums = sums.detach().clone()
         dist.all_reduce(sums)
@@ -121,6 +123,17 @@ class _Reach(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
         return None, ctx.border.collect(grad)
+
+
+class _Total(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, border: Border, sums: Tensor) -> Tensor:
+        ctx.border = border
+        return border.add_up(sums)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
+        return None, ctx.border.add_up(grad)
 
 
 def rank() -> int:

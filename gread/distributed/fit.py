@@ -65,7 +65,7 @@ def fit_shard(
 
     Args:
         model: As in `gread.fit`, on the device of the shard; the same on every process. It must
-            reach other nodes through the operator alone, as every GREAD does.
+            reach other nodes through the operator alone, as every GREAD does and every GREAD-X.
         shard: The shard of this process.
         config: How to train.
         split: Which split.
@@ -79,9 +79,9 @@ def fit_shard(
     check_count("split", split, minimum=0)
     if split >= shard.sizes.splits:
         raise InputError(f"split must be below {shard.sizes.splits}, got {split}")
-    for parameter in model.parameters():  # equal already, but for unlike machines
+    for tensor in model.state_dict().values():  # equal already, but for unlike machines
         if dist.is_initialized():
-            dist.broadcast(parameter.data, 0)
+            dist.broadcast(tensor, 0)
     kept = copy.deepcopy(model.state_dict())
     best = Best(kept.values(), model.state_dict().values(), [config], shard.x.device)
     weight = shard.masks[:, :, split].to(shard.x.dtype)

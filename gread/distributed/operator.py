@@ -111,6 +111,8 @@ class ShardOperator:
 
     lowest = -1.0
     """A bound below the eigenvalues of a symmetric Ã."""
+    whole = False
+    """Others have nodes of the graph."""
 
     @property
     def num_nodes(self) -> int:
@@ -225,14 +227,15 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, adj: ShardOperator, weight: Tensor, h: Tensor) -> Tensor:
         ctx.adj = adj
-        ctx.save_for_backward(weight, h)
+        # Without a gradient of the entries the way back does not need h.
+        ctx.save_for_backward(h if ctx.needs_input_grad[1] else None)
         return ShardPasses(adj, backend_for(h)).gather(h, _one(h))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
-        _, h = ctx.saved_tensors
-        passes, grad = ShardPasses(ctx.adj, backend_for(h)), grad.contiguous()
+        (h,) = ctx.saved_tensors
+        passes, grad = ShardPasses(ctx.adj, backend_for(grad)), grad.contiguous()
         grad_weight = grad_h = None
         if ctx.needs_input_grad[1]:
             grad_weight = passes.edge_dots(None, [Pair([grad], h)])

@@ -46,6 +46,10 @@ class Operator(Protocol):
     def lowest(self) -> float:
         """A lower bound of the eigenvalues of a symmetric Ã, −1 at least."""
 
+    @property
+    def whole(self) -> bool:
+        """Whether the N nodes are all nodes of the graph."""
+
     def __matmul__(self, h: Tensor) -> Tensor:
         """Ã H, for H of shape [N, d]."""
 
@@ -56,7 +60,7 @@ class Operator(Protocol):
         """Run a program of passes with Ã; its sums are over the N nodes."""
 
     def total(self, sums: Tensor) -> Tensor:
-        """Sums over all nodes of the graph, from those over the N nodes."""
+        """Sums over all nodes of the graph, from those over the N nodes; with their gradient."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,9 @@ class Adjacency:
     weight: Tensor
     symmetric: bool = False
 
+    whole = True
+    """All nodes of the graph are here."""
+
     @staticmethod
     def from_edges(edge_index: Tensor, weight: Tensor, num_nodes: int) -> Adjacency:
         """Ã with the entry ``weight[e]`` for every edge, [E]."""
@@ -92,7 +99,10 @@ class Adjacency:
 
     def __matmul__(self, h: Tensor) -> Tensor:
         """Ã H, for H of shape [N, d]."""
-        return product(self.pattern, self.weight, h)
+        fixed = not self.weight.requires_grad
+        return product(
+            self.pattern, self.weight, h, (lambda: self.transposed_weight) if fixed else None
+        )
 
     def laplacian(self, h: Tensor) -> Tensor:
         """L̃ H = H − Ã H."""

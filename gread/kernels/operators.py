@@ -8,6 +8,7 @@ For several members, what differs between them has one more axis in front, and s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -21,12 +22,17 @@ from gread.kernels.pattern import Pattern, Rows
 from gread.kernels.reference import Pair, Terms
 
 
-def product(pattern: Pattern, weight: Tensor, y: Tensor) -> Tensor:
-    """A y, for the matrix A with entries ``weight`` [E] in the places of ``pattern``."""
+def product(
+    pattern: Pattern, weight: Tensor, y: Tensor, transposed: Callable[[], Tensor] | None = None
+) -> Tensor:
+    """A y, for the matrix A with entries ``weight`` [E] in the places of ``pattern``.
+
+    ``transposed`` gives the entries column after column, if they are known and fixed.
+    """
     weight, y = _alike(weight, y)
     if torch.compiler.is_compiling():
         return _product(_places(pattern), weight, y)
-    return _Product.apply(pattern, weight, y)
+    return _Product.apply(pattern, weight, y, transposed)
 
 
 def _alike(*tensors: Tensor | None) -> Any:
@@ -40,9 +46,16 @@ def _alike(*tensors: Tensor | None) -> Any:
 
 class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, pattern: Pattern, weight: Tensor, y: Tensor) -> Tensor:
-        ctx.pattern = pattern
-        ctx.save_for_backward(weight, y)
+    def forward(
+        ctx: Any,
+        pattern: Pattern,
+        weight: Tensor,
+        y: Tensor,
+        transposed: Callable[[], Tensor] | None,
+    ) -> Tensor:
+        ctx.pattern, ctx.transposed = pattern, transposed
+        # Without a gradient of the entries the way back does not need y.
+        ctx.save_for_backward(weight, y if ctx.needs_input_grad[1] else None)
         return _gather(pattern.rows, weight, y)
 
     @staticmethod
@@ -54,12 +67,15 @@ class _Product(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             grad_weight = _edge_dots(*pattern.rows, grad, y).sum_to_size(weight.shape)
         if ctx.needs_input_grad[2]:
-            back = weight.index_select(-1, pattern.order)
+            if ctx.transposed is None:
+                back = weight.index_select(-1, pattern.order)
+            else:
+                back = ctx.transposed().to(weight.dtype)
             if torch.is_grad_enabled():  # for a second derivative
                 grad_y = _product(_transposed(_places(pattern)), back, grad)
             else:
                 grad_y = _gather(pattern.columns, back, grad)
-        return None, grad_weight, grad_y
+        return None, grad_weight, grad_y, None
 
 
 def _gather(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:

@@ -26,13 +26,16 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.utils import is_undirected
 
+from gread.base.checks import check_flag
 from gread.base.errors import InputError
 from gread.base.registry import Registry
 from gread.dynamics.integrate import Solution
 from gread.dynamics.reactions import Reaction, State, build_reaction
 from gread.graph.adjacency import OriginalAdjacency
-from gread.graph.operator import Operator
+from gread.graph.operator import EdgeSource, Operator
+from gread.kernels.cuda_graph import values_can_be_read
 from gread.kernels.pattern import remember
+from gread.models.hub import Pretrained
 from gread.models.stacking import Stacked, together
 from gread.models.steps import SteppedGNN
 
@@ -71,8 +74,10 @@ class Embeddings(Stacked):
         return adj @ self.weight
 
 
-class GREADX(SteppedGNN):
+class GREADX(SteppedGNN, Pretrained):
     """Stacked reaction-diffusion steps with matrix coefficients (GREAD-X).
+
+    ``save_pretrained`` and ``from_pretrained`` are those of `gread.GREAD`.
 
     Args:
         in_channels: Number of features.
@@ -129,9 +134,12 @@ class GREADX(SteppedGNN):
         normalization: str = "symmetric",
         self_loops: float = 1.0,
     ):
-        if embedding and num_nodes is None:
+        check_flag("local", local)
+        check_flag("embedding", embedding)
+        nodes = num_nodes if embedding else None
+        if embedding and nodes is None:
             raise InputError("embedding needs num_nodes, the number of nodes of the graph")
-        operators, self.operators = DIRECTIONS[direction]
+        operators, made = DIRECTIONS[direction]
         reacts = reaction != "none"
         super().__init__(
             in_channels,
@@ -147,14 +155,25 @@ class GREADX(SteppedGNN):
             jump=jump,
             input_dropout=input_dropout,
             dropout=dropout,
-            num_nodes=num_nodes if embedding else None,
+            num_nodes=nodes,
         )
         self.adjacency = OriginalAdjacency(normalization=normalization, self_loops=self_loops)
-        self.local = local
+        self.operators, self.direction, self.local = made, direction, local
         self.reaction = build_reaction(reaction, hidden_channels) if reacts else None
         self.embeddings = nn.ModuleList(
-            Embedding(num_nodes or 0, hidden_channels) for _ in range(operators) if embedding
+            Embedding(nodes, hidden_channels) for _ in range(operators) if nodes is not None
         )
+
+    def check(self, x: Tensor, edge_index: Tensor | EdgeSource, edge_weight: Tensor | None) -> None:
+        """Require a graph the model was built for, or a shard that it can be trained on."""
+        if not isinstance(edge_index, Tensor) and isinstance(edge_index, EdgeSource):
+            if self.embeddings:
+                raise InputError("embedding must be False over several processes, got True")
+            if self.direction != "undirected":
+                raise InputError(
+                    f'direction must be "undirected" over several processes, got "{self.direction}"'
+                )
+        super().check(x, edge_index, edge_weight)
 
     def operator(
         self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None
@@ -173,10 +192,10 @@ class GREADX(SteppedGNN):
         """H, and for every operator Ã H and r(H)."""
         found = [h] if self.local else []
         for one in adj:
-            lh = one.laplacian(h)
-            found.append(h - lh)
+            ah = one @ h
+            found.append(ah)
             if self.reaction is not None:
-                found.append(self.reaction(State(h, h0, lh, one)))
+                found.append(self.reaction(State(h, h0, h - ah, one)))
         return found
 
     def evolve(
@@ -187,7 +206,10 @@ class GREADX(SteppedGNN):
         *,
         save_at: Sequence[int] = (),
     ) -> Solution:
-        """H_K, and the states after the steps of ``save_at``."""
+        """H_K, and the states after the steps of ``save_at``, 0 to K."""
+        for step in save_at:
+            if step not in range(self.num_steps + 1):
+                raise InputError(f"save_at must name steps 0 to {self.num_steps}, got {step}")
         states = self.hidden_states(x, edge_index, edge_weight)
         return Solution(states[-1], tuple(states[int(k)] for k in save_at), self.num_steps)
 
@@ -202,11 +224,15 @@ def _both(
     adjacency: nn.Module, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None
 ) -> tuple[Operator, ...]:
     def reversed_edges() -> Tensor:
-        if is_undirected(edge_index, num_nodes=x.size(-2)):
-            raise InputError('direction must be "undirected": all edges have their reverse')
+        directed = edge_weight is not None or not edge_index.numel()
+        if values_can_be_read() and not directed and is_undirected(edge_index):
+            raise InputError(
+                'direction must be "undirected" for a graph of which all edges have their reverse, '
+                'got "both"'
+            )
         return edge_index.flip(0)
 
-    back = remember(edge_index, "reversed", reversed_edges)
+    back = remember(edge_index, ("reversed", edge_weight is None), reversed_edges)
     return adjacency(x, edge_index, edge_weight), adjacency(x, back, edge_weight)
 
 

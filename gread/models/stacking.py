@@ -25,7 +25,7 @@ from gread.graph.adjacency import (
     SoftAdjacency,
     edges_of,
 )
-from gread.graph.operator import Adjacency, in_one_pattern
+from gread.graph.operator import Adjacency, Operator, in_one_pattern
 from gread.kernels.operators import attention, drop
 from gread.kernels.pattern import Pattern, remember
 
@@ -167,7 +167,7 @@ class Norms(Stacked):
 class LayerNorms(Norms):
     """Layer normalization over the channels."""
 
-    def forward(self, h: Tensor) -> Tensor:
+    def forward(self, h: Tensor, adj: Operator) -> Tensor:
         """Of the shape given, [members, N, d]."""
         weight, bias = self.weight.unsqueeze(1), self.bias.unsqueeze(1)
         return torch.addcmul(bias, layer_norm(h, h.shape[-1:], eps=self.eps), weight)
@@ -185,7 +185,7 @@ class BatchNorms(Norms):
         for name in ("running_mean", "running_var"):
             self.register_buffer(name, torch.stack([one.get_buffer(name) for one in members]))
 
-    def forward(self, h: Tensor) -> Tensor:
+    def forward(self, h: Tensor, adj: Operator) -> Tensor:
         """Of the shape given, [members, N, d]."""
         rows = h.transpose(0, 1)
         out = batch_norm(
@@ -334,10 +334,7 @@ FROM_BELOW: dict[type[nn.Module], Callable[[Sequence[Any]], nn.Module]] = {
     nn.Linear: Linears,
     nn.Sequential: part_by_part,
     nn.Tanh: part_by_part,
-    nn.Identity: part_by_part,
     nn.ModuleList: part_by_part,
-    nn.BatchNorm1d: BatchNorms,
-    nn.LayerNorm: LayerNorms,
     Queries: part_by_part,
     OriginalAdjacency: OriginalAdjacencies,
     SoftAdjacency: SoftAdjacencies,

@@ -20,20 +20,84 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import elu, gelu
 
-from gread.base.checks import check_count
+from gread.base.checks import check_count, check_flag
 from gread.base.registry import Registry
+from gread.graph.operator import Operator
 from gread.models.base import LayeredGNN
 from gread.models.layers import Dropout, build_encoder
-from gread.models.stacking import PartByPart, Stacked, part_by_part, together
+from gread.models.stacking import (
+    BatchNorms,
+    LayerNorms,
+    PartByPart,
+    Stacked,
+    part_by_part,
+    together,
+)
 
 ACTIVATIONS: Registry[Callable[[Tensor], Tensor]] = Registry(
     "activation", {"relu": torch.relu, "elu": elu, "gelu": gelu, "none": lambda h: h}
 )
 
 
+class BatchNorm(nn.BatchNorm1d):
+    """Batch normalization over all nodes of the graph.
+
+    Where processes share the graph, mean and variance are of the nodes of all.
+    """
+
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+    momentum: float
+
+    def forward(self, h: Tensor, adj: Operator) -> Tensor:  # type: ignore[override]
+        """Of the shape given, [N, d]."""
+        if adj.whole or not self.training:
+            return super().forward(h)
+        sums = adj.total(torch.cat([h.sum(0), h.new_full((1,), h.size(0))]))
+        mean, count = sums[:-1] / sums[-1], sums[-1]
+        centred = h - mean
+        variance = adj.total(centred.square().sum(0)) / count
+        with torch.no_grad():
+            self.num_batches_tracked += 1
+            self.running_mean.lerp_(mean, self.momentum)
+            self.running_var.lerp_(variance * count / (count - 1), self.momentum)
+        return torch.addcmul(self.bias, centred * (variance + self.eps).rsqrt(), self.weight)
+
+    @classmethod
+    def stacked(cls, members: Sequence[BatchNorm]) -> nn.Module:
+        """Each member with its statistics."""
+        return BatchNorms(members)
+
+
+class LayerNorm(nn.LayerNorm):
+    """Layer normalization over the channels."""
+
+    def forward(self, h: Tensor, adj: Operator) -> Tensor:  # type: ignore[override]
+        """Of the shape given."""
+        return super().forward(h)
+
+    @classmethod
+    def stacked(cls, members: Sequence[LayerNorm]) -> nn.Module:
+        """Each member with its weight and bias."""
+        return LayerNorms(members)
+
+
+class NoNorm(PartByPart):
+    """The state as it is."""
+
+    def __init__(self, channels: int):
+        super().__init__()
+
+    def forward(self, h: Tensor, adj: Operator) -> Tensor:
+        """What was given."""
+        return h
+
+
 NORMS: Registry[Callable[[int], nn.Module]] = Registry(
-    "norm", {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm, "none": nn.Identity}
+    "norm", {"batch": BatchNorm, "layer": LayerNorm, "none": NoNorm}
 )
+"""From the number of channels; called with the state and with Ã, which has sums over all nodes."""
 WEIGHTS: Registry[bool] = Registry("weights", {"per-step": True, "shared": False})
 """Whether every step has coefficients of its own."""
 
@@ -126,9 +190,9 @@ class Step(PartByPart):
         self.mixture, self.norm, self.dropout = mixture, norm, Dropout(dropout)
         self.activation, self.residual = activation, residual
 
-    def forward(self, h: Tensor, terms: Sequence[Tensor]) -> Tensor:
-        """From the state and the terms."""
-        new = self.dropout(self.activation(self.norm(self.mixture(terms))))
+    def forward(self, h: Tensor, terms: Sequence[Tensor], adj: Operator) -> Tensor:
+        """From the state, the terms and Ã."""
+        new = self.dropout(self.activation(self.norm(self.mixture(terms), adj)))
         return h + new if self.residual else new
 
 
@@ -170,6 +234,8 @@ class SteppedGNN(LayeredGNN):
             in_channels, hidden_channels, out_channels, input_dropout, dropout, num_nodes
         )
         check_count("num_steps", num_steps)
+        check_flag("residual", residual)
+        check_flag("jump", jump)
         self.encoder = build_encoder("linear", in_channels, hidden_channels, input_dropout, dropout)
         self.activation, self.dropout = ACTIVATIONS[activation], Dropout(dropout)
         build = partial(COEFFICIENTS[coefficients], terms, hidden_channels)
@@ -181,21 +247,27 @@ class SteppedGNN(LayeredGNN):
         self.jump = jump
         self.decoder = nn.Linear(hidden_channels * (num_steps + 1 if jump else 1), out_channels)
 
-    def first(self, x: Tensor, adj: Any) -> Tensor:
+    def operator(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None
+    ) -> tuple[Operator, ...]:
+        """Ã, or several."""
+        return (self.adjacency(x, edge_index, edge_weight),)
+
+    def first(self, x: Tensor, adj: tuple[Operator, ...]) -> Tensor:
         """What H_0 is φ of: e(X)."""
         encoded: Tensor = self.encoder(x)
         return encoded
 
     @abstractmethod
-    def terms(self, number: int, h: Tensor, h0: Tensor, adj: Any) -> list[Tensor]:
+    def terms(self, number: int, h: Tensor, h0: Tensor, adj: tuple[Any, ...]) -> list[Tensor]:
         """What step ``number`` mixes, from the state, the first state and `operator`."""
 
-    def states(self, x: Tensor, adj: Any) -> list[Tensor]:
+    def states(self, x: Tensor, adj: tuple[Operator, ...]) -> list[Tensor]:
         """H_0, ..., H_K."""
         states = [self.dropout(self.activation(self.first(x, adj)))]
         for number in range(self.num_steps):
             h, step = states[-1], self.steps[number % len(self.steps)]
-            states.append(step(h, self.terms(number, h, states[0], adj)))
+            states.append(step(h, self.terms(number, h, states[0], adj), adj[0]))
         return states
 
     def decode(self, states: list[Tensor]) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from torch import Tensor, cat, nn
 from torch.nn.functional import gelu
 
-from gread.base.checks import check_count
+from gread.base.checks import check_count, check_flag
 from gread.base.errors import InputError
 from gread.graph.operator import Adjacency
 from gread.models.base import LayeredGNN
@@ -50,6 +50,7 @@ class TunedGAT(SteppedGNN):
         input_dropout: float = 0.0,
         dropout: float = 0.5,
     ):
+        check_flag("local", local)
         super().__init__(
             in_channels,
             hidden_channels,
@@ -74,9 +75,9 @@ class TunedGAT(SteppedGNN):
             attention_heads(hidden_channels, heads) for _ in range(num_steps)
         )
 
-    def terms(self, number: int, h: Tensor, h0: Tensor, adj: Adjacency) -> list[Tensor]:
+    def terms(self, number: int, h: Tensor, h0: Tensor, adj: tuple[Adjacency, ...]) -> list[Tensor]:
         """H, and what the heads gather."""
-        gathered = self.attention[number](self.linear[number](h), adj)
+        gathered = self.attention[number](self.linear[number](h), adj[0])
         return [h, gathered] if self.local else [gathered]
 
 

@@ -48,9 +48,10 @@ def compute(training: ShardedTraining, device: str) -> list[ShardFit]:
     """What every process found: of those that are joined already, else of new ones."""
     model, processes = training.spec.model, training.spec.train.processes
     if not MODELS[model].shardable:
+        others = ", ".join(name for name, entry in MODELS.items() if entry.shardable)
         raise InputError(
-            f"processes must be 1 for {model}, got {processes}: only GREAD models support "
-            "multi-process training"
+            f"processes must be 1 for {model}, got {processes}: models with multi-process training "
+            f"are {others}"
         )
     if dist.is_initialized():
         return on_all(_train(training, device))

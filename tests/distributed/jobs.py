@@ -3,6 +3,8 @@
 import os
 import signal
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,39 @@ def build(features: int, classes: int, **hyper: Any) -> gread.GREAD:
     return gread.GREAD(features, 8, classes, **about | hyper)
 
 
+def build_steps(features: int, classes: int, model: str, **hyper: Any) -> torch.nn.Module:
+    """A network of steps, in float64."""
+    torch.manual_seed(0)
+    quiet = {"input_dropout": 0.0, "dropout": 0.0, "num_steps": 3} | hyper
+    return gread.MODELS[model].make(features, 8, classes, num_nodes=60, **quiet).double()
+
+
+def fit_steps(
+    folder: Path, hypers: list[dict[str, Any]], epochs: int
+) -> list[tuple[list[float], dict[str, torch.Tensor]]]:
+    """The losses and the final state of trainings in float64, for each of many settings."""
+    shard = read_shard(folder)
+    shard = replace(shard, x=shard.x.double())
+    found = []
+    for hyper in hypers:
+        model = build_steps(shard.sizes.features, shard.sizes.classes, **hyper)
+        history = fit_shard(model, shard, TrainConfig(epochs=epochs)).fit.history
+        found.append(([epoch.loss for epoch in history], model.state_dict()))
+    return found
+
+
+def refused(folder: Path, hypers: list[dict[str, Any]]) -> list[str]:
+    """What a model says that cannot be trained over processes, for each of many settings."""
+    shard = read_shard(folder)
+    said = []
+    for hyper in hypers:
+        try:
+            fit_shard(build_steps(shard.sizes.features, shard.sizes.classes, **hyper), shard)
+        except InputError as error:
+            said.append(str(error))
+    return said
+
+
 def losses(folder: Path, hypers: list[dict[str, Any]], epochs: int) -> list[list[float]]:
     """The losses of all epochs for each of many settings."""
     torch.set_num_threads(1)
@@ -72,13 +107,13 @@ def by_metric(folder: Path, pairs: list[tuple[str, str]]) -> list[list[dict[str,
 
 
 def logits_and_gradients(
-    folder: Path, hypers: list[dict[str, Any]]
+    folder: Path, hypers: list[dict[str, Any]], make: Callable[..., torch.nn.Module] = build
 ) -> list[tuple[torch.Tensor, list[torch.Tensor]]]:
     """Of own nodes, in float64, for each of many settings."""
     shard = read_shard(folder)
     found = []
     for hyper in hypers:
-        model = build(shard.sizes.features, shard.sizes.classes, **hyper).double()
+        model = make(shard.sizes.features, shard.sizes.classes, **hyper).double()
         logits = model(shard.x.double(), shard)
         logits.square().sum().backward()
         found.append((logits.detach(), [parameter.grad for parameter in model.parameters()]))

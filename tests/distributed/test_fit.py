@@ -12,12 +12,13 @@ from gread.distributed.fit import fit_shard
 from gread.distributed.launch import run_processes
 from gread.distributed.shards import read_shard, shard
 from gread.graph.adjacency import NORMALIZATIONS
+from gread.models.steps import COEFFICIENTS, NORMS
 from gread.training.config import TrainConfig
 from gread.training.losses import LOSSES
 from gread.training.metrics import METRICS
 from tests.distributed import jobs as work
 
-pytestmark = pytest.mark.slow
+STEPPED = [n for n, e in gread.MODELS.items() if e.shardable and "num_steps" in e.hyperparameters]
 
 
 @pytest.fixture(scope="module")
@@ -37,22 +38,30 @@ def shards(data, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", work.ONE_STEP)
 def test_every_reaction_and_adjacency_gives_the_losses_of_one_process(data, shards, solver):
     settings = work.settings(solver, **work.ONE_STEP[solver])
-    config = TrainConfig(epochs=20)
-    alone = [
-        [epoch.loss for epoch in gread.fit(work.build(6, 3, **hyper), data, config).history]
-        for hyper in settings
-    ]
     for processes in (2, 4):
-        folder = shards / str(processes)
-        found = run_processes(work.losses, (folder, settings, 20), processes=processes)
-        assert all(others == found[0] for others in found)  # they have taken the same steps
-        for hyper, losses, expected in zip(settings, found[0], alone, strict=True):
-            assert losses == pytest.approx(expected, rel=1e-5), (processes, hyper)
+        assert_same_losses(data, shards, settings, processes, epochs=20)
 
 
+def test_two_processes_give_the_losses_of_one(data, shards):
+    """The law above in less than a second."""
+    assert_same_losses(data, shards, [{"adjacency": "soft", "solver": "euler", "time": 0.4}], 2)
+
+
+def assert_same_losses(data, shards, settings, processes, epochs=5):
+    folder = shards / str(processes)
+    found = run_processes(work.losses, (folder, settings, epochs), processes=processes)
+    assert all(others == found[0] for others in found)  # they have taken the same steps
+    for hyper, losses in zip(settings, found[0], strict=True):
+        alone = gread.fit(work.build(6, 3, **hyper), data, TrainConfig(epochs=epochs))
+        expected = [epoch.loss for epoch in alone.history]
+        assert losses == pytest.approx(expected, rel=1e-5), (processes, hyper)
+
+
+@pytest.mark.slow
 def test_every_loss_and_metric_gives_the_numbers_of_one_process(tmp_path):
     """Also those for which nodes of different processes are compared with each other."""
     data = {"classes": gread.csbm(60, homophily=0.8, degree=4, seed=1)}
@@ -86,6 +95,7 @@ def test_one_shard_needs_no_other_process(data, shards):
         )
 
 
+@pytest.mark.slow
 def test_directed_edges_with_weights_and_loops(data, tmp_path):
     weighted = data.clone()
     weighted.edge_index = torch.cat([data.edge_index[:, ::2], torch.tensor([[3, 5], [3, 5]])], 1)
@@ -108,6 +118,7 @@ def test_the_polynomial_of_a_linear_reaction(data, tmp_path):
     assert_same_as_one(data, tmp_path / "two", hypers, None)
 
 
+@pytest.mark.slow
 def test_many_steps_are_those_of_one_process(data, tmp_path):
     shard(data, tmp_path / "two", 2, "given")
     hypers = [
@@ -118,18 +129,66 @@ def test_many_steps_are_those_of_one_process(data, tmp_path):
     assert_same_as_one(data, tmp_path / "two", hypers, None)
 
 
-def assert_same_as_one(data, folder, hypers, edge_weight):
+STEPS = [
+    *({"model": name, "norm": norm} for name in STEPPED for norm in NORMS),
+    *({"model": "gread-x", "reaction": reaction} for reaction in gread.REACTIONS),
+    *({"model": "gread-x", "coefficients": kind} for kind in COEFFICIENTS),
+    {"model": "gread-x", "residual": True, "jump": True, "local": False, "weights": "shared"},
+    {"model": "gread-x", "normalization": "column", "self_loops": 0.5},
+]
+
+
+@pytest.mark.slow
+def test_networks_of_steps_give_the_logits_and_gradients_of_one_process(data, tmp_path):
+    shard(data, tmp_path / "two", 2, "given")
+    assert_same_as_one(data, tmp_path / "two", STEPS, None, work.build_steps)
+
+
+@pytest.mark.slow
+def test_batch_normalization_has_the_statistics_of_all_nodes(data, shards):
+    hypers = [{"model": name} for name in STEPPED]
+    whole = data.clone()
+    whole.x = data.x.double()
+    for processes in (1, 2, 4):
+        task = work.fit_steps, (shards / str(processes), hypers, 8)
+        found = run_processes(*task, processes=processes)
+        for number, hyper in enumerate(hypers):
+            model = work.build_steps(6, 3, **hyper)
+            alone = gread.fit(model, whole, TrainConfig(epochs=8)).history
+            for losses, state in (one[number] for one in found):
+                assert losses == pytest.approx([epoch.loss for epoch in alone], rel=1e-9)
+                assert state.keys() == model.state_dict().keys()
+                for name, tensor in model.state_dict().items():
+                    torch.testing.assert_close(state[name], tensor, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.slow
+def test_what_needs_the_whole_graph_is_refused_in_one_sentence(shards):
+    hypers = [{"embedding": True}, {"direction": "both"}]
+    hypers = [{"model": "gread-x", **hyper} for hyper in hypers]
+    first, second = run_processes(work.refused, (shards / "2", hypers), processes=2)
+    assert first == second
+    assert first == [
+        "embedding must be False over several processes, got True",
+        'direction must be "undirected" over several processes, got "both"',
+    ]
+
+
+def assert_same_as_one(data, folder, hypers, edge_weight, make=work.build):
     """Logits and gradients, in float64, in which what is left out by mistake cannot hide."""
-    first, second = run_processes(work.logits_and_gradients, (folder, hypers), processes=2)
+    first, second = run_processes(work.logits_and_gradients, (folder, hypers, make), processes=2)
     for hyper, one, other in zip(hypers, first, second, strict=True):
-        model = work.build(6, 3, **hyper).double()
+        model = make(6, 3, **hyper).double()
         logits = model(data.x.double(), data.edge_index, edge_weight)
         logits.square().sum().backward()
         torch.testing.assert_close(torch.cat([one[0], other[0]]), logits.detach())
+        # That of a bias before batch normalization is zero, up to the rounding of the others.
+        rounding = 1e-12 * max(float(p.grad.abs().max()) for p in model.parameters())
         for a, b, parameter in zip(one[1], other[1], model.parameters(), strict=True):
-            torch.testing.assert_close(a + b, parameter.grad, atol=1e-12, rtol=1e-8)
+            torch.testing.assert_close(a + b, parameter.grad, atol=rounding, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_the_bytes_sent_are_those_of_the_halo(shards):
     """BS with Euler's steps has two products a step: forth, back, and for the accuracies."""
     steps, channels, epochs = 2, 8, 3
@@ -151,6 +210,7 @@ def test_a_state_that_blows_up_on_one_process_is_an_error_on_all(shards, solver,
         run_processes(work.blow_up, (shards / "2", solver), processes=2, seconds=20)
 
 
+@pytest.mark.slow
 def test_a_training_goes_on_from_its_checkpoint_as_if_it_had_not_stopped(shards, tmp_path):
     through, stopped, rest = run_processes(work.stop_and_go, (shards / "2", tmp_path), processes=2)[
         0
@@ -166,6 +226,7 @@ def test_a_training_goes_on_from_its_checkpoint_as_if_it_had_not_stopped(shards,
         )
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_ends_all_or_starts_them_again(shards, tmp_path):
     start = time.monotonic()
     with pytest.raises(ConnectionError, match="process 1 of 2 was killed by SIGKILL; the same"):
@@ -181,17 +242,20 @@ def test_a_process_that_is_killed_ends_all_or_starts_them_again(shards, tmp_path
     assert len(through) == 6
 
 
+@pytest.mark.slow
 def test_a_process_with_an_error_of_its_own_is_not_started_again(tmp_path):
     with pytest.raises(ConnectionError, match="process 1 of 2 died with exit code 1"):
         run_processes(work.fail, (tmp_path,), processes=2, restarts=3)
     assert len(list(tmp_path.iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_a_process_that_does_not_answer_is_given_up(shards):
     with pytest.raises(ConnectionError, match="does not answer"):
         run_processes(work.be_silent, (shards / "2",), processes=2, seconds=2)
 
 
+@pytest.mark.slow
 def test_a_process_that_lost_another_says_so(shards, tmp_path):
     """Without anybody who watches them, as on machines of their own."""
     where = (tmp_path / "meet").as_uri()

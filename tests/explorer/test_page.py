@@ -1,4 +1,8 @@
-"""The explorer in a real browser: served, and from a file."""
+"""The explorer in a real browser: served, and from a file.
+
+A browser takes seconds to start, so none is fast: test_numbers.py, test_server.py and
+test_trained.py test what the page shows without one.
+"""
 
 import threading
 from pathlib import Path

@@ -57,7 +57,10 @@ def test_the_halo_is_all_within_its_hops(long):
 
 
 # T = 1 in a step of RK4 looks four times as far as the right-hand side, which for BS is two hops.
-@pytest.mark.parametrize("model, halo", [("gread-bs", 9), ("gread-fb", 5), ("gcn", 3), ("mlp", 0)])
+# So do four steps of GREAD-X.
+@pytest.mark.parametrize(
+    "model, halo", [("gread-bs", 9), ("gread-fb", 5), ("gread-x", 9), ("gcn", 3), ("mlp", 0)]
+)
 def test_logits_are_those_of_the_whole_graph_where_the_halo_is_deep_enough(long, model, halo):
     module = built(model)
     whole = logits_of(module, long, long.train_mask, WHOLE)

@@ -1,14 +1,13 @@
 """The kernels in C give what those in plain PyTorch give."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
 
 from gread.kernels import backend as choice, reference as plain
 from gread.kernels.pattern import Pattern
+from tests.processes import Forked
 
 cpu = choice.available("cpu")
 needs_compiler = pytest.mark.skipif(isinstance(cpu, Exception), reason=str(cpu))
@@ -115,13 +114,7 @@ def test_nothing_gives_nothing():
 
 
 def in_a_process(code, **environment):
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    return Forked("-c", code, env=os.environ | environment).end()
 
 
 TRAIN = (

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch.autograd.graph import saved_tensors_hooks
 
 from gread.kernels.operators import _product, attention, drop, product, scores, shares
 from gread.kernels.pattern import Pattern
@@ -45,6 +46,17 @@ def test_gradients_of_first_and_second_order_are_right():
     assert torch.autograd.gradgradcheck(multiply, (weight, h))
     assert torch.autograd.gradcheck(multiply, (weight.detach(), h))
     assert torch.autograd.gradcheck(multiply, (weight, h.detach()))
+
+
+def test_a_product_with_fixed_entries_keeps_no_state():
+    weight, h = torch.randn(6), torch.randn(4, 2, requires_grad=True)
+    kept = []
+    for entries in (weight, weight.clone().requires_grad_()):
+        saved = []
+        with saved_tensors_hooks(lambda t, saved=saved: saved.append(t.shape), lambda _: None):
+            product(PATTERN, entries, h)
+        kept.append(saved)
+    assert kept == [[weight.shape], [weight.shape, h.shape]]
 
 
 def test_gradients_of_several_members_are_those_of_each():

@@ -98,9 +98,9 @@ def test_records_and_recommendations_are_declared():
     assert MODELS["gread-bs"].records == ("energy", "evaluations", "coefficients")
     assert MODELS["grand"].records == ("energy", "evaluations")
     assert MODELS["gcn"].records == ()
-    assert [name for name, entry in SHIPPED.items() if entry.shardable] == [
-        name for name, entry in SHIPPED.items() if entry.diagnosed
-    ]
+    shardable = {name for name, entry in SHIPPED.items() if entry.shardable}
+    diagnosed = {name for name, entry in SHIPPED.items() if entry.diagnosed}
+    assert shardable == diagnosed | {"gread-x", "tuned-gcn", "tuned-sage"}
 
 
 def test_a_model_of_a_user():

@@ -1,16 +1,29 @@
 """GREAD-X and its special cases."""
 
+import copy
+import shutil
+
 import pytest
 import torch
 from torch import nn
-from torch_geometric.nn import GCNConv
+from torch.nn.functional import gelu, layer_norm, leaky_relu
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch_geometric.explain import Explainer, GNNExplainer
+from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
+from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 
 import gread
 from gread.base.errors import InputError
+from gread.models.catalog import MODELS, GraphSize
 from gread.models.gread_x import DIRECTIONS, GREADX
-from gread.models.stacking import stack
+from gread.models.stacking import stack, unstack
 from gread.models.steps import ACTIVATIONS, COEFFICIENTS, NORMS, MatrixMixture
+from gread.runs.grouping import populations
+from gread.runs.run import run, run_together
+from gread.runs.spec import RunSpec
+from gread.training.memory import bytes_held
 from gread.training.population import fit_together
+from tests.checks import dense, traceable
 
 
 @pytest.fixture
@@ -110,18 +123,44 @@ def test_evolve_gives_states_after_steps(graph):
     assert found.evaluations == 3
 
 
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("coefficients", COEFFICIENTS)
-def test_members_give_what_they_give_alone(graph, norm, coefficients):
-    form = {"num_steps": 2, "norm": norm, "coefficients": coefficients}
-    models = [GREADX(3, 4, 2, **form).double() for _ in range(3)]
+FORMS = [
+    {},
+    {"local": False},
+    {"embedding": True, "num_nodes": 12},
+    {"direction": "both"},
+    {"direction": "both", "embedding": True, "num_nodes": 12, "local": False},
+    {"jump": True, "residual": True, "weights": "shared"},
+]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        *FORMS,
+        *({"norm": norm, "coefficients": kind} for norm in NORMS for kind in COEFFICIENTS),
+        *({"reaction": reaction} for reaction in ("none", *gread.REACTIONS)),
+    ],
+    ids=str,
+)
+def test_members_give_what_they_give_alone(directed, form):
+    graph = directed
+    models = [GREADX(3, 4, 2, num_steps=2, dropout=0.0, **form).double() for _ in range(3)]
     for model in models:
         for _ in range(3):  # running statistics differ
             model(graph.x * torch.rand(()), graph.edge_index)
-        model.eval()
-    together = stack(models).eval()(graph.x, graph.edge_index)
-    for one, model in zip(together, models, strict=True):
-        torch.testing.assert_close(one, model(graph.x, graph.edge_index))
+    together = stack(models)
+    found = together.eval()(graph.x, graph.edge_index)
+    upstream = torch.randn(3, 12, 2, dtype=torch.float64)
+    together.train()(graph.x, graph.edge_index).backward(upstream)
+    for parameter in together.parameters():  # so that `unstack` gives the gradients back
+        parameter.data = parameter.grad
+    gradients = copy.deepcopy(models)
+    unstack(together, gradients, range(3))
+    for one, model, gradient, back in zip(found, models, gradients, upstream, strict=True):
+        torch.testing.assert_close(one, model.eval()(graph.x, graph.edge_index))
+        model.train()(graph.x, graph.edge_index).backward(back)
+        for got, expected in zip(gradient.parameters(), model.parameters(), strict=True):
+            torch.testing.assert_close(got.data, expected.grad)
 
 
 def test_a_population_with_batch_normalization_ends_where_its_members_end():
@@ -153,6 +192,12 @@ def test_a_population_with_batch_normalization_ends_where_its_members_end():
         ({"weights": "own"}, "unknown weights 'own'"),
         ({"direction": "in"}, "unknown direction 'in'"),
         ({"activation": "rule"}, "unknown activation 'rule'"),
+        ({"reaction": "turing"}, "unknown reaction 'turing'"),
+        ({"embedding": True}, "embedding needs num_nodes, the number of nodes of the graph"),
+        ({"embedding": "maybe"}, "embedding must be true or false, got 'maybe'"),
+        ({"local": "none"}, "local must be true or false, got 'none'"),
+        ({"residual": 2}, "residual must be true or false, got 2"),
+        ({"jump": None}, "jump must be true or false, got None"),
     ],
 )
 def test_bad_settings_are_one_sentence(options, sentence):
@@ -161,6 +206,278 @@ def test_bad_settings_are_one_sentence(options, sentence):
 
 
 def test_both_directions_need_a_directed_graph(graph):
-    model = GREADX(3, 4, 2, direction="both").double()
-    with pytest.raises(InputError, match='direction must be "undirected"'):
+    model = GREADX(3, 4, 2, direction="both").double().eval()
+    with pytest.raises(InputError, match='direction must be "undirected" for a graph of which'):
         model(graph.x, graph.edge_index)
+    nothing = graph.edge_index[:, :0]
+    assert model(graph.x, nothing).isfinite().all()
+    weight = torch.rand(graph.num_edges, dtype=torch.float64)  # other ones in each direction
+    assert model(graph.x, graph.edge_index, weight).isfinite().all()
+
+
+def test_an_embedding_is_of_one_graph(graph):
+    """Without features H_0 = φ(Ã W)."""
+    model = GREADX(3, 4, 2, embedding=True, num_nodes=12).double().eval()
+    with torch.no_grad():
+        for parameter in model.encoder.parameters():
+            parameter.zero_()
+    adj = dense(gread.OriginalAdjacency()(graph.x, graph.edge_index))
+    first = model.hidden_states(graph.x, graph.edge_index)[0]
+    torch.testing.assert_close(first, torch.relu(adj @ model.embeddings[0].weight))
+    with pytest.raises(InputError, match="x must have 12 rows, one for each node of the graph"):
+        model(graph.x[:8], graph.edge_index[:, :0])
+
+
+@pytest.mark.parametrize("step", [-1, 4, 0.5])
+def test_states_are_those_after_steps(graph, step):
+    model = GREADX(3, 4, 2, num_steps=3).double()
+    with pytest.raises(InputError, match=f"save_at must name steps 0 to 3, got {step}"):
+        model.evolve(graph.x, graph.edge_index, save_at=[step])
+
+
+def test_without_a_local_term_a_node_alone_keeps_nothing_of_itself(graph):
+    model = GREADX(3, 4, 2, num_steps=1, local=False, self_loops=0.0, norm="none").double().eval()
+    other = graph.x.clone()
+    other[11] += 1  # it has no neighbours
+    before, after = (model(x, graph.edge_index) for x in (graph.x, other))
+    torch.testing.assert_close(before, after, rtol=0, atol=0)
+
+
+def tuned(name: str, **options) -> nn.Module:
+    quiet = {"input_dropout": 0.0, "dropout": 0.0} | options
+    return MODELS[name].make(3, 8, 2, num_nodes=12, **quiet).double()
+
+
+def gcn_of_pyg(ego, neighbours, bias):
+    """GCNConv with a linear residual."""
+    conv, residual = GCNConv(8, 8).double(), nn.Linear(8, 8, bias=False).double()
+    conv.load_state_dict({"lin.weight": neighbours, "bias": bias})
+    residual.load_state_dict({"weight": ego})
+    return lambda h, edge_index: conv(h, edge_index) + residual(h)
+
+
+def sage_of_pyg(ego, neighbours, bias):
+    """SAGEConv, whose root weight is the residual."""
+    conv = SAGEConv(8, 8, aggr="mean", root_weight=True).double()
+    weights = {"lin_l.weight": neighbours, "lin_l.bias": bias, "lin_r.weight": ego}
+    conv.load_state_dict(weights)
+    return conv
+
+
+@pytest.mark.parametrize(("name", "make"), [("tuned-gcn", gcn_of_pyg), ("tuned-sage", sage_of_pyg)])
+def test_tuned_networks_are_layers_of_pyg_with_residual_and_normalization(graph, name, make):
+    model = tuned(name, num_steps=5)
+    linears = [step.mixture.linear for step in model.steps]
+    layers = [make(*one.weight.detach().split(8, 1), one.bias.detach()) for one in linears]
+    norms = [nn.BatchNorm1d(8).double() for _ in layers]
+    for _ in range(3):  # in the end with statistics of their own
+        h, *states = model.hidden_states(graph.x, graph.edge_index)
+        torch.testing.assert_close(h, torch.relu(model.encoder(graph.x)))
+        for state, layer, norm in zip(states, layers, norms, strict=True):
+            h = torch.relu(norm(layer(h, graph.edge_index)))
+            torch.testing.assert_close(state, h, rtol=1e-12, atol=1e-12)
+    for step, norm in zip(model.steps, norms, strict=True):
+        torch.testing.assert_close(step.norm.running_mean, norm.running_mean)
+        torch.testing.assert_close(step.norm.running_var, norm.running_var)
+
+
+def test_tuned_gat_with_one_head_is_the_attention_of_pyg(graph):
+    model = tuned("tuned-gat", heads=1, num_steps=3).eval()
+    states = model.hidden_states(graph.x, graph.edge_index)
+    for number, step in enumerate(model.steps):
+        conv = GATConv(8, 8, bias=False).double()
+        with torch.no_grad():
+            conv.lin.weight.copy_(model.linear[number].weight)
+            conv.att_src.copy_(model.attention[number].source)
+            conv.att_dst.copy_(model.attention[number].target)
+        h = states[number]
+        mixed = step.mixture.linear(torch.cat([h, conv(h, graph.edge_index)], 1))
+        norm = nn.BatchNorm1d(8).double().eval()
+        torch.testing.assert_close(states[number + 1], torch.relu(norm(mixed)))
+
+
+def test_gat_sep_is_its_equation(graph):
+    """Softmax over neighbours in dense matrices, a node never being its own."""
+    model = tuned("gat-sep", heads=2, num_layers=2).eval()
+    near = torch.zeros(12, 12, dtype=torch.bool)
+    near[graph.edge_index[1], graph.edge_index[0]] = True
+    states = model.hidden_states(graph.x, graph.edge_index)
+    torch.testing.assert_close(states[0], gelu(model.encoder(graph.x)))
+    for h, block, after in zip(states[:-1], model.blocks, states[1:], strict=True):
+        z = block.linear(layer_norm(h, (8,), block.norm.weight, block.norm.bias))
+        gathered = []
+        for head, y in enumerate(z.split(4, 1)):
+            source, target = (y @ part[0, head] for part in _ends(block.attention))
+            scores = leaky_relu(target.unsqueeze(1) + source, 0.2).masked_fill(~near, -torch.inf)
+            gathered.append(scores.softmax(1).nan_to_num(0) @ y)
+        inner = gelu(block.inner(torch.cat([z, *gathered], 1)))
+        torch.testing.assert_close(after, h + block.outer(inner))
+
+
+def _ends(attention):
+    return attention.source, attention.target
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_a_saved_model_is_the_same_model(directed, tmp_path, form):
+    pytest.importorskip("huggingface_hub")
+    model = GREADX(3, 4, 2, num_steps=2, **form)
+    x = directed.x.float()
+    for _ in range(3):  # statistics that are not those of a new model
+        model(x, directed.edge_index)
+    model.save_pretrained(tmp_path / "m")
+    loaded = GREADX.from_pretrained(tmp_path / "m")
+    assert not loaded.training
+    expected = model.eval()(x, directed.edge_index)
+    assert torch.equal(loaded(x, directed.edge_index), expected)
+
+
+class Reading(TorchDispatchMode):
+    """Notes operations whose result a program waits for: a CUDA graph cannot have them."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.overloadpacket in READS:
+            self.seen.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+aten = torch.ops.aten
+READS = {aten._local_scalar_dense, aten.nonzero, aten.equal, aten._unique2, aten.masked_select}
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_after_its_first_call_nothing_waits_for_a_value(directed, form):
+    """So that an epoch can be a CUDA graph, see `gread.kernels.cuda_graph`."""
+    model = GREADX(3, 4, 2, **form).double()
+    with Reading() as reading:
+        model(directed.x, directed.edge_index).square().sum().backward()
+    assert reading.seen  # the first call checks the graph
+    with Reading() as reading:
+        model(directed.x, directed.edge_index).square().sum().backward()
+    assert not reading.seen
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_a_mask_of_edges_acts_on_every_operator(directed, direction):
+    """Of an explainer: an edge that it takes away is gone in both directions."""
+    model = GREADX(3, 4, 2, direction=direction).double()
+    mask = torch.rand(directed.num_edges, dtype=torch.float64)
+    before = model.operator(directed.x, directed.edge_index, None)
+    set_masks(model, mask, directed.edge_index, apply_sigmoid=False)
+    after = model.operator(directed.x, directed.edge_index, None)
+    clear_masks(model)
+    factor = torch.ones(12, 12, dtype=torch.float64)  # loops keep their weight
+    factor[directed.edge_index[1], directed.edge_index[0]] = mask
+    for one, other, each in zip(before, after, (factor, factor.T), strict=False):
+        torch.testing.assert_close(dense(other), each * dense(one))
+    assert len(after) == DIRECTIONS[direction][0]
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_the_explainer_of_pyg_finds_the_feature_that_matters(direction):
+    data = gread.csbm(30, homophily=0.9, degree=4, num_features=4, mean=0.0, seed=1)
+    data.x[:, 0] += 6 * data.y - 3  # feature 0 alone tells the class
+    if direction == "both":
+        data.edge_index = data.edge_index[:, data.edge_index[0] < data.edge_index[1]]
+    model = GREADX(4, 8, 2, num_steps=2, direction=direction)
+    gread.fit(model, data, gread.TrainConfig(epochs=50))
+    explainer = Explainer(
+        model,
+        algorithm=GNNExplainer(epochs=60),
+        explanation_type="model",
+        node_mask_type="common_attributes",
+        edge_mask_type="object",
+        model_config={
+            "mode": "multiclass_classification",
+            "task_level": "node",
+            "return_type": "raw",
+        },
+    )
+    explanation = explainer(data.x, data.edge_index, index=int(data.edge_index[1, 0]))
+    assert explanation.node_mask.view(-1).argmax() == 0
+    assert explanation.edge_mask.shape == (data.num_edges,)
+    assert explanation.edge_mask.max() > 0
+
+
+@pytest.mark.slow
+@traceable
+@pytest.mark.skipif(not shutil.which("c++"), reason="torch.compile needs a C++ compiler")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+@pytest.mark.parametrize("form", [FORMS[0], FORMS[4]], ids=str)
+def test_the_compiled_model_gives_the_same(directed, form):
+    model = GREADX(3, 4, 2, num_steps=2, dropout=0.0, **form).double()
+    compiled = torch.compile(model)
+    x = directed.x.clone().requires_grad_()
+    ours, theirs = model(x, directed.edge_index), compiled(x, directed.edge_index)
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(
+        torch.autograd.grad(ours.sum(), x), torch.autograd.grad(theirs.sum(), x)
+    )
+
+
+@pytest.mark.parametrize("settings", [{}, {"embedding": True}])
+def test_the_classifier_trains_and_keeps_it(tmp_path, settings):
+    data = gread.csbm(60, 3, homophily=0.8, degree=6, num_features=6, num_splits=1, seed=1)
+    few = {"epochs": 5, "hidden_channels": 8, "num_steps": 2, **settings}
+    classifier = gread.GraphClassifier("gread-x", settings=few).fit(data)
+    loaded = gread.GraphClassifier.load(classifier.save(tmp_path / "m"))
+    assert loaded.predict_proba() == pytest.approx(classifier.predict_proba(), abs=1e-6)
+    assert set(loaded.predict()) <= {0, 1, 2}
+
+
+def test_runs_that_differ_in_rates_and_operators_are_one_population():
+    own = [
+        {"dropout": 0.3},
+        {"dropout": 0.0, "normalization": "row"},
+        {"input_dropout": 0.2, "self_loops": 0.0},
+    ]
+    specs = [
+        RunSpec(
+            dataset="csbm",
+            model="gread-x",
+            split=number,
+            seed=number,
+            hyper={"hidden_channels": 8, "num_steps": 2, **hyper},
+            train=gread.TrainConfig(epochs=6),
+            options={"num_nodes": 60},
+        )
+        for number, hyper in enumerate(own)
+    ]
+    assert len(populations(specs, "cpu", None)) == 1
+    for together, spec in zip(run_together(specs), specs, strict=True):
+        alone = run(spec)
+        for ours, theirs in zip(together.history, alone.history, strict=True):
+            assert ours == pytest.approx(theirs, abs=1e-4)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_a_population_has_room_for_what_its_members_keep(directed, form):
+    hyper = {"hidden_channels": 64, "num_steps": 4, **form}
+    size = GraphSize(12, directed.num_edges, 3, 36)
+    model = GREADX(3, 64, 2, **{"num_steps": 4, **form}).double()
+    kept = bytes_held(model, directed.x, directed.edge_index) / 2  # in float64
+    assert kept <= MODELS["gread-x"].population.memory(hyper, size)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_recorded_epochs_are_those_of_the_cpu(directed, form):
+    """Alone and in a population, more epochs than are needed to record one."""
+    config = gread.TrainConfig(epochs=8, lr=1e-3)
+
+    def make():
+        torch.manual_seed(2)
+        return GREADX(3, 4, 2, num_steps=2, dropout=0.0, **form).double()
+
+    here = gread.fit(make(), directed, config).history
+    data = directed.clone().to("cuda")
+    there = gread.fit(make().cuda(), data, config).history
+    generators = [torch.Generator().manual_seed(seed) for seed in range(2)]
+    models = [make().cuda() for _ in range(2)]
+    together = fit_together(models, data, [config] * 2, splits=(0, 0), generators=generators)
+    for found in (there, *(fit.history for fit in together)):
+        assert [e.loss for e in found] == pytest.approx([e.loss for e in here], rel=1e-6)

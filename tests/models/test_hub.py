@@ -1,7 +1,5 @@
 import json
 import pickle
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -9,6 +7,7 @@ from torch import nn
 
 import gread
 from gread.base.errors import InputError
+from tests.processes import Forked
 
 pytest.importorskip("huggingface_hub")
 
@@ -82,5 +81,5 @@ def test_without_huggingface_hub_all_else_works():
         "    except gread.InputError as error:\n"
         "        print(error)\n"
     )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    shown = Forked("-c", code).end()
     assert shown.stdout.count("needs huggingface_hub: pip install 'gread[hub]'") == 2, shown.stderr

@@ -1,4 +1,8 @@
-"""The page in a real browser, opened from a file."""
+"""The page in a real browser, opened from a file.
+
+A browser takes seconds to start, so none is fast: test_charts.py and test_tables.py test what the
+page is made of without one.
+"""
 
 import json
 import re

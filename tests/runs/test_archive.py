@@ -20,7 +20,6 @@ def test_results_travel_as_json_lines_without_histories(tmp_path, small):
     assert all(json.loads(line)["status"] == "ok" for line in lines)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "said"),
     [

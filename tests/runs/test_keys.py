@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import fields
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def version_1(tmp_path) -> ResultStore:
 
 
 def test_rows_of_the_first_version_keep_their_keys_and_their_text(version_1):
-    with sqlite3.connect(version_1.path) as connection:
+    with closing(sqlite3.connect(version_1.path)) as connection, connection:
         rows = dict(connection.execute("SELECT key, result FROM runs").fetchall())
     assert len(rows) == 9
     for key, text in rows.items():

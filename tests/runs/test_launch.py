@@ -16,8 +16,6 @@ from gread.runs.store import ResultStore
 from gread.training.config import TrainConfig
 from tests.processes import Forked
 
-pytestmark = pytest.mark.slow
-
 KILLER = """
 # Starts a launch in a child, kills it after a random time, and does so again and again.
 import os, random, signal, sys, time
@@ -63,6 +61,7 @@ def test_several_processes_give_what_one_gives(tmp_path, small):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.slow
 def test_several_processes_share_a_gpu(tmp_path, small):
     specs = [small(seed=seed) for seed in range(3)]
     store = ResultStore(tmp_path)
@@ -79,6 +78,7 @@ def test_an_error_ends_the_launch_and_keeps_what_was_computed(tmp_path, small):
         launch([], store, workers=0)
 
 
+@pytest.mark.slow
 def test_killed_at_twenty_moments_it_ends_with_the_same_results(tmp_path, small):
     texts = [small(seed=seed, split=split).to_json() for seed in range(4) for split in range(5)]
     done = Forked("-c", KILLER, tmp_path, *texts).end()
@@ -109,6 +109,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_modules_are_imported_in_every_process(tmp_path, small, monkeypatch):
     (tmp_path / "own_reaction_of_a_test.py").write_text(OWN)
     command = (
@@ -159,12 +160,14 @@ def greedy(s):
 """
 
 
+@pytest.mark.slow
 def test_what_has_no_room_alone_either_ends_the_launch(tmp_path, small):
     (tmp_path / "greedy_reaction_of_a_test.py").write_text(TOO_LARGE)
     done = Forked("-c", greedy_launch(tmp_path, small()), cwd=tmp_path).end(timeout=120)
     assert "OutOfMemory: " in done.stderr
 
 
+@pytest.mark.slow
 def test_what_has_no_room_beside_others_is_computed_alone(tmp_path, small):
     (tmp_path / "greedy_reaction_of_a_test.py").write_text(GREEDY)
     done = Forked("-c", greedy_launch(tmp_path, small()), cwd=tmp_path).end(timeout=120)
@@ -222,6 +225,7 @@ def gone(group: int) -> bool:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.slow
 def test_stopped_with_its_processes_it_leaves_none_and_goes_on(tmp_path, launched, how):
     process, specs = launched
     if how is signal.SIGINT:
@@ -261,6 +265,7 @@ def test_a_population_that_needs_too_much_memory_is_halved(tmp_path, small, monk
     assert store.numbers("val") == pytest.approx(apart)
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_loses_no_run(tmp_path, small):
     specs = [small(seed=seed, train=TrainConfig(epochs=40)) for seed in range(8)]
     store, seen = ResultStore(tmp_path), []
@@ -276,6 +281,7 @@ def test_a_process_that_is_killed_loses_no_run(tmp_path, small):
     assert all(store.get(spec).history == run(spec).history for spec in specs)
 
 
+@pytest.mark.slow
 def test_processes_stay_for_the_next_launch_and_end_with_their_executor(tmp_path, small):
     others = set(multiprocessing.active_children())
     store, executor, own = ResultStore(tmp_path), find_executor("local"), []

@@ -1,7 +1,8 @@
 """Runs on a real Ray cluster of two nodes on this machine, of which pieces are taken away.
 
-A process of the cluster takes seconds to begin, so tests share one cluster, and those that leave
-less of it come last.
+A process of the cluster takes seconds to begin, so none is fast: what an executor must do is tested
+without a cluster in test_launch.py. Tests share one cluster, and those that leave less of it come
+last.
 """
 
 import json

@@ -42,7 +42,7 @@ def test_missing_are_those_without_a_result_each_once(store, small):
 
 def test_the_file_is_readable_with_any_client(store, small):
     store.put(Result(small(split=3), "ok", val=0.9, test=0.8, seconds=1.5))
-    with sqlite3.connect(store.path) as connection:
+    with closing(sqlite3.connect(store.path)) as connection, connection:
         row = connection.execute(
             "SELECT dataset, model, split, status, val, test FROM runs"
         ).fetchone()
@@ -119,7 +119,7 @@ def test_nothing_is_stored_for_nothing_and_all_or_none_of_several(store, small):
     assert len(store) == 0
     store.put(Result(small(), "ok"), Result(small(seed=1), "ok"))
     assert len(store) == 2
-    with sqlite3.connect(store.path) as connection:
+    with closing(sqlite3.connect(store.path)) as connection, connection:
         connection.execute(
             "CREATE TRIGGER no BEFORE INSERT ON runs WHEN NEW.seed = 3 "
             "BEGIN SELECT RAISE(ABORT, 'no third'); END"
@@ -137,12 +137,12 @@ def test_results_come_in_the_order_of_their_specs(store, small):
 
 def test_a_row_of_another_run_or_of_none_is_named(store, small):
     store.put(Result(small(), "ok"), Result(small(seed=1), "ok"))
-    with sqlite3.connect(store.path) as connection:
+    with closing(sqlite3.connect(store.path)) as connection, connection:
         connection.execute("UPDATE runs SET key = 'away' WHERE seed = 0")
         connection.execute("UPDATE runs SET key = ? WHERE seed = 1", [small().key])
     with pytest.raises(StoreError, match=f"has another run under the key {small().key}"):
         store.get(small())
-    with sqlite3.connect(store.path) as connection:
+    with closing(sqlite3.connect(store.path)) as connection, connection:
         connection.execute("UPDATE runs SET result = '{}'")
     with pytest.raises(StoreError, match=r"results.sqlite has a row that is no result: "):
         store.get(small())

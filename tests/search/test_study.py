@@ -82,7 +82,6 @@ def test_a_file_that_is_no_journal_is_named(tmp_path):
         create_study("mine", PLAN, None, tmp_path, 5)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
@@ -96,7 +95,6 @@ def test_a_storage_that_cannot_be_used_is_one_sentence(tmp_path, url, reason):
         create_study("mine", PLAN, url, tmp_path, 5)
 
 
-@pytest.mark.slow
 def test_a_password_is_not_shown(tmp_path):
     pytest.importorskip("psycopg2")
     url = "postgresql+psycopg2://me:secret@127.0.0.1:9/study"

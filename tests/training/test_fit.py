@@ -168,7 +168,6 @@ def test_it_is_told_what_every_epoch_took(device):
     assert min(fit.seconds) >= 0.002  # a step and an evaluation
 
 
-@pytest.mark.slow
 def test_an_easy_graph_is_learnt():
     data = gread.csbm(200, homophily=0.9, degree=10, mean=2.0)
     fit = gread.fit(gread.GREAD(2, 8, 2), data, gread.TrainConfig(epochs=50))
