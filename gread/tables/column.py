@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 import re
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any, Literal, TypeAlias
 
@@ -36,17 +36,19 @@ class Column:
     Attributes:
         values: [N], of ``int64`` (whole), ``float64`` (number), ``bool`` (truth) or Python objects
             (text, mixed); of a vector ``float32`` [N, d]. Anything where ``missing`` [N] is true.
+        categorical: Whether the source declares the values to be categories, as pandas does.
     """
 
     kind: Kind
     values: NDArray[Any]
     missing: NDArray[np.bool_]
+    categorical: bool = False
 
     def __len__(self) -> int:
-        return len(self.values)
+        return len(self.missing)
 
     def __getitem__(self, rows: slice | NDArray[np.int64]) -> Column:
-        return Column(self.kind, self.values[rows], self.missing[rows])
+        return replace(self, values=self.values[rows], missing=self.missing[rows])
 
     def cells(self) -> list[Any]:
         """The values as Python objects, None where one is missing."""

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from gread.tables.table import Table, check_shape
 
 FORMATS: Registry[Callable[[Path], Table]] = Registry("format of a table")
 
+DELIMITERS = ",;\t|"
+PEEK = 20  # lines by which a delimiter is chosen
 ROWS, CELLS = 1 << 15, 1 << 20  # rows of text, and fields, that are held at a time
 
 
@@ -61,10 +64,22 @@ def check_file(file: Path) -> None:
 
 @FORMATS.register("csv")
 def read_csv(path: Path) -> Table:
-    """Fields between commas, semicolons or tabs, whichever the header has most of."""
+    """Fields between commas, semicolons, tabs or bars: what gives the first rows most fields."""
     with path.open(encoding="utf-8-sig", newline="") as file:
-        header = file.readline(2**20)  # a file without line breaks may be larger than the memory
-    return _read_texts(path, max(",;\t", key=header.count))
+        # A file without line breaks may be larger than the memory.
+        lines = [line for line in (file.readline(2**20) for _ in range(PEEK)) if line]
+    return _read_texts(path, max(DELIMITERS, key=lambda one: _widths(lines, one)))
+
+
+def _widths(lines: list[str], delimiter: str) -> tuple[int, int]:
+    """Fields of every row, 0 where rows differ, and of the first one."""
+    try:
+        rows = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
+        widths = [len(row) for row in rows if row]
+    except csv.Error:
+        return 0, 0
+    whole = widths[:-1] or widths  # the last row may go on in the next line
+    return (whole[0] if len(set(whole)) == 1 else 0), sum(widths[:1])
 
 
 @FORMATS.register("tsv")
@@ -107,6 +122,8 @@ def read_npz(path: Path) -> Table:
                     array = np.lib.format.read_array(file, allow_pickle=False)
                 name = member.filename.removesuffix(".npy")
                 columns[name] = _named(name, array)
+                if array.dtype.kind == "f" and array.ndim == 1:  # NaN is what arrays have for it
+                    columns[name] = replace(columns[name], missing=np.isnan(array))
     except (InputError, MemoryError):
         raise
     except Exception as error:  # archives and arrays may be broken in many ways
@@ -127,7 +144,11 @@ def read_parquet(path: Path) -> Table:
     found = _streamed(path)
     try:
         chunks = {name: found.column(name).combine_chunks() for name in found.column_names}
-        return Table(path.name, {name: _arrow(name, chunk) for name, chunk in chunks.items()})
+        columns = {name: _arrow(name, chunk) for name, chunk in chunks.items()}
+        for about in (found.schema.pandas_metadata or {}).get("columns", []):
+            if about["pandas_type"] == "categorical" and about["name"] in columns:
+                columns[about["name"]] = replace(columns[about["name"]], categorical=True)
+        return Table(path.name, columns)
     except (InputError, MemoryError):
         raise
     except Exception as error:  # names that come twice, dates that Python has not

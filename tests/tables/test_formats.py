@@ -133,3 +133,35 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     (tmp_path / "t.parquet").write_bytes(b"PAR1")
     with pytest.raises(InputError, match=r"pip install 'gread\[parquet\]'"):
         read_table(tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'id;a,b,c;size\n1;"x;y";1\n2;z;3\n',
+        "id|a|size\n1|x,y|1\n2|z|3\n",
+        "id;a;size\n1;1,5;1\n2;2,5;3\n",
+        'id,a,size\n1,"x;y;z",1\n2,"p;q;r",3\n',
+        'id;a;size\n1;"x\n y";1\n2;z;3\n',
+    ],
+)
+def test_the_delimiter_is_the_one_that_suits_all_rows(tmp_path, text):
+    (tmp_path / "t.csv").write_text(text)
+    table = read_table(tmp_path / "t.csv")
+    assert list(table.columns)[::2] == ["id", "size"]
+    assert table["size"].values.tolist() == [1, 3]
+
+
+def test_nan_is_missing_in_an_array_of_numbers(tmp_path):
+    np.savez(tmp_path / "t.npz", id=np.arange(3), x=np.array([1.0, np.nan, 3.0]))
+    assert read_table(tmp_path / "t.npz")["x"].missing.tolist() == [False, True, False]
+
+
+def test_categories_of_numbers_come_through_parquet(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    frame = pandas.DataFrame({"id": [1, 2, 3], "code": pandas.Categorical([7, 8, 7])})
+    frame.to_parquet(tmp_path / "t.parquet")
+    found = read_table(tmp_path / "t.parquet")["code"]
+    assert found.categorical
+    assert found.values.tolist() == [7, 8, 7]
