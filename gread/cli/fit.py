@@ -23,6 +23,8 @@ def diagnose(
     label: str,
     edges: Path | None = None,
     features: str = "auto",
+    categorical: str = "",
+    numeric: str = "",
     id: str | None = None,
     source: str | None = None,
     target: str | None = None,
@@ -36,7 +38,16 @@ def diagnose(
     from gread.tables.graph import Columns
 
     columns = Columns(id=id, source=source, target=target, weight=weight, directed=directed)
-    found = diagnose_files(nodes, edges, label=label, features=features, out=folder, **columns)
+    found = diagnose_files(
+        nodes,
+        edges,
+        label=label,
+        features=features,
+        categorical=categorical,
+        numeric=numeric,
+        out=folder,
+        **columns,
+    )
     if as_json:
         print_json(found)
     else:
@@ -51,6 +62,8 @@ def fit(
     folder: Path,
     edges: Path | None = None,
     features: str = "auto",
+    categorical: str = "",
+    numeric: str = "",
     id: str | None = None,
     source: str | None = None,
     target: str | None = None,
@@ -75,6 +88,8 @@ def fit(
         model,
         settings=settings_of(settings),
         features=features,
+        categorical=categorical,
+        numeric=numeric,
         class_weight=class_weight,
         random_state=seed,
         device=device,
@@ -207,6 +222,8 @@ def _print_diagnosis(found: Diagnosis) -> None:
     """The numbers in two columns, what to be careful about, and where to begin."""
     rows = _rows(found).items()
     print_table((), rows, box=None, padding=(0, 2, 0, 0), show_header=False)
+    for line in found.encodings:
+        out.print(f"Columns: {line}.")
     for warning in found.warnings:
         out.print(f"! {warning}", style="yellow")
     begin = found.recommendation

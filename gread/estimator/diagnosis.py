@@ -16,7 +16,7 @@ from torch_geometric.utils import degree, scatter, to_scipy_sparse_matrix
 
 from gread.graph.measures import adjusted_homophily, edge_homophily, node_homophily
 from gread.tables.column import Column
-from gread.tables.features import Preprocessing
+from gread.tables.features import Preprocessing, some
 from gread.tables.graph import TableGraph
 from gread.tables.labels import Labels
 from gread.tables.table import Table
@@ -66,6 +66,8 @@ class Diagnosis:
             columns, fitted to one half for the other; None if unknown.
         leaks: Columns that tell the class.
         warnings: What to know before trusting a result, one sentence each.
+        encodings: How columns become features, one line for each way.
+        unused: Columns of the edges that are not used.
     """
 
     nodes: int
@@ -93,6 +95,8 @@ class Diagnosis:
     leaks: tuple[Leak, ...]
     recommendation: Recommendation
     warnings: tuple[str, ...] = ()
+    encodings: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> Diagnosis:
@@ -105,8 +109,19 @@ class Diagnosis:
         return Diagnosis(**known)
 
 
-def diagnose(graph: TableGraph, labels: Labels, features: Sequence[str]) -> Diagnosis:
-    """Measure a graph; nodes whose class must stay unseen, as in a test, have none in ``labels``.
+def diagnose(
+    graph: TableGraph,
+    labels: Labels,
+    features: Sequence[str],
+    preprocessing: Preprocessing | None = None,
+) -> Diagnosis:
+    """Measure a graph.
+
+    Args:
+        graph: With columns.
+        labels: Nodes whose class must stay unseen, as in a test, have none.
+        features: Columns to use.
+        preprocessing: Of these columns; by default it is fitted to the labelled nodes.
 
     Example:
         >>> from gread.tables import Table, column, join, read_labels
@@ -116,6 +131,8 @@ def diagnose(graph: TableGraph, labels: Labels, features: Sequence[str]) -> Diag
         >>> diagnose(graph, read_labels(graph.table(), "kind"), []).edge_homophily
         0.0
     """
+    if preprocessing is None:
+        preprocessing = Preprocessing.fit(graph.table(), features, np.flatnonzero(labels.known))
     y = torch.from_numpy(labels.y)
     n = graph.num_nodes
     neighbours = degree(graph.edge_index[0], n, dtype=torch.int64)
@@ -128,7 +145,7 @@ def diagnose(graph: TableGraph, labels: Labels, features: Sequence[str]) -> Diag
     edge_index = graph.edge_index[:, (y[graph.edge_index] >= 0).all(dim=0)]
     homophily = _number(adjusted_homophily, edge_index, y)
     neighbours_tell = _neighbours_tell(edge_index, y, classes)
-    features_tell = _features_tell(graph.table(), features, labels)
+    features_tell = _features_tell(graph.table(), preprocessing, labels) if features else None
     leaks = (_leak(name, graph.columns[name], labels) for name in features)
     lead = (neighbours_tell or 0.0) - (features_tell or 0.0)
     found = Diagnosis(
@@ -158,6 +175,8 @@ def diagnose(graph: TableGraph, labels: Labels, features: Sequence[str]) -> Diag
         recommendation=recommend(
             homophily, edges=graph.edge_index.size(1), has_features=bool(features), lead=lead
         ),
+        encodings=tuple(preprocessing.about()) if features else (),
+        unused=graph.unused,
     )
     return replace(found, warnings=tuple(_warnings(found)))
 
@@ -230,6 +249,9 @@ def _warnings(found: Diagnosis) -> Iterator[str]:
             f"{found.duplicates} nodes repeat another one, values and neighbours alike: where one "
             "trains and the other tests, the test is no test."
         )
+    if found.unused:
+        weights = "" if found.weighted else " (--weight COLUMN takes one as weights)"
+        yield f"Columns of the edges that are not used: {some(found.unused, 6)}{weights}."
     if not found.features:
         yield "There are no features: the number of neighbours stands in for them."
 
@@ -295,18 +317,18 @@ def _neighbours_tell(edge_index: Tensor, y: Tensor, classes: int) -> float | Non
     return float((most[asked] == y.numpy()[asked]).mean())
 
 
-def _features_tell(table: Table, features: Sequence[str], labels: Labels) -> float | None:
+def _features_tell(table: Table, preprocessing: Preprocessing, labels: Labels) -> float | None:
     from sklearn.linear_model import RidgeClassifier
 
     rows = np.random.default_rng(0).permutation(np.flatnonzero(labels.known))[:SEEN]
     halves = np.array_split(np.arange(len(rows)), 2)
     y = labels.y[rows]
-    if not features or any(len(set(y[half])) < 2 for half in halves):
+    if any(len(set(y[half])) < 2 for half in halves):
         return None
-    some = Table(table.name, {name: table[name][rows] for name in features})
+    names = preprocessing.encoders
+    x = preprocessing.transform(Table(table.name, {name: table[name][rows] for name in names}))
     right = 0
     for seen, others in (halves, halves[::-1]):
-        x = Preprocessing.fit(some, features, seen).transform(some)
         right += (RidgeClassifier().fit(x[seen], y[seen]).predict(x[others]) == y[others]).sum()
     return float(right / len(rows))
 

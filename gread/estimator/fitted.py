@@ -62,6 +62,8 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         *,
         settings: Mapping[str, Value] | None = None,
         features: str | Sequence[str] = "auto",
+        categorical: str | Sequence[str] = "",
+        numeric: str | Sequence[str] = "",
         id: str | None = None,
         source: str | None = None,
         target: str | None = None,
@@ -74,6 +76,8 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         self.model = model
         self.settings = settings
         self.features = features
+        self.categorical = categorical
+        self.numeric = numeric
         self.id = id
         self.source = source
         self.target = target

@@ -178,7 +178,7 @@ def _check_graph(ids: Any, found: Mapping[str, Tensor], classifier: FittedClassi
 def _card(classifier: FittedClassifier, scores: Mapping[str, Scores], fingerprint: str) -> str:
     title = MODELS[classifier.model].title
     classes = ", ".join(map(str, classifier.classes_.tolist()[:20]))
-    names = ", ".join(classifier.preprocessing_.encoders)
+    columns = "\n".join(f"- {line}" for line in classifier.preprocessing_.about())
     metrics = {}
     for name, found in scores.items():
         metrics[f"{name}, accuracy"] = found.accuracy
@@ -187,8 +187,9 @@ def _card(classifier: FittedClassifier, scores: Mapping[str, Scores], fingerprin
             metrics[f"{name}, ROC-AUC"] = found.roc_auc
         metrics[f"{name}, calibration error"] = found.calibration_error
     about = (
-        f"Predicts the class of a node ({classes}) from the columns {names} and the graph around "
-        f"it: {title}, trained on {len(classifier.ids_)} nodes."
+        f"Predicts the class of a node ({classes}) from its columns and the graph around it: "
+        f"{title}, trained on {len(classifier.ids_)} nodes. Columns and their encoding:\n\n"
+        f"{columns}"
     )
     usage = (
         "```python\nfrom gread import GraphClassifier\n\n"

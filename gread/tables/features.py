@@ -11,21 +11,29 @@ import re
 import tempfile
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from datetime import date
+from itertools import pairwise
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, hstack, issparse
 
 from gread.base.errors import InputError
 from gread.base.memory import free_memory
 from gread.base.registry import Registry
-from gread.tables.column import WORDS, Column
+from gread.tables.codes import are_codes
+from gread.tables.column import Column
 from gread.tables.table import Table
+from gread.tables.written import DATES, as_days, as_numbers, way_of_dates, way_of_numbers
+
+Block: TypeAlias = Any
+"""Features [rows, width]: an array of float32, or a sparse one of SciPy."""
 
 MOST_CATEGORIES = 64  # a column of text with more different values is read as words
-HASHED_WORDS = 256  # features of a column of text
+HASHED_WORDS = (256, 4096)  # features of a column of text, at least and at most
 BLOCK = 65_536  # rows that are encoded at a time, to save memory
 MAPPED = 0.2  # features that take more than this of the free memory are kept on the disk
 LARGEST = 10.0  # standardised values beyond are clipped: an outlier must not drive a node's state
@@ -48,19 +56,27 @@ class Encoder(ABC):
         """Number of features."""
         return len(self.names(""))
 
-    def encode(self, column: Column, out: NDArray[np.float32]) -> None:
-        """Writes the features [N, width] of a column, which begin as zeros."""
-        self._encode(column, out)
-        if self.indicator:
-            out[:, -1] = column.missing
+    def encode(self, column: Column) -> Block:
+        """The features [N, width] of a column."""
+        found, missing = self._encode(column), column.missing[:, None].astype(np.float32)
+        if not self.indicator:
+            return found
+        if issparse(found):
+            return hstack([found, csr_array(missing)], format="csr")
+        return np.hstack([found, missing])
 
     def names(self, column: str) -> list[str]:
         """What to call the features of a column."""
         return self._names(column) + [f"{column} is missing"] * self.indicator
 
+    @property
     @abstractmethod
-    def _encode(self, column: Column, out: NDArray[np.float32]) -> None:
-        """Write the features of a column, without the indicator."""
+    def about(self) -> str:
+        """What is done with a column, in a few words."""
+
+    @abstractmethod
+    def _encode(self, column: Column) -> Block:
+        """The features of a column, without the indicator."""
 
     @abstractmethod
     def _names(self, column: str) -> list[str]:
@@ -85,11 +101,15 @@ class Numbers(Encoder):
 
     A column whose training rows are mostly zero (counts, words, indicators) keeps its zeros and is
     divided by its largest value; another gets mean 0 and deviation 1.
+
+    Attributes:
+        written: How a column of text writes its numbers, as in `gread.tables.written.NUMBERS`.
     """
 
     shift: tuple[float, ...]
     scale: tuple[float, ...]
     indicator: bool
+    written: str = ""
 
     def __post_init__(self) -> None:
         check_numbers("shift", self.shift)
@@ -99,14 +119,16 @@ class Numbers(Encoder):
             raise InputError("scale must be a number above zero for each of shift")
 
     @staticmethod
-    def fit(column: Column, rows: NDArray[np.int64]) -> Numbers:
+    def fit(column: Column, rows: NDArray[np.int64], written: str = "") -> Numbers:
         """From the training rows."""
+        column = as_numbers(column, written)
         present = rows[~column.missing[rows]]
         values = column.values[present].astype(np.float64)
         values = values[:, None] if values.ndim == 1 else values
         indicator = len(present) < len(rows)
         if not len(present):
-            return Numbers((0.0,) * values.shape[1], (1.0,) * values.shape[1], indicator)
+            zeros, ones = (0.0,) * values.shape[1], (1.0,) * values.shape[1]
+            return Numbers(zeros, ones, indicator, written)
         largest = np.abs(values).max(axis=0)
         largest[largest == 0] = 1.0
         scaled = values / largest  # so that squares are finite
@@ -115,25 +137,29 @@ class Numbers(Encoder):
         deviation[deviation < 1e-12] = 1.0
         shift = np.where(sparse, 0.0, scaled.mean(axis=0) * largest)
         scale = np.maximum(np.where(sparse, 1.0, deviation) * largest, np.finfo(np.float64).tiny)
-        return Numbers(tuple(shift.tolist()), tuple(scale.tolist()), indicator)
+        return Numbers(tuple(shift.tolist()), tuple(scale.tolist()), indicator, written)
 
-    def _encode(self, column: Column, out: NDArray[np.float32]) -> None:
-        if column.numeric:
-            values = column.values if column.kind == "vector" else column.values[:, None]
-        elif column.missing.all():
-            values = np.zeros((len(column), len(self.scale)))
-        else:
-            wrong = column.values[~column.missing][0]
-            raise InputError(f"must hold numbers, got {WORDS[column.kind]}: {wrong!r}")
+    @property
+    def about(self) -> str:
+        """With or without zeros that stay."""
+        how = "divided by the largest" if not any(self.shift) else "mean 0 and deviation 1"
+        return f"numbers with {self.written}, {how}" if self.written else f"numbers, {how}"
+
+    def _encode(self, column: Column) -> Block:
+        column = as_numbers(column, self.written)
+        if column.missing.all():
+            return np.zeros((len(column), len(self.scale)), dtype=np.float32)
+        values = column.values if column.kind == "vector" else column.values[:, None]
         if values.shape[1] != len(self.scale):
             raise InputError(
                 f"must hold {len(self.scale)} numbers a row, as in training, got {values.shape[1]}"
             )
-        known = out[:, : len(self.scale)]
+        out = np.empty(values.shape, dtype=np.float32)
         with np.errstate(over="ignore"):  # infinity is cut off too
             for place, (shift, scale) in enumerate(zip(self.shift, self.scale, strict=True)):
-                known[:, place] = np.clip((values[:, place] - shift) / scale, -LARGEST, LARGEST)
-        known[column.missing] = 0.0
+                out[:, place] = np.clip((values[:, place] - shift) / scale, -LARGEST, LARGEST)
+        out[column.missing] = 0.0
+        return out
 
     def _names(self, column: str) -> list[str]:
         several = len(self.scale) > 1
@@ -143,25 +169,127 @@ class Numbers(Encoder):
 @ENCODERS.register("categories")
 @dataclass(frozen=True)
 class Categories(Encoder):
-    """A feature for each value, as text: 1 where the column has it; none for unseen values."""
+    """A feature for each value, as text: 1 where the column has it; none for unseen values.
+
+    Attributes:
+        codes: Whether the values are whole numbers.
+    """
 
     values: tuple[str, ...]
     indicator: bool
+    codes: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.values, tuple) or not all(isinstance(v, str) for v in self.values):
             raise InputError("values must be texts")
         super().__post_init__()
 
-    def _encode(self, column: Column, out: NDArray[np.float32]) -> None:
+    @staticmethod
+    def fit(column: Column, rows: NDArray[np.int64]) -> Categories:
+        """From the training rows."""
+        present = rows[~column.missing[rows]]
+        values = sorted(set(_names_of(column[present])), key=_by_number)
+        return Categories(tuple(values), len(present) < len(rows), column.kind in NUMERIC)
+
+    @property
+    def about(self) -> str:
+        """Numbers are named, since they could have been something else."""
+        if self.codes:
+            return "codes, one feature for each value (quantities with --numeric COLUMNS)"
+        return "text, one feature for each value"
+
+    def _encode(self, column: Column) -> Block:
         places = {value: place for place, value in enumerate(self.values)}
-        for row, value in enumerate(column.values.tolist()):
-            place = None if column.missing[row] else places.get(str(value))
-            if place is not None:
-                out[row, place] = 1.0
+        found = np.array([places.get(name, -1) for name in _names_of(column)], dtype=np.int64)
+        rows = np.flatnonzero((found >= 0) & ~column.missing)
+        ones = np.ones(len(rows), dtype=np.float32)
+        return csr_array((ones, (rows, found[rows])), shape=(len(column), len(self.values)))
 
     def _names(self, column: str) -> list[str]:
         return [f"{column} = {value}" for value in self.values]
+
+
+NUMERIC = ("whole", "number")  # kinds of columns whose values are single numbers
+
+
+def _names_of(column: Column) -> list[str]:
+    """The values as text; whole numbers alike, whether or not the file has gaps."""
+    values = column.values
+    if (
+        column.kind == "number"
+        and (values == np.rint(values)).all()
+        and (abs(values) < 2**53).all()
+    ):
+        values = values.astype(np.int64)
+    return list(map(str, values.tolist()))
+
+
+def _by_number(text: str) -> tuple[float, str]:
+    """Whole numbers by their size, before other texts."""
+    return (float(text) if text.lstrip("-").isdecimal() else math.inf), text
+
+
+@ENCODERS.register("dates")
+@dataclass(frozen=True)
+class Dates(Encoder):
+    """Year, month, day of the week and days since the first date.
+
+    Years and days get mean 0 and deviation 1, months and days of the week a feature each.
+
+    Attributes:
+        way: How dates are written, as in `gread.tables.written.DATES`.
+        first: The day of the first training date, counted from 0001-01-01.
+        shift, scale: Of years and of days since the first.
+    """
+
+    way: str
+    first: int
+    shift: tuple[float, ...]
+    scale: tuple[float, ...]
+    indicator: bool
+
+    def __post_init__(self) -> None:
+        DATES[self.way]
+        check_numbers("first", (self.first,))
+        Numbers(self.shift, self.scale, self.indicator)
+        if len(self.shift) != 2:
+            raise InputError(f"shift must be two numbers, got {len(self.shift)}")
+
+    @staticmethod
+    def fit(column: Column, rows: NDArray[np.int64], way: str) -> Dates:
+        """From the training rows."""
+        days = as_days(column[rows], way)
+        missing = column.missing[rows]
+        first = int(days[~missing].min()) if not missing.all() else 0
+        parts = np.column_stack([_calendar(days)[0], days - first]).astype(np.float64)
+        found = Numbers.fit(Column("vector", parts, missing), np.arange(len(rows)))
+        return Dates(way, first, found.shift, found.scale, found.indicator)
+
+    @property
+    def about(self) -> str:
+        """With the way they are written, which may be the wrong one."""
+        return f"dates ({self.way}), their year, month, day of the week and days since the first"
+
+    def _encode(self, column: Column) -> Block:
+        days = as_days(column, self.way)
+        year, month, weekday = _calendar(days)
+        numbers = Column("vector", np.column_stack([year, days - self.first]), column.missing)
+        found = Numbers(self.shift, self.scale, indicator=False).encode(numbers)
+        there = ~column.missing[:, None]
+        one_of = [np.eye(12)[month - 1] * there, np.eye(7)[weekday] * there]
+        return np.hstack([found, *one_of]).astype(np.float32)
+
+    def _names(self, column: str) -> list[str]:
+        parts = ["year", "days", *(f"month {k}" for k in range(1, 13))]
+        return [f"{column} {part}" for part in [*parts, *(f"weekday {k}" for k in range(1, 8))]]
+
+
+def _calendar(days: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
+    """Year, month (1 to 12) and day of the week (0 is Monday) of days since 0001-01-01."""
+    different, place = np.unique(np.maximum(days, 1), return_inverse=True)
+    dates = map(date.fromordinal, different.tolist())
+    parts = np.array([(day.year, day.month, day.weekday()) for day in dates]).reshape(-1, 3)
+    return tuple(parts[place].T)
 
 
 @ENCODERS.register("words")
@@ -171,31 +299,76 @@ class Words(Encoder):
 
     Attributes:
         weights: Of every place, 1 + log((1 + n) / (1 + rows that have it)) of n training rows.
+        longest: With 2, pairs of words that follow each other count as words too.
     """
 
     weights: tuple[float, ...]
+    longest: int = 1
     indicator = False
 
     def __post_init__(self) -> None:
         check_numbers("weights", self.weights)
+        if self.longest not in (1, 2):
+            raise InputError(f"longest must be 1 or 2, got {self.longest!r:.80}")
 
     @staticmethod
-    def fit(column: Column, rows: NDArray[np.int64]) -> Words:
-        """From the training rows."""
-        counts = np.zeros((len(rows), HASHED_WORDS), dtype=np.float32)
-        _count_words(column, rows, counts)
-        having = (counts != 0).sum(axis=0)
+    def fit(column: Column, rows: NDArray[np.int64], longest: int = 2) -> Words:
+        """From the training rows; so many features as they have words, up to a power of two."""
+        different = len(set().union(*(_words(text, longest) for text in _texts(column[rows]))))
+        least, most = HASHED_WORDS
+        width = min(most, max(least, 1 << different.bit_length()))
+        having = (_counts(column[rows], width, longest) != 0).sum(axis=0)
         weights = 1 + np.log((1 + len(rows)) / (1 + having))
-        return Words(tuple(weights.tolist()))
+        return Words(tuple(weights.tolist()), longest)
 
-    def _encode(self, column: Column, out: NDArray[np.float32]) -> None:
-        _count_words(column, np.arange(len(column)), out)
-        out *= np.array(self.weights, dtype=np.float32)
-        length = np.linalg.norm(out, axis=1, keepdims=True)
-        np.divide(out, length, out=out, where=length > 0)
+    @property
+    def about(self) -> str:
+        """With the number of features."""
+        pairs = " and pairs of words" if self.longest == 2 else ""
+        return f"text, its words{pairs} hashed to {len(self.weights):,} features"
+
+    def _encode(self, column: Column) -> Block:
+        found = _counts(column, len(self.weights), self.longest)
+        found.data *= np.array(self.weights, dtype=np.float32)[found.indices]
+        rows = np.repeat(np.arange(len(column)), np.diff(found.indptr))
+        length = np.sqrt(np.bincount(rows, found.data.astype(np.float64) ** 2, len(column)))
+        found.data /= np.maximum(length, np.finfo(np.float32).tiny)[rows].astype(np.float32)
+        return found
 
     def _names(self, column: str) -> list[str]:
         return [f"{column} word {place}" for place in range(len(self.weights))]
+
+
+def _texts(column: Column) -> Iterator[str]:
+    """The values as text, empty where one is missing."""
+    for value, gone in zip(column.values.tolist(), column.missing, strict=True):
+        yield "" if gone else str(value)
+
+
+def _words(text: str, longest: int) -> list[str]:
+    """The words of a text in lower case, and the pairs of them."""
+    words = re.findall(r"\w+", text.lower())
+    return words if longest == 1 else words + [" ".join(pair) for pair in pairwise(words)]
+
+
+def _counts(column: Column, width: int, longest: int) -> csr_array:
+    """±1 for every word of every row, added at the place of its hash."""
+    known: dict[str, tuple[int, float]] = {}
+    places, signs, ends = [], [], [0]
+    for text in _texts(column):
+        for word in _words(text, longest):
+            if word not in known:
+                code = zlib.crc32(word.encode())
+                known[word] = (code >> 1) % width, 1.0 - 2.0 * (code & 1)
+            place, sign = known[word]
+            places.append(place)
+            signs.append(sign)
+        ends.append(len(places))
+    entries = np.array(signs, dtype=np.float32), np.array(places, dtype=np.int64), np.array(ends)
+    found = csr_array(entries, shape=(len(column), width))
+    found.sum_duplicates()
+    found.eliminate_zeros()
+    return found
 
 
 @dataclass(frozen=True)
@@ -215,11 +388,43 @@ class Preprocessing:
     encoders: Mapping[str, Encoder]
 
     @staticmethod
-    def fit(table: Table, names: Sequence[str], rows: NDArray[np.int64]) -> Preprocessing:
-        """Looks at the training ``rows`` of some columns, and at no other row."""
+    def fit(
+        table: Table,
+        names: Sequence[str],
+        rows: NDArray[np.int64],
+        *,
+        categorical: Sequence[str] = (),
+        numeric: Sequence[str] = (),
+    ) -> Preprocessing:
+        """Fit an encoder to the training ``rows`` of each column.
+
+        Whether texts are numbers or dates depends on all rows, as the type of a column does.
+
+        Args:
+            table: The nodes.
+            names: Columns to use.
+            rows: Numbers of the training rows.
+            categorical: Columns whose values get a feature each, whatever they look like.
+            numeric: Columns that hold quantities, whatever they look like.
+        """
         for name in names:
             _check_finite(table, name)
-        return Preprocessing({name: _fitted(table[name], rows) for name in names})
+        both = set(categorical) & set(numeric)
+        if both:
+            raise InputError(f"a column must be categorical or numeric, got both: {min(both)!r}")
+        found: dict[str, Encoder] = {}
+        for name in names:
+            try:
+                if name in categorical:
+                    found[name] = _categories(table[name], rows)
+                elif name in numeric:
+                    way = way_of_numbers(table[name])
+                    found[name] = Numbers.fit(table[name], rows, way)
+                else:
+                    found[name] = _fitted(table[name], rows)
+            except InputError as error:
+                raise InputError(f"column {name!r} of {table.name} {error}") from error
+        return Preprocessing(found)
 
     def transform(self, table: Table) -> NDArray[np.float32]:
         """The features [N, F] of every row, on the disk where they would fill the memory."""
@@ -231,9 +436,10 @@ class Preprocessing:
             for first in range(0, len(table), BLOCK):
                 rows = slice(first, first + BLOCK)
                 try:
-                    encoder.encode(table[name][rows], out[rows, start:end])
+                    block = encoder.encode(table[name][rows])
                 except InputError as error:
                     raise InputError(f"column {name!r} of {table.name} {error}") from error
+                out[rows, start:end] = block.toarray() if issparse(block) else block
             start = end
         return out
 
@@ -245,6 +451,20 @@ class Preprocessing:
     def names(self) -> list[str]:
         """Of the features."""
         return [text for name, encoder in self.encoders.items() for text in encoder.names(name)]
+
+    def about(self) -> list[str]:
+        """How columns are encoded, a line for each way, with the names of some columns.
+
+        Example:
+            >>> from gread.tables import column
+            >>> table = Table("nodes", {f"x{k}": column([1.5, 2.5]) for k in range(700)})
+            >>> Preprocessing.fit(table, list(table.columns), np.arange(2)).about()
+            ['numbers, mean 0 and deviation 1: x0, x1, x2, x3, x4, x5 and 694 more']
+        """
+        ways: dict[str, list[str]] = {}
+        for name, encoder in self.encoders.items():
+            ways.setdefault(encoder.about, []).append(name)
+        return [f"{way}: {some(names, 6)}" for way, names in ways.items()]
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Plain values, for JSON."""
@@ -268,14 +488,18 @@ class Preprocessing:
         return Preprocessing(encoders)
 
 
+def some(names: Sequence[str], most: int) -> str:
+    """The first of some names, and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def choose_features(table: Table, wanted: str | Sequence[str], others: Sequence[str]) -> list[str]:
     """The columns to use: those that are named, or with ``"auto"`` all but ``others``."""
     if isinstance(wanted, str) and wanted == "auto":
         return [name for name in table.columns if name not in others]
-    named = wanted.split(",") if isinstance(wanted, str) else list(wanted)
-    names = [name.strip() for name in named if name.strip()]
+    names = named(table, wanted)
     for name in names:
-        table[name]  # a misspelt name fails here
         if name in others:
             raise InputError(
                 f"features must not name the column to predict or to split by: {name!r}"
@@ -283,15 +507,39 @@ def choose_features(table: Table, wanted: str | Sequence[str], others: Sequence[
     return names
 
 
+def named(table: Table, wanted: str | Sequence[str]) -> list[str]:
+    """Columns by their names, as a list or with commas between them."""
+    names = wanted.split(",") if isinstance(wanted, str) else list(wanted)
+    found = [name.strip() for name in names if name.strip()]
+    for name in found:
+        table[name]  # a misspelt name fails here
+    return found
+
+
 def _fitted(column: Column, rows: NDArray[np.int64]) -> Encoder:
     """The encoder that suits what a column holds."""
+    present = rows[~column.missing[rows]]
+    if column.categorical and column.kind != "vector":
+        return _categories(column, rows)
+    if column.kind in NUMERIC and are_codes(column.values[present]):
+        return _categories(column, rows)
     if column.numeric:
         return Numbers.fit(column, rows)
-    present = rows[~column.missing[rows]]
-    values = sorted({str(value) for value in column.values[present]})
+    if written := way_of_numbers(column):
+        return Numbers.fit(column, rows, written)
+    if way := way_of_dates(column):
+        return Dates.fit(column, rows, way)
+    values = {str(value) for value in column.values[present]}
     if len(values) <= min(MOST_CATEGORIES, max(2, len(present) // 2)):
-        return Categories(tuple(values), len(present) < len(rows))
+        return Categories.fit(column, rows)
     return Words.fit(column, rows)
+
+
+def _categories(column: Column, rows: NDArray[np.int64]) -> Categories:
+    """For a column that is said to hold categories."""
+    if column.kind == "vector":
+        raise InputError("must hold single values to be categorical, got lists of numbers")
+    return Categories.fit(column, rows)
 
 
 def _zeros(rows: int, width: int) -> NDArray[np.float32]:
@@ -306,23 +554,10 @@ def _zeros(rows: int, width: int) -> NDArray[np.float32]:
 def _check_finite(table: Table, name: str) -> None:
     bad = table[name].unusable()
     if bad.any():
+        advice = "leave empty what is missing"
+        if table[name].kind == "vector":
+            advice = "replace them, or make every feature a column, in which values may be missing"
         raise InputError(
             f"column {name!r} of {table.name} must hold finite numbers, got NaN or infinity in "
-            f"{int(bad.sum())} rows, the first in row {int(bad.argmax()) + 1}: leave empty what is "
-            "missing"
+            f"{int(bad.sum())} rows, the first in row {int(bad.argmax()) + 1}: {advice}"
         )
-
-
-def _count_words(column: Column, rows: NDArray[np.int64], out: NDArray[np.float32]) -> None:
-    """Adds ±1 for every word of the rows at the place of its hash."""
-    known: dict[str, tuple[int, float]] = {}
-    width = out.shape[1]
-    for place, row in enumerate(rows.tolist()):
-        if column.missing[row]:
-            continue
-        for word in re.findall(r"\w+", str(column.values[row]).lower()):
-            if word not in known:
-                code = zlib.crc32(word.encode())
-                known[word] = (code >> 1) % width, 1.0 - 2.0 * (code & 1)
-            at, sign = known[word]
-            out[place, at] += sign
