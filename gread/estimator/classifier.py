@@ -51,6 +51,7 @@ class GraphClassifier(FittedClassifier):
         features: Columns to use, or ``"auto"`` for all but label and split.
         categorical, numeric: Columns whose values are categories, or quantities, where that differs
             from what `gread.tables.codes.are_codes` finds.
+        scaling: Of counts, one of ``gread.tables.SCALINGS``.
         id, source, target, weight: Columns, see `gread.tables.read_graph`.
         directed: Whether edges have one direction.
         class_weight: How much nodes of each class count: None for alike, ``"balanced"`` for
@@ -119,6 +120,7 @@ class GraphClassifier(FittedClassifier):
             np.flatnonzero(parts == 0),
             categorical=named(graph.table(), self.categorical),
             numeric=named(graph.table(), self.numeric),
+            scaling=self.scaling,
         )
         self.diagnosis_ = diagnose(graph, seen, names, self.preprocessing_)
         self.classes_ = np.array(labels.classes)

@@ -44,6 +44,7 @@ def diagnose_files(
     features: str = "auto",
     categorical: str = "",
     numeric: str = "",
+    scaling: str = "auto",
     out: str | Path | None = None,
     **columns: Unpack[Columns],
 ) -> Diagnosis:
@@ -56,6 +57,7 @@ def diagnose_files(
         features: Columns to use, ``"auto"`` for all except the id and the label.
         categorical: Columns of categories, as in `gread.GraphClassifier`.
         numeric: Columns of quantities, likewise.
+        scaling: Of counts, likewise.
         out: Folder in which a picture is drawn, as ``diagnosis.png``.
 
     Example:
@@ -78,6 +80,7 @@ def diagnose_files(
         np.flatnonzero(labels.known),
         categorical=named(table, categorical),
         numeric=named(table, numeric),
+        scaling=scaling,
     )
     found = diagnose(graph, labels, used, preprocessing)
     if out is not None:

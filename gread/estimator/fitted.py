@@ -64,6 +64,7 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         features: str | Sequence[str] = "auto",
         categorical: str | Sequence[str] = "",
         numeric: str | Sequence[str] = "",
+        scaling: str = "auto",
         id: str | None = None,
         source: str | None = None,
         target: str | None = None,
@@ -78,6 +79,7 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         self.features = features
         self.categorical = categorical
         self.numeric = numeric
+        self.scaling = scaling
         self.id = id
         self.source = source
         self.target = target

@@ -29,7 +29,7 @@ def check_shape(rows: int, columns: int, values: int | None = None) -> None:
 
 @dataclass(frozen=True)
 class Table:
-    """Columns of one length.
+    """Columns of one length; ``table[name]`` is a column whose single values are an array.
 
     Example:
         >>> from gread.tables.column import column
@@ -52,6 +52,10 @@ class Table:
         return next((len(column) for column in self.columns.values()), 0)
 
     def __getitem__(self, name: str) -> Column:
+        return self.stored(name).dense()
+
+    def stored(self, name: str) -> Column:
+        """The column as it is, which may be sparse."""
         if name in self.columns:
             return self.columns[name]
         near = get_close_matches(name, self.columns, n=1)

@@ -4,13 +4,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from scipy.sparse import csr_array
 
 from gread.base.errors import InputError
-from gread.tables.column import column
+from gread.tables.column import column, sparse_numbers, sparse_vectors
 from gread.tables.features import (
     ENCODERS,
     HASHED_WORDS,
     LARGEST,
+    MILLION,
+    SCALINGS,
     Categories,
     Dates,
     Numbers,
@@ -66,7 +69,8 @@ def test_what_is_missing_in_training_has_a_feature_of_its_own():
 
 
 def test_columns_that_are_mostly_zero_keep_their_zeros():
-    assert fitted("clicks").transform(TABLE)[:, 0].tolist() == [0, 0, 0, 0, 1, 0.5]
+    found = fitted("clicks").transform(TABLE)[:, 0]
+    np.testing.assert_allclose(found, np.log2([1, 1, 1, 1, 5, 3]), rtol=1e-6)
 
 
 def test_only_training_rows_are_looked_at():
@@ -170,7 +174,7 @@ def test_features_are_finite_whatever_numbers_there_are(values, share):
     rows = np.arange(max(1, int(share * len(values))))
     found = Preprocessing.fit(table, ["x"], rows).transform(table)
     assert np.isfinite(found).all()
-    assert np.abs(found).max() <= LARGEST
+    assert np.abs(found).max() <= MILLION
 
 
 def test_features_that_would_fill_the_memory_stay_on_the_disk(monkeypatch):
@@ -323,3 +327,59 @@ def test_pairs_of_words_tell_orders_apart():
     assert not np.allclose(found[0], found[1])
     old = Preprocessing({"text": Words((1.0,) * 256)}).transform(table)  # as folders have them
     np.testing.assert_allclose(old[0], old[1])
+
+
+WORDS = np.array([[3, 0, 0, 1], [0, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 5], [0] * 4], dtype=float)
+SCALED = {
+    "auto": np.log2(1 + WORDS),
+    "log": np.log2(1 + WORDS),
+    "none": WORDS,
+    "binary": WORDS != 0,
+    "row": 4 / 5 * WORDS / np.maximum(WORDS.sum(axis=1, keepdims=True), 1),  # 4 words in 5 rows
+    "standard": WORDS / np.where(WORDS.std(axis=0) > 0, WORDS.std(axis=0), 1),
+}
+
+
+def words_as(form):
+    """Counts as one vector or as a column each, dense or sparse."""
+    if form == "vector":
+        return {"w": column(WORDS)}
+    if form == "sparse vector":
+        return {"w": sparse_vectors(csr_array(WORDS))}
+    if form == "columns":
+        return {f"w{k}": column(WORDS[:, k]) for k in range(4)}
+    columns = {}
+    for k in range(4):
+        rows = np.flatnonzero(WORDS[:, k])
+        columns[f"w{k}"] = sparse_numbers("number", rows, WORDS[rows, k], np.zeros(5, dtype=bool))
+    return columns
+
+
+@pytest.mark.parametrize("form", ["vector", "sparse vector", "columns", "sparse columns"])
+@pytest.mark.parametrize("scaling", SCALINGS)
+def test_counts_are_scaled_alike_in_every_form(scaling, form, monkeypatch):
+    table = Table("t", words_as(form))
+    kept = Preprocessing.fit(table, list(table.columns), np.arange(5), scaling=scaling)
+    assert Preprocessing.from_dict(json.loads(json.dumps(kept.to_dict()))) == kept
+    dense = kept.transform(table)
+    assert isinstance(dense, np.ndarray)
+    np.testing.assert_allclose(dense, SCALED[scaling], rtol=1e-5)
+    monkeypatch.setattr("gread.tables.features.WORTH", 0)
+    monkeypatch.setattr("gread.tables.features.SPARSE", 0.5)
+    found = kept.transform(table)
+    assert isinstance(found, csr_array)
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found.toarray(), dense)
+
+
+def test_indicators_and_shares_keep_their_proportions():
+    shares = WORDS / np.maximum(WORDS.sum(axis=1, keepdims=True), 1)
+    for values, factor in ((WORDS != 0, 1.0), (shares, 4 / 3)):  # the mean of non-zeros is 1
+        table = Table("t", {"w": column(values.astype(float))})
+        found = Preprocessing.fit(table, ["w"], np.arange(5)).transform(table)
+        np.testing.assert_allclose(found, values * factor, rtol=1e-6)
+
+
+def test_a_scaling_that_is_none_is_one_sentence():
+    with pytest.raises(InputError, match="unknown scaling 'logg', did you mean 'log'"):
+        Preprocessing.fit(TABLE, ["clicks"], ALL, scaling="logg")
