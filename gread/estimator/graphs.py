@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 
 from gread.base.errors import InputError
 from gread.data.splits import MASKS
-from gread.tables.column import Column, column
+from gread.tables.column import Column, column, sparse_vectors, thinned
 from gread.tables.formats import read_table
 from gread.tables.graph import (
     ENDS,
@@ -87,7 +87,10 @@ def _nodes(nodes: Any, id: str | None) -> Table:
         if id is not None or any(name in table.columns for name in IDS):
             return table
         return Table("nodes", {IDS[0]: column(nodes.index.tolist()), **table.columns})
-    nodes = nodes.toarray() if scipy.sparse.issparse(nodes) else _to_numpy(nodes)
+    if scipy.sparse.issparse(nodes):
+        rows = column(np.arange(nodes.shape[0]))
+        return Table("nodes", {IDS[0]: rows, "x": sparse_vectors(nodes)})
+    nodes = _to_numpy(nodes)
     if not isinstance(nodes, np.ndarray) or nodes.ndim != 2:
         raise InputError(
             "a graph must be a PyG Data, a NetworkX graph, a pandas frame, a file, or features "
@@ -155,7 +158,7 @@ def _is_a(package: str, name: str, value: Any) -> bool:
 
 
 def _from_frame(name: str, frame: Any) -> Table:
-    return Table(name, {str(key): _from_series(frame[key]) for key in frame.columns})
+    return Table(name, thinned({str(key): _from_series(frame[key]) for key in frame.columns}))
 
 
 def _from_series(series: Any) -> Column:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 import re
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any, Literal, TypeAlias
@@ -87,6 +87,7 @@ class Column:
         return ~(finite.all(axis=1) if self.kind == "vector" else finite) & ~self.missing
 
 
+LARGE = 1 << 22  # cells of a table of which a sparse column is worth its trouble
 SPARSE = 0.25  # numbers of which at most this share is not zero may be stored as sparse
 
 
@@ -110,6 +111,22 @@ def sparse_numbers(
     ends = np.array([0, kept.sum()])
     matrix = csc_array((values[kept], rows[kept], ends), shape=(len(missing), 1))
     return Column(kind, matrix, missing)
+
+
+def thinned(columns: Mapping[str, Column]) -> dict[str, Column]:
+    """The columns of a large table, sparse where numbers are mostly zero."""
+    if sum(map(len, columns.values())) < LARGE:
+        return dict(columns)
+    return {name: _thin(found) for name, found in columns.items()}
+
+
+def _thin(found: Column) -> Column:
+    if found.kind not in ("whole", "number") or found.sparse or found.categorical:
+        return found
+    rows = np.flatnonzero((found.values != 0) & ~found.missing)
+    if len(rows) > SPARSE * len(found):
+        return found
+    return sparse_numbers(found.kind, rows, found.values[rows], found.missing)
 
 
 def column(

@@ -20,12 +20,12 @@ from gread.base.errors import InputError
 from gread.base.memory import check_fits
 from gread.tables.column import WORDS, Column, column
 from gread.tables.formats import check_file, read_table
-from gread.tables.table import Table, check_shape
+from gread.tables.table import ROW, Table, check_shape
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-IDS = ("id", "node", "node_id")
+IDS = ("id", "node", "node_id", ROW)
 ENDS = (("source", "target"), ("src", "dst"), ("from", "to"))
 """Default names of the column of ids, and of the columns of an edge's two ends."""
 
@@ -177,7 +177,7 @@ def _id_column(nodes: Table, id: str | None) -> str:
             return name
     raise InputError(
         f"id must name the column of the node ids in {nodes.name}, which has none of "
-        f"{', '.join(IDS)} but: {', '.join(list(nodes.columns)[:20]) or 'no columns'}"
+        f"{', '.join(IDS[:-1])} but: {', '.join(list(nodes.columns)[:20]) or 'no columns'}"
     )
 
 

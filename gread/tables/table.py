@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from gread.base.errors import InputError
 from gread.tables.column import Column
 
+ROW = "(row)"  # column of row numbers in a table that is a matrix
 MOST_COLUMNS = 100_000  # wider features are one column of vectors
 MOST_EMPTY = 10_000_000  # cells that may be empty; in larger tables one of a hundred must be full
 
