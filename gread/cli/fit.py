@@ -216,8 +216,8 @@ def _print_scores(report: FitReport) -> None:
         f"{own} is {sure:.0%} sure on average and right in {found.accuracy:.0%}: off by "
         f"{found.calibration_error:.3f} over ten bins of confidence."
     )
-    if "MLP" in scores:
-        out.print(verdict(own, found, scores["MLP"]))
+    if said := verdict(scores):
+        out.print(said)
     if better := advice(own, scores):
         out.print(better, style="yellow")
 

@@ -57,6 +57,8 @@ def test_nodes_with_the_values_and_neighbours_of_another_are_duplicates():
         (["p", "q"] * 50, True),
         ([0, 1] * 50, True),
         ([0.5, 1.5] * 50, True),
+        ([k % 2 * 50 + k // 2 for k in range(100)], True),  # a threshold tells
+        ([k % 2 - 0.001 * k for k in range(100)], True),
         (["p"] * 100, False),
         (list(range(100)), False),  # every value its own tells nothing
         (["p", "q"] * 40 + ["q", "p"] * 10, False),
@@ -66,6 +68,14 @@ def test_a_column_that_equals_the_label_up_to_names_is_found(values, leaks):
     found = diagnosed({"label": ["a", "b"] * 50, "x": values})
     assert [leak.column for leak in found.leaks] == ["x"] * leaks
     assert any("leave it out with --features" in text for text in found.warnings) == leaks
+
+
+def test_a_number_whose_quantiles_are_the_classes_is_found():
+    year = np.random.default_rng(0).integers(1971, 2021, size=2000)
+    quintile = np.searchsorted(np.quantile(year, [0.2, 0.4, 0.6, 0.8]), year, side="right")
+    noise = np.random.default_rng(1).normal(size=2000)
+    found = diagnosed({"label": quintile.tolist(), "year": year, "noise": noise})
+    assert [leak.column for leak in found.leaks] == ["year"]
 
 
 def test_columns_of_edges_that_are_not_used_are_said():
