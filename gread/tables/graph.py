@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import repeat
@@ -20,12 +20,12 @@ from gread.base.errors import InputError
 from gread.base.memory import check_fits
 from gread.tables.column import WORDS, Column, column
 from gread.tables.formats import check_file, read_table
-from gread.tables.table import Table, check_shape
+from gread.tables.table import ROW, Table, check_shape
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-IDS = ("id", "node", "node_id")
+IDS = ("id", "node", "node_id", ROW)
 ENDS = (("source", "target"), ("src", "dst"), ("from", "to"))
 """Default names of the column of ids, and of the columns of an edge's two ends."""
 
@@ -39,6 +39,7 @@ class TableGraph:
         edge_weight: [E], if the edges have weights.
         loops: How many edges from a node to itself were left out.
         repeated: How many edges were named before, those in the other direction not counted.
+        unused: Columns of the edges that are not used, such as types.
     """
 
     name: str
@@ -49,6 +50,7 @@ class TableGraph:
     directed: bool
     loops: int
     repeated: int
+    unused: tuple[str, ...] = ()
 
     @property
     def num_nodes(self) -> int:
@@ -137,7 +139,8 @@ def join(
     pairs = np.stack([_places(edges, end, nodes, id, place) for end in ends])
     weights = None if weight is None else _weights(edges, weight)
     columns = {name: values for name, values in nodes.columns.items() if name != id}
-    return cleaned(nodes.name, ids, columns, pairs, weights, directed)
+    unused = [name for name in edges.columns if name not in (*ends, weight)]
+    return cleaned(nodes.name, ids, columns, pairs, weights, directed, unused)
 
 
 def cleaned(
@@ -147,6 +150,7 @@ def cleaned(
     pairs: NDArray[np.int64],
     weights: NDArray[np.float32] | None,
     directed: bool,
+    unused: Sequence[str] = (),
 ) -> TableGraph:
     """A graph of pairs [2, E] of node numbers, without loops and repetitions."""
     edge_index = torch.from_numpy(np.ascontiguousarray(pairs))
@@ -159,7 +163,9 @@ def cleaned(
     if not directed:
         edge_index, edge_weight = to_undirected(edge_index, edge_weight, **options)
     loops = len(keep) - kept
-    return TableGraph(name, ids, columns, edge_index, edge_weight, directed, loops, repeated)
+    return TableGraph(
+        name, ids, columns, edge_index, edge_weight, directed, loops, repeated, tuple(unused)
+    )
 
 
 def _id_column(nodes: Table, id: str | None) -> str:
@@ -171,7 +177,7 @@ def _id_column(nodes: Table, id: str | None) -> str:
             return name
     raise InputError(
         f"id must name the column of the node ids in {nodes.name}, which has none of "
-        f"{', '.join(IDS)} but: {', '.join(list(nodes.columns)[:20]) or 'no columns'}"
+        f"{', '.join(IDS[:-1])} but: {', '.join(list(nodes.columns)[:20]) or 'no columns'}"
     )
 
 
@@ -322,8 +328,10 @@ def from_networkx(graph: Any, name: str, weight: str | None, directed: bool) -> 
     edges = list(graph.edges(data=True))
     pairs = [[place[edge[end]] for edge in edges] for end in (0, 1)]
     weights = None if weight is None else _weights(_attributes(name, [e[2] for e in edges]), weight)
+    unused = [name for name in dict.fromkeys(key for e in edges for key in e[2]) if name != weight]
     nodes = _attributes(name, [attributes for _, attributes in graph.nodes(data=True)])
-    return cleaned(name, ids, nodes.columns, np.array(pairs, dtype=np.int64), weights, directed)
+    ends = np.array(pairs, dtype=np.int64)
+    return cleaned(name, ids, nodes.columns, ends, weights, directed, list(map(str, unused)))
 
 
 def _attributes(name: str, attributes: list[dict[Any, Any]]) -> Table:

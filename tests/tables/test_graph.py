@@ -4,17 +4,16 @@ import torch
 
 from gread.base.errors import InputError
 from gread.tables.column import column
-from gread.tables.formats import FORMATS
 from gread.tables.graph import from_networkx, join, read_graph
 from gread.tables.table import Table
-from tests.tables.conftest import EDGES, NODES, WRITERS, networkx_graph
+from tests.tables.conftest import EDGES, NODES, TABLES, WRITERS, networkx_graph
 
 
 def table(called="t", /, **columns):
     return Table(called, {key: column(values) for key, values in columns.items()})
 
 
-@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize("ending", TABLES)
 def test_every_format_gives_the_same_graph(ending, tmp_path):
     for name, columns in (("nodes", NODES), ("edges", EDGES)):
         WRITERS[ending](tmp_path / f"{name}.{ending}", columns)
