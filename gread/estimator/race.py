@@ -30,7 +30,6 @@ from gread.runs.presets import split_settings
 from gread.runs.spec import HIDDEN_CHANNELS, Value
 from gread.training.config import TrainConfig
 from gread.training.fit import fit, logits_of
-from gread.training.losses import LOSSES
 from gread.training.metrics import METRICS, Predictions
 
 FEW, FOLDS = 2000, 5
@@ -234,7 +233,7 @@ def train(
     known[nodes] = True
     if candidate.model == PROPAGATION:
         return Trained(None, propagated(data, known, problem.classes))
-    hyper, given = split_settings(candidate.model, candidate.settings)
+    _, given = split_settings(candidate.model, candidate.settings)
     config = TrainConfig(
         **({"epochs": epochs, "patience": PATIENCE, "metric": problem.metric} | given)
     )
@@ -242,18 +241,10 @@ def train(
         config = replace(config, epochs=epochs, patience=None, metric="nll")
     data.train_mask = known
     data.val_mask = data.test_mask = known if held is None else _mask(held, known)
-    entry = MODELS[candidate.model]
-    hyper = {"hidden_channels": HIDDEN_CHANNELS} | hyper
-    outputs = LOSSES[config.loss].outputs(problem.classes)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        module = entry.make(
-            data.num_features,
-            hyper.pop("hidden_channels"),
-            outputs,
-            num_nodes=data.num_nodes,
-            **hyper,
-        ).to(problem.device)
+        module = built(candidate, data.num_features, problem.classes, data.num_nodes)
+        module = module.to(problem.device)
         data = data.to(problem.device)
         found = fit(
             module,
@@ -262,16 +253,24 @@ def train(
             class_weight=problem.class_weight,
             on_epoch=lambda epoch: time.monotonic() > until,
         )
-    probabilities = predicted(module, data, config)
+    probabilities = predicted(module, data)
     if candidate.smooth:
         probabilities = smoothed(data, known, probabilities)
     return Trained(module.cpu(), probabilities, found.best.number + 1)
 
 
-def predicted(module: nn.Module, data: Data, config: TrainConfig) -> Probabilities:
+def built(candidate: Candidate, features: int, classes: int, nodes: int) -> nn.Module:
+    """The network of a candidate, untrained."""
+    hyper, _ = split_settings(candidate.model, candidate.settings)
+    hyper = {"hidden_channels": HIDDEN_CHANNELS} | hyper
+    sizes = features, hyper.pop("hidden_channels"), classes
+    return MODELS[candidate.model].make(*sizes, num_nodes=nodes, **hyper)
+
+
+def predicted(module: nn.Module, data: Data) -> Probabilities:
     """Probabilities of every node, [N, classes]."""
-    logits = logits_of(module, data, data.train_mask, config).detach().double()
-    found: Probabilities = LOSSES[config.loss].scores(logits).softmax(1).cpu().numpy()
+    logits = logits_of(module, data, data.train_mask, TrainConfig()).detach().double()
+    found: Probabilities = logits.softmax(1).cpu().numpy()
     return found
 
 

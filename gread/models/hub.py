@@ -115,9 +115,9 @@ class Pretrained(ModelHubMixin):
         return ModelCard(model_card(title, fingerprint=fingerprint, metrics=metrics or {}))
 
 
-def save_weights(module: Any, folder: Path) -> None:
+def save_weights(module: Any, folder: Path, name: str = WEIGHTS) -> None:
     """Writes the parameters of a module."""
-    write_tensors(folder / WEIGHTS, module.state_dict(), {"format": "pt"})
+    write_tensors(folder / name, module.state_dict(), {"format": "pt"})
 
 
 def load_module(build: Callable[[], nn.Module], file: Path) -> nn.Module:
