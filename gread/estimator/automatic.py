@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from gread.base.errors import InputError
 from gread.estimator.blend import Probabilities, tempered
 from gread.estimator.race import (
     PROPAGATION,
@@ -44,12 +44,14 @@ class Member:
 
     Attributes:
         candidate: What it is.
-        weight: Of its probabilities.
+        weight: Of its probabilities on the graph that it was trained on.
+        elsewhere: The same on other graphs; 0 if it cannot predict there.
         module: Its network; None of label propagation.
     """
 
     candidate: Candidate
     weight: float
+    elsewhere: float
     module: nn.Module | None
 
 
@@ -58,34 +60,33 @@ class Blend:
     """The weighted mean of the probabilities of several members, with a temperature.
 
     Attributes:
+        members: Trained candidates.
         classes: How many.
-        temperature: T of `gread.estimator.blend.tempered`.
+        temperatures: T of `gread.estimator.blend.tempered`, on the graph of the training and on
+            others.
     """
 
     members: Sequence[Member]
     classes: int
-    temperature: float
+    temperatures: tuple[float, float]
 
     def probabilities(self, data: Data, known: Tensor | None, device: str = "cpu") -> Probabilities:
         """Of every node, [N, classes].
 
         Args:
             data: ``x``, ``edge_index`` with directions if there are any, ``y`` where known.
-            known: Nodes whose classes may be used, [N]; None on another graph, where members that
-                need them, or have weights for each node, are left out.
+            known: Nodes of the graph of the training whose classes may be used, [N]; None on
+                another graph, where members that need them, or have weights for each node, are left
+                out.
             device: Where networks compute.
         """
-        able = [
-            one for one in self.members if known is not None or not one.candidate.transductive()
-        ]
-        if not able:
-            raise InputError(
-                "what was chosen for the graph needs its nodes, so it cannot predict on another: "
-                "fit with --model gread-x, or another model that can"
-            )
-        total = sum(one.weight for one in able)
-        mixed = sum(one.weight / total * self._of(one, data, known, device) for one in able)
-        return tempered(mixed, self.temperature)
+        weights = [one.weight if known is not None else one.elsewhere for one in self.members]
+        mixed = sum(
+            weight * self._of(one, data, known, device)
+            for one, weight in zip(self.members, weights, strict=True)
+            if weight
+        )
+        return tempered(mixed, self.temperatures[known is None])
 
     def _of(self, one: Member, data: Data, known: Tensor | None, device: str) -> Probabilities:
         view = Problem(data, np.zeros(0, dtype=np.int64), self.classes).graph(one.candidate)
@@ -105,8 +106,11 @@ class Blend:
         for number, one in enumerate(self.members):
             if one.module is not None:
                 save_weights(one.module, folder / MEMBERS, f"{number}.safetensors")
-        rows = [asdict(one.candidate) | {"weight": one.weight} for one in self.members]
-        return {"members": rows, "temperature": self.temperature}
+        rows = [
+            {"candidate": asdict(one.candidate), "weight": one.weight, "elsewhere": one.elsewhere}
+            for one in self.members
+        ]
+        return {"members": rows, "temperatures": self.temperatures}
 
     @staticmethod
     def read(
@@ -115,17 +119,14 @@ class Blend:
         """What `write` has written."""
         members = []
         for number, row in enumerate(about["members"]):
-            weight = float(row["weight"])
-            candidate = Candidate(**{name: row[name] for name in row if name != "weight"})
+            candidate = Candidate(**row["candidate"])
             module = None
             if candidate.model != PROPAGATION:
-
-                def build(candidate: Candidate = candidate) -> nn.Module:
-                    return built(candidate, features, classes, nodes)
-
+                build = partial(built, candidate, features, classes, nodes)
                 module = load_module(build, folder / MEMBERS / f"{number}.safetensors")
-            members.append(Member(candidate, weight, module))
-        return Blend(members, classes, float(about["temperature"]))
+            members.append(Member(candidate, row["weight"], row["elsewhere"], module))
+        here, elsewhere = map(float, about["temperatures"])
+        return Blend(members, classes, (here, elsewhere))
 
 
 def fit_blend(
@@ -139,14 +140,20 @@ def fit_blend(
         on_score: Called with every candidate that was scored.
     """
     begin = time.monotonic()
-    choice = choose(problem, race(problem, portfolio(), SHARE * seconds, on_score))
+    scored = race(problem, portfolio(), SHARE * seconds, on_score)
+    choice = choose(problem, scored)
+    # What can predict on another graph is chosen for itself.
+    able = [one for one in scored if not one.candidate.transductive()]
+    other = choose(problem, able) if able else Choice([], [], 1.0, choice.gain)
+    elsewhere = dict(zip((one.candidate.title for one in able), other.weights, strict=True))
     members = []
-    for one, weight in zip(choice.scored, choice.weights, strict=True):
-        if not weight:
+    for one, weight in zip(scored, choice.weights, strict=True):
+        there = elsewhere.get(one.candidate.title, 0.0)
+        if not weight and not there:
             continue
         epochs = max(1, round(float(np.mean(one.epochs))))
-        left = begin + seconds - time.monotonic()
-        until = time.monotonic() + max(left, 2 * one.seconds)  # what is chosen is trained
+        now = time.monotonic()
+        until = max(begin + seconds, now + 2 * one.seconds)  # what is chosen is trained
         trained = train(
             problem,
             one.candidate,
@@ -156,5 +163,6 @@ def fit_blend(
             until=until,
             seed=problem.seed,
         )
-        members.append(Member(one.candidate, weight, trained.module))
-    return Blend(members, problem.classes, choice.temperature), choice
+        members.append(Member(one.candidate, weight, there, trained.module))
+    temperatures = choice.temperature, other.temperature
+    return Blend(members, problem.classes, temperatures), choice

@@ -13,16 +13,26 @@ from sklearn.base import clone
 from torch import Tensor
 from torch_geometric.data import Data
 
-from gread.base.checks import check_count
+from gread.base.checks import check_count, check_positive
 from gread.base.devices import choose_device
 from gread.base.errors import InputError
 from gread.base.files import whole_folder
 from gread.base.memory import TRAINING, enough_memory
 from gread.data.splits import MASKS
+from gread.estimator.automatic import fit_blend
 from gread.estimator.diagnosis import diagnose
-from gread.estimator.fitted import DEGREE, FittedClassifier, checked_column, labels_of, with_degrees
+from gread.estimator.fitted import (
+    AUTO,
+    DEGREE,
+    FittedClassifier,
+    checked_column,
+    labels_of,
+    title_of,
+    with_degrees,
+)
 from gread.estimator.folder import load, write
 from gread.estimator.graphs import masks_of_data
+from gread.estimator.race import Problem, Scored
 from gread.models.catalog import MODELS
 from gread.runs.presets import split_settings
 from gread.runs.spec import HIDDEN_CHANNELS, Value
@@ -33,6 +43,7 @@ from gread.tables.table import Table
 from gread.training.fit import fit
 from gread.training.loop import Epoch
 
+MINUTES, PLENTY, MOST = 2.0, 20_000, 7.0  # for a choice; for as many times more nodes, at most
 FRACTIONS = (0.6, 0.2, 0.2)  # train, validation and test of a drawn split
 
 
@@ -43,11 +54,13 @@ class GraphClassifier(FittedClassifier):
     and test. Columns are encoded by a `gread.tables.Preprocessing`, fitted to training nodes alone.
 
     Args:
-        model: A name of ``gread.MODELS``.
+        model: A name of ``gread.MODELS``, or ``"auto"`` for the best blend of candidates
+            (`gread.estimator.automatic`).
         settings: Hyperparameters of the model and of ``gread.TrainConfig``, by name; ``metric``
             selects the epoch, and ``loss="binary"`` suits two classes. Without a setting, GREAD
             takes the adjacency, time and solver that the diagnosis recommends, and a graph
             that does not fit into memory is cut into parts (`gread.graph.partition`).
+        time: Minutes for the choice of ``"auto"``; by default two, and more from 20,000 nodes on.
         features: Columns to use, or ``"auto"`` for all but label and split.
         categorical, numeric: Columns whose values are categories, or quantities, where that differs
             from what `gread.tables.codes.are_codes` finds.
@@ -66,6 +79,7 @@ class GraphClassifier(FittedClassifier):
         diagnosis_: Of the graph, without the classes of the test.
         settings_, config_: All settings of the model and of the training.
         module_, fit_: The trained model, and the epochs of its training.
+        blend_, choice_: Where the model is chosen: what was, and the scores of all candidates.
 
     Example:
         >>> import gread
@@ -86,6 +100,7 @@ class GraphClassifier(FittedClassifier):
         edges: Any = None,
         split: Any = None,
         on_epoch: Callable[[Epoch], None] | None = None,
+        on_score: Callable[[Scored], None] | None = None,
     ) -> GraphClassifier:
         """Trains on a graph.
 
@@ -97,8 +112,9 @@ class GraphClassifier(FittedClassifier):
             split: The name of a column that says train, val or test, or a list of these; of a PyG
                 ``Data`` which of its splits, by default the first. Otherwise it is drawn.
             on_epoch: Called after every epoch.
+            on_score: Called with every candidate, where the model is chosen.
         """
-        return self.prepare(X, y, edges=edges, split=split).train(on_epoch)
+        return self.prepare(X, y, edges=edges, split=split).train(on_epoch, on_score)
 
     def prepare(
         self, X: Any, y: Any = None, *, edges: Any = None, split: Any = None
@@ -112,17 +128,19 @@ class GraphClassifier(FittedClassifier):
         parts = self._split(X, split, graph, labels)
         others = [name for name in (y, split) if isinstance(name, str)]
         names = choose_features(graph.table(), self.features, others)
-        graph = graph if names else with_degrees(graph)
+        shown = self.shown(graph)
+        shown = shown if names else with_degrees(shown)
         seen = Labels(labels.classes, np.where(parts == 2, -1, labels.y))
         self.preprocessing_ = Preprocessing.fit(
-            graph.table(),
+            shown.table(),
             names or [DEGREE],
             np.flatnonzero(parts == 0),
             categorical=named(graph.table(), self.categorical),
             numeric=named(graph.table(), self.numeric),
             scaling=self.scaling,
         )
-        self.diagnosis_ = diagnose(graph, seen, names, self.preprocessing_)
+        self.diagnosis_ = diagnose(shown, seen, names, self.preprocessing_)
+        self.split_given_ = split is not None or isinstance(X, Data)
         self.classes_ = np.array(labels.classes)
         self.ids_ = graph.ids
         self.data_ = self._inputs(graph)
@@ -132,8 +150,14 @@ class GraphClassifier(FittedClassifier):
         self._class_weights()  # which may name others than there are
         return self
 
-    def train(self, on_epoch: Callable[[Epoch], None] | None = None) -> GraphClassifier:
+    def train(
+        self,
+        on_epoch: Callable[[Epoch], None] | None = None,
+        on_score: Callable[[Scored], None] | None = None,
+    ) -> GraphClassifier:
         """Builds the model and trains it on what is prepared."""
+        if self.model == AUTO:
+            return self._choose(on_score)
         hyper, _ = split_settings(self.model, dict(self.settings or {}))
         entry, device = MODELS[self.model], choose_device(self.device)
         begin = self.diagnosis_.recommendation
@@ -148,6 +172,29 @@ class GraphClassifier(FittedClassifier):
             self.module_ = self.built().to(device)
             about: Any = {"class_weight": self._class_weights(), "on_epoch": on_epoch}
             self.fit_ = fit(self.module_, data, self.config_, **about)
+        return self
+
+    def _choose(self, on_score: Callable[[Scored], None] | None) -> GraphClassifier:
+        """Races candidates and blends the best."""
+        data, config = self.data_, self.config()
+        learned = (data.train_mask | data.val_mask).nonzero().squeeze(1).numpy()
+        held = data.val_mask.nonzero().squeeze(1).numpy() if self.split_given_ else None
+        minutes = self.time
+        if minutes is None:
+            minutes = MINUTES * min(max(1.0, len(self.ids_) / PLENTY), MOST)
+        check_positive("time", minutes)
+        problem = Problem(
+            data,
+            learned,
+            len(self.classes_),
+            held,
+            metric=config.metric or "accuracy",
+            class_weight=self._class_weights(),
+            seed=self.random_state,
+            device=choose_device(self.device),
+        )
+        self.settings_, self.config_ = {}, config
+        self.blend_, self.choice_ = fit_blend(problem, 60 * minutes, on_score)
         return self
 
     def like(
@@ -165,7 +212,7 @@ class GraphClassifier(FittedClassifier):
     def save(self, folder: str | Path) -> Path:
         """Writes a model folder, see `gread.estimator.folder`; it must not exist."""
         with whole_folder(folder) as part:
-            write(self, part, {MODELS[self.model].title: self.scores()})
+            write(self, part, {title_of(self.model): self.scores()})
         return Path(folder)
 
     @staticmethod

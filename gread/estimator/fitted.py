@@ -16,10 +16,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch_geometric.data import Data
+from torch_geometric.utils import to_undirected
 
 from gread.base.devices import choose_device
 from gread.base.errors import InputError
 from gread.base.memory import enough_memory
+from gread.estimator.automatic import Blend
 from gread.estimator.diagnosis import Diagnosis
 from gread.estimator.graphs import as_graph, column_of
 from gread.estimator.scores import Scores, score
@@ -44,6 +46,7 @@ TRAIN: dict[str, Any] = {"epochs": 200, "lr": 0.01, "weight_decay": 5e-4, "patie
 LARGE = 50_000  # nodes from which an epoch takes seconds and validation hardly fluctuates
 TRAIN_LARGE = {"epochs": 50, "lr": 0.03, "patience": 20}
 DENSE = ("glognn", "glognn++")  # models that do not take sparse features
+AUTO = "auto"  # the model that is chosen for the graph
 DEGREE = "(degree)"  # column log(1 + neighbours), the features of a graph that has none
 
 
@@ -58,12 +61,14 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
     settings_: dict[str, Any]
     config_: TrainConfig
     module_: nn.Module
+    blend_: Blend
 
     def __init__(
         self,
         model: str = "gread-bs",
         *,
         settings: Mapping[str, Value] | None = None,
+        time: float | None = None,
         features: str | Sequence[str] = "auto",
         categorical: str | Sequence[str] = "",
         numeric: str | Sequence[str] = "",
@@ -79,6 +84,7 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
     ):
         self.model = model
         self.settings = settings
+        self.time = time
         self.features = features
         self.categorical = categorical
         self.numeric = numeric
@@ -101,6 +107,10 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         """
         self._check_fitted(X)
         device = choose_device(self.device)
+        if self.model == AUTO:
+            data = self.data_ if X is None else self._inputs(self.graph(X, edges))
+            known = self.data_.train_mask | self.data_.val_mask if X is None else None
+            return self.blend_.probabilities(data, known, device)
         if X is None:
             data, config = self.data_, self.config_
         else:
@@ -143,16 +153,29 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
     def graph(self, X: Any, edges: Any = None) -> TableGraph:
         """The graph that is given, read as this classifier was told to."""
         columns = Columns(id=self.id, source=self.source, target=self.target, weight=self.weight)
-        columns["directed"] = self.directed
+        columns["directed"] = self.directed or self.model == AUTO
         return as_graph(X, edges, **columns)
 
     def config(self, nodes: int = 0) -> TrainConfig:
         """How it trains on a graph of so many nodes."""
+        if self.model == AUTO:
+            return self._automatic()
         hyper, given = split_settings(self.model, dict(self.settings or {}))
         found = TrainConfig(**(TRAIN | (TRAIN_LARGE if nodes >= LARGE else {}) | given))
         MODELS[self.model].check_parts(found.parts, hyper)
         outputs_of(found, classes=2)  # every loss of classes accepts two
         return found
+
+    def _automatic(self) -> TrainConfig:
+        """What is settled of a training whose model is chosen: the metric."""
+        given = dict(self.settings or {})
+        others = sorted(given.keys() - {"metric"})
+        if others:
+            raise InputError(
+                f"settings must be left out where the model is chosen, but for metric, got "
+                f"{', '.join(others)}: name a model"
+            )
+        return TrainConfig(**given)  # type: ignore[arg-type]
 
     def built(self) -> nn.Module:
         """The model with these settings, untrained."""
@@ -173,13 +196,22 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
 
     def _inputs(self, graph: TableGraph) -> Data:
         """Features and edges."""
+        table = graph.table()
         if DEGREE in self.preprocessing_.encoders:  # there are no features but this
-            graph = with_degrees(graph)
-        x = as_tensor(self.preprocessing_.transform(graph.table()))
+            table = with_degrees(self.shown(graph)).table()
+        x = as_tensor(self.preprocessing_.transform(table))
         data = Data(x=x, edge_index=graph.edge_index)
         if graph.edge_weight is not None:
             data.edge_weight = graph.edge_weight
         return data
+
+    def shown(self, graph: TableGraph) -> TableGraph:
+        """The graph as it is diagnosed: without directions that only candidates may use."""
+        if self.model != AUTO or self.directed:
+            return graph
+        options: dict[str, Any] = {"num_nodes": graph.num_nodes, "reduce": "mean"}
+        edges = to_undirected(graph.edge_index, graph.edge_weight, **options)
+        return replace(graph, edge_index=edges[0], edge_weight=edges[1], directed=False)
 
     def _structured(self, data: Data) -> Data:
         """With what the model wants to know of the graph; a copy, so that it may be moved."""
@@ -191,9 +223,15 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
 
     def _check_fitted(self, X: Any) -> None:
         """Requires a trained model, and its graph if no other is given."""
-        check_is_fitted(self, "module_", msg="this %(name)s must be fitted before it predicts")
+        learned = "blend_" if self.model == AUTO else "module_"
+        check_is_fitted(self, learned, msg="this %(name)s must be fitted before it predicts")
         if X is None and "data_" not in vars(self):
             raise InputError("a graph must be given: this model was shared without its own")
+
+
+def title_of(model: str) -> str:
+    """What a reader calls a model."""
+    return "The chosen blend" if model == AUTO else MODELS[model].title
 
 
 def as_tensor(features: Any) -> Tensor:

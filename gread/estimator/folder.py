@@ -24,8 +24,9 @@ from gread.base.memory import check_fits
 from gread.base.tensors import write_tensors
 from gread.base.versions import versions
 from gread.data.splits import MASKS
+from gread.estimator.automatic import Blend
 from gread.estimator.diagnosis import Diagnosis
-from gread.estimator.fitted import FittedClassifier, outputs_of
+from gread.estimator.fitted import AUTO, FittedClassifier, outputs_of, title_of
 from gread.estimator.scores import Scores
 from gread.graph.checks import check_edges, check_features
 from gread.graph.partition import sparse_tensor
@@ -61,14 +62,19 @@ def write(classifier: FittedClassifier, folder: Path, scores: Mapping[str, Score
         "fingerprint": fingerprint,
         "versions": versions(),
     }
-    for name, values in ((CONFIG, _config(classifier)), (CLASSIFIER, about)):
+    files: dict[str, Any] = {CLASSIFIER: about}
+    if classifier.model == AUTO:
+        about["blend"] = classifier.blend_.write(folder)
+    else:
+        files[CONFIG] = _config(classifier)
+        save_weights(classifier.module_, folder)
+    for name, values in files.items():
         text = json.dumps(values, indent=1, ensure_ascii=False)
         (folder / name).write_text(text + "\n", encoding="utf-8")
-    save_weights(classifier.module_, folder)
     write_tensors(folder / GRAPH, _graph_tensors(classifier))
     (folder / CARD).write_text(_card(classifier, scores, fingerprint), encoding="utf-8")
-    for file in folder.iterdir():
-        file.chmod(0o644)  # a folder to share
+    for file in folder.rglob("*"):
+        file.chmod(0o755 if file.is_dir() else 0o644)  # a folder to share
 
 
 def load(path: str | Path, kind: type[C]) -> C:
@@ -92,7 +98,11 @@ def load(path: str | Path, kind: type[C]) -> C:
         classifier.preprocessing_ = Preprocessing.from_dict(about["preprocessing"])
         classifier.diagnosis_ = Diagnosis.from_dict(about["diagnosis"])
         classifier.ids_ = range(about["num_nodes"])
-        classifier.module_ = load_module(classifier.built, folder / WEIGHTS)
+        if classifier.model == AUTO:
+            sizes = classifier.preprocessing_.width, len(classifier.classes_), about["num_nodes"]
+            classifier.blend_ = Blend.read(folder, about["blend"], *sizes)
+        else:
+            classifier.module_ = load_module(classifier.built, folder / WEIGHTS)
     except InputError:
         raise
     except Exception as error:  # the text of a stranger may be wrong in any way
@@ -206,7 +216,7 @@ def _check_graph(ids: Any, found: Mapping[str, Tensor], classifier: FittedClassi
 
 
 def _card(classifier: FittedClassifier, scores: Mapping[str, Scores], fingerprint: str) -> str:
-    title = MODELS[classifier.model].title
+    title = title_of(classifier.model)
     classes = ", ".join(map(str, classifier.classes_.tolist()[:20]))
     columns = "\n".join(f"- {line}" for line in classifier.preprocessing_.about())
     metrics = {}

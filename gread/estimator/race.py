@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -38,12 +38,28 @@ FEW, FOLDS = 2000, 5
 PROPAGATION = "label-propagation"
 EPOCHS, PATIENCE = 600, 60
 
+
+def _by_value(change: Callable[[Tensor, Tensor, int], Tensor], x: Tensor) -> Tensor:
+    """Features whose non-zeros are changed, from their rows and values and the number of rows."""
+    if x.layout is torch.sparse_csr:
+        rows = torch.repeat_interleave(x.crow_indices().diff())
+        values = change(rows, x.values(), x.size(0))
+        return torch.sparse_csr_tensor(x.crow_indices(), x.col_indices(), values, x.shape)
+    rows, columns = x.nonzero(as_tuple=True)
+    return x.clone().index_put_((rows, columns), change(rows, x[rows, columns], x.size(0)))
+
+
+def _share_of_row(rows: Tensor, values: Tensor, count: int) -> Tensor:
+    totals = values.new_zeros(count).index_add_(0, rows, values.abs())
+    return values / totals[rows].clamp_min(1e-12)
+
+
 ENCODINGS: Registry[Callable[[Tensor], Tensor]] = Registry(
     "encoding",
     {
         "given": lambda x: x,
-        "rows": lambda x: x / x.abs().sum(1, keepdim=True).clamp_min(1e-12),
-        "binary": lambda x: (x != 0).to(x.dtype),
+        "rows": partial(_by_value, _share_of_row),
+        "binary": partial(_by_value, lambda rows, values, count: torch.ones_like(values)),
     },
 )
 """What may be done to features before a network sees them."""
