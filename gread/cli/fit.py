@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gread.estimator.classifier import GraphClassifier
     from gread.estimator.diagnosis import Diagnosis
     from gread.estimator.files import FitReport
+    from gread.estimator.race import Scored
     from gread.training.loop import Epoch
 
 
@@ -74,6 +75,7 @@ def fit(
     directed: bool = False,
     split: str | None = None,
     model: str = "gread-bs",
+    time: float | None = None,
     settings: list[str] | None = None,
     class_weight: str | None = None,
     minutes: float | None = None,
@@ -90,6 +92,7 @@ def fit(
     classifier = GraphClassifier(
         model,
         settings=settings_of(settings),
+        time=time,
         features=features,
         categorical=categorical,
         numeric=numeric,
@@ -111,6 +114,7 @@ def fit(
             minutes=minutes,
             on_stage=shown.begin,
             on_epoch=shown.advance,
+            on_score=shown.score,
             on_trial=shown.tell,
         )
     if as_json:
@@ -120,9 +124,12 @@ def fit(
             "folder": folder,
             "diagnosis": report.classifier.diagnosis_,
             "scores": report.scores,
+            **({"candidates": _candidates(report.classifier)} if model == "auto" else {}),
         }
         print_json(fitted)
         return
+    if model == "auto":
+        _print_choice(report.classifier)
     _print_scores(report)
     laps = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in report.seconds.items())
     note(f"{laps}\nWrote {folder}: gread predict {folder}")
@@ -163,6 +170,7 @@ class _Stages:
 
     def __init__(self, progress: Progress, as_json: bool):
         self.progress, self.as_json = progress, as_json
+        self.scored: list[Scored] = []
 
     def begin(self, stage: str, classifier: GraphClassifier) -> None:
         from gread.search.objective import objective_of
@@ -175,7 +183,8 @@ class _Stages:
                 _print_split(classifier)
             config = classifier.config(len(classifier.ids_))
             self.in_percent = objective_of(vars(config)).is_share
-            self.task = self.progress.add_task(stage, total=config.epochs)
+            chosen = classifier.model == "auto"
+            self.task = self.progress.add_task(stage, total=None if chosen else config.epochs)
         else:
             text = "comparing with simpler means" if stage == "comparing" else stage
             self.progress.update(self.task, visible=False)
@@ -189,9 +198,48 @@ class _Stages:
         text = f"epoch {epoch.number} loss {epoch.loss:.3f} validation {self.shown(epoch.val)}"
         self.progress.update(self.task, completed=epoch.number + 1, description=text)
 
+    def score(self, one: Scored) -> None:
+        self.scored.append(one)
+        best = max(self.scored, key=lambda other: other.gain)
+        text = f"{len(self.scored)} candidates, best {best.candidate.title}"
+        self.progress.update(self.task, description=f"{text} {self.shown(abs(best.gain[0]))}")
+
     def tell(self, count: int, best: GraphClassifier) -> None:
         text = f"tuning: {count} trained, best validation {self.shown(best.fit_.best.val)}"
         self.progress.update(self.task, description=text)
+
+
+def _candidates(classifier: GraphClassifier) -> list[dict[str, object]]:
+    """Every candidate with its score on nodes that it was not trained on, the best first."""
+    choice = classifier.choice_
+    return [
+        {
+            "candidate": one.candidate.title,
+            "validation": round(abs(one.gain[0]), 6),
+            "weight": round(weight, 3),
+            "seconds": round(one.seconds, 1),
+            "reason": one.candidate.reason,
+        }
+        for one, weight in zip(choice.scored, choice.weights, strict=True)
+    ]
+
+
+def _print_choice(classifier: GraphClassifier) -> None:
+    """What was tried, and what was chosen."""
+    rows = _candidates(classifier)
+    shown = [
+        (
+            str(row["candidate"]),
+            f"{100 * float(str(row['validation'])):.2f}",
+            f"{row['weight']:g}" if row["weight"] else "",
+            f"{row['seconds']}",
+            f"tried since {row['reason']}",
+        )
+        for row in rows
+    ]
+    print_table(("candidate", "validation", "weight", "seconds", ""), shown)
+    metric = classifier.config_.metric or "accuracy"
+    out.print(f"Validation {metric} of the blend: {100 * abs(classifier.choice_.gain[0]):.2f}.")
 
 
 def _print_scores(report: FitReport) -> None:

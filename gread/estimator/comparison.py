@@ -12,8 +12,8 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from gread.base.registry import Registry
 from gread.estimator.classifier import GraphClassifier
+from gread.estimator.fitted import AUTO, title_of
 from gread.estimator.scores import Scores, score
-from gread.models.catalog import MODELS
 
 BASELINES: Registry[Callable[[GraphClassifier], Scores]] = Registry("baseline")
 """From a fitted classifier to the scores of something simpler on the same split."""
@@ -30,7 +30,9 @@ def compare(classifier: GraphClassifier) -> dict[str, Scores]:
         >>> list(compare(classifier))
         ['GREAD-BS', 'MLP', 'Label propagation', 'GCN']
     """
-    own = MODELS[classifier.model].title
+    own = title_of(classifier.model)
+    if classifier.model == AUTO:  # these were candidates
+        return {own: classifier.scores()}
     others = {name: make(classifier) for name, make in BASELINES.items() if name != own}
     return {own: classifier.scores()} | others
 
@@ -66,7 +68,10 @@ def verdict(scores: Mapping[str, Scores]) -> str:
             f"{without}, which sees no edge, is {-points:.1f} points better than {graph}, the best "
             "with the graph: these models lose by the graph."
         )
-    return f"{graph} is {points:.1f} points better than {without}, which sees no edge: the graph helps."
+    return (
+        f"{graph} is {points:.1f} points better than {without}, which sees no edge: the graph "
+        "helps."
+    )
 
 
 def advice(name: str, scores: Mapping[str, Scores]) -> str:

@@ -19,7 +19,9 @@ from gread.base.files import whole_file, whole_folder
 from gread.estimator.classifier import GraphClassifier
 from gread.estimator.comparison import compare
 from gread.estimator.diagnosis import Diagnosis, diagnose
+from gread.estimator.fitted import AUTO
 from gread.estimator.folder import write
+from gread.estimator.race import Scored
 from gread.estimator.scores import Scores
 from gread.estimator.tune import tune
 from gread.report.figures import confusion, portrait, reliability, save
@@ -116,6 +118,7 @@ def fit_report(
     minutes: float | None = None,
     on_stage: Callable[[str, GraphClassifier], None] | None = None,
     on_epoch: Callable[[Epoch], None] | None = None,
+    on_score: Callable[[Scored], None] | None = None,
     on_trial: Callable[[int, GraphClassifier], None] | None = None,
 ) -> FitReport:
     r"""Train on a graph in files: read, diagnose, train, tune, compare, draw and save.
@@ -131,6 +134,7 @@ def fit_report(
         on_stage: Called as ``"reading"``, ``"preparing"``, ``"training"``, ``"tuning"``,
             ``"comparing"`` and ``"writing"`` begin.
         on_epoch: Called after every epoch of the first training.
+        on_score: Called with every candidate, where the model is chosen.
         on_trial: Called after every trial of the tuning, as in `gread.estimator.tune`.
 
     Example:
@@ -149,6 +153,8 @@ def fit_report(
         (['GREAD-BS', 'MLP', 'Label propagation', 'GCN'], True)
     """
     if minutes is not None:
+        if classifier.model == AUTO:
+            raise InputError("--tune must be left out where the model is chosen: take --time")
         check_positive("tune", minutes)
         import_optuna()  # a missing package fails before the training
     seconds: dict[str, float] = {}
@@ -167,7 +173,7 @@ def fit_report(
         with stage("preparing"):
             classifier.prepare(graph, label, split=split)
         with stage("training"):
-            classifier.train(on_epoch)
+            classifier.train(on_epoch, on_score)
         if minutes is not None:
             with stage("tuning"):
                 classifier = tune(classifier, minutes, on_trial)
