@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from gread.estimator.blend import Probabilities, tempered
+from gread.estimator.blend import Probabilities, mean, tempered
 from gread.estimator.race import (
     PROPAGATION,
     Candidate,
@@ -80,12 +80,10 @@ class Blend:
                 out.
             device: Where networks compute.
         """
-        weights = [one.weight if known is not None else one.elsewhere for one in self.members]
-        mixed = sum(
-            weight * self._of(one, data, known, device)
-            for one, weight in zip(self.members, weights, strict=True)
-            if weight
-        )
+        weighed = ((one, one.elsewhere if known is None else one.weight) for one in self.members)
+        used = [(one, weight) for one, weight in weighed if weight]
+        found = (self._of(one, data, known, device) for one, _ in used)
+        mixed = mean([weight for _, weight in used], found)
         return tempered(mixed, self.temperatures[known is None])
 
     def _of(self, one: Member, data: Data, known: Tensor | None, device: str) -> Probabilities:

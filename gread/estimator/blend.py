@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,11 @@ def blend(
         counts[best] += 1
         total = total + found[best]
     return (counts / counts.sum()).tolist()
+
+
+def mean(weights: Sequence[float], found: Iterable[Probabilities]) -> Probabilities:
+    """Σ w p."""
+    return reduce(np.add, (w * p for w, p in zip(weights, found, strict=True)))
 
 
 def temperature(probabilities: Probabilities, y: NDArray[np.int64]) -> float:

@@ -23,7 +23,7 @@ from torch_geometric.utils import to_undirected
 
 from gread.base.registry import Registry
 from gread.base.toml import read_toml
-from gread.estimator.blend import Probabilities, blend, temperature
+from gread.estimator.blend import Probabilities, blend, mean, temperature
 from gread.graph.adjacency import OriginalAdjacency
 from gread.models.catalog import MODELS
 from gread.runs.presets import split_settings
@@ -250,9 +250,8 @@ def train(
     if candidate.model == PROPAGATION:
         return Trained(None, propagated(data, known, problem.classes))
     _, given = split_settings(candidate.model, candidate.settings)
-    config = TrainConfig(
-        **({"epochs": epochs, "patience": PATIENCE, "metric": problem.metric} | given)
-    )
+    usual: dict[str, Any] = {"epochs": epochs, "patience": PATIENCE, "metric": problem.metric}
+    config = TrainConfig(**usual | given)
     if held is None:
         config = replace(config, epochs=epochs, patience=None, metric="nll")
     data.train_mask = known
@@ -277,8 +276,8 @@ def train(
 
 def built(candidate: Candidate, features: int, classes: int, nodes: int) -> nn.Module:
     """The network of a candidate, untrained."""
-    hyper, _ = split_settings(candidate.model, candidate.settings)
-    hyper = {"hidden_channels": HIDDEN_CHANNELS} | hyper
+    own, _ = split_settings(candidate.model, candidate.settings)
+    hyper: dict[str, Any] = {"hidden_channels": HIDDEN_CHANNELS} | own
     sizes = features, hyper.pop("hidden_channels"), classes
     return MODELS[candidate.model].make(*sizes, num_nodes=nodes, **hyper)
 
@@ -473,6 +472,6 @@ def choose(problem: Problem, scored: list[Scored]) -> Choice:
     nodes = scored[0].nodes
     found = [one.probabilities for one in scored]
     weights = blend(found, lambda p: problem.gain(p, nodes))
-    mixed = sum(w * p for w, p in zip(weights, found, strict=True))
+    mixed = mean(weights, found)
     t = temperature(mixed, problem.data.y.numpy()[nodes])
     return Choice(scored, weights, t, problem.gain(mixed, nodes))
