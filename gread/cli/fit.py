@@ -226,6 +226,8 @@ def _candidates(classifier: GraphClassifier) -> list[dict[str, object]]:
 
 def _print_choice(classifier: GraphClassifier) -> None:
     """What was tried, and what was chosen."""
+    from gread.estimator.automatic import explained
+
     rows = _candidates(classifier)
     shown = [
         (
@@ -233,13 +235,14 @@ def _print_choice(classifier: GraphClassifier) -> None:
             f"{100 * float(str(row['validation'])):.2f}",
             f"{row['weight']:g}" if row["weight"] else "",
             f"{row['seconds']}",
-            f"tried since {row['reason']}",
+            str(row["reason"]),
         )
         for row in rows
     ]
-    print_table(("candidate", "validation", "weight", "seconds", ""), shown)
+    print_table(("candidate", "validation", "weight", "seconds", "tried since"), shown)
     metric = classifier.config_.metric or "accuracy"
     out.print(f"Validation {metric} of the blend: {100 * abs(classifier.choice_.gain[0]):.2f}.")
+    out.print(explained(classifier.choice_, classifier.diagnosis_.edge_homophily))
 
 
 def _print_scores(report: FitReport) -> None:
@@ -249,7 +252,7 @@ def _print_scores(report: FitReport) -> None:
     scores = report.scores
     classes = [str(name) for name in report.classifier.classes_.tolist()]
     (own, found), *_ = scores.items()
-    out.print(f"\n{found.nodes:,} test nodes, seen by nobody before")
+    out.print(f"\n{found.nodes:,} test nodes, not used for training or selection")
     rows = []
     for name, other in scores.items():
         auc = "" if other.roc_auc is None else f"{other.roc_auc:.3f}"

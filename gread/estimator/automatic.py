@@ -127,6 +127,29 @@ class Blend:
         return Blend(members, classes, (here, elsewhere))
 
 
+def explained(choice: Choice, homophily: float | None) -> str:
+    """What the graph adds to the features, in one sentence.
+
+    Args:
+        choice: With candidates of both kinds.
+        homophily: Share of edges between nodes of one class; None if unknown.
+    """
+    free = [one for one in choice.scored if one.candidate.without_graph]
+    seeing = [one for one in choice.scored if not one.candidate.without_graph]
+    if not free or not seeing:
+        return ""
+    points = 100 * (seeing[0].gain[0] - free[0].gain[0])
+    what = "Neighbours"
+    if homophily is not None:
+        share = "mostly share a class" if homophily > 0.6 else "mostly differ in class"
+        what = (
+            f"Neighbours {share if not 0.4 < homophily <= 0.6 else 'share a class half the time'}"
+        )
+    against = f"{seeing[0].candidate.title} against {free[0].candidate.title}"
+    verb = "adds" if points >= 0 else "takes"
+    return f"{what}: the graph {verb} {abs(points):.1f} points to the features ({against})."
+
+
 def fit_blend(
     problem: Problem, seconds: float, on_score: Callable[[Scored], None] | None = None
 ) -> tuple[Blend, Choice]:

@@ -87,6 +87,11 @@ class Candidate:
     encoding: str = "given"
     smooth: bool = False
 
+    @property
+    def without_graph(self) -> bool:
+        """Whether it sees no edge."""
+        return self.model == "mlp" and not self.smooth
+
     def transductive(self) -> bool:
         """Whether it can predict nodes of its graph alone."""
         if self.smooth or self.model == PROPAGATION:

@@ -1,0 +1,104 @@
+"""A classifier whose model is chosen."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import gread
+from gread.base.errors import InputError
+from gread.estimator import automatic
+from gread.estimator.race import Candidate
+
+FAST = {"epochs": 8, "hidden_channels": 4}
+FEW = (
+    Candidate("Label propagation", "label-propagation"),
+    Candidate("MLP", "mlp", FAST),
+    Candidate("GREAD-X", "gread-x", {**FAST, "num_steps": 1}),
+    Candidate("LINKX", "linkx", FAST),
+)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return gread.load("csbm", num_nodes=120, homophily=0.9, degree=6)
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    """Few small candidates, and no time for variants of them."""
+    before = automatic.portfolio
+    automatic.portfolio = lambda: FEW
+    try:
+        classifier = gread.GraphClassifier("auto", time=0.02)
+        seen = []
+        classifier.fit(data, on_score=seen.append)
+        assert [one.candidate for one in seen][:1] == [FEW[0]]
+        return classifier
+    finally:
+        automatic.portfolio = before
+
+
+def test_probabilities_are_those_of_the_weighted_members(fitted, data):
+    p = fitted.predict_proba()
+    assert p.shape == (120, 2)
+    assert p.sum(1) == pytest.approx(1)
+    assert sum(one.weight for one in fitted.blend_.members) == pytest.approx(1)
+    assert set(fitted.predict()) <= {0, 1}
+    assert fitted.score() > 0.6
+
+
+def test_the_choice_is_at_least_as_good_as_every_candidate(fitted):
+    choice = fitted.choice_
+    assert all(choice.gain >= one.gain for one in choice.scored)
+    assert len(choice.weights) == len(choice.scored)
+
+
+def test_another_graph_is_predicted_without_members_of_this_one(fitted, data):
+    other = gread.load("csbm", num_nodes=50, homophily=0.9, degree=6, seed=5)
+    assert fitted.predict_proba(other).shape == (50, 2)
+    there = [one for one in fitted.blend_.members if one.elsewhere]
+    assert there
+    assert not any(one.candidate.transductive() for one in there)
+
+
+def test_a_folder_holds_all_of_it(fitted, data, tmp_path):
+    folder = fitted.save(tmp_path / "model")
+    about = json.loads((folder / "classifier.json").read_text())
+    assert len(about["blend"]["members"]) == len(fitted.blend_.members)
+    again = gread.GraphClassifier.load(folder)
+    assert np.array_equal(again.predict_proba(), fitted.predict_proba())
+    other = gread.load("csbm", num_nodes=50, homophily=0.9, degree=6, seed=5)
+    assert np.array_equal(again.predict_proba(other), fitted.predict_proba(other))
+    assert again.score() == fitted.score()
+
+
+def test_test_nodes_are_not_learned_from(data, monkeypatch):
+    seen = []
+
+    def look(problem, seconds, on_score):
+        seen.append(problem)
+        raise TimeoutError
+
+    monkeypatch.setattr("gread.estimator.classifier.fit_blend", look)
+    for split in (None, 3):
+        with pytest.raises(TimeoutError):
+            gread.GraphClassifier("auto").fit(data, split=split)
+        learned = torch.zeros(120, dtype=torch.bool)
+        learned[seen[-1].learned] = True
+        assert not (learned & data.test_mask[:, split or 0]).any()
+        assert (learned == (data.train_mask | data.val_mask)[:, split or 0]).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"settings": {"lr": 0.1}}, "settings must be left out where the model is chosen"),
+        ({"time": 0.0}, "time must be a positive number, got 0.0"),
+        ({"settings": {"metric": "accuracee"}}, "unknown metric 'accuracee'"),
+    ],
+)
+def test_bad_settings_are_one_sentence(data, options, sentence):
+    with pytest.raises(InputError, match=sentence):
+        gread.GraphClassifier("auto", **options).fit(data)
