@@ -166,7 +166,8 @@ def _is_a(package: str, name: str, value: Any) -> bool:
 
 
 def _from_frame(name: str, frame: Any) -> Table:
-    return Table(name, thinned({str(key): _from_series(frame[key]) for key in frame.columns}))
+    columns = ((str(key), _from_series(frame[key])) for key in frame.columns)
+    return Table(name, thinned(columns, frame.size))
 
 
 def _from_series(series: Any) -> Column:
