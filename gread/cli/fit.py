@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 
 
 def diagnose(
-    nodes: Path,
+    nodes: list[Path],
     label: str,
     edges: Path | None = None,
     features: str = "auto",
+    categorical: str = "",
+    numeric: str = "",
+    scaling: str = "auto",
     id: str | None = None,
     source: str | None = None,
     target: str | None = None,
@@ -36,7 +39,17 @@ def diagnose(
     from gread.tables.graph import Columns
 
     columns = Columns(id=id, source=source, target=target, weight=weight, directed=directed)
-    found = diagnose_files(nodes, edges, label=label, features=features, out=folder, **columns)
+    found = diagnose_files(
+        nodes,
+        edges,
+        label=label,
+        features=features,
+        categorical=categorical,
+        numeric=numeric,
+        scaling=scaling,
+        out=folder,
+        **columns,
+    )
     if as_json:
         print_json(found)
     else:
@@ -46,11 +59,14 @@ def diagnose(
 
 
 def fit(
-    nodes: Path,
+    nodes: list[Path],
     label: str,
     folder: Path,
     edges: Path | None = None,
     features: str = "auto",
+    categorical: str = "",
+    numeric: str = "",
+    scaling: str = "auto",
     id: str | None = None,
     source: str | None = None,
     target: str | None = None,
@@ -75,6 +91,9 @@ def fit(
         model,
         settings=settings_of(settings),
         features=features,
+        categorical=categorical,
+        numeric=numeric,
+        scaling=scaling,
         class_weight=class_weight,
         random_state=seed,
         device=device,
@@ -112,7 +131,7 @@ def fit(
 def predict(
     folder: str,
     file: Path,
-    nodes: Path | None = None,
+    nodes: list[Path] | None = None,
     edges: Path | None = None,
     device: str = "auto",
     as_json: bool = False,
@@ -123,7 +142,7 @@ def predict(
 
     with stoppable():
         classifier = GraphClassifier.load(folder).set_params(device=device)
-        count = write_predictions(classifier, file, nodes, edges)
+        count = write_predictions(classifier, file, nodes or None, edges)
     if as_json:
         print_json({"nodes": count, "file": file})
     else:
@@ -197,8 +216,8 @@ def _print_scores(report: FitReport) -> None:
         f"{own} is {sure:.0%} sure on average and right in {found.accuracy:.0%}: off by "
         f"{found.calibration_error:.3f} over ten bins of confidence."
     )
-    if "MLP" in scores:
-        out.print(verdict(own, found, scores["MLP"]))
+    if said := verdict(scores):
+        out.print(said)
     if better := advice(own, scores):
         out.print(better, style="yellow")
 
@@ -207,6 +226,8 @@ def _print_diagnosis(found: Diagnosis) -> None:
     """The numbers in two columns, what to be careful about, and where to begin."""
     rows = _rows(found).items()
     print_table((), rows, box=None, padding=(0, 2, 0, 0), show_header=False)
+    for line in found.encodings:
+        out.print(f"Columns: {line}.")
     for warning in found.warnings:
         out.print(f"! {warning}", style="yellow")
     begin = found.recommendation

@@ -26,7 +26,7 @@ from gread.estimator.graphs import masks_of_data
 from gread.models.catalog import MODELS
 from gread.runs.presets import split_settings
 from gread.runs.spec import HIDDEN_CHANNELS, Value
-from gread.tables.features import Preprocessing, choose_features
+from gread.tables.features import Preprocessing, choose_features, named
 from gread.tables.graph import TableGraph
 from gread.tables.labels import Labels, check_split, draw_split, read_split
 from gread.tables.table import Table
@@ -49,6 +49,9 @@ class GraphClassifier(FittedClassifier):
             takes the adjacency, time and solver that the diagnosis recommends, and a graph
             that does not fit into memory is cut into parts (`gread.graph.partition`).
         features: Columns to use, or ``"auto"`` for all but label and split.
+        categorical, numeric: Columns whose values are categories, or quantities, where that differs
+            from what `gread.tables.codes.are_codes` finds.
+        scaling: Of counts, one of ``gread.tables.SCALINGS``.
         id, source, target, weight: Columns, see `gread.tables.read_graph`.
         directed: Whether edges have one direction.
         class_weight: How much nodes of each class count: None for alike, ``"balanced"`` for
@@ -111,9 +114,15 @@ class GraphClassifier(FittedClassifier):
         names = choose_features(graph.table(), self.features, others)
         graph = graph if names else with_degrees(graph)
         seen = Labels(labels.classes, np.where(parts == 2, -1, labels.y))
-        self.diagnosis_ = diagnose(graph, seen, names)
-        rows = np.flatnonzero(parts == 0)
-        self.preprocessing_ = Preprocessing.fit(graph.table(), names or [DEGREE], rows)
+        self.preprocessing_ = Preprocessing.fit(
+            graph.table(),
+            names or [DEGREE],
+            np.flatnonzero(parts == 0),
+            categorical=named(graph.table(), self.categorical),
+            numeric=named(graph.table(), self.numeric),
+            scaling=self.scaling,
+        )
+        self.diagnosis_ = diagnose(graph, seen, names, self.preprocessing_)
         self.classes_ = np.array(labels.classes)
         self.ids_ = graph.ids
         self.data_ = self._inputs(graph)

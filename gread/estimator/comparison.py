@@ -8,6 +8,7 @@ from functools import partial
 import torch
 from torch.nn.functional import one_hot
 from torch_geometric.nn import LabelPropagation
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from gread.base.registry import Registry
 from gread.estimator.classifier import GraphClassifier
@@ -34,28 +35,46 @@ def compare(classifier: GraphClassifier) -> dict[str, Scores]:
     return {own: classifier.scores()} | others
 
 
-def verdict(name: str, own: Scores, mlp: Scores) -> str:
-    """Whether the graph helps, in one sentence: a classifier beside an MLP, which sees no edge.
+GRAPH_FREE = ("MLP",)
+"""Titles of models that see no edge."""
+
+
+def verdict(scores: Mapping[str, Scores]) -> str:
+    """Whether the graph helps, in one sentence: the best model that sees edges beside the others.
 
     A difference below two of its standard errors, as if both were tried on other nodes, is none.
+    Empty unless there are models of both kinds.
+
+    Args:
+        scores: By the titles of models, as `compare` gives them.
     """
-    points = 100 * (own.accuracy - mlp.accuracy)
-    if abs(points) < _luck(own, mlp):
+    blind = {name: found for name, found in scores.items() if name in GRAPH_FREE}
+    seeing = {name: found for name, found in scores.items() if name not in GRAPH_FREE}
+    if not blind or not seeing:
+        return ""
+    without, graph = _best(blind), _best(seeing)
+    points = 100 * (seeing[graph].accuracy - blind[without].accuracy)
+    pair = f"{graph}, the best with the graph, and {without}, the best without it,"
+    if abs(points) < _error(seeing[graph], blind[without]):
+        nodes = seeing[graph].nodes
         return (
-            f"{name} and an MLP, which sees no edge, are {abs(points):.1f} points apart, no more "
-            f"than luck on {own.nodes} nodes: do not count on the graph."
+            f"{pair} are {abs(points):.1f} points apart, within the error of {nodes:,} nodes: the "
+            "graph makes no certain difference."
         )
     if points < 0:
-        return f"{name} is {-points:.1f} points worse than an MLP: the graph harms."
-    return f"{name} is {points:.1f} points better than an MLP, which sees no edge: the graph helps."
+        return (
+            f"{without}, which sees no edge, is {-points:.1f} points better than {graph}, the best "
+            "with the graph: these models lose by the graph."
+        )
+    told = f"{graph} is {points:.1f} points better than {without}, which sees no edge"
+    return f"{told}: the graph helps."
 
 
 def advice(name: str, scores: Mapping[str, Scores]) -> str:
-    """One sentence where something simpler is better than luck explains, else nothing."""
-    own = scores[name]
-    best = max(scores, key=lambda other: scores[other].accuracy)
+    """One sentence where another model is certainly better, else nothing."""
+    own, best = scores[name], _best(scores)
     points = 100 * (scores[best].accuracy - own.accuracy)
-    if points < _luck(own, scores[best]) or best == name:
+    if points < _error(own, scores[best]) or best == name:
         return ""
     return (
         f"{best} is {points:.1f} points better than {name}: look for better settings with "
@@ -63,7 +82,12 @@ def advice(name: str, scores: Mapping[str, Scores]) -> str:
     )
 
 
-def _luck(one: Scores, other: Scores) -> float:
+def _best(scores: Mapping[str, Scores]) -> str:
+    """The most accurate, the first of several."""
+    return max(scores, key=lambda name: scores[name].accuracy)
+
+
+def _error(one: Scores, other: Scores) -> float:
     """Two standard errors of a difference in points, as if both were tried on other nodes."""
     variance = sum(found.accuracy * (1 - found.accuracy) / found.nodes for found in (one, other))
     return float(200 * variance**0.5)
@@ -83,13 +107,13 @@ BASELINES.add("MLP", partial(_trained, "mlp"))
 def label_propagation(classifier: GraphClassifier) -> Scores:
     """Y ← 0.9 Ã Y + 0.1 Y(0), fifty times: the graph and the classes of training nodes alone.
 
-    Zhou et al., NeurIPS 2003. A node that nothing reaches gets the shares of the classes.
+    Zhou et al., NeurIPS 2003, with Ã = D^−½ A D^−½ of the weights, which PyG normalizes only if
+    there are none. A node that nothing reaches gets the shares of the classes.
     """
     data = classifier.data_
     known = one_hot(data.y.clamp(min=0), len(classifier.classes_)).float()
-    found = LabelPropagation(num_layers=50, alpha=0.9)(
-        known, data.edge_index, data.train_mask, data.edge_weight
-    )
+    edges = gcn_norm(data.edge_index, data.edge_weight, len(known), add_self_loops=False)
+    found = LabelPropagation(num_layers=50, alpha=0.9)(known, edges[0], data.train_mask, edges[1])
     shares = known[data.train_mask].mean(dim=0)
     total = found.sum(dim=1, keepdim=True)
     spread = torch.where(total > 0, found / total.clamp(min=1e-30), shares).double()

@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.sparse import coo_matrix
+from numpy.typing import NDArray
+from scipy.sparse import coo_array, coo_matrix, issparse
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 from torch_geometric.utils import degree, scatter, to_scipy_sparse_matrix
 
 from gread.graph.measures import adjusted_homophily, edge_homophily, node_homophily
 from gread.tables.column import Column
-from gread.tables.features import Preprocessing
+from gread.tables.features import Preprocessing, some
 from gread.tables.graph import TableGraph
 from gread.tables.labels import Labels
 from gread.tables.table import Table
@@ -26,6 +27,7 @@ RARE = 10  # results of a class with fewer nodes are unreliable
 SEEN = 5000  # labelled nodes at most from which `features_tell` is measured
 LEAD = 0.15  # lead of the neighbours over the features that makes a long time worth it
 LEAK = 0.99  # a column that tells the class of this share of the nodes equals the label
+GLANCE = 1000  # labelled nodes by which most columns are seen not to tell the class
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,8 @@ class Diagnosis:
             columns, fitted to one half for the other; None if unknown.
         leaks: Columns that tell the class.
         warnings: What to know before trusting a result, one sentence each.
+        encodings: How columns become features, one line for each way.
+        unused: Columns of the edges that are not used.
     """
 
     nodes: int
@@ -93,6 +97,8 @@ class Diagnosis:
     leaks: tuple[Leak, ...]
     recommendation: Recommendation
     warnings: tuple[str, ...] = ()
+    encodings: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> Diagnosis:
@@ -105,8 +111,19 @@ class Diagnosis:
         return Diagnosis(**known)
 
 
-def diagnose(graph: TableGraph, labels: Labels, features: Sequence[str]) -> Diagnosis:
-    """Measure a graph; nodes whose class must stay unseen, as in a test, have none in ``labels``.
+def diagnose(
+    graph: TableGraph,
+    labels: Labels,
+    features: Sequence[str],
+    preprocessing: Preprocessing | None = None,
+) -> Diagnosis:
+    """Measure a graph.
+
+    Args:
+        graph: With columns.
+        labels: Nodes whose class must stay unseen, as in a test, have none.
+        features: Columns to use.
+        preprocessing: Of these columns; by default it is fitted to the labelled nodes.
 
     Example:
         >>> from gread.tables import Table, column, join, read_labels
@@ -116,6 +133,8 @@ def diagnose(graph: TableGraph, labels: Labels, features: Sequence[str]) -> Diag
         >>> diagnose(graph, read_labels(graph.table(), "kind"), []).edge_homophily
         0.0
     """
+    if preprocessing is None:
+        preprocessing = Preprocessing.fit(graph.table(), features, np.flatnonzero(labels.known))
     y = torch.from_numpy(labels.y)
     n = graph.num_nodes
     neighbours = degree(graph.edge_index[0], n, dtype=torch.int64)
@@ -128,7 +147,7 @@ def diagnose(graph: TableGraph, labels: Labels, features: Sequence[str]) -> Diag
     edge_index = graph.edge_index[:, (y[graph.edge_index] >= 0).all(dim=0)]
     homophily = _number(adjusted_homophily, edge_index, y)
     neighbours_tell = _neighbours_tell(edge_index, y, classes)
-    features_tell = _features_tell(graph.table(), features, labels)
+    features_tell = _features_tell(graph.table(), preprocessing, labels) if features else None
     leaks = (_leak(name, graph.columns[name], labels) for name in features)
     lead = (neighbours_tell or 0.0) - (features_tell or 0.0)
     found = Diagnosis(
@@ -158,6 +177,8 @@ def diagnose(graph: TableGraph, labels: Labels, features: Sequence[str]) -> Diag
         recommendation=recommend(
             homophily, edges=graph.edge_index.size(1), has_features=bool(features), lead=lead
         ),
+        encodings=tuple(preprocessing.about()) if features else (),
+        unused=graph.unused,
     )
     return replace(found, warnings=tuple(_warnings(found)))
 
@@ -230,6 +251,9 @@ def _warnings(found: Diagnosis) -> Iterator[str]:
             f"{found.duplicates} nodes repeat another one, values and neighbours alike: where one "
             "trains and the other tests, the test is no test."
         )
+    if found.unused:
+        weights = "" if found.weighted else " (--weight COLUMN takes one as weights)"
+        yield f"Columns of the edges that are not used: {some(found.unused, 6)}{weights}."
     if not found.features:
         yield "There are no features: the number of neighbours stands in for them."
 
@@ -248,32 +272,63 @@ def _duplicates(graph: TableGraph, features: Sequence[str]) -> int:
     code = torch.randint(-(2**62), 2**62, (graph.num_nodes,), generator=generator)
     source, target = graph.edge_index
     around = scatter(code[source], target, dim_size=graph.num_nodes, reduce="sum")
-    rows = zip(around.tolist(), *(_cells(graph.columns[name]) for name in features), strict=True)
-    return graph.num_nodes - len(set(map(hash, rows)))
+    total = _mixed(around.numpy().astype(np.uint64))
+    for number, name in enumerate(features):
+        total += _codes(graph.columns[name], number)  # modulo 2⁶⁴
+    return graph.num_nodes - len(np.unique(total))
 
 
-def _cells(column: Column) -> list[Any]:
-    if column.kind == "vector":
-        return [row.tobytes() for row in column.values]
-    return column.cells()
+def _codes(column: Column, number: int) -> NDArray[np.uint64]:
+    """A number for each row, alike for like values; 0 for numbers that are 0."""
+    key = np.uint64(number << 32)
+    if column.kind == "vector" or column.numeric:
+        dense = column.values if column.sparse else np.asarray(column.values, dtype=np.float64)
+        entries = coo_array(dense if dense.ndim == 2 else dense[:, None])
+        rows, places = entries.coords
+        bits = entries.data.astype(np.float64).view(np.uint64)
+        codes = np.zeros(len(column), dtype=np.uint64)
+        np.add.at(codes, rows, _mixed(bits ^ _mixed(key + places.astype(np.uint64) + np.uint64(1))))
+    else:
+        codes = np.array([hash(value) & (2**64 - 1) for value in column.values], dtype=np.uint64)
+        codes = _mixed(codes ^ _mixed(key + np.zeros(1, dtype=np.uint64)))
+    return np.where(column.missing, _mixed(key + np.full(1, 7, dtype=np.uint64)), codes)
+
+
+def _mixed(codes: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Bits that depend on all bits: the end of SplitMix64."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        codes = (codes ^ (codes >> np.uint64(shift))) * np.uint64(factor)
+    return codes ^ (codes >> np.uint64(31))
 
 
 def _leak(name: str, column: Column, labels: Labels) -> Leak | None:
-    """Whether the few values of a column tell the class."""
-    rows = np.flatnonzero(labels.known & ~column.missing)
-    if column.kind == "vector" or not len(rows):
+    """Whether a column tells the class: by its few values, or by thresholds of a number.
+
+    A tree of twice as many leaves as there are classes, on this column alone, must be right.
+    """
+    from sklearn.tree import DecisionTreeClassifier
+
+    known = np.flatnonzero(labels.known)
+    if column.kind == "vector" or not len(known):
         return None
+    commonest = np.bincount(labels.y[known]).max() / len(known)
+    if column.sparse and commonest + column.values.nnz / len(known) < LEAK:
+        return None  # most rows have the same value
+    rows = known[~column.missing[known]]
     most = 2 * len(labels.classes)
-    cells = column.values[rows] if column.numeric else column.values[rows].astype(str)
-    if len(np.unique(cells[:1000])) > most:
-        return None
-    values, place = np.unique(cells, return_inverse=True)
-    if not 2 <= len(values) <= most:
-        return None
-    counts = np.zeros((len(values), len(labels.classes)), dtype=np.int64)
-    np.add.at(counts, (place, labels.y[rows]), 1)
-    right = counts.max(axis=1).sum() / int(labels.known.sum())
-    commonest = counts.sum(axis=0).max() / len(rows)
+    tree = DecisionTreeClassifier(max_leaf_nodes=max(most, 2), random_state=0)
+    for part in (rows[:: max(1, len(rows) // GLANCE)], rows):  # a glance at few is fast
+        cells = column[part].dense().values
+        if not column.numeric:
+            values, cells = np.unique(cells.astype(str), return_inverse=True)
+            if len(values) > most:
+                return None
+        if not len(part) or (cells == cells[0]).all():
+            return None
+        x, y = np.clip(cells, -1e30, 1e30).reshape(-1, 1), labels.y[part]
+        right = tree.fit(x, y).score(x, y) * len(rows) / len(known)
+        if right < LEAK:
+            return None
     return Leak(name, float(right)) if right >= LEAK > commonest else None
 
 
@@ -295,19 +350,21 @@ def _neighbours_tell(edge_index: Tensor, y: Tensor, classes: int) -> float | Non
     return float((most[asked] == y.numpy()[asked]).mean())
 
 
-def _features_tell(table: Table, features: Sequence[str], labels: Labels) -> float | None:
+def _features_tell(table: Table, preprocessing: Preprocessing, labels: Labels) -> float | None:
     from sklearn.linear_model import RidgeClassifier
 
     rows = np.random.default_rng(0).permutation(np.flatnonzero(labels.known))[:SEEN]
     halves = np.array_split(np.arange(len(rows)), 2)
     y = labels.y[rows]
-    if not features or any(len(set(y[half])) < 2 for half in halves):
+    if any(len(set(y[half])) < 2 for half in halves):
         return None
-    some = Table(table.name, {name: table[name][rows] for name in features})
+    names = preprocessing.encoders
+    sample = {name: table.stored(name)[rows] for name in names}
+    x = preprocessing.transform(Table(table.name, sample))
     right = 0
+    model = RidgeClassifier(solver="lsqr", tol=1e-3) if issparse(x) else RidgeClassifier()
     for seen, others in (halves, halves[::-1]):
-        x = Preprocessing.fit(some, features, seen).transform(some)
-        right += (RidgeClassifier().fit(x[seen], y[seen]).predict(x[others]) == y[others]).sum()
+        right += (model.fit(x[seen], y[seen]).predict(x[others]) == y[others]).sum()
     return float(right / len(rows))
 
 

@@ -24,8 +24,8 @@ from gread.estimator.scores import Scores
 from gread.estimator.tune import tune
 from gread.report.figures import confusion, portrait, reliability, save
 from gread.search.study import import_optuna
-from gread.tables.features import choose_features
-from gread.tables.graph import Columns, read_graph
+from gread.tables.features import Preprocessing, choose_features, named
+from gread.tables.graph import Columns, Files, read_graph
 from gread.tables.labels import read_labels
 from gread.training.loop import Epoch
 
@@ -37,11 +37,14 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a formula may begin
 
 
 def diagnose_files(
-    nodes: str | Path,
+    nodes: Files,
     edges: str | Path | None = None,
     *,
     label: str,
     features: str = "auto",
+    categorical: str = "",
+    numeric: str = "",
+    scaling: str = "auto",
     out: str | Path | None = None,
     **columns: Unpack[Columns],
 ) -> Diagnosis:
@@ -52,6 +55,9 @@ def diagnose_files(
         edges: The edges, if ``nodes`` does not hold them.
         label: Column of the classes, empty where unknown.
         features: Columns to use, ``"auto"`` for all except the id and the label.
+        categorical: Columns of categories, as in `gread.GraphClassifier`.
+        numeric: Columns of quantities, likewise.
+        scaling: Of counts, likewise.
         out: Folder in which a picture is drawn, as ``diagnosis.png``.
 
     Example:
@@ -67,10 +73,19 @@ def diagnose_files(
     graph = read_graph(nodes, edges, **columns)
     table = graph.table()
     used = choose_features(table, features, [label])
-    found = diagnose(graph, read_labels(table, label), used)
+    labels = read_labels(table, label)
+    preprocessing = Preprocessing.fit(
+        table,
+        used,
+        np.flatnonzero(labels.known),
+        categorical=named(table, categorical),
+        numeric=named(table, numeric),
+        scaling=scaling,
+    )
+    found = diagnose(graph, labels, used, preprocessing)
     if out is not None:
         Path(out).mkdir(parents=True, exist_ok=True)
-        _draw(found, Path(nodes).name, Path(out))
+        _draw(found, graph.name, Path(out))
     return found
 
 
@@ -92,7 +107,7 @@ class FitReport:
 
 def fit_report(
     classifier: GraphClassifier,
-    nodes: str | Path,
+    nodes: Files,
     edges: str | Path | None = None,
     *,
     label: str,
@@ -160,7 +175,7 @@ def fit_report(
             scores = compare(classifier)
         with stage("writing"):
             write(classifier, folder, scores)
-            _draw(classifier.diagnosis_, Path(nodes).name, folder)
+            _draw(classifier.diagnosis_, graph.name, folder)
             own = next(iter(scores.values()))
             names = [str(name) for name in classifier.classes_.tolist()]
             save(confusion(names, own.confusion, title="Test nodes"), folder / "confusion.png")

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
-from torch import nn
+from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from gread.base.devices import choose_device
@@ -23,6 +24,7 @@ from gread.estimator.diagnosis import Diagnosis
 from gread.estimator.graphs import as_graph, column_of
 from gread.estimator.scores import Scores, score
 from gread.graph.measures import log_degree
+from gread.graph.partition import sparse_tensor, take_rows
 from gread.graph.structure.catalog import add_structure
 from gread.models.catalog import MODELS
 from gread.runs.presets import split_settings
@@ -35,7 +37,7 @@ from gread.tables.table import Table
 from gread.training.config import TrainConfig
 from gread.training.fit import logits_of
 from gread.training.losses import LOSSES
-from gread.training.memory import parts_that_fit
+from gread.training.memory import PROBE, parts_that_fit
 from gread.training.metrics import metric_of
 
 TRAIN: dict[str, Any] = {"epochs": 200, "lr": 0.01, "weight_decay": 5e-4, "patience": 50}
@@ -62,6 +64,9 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         *,
         settings: Mapping[str, Value] | None = None,
         features: str | Sequence[str] = "auto",
+        categorical: str | Sequence[str] = "",
+        numeric: str | Sequence[str] = "",
+        scaling: str = "auto",
         id: str | None = None,
         source: str | None = None,
         target: str | None = None,
@@ -74,6 +79,9 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         self.model = model
         self.settings = settings
         self.features = features
+        self.categorical = categorical
+        self.numeric = numeric
+        self.scaling = scaling
         self.id = id
         self.source = source
         self.target = target
@@ -157,7 +165,7 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         config = self.config(int(data.num_nodes))
         if "parts" in (self.settings or {}) or not MODELS[self.model].divisible(self.settings_):
             return config
-        found = parts_that_fit(module, data)
+        found = parts_that_fit(module, _probe(data))
         if found.parts > 1:
             warnings.warn(str(found), stacklevel=3)
         return replace(config, parts=found.parts, halo=found.halo)
@@ -166,7 +174,7 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         """Features and edges."""
         if DEGREE in self.preprocessing_.encoders:  # there are no features but this
             graph = with_degrees(graph)
-        x = torch.from_numpy(self.preprocessing_.transform(graph.table()))
+        x = as_tensor(self.preprocessing_.transform(graph.table()))
         data = Data(x=x, edge_index=graph.edge_index)
         if graph.edge_weight is not None:
             data.edge_weight = graph.edge_weight
@@ -182,6 +190,23 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "module_", msg="this %(name)s must be fitted before it predicts")
         if X is None and "data_" not in vars(self):
             raise InputError("a graph must be given: this model was shared without its own")
+
+
+def as_tensor(features: Any) -> Tensor:
+    """Features [N, F] as a tensor, CSR if they are sparse."""
+    if not issparse(features):
+        return torch.from_numpy(features)
+    features.sort_indices()
+    crow, col = (torch.from_numpy(part).long() for part in (features.indptr, features.indices))
+    return sparse_tensor(crow, col, torch.from_numpy(features.data), features.shape)
+
+
+def _probe(data: Data) -> Data:
+    """The graph with features of the first nodes alone, as dense ones, to measure costs on."""
+    if data.x.layout is not torch.sparse_csr:
+        return data
+    first = take_rows(data.x, torch.arange(min(PROBE, data.x.size(0)))).to_dense()
+    return Data(x=first, edge_index=data.edge_index, num_nodes=data.x.size(0))
 
 
 def outputs_of(config: TrainConfig, classes: int) -> int:

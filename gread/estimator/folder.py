@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,6 +28,7 @@ from gread.estimator.diagnosis import Diagnosis
 from gread.estimator.fitted import FittedClassifier, outputs_of
 from gread.estimator.scores import Scores
 from gread.graph.checks import check_edges, check_features
+from gread.graph.partition import sparse_tensor
 from gread.models.catalog import MODELS, NUM_NODES
 from gread.models.hub import CARD, CONFIG, EXTRA, WEIGHTS, load_module, model_card, save_weights
 from gread.runs.run import fingerprint_of
@@ -39,11 +41,12 @@ FORMAT = 1
 CLASSIFIER = "classifier.json"
 GRAPH = "graph.safetensors"
 TENSORS = ("x", "edge_index", "y", *MASKS)
+CSR = ("x_indptr", "x_indices", "x_data", "x_shape")  # in the place of x, where it is sparse
 
 
 def write(classifier: FittedClassifier, folder: Path, scores: Mapping[str, Scores]) -> None:
     """Writes a fitted classifier and its scores, the first its own, into a folder that exists."""
-    fingerprint = fingerprint_of(classifier.data_)
+    fingerprint = fingerprint_of(_plain(classifier.data_))
     about = {
         "format": FORMAT,
         "model": classifier.model,
@@ -142,7 +145,23 @@ def _graph_tensors(classifier: FittedClassifier) -> dict[str, Tensor]:
     names = [*TENSORS, *["edge_weight"] * (classifier.data_.edge_weight is not None)]
     ids = json.dumps(classifier.ids_, default=str, ensure_ascii=False).encode()
     found = {"ids": torch.frombuffer(bytearray(ids), dtype=torch.uint8)}
-    return found | {name: classifier.data_[name].cpu() for name in names}
+    tensors = {name: classifier.data_[name].cpu() for name in names}
+    if tensors["x"].layout is torch.sparse_csr:
+        x = tensors.pop("x")
+        parts = (x.crow_indices(), x.col_indices().int(), x.values(), torch.tensor(x.shape))
+        tensors |= dict(zip(CSR, parts, strict=True))
+    return found | tensors
+
+
+def _plain(data: Data) -> Data:
+    """The graph with the parts of sparse features as one strided tensor, for a fingerprint."""
+    if data.x.layout is not torch.sparse_csr:
+        return data
+    values = data.x.values().view(torch.int32)
+    parts = [torch.tensor(data.x.shape), data.x.crow_indices(), data.x.col_indices(), values]
+    found = copy(data)
+    found.x = torch.cat([part.long() for part in parts])
+    return found
 
 
 def _read_graph(file: Path, classifier: FittedClassifier) -> tuple[list[Any], Data]:
@@ -152,10 +171,21 @@ def _read_graph(file: Path, classifier: FittedClassifier) -> tuple[list[Any], Da
             names = set(tensors.keys()) - {"ids"}
             found = {name: tensors.get_tensor(name) for name in names}
             ids = json.loads(tensors.get_tensor("ids").numpy().tobytes())
+        if found.keys() >= set(CSR):
+            crow, col, values, shape = (found.pop(name) for name in CSR)
+            found["x"] = sparse_tensor(crow.long(), col.long(), values, shape.tolist())
         _check_graph(ids, found, classifier)
     except InputError as error:
         raise InputError(f"{file} is not as gread writes it: {error}") from error
-    except (OSError, SafetensorError, KeyError, ValueError, TypeError, RecursionError) as error:
+    except (
+        OSError,
+        SafetensorError,
+        KeyError,
+        ValueError,
+        TypeError,
+        RecursionError,
+        RuntimeError,
+    ) as error:
         raise InputError(f"{file} is not as gread writes it: {error!r}") from error
     return ids, Data(**found)
 
@@ -178,7 +208,7 @@ def _check_graph(ids: Any, found: Mapping[str, Tensor], classifier: FittedClassi
 def _card(classifier: FittedClassifier, scores: Mapping[str, Scores], fingerprint: str) -> str:
     title = MODELS[classifier.model].title
     classes = ", ".join(map(str, classifier.classes_.tolist()[:20]))
-    names = ", ".join(classifier.preprocessing_.encoders)
+    columns = "\n".join(f"- {line}" for line in classifier.preprocessing_.about())
     metrics = {}
     for name, found in scores.items():
         metrics[f"{name}, accuracy"] = found.accuracy
@@ -187,8 +217,9 @@ def _card(classifier: FittedClassifier, scores: Mapping[str, Scores], fingerprin
             metrics[f"{name}, ROC-AUC"] = found.roc_auc
         metrics[f"{name}, calibration error"] = found.calibration_error
     about = (
-        f"Predicts the class of a node ({classes}) from the columns {names} and the graph around "
-        f"it: {title}, trained on {len(classifier.ids_)} nodes."
+        f"Predicts the class of a node ({classes}) from its columns and the graph around it: "
+        f"{title}, trained on {len(classifier.ids_)} nodes. Columns and their encoding:\n\n"
+        f"{columns}"
     )
     usage = (
         "```python\nfrom gread import GraphClassifier\n\n"

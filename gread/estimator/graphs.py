@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,19 @@ from torch_geometric.data import Data
 
 from gread.base.errors import InputError
 from gread.data.splits import MASKS
-from gread.tables.column import Column, column
-from gread.tables.graph import IDS, Columns, TableGraph, cleaned, from_networkx, join, read_graph
+from gread.tables.column import Column, column, sparse_vectors, thinned
+from gread.tables.formats import read_table
+from gread.tables.graph import (
+    ENDS,
+    IDS,
+    Columns,
+    TableGraph,
+    cleaned,
+    from_networkx,
+    join,
+    read_graph,
+    read_nodes,
+)
 from gread.tables.table import Table
 
 if TYPE_CHECKING:
@@ -28,10 +40,11 @@ def as_graph(graph: Any, edges: Any = None, **columns: Unpack[Columns]) -> Table
     """The graph that a user has.
 
     Args:
-        graph: A PyG ``Data`` or a NetworkX graph, which have edges; or the nodes: a file, a pandas
-            DataFrame, or features as an array, tensor or sparse matrix [N, F].
+        graph: A PyG ``Data`` or a NetworkX graph, which have edges; or the nodes: a file, a list of
+            files with the same rows, a pandas DataFrame, or features as an array, tensor or sparse
+            matrix [N, F].
         edges: A file, a DataFrame, a sparse matrix [N, N] whose entry i, j is the edge from i to j,
-            or node numbers [2, E].
+            or node numbers [2, E]; numbers are those of the rows of the nodes.
         columns: As in `gread.tables.graph.Columns`; a DataFrame without ids has its index.
     """
     if isinstance(graph, TableGraph):
@@ -44,15 +57,23 @@ def as_graph(graph: Any, edges: Any = None, **columns: Unpack[Columns]) -> Table
         if isinstance(graph, Data):
             return _from_data(graph, directed)
         return from_networkx(graph, "the graph", weight, directed)
-    if isinstance(graph, str | Path):
+    from_files = _is_file(graph) or (
+        isinstance(graph, list | tuple) and graph and all(map(_is_file, graph))
+    )
+    if from_files and (edges is None or _is_file(edges)):
         return read_graph(graph, edges, **columns)
-    nodes = _nodes(graph, id)
+    nodes = read_nodes(graph) if from_files else _nodes(graph, id)
+    if _is_file(edges):
+        return join(nodes, read_table(edges), **columns)
     if _is_a("pandas", "DataFrame", edges):
         return join(nodes, _from_frame("edges", edges), **columns)
-    id = id or next(name for name in IDS if name in nodes.columns)
-    others = {name: found for name, found in nodes.columns.items() if name != id}
-    ids = nodes[id].values.tolist()
-    return cleaned(nodes.name, ids, others, *_pairs(edges, len(nodes)), directed)
+    pairs, weights = _pairs(edges, len(nodes))
+    alone = join(nodes, Table("edges", {end: column([]) for end in ENDS[0]}), id=id)
+    return cleaned(nodes.name, alone.ids, alone.columns, pairs, weights, directed)
+
+
+def _is_file(value: Any) -> bool:
+    return isinstance(value, str | Path)
 
 
 def column_of(values: Any) -> Column:
@@ -74,7 +95,10 @@ def _nodes(nodes: Any, id: str | None) -> Table:
         if id is not None or any(name in table.columns for name in IDS):
             return table
         return Table("nodes", {IDS[0]: column(nodes.index.tolist()), **table.columns})
-    nodes = nodes.toarray() if scipy.sparse.issparse(nodes) else _to_numpy(nodes)
+    if scipy.sparse.issparse(nodes):
+        rows = column(np.arange(nodes.shape[0]))
+        return Table("nodes", {IDS[0]: rows, "x": sparse_vectors(nodes)})
+    nodes = _to_numpy(nodes)
     if not isinstance(nodes, np.ndarray) or nodes.ndim != 2:
         raise InputError(
             "a graph must be a PyG Data, a NetworkX graph, a pandas frame, a file, or features "
@@ -87,7 +111,8 @@ def _pairs(edges: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.float32] |
     """Pairs [2, E] of node numbers, and weights where they are not all 1."""
     if edges is None:
         raise InputError(
-            "edges must be given with these nodes: a frame, a sparse matrix, or node numbers [2, E]"
+            "edges must be given with these nodes: a file, a DataFrame, a sparse matrix, or node "
+            "numbers [2, E]"
         )
     if scipy.sparse.issparse(edges):
         if edges.shape != (n, n):
@@ -114,7 +139,8 @@ def _from_data(data: Data, directed: bool) -> TableGraph:
     pairs, _ = _pairs(data.edge_index, n)
     weights = None if data.edge_weight is None else data.edge_weight.cpu().float().numpy()
     columns = {} if data.x is None else {"x": column(data.x.cpu().numpy())}
-    return cleaned("data", list(range(n)), columns, pairs, weights, directed)
+    unused = [name for name in ("edge_attr", "edge_type") if data.get(name) is not None]
+    return cleaned("data", list(range(n)), columns, pairs, weights, directed, unused)
 
 
 def masks_of_data(data: Data, which: int) -> NDArray[np.int64]:
@@ -140,7 +166,8 @@ def _is_a(package: str, name: str, value: Any) -> bool:
 
 
 def _from_frame(name: str, frame: Any) -> Table:
-    return Table(name, {str(key): _from_series(frame[key]) for key in frame.columns})
+    columns = ((str(key), _from_series(frame[key])) for key in frame.columns)
+    return Table(name, thinned(columns, frame.size))
 
 
 def _from_series(series: Any) -> Column:
@@ -149,5 +176,6 @@ def _from_series(series: Any) -> Column:
     if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biuf":
         values = series.to_numpy()
         return column(np.where(missing, 0, values) if missing.any() else values, missing)
-    values = series.tolist()
-    return column([None if gone else value for value, gone in zip(values, missing, strict=True)])
+    pairs = zip(series.tolist(), missing, strict=True)
+    found = column([None if gone else value for value, gone in pairs])
+    return replace(found, categorical=str(series.dtype) == "category")

@@ -12,14 +12,16 @@ from gread.kernels.pattern import remember
 
 
 def check_features(name: str, x: Tensor, channels: int) -> None:
-    """Requires a finite floating-point tensor [N, channels]."""
+    """Requires a finite floating-point tensor [N, channels], strided or CSR."""
     if not isinstance(x, Tensor) or not x.is_floating_point():
         raise InputError(f"{name} must be a floating-point tensor, got {_describe(x)}")
     if x.dim() != 2 or x.size(1) != channels:
         raise InputError(f"{name} must have the shape [N, {channels}], got {list(x.shape)}")
+    sparse = x.layout is torch.sparse_csr
     if values_can_be_read() and not remember(
-        x, "finite", lambda: bool(x.detach().isfinite().all())
+        x, "finite", lambda: bool((x.values() if sparse else x).detach().isfinite().all())
     ):
+        x = x.to_dense() if sparse else x
         bad = (~x.isfinite()).any(dim=1).nonzero()[0].item()
         raise InputError(f"{name} must be finite, got NaN or infinity in row {bad}")
 

@@ -8,7 +8,8 @@ the part's own nodes is what it says on the whole graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,8 +42,31 @@ class Part:
     edge_weight: Tensor | None
 
     def take(self, values: Tensor) -> Tensor:
-        """The rows of the part's nodes among those of the graph."""
-        return values if self.nodes is None else values.index_select(0, self.nodes)
+        """The rows of the part's nodes among those of the graph, strided or CSR."""
+        if self.nodes is None:
+            return values
+        if values.layout is torch.sparse_csr:
+            return take_rows(values, self.nodes)
+        return values.index_select(0, self.nodes)
+
+
+def take_rows(x: Tensor, rows: Tensor) -> Tensor:
+    """Rows of a CSR tensor."""
+    start, counts = x.crow_indices()[rows], x.crow_indices().diff()[rows]
+    ends = counts.cumsum(0)
+    total = int(ends[-1]) if len(ends) else 0
+    first = (start - ends + counts).repeat_interleave(counts, output_size=total)
+    entries = first + torch.arange(total, device=x.device)
+    crow = torch.cat([ends.new_zeros(1), ends])
+    size = (len(rows), x.size(1))
+    return sparse_tensor(crow, x.col_indices()[entries], x.values()[entries], size)
+
+
+def sparse_tensor(crow: Tensor, col: Tensor, values: Tensor, size: Sequence[int]) -> Tensor:
+    """A CSR tensor of parts that are checked."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+        return torch.sparse_csr_tensor(crow, col, values, tuple(size), check_invariants=True)
 
 
 def cut(data: Data, parts: int, halo: int) -> list[Part]:

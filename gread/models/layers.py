@@ -15,7 +15,7 @@ from gread.graph.operator import Adjacency
 from gread.kernels.backend import fast
 from gread.kernels.cuda_graph import values_can_be_read
 from gread.kernels.operators import drop, product
-from gread.kernels.pattern import Pattern, remember
+from gread.kernels.pattern import Pattern, Rows, remember
 from gread.models.stacking import Dropouts, PartByPart, Stacked, stack, together
 
 
@@ -315,10 +315,18 @@ class FeatureMaps(Stacked):
 
 
 def sparse_features(x: Tensor) -> tuple[Pattern, Tensor] | None:
-    """Where x has non-zeros and which, if there are few; found once."""
+    """Where x has non-zeros and which, if there are few or x is a CSR tensor; found once."""
+    if x.layout is torch.sparse_csr:
+        return remember(x, "sparse", lambda: _entries(x))
     if not fast() or x.requires_grad:
         return None
     return remember(x, "sparse", lambda: _sparse(x))
+
+
+def _entries(x: Tensor) -> tuple[Pattern, Tensor]:
+    """Of a CSR tensor, whose columns ascend in every row."""
+    rows = Rows(x.crow_indices().long(), x.col_indices().int())
+    return Pattern(rows, x.size(1)), x.values()
 
 
 def _sparse(x: Tensor) -> tuple[Pattern, Tensor] | None:

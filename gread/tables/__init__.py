@@ -7,6 +7,7 @@ from gread.base.lazy import lazy
 if TYPE_CHECKING:
     from gread.tables.column import Column as Column, column as column
     from gread.tables.features import (
+        SCALINGS as SCALINGS,
         Preprocessing as Preprocessing,
         choose_features as choose_features,
     )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numbers
 import re
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csc_array, csr_array, issparse
 
 from gread.base.errors import InputError
 
@@ -36,17 +37,32 @@ class Column:
     Attributes:
         values: [N], of ``int64`` (whole), ``float64`` (number), ``bool`` (truth) or Python objects
             (text, mixed); of a vector ``float32`` [N, d]. Anything where ``missing`` [N] is true.
+            Numbers that are mostly zero may be a sparse matrix of SciPy: CSR [N, d] of a vector,
+            CSC [N, 1] of single numbers, with zeros where one is missing.
+        categorical: Whether the source declares the values to be categories, as pandas does.
     """
 
     kind: Kind
-    values: NDArray[Any]
+    values: Any
     missing: NDArray[np.bool_]
+    categorical: bool = False
 
     def __len__(self) -> int:
-        return len(self.values)
+        return len(self.missing)
 
     def __getitem__(self, rows: slice | NDArray[np.int64]) -> Column:
-        return Column(self.kind, self.values[rows], self.missing[rows])
+        return replace(self, values=self.values[rows], missing=self.missing[rows])
+
+    @property
+    def sparse(self) -> bool:
+        """Whether the values are stored as a sparse matrix."""
+        return bool(issparse(self.values))
+
+    def dense(self) -> Column:
+        """The same values as an array; a vector stays sparse."""
+        if not self.sparse or self.kind == "vector":
+            return self
+        return replace(self, values=self.values.toarray()[:, 0])
 
     def cells(self) -> list[Any]:
         """The values as Python objects, None where one is missing."""
@@ -62,8 +78,56 @@ class Column:
         """[N], which values are there, but NaN or infinite."""
         if self.kind not in ("number", "vector"):
             return np.zeros(len(self), dtype=bool)
+        if self.sparse:
+            entries = self.values.tocoo()
+            found = np.zeros(len(self), dtype=bool)
+            found[entries.coords[0][~np.isfinite(entries.data)]] = True
+            return found & ~self.missing
         finite = np.isfinite(self.values)
         return ~(finite.all(axis=1) if self.kind == "vector" else finite) & ~self.missing
+
+
+LARGE = 1 << 22  # cells of a table of which a sparse column is worth its trouble
+SPARSE = 0.25  # numbers of which at most this share is not zero may be stored as sparse
+
+
+def sparse_vectors(matrix: Any) -> Column:
+    """A column of vectors from a sparse matrix [N, d]."""
+    if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
+        raise InputError(
+            f"a sparse matrix must be [N, d] of numbers, got {list(matrix.shape)} of {matrix.dtype}"
+        )
+    values = csr_array(matrix, dtype=np.float32)
+    values.sum_duplicates()
+    values.eliminate_zeros()
+    return Column("vector", values, np.zeros(matrix.shape[0], dtype=bool))
+
+
+def sparse_numbers(
+    kind: Kind, rows: NDArray[np.int64], values: NDArray[Any], missing: NDArray[np.bool_]
+) -> Column:
+    """A column of numbers that are zero except in some rows, which ascend."""
+    kept = (values != 0) & ~missing[rows]
+    ends = np.array([0, kept.sum()])
+    matrix = csc_array((values[kept], rows[kept], ends), shape=(len(missing), 1))
+    return Column(kind, matrix, missing)
+
+
+def thinned(columns: Iterable[tuple[str, Column]], cells: int) -> dict[str, Column]:
+    """The columns of a table of so many cells, sparse where numbers of a large one are mostly zero.
+
+    Columns are taken one after the other, so that not all have to be in memory as arrays.
+    """
+    return {name: _thin(found) if cells >= LARGE else found for name, found in columns}
+
+
+def _thin(found: Column) -> Column:
+    if found.kind not in ("whole", "number") or found.sparse or found.categorical:
+        return found
+    rows = np.flatnonzero((found.values != 0) & ~found.missing)
+    if len(rows) > SPARSE * len(found):
+        return found
+    return sparse_numbers(found.kind, rows, found.values[rows], found.missing)
 
 
 def column(

@@ -11,24 +11,36 @@ import re
 import tempfile
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import date
+from itertools import pairwise
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csc_array, csr_array, hstack, issparse
 
 from gread.base.errors import InputError
 from gread.base.memory import free_memory
 from gread.base.registry import Registry
-from gread.tables.column import WORDS, Column
+from gread.tables.codes import are_codes
+from gread.tables.column import SPARSE, Column
 from gread.tables.table import Table
+from gread.tables.written import DATES, as_days, as_numbers, way_of_dates, way_of_numbers
+
+Block: TypeAlias = Any
+"""Features [rows, width]: an array of float32, or a sparse one of SciPy."""
 
 MOST_CATEGORIES = 64  # a column of text with more different values is read as words
-HASHED_WORDS = 256  # features of a column of text
+HASHED_WORDS = (256, 4096)  # features of a column of text, at least and at most
+SAMPLE = 1000  # rows by which the non-zeros of features are estimated
 BLOCK = 65_536  # rows that are encoded at a time, to save memory
 MAPPED = 0.2  # features that take more than this of the free memory are kept on the disk
-LARGEST = 10.0  # standardised values beyond are clipped: an outlier must not drive a node's state
+LARGEST = 10.0  # scaled values beyond are clipped: an outlier must not drive a node's state
+MILLION = 20.0  # the same for logarithms of counts
+UNSCALED = 1e6  # the same for values that are left as they are
+WORTH = 1 << 22  # features from which on a sparse matrix is worth its trouble
 
 
 class Encoder(ABC):
@@ -48,19 +60,27 @@ class Encoder(ABC):
         """Number of features."""
         return len(self.names(""))
 
-    def encode(self, column: Column, out: NDArray[np.float32]) -> None:
-        """Writes the features [N, width] of a column, which begin as zeros."""
-        self._encode(column, out)
-        if self.indicator:
-            out[:, -1] = column.missing
+    def encode(self, column: Column) -> Block:
+        """The features [N, width] of a column."""
+        found, missing = self._encode(column), column.missing[:, None].astype(np.float32)
+        if not self.indicator:
+            return found
+        if issparse(found):
+            return hstack([found, csr_array(missing)], format="csr")
+        return np.hstack([found, missing])
 
     def names(self, column: str) -> list[str]:
         """What to call the features of a column."""
         return self._names(column) + [f"{column} is missing"] * self.indicator
 
+    @property
     @abstractmethod
-    def _encode(self, column: Column, out: NDArray[np.float32]) -> None:
-        """Write the features of a column, without the indicator."""
+    def about(self) -> str:
+        """What is done with a column, in a few words."""
+
+    @abstractmethod
+    def _encode(self, column: Column) -> Block:
+        """The features of a column, without the indicator."""
 
     @abstractmethod
     def _names(self, column: str) -> list[str]:
@@ -78,18 +98,44 @@ def check_numbers(name: str, values: object) -> None:
         raise InputError(f"{name} must be finite numbers, got {values!r:.80}")
 
 
+SCALINGS: Registry[str] = Registry(
+    "scaling",
+    {
+        "auto": "by what they look like",
+        "none": "as they are",
+        "standard": "divided by the deviation",
+        "binary": "1 where not zero",
+        "row": "divided by the total of the row",
+        "log": "log2(1 + n)",
+    },
+)
+"""What happens to counts: numbers of which most are zero and none is below it.
+
+Other numbers get mean 0 and deviation 1, but with ``"none"`` they stay as they are too. ``"auto"``
+is ``"log"`` for whole numbers, which leaves indicators as they are; others are divided by the mean
+of those that are not zero.
+"""
+
+
 @ENCODERS.register("numbers")
 @dataclass(frozen=True)
 class Numbers(Encoder):
     """(x − shift) / scale of every number of a row, zero where it is missing.
 
-    A column whose training rows are mostly zero (counts, words, indicators) keeps its zeros and is
-    divided by its largest value; another gets mean 0 and deviation 1.
+    A column whose training rows are mostly zero keeps its zeros.
+
+    Attributes:
+        written: How a column of text writes its numbers, as in `gread.tables.written.NUMBERS`.
+        counts: One of `SCALINGS` that replaces this formula: ``"none"``, ``"binary"``, ``"log"``,
+            or ``"row"``, which `Preprocessing` completes, as it needs the other columns: there
+            1 / scale is the number of non-zeros in a row on average, so that their mean is 1.
     """
 
     shift: tuple[float, ...]
     scale: tuple[float, ...]
     indicator: bool
+    written: str = ""
+    counts: str = ""
 
     def __post_init__(self) -> None:
         check_numbers("shift", self.shift)
@@ -97,71 +143,286 @@ class Numbers(Encoder):
         super().__post_init__()
         if len(self.shift) != len(self.scale) or not all(scale > 0 for scale in self.scale):
             raise InputError("scale must be a number above zero for each of shift")
+        if self.counts not in ("", *SCALINGS):
+            raise InputError(f"counts must be a scaling, got {self.counts!r:.80}")
 
     @staticmethod
-    def fit(column: Column, rows: NDArray[np.int64]) -> Numbers:
+    def fit(
+        column: Column, rows: NDArray[np.int64], written: str = "", scaling: str = "auto"
+    ) -> Numbers:
         """From the training rows."""
-        present = rows[~column.missing[rows]]
-        values = column.values[present].astype(np.float64)
-        values = values[:, None] if values.ndim == 1 else values
-        indicator = len(present) < len(rows)
-        if not len(present):
-            return Numbers((0.0,) * values.shape[1], (1.0,) * values.shape[1], indicator)
-        largest = np.abs(values).max(axis=0)
-        largest[largest == 0] = 1.0
-        scaled = values / largest  # so that squares are finite
-        sparse = (values == 0).mean(axis=0) > 0.5
-        deviation = scaled.std(axis=0)
-        deviation[deviation < 1e-12] = 1.0
-        shift = np.where(sparse, 0.0, scaled.mean(axis=0) * largest)
-        scale = np.maximum(np.where(sparse, 1.0, deviation) * largest, np.finfo(np.float64).tiny)
-        return Numbers(tuple(shift.tolist()), tuple(scale.tolist()), indicator)
+        column = as_numbers(column, written)
+        found = _Moments.of(column, rows)
+        zeros, ones = np.zeros(found.width), np.ones(found.width)
+        shift, scale, counts = zeros, ones, ""
+        if scaling == "none":
+            counts = "none"
+        elif found.are_counts and scaling in ("binary", "row", "log"):
+            counts = scaling
+        elif found.are_counts and scaling == "auto" and found.whole:
+            counts = "log"
+        elif found.are_counts and scaling == "auto":
+            scale = ones * (found.mean_nonzero or 1.0)
+        elif found.rows:
+            mostly_zero = found.mostly_zero | column.sparse
+            shift = np.where(mostly_zero, 0.0, found.mean * found.largest)
+            kept = found.deviation if found.are_counts else ones
+            scale = np.where(mostly_zero, kept, found.deviation) * found.largest
+        scale = np.maximum(scale, np.finfo(np.float64).tiny)
+        return Numbers(
+            tuple(shift.tolist()), tuple(scale.tolist()), found.rows < len(rows), written, counts
+        )
 
-    def _encode(self, column: Column, out: NDArray[np.float32]) -> None:
-        if column.numeric:
-            values = column.values if column.kind == "vector" else column.values[:, None]
-        elif column.missing.all():
-            values = np.zeros((len(column), len(self.scale)))
-        else:
-            wrong = column.values[~column.missing][0]
-            raise InputError(f"must hold numbers, got {WORDS[column.kind]}: {wrong!r}")
-        if values.shape[1] != len(self.scale):
+    @property
+    def about(self) -> str:
+        """What happens to the numbers."""
+        what = f"numbers with {self.written}" if self.written else "numbers"
+        if self.counts:
+            return f"{'numbers' if self.counts == 'none' else 'counts'}, {SCALINGS[self.counts]}"
+        if any(self.shift):
+            return f"{what}, mean 0 and deviation 1"
+        same = all(scale == 1 for scale in self.scale)
+        return f"{what}, mostly zero, {'as they are' if same else 'scaled'}"
+
+    def _encode(self, column: Column) -> Block:
+        column = as_numbers(column, self.written)
+        shape = len(column), len(self.scale)
+        if column.missing.all():
+            return np.zeros(shape, dtype=np.float32)
+        values = (
+            column.values if column.kind == "vector" or column.sparse else column.values[:, None]
+        )
+        if values.shape != shape:
             raise InputError(
                 f"must hold {len(self.scale)} numbers a row, as in training, got {values.shape[1]}"
             )
-        known = out[:, : len(self.scale)]
+        if column.sparse and not any(self.shift):
+            out = values.astype(np.float64).tocsc()
+            entries = np.repeat(np.arange(shape[1]), np.diff(out.indptr))
+            out.data = self._scaled(out.data, 0.0, np.array(self.scale)[entries])
+            return out
+        values = values.toarray() if column.sparse else values
+        out = np.empty(shape, dtype=np.float32)
+        for place, (shift, scale) in enumerate(zip(self.shift, self.scale, strict=True)):
+            out[:, place] = self._scaled(values[:, place], shift, scale)
+        out[column.missing] = 0.0
+        return out
+
+    def _scaled(self, values: NDArray[Any], shift: float, scale: Any) -> NDArray[np.float32]:
+        """Finite, whatever the values are."""
         with np.errstate(over="ignore"):  # infinity is cut off too
-            for place, (shift, scale) in enumerate(zip(self.shift, self.scale, strict=True)):
-                known[:, place] = np.clip((values[:, place] - shift) / scale, -LARGEST, LARGEST)
-        known[column.missing] = 0.0
+            if self.counts in ("none", "row"):
+                found = np.clip(values, -UNSCALED, UNSCALED)
+            elif self.counts == "binary":
+                found = values != 0
+            elif self.counts == "log":
+                found = np.clip(np.sign(values) * np.log2(1 + np.abs(values)), -MILLION, MILLION)
+            else:
+                found = np.clip((values - shift) / scale, -LARGEST, LARGEST)
+        return found.astype(np.float32)
 
     def _names(self, column: str) -> list[str]:
         several = len(self.scale) > 1
         return [f"{column}[{k}]" if several else column for k in range(len(self.scale))]
 
 
+@dataclass(frozen=True)
+class _Moments:
+    """Of the numbers in the training rows that have them; arrays are [d], one for each feature.
+
+    Attributes:
+        rows: How many.
+        nonzeros: How many numbers are not zero, in all.
+        largest: Absolute value, 1 where all are zero.
+        mean, deviation: Of the numbers over ``largest``, so that squares are finite; a deviation of
+            zero is 1.
+        mean_nonzero: Mean absolute value of all that are not zero, 0 if there are none.
+        are_counts: Whether most are zero and none is below.
+        whole: Whether all are whole numbers.
+    """
+
+    width: int
+    rows: int
+    nonzeros: int
+    largest: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    deviation: NDArray[np.float64]
+    mostly_zero: NDArray[np.bool_]
+    mean_nonzero: float
+    are_counts: bool
+    whole: bool
+
+    @staticmethod
+    def of(column: Column, rows: NDArray[np.int64]) -> _Moments:
+        present = rows[~column.missing[rows]]
+        width = column.values.shape[1] if column.values.ndim == 2 else 1
+        places, values = _nonzeros(column, present)
+        largest = np.zeros(width)
+        np.maximum.at(largest, places, np.abs(values))
+        largest[largest == 0] = 1.0
+        scaled, n = values / largest[places], max(len(present), 1)
+        mean = np.bincount(places, scaled, width) / n
+        zeros = n - np.bincount(places, minlength=width)
+        off = np.bincount(places, (scaled - mean[places]) ** 2, width) + zeros * mean**2
+        deviation = np.sqrt(off / n)
+        deviation[deviation < 1e-12] = 1.0
+        top = largest.max(initial=1.0)
+        return _Moments(
+            width,
+            len(present),
+            len(values),
+            largest,
+            mean,
+            deviation,
+            mostly_zero=zeros > 0.5 * n,
+            mean_nonzero=float(np.abs(values / top).mean() * top) if len(values) else 0.0,
+            are_counts=bool(zeros.sum() > 0.5 * n * width and (values >= 0).all()),
+            whole=bool((values == np.rint(values)).all()),
+        )
+
+
+def _nonzeros(
+    column: Column, rows: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The features and the values of the numbers in some rows that are not zero."""
+    if column.sparse and column.kind != "vector":
+        inside = np.zeros(len(column), dtype=bool)
+        inside[rows] = True
+        values = column.values.data[inside[column.values.indices]]
+        return np.zeros(len(values), dtype=np.int64), values.astype(np.float64)
+    values = column.values[rows]
+    if column.sparse:
+        return values.indices, values.data.astype(np.float64)
+    values = values.astype(np.float64).reshape(len(rows), *values.shape[1:] or (1,))
+    places = np.nonzero(values)
+    return places[1], values[places]
+
+
 @ENCODERS.register("categories")
 @dataclass(frozen=True)
 class Categories(Encoder):
-    """A feature for each value, as text: 1 where the column has it; none for unseen values."""
+    """A feature for each value, as text: 1 where the column has it; none for unseen values.
+
+    Attributes:
+        codes: Whether the values are whole numbers.
+    """
 
     values: tuple[str, ...]
     indicator: bool
+    codes: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.values, tuple) or not all(isinstance(v, str) for v in self.values):
             raise InputError("values must be texts")
         super().__post_init__()
 
-    def _encode(self, column: Column, out: NDArray[np.float32]) -> None:
+    @staticmethod
+    def fit(column: Column, rows: NDArray[np.int64]) -> Categories:
+        """From the training rows."""
+        present = rows[~column.missing[rows]]
+        values = sorted(set(_names_of(column[present])), key=_by_number)
+        return Categories(tuple(values), len(present) < len(rows), column.kind in NUMERIC)
+
+    @property
+    def about(self) -> str:
+        """Numbers are named, since they could have been something else."""
+        if self.codes:
+            return "codes, one feature for each value (quantities with --numeric COLUMNS)"
+        return "text, one feature for each value"
+
+    def _encode(self, column: Column) -> Block:
+        column = column.dense()
         places = {value: place for place, value in enumerate(self.values)}
-        for row, value in enumerate(column.values.tolist()):
-            place = None if column.missing[row] else places.get(str(value))
-            if place is not None:
-                out[row, place] = 1.0
+        found = np.array([places.get(name, -1) for name in _names_of(column)], dtype=np.int64)
+        rows = np.flatnonzero((found >= 0) & ~column.missing)
+        ones = np.ones(len(rows), dtype=np.float32)
+        return csr_array((ones, (rows, found[rows])), shape=(len(column), len(self.values)))
 
     def _names(self, column: str) -> list[str]:
         return [f"{column} = {value}" for value in self.values]
+
+
+NUMERIC = ("whole", "number")  # kinds of columns whose values are single numbers
+
+
+def _names_of(column: Column) -> list[str]:
+    """The values as text; whole numbers alike, whether or not the file has gaps."""
+    values = column.values
+    if (
+        column.kind == "number"
+        and (values == np.rint(values)).all()
+        and (abs(values) < 2**53).all()
+    ):
+        values = values.astype(np.int64)
+    return list(map(str, values.tolist()))
+
+
+def _by_number(text: str) -> tuple[float, str]:
+    """Whole numbers by their size, before other texts."""
+    return (float(text) if text.lstrip("-").isdecimal() else math.inf), text
+
+
+@ENCODERS.register("dates")
+@dataclass(frozen=True)
+class Dates(Encoder):
+    """Year, month, day of the week and days since the first date.
+
+    Years and days get mean 0 and deviation 1, months and days of the week a feature each.
+
+    Attributes:
+        way: How dates are written, as in `gread.tables.written.DATES`.
+        first: The day of the first training date, counted from 0001-01-01.
+        shift, scale: Of years and of days since the first.
+    """
+
+    way: str
+    first: int
+    shift: tuple[float, ...]
+    scale: tuple[float, ...]
+    indicator: bool
+
+    def __post_init__(self) -> None:
+        DATES[self.way]
+        check_numbers("first", (self.first,))
+        Numbers(self.shift, self.scale, self.indicator)
+        if len(self.shift) != 2:
+            raise InputError(f"shift must be two numbers, got {len(self.shift)}")
+
+    @staticmethod
+    def fit(column: Column, rows: NDArray[np.int64], way: str) -> Dates:
+        """From the training rows."""
+        days = as_days(column[rows], way)
+        missing = column.missing[rows]
+        first = int(days[~missing].min()) if not missing.all() else 0
+        parts = np.column_stack([_calendar(days)[0], days - first]).astype(np.float64)
+        found = Numbers.fit(Column("vector", parts, missing), np.arange(len(rows)))
+        return Dates(way, first, found.shift, found.scale, found.indicator)
+
+    @property
+    def about(self) -> str:
+        """With the way they are written, which may be the wrong one."""
+        return f"dates ({self.way}), their year, month, day of the week and days since the first"
+
+    def _encode(self, column: Column) -> Block:
+        days = as_days(column, self.way)
+        year, month, weekday = _calendar(days)
+        numbers = Column("vector", np.column_stack([year, days - self.first]), column.missing)
+        found = Numbers(self.shift, self.scale, indicator=False).encode(numbers)
+        there = ~column.missing[:, None]
+        one_of = [np.eye(12)[month - 1] * there, np.eye(7)[weekday] * there]
+        return np.hstack([found, *one_of]).astype(np.float32)
+
+    def _names(self, column: str) -> list[str]:
+        parts = ["year", "days", *(f"month {k}" for k in range(1, 13))]
+        return [f"{column} {part}" for part in [*parts, *(f"weekday {k}" for k in range(1, 8))]]
+
+
+def _calendar(days: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
+    """Year, month (1 to 12) and day of the week (0 is Monday) of days since 0001-01-01."""
+    different, place = np.unique(np.maximum(days, 1), return_inverse=True)
+    dates = map(date.fromordinal, different.tolist())
+    parts = np.array([(day.year, day.month, day.weekday()) for day in dates]).reshape(-1, 3)
+    return tuple(parts[place].T)
 
 
 @ENCODERS.register("words")
@@ -171,31 +432,76 @@ class Words(Encoder):
 
     Attributes:
         weights: Of every place, 1 + log((1 + n) / (1 + rows that have it)) of n training rows.
+        longest: With 2, pairs of words that follow each other count as words too.
     """
 
     weights: tuple[float, ...]
+    longest: int = 1
     indicator = False
 
     def __post_init__(self) -> None:
         check_numbers("weights", self.weights)
+        if self.longest not in (1, 2):
+            raise InputError(f"longest must be 1 or 2, got {self.longest!r:.80}")
 
     @staticmethod
-    def fit(column: Column, rows: NDArray[np.int64]) -> Words:
-        """From the training rows."""
-        counts = np.zeros((len(rows), HASHED_WORDS), dtype=np.float32)
-        _count_words(column, rows, counts)
-        having = (counts != 0).sum(axis=0)
+    def fit(column: Column, rows: NDArray[np.int64], longest: int = 2) -> Words:
+        """From the training rows; so many features as they have words, up to a power of two."""
+        different = len(set().union(*(_words(text, longest) for text in _texts(column[rows]))))
+        least, most = HASHED_WORDS
+        width = min(most, max(least, 1 << different.bit_length()))
+        having = (_counts(column[rows], width, longest) != 0).sum(axis=0)
         weights = 1 + np.log((1 + len(rows)) / (1 + having))
-        return Words(tuple(weights.tolist()))
+        return Words(tuple(weights.tolist()), longest)
 
-    def _encode(self, column: Column, out: NDArray[np.float32]) -> None:
-        _count_words(column, np.arange(len(column)), out)
-        out *= np.array(self.weights, dtype=np.float32)
-        length = np.linalg.norm(out, axis=1, keepdims=True)
-        np.divide(out, length, out=out, where=length > 0)
+    @property
+    def about(self) -> str:
+        """With the number of features."""
+        pairs = " and pairs of words" if self.longest == 2 else ""
+        return f"text, its words{pairs} hashed to {len(self.weights):,} features"
+
+    def _encode(self, column: Column) -> Block:
+        found = _counts(column, len(self.weights), self.longest)
+        found.data *= np.array(self.weights, dtype=np.float32)[found.indices]
+        rows = np.repeat(np.arange(len(column)), np.diff(found.indptr))
+        length = np.sqrt(np.bincount(rows, found.data.astype(np.float64) ** 2, len(column)))
+        found.data /= np.maximum(length, np.finfo(np.float32).tiny)[rows].astype(np.float32)
+        return found
 
     def _names(self, column: str) -> list[str]:
         return [f"{column} word {place}" for place in range(len(self.weights))]
+
+
+def _texts(column: Column) -> Iterator[str]:
+    """The values as text, empty where one is missing."""
+    for value, gone in zip(column.values.tolist(), column.missing, strict=True):
+        yield "" if gone else str(value)
+
+
+def _words(text: str, longest: int) -> list[str]:
+    """The words of a text in lower case, and the pairs of them."""
+    words = re.findall(r"\w+", text.lower())
+    return words if longest == 1 else words + [" ".join(pair) for pair in pairwise(words)]
+
+
+def _counts(column: Column, width: int, longest: int) -> csr_array:
+    """±1 for every word of every row, added at the place of its hash."""
+    known: dict[str, tuple[int, float]] = {}
+    places, signs, ends = [], [], [0]
+    for text in _texts(column):
+        for word in _words(text, longest):
+            if word not in known:
+                code = zlib.crc32(word.encode())
+                known[word] = (code >> 1) % width, 1.0 - 2.0 * (code & 1)
+            place, sign = known[word]
+            places.append(place)
+            signs.append(sign)
+        ends.append(len(places))
+    entries = np.array(signs, dtype=np.float32), np.array(places, dtype=np.int64), np.array(ends)
+    found = csr_array(entries, shape=(len(column), width))
+    found.sum_duplicates()
+    found.eliminate_zeros()
+    return found
 
 
 @dataclass(frozen=True)
@@ -215,27 +521,115 @@ class Preprocessing:
     encoders: Mapping[str, Encoder]
 
     @staticmethod
-    def fit(table: Table, names: Sequence[str], rows: NDArray[np.int64]) -> Preprocessing:
-        """Looks at the training ``rows`` of some columns, and at no other row."""
-        for name in names:
-            _check_finite(table, name)
-        return Preprocessing({name: _fitted(table[name], rows) for name in names})
+    def fit(
+        table: Table,
+        names: Sequence[str],
+        rows: NDArray[np.int64],
+        *,
+        categorical: Sequence[str] = (),
+        numeric: Sequence[str] = (),
+        scaling: str = "auto",
+    ) -> Preprocessing:
+        """Fit an encoder to the training ``rows`` of each column.
 
-    def transform(self, table: Table) -> NDArray[np.float32]:
-        """The features [N, F] of every row, on the disk where they would fill the memory."""
+        Whether texts are numbers or dates depends on all rows, as the type of a column does.
+
+        Args:
+            table: The nodes.
+            names: Columns to use.
+            rows: Numbers of the training rows.
+            categorical: Columns whose values get a feature each, whatever they look like.
+            numeric: Columns that hold quantities, whatever they look like.
+            scaling: Of counts, one of `SCALINGS`.
+        """
+        SCALINGS[scaling]  # a misspelt name fails here
+        for name in names:
+            _check_finite(table.name, name, table.stored(name))
+        both = set(categorical) & set(numeric)
+        if both:
+            raise InputError(f"a column must be categorical or numeric, got both: {min(both)!r}")
+        found: dict[str, Encoder] = {}
+        for name in names:
+            column = table.stored(name)
+            try:
+                if name in categorical:
+                    found[name] = _categories(column, rows)
+                elif name in numeric:
+                    found[name] = Numbers.fit(column, rows, way_of_numbers(column), scaling)
+                else:
+                    found[name] = _fitted(column, rows, scaling)
+            except InputError as error:
+                raise InputError(f"column {name!r} of {table.name} {error}") from error
+        numbers = {name: one for name, one in found.items() if isinstance(one, Numbers)}
+        by_row = {name: one for name, one in numbers.items() if one.counts == "row"}
+        entries = (len(_nonzeros(table.stored(name), rows)[1]) for name in by_row)
+        scale = len(rows) / max(sum(entries), 1)
+        scaled = {
+            name: replace(one, scale=(scale,) * len(one.scale)) for name, one in by_row.items()
+        }
+        return Preprocessing(found | scaled)
+
+    def transform(self, table: Table) -> Block:
+        """The features [N, F] of every row.
+
+        A sparse matrix (CSR) where that saves memory, else an array, which is on the disk where it
+        would fill the memory.
+        """
+        columns = {name: table.stored(name) for name in self.encoders}
+        for name, column in columns.items():
+            _check_finite(table.name, name, column)
+        size = len(table) * self.width
+        if size >= WORTH and self._entries(columns) <= SPARSE * size:
+            blocks = (self._encoded(table.name, name, columns[name]) for name in columns)
+            found = hstack([csc_array(block) for block in blocks], format="csr", dtype=np.float32)
+            return self._per_row(found)
         out = _zeros(len(table), self.width)
-        start = 0
-        for name, encoder in self.encoders.items():
-            _check_finite(table, name)
-            end = start + encoder.width
-            for first in range(0, len(table), BLOCK):
-                rows = slice(first, first + BLOCK)
-                try:
-                    encoder.encode(table[name][rows], out[rows, start:end])
-                except InputError as error:
-                    raise InputError(f"column {name!r} of {table.name} {error}") from error
-            start = end
+        for first in range(0, len(table), BLOCK):
+            rows, start = slice(first, first + BLOCK), 0
+            for name, encoder in self.encoders.items():
+                block = self._encoded(table.name, name, columns[name][rows])
+                end = start + encoder.width
+                out[rows, start:end] = block.toarray() if issparse(block) else block
+                start = end
+            out[rows] = self._per_row(out[rows])
         return out
+
+    def _encoded(self, table: str, name: str, column: Column) -> Block:
+        try:
+            return self.encoders[name].encode(column)
+        except InputError as error:
+            raise InputError(f"column {name!r} of {table} {error}") from error
+
+    def _entries(self, columns: Mapping[str, Column]) -> float:
+        """About how many features are not zero, by the first rows where they must be encoded."""
+        total = 0.0
+        for name, column in columns.items():
+            if column.sparse and not any(getattr(self.encoders[name], "shift", ())):
+                total += column.values.nnz
+            else:
+                block = self._encoded("", name, column[:SAMPLE])
+                found = block.nnz if issparse(block) else np.count_nonzero(block)
+                total += found * len(column) / max(block.shape[0], 1)
+        return total
+
+    def _per_row(self, x: Block) -> Block:
+        """Divide counts that go by row by their total in the row, and by the scale of them all."""
+        factors = [np.zeros(0)]
+        for encoder in self.encoders.values():
+            factors.append(np.zeros(encoder.width))
+            if isinstance(encoder, Numbers) and encoder.counts == "row":
+                factors[-1][: len(encoder.scale)] = 1 / np.array(encoder.scale)
+        factor = np.concatenate(factors)
+        if not factor.any():
+            return x
+        chosen = factor > 0
+        total = np.maximum(abs(x) @ chosen.astype(np.float32), np.finfo(np.float32).tiny)
+        if not issparse(x):
+            return np.where(chosen, x * factor / total[:, None], x).astype(np.float32)
+        rows = np.repeat(np.arange(x.shape[0]), np.diff(x.indptr))
+        by_row = chosen[x.indices]
+        x.data[by_row] *= factor[x.indices[by_row]] / total[rows[by_row]]
+        return x
 
     @property
     def width(self) -> int:
@@ -245,6 +639,20 @@ class Preprocessing:
     def names(self) -> list[str]:
         """Of the features."""
         return [text for name, encoder in self.encoders.items() for text in encoder.names(name)]
+
+    def about(self) -> list[str]:
+        """How columns are encoded, a line for each way, with the names of some columns.
+
+        Example:
+            >>> from gread.tables import column
+            >>> table = Table("nodes", {f"x{k}": column([1.5, 2.5]) for k in range(700)})
+            >>> Preprocessing.fit(table, list(table.columns), np.arange(2)).about()
+            ['numbers, mean 0 and deviation 1: x0, x1, x2, x3, x4, x5 and 694 more']
+        """
+        ways: dict[str, list[str]] = {}
+        for name, encoder in self.encoders.items():
+            ways.setdefault(encoder.about, []).append(name)
+        return [f"{way}: {some(names, 6)}" for way, names in ways.items()]
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Plain values, for JSON."""
@@ -268,14 +676,18 @@ class Preprocessing:
         return Preprocessing(encoders)
 
 
+def some(names: Sequence[str], most: int) -> str:
+    """The first of some names, and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def choose_features(table: Table, wanted: str | Sequence[str], others: Sequence[str]) -> list[str]:
     """The columns to use: those that are named, or with ``"auto"`` all but ``others``."""
     if isinstance(wanted, str) and wanted == "auto":
         return [name for name in table.columns if name not in others]
-    named = wanted.split(",") if isinstance(wanted, str) else list(wanted)
-    names = [name.strip() for name in named if name.strip()]
+    names = named(table, wanted)
     for name in names:
-        table[name]  # a misspelt name fails here
         if name in others:
             raise InputError(
                 f"features must not name the column to predict or to split by: {name!r}"
@@ -283,15 +695,40 @@ def choose_features(table: Table, wanted: str | Sequence[str], others: Sequence[
     return names
 
 
-def _fitted(column: Column, rows: NDArray[np.int64]) -> Encoder:
+def named(table: Table, wanted: str | Sequence[str]) -> list[str]:
+    """Columns by their names, as a list or with commas between them."""
+    names = wanted.split(",") if isinstance(wanted, str) else list(wanted)
+    found = [name.strip() for name in names if name.strip()]
+    for name in found:
+        table[name]  # a misspelt name fails here
+    return found
+
+
+def _fitted(column: Column, rows: NDArray[np.int64], scaling: str) -> Encoder:
     """The encoder that suits what a column holds."""
-    if column.numeric:
-        return Numbers.fit(column, rows)
     present = rows[~column.missing[rows]]
-    values = sorted({str(value) for value in column.values[present]})
+    if column.categorical and column.kind != "vector":
+        return _categories(column, rows)
+    if column.kind in NUMERIC and not column.sparse and are_codes(column.values[present]):
+        return _categories(column, rows)
+    if column.numeric:
+        return Numbers.fit(column, rows, scaling=scaling)
+    if written := way_of_numbers(column):
+        return Numbers.fit(column, rows, written, scaling)
+    if way := way_of_dates(column):
+        return Dates.fit(column, rows, way)
+    values = {str(value) for value in column.values[present]}
     if len(values) <= min(MOST_CATEGORIES, max(2, len(present) // 2)):
-        return Categories(tuple(values), len(present) < len(rows))
+        return Categories.fit(column, rows)
     return Words.fit(column, rows)
+
+
+def _categories(column: Column, rows: NDArray[np.int64]) -> Categories:
+    """For a column that is said to hold categories."""
+    column = column.dense()
+    if column.kind == "vector":
+        raise InputError("must hold single values to be categorical, got lists of numbers")
+    return Categories.fit(column, rows)
 
 
 def _zeros(rows: int, width: int) -> NDArray[np.float32]:
@@ -303,26 +740,13 @@ def _zeros(rows: int, width: int) -> NDArray[np.float32]:
         return np.memmap(file, dtype=np.float32, mode="r+", shape=(rows, width))
 
 
-def _check_finite(table: Table, name: str) -> None:
-    bad = table[name].unusable()
+def _check_finite(table: str, name: str, column: Column) -> None:
+    bad = column.unusable()
     if bad.any():
+        advice = "leave empty what is missing"
+        if column.kind == "vector":
+            advice = "replace them, or make every feature a column, in which values may be missing"
         raise InputError(
-            f"column {name!r} of {table.name} must hold finite numbers, got NaN or infinity in "
-            f"{int(bad.sum())} rows, the first in row {int(bad.argmax()) + 1}: leave empty what is "
-            "missing"
+            f"column {name!r} of {table} must hold finite numbers, got NaN or infinity in "
+            f"{int(bad.sum())} rows, the first in row {int(bad.argmax()) + 1}: {advice}"
         )
-
-
-def _count_words(column: Column, rows: NDArray[np.int64], out: NDArray[np.float32]) -> None:
-    """Adds ±1 for every word of the rows at the place of its hash."""
-    known: dict[str, tuple[int, float]] = {}
-    width = out.shape[1]
-    for place, row in enumerate(rows.tolist()):
-        if column.missing[row]:
-            continue
-        for word in re.findall(r"\w+", str(column.values[row]).lower()):
-            if word not in known:
-                code = zlib.crc32(word.encode())
-                known[word] = (code >> 1) % width, 1.0 - 2.0 * (code & 1)
-            at, sign = known[word]
-            out[place, at] += sign

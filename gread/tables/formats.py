@@ -10,20 +10,35 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
-from itertools import islice
+from dataclasses import replace
+from itertools import islice, repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
 
 from gread.base.errors import InputError
 from gread.base.memory import check_fits, check_left, check_unpacks
 from gread.base.registry import Registry, UnknownName
-from gread.tables.column import Column, column, column_of_texts
-from gread.tables.table import Table, check_shape
+from gread.tables.column import (
+    SPARSE,
+    Column,
+    column,
+    column_of_texts,
+    sparse_numbers,
+    sparse_vectors,
+    thinned,
+)
+from gread.tables.table import ROW, Table, check_shape
 
 FORMATS: Registry[Callable[[Path], Table]] = Registry("format of a table")
 
+DELIMITERS = ",;\t|"
+WIDE = 100  # columns from which on those that are mostly 0 are stored as sparse
+MOST_FEATURES = 10_000_000  # columns of a matrix
+PEEK = 20  # lines by which a delimiter is chosen
 ROWS, CELLS = 1 << 15, 1 << 20  # rows of text, and fields, that are held at a time
 
 
@@ -61,10 +76,22 @@ def check_file(file: Path) -> None:
 
 @FORMATS.register("csv")
 def read_csv(path: Path) -> Table:
-    """Fields between commas, semicolons or tabs, whichever the header has most of."""
+    """Fields between commas, semicolons, tabs or bars: what gives the first rows most fields."""
     with path.open(encoding="utf-8-sig", newline="") as file:
-        header = file.readline(2**20)  # a file without line breaks may be larger than the memory
-    return _read_texts(path, max(",;\t", key=header.count))
+        # A file without line breaks may be larger than the memory.
+        lines = [line for line in (file.readline(2**20) for _ in range(PEEK)) if line]
+    return _read_texts(path, max(DELIMITERS, key=lambda one: _widths(lines, one)))
+
+
+def _widths(lines: list[str], delimiter: str) -> tuple[int, int]:
+    """Fields of every row, 0 where rows differ, and of the first one."""
+    try:
+        rows = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
+        widths = [len(row) for row in rows if row]
+    except csv.Error:
+        return 0, 0
+    whole = widths[:-1] or widths  # the last row may go on in the next line
+    return (whole[0] if len(set(whole)) == 1 else 0), sum(widths[:1])
 
 
 @FORMATS.register("tsv")
@@ -94,9 +121,14 @@ FORMATS.add("ndjson", read_json_lines)
 
 @FORMATS.register("npz")
 def read_npz(path: Path) -> Table:
-    """An array a column, [N] or, for features, [N, d]."""
+    """An array a column, [N] or, for features, [N, d]; or a sparse matrix of SciPy.
+
+    The parts of a sparse matrix beside other arrays are ``x_data``, ``x_indices``, ``x_indptr`` and
+    ``x_shape`` of the column x.
+    """
     check_fits(path, 2)
     columns = {}
+    arrays: dict[str, NDArray[Any]] = {}
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
@@ -105,13 +137,63 @@ def read_npz(path: Path) -> Table:
             for member in members:
                 with archive.open(member) as file:
                     array = np.lib.format.read_array(file, allow_pickle=False)
-                name = member.filename.removesuffix(".npy")
-                columns[name] = _named(name, array)
+                arrays[member.filename.removesuffix(".npy")] = array
+        if "format" in arrays and "shape" in arrays:
+            return _matrix(path, sparse_vectors(_checked(scipy.sparse.load_npz(path))))
+        for prefix in [name.removesuffix("indptr") for name in arrays if name.endswith("_indptr")]:
+            if all(prefix + part in arrays for part in CSR):
+                parts = [arrays.pop(prefix + part) for part in CSR]
+                matrix = scipy.sparse.csr_array(tuple(parts[:3]), shape=tuple(parts[3].tolist()))
+                columns[prefix.removesuffix("_")] = sparse_vectors(_checked(matrix))
+        for name, array in arrays.items():
+            columns[name] = _named(name, array)
+            if array.dtype.kind == "f" and array.ndim == 1:  # NaN is what arrays have for it
+                columns[name] = replace(columns[name], missing=np.isnan(array))
     except (InputError, MemoryError):
         raise
     except Exception as error:  # archives and arrays may be broken in many ways
         raise InputError(f"it is no NPZ file of plain arrays ({_first_line(error)})") from error
     return Table(path.name, columns)
+
+
+CSR = ("data", "indices", "indptr", "shape")
+"""Parts of a sparse matrix, row by row."""
+
+
+def _checked(matrix: Any) -> Any:
+    """Requires a sparse matrix whose indices are its own, and not much larger than its entries."""
+    rows, columns = matrix.shape
+    check_shape(rows, 1, matrix.nnz)
+    if columns > MOST_FEATURES:
+        raise InputError(
+            f"its matrix must have {MOST_FEATURES:,} columns or fewer, got {columns:,}"
+        )
+    found = matrix.tocsr()
+    found.check_format(full_check=True)
+    return found
+
+
+def _matrix(path: Path, features: Column, **columns: Column) -> Table:
+    """The table of a matrix, whose rows are numbered."""
+    rows = column(np.arange(len(features)))
+    return Table(path.name, {ROW: rows, **columns, "x": features})
+
+
+@FORMATS.register("svm")
+def read_svm(path: Path) -> Table:
+    """Lines of ``label index:value ...``: the columns ``label`` and ``x``; index k is feature k."""
+    from sklearn.datasets import load_svmlight_file
+
+    check_fits(path, 4)
+    try:
+        matrix, labels = load_svmlight_file(str(path), zero_based=True)
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"it is no file of libsvm ({_first_line(error)})") from error
+    return _matrix(path, sparse_vectors(_checked(matrix)), label=column(labels))
+
+
+FORMATS.add("libsvm", read_svm)
+FORMATS.add("svmlight", read_svm)
 
 
 @FORMATS.register("parquet")
@@ -126,8 +208,13 @@ def read_parquet(path: Path) -> Table:
             raise InputError("it is no Parquet file: these begin and end with PAR1")
     found = _streamed(path)
     try:
-        chunks = {name: found.column(name).combine_chunks() for name in found.column_names}
-        return Table(path.name, {name: _arrow(name, chunk) for name, chunk in chunks.items()})
+        chunks = ((name, found.column(name).combine_chunks()) for name in found.column_names)
+        read = ((name, _arrow(name, chunk)) for name, chunk in chunks)
+        columns = thinned(read, found.num_rows * found.num_columns)
+        for about in (found.schema.pandas_metadata or {}).get("columns", []):
+            if about["pandas_type"] == "categorical" and about["name"] in columns:
+                columns[about["name"]] = replace(columns[about["name"]], categorical=True)
+        return Table(path.name, columns)
     except (InputError, MemoryError):
         raise
     except Exception as error:  # names that come twice, dates that Python has not
@@ -193,16 +280,56 @@ def _read_texts(path: Path, delimiter: str) -> Table:
     check_fits(path, 3)
     names = _header(path, delimiter)
     blocks: dict[str, list[Column]] = {name: [] for name in names}
-    for name, texts in _blocks(path, delimiter, names):
-        if name:
+    rare: dict[str, _Rare] = {}
+    rows = 0
+    for start, name, texts in _blocks(path, delimiter, names):
+        rows = start + len(texts)
+        if start == 0 and len(names) > WIDE and texts.count("0") >= (1 - SPARSE) * len(texts):
+            rare[name] = _Rare([], [])
+        if name in rare:
+            rare[name].add(start, texts)
+        elif name:
             blocks[name].append(column_of_texts(texts))
-    columns = {name: _joined(parts) for name, parts in blocks.items() if name}
+    columns = {name: _joined(parts) for name, parts in blocks.items() if name and name not in rare}
     again: dict[str, list[str]] = {name: [] for name, found in columns.items() if found is None}
-    for name, texts in _blocks(path, delimiter, names) if again else ():
+    for _, name, texts in _blocks(path, delimiter, names) if again else ():
         if name in again:
             again[name] += texts
-    columns |= {name: column_of_texts(texts) for name, texts in again.items()}
-    return Table(path.name, {name: found for name, found in columns.items() if found is not None})
+    known = {name: found for name, found in columns.items() if found is not None}
+    known |= {name: column_of_texts(texts) for name, texts in again.items()}
+    present = np.zeros(rows, dtype=bool)  # of all columns without a missing value
+    known |= {name: found.column(present) for name, found in rare.items() if name}
+    return Table(path.name, {name: known[name] for name in names if name})
+
+
+class _Rare(NamedTuple):
+    """The cells of a column that is mostly 0: the rows and the texts of others."""
+
+    rows: list[int]
+    texts: list[str]
+
+    def add(self, start: int, texts: tuple[str, ...]) -> None:
+        """The texts of some rows."""
+        if texts.count("0") < len(texts):
+            others = [place for place, text in enumerate(texts) if text != "0"]
+            self.rows.extend(start + place for place in others)
+            self.texts.extend(texts[place] for place in others)
+
+    def column(self, present: NDArray[np.bool_]) -> Column:
+        """The column; sparse unless it turns out to be text, or full further down."""
+        found = column_of_texts([*self.texts, "0"])[:-1]
+        rows = np.array(self.rows, dtype=np.int64)
+        if found.kind not in ("whole", "number"):
+            texts = ["0"] * len(present)
+            for row, text in zip(self.rows, self.texts, strict=True):
+                texts[row] = text
+            return column_of_texts(texts)
+        missing = present
+        if found.missing.any():
+            missing = present.copy()
+            missing[rows] = found.missing
+        sparse = sparse_numbers(found.kind, rows, found.values, missing)
+        return sparse if len(rows) <= SPARSE * len(present) else sparse.dense()
 
 
 def _header(path: Path, delimiter: str) -> list[str]:
@@ -220,8 +347,13 @@ def _header(path: Path, delimiter: str) -> list[str]:
     return names
 
 
-def _blocks(path: Path, delimiter: str, names: list[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The columns of the rows below the header, `ROWS` at a time; blank lines are none."""
+def _blocks(
+    path: Path, delimiter: str, names: list[str]
+) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+    """The columns of the rows below the header, `ROWS` at a time, with the number of the first.
+
+    Blank lines are no rows.
+    """
     width = len(names)
     with path.open(encoding="utf-8-sig", newline="") as file:
         fields = _fields(file, delimiter)
@@ -236,7 +368,7 @@ def _blocks(path: Path, delimiter: str, names: list[str]) -> Iterator[tuple[str,
                         f"its rows must have {width} fields, as many as the header, got "
                         f"{len(row)} in row {number}"
                     )
-            yield from zip(names, zip(*rows, strict=True), strict=True)
+            yield from zip(repeat(done), names, zip(*rows, strict=True))
             done += len(rows)
 
 

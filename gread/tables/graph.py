@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 from xml.parsers import expat
 
 import numpy as np
@@ -20,12 +20,12 @@ from gread.base.errors import InputError
 from gread.base.memory import check_fits
 from gread.tables.column import WORDS, Column, column
 from gread.tables.formats import check_file, read_table
-from gread.tables.table import Table, check_shape
+from gread.tables.table import ROW, Table, check_shape
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-IDS = ("id", "node", "node_id")
+IDS = ("id", "node", "node_id", ROW)
 ENDS = (("source", "target"), ("src", "dst"), ("from", "to"))
 """Default names of the column of ids, and of the columns of an edge's two ends."""
 
@@ -39,6 +39,7 @@ class TableGraph:
         edge_weight: [E], if the edges have weights.
         loops: How many edges from a node to itself were left out.
         repeated: How many edges were named before, those in the other direction not counted.
+        unused: Columns of the edges that are not used, such as types.
     """
 
     name: str
@@ -49,6 +50,7 @@ class TableGraph:
     directed: bool
     loops: int
     repeated: int
+    unused: tuple[str, ...] = ()
 
     @property
     def num_nodes(self) -> int:
@@ -82,24 +84,59 @@ class Columns(TypedDict, total=False):
     directed: bool
 
 
+Files: TypeAlias = "str | Path | Sequence[str | Path]"
+"""A file, or several whose columns are put side by side."""
+
+
+def read_nodes(nodes: Files) -> Table:
+    r"""The table of a file, or of several whose rows are of the same nodes.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> _ = (folder / "a.csv").write_text("id,kind\nn1,x\nn2,y\n")
+        >>> _ = (folder / "b.svm").write_text("0 3:1\n0 1:2\n")
+        >>> list(read_nodes([folder / "a.csv", folder / "b.svm"]).columns)
+        ['id', 'kind', 'label', 'x']
+    """
+    tables = [read_table(nodes)] if isinstance(nodes, str | Path) else list(map(read_table, nodes))
+    if len(tables) == 1:
+        return tables[0]
+    name = " and ".join(table.name for table in tables)
+    if len({len(table) for table in tables}) > 1:
+        sizes = ", ".join(f"{table.name} {len(table):,}" for table in tables)
+        raise InputError(f"files of nodes must have as many rows as each other, got {sizes}")
+    columns: dict[str, Column] = {}
+    numbered = all(ROW in table.columns for table in tables)
+    for table in tables:
+        for key, found in table.columns.items():
+            if key in columns and key != ROW:
+                raise InputError(f"a column must be in one of {name}, got {key!r} in several")
+            if key != ROW or numbered:
+                columns[key] = found
+    return Table(name, columns)
+
+
 def read_graph(
-    nodes: str | Path, edges: str | Path | None = None, **columns: Unpack[Columns]
+    nodes: Files, edges: str | Path | None = None, **columns: Unpack[Columns]
 ) -> TableGraph:
     """A graph from two files, or from one that holds nodes and edges.
 
     Args:
-        nodes: A table with a row a node (CSV, TSV, Parquet, JSON lines, NPZ), or a GraphML or GML
-            file, which needs no ``edges``.
+        nodes: A table with a row a node (CSV, TSV, Parquet, JSON lines, NPZ, libsvm), or several as
+            in `read_nodes`; or a GraphML or GML file, which needs no ``edges``.
         edges: A table with a row an edge.
         columns: As in `Columns`.
     """
-    if Path(nodes).suffix.lower() not in GRAPHS:
+    if not isinstance(nodes, str | Path) and len(nodes) == 1:
+        nodes = nodes[0]
+    if not isinstance(nodes, str | Path) or Path(nodes).suffix.lower() not in GRAPHS:
         if edges is None:
             raise InputError(
-                f"edges must be given with {nodes}: a file of nodes alone is no graph "
+                f"edges must be given with {_path(nodes)}: a file of nodes alone is no graph "
                 f"({', '.join(GRAPHS)} hold both)"
             )
-        return join(read_table(nodes), read_table(edges), **columns)
+        return join(read_nodes(nodes), read_table(edges), **columns)
     weight, directed = columns.pop("weight", None), columns.pop("directed", False)
     if any(given is not None for given in (edges, *columns.values())):
         raise InputError(
@@ -107,6 +144,11 @@ def read_graph(
             "and edges itself"
         )
     return from_networkx(_parsed(Path(nodes)), Path(nodes).name, weight, directed)
+
+
+def _path(nodes: Files) -> str:
+    """Names of files in a sentence."""
+    return str(nodes) if isinstance(nodes, str | Path) else " and ".join(map(str, nodes))
 
 
 def join(
@@ -137,7 +179,8 @@ def join(
     pairs = np.stack([_places(edges, end, nodes, id, place) for end in ends])
     weights = None if weight is None else _weights(edges, weight)
     columns = {name: values for name, values in nodes.columns.items() if name != id}
-    return cleaned(nodes.name, ids, columns, pairs, weights, directed)
+    unused = [name for name in edges.columns if name not in (*ends, weight)]
+    return cleaned(nodes.name, ids, columns, pairs, weights, directed, unused)
 
 
 def cleaned(
@@ -147,6 +190,7 @@ def cleaned(
     pairs: NDArray[np.int64],
     weights: NDArray[np.float32] | None,
     directed: bool,
+    unused: Sequence[str] = (),
 ) -> TableGraph:
     """A graph of pairs [2, E] of node numbers, without loops and repetitions."""
     edge_index = torch.from_numpy(np.ascontiguousarray(pairs))
@@ -159,7 +203,9 @@ def cleaned(
     if not directed:
         edge_index, edge_weight = to_undirected(edge_index, edge_weight, **options)
     loops = len(keep) - kept
-    return TableGraph(name, ids, columns, edge_index, edge_weight, directed, loops, repeated)
+    return TableGraph(
+        name, ids, columns, edge_index, edge_weight, directed, loops, repeated, tuple(unused)
+    )
 
 
 def _id_column(nodes: Table, id: str | None) -> str:
@@ -171,7 +217,7 @@ def _id_column(nodes: Table, id: str | None) -> str:
             return name
     raise InputError(
         f"id must name the column of the node ids in {nodes.name}, which has none of "
-        f"{', '.join(IDS)} but: {', '.join(list(nodes.columns)[:20]) or 'no columns'}"
+        f"{', '.join(IDS[:-1])} but: {', '.join(list(nodes.columns)[:20]) or 'no columns'}"
     )
 
 
@@ -322,8 +368,10 @@ def from_networkx(graph: Any, name: str, weight: str | None, directed: bool) -> 
     edges = list(graph.edges(data=True))
     pairs = [[place[edge[end]] for edge in edges] for end in (0, 1)]
     weights = None if weight is None else _weights(_attributes(name, [e[2] for e in edges]), weight)
+    unused = [name for name in dict.fromkeys(key for e in edges for key in e[2]) if name != weight]
     nodes = _attributes(name, [attributes for _, attributes in graph.nodes(data=True)])
-    return cleaned(name, ids, nodes.columns, np.array(pairs, dtype=np.int64), weights, directed)
+    ends = np.array(pairs, dtype=np.int64)
+    return cleaned(name, ids, nodes.columns, ends, weights, directed, list(map(str, unused)))
 
 
 def _attributes(name: str, attributes: list[dict[Any, Any]]) -> Table:

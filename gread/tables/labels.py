@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -69,9 +70,26 @@ def _values(found: Column, where: str) -> list[Any]:
         if len(broken):
             raise InputError(f"{where} must hold classes, got numbers such as {broken[0]:g}")
         found = replace(found, values=found.values.astype(np.int64))  # from a table with a gap
+    elif found.kind == "text" and (several := _several(set(found.values[~found.missing]))):
+        raise InputError(
+            f"{where} must hold one class a node, got several, such as {several!r}: keep one, or "
+            "predict a column of 0 and 1 for each class"
+        )
     elif found.kind in ("vector", "mixed"):
         raise InputError(f"{where} must hold classes of one type, got {WORDS[found.kind]}")
     return found.cells()
+
+
+def _several(values: Set[str]) -> str:
+    """A text that lists classes, as in "a;b"; empty if the parts are not classes of other nodes."""
+    for separator in ";|":
+        lists = sorted(value for value in values if separator in value)
+        parts = [{part.strip() for part in value.split(separator)} for value in values]
+        seen = Counter(part for some in parts for part in some)
+        listed = {part.strip() for value in lists for part in value.split(separator)}
+        if lists and 2 * sum(seen[part] > 1 for part in listed) > len(listed):
+            return lists[0]
+    return ""
 
 
 def read_split(table: Table, name: str) -> NDArray[np.int64]:

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from gread.base.errors import InputError
 from gread.tables.column import Column
 
+ROW = "(row)"  # column of row numbers in a table that is a matrix
 MOST_COLUMNS = 100_000  # wider features are one column of vectors
 MOST_EMPTY = 10_000_000  # cells that may be empty; in larger tables one of a hundred must be full
 
@@ -29,7 +30,7 @@ def check_shape(rows: int, columns: int, values: int | None = None) -> None:
 
 @dataclass(frozen=True)
 class Table:
-    """Columns of one length.
+    """Columns of one length; ``table[name]`` is a column whose single values are an array.
 
     Example:
         >>> from gread.tables.column import column
@@ -52,6 +53,10 @@ class Table:
         return next((len(column) for column in self.columns.values()), 0)
 
     def __getitem__(self, name: str) -> Column:
+        return self.stored(name).dense()
+
+    def stored(self, name: str) -> Column:
+        """The column as it is, which may be sparse."""
         if name in self.columns:
             return self.columns[name]
         near = get_close_matches(name, self.columns, n=1)

@@ -49,16 +49,36 @@ def right_in(share, nodes=1000):
 
 
 @pytest.mark.parametrize(
-    ("share", "nodes", "words"),
+    ("others", "nodes", "words"),
     [
-        (0.9, 1000, "the graph helps"),
-        (0.5, 1000, "the graph harms"),
-        (0.72, 1000, "do not count on the graph"),
-        (0.9, 10, "do not count on the graph"),
+        ({"GREAD-BS": 0.9}, 1000, "GREAD-BS is 20.0 points better than MLP"),
+        ({"GREAD-BS": 0.5, "GCN": 0.9}, 1000, "GCN is 20.0 points better than MLP"),
+        ({"GREAD-BS": 0.71, "Label propagation": 0.95}, 1000, "the graph helps"),
+        ({"GREAD-BS": 0.5, "GCN": 0.6}, 1000, "MLP, which sees no edge, is 10.0 points better"),
+        ({"GREAD-BS": 0.72}, 1000, "the graph makes no certain difference"),
+        ({"GREAD-BS": 0.9}, 10, "the graph makes no certain difference"),
     ],
 )
-def test_the_verdict_is_beside_an_mlp_and_knows_luck(share, nodes, words):
-    assert words in verdict("GREAD-BS", right_in(share, nodes), right_in(0.7, nodes))
+def test_the_verdict_is_of_the_best_with_and_without_the_graph(others, nodes, words):
+    shares = {"MLP": 0.7, **others}
+    assert words in verdict({name: right_in(share, nodes) for name, share in shares.items()})
+
+
+def test_without_both_kinds_of_models_there_is_no_verdict():
+    assert verdict({"MLP": right_in(0.9)}) == verdict({"GCN": right_in(0.9)}) == ""
+
+
+@pytest.mark.parametrize("weight", [1.0, 0.01, 100.0])
+def test_label_propagation_does_not_depend_on_the_unit_of_weights(data, weight):
+    """PyG does not normalize weights that it is given."""
+    classifier = GraphClassifier("mlp", settings={"epochs": 1}).fit(data)
+    plain = BASELINES["Label propagation"](classifier)
+    weighted = data.clone()
+    weighted.edge_weight = torch.full((data.num_edges,), weight)
+    classifier = GraphClassifier("mlp", settings={"epochs": 1}).fit(weighted)
+    found = BASELINES["Label propagation"](classifier)
+    assert found.confusion == plain.confusion
+    assert found.calibration_error == pytest.approx(plain.calibration_error, abs=1e-6)
 
 
 def test_advice_is_given_where_something_simpler_is_better_than_luck():

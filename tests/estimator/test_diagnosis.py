@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 import gread
+from gread.base.errors import InputError
 from gread.estimator.diagnosis import diagnose, recommend
 from gread.tables.column import column
 from gread.tables.graph import join
@@ -56,6 +57,8 @@ def test_nodes_with_the_values_and_neighbours_of_another_are_duplicates():
         (["p", "q"] * 50, True),
         ([0, 1] * 50, True),
         ([0.5, 1.5] * 50, True),
+        ([k % 2 * 50 + k // 2 for k in range(100)], True),  # a threshold tells
+        ([k % 2 - 0.001 * k for k in range(100)], True),
         (["p"] * 100, False),
         (list(range(100)), False),  # every value its own tells nothing
         (["p", "q"] * 40 + ["q", "p"] * 10, False),
@@ -65,6 +68,31 @@ def test_a_column_that_equals_the_label_up_to_names_is_found(values, leaks):
     found = diagnosed({"label": ["a", "b"] * 50, "x": values})
     assert [leak.column for leak in found.leaks] == ["x"] * leaks
     assert any("leave it out with --features" in text for text in found.warnings) == leaks
+
+
+def test_a_number_whose_quantiles_are_the_classes_is_found():
+    year = np.random.default_rng(0).integers(1971, 2021, size=2000)
+    quintile = np.searchsorted(np.quantile(year, [0.2, 0.4, 0.6, 0.8]), year, side="right")
+    noise = np.random.default_rng(1).normal(size=2000)
+    found = diagnosed({"label": quintile.tolist(), "year": year, "noise": noise})
+    assert [leak.column for leak in found.leaks] == ["year"]
+
+
+def test_columns_of_edges_that_are_not_used_are_said():
+    nodes = Table("nodes", {"id": column([0, 1]), "label": column(["a", "b"])})
+    ends = {"source": column([0]), "target": column([1]), "type": column(["friend"])}
+    graph = join(nodes, Table("edges", ends))
+    found = diagnose(graph, read_labels(graph.table(), "label"), [])
+    assert any("edges that are not used: type" in text for text in found.warnings)
+
+
+def test_the_rows_with_nan_are_those_of_the_table():
+    values = [float("nan") if 5 <= k < 12 else float(k) for k in range(50)]
+    with pytest.raises(InputError, match="in 7 rows, the first in row 6: leave empty"):
+        diagnosed({"label": ["a", "b"] * 25, "x": values})
+    rows = np.array(values)[:, None].repeat(2, axis=1)
+    with pytest.raises(InputError, match="the first in row 6: replace them"):
+        diagnosed({"label": ["a", "b"] * 25, "x": rows})
 
 
 def test_rare_classes_and_imbalance_are_warned_of():

@@ -1,3 +1,6 @@
+import tempfile
+from pathlib import Path
+
 import networkx
 import numpy as np
 import pandas
@@ -34,6 +37,16 @@ def matrix():
     return scipy.sparse.coo_array((np.ones(3), tuple(EDGES)), shape=(3, 3))
 
 
+def files():
+    """The nodes and the edges in a folder."""
+    folder = Path(tempfile.mkdtemp())
+    nodes, edges = frames()
+    nodes.rename_axis("id").to_csv(folder / "nodes.csv")
+    edges.to_csv(folder / "edges.csv", index=False)
+    return folder
+
+
+FILES = files()
 GRAPHS = {
     "data": (data(),),
     "frames": frames(),
@@ -41,6 +54,11 @@ GRAPHS = {
     "networkx": (network(),),
     "sparse matrices": (scipy.sparse.csr_array(X), matrix()),
     "array and frame": (X, frames()[1]),
+    "file and numbers": (FILES / "nodes.csv", EDGES),
+    "file and frame": (FILES / "nodes.csv", frames()[1]),
+    "frame and file": (frames()[0], FILES / "edges.csv"),
+    "array and file": (X, str(FILES / "edges.csv")),
+    "files": (FILES / "nodes.csv", FILES / "edges.csv"),
     "tensors": (torch.tensor(X), torch.tensor(EDGES)),
 }
 
@@ -51,8 +69,27 @@ def test_every_kind_of_graph_is_the_same_graph(given):
     assert graph.ids == [0, 1, 2]
     assert graph.edge_index.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
     assert graph.loops == 1
-    values = [found.values.reshape(3, -1) for found in graph.columns.values()]
+    arrays = [found.values for found in graph.columns.values()]
+    values = [(a.toarray() if scipy.sparse.issparse(a) else a).reshape(3, -1) for a in arrays]
     np.testing.assert_array_equal(np.concatenate(values, axis=1), X)
+
+
+def test_attributes_of_edges_that_are_not_used_are_named():
+    nodes, edges = frames()
+    edges = edges.assign(kind="friend", w=1.0)
+    assert as_graph(nodes, edges).unused == ("kind", "w")
+    assert as_graph(nodes, edges, weight="w").unused == ("kind",)
+    graph = network()
+    networkx.set_edge_attributes(graph, "friend", "kind")
+    assert as_graph(graph).unused == ("kind",)
+    typed = Data(edge_index=torch.tensor(EDGES), num_nodes=3, edge_type=torch.zeros(3))
+    assert as_graph(typed).unused == ("edge_type",)
+
+
+def test_categories_of_pandas_stay_categories():
+    nodes = frames()[0].assign(dorm=pandas.Categorical([3, 1, 3]))
+    found = as_graph(nodes, EDGES).columns["dorm"]
+    assert (found.kind, found.categorical) == ("whole", True)
 
 
 def test_weights_are_taken_where_there_are_some():

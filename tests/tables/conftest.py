@@ -6,6 +6,8 @@ import networkx
 import numpy as np
 import pytest
 
+from gread.tables.formats import FORMATS
+
 NODES = {
     "id": ["a", "b", "c", "d"],
     "age": [31, None, 5, 8],
@@ -56,6 +58,10 @@ WRITERS = {
     "parquet": write_parquet,
     "npz": write_npz,
 }
+
+
+MATRICES = ("svm", "libsvm", "svmlight")  # which hold numbers alone
+TABLES = [ending for ending in FORMATS if ending not in MATRICES]
 
 
 def networkx_graph():

@@ -1,21 +1,27 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from scipy.sparse import csr_array
 
 from gread.base.errors import InputError
-from gread.tables.column import column
+from gread.tables.column import column, sparse_numbers, sparse_vectors
 from gread.tables.features import (
     ENCODERS,
     HASHED_WORDS,
     LARGEST,
+    MILLION,
+    SCALINGS,
     Categories,
+    Dates,
     Numbers,
     Preprocessing,
     Words,
 )
 from gread.tables.table import Table
+from gread.tables.written import as_numbers, way_of_dates, way_of_numbers
 
 ALL = np.arange(6)
 TABLE = Table(
@@ -29,6 +35,9 @@ TABLE = Table(
         "note": column([f"the cat {k} sat" for k in "abcdef"]),
         "pixels": column(np.arange(12.0).reshape(6, 2)),
         "odd": column(["x", 1, "x", 1, "x", 1]),
+        "joined": column(
+            ["2020-01-31", "2020-02-01", None, "2021-12-24", "2020-02-01", "2022-03-01"]
+        ),
     },
 )
 
@@ -60,7 +69,8 @@ def test_what_is_missing_in_training_has_a_feature_of_its_own():
 
 
 def test_columns_that_are_mostly_zero_keep_their_zeros():
-    assert fitted("clicks").transform(TABLE)[:, 0].tolist() == [0, 0, 0, 0, 1, 0.5]
+    found = fitted("clicks").transform(TABLE)[:, 0]
+    np.testing.assert_allclose(found, np.log2([1, 1, 1, 1, 5, 3]), rtol=1e-6)
 
 
 def test_only_training_rows_are_looked_at():
@@ -95,6 +105,7 @@ def test_each_kind_has_its_encoder():
         "note": Words,
         "pixels": Numbers,
         "odd": Categories,
+        "joined": Dates,
     }
     assert set(kinds.values()) == set(ENCODERS.values())
 
@@ -108,11 +119,11 @@ def test_a_preprocessing_survives_json():
 
 
 def test_texts_with_the_same_words_are_alike():
-    texts = ["Graph neural networks", "networks, neural graph!", "cooking with salt", None]
+    texts = ["Graph neural networks", "graph, NEURAL networks!", "cooking with salt", None]
     texts += [f"word{k} other{k}" for k in range(8)]
     table = Table("t", {"text": column(texts)})
     found = Preprocessing.fit(table, ["text"], np.arange(12)).transform(table)
-    assert found.shape == (12, HASHED_WORDS)
+    assert found.shape == (12, HASHED_WORDS[0])
     np.testing.assert_allclose(found[0], found[1], atol=1e-6)
     assert found[0] @ found[2] < 0.5
     assert not found[3].any()
@@ -163,7 +174,7 @@ def test_features_are_finite_whatever_numbers_there_are(values, share):
     rows = np.arange(max(1, int(share * len(values))))
     found = Preprocessing.fit(table, ["x"], rows).transform(table)
     assert np.isfinite(found).all()
-    assert np.abs(found).max() <= LARGEST
+    assert np.abs(found).max() <= MILLION
 
 
 def test_features_that_would_fill_the_memory_stay_on_the_disk(monkeypatch):
@@ -176,3 +187,199 @@ def test_features_that_would_fill_the_memory_stay_on_the_disk(monkeypatch):
     there = fitted.transform(table)
     assert isinstance(there, np.memmap)
     np.testing.assert_array_equal(there, here)
+
+
+def codes(count=400):
+    """Four codes without an order, and a quantity."""
+    rng = np.random.default_rng(0)
+    return {
+        "dorm": rng.choice([3, 17, 21, 40], size=count),
+        "age": np.clip(rng.normal(40, 12, count), 18, 80).astype(int),
+    }
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_codes_get_a_feature_for_each_value(gaps):
+    dorm = codes()["dorm"].tolist()
+    dorm[0] = None if gaps else dorm[0]
+    table = Table("t", {"dorm": column(dorm)})
+    kept = Preprocessing.fit(table, ["dorm"], np.arange(300))
+    names = [f"dorm = {value}" for value in (3, 17, 21, 40)]
+    assert kept.names() == names + ["dorm is missing"] * gaps
+    found = kept.transform(table)
+    assert (found.sum(axis=1) == 1).all()
+    as_text = Table("t", {"dorm": column([None if v is None else str(v) for v in dorm])})
+    np.testing.assert_array_equal(kept.transform(as_text), found)
+
+
+def test_a_column_is_read_as_the_user_says():
+    table = Table("t", {name: column(values) for name, values in codes().items()})
+    options = {"categorical": ["age"], "numeric": ["dorm"]}
+    found = Preprocessing.fit(table, ["dorm", "age"], np.arange(400), **options).encoders
+    assert [type(found[name]) for name in ("dorm", "age")] == [Numbers, Categories]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (
+            {"categorical": ["code"], "numeric": ["code"]},
+            "categorical or numeric, got both: 'code'",
+        ),
+        ({"categorical": ["pixels"]}, "column 'pixels' of nodes.csv must hold single values to be"),
+        (
+            {"numeric": ["colour"]},
+            "column 'colour' of nodes.csv must hold numbers, got text: 'red'",
+        ),
+    ],
+)
+def test_what_the_user_says_must_be_possible(options, sentence):
+    with pytest.raises(InputError, match=sentence):
+        Preprocessing.fit(TABLE, list(TABLE.columns), ALL, **options)
+
+
+def test_values_that_pandas_calls_categories_are_categories():
+    declared = replace(column([1, 2, 3] * 2), categorical=True)
+    assert isinstance(
+        Preprocessing.fit(Table("t", {"x": declared}), ["x"], ALL).encoders["x"], Categories
+    )
+
+
+def test_lines_say_how_columns_are_encoded():
+    columns = {f"w{k}": column([1.5, 2.5, 3.0]) for k in range(745)}
+    table = Table("t", {**columns, "colour": column(["a", "b", "a"])})
+    lines = Preprocessing.fit(table, list(table.columns), np.arange(3)).about()
+    assert lines == [
+        "numbers, mean 0 and deviation 1: w0, w1, w2, w3, w4, w5 and 739 more",
+        "text, one feature for each value: colour",
+    ]
+
+
+def test_a_date_has_parts():
+    kept = fitted("joined")
+    found = kept.transform(TABLE)
+    named = [dict(zip(kept.names(), row, strict=True)) for row in found.tolist()]
+    assert named[0]["joined month 1"] == named[0]["joined weekday 5"] == 1  # a Friday
+    assert named[1]["joined month 2"] == named[1]["joined weekday 6"] == 1
+    assert named[2]["joined is missing"] == 1
+    assert sum(map(abs, found[2].tolist())) == 1
+    days = [row["joined days"] for k, row in enumerate(named) if k != 2]
+    assert np.argsort(days, kind="stable").tolist() == [0, 1, 3, 2, 4]
+    assert days[1] - days[0] == pytest.approx((days[4] - days[0]) / 760, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("texts", "way"),
+    [
+        (["2020-01-31", "2021-12-01 10:15:00", "2021-12-01T10:15:00.5Z"], "YYYY-MM-DD"),
+        (["2020/1/31", "2021/12/01"], "YYYY/MM/DD"),
+        (["31.1.2020", "01.12.2021"], "DD.MM.YYYY"),
+        (["1/31/2020", "12/1/2021"], "MM/DD/YYYY"),
+        (["31/1/2020", "1/12/2021"], "DD/MM/YYYY"),
+        (["2020-01-31", "soon"], ""),
+        (["2020-13-31"], ""),
+        (["31/31/2020"], ""),
+        ([], ""),
+    ],
+)
+def test_dates_are_read_in_the_way_that_fits_all(texts, way):
+    assert way_of_dates(column(np.array(texts, dtype=object))) == way
+
+
+@pytest.mark.parametrize(
+    ("texts", "way", "numbers"),
+    [
+        (["1,234", "12", "1,234,567.5"], "thousands separators", [1234, 12, 1234567.5]),
+        (["-1,000", "NA"], "thousands separators", [-1000, 0]),
+        (["1,5", "2,25", "3"], "decimal commas", [1.5, 2.25, 3]),
+        (["007", "1,234"], "", None),
+        (["1,234", "many"], "", None),
+        (["12", "13"], "", None),  # kept as text by who wrote it
+    ],
+)
+def test_numbers_are_read_as_people_write_them(texts, way, numbers):
+    found = column(texts)
+    assert way_of_numbers(found) == way
+    if numbers:
+        assert as_numbers(found, way).values.tolist() == numbers
+        table = Table("t", {"x": found})
+        encoder = Preprocessing.fit(table, ["x"], np.arange(len(texts))).encoders["x"]
+        assert isinstance(encoder, Numbers)
+        assert way in encoder.about
+
+
+def test_a_new_table_may_hold_plain_numbers_and_other_dates():
+    table = Table("t", {"x": column(["1,234", "5,678"]), "d": column(["2020-01-01", "2020-01-03"])})
+    kept = Preprocessing.fit(table, ["x", "d"], np.arange(2))
+    plain = Table("new.csv", {"x": column([1234, 5678]), "d": column(["2020-01-01", "2020-01-03"])})
+    np.testing.assert_array_equal(kept.transform(plain), kept.transform(table))
+    wrong = Table("new.csv", {"x": column([1]), "d": column(["tomorrow"])})
+    with pytest.raises(
+        InputError, match=r"'d' of new\.csv must hold dates such as YYYY-MM-DD, got 'to"
+    ):
+        kept.transform(wrong)
+
+
+def test_pairs_of_words_tell_orders_apart():
+    texts = ["dog bites man", "man bites dog", *(f"filler {k} text {k}" for k in range(80))]
+    table = Table("t", {"text": column(texts)})
+    found = Preprocessing.fit(table, ["text"], np.arange(82)).transform(table)
+    assert not np.allclose(found[0], found[1])
+    old = Preprocessing({"text": Words((1.0,) * 256)}).transform(table)  # as folders have them
+    np.testing.assert_allclose(old[0], old[1])
+
+
+WORDS = np.array([[3, 0, 0, 1], [0, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 5], [0] * 4], dtype=float)
+SCALED = {
+    "auto": np.log2(1 + WORDS),
+    "log": np.log2(1 + WORDS),
+    "none": WORDS,
+    "binary": WORDS != 0,
+    "row": 4 / 5 * WORDS / np.maximum(WORDS.sum(axis=1, keepdims=True), 1),  # 4 words in 5 rows
+    "standard": WORDS / np.where(WORDS.std(axis=0) > 0, WORDS.std(axis=0), 1),
+}
+
+
+def words_as(form):
+    """Counts as one vector or as a column each, dense or sparse."""
+    if form == "vector":
+        return {"w": column(WORDS)}
+    if form == "sparse vector":
+        return {"w": sparse_vectors(csr_array(WORDS))}
+    if form == "columns":
+        return {f"w{k}": column(WORDS[:, k]) for k in range(4)}
+    columns = {}
+    for k in range(4):
+        rows = np.flatnonzero(WORDS[:, k])
+        columns[f"w{k}"] = sparse_numbers("number", rows, WORDS[rows, k], np.zeros(5, dtype=bool))
+    return columns
+
+
+@pytest.mark.parametrize("form", ["vector", "sparse vector", "columns", "sparse columns"])
+@pytest.mark.parametrize("scaling", SCALINGS)
+def test_counts_are_scaled_alike_in_every_form(scaling, form, monkeypatch):
+    table = Table("t", words_as(form))
+    kept = Preprocessing.fit(table, list(table.columns), np.arange(5), scaling=scaling)
+    assert Preprocessing.from_dict(json.loads(json.dumps(kept.to_dict()))) == kept
+    dense = kept.transform(table)
+    assert isinstance(dense, np.ndarray)
+    np.testing.assert_allclose(dense, SCALED[scaling], rtol=1e-5)
+    monkeypatch.setattr("gread.tables.features.WORTH", 0)
+    monkeypatch.setattr("gread.tables.features.SPARSE", 0.5)
+    found = kept.transform(table)
+    assert isinstance(found, csr_array)
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found.toarray(), dense)
+
+
+def test_indicators_and_shares_keep_their_proportions():
+    shares = WORDS / np.maximum(WORDS.sum(axis=1, keepdims=True), 1)
+    for values, factor in ((WORDS != 0, 1.0), (shares, 4 / 3)):  # the mean of non-zeros is 1
+        table = Table("t", {"w": column(values.astype(float))})
+        found = Preprocessing.fit(table, ["w"], np.arange(5)).transform(table)
+        np.testing.assert_allclose(found, values * factor, rtol=1e-6)
+
+
+def test_a_scaling_that_is_none_is_one_sentence():
+    with pytest.raises(InputError, match="unknown scaling 'logg', did you mean 'log'"):
+        Preprocessing.fit(TABLE, ["clicks"], ALL, scaling="logg")

@@ -2,14 +2,16 @@ import sys
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array, save_npz
+from sklearn.datasets import dump_svmlight_file
 
 from gread.base.errors import InputError
 from gread.tables import formats
-from gread.tables.formats import FORMATS, read_table
-from tests.tables.conftest import NODES, WRITERS
+from gread.tables.formats import read_table
+from tests.tables.conftest import NODES, TABLES, WRITERS
 
 
-@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize("ending", TABLES)
 def test_every_format_gives_the_same_table(ending, tmp_path):
     path = tmp_path / f"nodes.{ending}"
     WRITERS[ending](path, NODES)
@@ -133,3 +135,107 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     (tmp_path / "t.parquet").write_bytes(b"PAR1")
     with pytest.raises(InputError, match=r"pip install 'gread\[parquet\]'"):
         read_table(tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'id;a,b,c;size\n1;"x;y";1\n2;z;3\n',
+        "id|a|size\n1|x,y|1\n2|z|3\n",
+        "id;a;size\n1;1,5;1\n2;2,5;3\n",
+        'id,a,size\n1,"x;y;z",1\n2,"p;q;r",3\n',
+        'id;a;size\n1;"x\n y";1\n2;z;3\n',
+    ],
+)
+def test_the_delimiter_is_the_one_that_suits_all_rows(tmp_path, text):
+    (tmp_path / "t.csv").write_text(text)
+    table = read_table(tmp_path / "t.csv")
+    assert list(table.columns)[::2] == ["id", "size"]
+    assert table["size"].values.tolist() == [1, 3]
+
+
+def test_nan_is_missing_in_an_array_of_numbers(tmp_path):
+    np.savez(tmp_path / "t.npz", id=np.arange(3), x=np.array([1.0, np.nan, 3.0]))
+    assert read_table(tmp_path / "t.npz")["x"].missing.tolist() == [False, True, False]
+
+
+def test_categories_of_numbers_come_through_parquet(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    frame = pandas.DataFrame({"id": [1, 2, 3], "code": pandas.Categorical([7, 8, 7])})
+    frame.to_parquet(tmp_path / "t.parquet")
+    found = read_table(tmp_path / "t.parquet")["code"]
+    assert found.categorical
+    assert found.values.tolist() == [7, 8, 7]
+
+
+def wide(rows=60, columns=150):
+    """Counts that are mostly zero, with columns of every other kind among them."""
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(0.1, (rows, columns))
+    counts[0] = 0
+    cells = {f"w{k}": counts[:, k].astype(str).tolist() for k in range(columns)}
+    cells["late"] = ["0"] * 40 + [str(k) for k in range(1, 21)]  # full further down
+    cells["word"] = ["0"] * 59 + ["x"]
+    cells["code"] = ["0"] * 59 + ["007"]
+    cells["gap"] = ["0"] * 57 + ["", "NA", "2.5"]
+    return counts, {"id": [str(k) for k in range(rows)]} | cells
+
+
+def test_a_wide_table_of_zeros_is_read_as_the_same_table_in_less_memory(tmp_path, monkeypatch):
+    counts, cells = wide()
+    WRITERS["csv"](tmp_path / "t.csv", cells)
+    monkeypatch.setattr(formats, "CELLS", 1 << 12)  # several blocks
+    table = read_table(tmp_path / "t.csv")
+    assert list(table.columns) == list(cells)
+    assert all(table.stored(f"w{k}").sparse for k in range(150) if (counts[:, k] > 0).sum() <= 15)
+    monkeypatch.setattr(formats, "WIDE", 10**6)
+    for name, dense in read_table(tmp_path / "t.csv").columns.items():
+        found = table[name]
+        assert not dense.sparse
+        assert (found.kind, found.missing.tolist()) == (dense.kind, dense.missing.tolist())
+        there = ~dense.missing
+        assert found.values[there].tolist() == dense.values[there].tolist()
+    assert table["gap"].missing.sum() == 2
+
+
+def test_sparse_matrices_are_read_from_scipy_npz_and_libsvm(tmp_path):
+    matrix = csr_array(wide()[0].astype(np.float32))
+    labels = np.arange(60) % 3
+    save_npz(tmp_path / "x.npz", matrix)
+    save_npz(tmp_path / "c.npz", matrix.tocsc())
+    parts = {f"x_{part}": getattr(matrix, part) for part in ("data", "indices", "indptr")}
+    np.savez(tmp_path / "p.npz", label=labels, x_shape=np.array(matrix.shape), **parts)
+    dump_svmlight_file(matrix, labels, str(tmp_path / "x.svm"))
+    for name in ("x.npz", "c.npz", "p.npz", "x.svm"):
+        table = read_table(tmp_path / name)
+        found = table["x"]
+        assert (found.kind, found.sparse, len(found)) == ("vector", True, 60)
+        np.testing.assert_array_equal(found.values.toarray(), matrix.toarray())
+        if "label" in table.columns:
+            assert table["label"].values.tolist() == labels.tolist()
+
+
+@pytest.mark.parametrize(
+    ("parts", "sentence"),
+    [
+        ({"indices": [9, 1]}, "it is no NPZ file of plain arrays"),
+        ({"indptr": [0, 1, 5]}, "it is no NPZ file of plain arrays"),
+        ({"shape": [2, 10**12]}, "its matrix must have 10,000,000 columns or fewer"),
+        ({"shape": [10**12, 3]}, "it is no NPZ file of plain arrays|must hold something"),
+        ({"data": ["a", "b"]}, "no NPZ file of plain arrays|must be .* of numbers"),
+    ],
+)
+def test_a_broken_sparse_matrix_is_one_sentence(tmp_path, parts, sentence):
+    whole = {"data": [1.0, 2.0], "indices": [0, 1], "indptr": [0, 1, 2], "shape": [2, 3]}
+    given = {f"x_{name}": np.array(values) for name, values in (whole | parts).items()}
+    np.savez(tmp_path / "t.npz", **given)
+    with pytest.raises(InputError, match=sentence):
+        read_table(tmp_path / "t.npz")
+
+
+@pytest.mark.parametrize("text", ["1 a:b\n", "x 1:2\n", "1,2 3:4\n", "1 2:1 1:1\n"])
+def test_a_broken_libsvm_file_is_one_sentence(tmp_path, text):
+    (tmp_path / "t.svm").write_text(text)
+    with pytest.raises(InputError, match="it is no file of libsvm"):
+        read_table(tmp_path / "t.svm")

@@ -18,6 +18,8 @@ def labels(values, **options):
         ([3, 1, None], (1, 3), [1, 0, -1]),
         ([3.0, 1.0, None], (1, 3), [1, 0, -1]),
         ([True, False, None], (False, True), [1, 0, -1]),
+        (["AT&T; Inc", "x", "x"], ("AT&T; Inc", "x"), [0, 1, 1]),
+        (["a, b", "b, c", "c, a"], ("a, b", "b, c", "c, a"), [0, 1, 2]),
     ],
 )
 def test_classes_are_sorted_and_what_is_missing_is_to_predict(values, classes, y):
@@ -35,6 +37,8 @@ def test_classes_are_sorted_and_what_is_missing_is_to_predict(values, classes, y
         ([0.5, 1.0], "must hold classes, got numbers such as 0.5"),
         (["a", 1], "must hold classes of one type, got values of several types"),
         ([[1], [2]], "must hold classes of one type, got lists of numbers"),
+        (["a", "b;a", "b"], "must hold one class a node, got several, such as 'b;a'"),
+        (["a|b", "b|c", "c|a"], "must hold one class a node, got several, such as 'a|b'"),
         ([1.0, float("nan")], "must hold classes, got NaN or infinity: leave them empty"),
     ],
 )

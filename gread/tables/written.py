@@ -1,0 +1,107 @@
+"""Numbers and dates as people write them: 1,234.50 and 31.12.2020."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import date
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gread.base.errors import InputError
+from gread.base.registry import Registry
+from gread.tables.column import MISSING_NUMBERS, WORDS, Column
+
+NUMBERS: Registry[tuple[re.Pattern[str], Callable[[str], str]]] = Registry(
+    "way to write numbers",
+    {
+        "thousands separators": (
+            re.compile(r"[+-]?([1-9]\d{0,2}(,\d{3})+|0|[1-9]\d*)(\.\d*)?"),
+            lambda text: text.replace(",", ""),
+        ),
+        "decimal commas": (
+            re.compile(r"[+-]?(0|[1-9]\d*)(,\d+)?"),
+            lambda text: text.replace(",", "."),
+        ),
+    },
+)
+"""Which texts are such numbers, and what Python reads; the first that fits all is taken."""
+
+_TIME = r"(?:[ T]\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?: ?(?:Z|[AaPp][Mm]|[+-]\d{2}:?\d{2}))?)?"
+DATES: Registry[re.Pattern[str]] = Registry(
+    "way to write dates",
+    {
+        "YYYY-MM-DD": re.compile(rf"(?P<y>\d{{4}})-(?P<m>\d\d?)-(?P<d>\d\d?){_TIME}"),
+        "YYYY/MM/DD": re.compile(rf"(?P<y>\d{{4}})/(?P<m>\d\d?)/(?P<d>\d\d?){_TIME}"),
+        "DD.MM.YYYY": re.compile(rf"(?P<d>\d\d?)\.(?P<m>\d\d?)\.(?P<y>\d{{4}}){_TIME}"),
+        "MM/DD/YYYY": re.compile(rf"(?P<m>\d\d?)/(?P<d>\d\d?)/(?P<y>\d{{4}}){_TIME}"),
+        "DD/MM/YYYY": re.compile(rf"(?P<d>\d\d?)/(?P<m>\d\d?)/(?P<y>\d{{4}}){_TIME}"),
+    },
+)
+"""Which texts are such dates, perhaps with a time, which is left out."""
+
+
+def way_of_numbers(column: Column) -> str:
+    """How the texts of a column write numbers, as in `NUMBERS`; empty if they do not."""
+    texts = _texts(column, MISSING_NUMBERS)
+    if not any("," in text for text in texts):
+        return ""  # numbers without commas that were kept as text are codes
+    return next((way for way, (like, _) in NUMBERS.items() if all(map(like.fullmatch, texts))), "")
+
+
+def as_numbers(column: Column, way: str) -> Column:
+    """The numbers in a column of numbers or of texts in one of the `NUMBERS`."""
+    if column.numeric or column.missing.all():
+        return column
+    like, plain = NUMBERS[way] if way else (re.compile(r"(?!)"), str)
+    missing = column.missing.copy()
+    values = np.zeros(len(column))
+    for row in np.flatnonzero(~missing):
+        text = str(column.values[row]).strip()
+        if like.fullmatch(text):
+            values[row] = float(plain(text))
+        elif way and text in MISSING_NUMBERS:
+            missing[row] = True
+        else:
+            wrong = column.values[row]
+            raise InputError(f"must hold numbers, got {WORDS[column.kind]}: {wrong!r}")
+    return Column("number", values, missing)
+
+
+def way_of_dates(column: Column) -> str:
+    """How the texts of a column write dates, as in `DATES`; empty if they do not."""
+    texts = _texts(column, frozenset())
+    return next((way for way in DATES if texts and all(_day(way, text) for text in texts)), "")
+
+
+def as_days(column: Column, way: str) -> NDArray[np.int64]:
+    """Days since 0001-01-01 of texts in one of the `DATES`; 0 where one is missing."""
+    days = np.zeros(len(column), dtype=np.int64)
+    known: dict[Any, int] = {}
+    for row in np.flatnonzero(~column.missing):
+        value = column.values[row]
+        if value not in known:
+            found = _day(way, str(value).strip())
+            if not found:
+                raise InputError(f"must hold dates such as {way}, got {value!r}")
+            known[value] = found
+        days[row] = known[value]
+    return days
+
+
+def _texts(column: Column, missing: frozenset[str]) -> Sequence[str]:
+    """The different texts of a column, without those that stand for a missing value."""
+    if column.kind != "text":
+        return ()
+    return list({str(value).strip() for value in column.values[~column.missing]} - missing)
+
+
+def _day(way: str, text: str) -> int:
+    """Days since 0001-01-01, or 0 for what is no date."""
+    found = DATES[way].fullmatch(text)
+    try:
+        return date(*(int(found[part]) for part in "ymd")).toordinal() if found else 0
+    except ValueError:  # a 13th month
+        return 0
