@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from statistics import median
 
 import torch
 from torch import Tensor, nn
@@ -39,15 +38,16 @@ class TunedLayer(nn.Module):
 def steps(device: str, quick: bool) -> Section:
     """A step of GREAD-X with its backward pass, against GCN layers."""
     rows: list[Row] = []
-    bars: dict[str, dict[str, float]] = {}
+    panels: dict[str, dict[str, dict[str, float]]] = {}
     for name, width in WORKS:
         data = graph(name.lower(), device, quick)
         times = interleave(dict(_sides(data, width)), quick)
-        work = f"{name}, d = {width}"
-        row: Row = {"work": work, **ratio(times, slow=STEP, fast=LAYER)}
+        row: Row = {"graph": name, "d": width, **ratio(times, slow=STEP, fast=LAYER)}
         tuned = ratio(times, slow=STEP, fast=TUNED)
         rows.append({**row, "of a tuned one": tuned["ratio"], f"{TUNED} ms": tuned[f"{TUNED} ms"]})
-        bars[work] = {side: 1000 * median(times[side]) for side in (LAYER, STEP, TUNED)}
+        panels.setdefault(name, {})[f"d = {width}"] = {
+            side: float(ratio(times, slow=side, fast=LAYER)["ratio"]) for side in (TUNED, STEP)
+        }
     note = (
         "Forward and backward pass in training mode without dropout; ratios are medians over "
         "rounds in turn. The step has BS, matrix coefficients, batch normalization and ReLU: three "
@@ -56,7 +56,7 @@ def steps(device: str, quick: bool) -> Section:
         "linear residual, batch normalization and ReLU."
     )
     title = "A step of GREAD-X against a GCN layer"
-    return Section(title, rows, note, grouped_bars({"": bars}, ylabel="ms", title=title))
+    return Section(title, rows, note, grouped_bars(panels, ylabel="GCNConv layers", title=title))
 
 
 def _sides(data: Data, width: int) -> Iterator[tuple[str, Side]]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def diagnose(
-    nodes: Path,
+    nodes: list[Path],
     label: str,
     edges: Path | None = None,
     features: str = "auto",
@@ -60,7 +60,7 @@ def diagnose(
 
 
 def fit(
-    nodes: Path,
+    nodes: list[Path],
     label: str,
     folder: Path,
     edges: Path | None = None,
@@ -138,7 +138,7 @@ def fit(
 def predict(
     folder: str,
     file: Path,
-    nodes: Path | None = None,
+    nodes: list[Path] | None = None,
     edges: Path | None = None,
     device: str = "auto",
     as_json: bool = False,
@@ -149,7 +149,7 @@ def predict(
 
     with stoppable():
         classifier = GraphClassifier.load(folder).set_params(device=device)
-        count = write_predictions(classifier, file, nodes, edges)
+        count = write_predictions(classifier, file, nodes or None, edges)
     if as_json:
         print_json({"nodes": count, "file": file})
     else:

@@ -68,10 +68,8 @@ def verdict(scores: Mapping[str, Scores]) -> str:
             f"{without}, which sees no edge, is {-points:.1f} points better than {graph}, the best "
             "with the graph: these models lose by the graph."
         )
-    return (
-        f"{graph} is {points:.1f} points better than {without}, which sees no edge: the graph "
-        "helps."
-    )
+    told = f"{graph} is {points:.1f} points better than {without}, which sees no edge"
+    return f"{told}: the graph helps."
 
 
 def advice(name: str, scores: Mapping[str, Scores]) -> str:

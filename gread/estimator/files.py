@@ -27,7 +27,7 @@ from gread.estimator.tune import tune
 from gread.report.figures import confusion, portrait, reliability, save
 from gread.search.study import import_optuna
 from gread.tables.features import Preprocessing, choose_features, named
-from gread.tables.graph import Columns, read_graph
+from gread.tables.graph import Columns, Files, read_graph
 from gread.tables.labels import read_labels
 from gread.training.loop import Epoch
 
@@ -39,7 +39,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a formula may begin
 
 
 def diagnose_files(
-    nodes: str | Path,
+    nodes: Files,
     edges: str | Path | None = None,
     *,
     label: str,
@@ -87,7 +87,7 @@ def diagnose_files(
     found = diagnose(graph, labels, used, preprocessing)
     if out is not None:
         Path(out).mkdir(parents=True, exist_ok=True)
-        _draw(found, Path(nodes).name, Path(out))
+        _draw(found, graph.name, Path(out))
     return found
 
 
@@ -109,7 +109,7 @@ class FitReport:
 
 def fit_report(
     classifier: GraphClassifier,
-    nodes: str | Path,
+    nodes: Files,
     edges: str | Path | None = None,
     *,
     label: str,
@@ -181,7 +181,7 @@ def fit_report(
             scores = compare(classifier)
         with stage("writing"):
             write(classifier, folder, scores)
-            _draw(classifier.diagnosis_, Path(nodes).name, folder)
+            _draw(classifier.diagnosis_, graph.name, folder)
             own = next(iter(scores.values()))
             names = [str(name) for name in classifier.classes_.tolist()]
             save(confusion(names, own.confusion, title="Test nodes"), folder / "confusion.png")

@@ -45,7 +45,6 @@ from gread.training.metrics import metric_of
 TRAIN: dict[str, Any] = {"epochs": 200, "lr": 0.01, "weight_decay": 5e-4, "patience": 50}
 LARGE = 50_000  # nodes from which an epoch takes seconds and validation hardly fluctuates
 TRAIN_LARGE = {"epochs": 50, "lr": 0.03, "patience": 20}
-DENSE = ("glognn", "glognn++")  # models that do not take sparse features
 AUTO = "auto"  # the model that is chosen for the graph
 DEGREE = "(degree)"  # column log(1 + neighbours), the features of a graph that has none
 
@@ -216,10 +215,7 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
     def _structured(self, data: Data) -> Data:
         """With what the model wants to know of the graph; a copy, so that it may be moved."""
         structure = MODELS[self.model].structure
-        found = copy(data) if structure is None else add_structure(data, structure).data
-        if self.model in DENSE and found.x.layout is torch.sparse_csr:
-            found.x = found.x.to_dense()
-        return found
+        return copy(data) if structure is None else add_structure(data, structure).data
 
     def _check_fitted(self, X: Any) -> None:
         """Requires a trained model, and its graph if no other is given."""

@@ -28,6 +28,7 @@ from gread.tables.graph import (
     from_networkx,
     join,
     read_graph,
+    read_nodes,
 )
 from gread.tables.table import Table
 
@@ -39,8 +40,9 @@ def as_graph(graph: Any, edges: Any = None, **columns: Unpack[Columns]) -> Table
     """The graph that a user has.
 
     Args:
-        graph: A PyG ``Data`` or a NetworkX graph, which have edges; or the nodes: a file, a pandas
-            DataFrame, or features as an array, tensor or sparse matrix [N, F].
+        graph: A PyG ``Data`` or a NetworkX graph, which have edges; or the nodes: a file, a list of
+            files with the same rows, a pandas DataFrame, or features as an array, tensor or sparse
+            matrix [N, F].
         edges: A file, a DataFrame, a sparse matrix [N, N] whose entry i, j is the edge from i to j,
             or node numbers [2, E]; numbers are those of the rows of the nodes.
         columns: As in `gread.tables.graph.Columns`; a DataFrame without ids has its index.
@@ -55,17 +57,23 @@ def as_graph(graph: Any, edges: Any = None, **columns: Unpack[Columns]) -> Table
         if isinstance(graph, Data):
             return _from_data(graph, directed)
         return from_networkx(graph, "the graph", weight, directed)
-    from_files = all(isinstance(part, str | Path) for part in (graph, edges))
-    if from_files or (isinstance(graph, str | Path) and edges is None):
+    from_files = _is_file(graph) or (
+        isinstance(graph, list | tuple) and graph and all(map(_is_file, graph))
+    )
+    if from_files and (edges is None or _is_file(edges)):
         return read_graph(graph, edges, **columns)
-    nodes = read_table(graph) if isinstance(graph, str | Path) else _nodes(graph, id)
-    if isinstance(edges, str | Path):
+    nodes = read_nodes(graph) if from_files else _nodes(graph, id)
+    if _is_file(edges):
         return join(nodes, read_table(edges), **columns)
     if _is_a("pandas", "DataFrame", edges):
         return join(nodes, _from_frame("edges", edges), **columns)
     pairs, weights = _pairs(edges, len(nodes))
     alone = join(nodes, Table("edges", {end: column([]) for end in ENDS[0]}), id=id)
     return cleaned(nodes.name, alone.ids, alone.columns, pairs, weights, directed)
+
+
+def _is_file(value: Any) -> bool:
+    return isinstance(value, str | Path)
 
 
 def column_of(values: Any) -> Column:
@@ -158,7 +166,8 @@ def _is_a(package: str, name: str, value: Any) -> bool:
 
 
 def _from_frame(name: str, frame: Any) -> Table:
-    return Table(name, thinned({str(key): _from_series(frame[key]) for key in frame.columns}))
+    columns = ((str(key), _from_series(frame[key])) for key in frame.columns)
+    return Table(name, thinned(columns, frame.size))
 
 
 def _from_series(series: Any) -> Column:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import torch
 from torch import Tensor, nn
 
@@ -93,12 +95,12 @@ class GloGNN(LayeredGNN):
 
     def _mapped(self, x: Tensor, adj: Adjacency) -> Tensor:
         """δ W₁ X + (1 − δ) W₃ R̃, without the map of which there would be nothing."""
-        mapped = x.new_zeros(())
+        mapped = []
         if self.feature_map is not None:
-            mapped = mapped + self.delta * self.feature_map(x)
+            mapped.append(self.delta * self.feature_map(x))
         if self.row_map is not None:
-            mapped = mapped + (1 - self.delta) * self.row_map(adj)
-        return mapped
+            mapped.append((1 - self.delta) * self.row_map(adj))
+        return reduce(torch.add, mapped)
 
     def _gathered(self, h: Tensor, h0: Tensor, adj: Operator) -> Tensor:
         """g Z H + γ H(0), with Q = g (g² H Hᵀ + (α + β) I)⁻¹ H and T = Hᵀ Q."""

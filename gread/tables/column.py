@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any, Literal, TypeAlias
@@ -113,11 +113,12 @@ def sparse_numbers(
     return Column(kind, matrix, missing)
 
 
-def thinned(columns: Mapping[str, Column]) -> dict[str, Column]:
-    """The columns of a large table, sparse where numbers are mostly zero."""
-    if sum(map(len, columns.values())) < LARGE:
-        return dict(columns)
-    return {name: _thin(found) for name, found in columns.items()}
+def thinned(columns: Iterable[tuple[str, Column]], cells: int) -> dict[str, Column]:
+    """The columns of a table of so many cells, sparse where numbers of a large one are mostly zero.
+
+    Columns are taken one after the other, so that not all have to be in memory as arrays.
+    """
+    return {name: _thin(found) if cells >= LARGE else found for name, found in columns}
 
 
 def _thin(found: Column) -> Column:

@@ -208,12 +208,13 @@ def read_parquet(path: Path) -> Table:
             raise InputError("it is no Parquet file: these begin and end with PAR1")
     found = _streamed(path)
     try:
-        chunks = {name: found.column(name).combine_chunks() for name in found.column_names}
-        columns = {name: _arrow(name, chunk) for name, chunk in chunks.items()}
+        chunks = ((name, found.column(name).combine_chunks()) for name in found.column_names)
+        read = ((name, _arrow(name, chunk)) for name, chunk in chunks)
+        columns = thinned(read, found.num_rows * found.num_columns)
         for about in (found.schema.pandas_metadata or {}).get("columns", []):
             if about["pandas_type"] == "categorical" and about["name"] in columns:
                 columns[about["name"]] = replace(columns[about["name"]], categorical=True)
-        return Table(path.name, thinned(columns))
+        return Table(path.name, columns)
     except (InputError, MemoryError):
         raise
     except Exception as error:  # names that come twice, dates that Python has not

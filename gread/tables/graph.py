@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 from xml.parsers import expat
 
 import numpy as np
@@ -84,24 +84,59 @@ class Columns(TypedDict, total=False):
     directed: bool
 
 
+Files: TypeAlias = "str | Path | Sequence[str | Path]"
+"""A file, or several whose columns are put side by side."""
+
+
+def read_nodes(nodes: Files) -> Table:
+    r"""The table of a file, or of several whose rows are of the same nodes.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> _ = (folder / "a.csv").write_text("id,kind\nn1,x\nn2,y\n")
+        >>> _ = (folder / "b.svm").write_text("0 3:1\n0 1:2\n")
+        >>> list(read_nodes([folder / "a.csv", folder / "b.svm"]).columns)
+        ['id', 'kind', 'label', 'x']
+    """
+    tables = [read_table(nodes)] if isinstance(nodes, str | Path) else list(map(read_table, nodes))
+    if len(tables) == 1:
+        return tables[0]
+    name = " and ".join(table.name for table in tables)
+    if len({len(table) for table in tables}) > 1:
+        sizes = ", ".join(f"{table.name} {len(table):,}" for table in tables)
+        raise InputError(f"files of nodes must have as many rows as each other, got {sizes}")
+    columns: dict[str, Column] = {}
+    numbered = all(ROW in table.columns for table in tables)
+    for table in tables:
+        for key, found in table.columns.items():
+            if key in columns and key != ROW:
+                raise InputError(f"a column must be in one of {name}, got {key!r} in several")
+            if key != ROW or numbered:
+                columns[key] = found
+    return Table(name, columns)
+
+
 def read_graph(
-    nodes: str | Path, edges: str | Path | None = None, **columns: Unpack[Columns]
+    nodes: Files, edges: str | Path | None = None, **columns: Unpack[Columns]
 ) -> TableGraph:
     """A graph from two files, or from one that holds nodes and edges.
 
     Args:
-        nodes: A table with a row a node (CSV, TSV, Parquet, JSON lines, NPZ), or a GraphML or GML
-            file, which needs no ``edges``.
+        nodes: A table with a row a node (CSV, TSV, Parquet, JSON lines, NPZ, libsvm), or several as
+            in `read_nodes`; or a GraphML or GML file, which needs no ``edges``.
         edges: A table with a row an edge.
         columns: As in `Columns`.
     """
-    if Path(nodes).suffix.lower() not in GRAPHS:
+    if not isinstance(nodes, str | Path) and len(nodes) == 1:
+        nodes = nodes[0]
+    if not isinstance(nodes, str | Path) or Path(nodes).suffix.lower() not in GRAPHS:
         if edges is None:
             raise InputError(
-                f"edges must be given with {nodes}: a file of nodes alone is no graph "
+                f"edges must be given with {_path(nodes)}: a file of nodes alone is no graph "
                 f"({', '.join(GRAPHS)} hold both)"
             )
-        return join(read_table(nodes), read_table(edges), **columns)
+        return join(read_nodes(nodes), read_table(edges), **columns)
     weight, directed = columns.pop("weight", None), columns.pop("directed", False)
     if any(given is not None for given in (edges, *columns.values())):
         raise InputError(
@@ -109,6 +144,11 @@ def read_graph(
             "and edges itself"
         )
     return from_networkx(_parsed(Path(nodes)), Path(nodes).name, weight, directed)
+
+
+def _path(nodes: Files) -> str:
+    """Names of files in a sentence."""
+    return str(nodes) if isinstance(nodes, str | Path) else " and ".join(map(str, nodes))
 
 
 def join(

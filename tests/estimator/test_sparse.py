@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 import gread
 from gread import GraphClassifier
 from gread.base.errors import InputError
-from gread.estimator.fitted import DENSE, as_tensor
+from gread.estimator.fitted import as_tensor
 from gread.graph.checks import check_features
 from gread.graph.partition import take_rows
 from gread.graph.structure.catalog import add_structure
@@ -68,7 +68,7 @@ def test_a_broken_sparse_graph_is_one_sentence(words, data, always_sparse, tmp_p
         GraphClassifier.load(folder)
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name not in DENSE])
+@pytest.mark.parametrize("name", MODELS)
 def test_every_model_takes_sparse_features(name, words, data):
     x, entry = torch.from_numpy(words).float() / 10, MODELS[name]
     graph = data.clone()
@@ -81,13 +81,6 @@ def test_every_model_takes_sparse_features(name, words, data):
         expected = model(x, graph.edge_index, None, **extra)
         found = model(sparse, graph.edge_index, None, **extra)
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
-
-
-@pytest.mark.parametrize("name", DENSE)
-def test_a_model_that_cannot_gets_dense_features(name, words, data, always_sparse):
-    classifier = GraphClassifier(name, settings={"epochs": 1, "hidden_channels": 8})
-    classifier.fit(csr_array(words), data.y.numpy(), edges=data.edge_index.numpy())
-    assert classifier.predict().shape == (150,)
 
 
 def test_rows_of_a_sparse_tensor(words):

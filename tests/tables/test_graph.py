@@ -13,6 +13,28 @@ def table(called="t", /, **columns):
     return Table(called, {key: column(values) for key, values in columns.items()})
 
 
+def test_features_may_be_in_a_second_file(tmp_path):
+    (tmp_path / "n.csv").write_text("id,kind\na,x\nb,y\n")
+    (tmp_path / "e.csv").write_text("source,target\na,b\n")
+    (tmp_path / "x.svm").write_text("0 2:1\n0 0:3\n")
+    (tmp_path / "y.svm").write_text("0 2:1\n")
+    files = [tmp_path / "n.csv", tmp_path / "x.svm"]
+    graph = read_graph(files, tmp_path / "e.csv")
+    assert graph.ids == ["a", "b"]
+    assert graph.columns["x"].values.toarray().tolist() == [[0, 0, 1], [3, 0, 0]]
+    with pytest.raises(InputError, match=r"as many rows as each other, got n\.csv 2, y\.svm 1"):
+        read_graph([tmp_path / "n.csv", tmp_path / "y.svm"], tmp_path / "e.csv")
+    with pytest.raises(InputError, match=r"must be in one of .* got 'id' in several"):
+        read_graph([tmp_path / "n.csv"] * 2, tmp_path / "e.csv")
+
+
+def test_rows_of_a_matrix_are_its_nodes(tmp_path):
+    (tmp_path / "x.svm").write_text("0 2:1\n1 0:3\n")
+    (tmp_path / "e.csv").write_text("source,target\n0,1\n")
+    graph = read_graph(tmp_path / "x.svm", tmp_path / "e.csv")
+    assert (graph.ids, list(graph.columns)) == ([0, 1], ["label", "x"])
+
+
 @pytest.mark.parametrize("ending", TABLES)
 def test_every_format_gives_the_same_graph(ending, tmp_path):
     for name, columns in (("nodes", NODES), ("edges", EDGES)):
