@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
+from gread.base.errors import InputError
 from gread.estimator.blend import Probabilities, mean, tempered
 from gread.estimator.race import (
     PROPAGATION,
@@ -82,6 +83,11 @@ class Blend:
         """
         weighed = ((one, one.elsewhere if known is None else one.weight) for one in self.members)
         used = [(one, weight) for one, weight in weighed if weight]
+        if not used:
+            raise InputError(
+                "no candidate that was trained can predict on another graph: take more time, or a "
+                "model that can, for instance gread-x"
+            )
         found = (self._of(one, data, known, device) for one, _ in used)
         mixed = mean([weight for _, weight in used], found)
         return tempered(mixed, self.temperatures[known is None])

@@ -354,16 +354,17 @@ def race(
     """Candidates with their scores, the best first, within a time.
 
     Every candidate may take twice its share of what is left; what it does not need is for the
-    others. Then variants of the best network are tried as long as there is time: other encodings of
-    the features, correction by neighbours, and settings around its own.
+    others. One that can predict on other graphs is always among them, if it trains for one epoch.
+    Then variants of the best network are tried as long as there is time: other encodings of the
+    features, correction by neighbours, and settings around its own.
     """
     begin = time.monotonic()
     end = begin + seconds
     found: list[Scored] = []
 
     def enter(candidate: Candidate, others: int) -> None:
-        left = end - time.monotonic()
-        if left <= 0 and found:
+        left = max(0.0, end - time.monotonic())
+        if not left and any(not one.candidate.transductive() for one in found):
             return
         one = _scored(problem, candidate, time.monotonic() + left / (0.5 * others + 1))
         if one is not None:

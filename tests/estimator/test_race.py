@@ -77,7 +77,7 @@ def test_no_label_but_those_learned_from_matters(data, model, smooth):
 def test_the_blend_is_at_least_as_good_as_every_candidate(problem):
     some = [quick(one) for one in portfolio()[:4]]
     found = race(problem, some, seconds=0.0001)
-    assert len(found) == 1  # there is time for the first alone
+    assert len(found) == 2  # the first that can predict on other graphs comes second
     found = race(problem, some, seconds=2)
     choice = choose(problem, found)
     assert all(choice.gain >= one.gain for one in found)
