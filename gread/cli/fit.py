@@ -252,7 +252,7 @@ def _print_scores(report: FitReport) -> None:
     scores = report.scores
     classes = [str(name) for name in report.classifier.classes_.tolist()]
     (own, found), *_ = scores.items()
-    out.print(f"\n{found.nodes:,} test nodes, not used for training or selection")
+    out.print(f"\n{found.nodes:,} held-out test nodes")
     rows = []
     for name, other in scores.items():
         auc = "" if other.roc_auc is None else f"{other.roc_auc:.3f}"
