@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from importlib import resources
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from gread.base.errors import InputError
 from gread.data.catalog import DATASETS as CATALOGUE
 from gread.experiments.accuracy import measured, number
-from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
 from gread.experiments.curves import accuracies, means_of, said_of_failed
 from gread.experiments.protocol import PROTOCOL, PUBLISHED, runs_of
 from gread.models.catalog import MODELS
@@ -279,15 +278,3 @@ def render_ablation(results: Sequence[Result]) -> TextTable:
         "but the named ones are those of GREAD-X in the honest comparison; no form was tuned for "
         f"itself.{said_of_failed(results)}",
     )
-
-
-SMALLEST = ("chameleon-filtered", "texas")
-QUICK = Quick(epochs=10, without=tuple(d for d in (*GRAPHS, *NINE) if d not in SMALLEST))
-
-for _name, _title, _graphs in (
-    ("honest", "Honest comparison: graphs beyond the paper's", GRAPHS),
-    ("honest-nine", "Honest comparison: the paper's graphs", NINE),
-):
-    _shown = partial(render, _title, _graphs)
-    ARTEFACTS.add(_name, Artefact(partial(specs, _graphs), _shown, QUICK))
-ARTEFACTS.add("honest-ablation", Artefact(ablation_specs, render_ablation, QUICK))
