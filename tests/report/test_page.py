@@ -121,11 +121,20 @@ def visit(browser, files):
     assert not troubles
 
 
+SCROLL = """drawn => {
+  drawn.scrollIntoView({block: 'center', behavior: 'instant'});
+  return new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
+}"""
+"""Ends after the scroll event, which hides the tooltip."""
+
+
 def hover(tab, drawing, across, down):
-    drawing.evaluate("drawn => drawn.scrollIntoView({block: 'center', behavior: 'instant'})")
+    drawing.evaluate(SCROLL)
     box = drawing.bounding_box()
     tab.mouse.move(box["x"] + across * box["width"], box["y"] + down * box["height"])
-    return tab.locator("#tooltip").inner_text()
+    tooltip = tab.locator("#tooltip")
+    tooltip.wait_for()
+    return tooltip.inner_text()
 
 
 def brightness(tab, element):
@@ -158,8 +167,7 @@ def test_a_pointer_is_told_the_values(visit):
 def test_a_finger_is_told_too_until_it_touches_something_else(visit):
     tab = visit(has_touch=True, viewport={"width": 390, "height": 800})
     drawing = tab.locator("#figure-5 .drawing")
-    drawing.evaluate("drawn => drawn.scrollIntoView({block: 'center', behavior: 'instant'})")
-    tab.wait_for_timeout(200)
+    drawing.evaluate(SCROLL)
     drawing.tap()
     assert "GREAD-BS" in tab.locator("#tooltip").inner_text()
     assert tab.locator("#tooltip").is_visible()
