@@ -187,10 +187,15 @@ def edges_of(
     n = h0.size(-2)
 
     def found() -> Edges:
-        weight = h0.new_ones(edge_index.size(1)) if edge_weight is None else edge_weight
+        weight = ones_for(h0, edge_index.size(1)) if edge_weight is None else edge_weight
         return Edges(*entries_of(edge_index, weight, (n, n), self_loops))
 
     return remember(edge_index, (self_loops, n, h0.dtype), found, when=edge_weight is None)
+
+
+def ones_for(x: Tensor, count: int) -> Tensor:
+    """[count], of the type and on the device of features, which may be sparse."""
+    return torch.ones(count, dtype=x.dtype, device=x.device)
 
 
 def _power(degree: Tensor, exponent: float) -> Tensor:

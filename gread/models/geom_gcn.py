@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch_geometric.utils import scatter
 
 from gread.base.errors import InputError
+from gread.graph.adjacency import ones_for
 from gread.graph.operator import Adjacency
 from gread.graph.structure.relations import NUM_RELATIONS, computed_relations
 from gread.kernels.cuda_graph import values_can_be_read
@@ -117,7 +118,7 @@ class GeomGCN(LayeredGNN):
 def _operators(pairs: Tensor, kind: Tensor, x: Tensor) -> Operators:
     n = x.size(0)
     source, target = pairs
-    root = scatter(x.new_ones(target.numel()), target, dim_size=n).rsqrt()
+    root = scatter(ones_for(x, target.numel()), target, dim_size=n).rsqrt()
     weight = root[source] * root[target]
     row, column = target * NUM_RELATIONS + kind, source * NUM_RELATIONS + kind
     many = n * NUM_RELATIONS

@@ -12,6 +12,7 @@ from torch_geometric.utils import scatter, softmax
 
 from gread.base.checks import check_count
 from gread.base.errors import InputError
+from gread.graph.adjacency import ones_for
 from gread.graph.structure.multigraph import RINGS, structural_multigraph
 from gread.kernels.cuda_graph import values_can_be_read
 from gread.kernels.operators import product
@@ -167,7 +168,7 @@ class WRGAT(LayeredGNN):
     def _edges(self, x: Tensor, index: Tensor, weight: Tensor | None) -> Relations:
         def found() -> Relations:
             kept = index[0] != index[1]
-            pairs, ones = index[:, kept], x.new_ones(index.size(1))
+            pairs, ones = index[:, kept], ones_for(x, index.size(1))
             weights = (ones if weight is None else weight)[kept]
             return _related(pairs, torch.zeros_like(pairs[0]), weights, x.size(0), self.slots)
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch_geometric.utils import remove_self_loops, to_undirected
 
+from gread.graph.adjacency import ones_for
 from gread.kernels.operators import permuted, product
 from gread.kernels.pattern import Pattern, remember
 
@@ -46,7 +47,7 @@ def ends_of(edge_index: Tensor, edge_weight: Tensor | None, x: Tensor) -> Ends:
     n = x.size(0)
 
     def found() -> Ends:
-        given = x.new_ones(edge_index.size(1)) if edge_weight is None else edge_weight
+        given = ones_for(x, edge_index.size(1)) if edge_weight is None else edge_weight
         edges, weight = remove_self_loops(edge_index, given)
         edges, weight = to_undirected(edges, weight, n, reduce="mean")
         (u, v), count = edges, edges.size(1)
