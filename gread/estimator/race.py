@@ -25,6 +25,7 @@ from gread.base.registry import Registry
 from gread.base.toml import read_toml
 from gread.estimator.blend import Probabilities, blend, mean, temperature
 from gread.graph.adjacency import OriginalAdjacency
+from gread.graph.partition import sparse_tensor
 from gread.models.catalog import MODELS
 from gread.runs.presets import split_settings
 from gread.runs.spec import HIDDEN_CHANNELS, Value
@@ -44,7 +45,7 @@ def _by_value(change: Callable[[Tensor, Tensor, int], Tensor], x: Tensor) -> Ten
     if x.layout is torch.sparse_csr:
         rows = torch.repeat_interleave(x.crow_indices().diff())
         values = change(rows, x.values(), x.size(0))
-        return torch.sparse_csr_tensor(x.crow_indices(), x.col_indices(), values, x.shape)
+        return sparse_tensor(x.crow_indices(), x.col_indices(), values, x.shape)
     rows, columns = x.nonzero(as_tuple=True)
     return x.clone().index_put_((rows, columns), change(rows, x[rows, columns], x.size(0)))
 

@@ -3,10 +3,12 @@ import time
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_array
 from torch_geometric.data import Data
 
 import gread
 from gread.estimator import race as races
+from gread.estimator.fitted import as_tensor
 from gread.estimator.race import ENCODINGS, Candidate, Problem, choose, portfolio, race, train
 from gread.models.catalog import MODELS
 
@@ -114,6 +116,8 @@ def test_encodings_keep_the_shape_and_zeros(encoding):
     found = ENCODINGS[encoding](x)
     assert found.shape == x.shape
     assert torch.equal(found == 0, x == 0)
+    sparse = ENCODINGS[encoding](as_tensor(csr_array(x.numpy())))
+    assert torch.equal(sparse.to_dense(), found)
 
 
 def test_weights_of_edges_are_normalised_in_propagation(data):
