@@ -11,7 +11,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := python -m pip install --quiet --disable-pip-version-check
+PIP ?= python -m pip install --quiet --disable-pip-version-check
 INSTALL := $(BIN)/$(PIP) --constraint constraints.txt
 LOWEST := $(VENV)-lowest
 # More options of pytest, for instance make test PYTEST=--fail-slow=1

@@ -1,4 +1,4 @@
-"""A step of GREAD-X beside a layer of PyG's GCN of the same width, on the same graph."""
+"""A step of GREAD-X compared with a layer of PyG's GCN of the same width, on the same graph."""
 
 from __future__ import annotations
 

@@ -36,7 +36,11 @@ from gread.models.hub import load_module, save_weights
 SHARE = 0.75
 """Of the time for the race; the rest is for the training of what it chooses on all nodes."""
 
+MOSTLY = 0.6
+"""Edge homophily above which neighbours mostly share a class."""
+
 MEMBERS = "members"
+"""Folder of the weights in a model folder."""
 
 
 @dataclass(frozen=True)
@@ -145,15 +149,16 @@ def explained(choice: Choice, homophily: float | None) -> str:
     if not free or not seeing:
         return ""
     points = 100 * (seeing[0].gain[0] - free[0].gain[0])
-    what = "Neighbours"
-    if homophily is not None:
-        share = "mostly share a class" if homophily > 0.6 else "mostly differ in class"
-        what = (
-            f"Neighbours {share if not 0.4 < homophily <= 0.6 else 'share a class half the time'}"
-        )
     against = f"{seeing[0].candidate.title} against {free[0].candidate.title}"
-    verb = "adds" if points >= 0 else "takes"
-    return f"{what}: the graph {verb} {abs(points):.1f} points to the features ({against})."
+    change = "adds" if points >= 0 else "loses"
+    told = f"the graph {change} {abs(points):.1f} points of validation ({against})."
+    if homophily is None:
+        return told[0].upper() + told[1:]
+    if homophily > MOSTLY:
+        return f"Neighbours mostly share a class: {told}"
+    if homophily < 1 - MOSTLY:
+        return f"Neighbours mostly differ in class: {told}"
+    return f"Neighbours share a class about half the time: {told}"
 
 
 def fit_blend(
@@ -172,10 +177,10 @@ def fit_blend(
     # What can predict on another graph is chosen for itself.
     able = [one for one in scored if not one.candidate.transductive()]
     other = choose(problem, able) if able else Choice([], [], 1.0, choice.gain)
-    elsewhere = dict(zip((one.candidate.title for one in able), other.weights, strict=True))
+    elsewhere = {id(one): weight for one, weight in zip(able, other.weights, strict=True)}
     members = []
     for one, weight in zip(scored, choice.weights, strict=True):
-        there = elsewhere.get(one.candidate.title, 0.0)
+        there = elsewhere.get(id(one), 0.0)  # titles of variants repeat
         if not weight and not there:
             continue
         epochs = max(1, round(float(np.mean(one.epochs))))

@@ -140,7 +140,8 @@ class GraphClassifier(FittedClassifier):
             scaling=self.scaling,
         )
         self.diagnosis_ = diagnose(shown, seen, names, self.preprocessing_)
-        self.split_given_ = split is not None or isinstance(X, Data)
+        has_masks = isinstance(X, Data) and all(name in X for name in MASKS)
+        self.split_given_ = split is not None or has_masks
         self.classes_ = np.array(labels.classes)
         self.ids_ = graph.ids
         self.data_ = self._inputs(graph)

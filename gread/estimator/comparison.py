@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-import torch
-from torch.nn.functional import one_hot
-from torch_geometric.nn import LabelPropagation
-from torch_geometric.nn.conv.gcn_conv import gcn_norm
-
 from gread.base.registry import Registry
 from gread.estimator.classifier import GraphClassifier
 from gread.estimator.fitted import AUTO, title_of
+from gread.estimator.race import propagated
 from gread.estimator.scores import Scores, score
 
 BASELINES: Registry[Callable[[GraphClassifier], Scores]] = Registry("baseline")
@@ -42,7 +38,7 @@ GRAPH_FREE = ("MLP",)
 
 
 def verdict(scores: Mapping[str, Scores]) -> str:
-    """Whether the graph helps, in one sentence: the best model that sees edges beside the others.
+    """Whether the graph helps, in one sentence: the best model with edges against the best without.
 
     A difference below two of its standard errors, as if both were tried on other nodes, is none.
     Empty unless there are models of both kinds.
@@ -107,19 +103,11 @@ BASELINES.add("MLP", partial(_trained, "mlp"))
 
 @BASELINES.register("Label propagation")
 def label_propagation(classifier: GraphClassifier) -> Scores:
-    """Y ← 0.9 Ã Y + 0.1 Y(0), fifty times: the graph and the classes of training nodes alone.
-
-    Zhou et al., NeurIPS 2003, with Ã = D^−½ A D^−½ of the weights, which PyG normalizes only if
-    there are none. A node that nothing reaches gets the shares of the classes.
-    """
+    """Label propagation from the training nodes, see `gread.estimator.race.propagated`."""
     data = classifier.data_
-    known = one_hot(data.y.clamp(min=0), len(classifier.classes_)).float()
-    edges = gcn_norm(data.edge_index, data.edge_weight, len(known), add_self_loops=False)
-    found = LabelPropagation(num_layers=50, alpha=0.9)(known, edges[0], data.train_mask, edges[1])
-    shares = known[data.train_mask].mean(dim=0)
-    total = found.sum(dim=1, keepdim=True)
-    spread = torch.where(total > 0, found / total.clamp(min=1e-30), shares).double()
-    return score(data.y[data.test_mask].numpy(), spread[data.test_mask].numpy())
+    spread = propagated(data, data.train_mask, len(classifier.classes_))
+    test = data.test_mask.numpy()
+    return score(data.y.numpy()[test], spread[test])
 
 
 BASELINES.add("GCN", partial(_trained, "gcn"))

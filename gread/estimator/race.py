@@ -318,12 +318,16 @@ def _spread(data: Data, start: Tensor, alpha: float = ALPHA) -> Tensor:
 
 
 def propagated(data: Data, known: Tensor, classes: int) -> Probabilities:
-    """Classes of known nodes spread along edges; a node that nothing reaches gets their shares."""
+    """Label propagation: classes of known nodes spread along edges, Zhou et al., NeurIPS 2003.
+
+    A node that no known node reaches gets the shares of the classes. Ã is normalized with the edge
+    weights; PyG's ``LabelPropagation`` normalizes it only if there are none.
+    """
     start = one_hot(data.y.clamp(min=0), classes).float() * known.unsqueeze(1)
     found = _spread(data, start)
     total = found.sum(1, keepdim=True)
     shares = start[known].mean(0)
-    spread = torch.where(total > 1e-12, found / total.clamp_min(1e-12), shares)
+    spread = torch.where(total > 0, found / total.clamp_min(1e-30), shares)
     return spread.double().numpy()
 
 
@@ -465,7 +469,6 @@ class Choice:
         weights: Of each of them in the blend.
         temperature: Of the blend.
         gain: Of the blend on the nodes of the race, see `Problem.gain`.
-        calibration: Expected calibration error there, before and after the temperature.
     """
 
     scored: list[Scored]

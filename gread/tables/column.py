@@ -114,7 +114,7 @@ def sparse_numbers(
 
 
 def thinned(columns: Iterable[tuple[str, Column]], cells: int) -> dict[str, Column]:
-    """The columns of a table of so many cells, sparse where numbers of a large one are mostly zero.
+    """The columns of a table; mostly zero numbers of a large table become sparse.
 
     Columns are taken one after the other, so that not all have to be in memory as arrays.
     """

@@ -209,7 +209,7 @@ class Numbers(Encoder):
         return out
 
     def _scaled(self, values: NDArray[Any], shift: float, scale: Any) -> NDArray[np.float32]:
-        """Finite, whatever the values are."""
+        """Scaled values, clipped so that they are finite."""
         with np.errstate(over="ignore"):  # infinity is cut off too
             if self.counts in ("none", "row"):
                 found = np.clip(values, -UNSCALED, UNSCALED)
@@ -446,7 +446,7 @@ class Words(Encoder):
 
     @staticmethod
     def fit(column: Column, rows: NDArray[np.int64], longest: int = 2) -> Words:
-        """From the training rows; so many features as they have words, up to a power of two."""
+        """Fit to the training rows; the number of features follows that of their words."""
         different = len(set().union(*(_words(text, longest) for text in _texts(column[rows]))))
         least, most = HASHED_WORDS
         width = min(most, max(least, 1 << different.bit_length()))
@@ -538,8 +538,8 @@ class Preprocessing:
             table: The nodes.
             names: Columns to use.
             rows: Numbers of the training rows.
-            categorical: Columns whose values get a feature each, whatever they look like.
-            numeric: Columns that hold quantities, whatever they look like.
+            categorical: Columns to encode with one feature for each value.
+            numeric: Columns to encode as quantities.
             scaling: Of counts, one of `SCALINGS`.
         """
         SCALINGS[scaling]  # a misspelt name fails here

@@ -123,7 +123,7 @@ FORMATS.add("ndjson", read_json_lines)
 def read_npz(path: Path) -> Table:
     """An array a column, [N] or, for features, [N, d]; or a sparse matrix of SciPy.
 
-    The parts of a sparse matrix beside other arrays are ``x_data``, ``x_indices``, ``x_indptr`` and
+    The parts of a sparse matrix among other arrays are ``x_data``, ``x_indices``, ``x_indptr`` and
     ``x_shape`` of the column x.
     """
     check_fits(path, 2)

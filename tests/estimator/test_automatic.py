@@ -9,12 +9,13 @@ import torch
 import gread
 from gread.base.errors import InputError
 from gread.estimator import automatic
-from gread.estimator.race import Candidate
+from gread.estimator.race import Candidate, Choice, Scored
 
 FAST = {"epochs": 8, "hidden_channels": 4}
 FEW = (
     Candidate("Label propagation", "label-propagation"),
     Candidate("MLP", "mlp", FAST),
+    Candidate("MLP", "mlp", {**FAST, "num_layers": 1}),  # titles of variants repeat
     Candidate("GREAD-X", "gread-x", {**FAST, "num_steps": 1}),
     Candidate("LINKX", "linkx", FAST),
 )
@@ -59,7 +60,7 @@ def test_another_graph_is_predicted_without_members_of_this_one(fitted, data):
     other = gread.load("csbm", num_nodes=50, homophily=0.9, degree=6, seed=5)
     assert fitted.predict_proba(other).shape == (50, 2)
     there = [one for one in fitted.blend_.members if one.elsewhere]
-    assert there
+    assert sum(one.elsewhere for one in there) == pytest.approx(1)
     assert not any(one.candidate.transductive() for one in there)
 
 
@@ -102,3 +103,23 @@ def test_test_nodes_are_not_learned_from(data, monkeypatch):
 def test_bad_settings_are_one_sentence(data, options, sentence):
     with pytest.raises(InputError, match=sentence):
         gread.GraphClassifier("auto", **options).fit(data)
+
+
+@pytest.mark.parametrize(
+    ("homophily", "begins"),
+    [
+        (0.9, "Neighbours mostly share a class: the graph "),
+        (0.1, "Neighbours mostly differ in class: the graph "),
+        (0.5, "Neighbours share a class about half the time: the graph "),
+        (None, "The graph "),
+    ],
+)
+def test_what_the_graph_adds_is_one_sentence(homophily, begins):
+    def scored(candidate, accuracy):
+        return Scored(candidate, np.zeros(0), np.zeros((0, 2)), (accuracy, 0.0), [1], 0.1)
+
+    both = [scored(FEW[3], 0.9), scored(FEW[1], 0.8)]
+    told = automatic.explained(Choice(both, [1.0, 0.0], 1.0, (0.9, 0.0)), homophily)
+    assert told.startswith(begins)
+    assert told.endswith("adds 10.0 points of validation (GREAD-X against MLP).")
+    assert automatic.explained(Choice(both[:1], [1.0], 1.0, (0.9, 0.0)), homophily) == ""
