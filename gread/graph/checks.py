@@ -36,7 +36,15 @@ def check_edges(edge_index: Tensor | EdgeSource, edge_weight: Tensor | None, x: 
     Weights are of the type of ``x``, zero or from the least number of full precision to 1e31: then
     a sum of them and its inverse are finite. A shard was checked when it was read, and has weights
     of its own.
+
+    Tracing is refused here, where every model passes: kernels in C read memory that the tensors of
+    a tracer do not have.
     """
+    if torch.jit.is_tracing():
+        raise InputError(
+            "torch.jit.trace and torch.onnx.export(dynamo=False) cannot trace models of gread: use "
+            "torch.export.export"
+        )
     if not isinstance(edge_index, Tensor) and isinstance(edge_index, EdgeSource):
         if edge_weight is not None:
             raise InputError("edge_weight must be None for a shard, which has weights of its own")

@@ -104,6 +104,15 @@ def _(places: list[Tensor], weight: Tensor, y: Tensor) -> Tensor:
     return y.new_empty(*y.shape[:-2], places[0].size(0) - 1, y.size(-1))
 
 
+def _plain_product(places: list[Tensor], weight: Tensor, y: Tensor) -> Tensor:
+    terms = Terms(y.new_ones(1, y.size(-1)), degree=0)
+    return plain.gather(Rows(places[0], places[1]), weight, y, terms)
+
+
+PLAIN: dict[Any, Callable[..., Tensor]] = {torch.ops.gread.product.default: _plain_product}
+"""Operators of gread in those of PyTorch, for ``ExportedProgram.run_decompositions``."""
+
+
 @torch.library.custom_op("gread::edge_dots", mutates_args=())
 def _edge_dots(start: Tensor, column: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return backend_for(a).edge_dots(Rows(start, column), [Pair([a], b)])
