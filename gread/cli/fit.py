@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.progress import Progress
 
+from gread.base.errors import InputError
 from gread.cli.console import bar, note, out, print_json, print_table, stoppable
 from gread.cli.options import settings_of
 
@@ -140,20 +141,32 @@ def predict(
     file: Path,
     nodes: list[Path] | None = None,
     edges: Path | None = None,
+    add_nodes: list[Path] | None = None,
+    add_edges: Path | None = None,
     device: str = "auto",
     as_json: bool = False,
 ) -> None:
-    """Predict the nodes without a class, or all nodes of a new graph."""
+    """Predict the nodes without a class, nodes to add, or all nodes of a new graph."""
     from gread.estimator.classifier import GraphClassifier
     from gread.estimator.files import write_predictions
 
     with stoppable():
+        added = bool(add_nodes or add_edges)
+        if added and (nodes or edges):
+            raise InputError(
+                "--add-nodes and --add-edges add to the training graph: leave out --nodes and "
+                "--edges"
+            )
         classifier = GraphClassifier.load(folder).set_params(device=device)
-        count = write_predictions(classifier, file, nodes or None, edges)
+        given = (add_nodes or None, add_edges) if added else (nodes or None, edges)
+        count = write_predictions(classifier, file, *given, added=added)
+    left_out = classifier.left_out(added=added) if added or nodes else []
     if as_json:
-        print_json({"nodes": count, "file": file})
-    else:
-        note(f"Wrote {file}: {count:,} nodes")
+        print_json({"nodes": count, "file": file, "left_out": left_out})
+        return
+    if left_out:
+        note(f"Left out, as they predict nodes of the training graph alone: {', '.join(left_out)}")
+    note(f"Wrote {file}: {count:,} nodes")
 
 
 def _print_split(classifier: GraphClassifier) -> None:

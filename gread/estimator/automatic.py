@@ -50,12 +50,14 @@ class Member:
     Attributes:
         candidate: What it is.
         weight: Of its probabilities on the graph that it was trained on.
+        grown: The same for nodes that are added to this graph; 0 if it cannot predict them.
         elsewhere: The same on other graphs; 0 if it cannot predict there.
         module: Its network; None of label propagation.
     """
 
     candidate: Candidate
     weight: float
+    grown: float
     elsewhere: float
     module: nn.Module | None
 
@@ -67,15 +69,17 @@ class Blend:
     Attributes:
         members: Trained candidates.
         classes: How many.
-        temperatures: T of `gread.estimator.blend.tempered`, on the graph of the training and on
-            others.
+        temperatures: T of `gread.estimator.blend.tempered`, on the graph of the training, on
+            others, and for nodes that are added.
     """
 
     members: Sequence[Member]
     classes: int
-    temperatures: tuple[float, float]
+    temperatures: tuple[float, float, float]
 
-    def probabilities(self, data: Data, known: Tensor | None, device: str = "cpu") -> Probabilities:
+    def probabilities(
+        self, data: Data, known: Tensor | None, device: str = "cpu", *, grown: bool = False
+    ) -> Probabilities:
         """Of every node, [N, classes].
 
         Args:
@@ -84,17 +88,29 @@ class Blend:
                 another graph, where members that need them, or have weights for each node, are left
                 out.
             device: Where networks compute.
+            grown: Whether nodes were added to the graph of the training, so that members with
+                weights for each node are left out.
         """
-        weighed = ((one, one.elsewhere if known is None else one.weight) for one in self.members)
-        used = [(one, weight) for one, weight in weighed if weight]
-        if not used:
+        used = self.used(known is None, grown)
+        found = (self._of(one, data, known, device) for one, _ in used)
+        mixed = mean([weight for _, weight in used], found)
+        return tempered(mixed, self.temperatures[1 if known is None else 2 * grown])
+
+    def used(self, elsewhere: bool, grown: bool) -> list[tuple[Member, float]]:
+        """Members with their weights on another graph, a grown one, or that of the training."""
+        name = "elsewhere" if elsewhere else "grown" if grown else "weight"
+        found = [(one, getattr(one, name)) for one in self.members if getattr(one, name)]
+        if not found:
             raise InputError(
                 "no candidate that was trained can predict on another graph: take more time, or a "
                 "model that can, for instance gread-x"
             )
-        found = (self._of(one, data, known, device) for one, _ in used)
-        mixed = mean([weight for _, weight in used], found)
-        return tempered(mixed, self.temperatures[known is None])
+        return found
+
+    def left_out(self, grown: bool) -> list[str]:
+        """Titles of members that cannot predict on a grown graph, or else on another."""
+        unable = [one for one in self.members if one.weight and one.candidate.transductive()]
+        return [one.candidate.title for one in unable if not grown or one.candidate.bound()]
 
     def _of(self, one: Member, data: Data, known: Tensor | None, device: str) -> Probabilities:
         view = Problem(data, np.zeros(0, dtype=np.int64), self.classes).graph(one.candidate)
@@ -115,7 +131,12 @@ class Blend:
             if one.module is not None:
                 save_weights(one.module, folder / MEMBERS, f"{number}.safetensors")
         rows = [
-            {"candidate": asdict(one.candidate), "weight": one.weight, "elsewhere": one.elsewhere}
+            {
+                "candidate": asdict(one.candidate),
+                "weight": one.weight,
+                "grown": one.grown,
+                "elsewhere": one.elsewhere,
+            }
             for one in self.members
         ]
         return {"members": rows, "temperatures": self.temperatures}
@@ -132,9 +153,10 @@ class Blend:
             if candidate.model != PROPAGATION:
                 build = partial(built, candidate, features, classes, nodes)
                 module = load_module(build, folder / MEMBERS / f"{number}.safetensors")
-            members.append(Member(candidate, row["weight"], row["elsewhere"], module))
-        here, elsewhere = map(float, about["temperatures"])
-        return Blend(members, classes, (here, elsewhere))
+            grown = row.get("grown", row["elsewhere"])  # a folder from before nodes could be added
+            members.append(Member(candidate, row["weight"], grown, row["elsewhere"], module))
+        here, elsewhere, *rest = map(float, about["temperatures"])
+        return Blend(members, classes, (here, elsewhere, rest[0] if rest else elsewhere))
 
 
 def explained(choice: Choice, homophily: float | None) -> str:
@@ -174,14 +196,13 @@ def fit_blend(
     begin = time.monotonic()
     scored = race(problem, portfolio(), SHARE * seconds, on_score)
     choice = choose(problem, scored)
-    # What can predict on another graph is chosen for itself.
-    able = [one for one in scored if not one.candidate.transductive()]
-    other = choose(problem, able) if able else Choice([], [], 1.0, choice.gain)
-    elsewhere = {id(one): weight for one, weight in zip(able, other.weights, strict=True)}
+    # What can predict added nodes, or on another graph, is chosen for itself.
+    grown, grown_t = _chosen(problem, [one for one in scored if not one.candidate.bound()])
+    there, there_t = _chosen(problem, [one for one in scored if not one.candidate.transductive()])
     members = []
     for one, weight in zip(scored, choice.weights, strict=True):
-        there = elsewhere.get(id(one), 0.0)  # titles of variants repeat
-        if not weight and not there:
+        weights = weight, grown.get(id(one), 0.0), there.get(id(one), 0.0)
+        if not any(weights):
             continue
         epochs = max(1, round(float(np.mean(one.epochs))))
         now = time.monotonic()
@@ -195,6 +216,15 @@ def fit_blend(
             until=until,
             seed=problem.seed,
         )
-        members.append(Member(one.candidate, weight, there, trained.module))
-    temperatures = choice.temperature, other.temperature
-    return Blend(members, problem.classes, temperatures), choice
+        members.append(Member(one.candidate, *weights, trained.module))
+    return Blend(members, problem.classes, (choice.temperature, there_t, grown_t)), choice
+
+
+def _chosen(problem: Problem, able: list[Scored]) -> tuple[dict[int, float], float]:
+    """The weights of a blend of some candidates by their ``id``, as titles repeat, and its T."""
+    if not able:
+        return {}, 1.0
+    found = choose(problem, able)
+    return {id(one): weight for one, weight in zip(able, found.weights, strict=True)}, (
+        found.temperature
+    )

@@ -27,6 +27,7 @@ from gread.estimator.fitted import (
     FittedClassifier,
     checked_column,
     labels_of,
+    node_numbers,
     title_of,
     with_degrees,
 )
@@ -45,6 +46,7 @@ from gread.training.loop import Epoch
 
 MINUTES, PLENTY, MOST = 2.0, 20_000, 7.0  # for a choice; for as many times more nodes, at most
 FRACTIONS = (0.6, 0.2, 0.2)  # train, validation and test of a drawn split
+WITHOUT_TEST = (0.8, 0.2, 0.0)  # where others keep the nodes of the test
 
 
 class GraphClassifier(FittedClassifier):
@@ -71,6 +73,12 @@ class GraphClassifier(FittedClassifier):
             inversely to the size of the class, or a mapping.
         random_state: Where the random numbers of split and training start.
         device: ``"auto"`` takes a GPU if there is one.
+        graph: A graph as in `gread.estimator.as_graph`, for tools of scikit-learn such as
+            ``cross_val_score``, ``GridSearchCV`` and ``Pipeline``. X is then the numbers of some of
+            its nodes everywhere, and y their classes; other nodes have none, and `fit` keeps no
+            test. Copies share it, and a model folder does not hold it.
+        verbose: Whether to show progress: a bar in a terminal or a notebook, else a line from time
+            to time.
 
     Attributes:
         classes_: In the order of the columns of `predict_proba`.
@@ -123,9 +131,13 @@ class GraphClassifier(FittedClassifier):
         self.config()  # misspelt names fail before anything is computed
         choose_device(self.device)
         check_count("random_state", self.random_state, minimum=0)
-        graph = self.graph(X, edges)
-        labels = labels_of(X, y, graph)
-        parts = self._split(X, split, graph, labels)
+        if self.graph is not None:
+            graph, labels, parts = self._named(X, y, edges, split)
+        else:
+            graph = self.read(X, edges)
+            given = X.y if y is None and isinstance(X, Data) else y
+            labels = labels_of(given, graph.num_nodes, graph=graph)
+            parts = self._split(X, split, graph, labels)
         others = [name for name in (y, split) if isinstance(name, str)]
         names = choose_features(graph.table(), self.features, others)
         shown = self.shown(graph)
@@ -168,6 +180,8 @@ class GraphClassifier(FittedClassifier):
         with torch.random.fork_rng(devices=[]):
             self.config_ = self._divided(self.data_, self.built().to(device))
         data = self._structured(self.data_).to(device if self.config_.parts == 1 else "cpu")
+        if not data.test_mask.any():  # of each epoch, the score of the test is then of no use
+            data.test_mask = data.val_mask
         with torch.random.fork_rng(devices=[]), enough_memory(TRAINING):
             torch.manual_seed(self.random_state)
             self.module_ = self.built().to(device)
@@ -213,7 +227,8 @@ class GraphClassifier(FittedClassifier):
     def save(self, folder: str | Path) -> Path:
         """Writes a model folder, see `gread.estimator.folder`; it must not exist."""
         with whole_folder(folder) as part:
-            write(self, part, {title_of(self.model): self.scores()})
+            tested = bool(self.data_.test_mask.any())
+            write(self, part, {title_of(self.model): self.scores()} if tested else {})
         return Path(folder)
 
     @staticmethod
@@ -236,6 +251,30 @@ class GraphClassifier(FittedClassifier):
         check_split(parts, labels.y)
         return parts
 
+    def _named(
+        self, X: Any, y: Any, edges: Any, split: Any
+    ) -> tuple[TableGraph, Labels, NDArray[np.int64]]:
+        """The graph of the constructor, classes of the nodes that X names, and their parts."""
+        if edges is not None or split is not None:
+            raise InputError(
+                "edges and split must be left out where the classifier has a graph: X names the "
+                "nodes to learn from"
+            )
+        graph = self.read(self.graph)
+        nodes = node_numbers(X, graph.num_nodes)
+        given = labels_of(y, len(nodes))
+        for name in choose_features(graph.table(), self.features, []):
+            if _same(graph.table()[name].cells(), nodes, given):
+                raise InputError(
+                    f"features must not name the column to predict, got {name!r}: leave it out of "
+                    "the graph"
+                )
+        spread = np.full(graph.num_nodes, -1)
+        spread[nodes] = given.y
+        parts = draw_split(spread, WITHOUT_TEST, self.random_state)
+        check_split(parts, spread, tested=False)
+        return graph, Labels(given.classes, spread), parts
+
     def _class_weights(self) -> Tensor | None:
         """[classes]; balanced weights have a mean of 1 over the training nodes."""
         given = self.class_weight
@@ -254,3 +293,9 @@ class GraphClassifier(FittedClassifier):
                 known = ", ".join(map(repr, classes))
                 raise InputError(f"class_weight must name the classes {known}, got {label!r}")
         return torch.tensor([float(given.get(label, 1.0)) for label in classes])
+
+
+def _same(cells: list[Any], nodes: NDArray[np.int64], labels: Labels) -> bool:
+    """Whether a column has just these classes at these nodes."""
+    found = ((cells[node], place) for node, place in zip(nodes, labels.y, strict=True))
+    return all(place < 0 or labels.classes[place] == cell for cell, place in found)

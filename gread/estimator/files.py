@@ -169,7 +169,7 @@ def fit_report(
 
     with whole_folder(out) as folder:
         with stage("reading"):
-            graph = classifier.graph(nodes, edges)
+            graph = classifier.read(nodes, edges)
         with stage("preparing"):
             classifier.prepare(graph, label, split=split)
         with stage("training"):
@@ -191,7 +191,12 @@ def fit_report(
 
 
 def write_predictions(
-    classifier: GraphClassifier, file: str | Path, X: Any = None, edges: Any = None
+    classifier: GraphClassifier,
+    file: str | Path,
+    X: Any = None,
+    edges: Any = None,
+    *,
+    added: bool = False,
 ) -> int:
     """Write ``id``, ``prediction``, ``confidence`` and ``p_CLASS`` to a CSV file; count the nodes.
 
@@ -203,6 +208,8 @@ def write_predictions(
         X: A graph, all nodes of which are predicted; by default those nodes of the training graph
             that have no class.
         edges: Its edges, where X has none.
+        added: Whether X are nodes to add to the training graph, as in
+            `gread.GraphClassifier.predict_proba`; these are predicted.
 
     Example:
         >>> import tempfile
@@ -214,7 +221,8 @@ def write_predictions(
         5
     """
     if edges is not None and X is None:
-        raise InputError("--edges must come with --nodes, got the edges alone")
+        flags = ("--add-edges", "--add-nodes") if added else ("--edges", "--nodes")
+        raise InputError(f"{flags[0]} must come with {flags[1]}, got the edges alone")
     with whole_file(file) as part:
         if X is None:
             found = classifier.predict_proba()
@@ -225,8 +233,11 @@ def write_predictions(
                     "graph, for instance the same files"
                 )
             ids, found = list(compress(classifier.ids_, chosen)), found[chosen]
+        elif added:
+            addition = classifier.addition(X, edges)
+            ids, found = addition.ids, classifier.predict_proba(addition, added=True)
         else:
-            graph = classifier.graph(X, edges)
+            graph = classifier.read(X, edges)
             ids, found = graph.ids, classifier.predict_proba(graph)
         best = found.argmax(axis=1)
         classes = classifier.classes_.tolist()

@@ -12,21 +12,22 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch_geometric.data import Data
-from torch_geometric.utils import to_undirected
+from torch_geometric.utils import coalesce, to_undirected
 
 from gread.base.devices import choose_device
 from gread.base.errors import InputError
 from gread.base.memory import enough_memory
+from gread.data.splits import MASKS
 from gread.estimator.automatic import Blend
 from gread.estimator.diagnosis import Diagnosis
-from gread.estimator.graphs import as_graph, column_of
+from gread.estimator.graphs import Addition, as_addition, as_graph, column_of
 from gread.estimator.scores import Scores, score
 from gread.graph.measures import log_degree
-from gread.graph.partition import sparse_tensor, take_rows
+from gread.graph.partition import sparse_tensor, stack_rows, take_rows
 from gread.graph.structure.catalog import add_structure
 from gread.models.catalog import MODELS
 from gread.runs.presets import split_settings
@@ -80,6 +81,8 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         class_weight: str | Mapping[Any, float] | None = None,
         random_state: int = 0,
         device: str = "auto",
+        graph: Any = None,
+        verbose: bool = False,
     ):
         self.model = model
         self.settings = settings
@@ -96,30 +99,56 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         self.class_weight = class_weight
         self.random_state = random_state
         self.device = device
+        self.graph = graph
+        self.verbose = verbose
 
-    def predict_proba(self, X: Any = None, *, edges: Any = None) -> NDArray[np.float64]:
+    def __sklearn_clone__(self) -> Any:
+        """An unfitted copy that shares the graph, which may be large."""
+        own = self.get_params(deep=False)
+        own |= {name: clone(value, safe=False) for name, value in own.items() if name != "graph"}
+        return type(self)(**own)
+
+    def predict_proba(
+        self, X: Any = None, *, edges: Any = None, added: bool = False
+    ) -> NDArray[np.float64]:
         """The probability of every class, [N, classes].
 
         Args:
             X: A graph with the same columns, new or grown; by default the one it was trained on.
+                With the argument ``graph`` of the classifier, numbers of its nodes.
             edges: Its edges, where X has none.
+            added: Whether X are nodes to add to the training graph, and ``edges`` join them to it
+                and to each other; see `gread.estimator.graphs.as_addition`. The probabilities are
+                those of the added nodes.
         """
         self._check_fitted(X)
+        if added:
+            grown = self._grown(X, edges)
+            return self._probabilities(grown, grown=True)[len(self.ids_) :]
+        if X is None:
+            return self._probabilities(self.data_)
+        if self.graph is not None:
+            return self._probabilities(self.data_)[node_numbers(X, len(self.ids_))]
+        data = self._inputs(self.read(X, edges))
+        data.train_mask = torch.zeros(data.num_nodes, dtype=torch.bool)
+        return self._probabilities(data, elsewhere=True)
+
+    def _probabilities(
+        self, data: Data, *, grown: bool = False, elsewhere: bool = False
+    ) -> NDArray[np.float64]:
+        """Of every node of the training graph, of this with nodes added, or of another."""
         device = choose_device(self.device)
         if self.model == AUTO:
-            data = self.data_ if X is None else self._inputs(self.graph(X, edges))
-            known = self.data_.train_mask | self.data_.val_mask if X is None else None
-            return self.blend_.probabilities(data, known, device)
-        if X is None:
-            data, config = self.data_, self.config_
-        else:
+            known = None if elsewhere else data.train_mask | data.val_mask
+            return self.blend_.probabilities(data, known, device, grown=grown)
+        config = self.config_
+        if grown or elsewhere:
             if MODELS[self.model].transductive(self.settings_):
+                wanted = "new nodes" if grown else "on another"
                 raise InputError(
                     f"{self.model} has weights for every node of the graph it was trained on, so "
-                    "it cannot predict on another: train one that can, for instance gread-bs"
+                    f"it cannot predict {wanted}: train one that can, for instance gread-bs"
                 )
-            data = self._inputs(self.graph(X, edges))
-            data.train_mask = torch.zeros(data.num_nodes, dtype=torch.bool)
             config = self._divided(data, self.module_.to(device))
             config = replace(config, parts=min(config.parts, int(data.num_nodes)))
         data = self._structured(data).to(device if config.parts == 1 else "cpu")
@@ -128,10 +157,14 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         scores = LOSSES[self.config_.loss].scores(logits.double())
         return scores.softmax(dim=1).cpu().numpy()
 
-    def predict(self, X: Any = None, *, edges: Any = None) -> NDArray[Any]:
+    def predict(self, X: Any = None, *, edges: Any = None, added: bool = False) -> NDArray[Any]:
         """The most probable class of every node; arguments as in `predict_proba`."""
-        chosen = self.predict_proba(X, edges=edges).argmax(axis=1)
+        chosen = self.predict_proba(X, edges=edges, added=added).argmax(axis=1)
         return self.classes_[chosen]
+
+    def left_out(self, *, added: bool = False) -> list[str]:
+        """Members of the blend that cannot predict another graph, or with ``added`` new nodes."""
+        return self.blend_.left_out(added) if self.model == AUTO else []
 
     def score(self, X: Any = None, y: Any = None, *, edges: Any = None) -> float:
         """The accuracy on nodes with a class; by default on those that were kept for the test."""
@@ -142,18 +175,37 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         self._check_fitted(X)
         if X is None:
             tested = self.data_.test_mask.numpy()
+            if not tested.any():
+                raise InputError("X must name nodes to score: this classifier kept none for a test")
             return score(self.data_.y.numpy()[tested], self.predict_proba()[tested])
-        graph = self.graph(X, edges)
-        labels = labels_of(X, y, graph, self.classes_.tolist())
+        given, classes = X, self.classes_.tolist()
+        if self.graph is not None:
+            labels = labels_of(y, len(node_numbers(X, len(self.ids_))), classes)
+        else:
+            given = self.read(X, edges)
+            y = X.y if y is None and isinstance(X, Data) else y
+            labels = labels_of(y, given.num_nodes, classes, given)
         if not labels.known.any():
             raise InputError("y must name the class of some nodes, got none")
-        return score(labels.y[labels.known], self.predict_proba(graph)[labels.known])
+        return score(labels.y[labels.known], self.predict_proba(given)[labels.known])
 
-    def graph(self, X: Any, edges: Any = None) -> TableGraph:
+    def read(self, X: Any, edges: Any = None) -> TableGraph:
         """The graph that is given, read as this classifier was told to."""
+        return as_graph(X, edges, **self._columns())
+
+    def addition(self, X: Any, edges: Any = None) -> Addition:
+        """Nodes and edges to add to the training graph, read as this classifier was told to."""
+        if "data_" not in vars(self):
+            raise InputError(
+                "nodes cannot be added: this model folder was shared without the graph of its "
+                "training (graph.safetensors)"
+            )
+        return as_addition(self.ids_, X, edges, **self._columns())
+
+    def _columns(self) -> Columns:
         columns = Columns(id=self.id, source=self.source, target=self.target, weight=self.weight)
         columns["directed"] = self.directed or self.model == AUTO
-        return as_graph(X, edges, **columns)
+        return columns
 
     def config(self, nodes: int = 0) -> TrainConfig:
         """How it trains on a graph of so many nodes."""
@@ -203,6 +255,31 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         if graph.edge_weight is not None:
             data.edge_weight = graph.edge_weight
         return data
+
+    def _grown(self, X: Any, edges: Any) -> Data:
+        """The training graph with nodes added behind its own, and edges, all of weight 1 if none.
+
+        An edge that the graph has already counts once, with the mean of the weights.
+        """
+        addition = self.addition(X, edges)
+        data, new, more = self.data_, addition.edges, len(addition.ids)
+        pairs = torch.cat([data.edge_index, new.edge_index], dim=1)
+        weight = None
+        if data.edge_weight is not None or new.edge_weight is not None:
+            both = (data.edge_index, data.edge_weight), (new.edge_index, new.edge_weight)
+            weight = torch.cat([torch.ones(e.size(1)) if w is None else w for e, w in both])
+        pairs, weight = coalesce(pairs, weight, num_nodes=new.num_nodes, reduce="mean")
+        if DEGREE in self.preprocessing_.encoders:  # edges change the degrees of old nodes too
+            whole = replace(new, edge_index=pairs, edge_weight=weight)
+            x = as_tensor(self.preprocessing_.transform(with_degrees(self.shown(whole)).table()))
+        else:
+            x = stack_rows(data.x, as_tensor(self.preprocessing_.transform(addition.table)))
+        found = Data(x=x, edge_index=pairs, y=torch.cat([data.y, data.y.new_full((more,), -1)]))
+        for name in MASKS:
+            found[name] = torch.cat([data[name], torch.zeros(more, dtype=torch.bool)])
+        if weight is not None:
+            found.edge_weight = weight
+        return found
 
     def shown(self, graph: TableGraph) -> TableGraph:
         """The graph as it is diagnosed: without directions that only candidates may use."""
@@ -260,18 +337,33 @@ def outputs_of(config: TrainConfig, classes: int) -> int:
     return found
 
 
-def labels_of(X: Any, y: Any, graph: TableGraph, classes: Sequence[Any] | None = None) -> Labels:
-    """Classes by the name of a column, or as they are given."""
-    if isinstance(y, str):
+def labels_of(
+    y: Any, count: int, classes: Sequence[Any] | None = None, graph: TableGraph | None = None
+) -> Labels:
+    """Classes of ``count`` nodes, given or by the name of a column of a graph."""
+    if isinstance(y, str) and graph is not None:
         return read_labels(graph.table(), y, classes)
-    if y is None and isinstance(X, Data):
-        y = X.y
     if y is None:
         raise InputError("y must be the name of the column of classes, or classes, got none")
-    found = checked_column(y, graph.num_nodes)
+    found = checked_column(y, count)
     if found.kind == "whole":  # as elsewhere in scikit-learn
         found = Column("whole", found.values, found.missing | (found.values == -1))
     return read_labels(Table("y", {"y": found}), "y", classes)
+
+
+def node_numbers(X: Any, count: int) -> NDArray[np.int64]:
+    """Numbers of nodes of a graph of ``count``, [n] or [n, 1] as tables of one column have them."""
+    found = np.asarray(X)
+    found = found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
+    if found.ndim != 1 or found.dtype.kind not in "iu":
+        raise InputError(
+            f"X must be whole numbers of nodes [n] or [n, 1] where the classifier has a graph, got "
+            f"{found.dtype} {list(found.shape)}"
+        )
+    if found.size and not 0 <= found.min() <= found.max() < count:
+        wrong = found.min() if found.min() < 0 else found.max()
+        raise InputError(f"X must name nodes 0 to {count - 1}, got node {wrong}")
+    return found.astype(np.int64)
 
 
 def checked_column(values: Any, count: int) -> Column:

@@ -143,7 +143,8 @@ def _config(classifier: FittedClassifier) -> dict[str, Any]:
 def _parameters(classifier: FittedClassifier) -> dict[str, Any]:
     """What the classifier was made with; JSON has no mapping whose keys are numbers."""
     found: dict[str, Any] = classifier.get_params()
-    del found["model"], found["device"]  # which another machine may not have
+    for name in ("model", "device", "graph", "verbose"):  # of this machine, or stored elsewhere
+        del found[name]
     if isinstance(found["class_weight"], Mapping):
         found["class_weight"] = list(found["class_weight"].items())
     found["settings"] = None if found["settings"] is None else dict(found["settings"])

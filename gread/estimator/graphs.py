@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,7 @@ from gread.tables.graph import (
     read_graph,
     read_nodes,
 )
-from gread.tables.table import Table
+from gread.tables.table import ROW, Table
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -57,23 +57,93 @@ def as_graph(graph: Any, edges: Any = None, **columns: Unpack[Columns]) -> Table
         if isinstance(graph, Data):
             return _from_data(graph, directed)
         return from_networkx(graph, "the graph", weight, directed)
-    from_files = _is_file(graph) or (
-        isinstance(graph, list | tuple) and graph and all(map(_is_file, graph))
-    )
-    if from_files and (edges is None or _is_file(edges)):
+    if _are_files(graph) and (edges is None or _is_file(edges)):
         return read_graph(graph, edges, **columns)
-    nodes = read_nodes(graph) if from_files else _nodes(graph, id)
-    if _is_file(edges):
-        return join(nodes, read_table(edges), **columns)
-    if _is_a("pandas", "DataFrame", edges):
-        return join(nodes, _from_frame("edges", edges), **columns)
+    nodes = _node_table(graph, id)
+    if _is_file(edges) or _is_frame(edges):
+        return join(nodes, _edge_table(edges), **columns)
     pairs, weights = _pairs(edges, len(nodes))
-    alone = join(nodes, Table("edges", {end: column([]) for end in ENDS[0]}), id=id)
+    alone = join(nodes, _no_edges(), id=id)
     return cleaned(nodes.name, alone.ids, alone.columns, pairs, weights, directed)
+
+
+@dataclass(frozen=True)
+class Addition:
+    """Nodes and edges to add to a graph.
+
+    Attributes:
+        table: The columns of the nodes.
+        ids: Their ids.
+        edges: The edges, between the nodes of the graph and behind them those that are added.
+    """
+
+    table: Table
+    ids: list[Any]
+    edges: TableGraph
+
+
+def as_addition(
+    ids: Sequence[Any], nodes: Any, edges: Any = None, **columns: Unpack[Columns]
+) -> Addition:
+    """Nodes and edges to add to a graph.
+
+    Args:
+        ids: Of the nodes of the graph.
+        nodes: The nodes to add, as in `as_graph`, without edges; an array has the next numbers.
+        edges: Edges between nodes of either kind, as in `as_graph`; by default none.
+        columns: As in `as_graph`.
+    """
+    if isinstance(nodes, Addition):
+        return nodes
+    if nodes is None or isinstance(nodes, Data | TableGraph) or _is_a("networkx", "Graph", nodes):
+        raise InputError(
+            "nodes to add must be a file, a DataFrame or features [n, F], and edges an argument of "
+            f"their own, got {type(nodes).__name__}"
+        )
+    id = columns.get("id")
+    table = _node_table(nodes, id)
+    alone = join(table, _no_edges(), id=id)
+    known, new = list(ids), alone.ids
+    if id is None and not any(name in table.columns for name in IDS if name != ROW):
+        new = [len(known) + number for number in new]
+    if {type(known[0]), type(new[0])} == {int, str}:  # a file of text where these are numbers
+        known, new = list(map(str, known)), list(map(str, new))
+    everyone = Table(f"the training graph and {alone.name}", {IDS[0]: column([*known, *new])})
+    if edges is not None and not _is_file(edges) and not _is_frame(edges):
+        whole = join(everyone, _no_edges(), id=IDS[0])
+        options = *_pairs(edges, len(everyone)), columns.get("directed", False)
+        found = cleaned(whole.name, whole.ids, {}, *options)
+    elif edges is None:
+        found = join(everyone, _no_edges(), id=IDS[0])
+    else:
+        columns["id"] = IDS[0]
+        found = join(everyone, _edge_table(edges), **columns)
+    return Addition(alone.table(), new, found)
+
+
+def _is_frame(value: Any) -> bool:
+    return _is_a("pandas", "DataFrame", value)
+
+
+def _no_edges() -> Table:
+    return Table("edges", {end: column([]) for end in ENDS[0]})
+
+
+def _edge_table(edges: Any) -> Table:
+    return read_table(edges) if _is_file(edges) else _from_frame("edges", edges)
 
 
 def _is_file(value: Any) -> bool:
     return isinstance(value, str | Path)
+
+
+def _are_files(value: Any) -> bool:
+    several = isinstance(value, list | tuple) and value and all(map(_is_file, value))
+    return bool(_is_file(value) or several)
+
+
+def _node_table(nodes: Any, id: str | None) -> Table:
+    return read_nodes(nodes) if _are_files(nodes) else _nodes(nodes, id)
 
 
 def column_of(values: Any) -> Column:
@@ -90,21 +160,21 @@ def column_of(values: Any) -> Column:
 
 def _nodes(nodes: Any, id: str | None) -> Table:
     """A table of the nodes, with a column of ids."""
-    if _is_a("pandas", "DataFrame", nodes):
+    if _is_frame(nodes):
         table = _from_frame("nodes", nodes)
         if id is not None or any(name in table.columns for name in IDS):
             return table
         return Table("nodes", {IDS[0]: column(nodes.index.tolist()), **table.columns})
     if scipy.sparse.issparse(nodes):
         rows = column(np.arange(nodes.shape[0]))
-        return Table("nodes", {IDS[0]: rows, "x": sparse_vectors(nodes)})
+        return Table("nodes", {ROW: rows, "x": sparse_vectors(nodes)})
     nodes = _to_numpy(nodes)
     if not isinstance(nodes, np.ndarray) or nodes.ndim != 2:
         raise InputError(
             "a graph must be a PyG Data, a NetworkX graph, a pandas frame, a file, or features "
             f"[N, F], got {type(nodes).__name__}"
         )
-    return Table("nodes", {IDS[0]: column(np.arange(len(nodes))), "x": column(nodes)})
+    return Table("nodes", {ROW: column(np.arange(len(nodes))), "x": column(nodes)})
 
 
 def _pairs(edges: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:

@@ -94,9 +94,13 @@ class Candidate:
         return self.model == "mlp" and not self.smooth
 
     def transductive(self) -> bool:
-        """Whether it can predict nodes of its graph alone."""
-        if self.smooth or self.model == PROPAGATION:
-            return True
+        """Whether it can predict nodes of its graph alone, or of this with nodes added."""
+        return self.smooth or self.model == PROPAGATION or self.bound()
+
+    def bound(self) -> bool:
+        """Whether it has weights for each node, so that it cannot predict nodes that are added."""
+        if self.model == PROPAGATION:
+            return False
         return MODELS[self.model].transductive(split_settings(self.model, self.settings)[0])
 
 

@@ -40,7 +40,7 @@ def check_edges(edge_index: Tensor | EdgeSource, edge_weight: Tensor | None, x: 
     Tracing is refused here, where every model passes: kernels in C read memory that the tensors of
     a tracer do not have.
     """
-    if torch.jit.is_tracing():
+    if torch.jit.is_tracing():  # type: ignore[attr-defined]
         raise InputError(
             "torch.jit.trace and torch.onnx.export(dynamo=False) cannot trace models of gread: use "
             "torch.export.export"

@@ -62,6 +62,17 @@ def take_rows(x: Tensor, rows: Tensor) -> Tensor:
     return sparse_tensor(crow, x.col_indices()[entries], x.values()[entries], size)
 
 
+def stack_rows(x: Tensor, more: Tensor) -> Tensor:
+    """The rows of ``x`` and of ``more``, each strided or CSR, in the layout of ``x``."""
+    if x.layout is not torch.sparse_csr:
+        return torch.cat([x, more.to_dense() if more.layout is torch.sparse_csr else more])
+    more = more if more.layout is torch.sparse_csr else more.to_sparse_csr()
+    crow = torch.cat([x.crow_indices(), x.values().numel() + more.crow_indices()[1:]])
+    col = torch.cat([x.col_indices(), more.col_indices()])
+    size = (x.size(0) + more.size(0), x.size(1))
+    return sparse_tensor(crow, col, torch.cat([x.values(), more.values()]), size)
+
+
 def sparse_tensor(crow: Tensor, col: Tensor, values: Tensor, size: Sequence[int]) -> Tensor:
     """A CSR tensor of parts that are checked."""
     with warnings.catch_warnings():

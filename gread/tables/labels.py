@@ -120,15 +120,21 @@ def draw_split(
     return parts
 
 
-def check_split(parts: NDArray[np.int64], y: NDArray[np.int64]) -> None:
-    """Requires labelled nodes in all three parts, and training nodes of every class."""
-    names = ("train", "validation", "test")
-    sizes = [int(((parts == part) & (y >= 0)).sum()) for part in range(3)]
+def check_split(parts: NDArray[np.int64], y: NDArray[np.int64], *, tested: bool = True) -> None:
+    """Requires labelled nodes in all parts, and training nodes of two classes.
+
+    Args:
+        parts: As in `read_split`.
+        y: Classes, −1 where there is none.
+        tested: Whether there must be a test.
+    """
+    names = ("train", "validation", "test")[: 3 if tested else 2]
+    sizes = [int(((parts == part) & (y >= 0)).sum()) for part in range(len(names))]
     if 0 in sizes:
         got = ", ".join(f"{size} {name}" for size, name in zip(sizes, names, strict=True))
         raise InputError(
-            f"there must be nodes with a class to train, to validate and to test, got {got}: label "
-            "some ten nodes of every class"
+            f"there must be nodes with a class to train, to validate{' and to test' * tested}, got "
+            f"{got}: label some ten nodes of every class"
         )
     if len(np.unique(y[(parts == 0) & (y >= 0)])) < 2:
         raise InputError("training nodes must be of two classes or more, got one")

@@ -104,7 +104,10 @@ def _costs(model: nn.Module, data: Data, device: torch.device) -> tuple[float, f
 def bytes_held(
     model: nn.Module, x: Tensor, edge_index: Tensor, extra: Mapping[str, Tensor] | None = None
 ) -> int:
-    """Storages that autograd keeps after a forward pass, small ones left out."""
+    """Storages that autograd keeps after a forward pass, small ones left out.
+
+    The model is left as it was: a forward pass in training moves the means of normalizations.
+    """
     given = [*model.parameters(), x, edge_index]
     known = {tensor.untyped_storage().data_ptr() for tensor in given}
     held: dict[int, int] = {}
@@ -115,9 +118,13 @@ def bytes_held(
             held[storage.data_ptr()] = storage.nbytes()
         return tensor
 
+    before, training = [buffer.clone() for buffer in model.buffers()], model.training
     with saved_tensors_hooks(pack, lambda tensor: tensor):
         # What it keeps lives as long as the logits.
         logits = model.train()(x, edge_index, **(extra or {}))
     total = sum(held.values())
     del logits
+    for buffer, kept in zip(model.buffers(), before, strict=True):
+        buffer.copy_(kept)
+    model.train(training)
     return total

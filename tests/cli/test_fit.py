@@ -100,6 +100,30 @@ def test_a_grown_graph_is_predicted(fit, gread, files, tmp_path):  # noqa: F811
     assert [row["id"] for row in rows_of(tmp_path / "p.csv")] == more["id"]
 
 
+@pytest.mark.slow
+def test_added_nodes_are_predicted_as_in_the_grown_graph(fit, gread, files, tmp_path):  # noqa: F811
+    fit()
+    nodes, edges, *_ = files
+    new = {name: [values[3], values[5]] for name, values in nodes.items() if name != "topic"}
+    new["id"] = ["a", "b"]
+    ends = {"src": ["a", "n3", "a"], "dst": ["n1", "b", "b"]}
+    named = [write_csv(tmp_path / f"{k}.csv", part) for k, part in enumerate((new, ends))]
+    out = ("--out", tmp_path / "p.csv")
+    model = tmp_path / "model"
+    shown = gread("predict", model, "--add-nodes", named[0], "--add-edges", named[1], *out)
+    assert shown.returncode == 0, shown.stderr
+    assert "p.csv: 2 nodes" in shown.stderr
+    found = rows_of(tmp_path / "p.csv")
+    grown = {name: [*values, *new.get(name, ["", ""])] for name, values in nodes.items()}
+    joined = {name: [*edges[name], *ends[name]] for name in edges}
+    files = write_csv(tmp_path / "n2.csv", grown), write_csv(tmp_path / "e2.csv", joined)
+    (tmp_path / "p.csv").unlink()
+    assert gread("predict", model, "--nodes", files[0], "--edges", files[1], *out).returncode == 0
+    for one, other in zip(found, rows_of(tmp_path / "p.csv")[-2:], strict=True):
+        assert one["id"] == other["id"]
+        assert float(one["p_a"]) == pytest.approx(float(other["p_a"]), abs=2e-5)
+
+
 def test_a_model_of_one_graph_says_that_it_cannot(fit, gread, files, tmp_path):  # noqa: F811
     assert fit("--model", "linkx").returncode == 0
     out = ("--out", tmp_path / "p.csv")
@@ -277,6 +301,8 @@ def test_a_folder_that_exists_is_left_alone(fit, gread, tmp_path):  # noqa: F811
     [
         (("--nodes", "none.csv", "--edges", "none.csv"), "there is no file none.csv"),
         (("--edges", "e.csv"), "--edges must come with --nodes"),
+        (("--add-edges", "e.csv"), "--add-edges must come with --add-nodes"),
+        (("--add-nodes", "n.csv", "--nodes", "n.csv"), "leave out --nodes and --edges"),
     ],
 )
 def test_predictions_that_cannot_be_made_leave_nothing(fit, gread, tmp_path, arguments, sentence):  # noqa: F811

@@ -99,6 +99,14 @@ def test_a_new_graph_is_predicted_with_what_was_learned(fitted, data):
     assert 0 <= fitted.score(other, other.y) <= 1
 
 
+@pytest.mark.parametrize("name", ["gread-x", "mixhop"])
+def test_predictions_leave_the_model_as_it_was(data, name):
+    classifier = GraphClassifier(name, settings={"epochs": 1, "hidden_channels": 8}).fit(data)
+    before = classifier.predict_proba()
+    np.testing.assert_allclose(classifier.predict_proba(data), before, atol=1e-6)
+    np.testing.assert_array_equal(classifier.predict_proba(), before)
+
+
 def test_new_nodes_do_not_change_what_is_far_away(fitted, data):
     """A grown graph: a component of its own is no news for the others."""
     grown = data.clone()
