@@ -20,7 +20,7 @@ from gread.cli.bench import bench, doctor
 from gread.cli.console import err, out
 from gread.cli.datasets import datasets, list_
 from gread.cli.explore import explore
-from gread.cli.fit import diagnose, fit, predict
+from gread.cli.fit import diagnose, export, fit, predict
 from gread.cli.options import described
 from gread.cli.reproduce import demo, report, reproduce
 from gread.cli.runs import compare, runs
@@ -28,7 +28,20 @@ from gread.cli.search import search
 from gread.cli.train import shard, train
 
 FUNCTIONS: tuple[Callable[..., None], ...] = (
-    *(demo, datasets, diagnose, fit, predict, train, shard, search, reproduce, report, explore),
+    *(
+        demo,
+        datasets,
+        diagnose,
+        fit,
+        predict,
+        export,
+        train,
+        shard,
+        search,
+        reproduce,
+        report,
+        explore,
+    ),
     *(compare, bench, list_, doctor),
 )
 COMMANDS = {function.__name__.rstrip("_"): function for function in FUNCTIONS}

@@ -1,4 +1,4 @@
-"""``gread diagnose``, ``gread fit`` and ``gread predict``: a user's own graph."""
+"""``gread diagnose``, ``gread fit``, ``predict`` and ``export``: a user's own graph."""
 
 from __future__ import annotations
 
@@ -167,6 +167,26 @@ def predict(
     if left_out:
         note(f"Left out, as they predict nodes of the training graph alone: {', '.join(left_out)}")
     note(f"Wrote {file}: {count:,} nodes")
+
+
+def export(folder: str, file: Path, as_json: bool = False) -> None:
+    """Write a model to one file that scores graphs without gread: torch.export (.pt2) or ONNX."""
+    from gread.estimator.classifier import GraphClassifier
+
+    with stoppable():
+        about = GraphClassifier.load(folder).export(file)
+    if as_json:
+        print_json(about)
+        return
+    if about["left_out"]:
+        names = ", ".join(about["left_out"])
+        note(f"Left out, as they predict nodes of the training graph alone: {names}")
+    features, classes = len(about["features"]), len(about["classes"])
+    weights = ", edge_weight [E]" * ("edge_weight" in about["inputs"])
+    note(
+        f"Wrote {file}: x [N, {features}], edge_index [2, E]{weights} with edges {about['edges']} "
+        f"to probabilities [N, {classes}]"
+    )
 
 
 def _print_split(classifier: GraphClassifier) -> None:

@@ -45,9 +45,9 @@ def list_runs(
     print_table(columns, rows)
 
 
-@runs.command()
+@runs.command("export")
 @described
-def export(
+def export_runs(
     names: list[str] | None = None, folder: Path = Path("results"), store: Path = STORE
 ) -> None:
     """Write the runs behind an artefact as one packed file of JSON lines, without histories.

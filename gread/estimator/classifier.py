@@ -231,6 +231,13 @@ class GraphClassifier(FittedClassifier):
             write(self, part, {title_of(self.model): self.scores()} if tested else {})
         return Path(folder)
 
+    def export(self, file: str | Path) -> dict[str, Any]:
+        """Writes a file that scores without gread, see `gread.estimator.export.export`."""
+        from gread.estimator.export import export  # slow to import
+
+        self._check_fitted(file)
+        return export(self, file)
+
     @staticmethod
     def load(folder: str | Path) -> GraphClassifier:
         """The classifier in a model folder, or in a repository of the Hugging Face Hub."""

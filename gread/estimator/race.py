@@ -46,8 +46,9 @@ def _by_value(change: Callable[[Tensor, Tensor, int], Tensor], x: Tensor) -> Ten
         rows = torch.repeat_interleave(x.crow_indices().diff())
         values = change(rows, x.values(), x.size(0))
         return sparse_tensor(x.crow_indices(), x.col_indices(), values, x.shape)
-    rows, columns = x.nonzero(as_tuple=True)
-    return x.clone().index_put_((rows, columns), change(rows, x[rows, columns], x.size(0)))
+    # Without `nonzero`, whose number of values `torch.export` does not know beforehand.
+    rows = torch.arange(x.size(0), device=x.device).repeat_interleave(x.size(1))
+    return change(rows, x.flatten(), x.size(0)).view_as(x) * (x != 0)
 
 
 def _share_of_row(rows: Tensor, values: Tensor, count: int) -> Tensor:

@@ -66,7 +66,11 @@ def stack_rows(x: Tensor, more: Tensor) -> Tensor:
     """The rows of ``x`` and of ``more``, each strided or CSR, in the layout of ``x``."""
     if x.layout is not torch.sparse_csr:
         return torch.cat([x, more.to_dense() if more.layout is torch.sparse_csr else more])
-    more = more if more.layout is torch.sparse_csr else more.to_sparse_csr()
+    if more.layout is not torch.sparse_csr:
+        rows, columns = more.nonzero(as_tuple=True)
+        counts = torch.bincount(rows, minlength=more.size(0)).cumsum(0)
+        crow = torch.cat([counts.new_zeros(1), counts])
+        more = sparse_tensor(crow, columns, more[rows, columns], more.shape)
     crow = torch.cat([x.crow_indices(), x.values().numel() + more.crow_indices()[1:]])
     col = torch.cat([x.col_indices(), more.col_indices()])
     size = (x.size(0) + more.size(0), x.size(1))

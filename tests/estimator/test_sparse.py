@@ -10,7 +10,7 @@ from gread import GraphClassifier
 from gread.base.errors import InputError
 from gread.estimator.fitted import as_tensor
 from gread.graph.checks import check_features
-from gread.graph.partition import take_rows
+from gread.graph.partition import stack_rows, take_rows
 from gread.graph.structure.catalog import add_structure
 from gread.models.catalog import MODELS
 from gread.training.fit import inputs_of
@@ -88,6 +88,25 @@ def test_rows_of_a_sparse_tensor(words):
     rows = torch.tensor([5, 2, 2, 149])
     assert torch.equal(take_rows(x, rows).to_dense(), x.to_dense()[rows])
     assert take_rows(x, rows[:0]).shape == (0, 60)
+
+
+@pytest.mark.parametrize("sparse", [(True, True), (True, False), (False, True), (False, False)])
+def test_rows_are_stacked_in_the_layout_of_the_first(words, sparse):
+    parts = words[:4].astype(np.float32), words[4:10].astype(np.float32)
+    given = [
+        as_tensor(csr_array(part) if is_sparse else part)
+        for part, is_sparse in zip(parts, sparse, strict=True)
+    ]
+    found = stack_rows(*given)
+    assert found.layout is given[0].layout
+    np.testing.assert_array_equal(found.to_dense(), np.concatenate(parts))
+
+
+def test_nodes_are_added_to_sparse_features(words, data, always_sparse):
+    kept = fitted(csr_array(words), data)
+    found = kept.predict_proba(csr_array(words[:3]), added=True)
+    dense = kept.predict_proba(words[:3], added=True)
+    np.testing.assert_allclose(found, dense, atol=1e-6)
 
 
 def test_sparse_features_must_be_finite(words):

@@ -1,0 +1,279 @@
+"""A trained classifier as one file that scores graphs without gread.
+
+The file holds a program of plain operators from features and edges to probabilities, as
+`torch.export` or ONNX write it. Numbers of nodes and edges are free.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+
+from gread.base.errors import InputError
+from gread.base.files import whole_file
+from gread.base.registry import Registry
+from gread.base.versions import versions
+from gread.estimator.fitted import AUTO, FittedClassifier, title_of
+from gread.estimator.race import ENCODINGS, Candidate
+from gread.kernels.operators import PLAIN
+from gread.models.catalog import MODELS
+from gread.training.losses import LOSSES
+
+ABOUT = "gread.json"
+"""The extra file with names of features and classes."""
+
+NODES, EDGES = 37, 101
+"""Of the graph with which a program is recorded; its values are of no consequence."""
+
+
+class Scorer(nn.Module):
+    """Probabilities on another graph: (Σ w softmax(scores))^(1/T), normalised.
+
+    Args:
+        modules: Networks.
+        weights: Of their probabilities.
+        candidates: What is done to features and edges before each.
+        loss: A name of ``gread.training.LOSSES``, which says how outputs become scores.
+        temperature: T.
+    """
+
+    def __init__(
+        self,
+        modules: Sequence[nn.Module],
+        weights: Sequence[float],
+        candidates: Sequence[Candidate],
+        loss: str,
+        temperature: float,
+    ):
+        super().__init__()
+        self.networks = nn.ModuleList(modules)
+        self.weights, self.candidates = list(weights), list(candidates)
+        self.loss, self.temperature = LOSSES[loss], temperature
+
+    @property
+    def directed(self) -> bool:
+        """Whether some network uses directions; else every edge must come in both of them."""
+        return any(one.directed for one in self.candidates)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        """Probabilities [N, classes] from features [N, F] and edges [2, E]."""
+        given = edge_index, edge_weight
+        both = both_ways(edge_index, edge_weight, x) if self.directed else given
+        mixed: Any = 0.0
+        for network, weight, candidate in zip(
+            self.networks, self.weights, self.candidates, strict=True
+        ):
+            edges = given if candidate.directed else both
+            outputs = network(ENCODINGS[candidate.encoding](x), *edges)
+            mixed = mixed + weight * self.loss.scores(outputs.double()).softmax(1)
+        if self.temperature != 1:
+            mixed = (mixed.clamp_min(1e-12).log() / self.temperature).softmax(1)
+        return mixed.float()
+
+
+def both_ways(
+    edge_index: Tensor, edge_weight: Tensor | None, x: Tensor
+) -> tuple[Tensor, Tensor | None]:
+    """Every edge in both directions, [2, 2 E]: one of several alike has their mean, others 0.
+
+    It is `torch_geometric.utils.to_undirected` with a size that is known beforehand.
+    """
+    n = x.size(0)
+    given = x.new_ones(edge_index.size(1)) if edge_weight is None else edge_weight
+    source, target = torch.cat([edge_index, edge_index.flip(0)], dim=1)
+    key, order = (source * n + target).sort()
+    first = torch.cat([key.new_ones(1).bool(), key[1:] != key[:-1]])
+    place = first.cumsum(0) - 1
+    weight = torch.cat([given, given])[order]
+    total = torch.zeros_like(weight).index_add(0, place, weight)
+    count = torch.zeros_like(weight).index_add(0, place, torch.ones_like(weight))
+    mean = (total / count.clamp_min(1.0))[place]
+    return torch.stack([key // n, key % n]), torch.where(first, mean, 0.0)
+
+
+def export(classifier: FittedClassifier, file: str | Path) -> dict[str, Any]:
+    """Write a file with which PyTorch alone computes probabilities of a classifier.
+
+    Args:
+        classifier: Fitted. Members of a blend that cannot predict on another graph are left out.
+        file: It ends with one of `FORMATS`, and appears when it is whole.
+
+    Returns:
+        What the file says of itself: its inputs, features, classes and preprocessing.
+
+    Example:
+        >>> import tempfile
+        >>> import gread
+        >>> data = gread.load("csbm", num_nodes=60, homophily=0.9, degree=6)
+        >>> classifier = gread.GraphClassifier("mlp", settings={"epochs": 2}).fit(data)
+        >>> file = tempfile.mkdtemp() + "/model.pt2"
+        >>> export(classifier, file)["inputs"]
+        ['x', 'edge_index']
+        >>> torch.export.load(file).module()(data.x, data.edge_index).shape
+        torch.Size([60, 2])
+    """
+    suffix = Path(file).suffix
+    if suffix not in FORMATS:
+        raise InputError(f"the file must end with {' or '.join(FORMATS)}, got {str(file)!r}")
+    scorer, about = scorer_of(classifier)
+    with whole_file(file) as part:
+        program = _recorded(scorer, classifier, about)
+        part.write_bytes(FORMATS[suffix](program, json.dumps(about, ensure_ascii=False)))
+    return about
+
+
+def scorer_of(classifier: FittedClassifier) -> tuple[Scorer, dict[str, Any]]:
+    """The probabilities of a classifier on another graph as one module, and what it takes."""
+    if classifier.model == AUTO:
+        used = classifier.blend_.used(elsewhere=True, grown=False)
+        members = [one for one, _ in used]
+        modules = [one.module for one in members if one.module is not None]
+        weights = [weight for _, weight in used]
+        candidates = [one.candidate for one in members]
+        temperature = classifier.blend_.temperatures[1]
+    else:
+        entry = MODELS[classifier.model]
+        if entry.transductive(classifier.settings_):
+            raise InputError(
+                f"{classifier.model} cannot be exported: it has weights for every node of the "
+                "graph it was trained on"
+            )
+        modules, weights, temperature = [classifier.module_], [1.0], 1.0
+        candidates = [Candidate(entry.title, classifier.model)]
+    for one in candidates:
+        if MODELS[one.model].structure is not None:
+            raise InputError(
+                f"{one.model} cannot be exported: it needs structure of the graph that gread "
+                "computes beforehand"
+            )
+    scorer = Scorer(modules, weights, candidates, classifier.config_.loss, temperature)
+    weighted = classifier.weight is not None
+    if "data_" in vars(classifier):
+        weighted = classifier.data_.edge_weight is not None
+    directed = classifier.directed or scorer.directed
+    about = {
+        "model": title_of(classifier.model),
+        "members": [one.title for one in candidates],
+        "left_out": classifier.left_out(),
+        "inputs": ["x", "edge_index", *["edge_weight"] * weighted],
+        "edges": "in their direction" if directed else "in both directions",
+        "features": classifier.preprocessing_.names(),
+        "classes": classifier.classes_.tolist(),
+        "preprocessing": classifier.preprocessing_.to_dict(),
+        "versions": versions(),
+    }
+    return deepcopy(scorer).cpu().eval().requires_grad_(False), about
+
+
+def _recorded(
+    scorer: Scorer, classifier: FittedClassifier, about: dict[str, Any]
+) -> ExportedProgram:
+    """The program of a scorer, in operators of PyTorch alone."""
+    random = torch.Generator().manual_seed(0)
+    x = torch.rand(NODES, classifier.preprocessing_.width, generator=random)
+    ring = torch.arange(EDGES) % NODES
+    inputs: list[Tensor] = [
+        x,
+        torch.stack([ring, (ring + 1 + torch.arange(EDGES) // NODES) % NODES]),
+    ]
+    nodes, edges = Dim("nodes", min=2), Dim("edges", min=2)
+    free: list[Any] = [{0: nodes}, {1: edges}]
+    if "edge_weight" in about["inputs"]:
+        inputs.append(torch.rand(EDGES, generator=random) + 0.5)
+        free.append({0: edges})
+    with torch.no_grad(), _quiet(", ".join(about["members"])):
+        found = torch.export.export(scorer, tuple(inputs), dynamic_shapes=tuple(free), strict=False)
+        return found.run_decompositions(PLAIN)
+
+
+def _pt2(program: ExportedProgram, about: str) -> bytes:
+    """What `torch.export.load` reads."""
+    buffer = io.BytesIO()
+    with _quiet("the model"):
+        torch.export.save(program, buffer, extra_files={ABOUT: about})
+    return buffer.getvalue()
+
+
+def _onnx(program: ExportedProgram, about: str) -> bytes:
+    """An ONNX model with ``about`` in its metadata."""
+    try:
+        import onnx  # noqa: F401
+        from onnxscript import opset18 as op
+    except ImportError as error:
+        raise InputError("an ONNX file needs onnxscript: pip install 'gread[onnx]'") from error
+
+    def sort(self: Any, stable: bool = False, dim: int = -1, descending: bool = False) -> Any:
+        """`torch.sort`, untranslated where it is stable; equal keys may change places here."""
+        return op.TopK(self, op.Shape(self), axis=dim, largest=int(descending), sorted=1)
+
+    with _quiet("the model"):
+        found = torch.onnx.export(
+            program.run_decompositions(WITHOUT_REPEATS),
+            (),
+            dynamo=True,
+            verbose=False,
+            custom_translation_table={torch.ops.aten.sort.stable: sort},
+        )
+    assert found is not None
+    model = found.model_proto
+    entry = model.metadata_props.add()
+    entry.key, entry.value = ABOUT, about
+    return bytes(model.SerializeToString())
+
+
+def _repeated(counts: Tensor, *, output_size: int) -> Tensor:
+    """0 ``counts[0]`` times, 1 ``counts[1]`` times and so on: `torch.repeat_interleave`."""
+    ends = counts.cumsum(0)
+    begins = counts.new_zeros(output_size + 1).index_add(0, ends, torch.ones_like(ends))
+    return begins.cumsum(0)[:-1]
+
+
+def _repeated_rows(
+    x: Tensor, counts: Tensor, dim: int | None = None, *, output_size: int
+) -> Tensor:
+    return x.index_select(dim or 0, _repeated(counts, output_size=output_size))
+
+
+WITHOUT_REPEATS: dict[Any, Callable[..., Tensor]] = {
+    torch.ops.aten.repeat_interleave.Tensor: _repeated,
+    torch.ops.aten.repeat_interleave.self_Tensor: _repeated_rows,
+}
+"""Decompositions of operators that ONNX does not have."""
+
+FORMATS: Registry[Callable[[ExportedProgram, str], bytes]] = Registry(
+    "format of exported models", {".pt2": _pt2, ".onnx": _onnx}
+)
+"""By the ending of a file, from a program and what it says of itself to the bytes of the file."""
+
+
+@contextmanager
+def _quiet(what: str) -> Iterator[None]:
+    """One sentence where an exporter fails, and none of its log and warnings."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with (
+            warnings.catch_warnings(),
+            redirect_stdout(io.StringIO()) as text,
+            redirect_stderr(text),
+        ):
+            warnings.simplefilter("ignore")
+            yield
+    except InputError:
+        raise
+    except Exception as error:  # exporters fail in as many ways as there are operators
+        reason = str(error).strip().partition("\n")[0][:200]
+        raise InputError(f"{what} cannot be exported: PyTorch says {reason!r}") from error
+    finally:
+        logging.disable(before)

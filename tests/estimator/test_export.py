@@ -1,0 +1,234 @@
+"""Exported models: the same numbers without gread."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import gread
+from gread import GraphClassifier
+from gread.base.errors import InputError
+from gread.estimator.automatic import Blend, Member
+from gread.estimator.export import ABOUT, FORMATS, Scorer, both_ways, export, scorer_of
+from gread.estimator.race import ENCODINGS, Candidate, Problem, built, portfolio, predicted
+from gread.models.catalog import MODELS
+from tests.estimator.conftest import FAST
+
+DIRECTED = Candidate("directed", "gread-x", {"direction": "both", "self_loops": 0.0}, directed=True)
+PORTABLE = [one for one in portfolio() if not one.transductive()]
+REFUSED = {
+    "it has weights for every node": [n for n, e in MODELS.items() if e.transductive({})],
+    "it needs structure of the graph": ["geom-gcn", "h2gcn", "wrgat"],
+    "PyTorch says": ["sheaf-diag", "sheaf-bundle", "sheaf-general"],
+}
+EXPORTED = [name for name in MODELS if not any(name in some for some in REFUSED.values())]
+
+
+@pytest.fixture(scope="module")
+def other():
+    return gread.csbm(60, 3, homophily=0.8, degree=5, num_features=12, num_splits=1, seed=7)
+
+
+@pytest.fixture(scope="module")
+def one_way(data):
+    """A graph of which some edges lack their reverse."""
+    found = data.clone()
+    kept = torch.rand(found.edge_index.size(1), generator=torch.Generator().manual_seed(0)) < 0.6
+    found.edge_index = found.edge_index[:, kept]
+    return found
+
+
+def trained(name, data, **options):
+    settings = {"epochs": 1, "hidden_channels": 8}
+    if "time" in MODELS[name].hyperparameters:
+        settings["time"] = 0.1  # reactions that grow stay finite
+    return GraphClassifier(name, settings=settings, **options).fit(data)
+
+
+def inputs_of(classifier, graph):
+    return classifier._inputs(classifier.read(graph))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXPORTED)
+def test_a_program_gives_the_probabilities_of_other_graphs(data, other, tmp_path, name):
+    classifier = trained(name, data)
+    about = classifier.export(tmp_path / "model.pt2")
+    assert about["classes"] == [0, 1, 2]
+    assert len(about["features"]) == 12
+    program = torch.export.load(tmp_path / "model.pt2")
+    operators = {str(node.target) for node in program.graph.nodes if node.op == "call_function"}
+    assert not [one for one in operators if one.startswith("gread")]
+    given = inputs_of(classifier, other)
+    found = program.module()(given.x, given.edge_index)
+    np.testing.assert_allclose(found.numpy(), classifier.predict_proba(other), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [(name, reason) for reason, some in REFUSED.items() for name in some]
+)
+def test_a_model_that_cannot_be_exported_says_why(data, tmp_path, capfd, name, reason):
+    classifier = trained(name, data)
+    with pytest.raises(InputError, match=reason) as raised:
+        classifier.export(tmp_path / "model.pt2")
+    assert "\n" not in str(raised.value)
+    assert not list(tmp_path.iterdir())
+    assert capfd.readouterr() == ("", "")
+
+
+WITHOUT = """
+import json, sys
+for name in ("gread", "torch_geometric", "scipy", "sklearn"):
+    sys.modules[name] = None
+import numpy, torch
+
+about = {"gread.json": ""}
+program = torch.export.load("model.pt2", extra_files=about)
+given = numpy.load("graph.npz")
+found = program.module()(*(torch.from_numpy(given[name]) for name in ("x", "edge_index")))
+numpy.save("found.npy", found.numpy())
+print(json.dumps(json.loads(about["gread.json"])["classes"]))
+"""
+
+
+@pytest.mark.slow
+def test_a_file_scores_where_gread_is_not(data, other, tmp_path):
+    classifier = GraphClassifier(settings=FAST).fit(data)
+    classifier.export(tmp_path / "model.pt2")
+    given = inputs_of(classifier, other)
+    np.savez(tmp_path / "graph.npz", x=given.x.numpy(), edge_index=given.edge_index.numpy())
+    command = [sys.executable, "-W", "ignore", "-c", WITHOUT]
+    shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert shown.returncode == 0, shown.stderr
+    assert json.loads(shown.stdout) == [0, 1, 2]
+    expected = classifier.predict_proba(other)
+    np.testing.assert_allclose(np.load(tmp_path / "found.npy"), expected, atol=1e-6)
+
+
+def test_every_edge_goes_both_ways_once(one_way):
+    """As PyG's function, of which edges alike are dropped and not set to zero."""
+    from torch_geometric.utils import to_undirected
+
+    weight = torch.rand(one_way.edge_index.size(1)) + 0.1
+    edges, entries = both_ways(one_way.edge_index, weight, one_way.x)
+    expected = to_undirected(one_way.edge_index, weight, reduce="mean", num_nodes=150)
+    assert torch.equal(edges[:, entries > 0], expected[0])
+    torch.testing.assert_close(entries[entries > 0], expected[1])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("candidate", PORTABLE, ids=lambda one: one.title)
+def test_directions_of_one_member_do_not_change_another(one_way, candidate, weighted):
+    data = one_way.clone()
+    data.train_mask = torch.zeros(150, dtype=torch.bool)
+    if weighted:
+        data.edge_weight = torch.rand(data.edge_index.size(1)) + 0.1
+    module = built(candidate, 12, 3, 150).eval()
+    view = Problem(data, np.arange(10), 3).graph(candidate)
+    view.train_mask = data.train_mask
+    scorer = Scorer([module] * 2, [1.0, 0.0], [candidate, DIRECTED], "cross-entropy", 1.0)
+    if not candidate.directed:
+        scorer.candidates[1] = replace(candidate, directed=True)
+    with torch.no_grad():
+        found = scorer(data.x, data.edge_index, data.edge_weight)
+    np.testing.assert_allclose(found.numpy(), predicted(module, view), atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_encodings_keep_zeros_and_agree_for_sparse_features(encoding):
+    x = torch.tensor([[0.0, 2.0, -1.0], [0.0, 0.0, 0.0]])
+    found = ENCODINGS[encoding](x)
+    assert torch.equal(found == 0, x == 0)
+    assert torch.equal(ENCODINGS[encoding](x.to_sparse_csr()).to_dense(), found)
+
+
+def blend_of(data, *candidates):
+    """A classifier with a blend of untrained candidates, and a temperature."""
+    classifier = GraphClassifier("auto").prepare(data)
+    share = 1 / len(candidates)
+    members = [
+        Member(one, share, share, share, built(one, 12, 3, 150).eval()) for one in candidates
+    ]
+    classifier.blend_ = Blend(members, 3, (1.0, 1.7, 1.0))
+    classifier.settings_, classifier.config_ = {}, classifier.config()
+    return classifier
+
+
+def test_a_blend_is_the_mean_of_its_members(one_way):
+    classifier = blend_of(one_way, replace(PORTABLE[1], encoding="binary"), DIRECTED)
+    scorer, about = scorer_of(classifier)
+    assert about["edges"] == "in their direction"
+    given = inputs_of(classifier, one_way)
+    expected = classifier.predict_proba(one_way)
+    np.testing.assert_allclose(scorer(given.x, given.edge_index).numpy(), expected, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_a_blend_is_one_file(one_way, tmp_path, suffix):
+    small = {"hidden_channels": 8, "num_steps": 1}
+    gcn, rows = (Candidate(name, name, small) for name in ("tuned-gcn", "tuned-sage"))
+    classifier = blend_of(one_way, gcn, replace(rows, encoding="rows"), DIRECTED)
+    given = inputs_of(classifier, one_way)
+    found = run(classifier, tmp_path / f"model{suffix}", given.x, given.edge_index)
+    np.testing.assert_allclose(found, classifier.predict_proba(one_way), atol=1e-6)
+
+
+def run(classifier, file, *inputs):
+    """Probabilities of an exported file."""
+    if file.suffix == ".pt2":
+        export(classifier, file)
+        return torch.export.load(file).module()(*inputs).numpy()
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    about = export(classifier, file)
+    session = onnxruntime.InferenceSession(file)
+    stored = session.get_modelmeta().custom_metadata_map[ABOUT]
+    assert json.loads(stored)["classes"] == about["classes"]
+    names = [one.name for one in session.get_inputs()]
+    given = {name: tensor.numpy() for name, tensor in zip(names, inputs, strict=True)}
+    return session.run(None, given)[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["mlp", "gcn", "gat", "tuned-gcn", "tuned-sage", "gread-x", "grand"]
+)
+def test_onnx_gives_the_same_probabilities(data, other, tmp_path, name):
+    classifier = trained(name, data)
+    given = inputs_of(classifier, other)
+    found = run(classifier, tmp_path / "model.onnx", given.x, given.edge_index)
+    np.testing.assert_allclose(found, classifier.predict_proba(other), atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_weights_of_edges_are_an_input(data, other, tmp_path, suffix):
+    graphs = []
+    for graph in (data, other):
+        graphs.append(graph.clone())
+        ends = graph.edge_index.sum(0).float()
+        graphs[-1].edge_weight = 0.5 + ends / ends.max()
+    classifier = trained("gread-x", graphs[0])
+    given = inputs_of(classifier, graphs[1])
+    tensors = given.x, given.edge_index, given.edge_weight
+    found = run(classifier, tmp_path / f"model{suffix}", *tensors)
+    np.testing.assert_allclose(found, classifier.predict_proba(graphs[1]), atol=1e-6)
+
+
+def test_a_format_that_there_is_not_is_one_sentence(fitted, tmp_path):
+    with pytest.raises(InputError, match=r"the file must end with .pt2 or .onnx, got"):
+        fitted.export(tmp_path / "model.pt")
+
+
+def test_onnx_without_its_packages_is_one_sentence(data, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    monkeypatch.setattr("gread.estimator.export._recorded", lambda *given: None)
+    with pytest.raises(InputError, match=r"pip install 'gread\[onnx\]'"):
+        trained("mlp", data).export(tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())
