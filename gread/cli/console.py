@@ -15,6 +15,8 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from gread.base.progress import bar as bar_on
+
 _HIDDEN = {*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
 _HIDDEN |= set(range(0xD800, 0xE000))  # bytes of a name that are no text, which cannot be printed
 _VISIBLE = {code: repr(chr(code))[1:-1] for code in _HIDDEN - set(map(ord, "\n\t"))}
@@ -69,37 +71,9 @@ def stoppable() -> Iterator[None]:
         raise typer.Exit(130) from None
 
 
-class LazyProgress(progress.Progress):
-    """Bars that appear with the first progress: what fails before prints its sentence alone."""
-
-    def start(self) -> None:
-        """Wait: `update` starts it."""
-
-    def stop(self) -> None:
-        """See `rich.progress.Progress`."""
-        if self.live.is_started:
-            super().stop()
-
-    def update(self, task_id: progress.TaskID, **options: Any) -> None:
-        """See `rich.progress.Progress`."""
-        super().start()
-        super().update(task_id, **options)
-
-
 def bar(weighted: bool = False) -> progress.Progress:
-    """A bar on standard error, so that standard output stays clean.
-
-    Args:
-        weighted: Count seconds instead of parts, for parts that differ in length.
-    """
-    return LazyProgress(
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.TaskProgressColumn() if weighted else progress.MofNCompleteColumn(),
-        progress.TimeRemainingColumn(),
-        console=err,
-        transient=True,
-    )
+    """A bar on standard error, so that standard output stays clean; see `gread.base.progress`."""
+    return bar_on(err, weighted)
 
 
 def note(text: object) -> None:

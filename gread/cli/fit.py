@@ -6,18 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.progress import Progress
-
 from gread.base.errors import InputError
-from gread.cli.console import bar, note, out, print_json, print_table, stoppable
+from gread.cli.console import err, note, out, print_json, print_table, stoppable
 from gread.cli.options import settings_of
 
 if TYPE_CHECKING:
     from gread.estimator.classifier import GraphClassifier
     from gread.estimator.diagnosis import Diagnosis
     from gread.estimator.files import FitReport
-    from gread.estimator.race import Scored
-    from gread.training.loop import Epoch
 
 
 def diagnose(
@@ -87,6 +83,7 @@ def fit(
     """Train on a graph of your own: two files in, a model folder out."""
     from gread.estimator.classifier import GraphClassifier
     from gread.estimator.files import fit_report
+    from gread.estimator.progress import FitProgress
     from gread.tables.graph import Columns
 
     columns = Columns(id=id, source=source, target=target, weight=weight, directed=directed)
@@ -103,8 +100,15 @@ def fit(
         device=device,
         **columns,
     )
-    with stoppable(), bar() as progress:
-        shown = _Stages(progress, as_json)
+
+    def begin(stage: str, classifier: GraphClassifier) -> None:
+        """Before the training, the diagnosis and the split."""
+        if stage == "training" and not as_json:
+            _print_diagnosis(classifier.diagnosis_)
+            _print_split(classifier)
+        shown.begin(stage, classifier)
+
+    with stoppable(), FitProgress(err) as shown:
         report = fit_report(
             classifier,
             nodes,
@@ -113,7 +117,7 @@ def fit(
             out=folder,
             split=split,
             minutes=minutes,
-            on_stage=shown.begin,
+            on_stage=begin,
             on_epoch=shown.advance,
             on_score=shown.score,
             on_trial=shown.tell,
@@ -125,12 +129,15 @@ def fit(
             "folder": folder,
             "diagnosis": report.classifier.diagnosis_,
             "scores": report.scores,
+            **({"tuning": report.classifier.tuning_} if minutes is not None else {}),
             **({"candidates": _candidates(report.classifier)} if model == "auto" else {}),
         }
         print_json(fitted)
         return
     if model == "auto":
         _print_choice(report.classifier)
+    if minutes is not None:
+        _print_tuning(report.classifier)
     _print_scores(report)
     laps = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in report.seconds.items())
     note(f"{laps}\nWrote {folder}: gread predict {folder}")
@@ -198,50 +205,6 @@ def _print_split(classifier: GraphClassifier) -> None:
     )
 
 
-class _Stages:
-    """Shows on a bar what a training is at; before it begins, the diagnosis and the split."""
-
-    def __init__(self, progress: Progress, as_json: bool):
-        self.progress, self.as_json = progress, as_json
-        self.scored: list[Scored] = []
-
-    def begin(self, stage: str, classifier: GraphClassifier) -> None:
-        from gread.search.objective import objective_of
-
-        if stage in ("reading", "preparing"):
-            return
-        if stage == "training":
-            if not self.as_json:
-                _print_diagnosis(classifier.diagnosis_)
-                _print_split(classifier)
-            config = classifier.config(len(classifier.ids_))
-            self.in_percent = objective_of(vars(config)).is_share
-            chosen = classifier.model == "auto"
-            self.task = self.progress.add_task(stage, total=None if chosen else config.epochs)
-        else:
-            text = "comparing with simpler means" if stage == "comparing" else stage
-            self.progress.update(self.task, visible=False)
-            self.task = self.progress.add_task(text, total=None)
-        self.progress.update(self.task)
-
-    def shown(self, value: float) -> str:
-        return f"{value:.1%}" if self.in_percent else f"{value:.3f}"
-
-    def advance(self, epoch: Epoch) -> None:
-        text = f"epoch {epoch.number} loss {epoch.loss:.3f} validation {self.shown(epoch.val)}"
-        self.progress.update(self.task, completed=epoch.number + 1, description=text)
-
-    def score(self, one: Scored) -> None:
-        self.scored.append(one)
-        best = max(self.scored, key=lambda other: other.gain)
-        text = f"{len(self.scored)} candidates, best {best.candidate.title}"
-        self.progress.update(self.task, description=f"{text} {self.shown(abs(best.gain[0]))}")
-
-    def tell(self, count: int, best: GraphClassifier) -> None:
-        text = f"tuning: {count} trained, best validation {self.shown(best.fit_.best.val)}"
-        self.progress.update(self.task, description=text)
-
-
 def _candidates(classifier: GraphClassifier) -> list[dict[str, object]]:
     """Every candidate with its score on nodes that it was not trained on, the best first."""
     choice = classifier.choice_
@@ -276,6 +239,32 @@ def _print_choice(classifier: GraphClassifier) -> None:
     metric = classifier.config_.metric or "accuracy"
     out.print(f"Validation {metric} of the blend: {100 * abs(classifier.choice_.gain[0]):.2f}.")
     out.print(explained(classifier.choice_, classifier.diagnosis_.edge_homophily))
+
+
+def _print_tuning(classifier: GraphClassifier) -> None:
+    """How many trials there were, whether one was better on validation, and what it changes."""
+    from gread.search.objective import objective_of
+
+    found = classifier.tuning_
+    in_percent = objective_of(vars(classifier.config_)).is_share
+    before, best = (
+        "" if value is None else f"{value:.1%}" if in_percent else f"{value:.3f}"
+        for value in (found.before, found.best)
+    )
+    diverged = f" ({found.diverged} more diverged)" if found.diverged else ""
+    out.print(f"\nTuning: {found.trials} trials{diverged}.")
+    metric = classifier.config_.metric or "accuracy"
+    if found.best is None:
+        out.print("No trial ended in time: the settings are those of the first training.")
+    elif not found.helped:
+        out.print(
+            f"None was better on validation: {metric} {best} at best, {before} with the settings "
+            "of the first training, which are kept."
+        )
+    else:
+        out.print(f"Validation {metric} from {before} to {best} with these settings:")
+        shown = ((name, *map(str, values)) for name, values in found.changed.items())
+        print_table(("setting", "before", "now"), shown)
 
 
 def _print_scores(report: FitReport) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from rich.console import Console
 from sklearn.base import clone
 from torch import Tensor
 from torch_geometric.data import Data
@@ -43,6 +44,11 @@ from gread.tables.labels import Labels, check_split, draw_split, read_split
 from gread.tables.table import Table
 from gread.training.fit import fit
 from gread.training.loop import Epoch
+
+if TYPE_CHECKING:
+    from gread.estimator.explanation import Explanation
+
+T = TypeVar("T")
 
 MINUTES, PLENTY, MOST = 2.0, 20_000, 7.0  # for a choice; for as many times more nodes, at most
 FRACTIONS = (0.6, 0.2, 0.2)  # train, validation and test of a drawn split
@@ -87,6 +93,7 @@ class GraphClassifier(FittedClassifier):
         diagnosis_: Of the graph, without the classes of the test.
         settings_, config_: All settings of the model and of the training.
         module_, fit_: The trained model, and the epochs of its training.
+        tuning_: Of `gread.estimator.tune`: how many trials there were, and what they changed.
         blend_, choice_: Where the model is chosen: what was, and the scores of all candidates.
 
     Example:
@@ -122,7 +129,14 @@ class GraphClassifier(FittedClassifier):
             on_epoch: Called after every epoch.
             on_score: Called with every candidate, where the model is chosen.
         """
-        return self.prepare(X, y, edges=edges, split=split).train(on_epoch, on_score)
+        self.prepare(X, y, edges=edges, split=split)
+        if not self.verbose:
+            return self.train(on_epoch, on_score)
+        from gread.estimator.progress import FitProgress
+
+        with FitProgress(Console(stderr=True, markup=False, highlight=False)) as shown:
+            shown.begin("training", self)
+            return self.train(_both(shown.advance, on_epoch), _both(shown.score, on_score))
 
     def prepare(
         self, X: Any, y: Any = None, *, edges: Any = None, split: Any = None
@@ -179,7 +193,7 @@ class GraphClassifier(FittedClassifier):
         self.config_ = self.config(len(self.ids_))
         with torch.random.fork_rng(devices=[]):
             self.config_ = self._divided(self.data_, self.built().to(device))
-        data = self._structured(self.data_).to(device if self.config_.parts == 1 else "cpu")
+        data = self.structured(self.data_).to(device if self.config_.parts == 1 else "cpu")
         if not data.test_mask.any():  # of each epoch, the score of the test is then of no use
             data.test_mask = data.val_mask
         with torch.random.fork_rng(devices=[]), enough_memory(TRAINING):
@@ -230,6 +244,32 @@ class GraphClassifier(FittedClassifier):
             tested = bool(self.data_.test_mask.any())
             write(self, part, {title_of(self.model): self.scores()} if tested else {})
         return Path(folder)
+
+    def explain(self, node: Any, most: int = 10) -> Explanation:
+        """The edges and features that count most for the prediction of a node.
+
+        PyG's ``GNNExplainer`` learns a mask of the edges and one of the features, with which the
+        network still predicts the class. Of a blend, the network with the largest weight is
+        explained. A mask is learned: what counts little may come out otherwise with another
+        ``random_state``.
+
+        Args:
+            node: Id of a node of the training graph.
+            most: How many edges and features at most.
+
+        Example:
+            >>> import gread
+            >>> data = gread.load("csbm", num_nodes=60, homophily=0.9, degree=6)
+            >>> classifier = gread.GraphClassifier(settings={"epochs": 5}).fit(data)
+            >>> found = classifier.explain(7, most=3)
+            >>> len(found.edges), found.model
+            (3, 'GREAD-BS')
+        """
+        from gread.estimator.explanation import explain  # slow to import
+
+        check_count("most", most)
+        self._check_fitted(node)
+        return explain(self, node, most)
 
     def export(self, file: str | Path) -> dict[str, Any]:
         """Writes a file that scores without gread, see `gread.estimator.export.export`."""
@@ -300,6 +340,16 @@ class GraphClassifier(FittedClassifier):
                 known = ", ".join(map(repr, classes))
                 raise InputError(f"class_weight must name the classes {known}, got {label!r}")
         return torch.tensor([float(given.get(label, 1.0)) for label in classes])
+
+
+def _both(show: Callable[[T], None], given: Callable[[T], Any] | None) -> Callable[[T], Any]:
+    """Shows what happens before a user's function, of which the result counts."""
+
+    def call(what: T) -> Any:
+        show(what)
+        return None if given is None else given(what)
+
+    return call
 
 
 def _same(cells: list[Any], nodes: NDArray[np.int64], labels: Labels) -> bool:

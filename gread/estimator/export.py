@@ -30,7 +30,7 @@ from gread.kernels.operators import PLAIN
 from gread.models.catalog import MODELS
 from gread.training.losses import LOSSES
 
-ABOUT = "gread.json"
+ABOUT = "about.json"
 """The extra file with names of features and classes."""
 
 NODES, EDGES = 37, 101
@@ -99,7 +99,7 @@ def both_ways(
     total = torch.zeros_like(weight).index_add(0, place, weight)
     count = torch.zeros_like(weight).index_add(0, place, torch.ones_like(weight))
     mean = (total / count.clamp_min(1.0))[place]
-    return torch.stack([key // n, key % n]), torch.where(first, mean, 0.0)
+    return torch.stack([source[order], target[order]]), torch.where(first, mean, 0.0)
 
 
 def export(classifier: FittedClassifier, file: str | Path) -> dict[str, Any]:
@@ -273,7 +273,10 @@ def _quiet(what: str) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:  # exporters fail in as many ways as there are operators
-        reason = str(error).strip().partition("\n")[0][:200]
+        cause: BaseException = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        reason = str(cause).strip().partition("\n")[0][:200]
         raise InputError(f"{what} cannot be exported: PyTorch says {reason!r}") from error
     finally:
         logging.disable(before)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ from gread.tables.labels import Labels, read_labels
 from gread.tables.table import Table
 from gread.training.config import TrainConfig
 from gread.training.fit import logits_of
+from gread.training.loop import Fit
 from gread.training.losses import LOSSES
 from gread.training.memory import PROBE, parts_that_fit
 from gread.training.metrics import metric_of
@@ -48,6 +49,27 @@ LARGE = 50_000  # nodes from which an epoch takes seconds and validation hardly 
 TRAIN_LARGE = {"epochs": 50, "lr": 0.03, "patience": 20}
 AUTO = "auto"  # the model that is chosen for the graph
 DEGREE = "(degree)"  # column log(1 + neighbours), the features of a graph that has none
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What came of a tuning.
+
+    Attributes:
+        trials: Number of trainings that ended in time.
+        diverged: Number of further ones that diverged in their first epoch.
+        before: Validation metric of the classifier to beat.
+        best: The best validation metric of the trials; None if none ended.
+        helped: Whether that is better.
+        changed: Settings in which the best trial differs, from and to; empty unless it helped.
+    """
+
+    trials: int
+    diverged: int
+    before: float
+    best: float | None
+    helped: bool
+    changed: Mapping[str, tuple[Any, Any]]
 
 
 class FittedClassifier(ClassifierMixin, BaseEstimator):
@@ -61,6 +83,8 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
     settings_: dict[str, Any]
     config_: TrainConfig
     module_: nn.Module
+    fit_: Fit
+    tuning_: Tuning
     blend_: Blend
 
     def __init__(
@@ -151,7 +175,7 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
                 )
             config = self._divided(data, self.module_.to(device))
             config = replace(config, parts=min(config.parts, int(data.num_nodes)))
-        data = self._structured(data).to(device if config.parts == 1 else "cpu")
+        data = self.structured(data).to(device if config.parts == 1 else "cpu")
         with enough_memory("a smaller graph, or a model trained with more parts"):
             logits = logits_of(self.module_.to(device), data, data.train_mask, config)
         scores = LOSSES[self.config_.loss].scores(logits.double())
@@ -289,7 +313,7 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         edges = to_undirected(graph.edge_index, graph.edge_weight, **options)
         return replace(graph, edge_index=edges[0], edge_weight=edges[1], directed=False)
 
-    def _structured(self, data: Data) -> Data:
+    def structured(self, data: Data) -> Data:
         """With what the model wants to know of the graph; a copy, so that it may be moved."""
         structure = MODELS[self.model].structure
         return copy(data) if structure is None else add_structure(data, structure).data

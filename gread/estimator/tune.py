@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 
 from gread.base.checks import check_positive
 from gread.estimator.classifier import GraphClassifier
+from gread.estimator.fitted import Tuning
 from gread.search.objective import objective_of
 from gread.search.space import read_space
 from gread.search.study import import_optuna
@@ -19,6 +21,8 @@ def tune(
     on_trial: Callable[[int, GraphClassifier], None] | None = None,
 ) -> GraphClassifier:
     """The classifier with the best validation metric among those trained in some minutes.
+
+    Its attribute ``tuning_`` is a `Tuning`.
 
     Optuna draws settings from the search space of the model, except those that ``classifier`` was
     given. A training that is not finished in time does not count.
@@ -45,7 +49,7 @@ def tune(
     study = optuna.create_study(direction=objective.direction, sampler=sampler)
     given = dict(classifier.settings or {})
     end = time.monotonic() + 60 * minutes
-    best, count = classifier, 0
+    best, values, diverged = classifier, list[float](), 0
 
     def check_time(_: Epoch) -> None:
         if time.monotonic() > end:
@@ -59,11 +63,21 @@ def tune(
             break
         except ArithmeticError:  # it diverged in its first epoch
             study.tell(trial, objective.failed)
+            diverged += 1
             continue
-        count += 1
+        values.append(other.fit_.best.val)
         study.tell(trial, other.fit_.best.val)
         if objective.gain(other.fit_.best.val) > objective.gain(best.fit_.best.val):
             best = other
         if on_trial is not None:
-            on_trial(count, best)
+            on_trial(len(values), best)
+    old, new = (one.settings_ | asdict(one.config_) for one in (classifier, best))
+    best.tuning_ = Tuning(
+        len(values),
+        diverged,
+        classifier.fit_.best.val,
+        max(values, key=objective.gain, default=None),
+        best is not classifier,
+        {name: (old.get(name), new[name]) for name in new if new[name] != old.get(name)},
+    )
     return best

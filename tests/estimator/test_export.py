@@ -86,12 +86,12 @@ for name in ("gread", "torch_geometric", "scipy", "sklearn"):
     sys.modules[name] = None
 import numpy, torch
 
-about = {"gread.json": ""}
+about = {"about.json": ""}
 program = torch.export.load("model.pt2", extra_files=about)
 given = numpy.load("graph.npz")
 found = program.module()(*(torch.from_numpy(given[name]) for name in ("x", "edge_index")))
 numpy.save("found.npy", found.numpy())
-print(json.dumps(json.loads(about["gread.json"])["classes"]))
+print(json.dumps(json.loads(about["about.json"])["classes"]))
 """
 
 

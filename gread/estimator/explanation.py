@@ -1,0 +1,179 @@
+"""Why a node is predicted as it is: the edges and features that suffice for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+from torch_geometric.explain import Explainer, GNNExplainer
+from torch_geometric.explain.config import ModelConfig
+from torch_geometric.nn import MessagePassing
+
+from gread.base.errors import InputError
+from gread.base.memory import enough_memory
+from gread.estimator.fitted import AUTO, FittedClassifier, title_of
+from gread.estimator.race import Problem
+from gread.training.fit import inputs_of
+from gread.training.losses import LOSSES, Loss
+
+EPOCHS = 100
+"""Of the training of the masks."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The edges and features that count most for the predicted class of a node.
+
+    A notebook shows it as tables, and ``print`` as text.
+
+    Attributes:
+        node: Id of the node.
+        prediction: The class.
+        probability: Of this class.
+        model: Title of the network that is explained.
+        edges: Ids of source and target with the weight of the edge in a mask, 0 to 1; of an
+            undirected graph each pair once.
+        features: Names of features with their weights in a mask, 0 to 1.
+    """
+
+    node: Any
+    prediction: Any
+    probability: float
+    model: str
+    edges: tuple[tuple[Any, Any, float], ...]
+    features: tuple[tuple[str, float], ...]
+
+    @property
+    def _title(self) -> str:
+        return (
+            f"{self.node} is predicted as {self.prediction} with probability "
+            f"{self.probability:.2f} ({self.model})"
+        )
+
+    def __str__(self) -> str:
+        lines = [self._title, *(f"{a} → {b}  {weight:.2f}" for a, b, weight in self.edges)]
+        return "\n".join(lines + [f"{name}  {weight:.2f}" for name, weight in self.features])
+
+    def _repr_html_(self) -> str:
+        """Two tables, for a notebook."""
+        edges = [(f"{a} → {b}", weight) for a, b, weight in self.edges]
+        tables = _table("edge", edges) + _table("feature", self.features)
+        return f"<p>{escape(self._title)}</p>{tables}"
+
+
+def _table(head: str, rows: Sequence[tuple[str, float]]) -> str:
+    body = "".join(f"<tr><td>{escape(n)}</td><td>{weight:.2f}</td></tr>" for n, weight in rows)
+    return f"<table><tr><th>{head}</th><th>weight</th></tr>{body}</table>" if rows else ""
+
+
+def explain(classifier: FittedClassifier, node: Any, most: int) -> Explanation:
+    """The explanation of a node of the training graph, see `gread.GraphClassifier.explain`."""
+    place = _place(classifier, node)
+    title, module, data, directed = _network(classifier)
+    found = classifier.predict_proba()
+    loss = LOSSES[classifier.config_.loss]
+    target = torch.from_numpy(found.argmax(axis=1))
+    with torch.random.fork_rng(devices=[]), enough_memory("a smaller graph"):
+        torch.manual_seed(classifier.random_state)
+        edges, features = _masks(_Scores(module.cpu().eval(), loss), data, target, place)
+    names, ids = classifier.preprocessing_.names(), classifier.ids_
+    best = features.topk(min(most, int((features > 0).sum())))
+    return Explanation(
+        ids[place],
+        classifier.classes_[target[place]].item(),
+        float(found[place].max()),
+        title,
+        tuple(_pairs(edges, data.edge_index, ids, directed, most)),
+        tuple((names[at], value) for value, at in zip(*map(Tensor.tolist, best), strict=True)),
+    )
+
+
+def _place(classifier: FittedClassifier, node: Any) -> int:
+    if "data_" not in vars(classifier):
+        raise InputError(
+            "a node cannot be explained: this model folder was shared without the graph of its "
+            "training (graph.safetensors)"
+        )
+    try:
+        return list(classifier.ids_).index(node)
+    except ValueError:
+        raise InputError(
+            f"node must be the id of a node of the training graph, got {node!r}"
+        ) from None
+
+
+def _network(classifier: FittedClassifier) -> tuple[str, nn.Module, Data, bool]:
+    """The network to explain, of a blend the strongest, with its title, graph and directions."""
+    if classifier.model != AUTO:
+        data = classifier.structured(classifier.data_)
+        return title_of(classifier.model), classifier.module_, data, classifier.directed
+    networks = [one for one in classifier.blend_.members if one.module is not None]
+    if not networks:
+        raise InputError("a blend must have a network to be explained, got label propagation alone")
+    best = max(networks, key=lambda one: (one.weight, one.elsewhere))
+    assert best.module is not None
+    problem = Problem(classifier.data_, classifier.data_.y.numpy()[:0], len(classifier.classes_))
+    data = problem.graph(best.candidate)
+    data.train_mask = classifier.data_.train_mask | classifier.data_.val_mask
+    title = f"{best.candidate.title}, the strongest network of the blend"
+    return title, best.module, data, best.candidate.directed
+
+
+class _Scores(nn.Module):
+    """Scores of classes from the outputs of a network, as explainers expect them."""
+
+    def __init__(self, module: nn.Module, loss: Loss):
+        super().__init__()
+        self.module, self.loss = module, loss
+
+    def forward(self, x: Tensor, edge_index: Tensor, **others: Tensor) -> Tensor:
+        return self.loss.scores(self.module(x, edge_index, **others))
+
+
+def _masks(model: _Scores, data: Data, target: Tensor, place: int) -> tuple[Tensor, Tensor]:
+    """Masks of edges [E] and of features [F] that GNNExplainer learns (Ying et al., NeurIPS 2019).
+
+    Edges have 0 where the network does not use them.
+    """
+    x = data.x.to_dense() if data.x.layout is torch.sparse_csr else data.x
+    others = inputs_of(model.module, data, data.train_mask)
+    if data.edge_weight is not None:
+        others["edge_weight"] = data.edge_weight
+    passes = any(isinstance(part, MessagePassing) for part in model.modules())
+    for kind in ("object", None) if passes else (None,):
+        explainer = Explainer(
+            model,
+            algorithm=GNNExplainer(epochs=EPOCHS),
+            explanation_type="phenomenon",
+            node_mask_type="common_attributes",
+            edge_mask_type=kind,
+            model_config=ModelConfig("multiclass_classification", "node", "raw"),
+        )
+        try:
+            found = explainer(x, data.edge_index, target=target, index=place, **others)
+        except ValueError:  # no gradient reaches the edges
+            if kind is None:
+                raise
+            continue
+        edges = found.get("edge_mask")
+        none = torch.zeros(data.edge_index.size(1))
+        return none if edges is None else edges, found.node_mask.view(-1)
+    raise AssertionError("features have a mask")
+
+
+def _pairs(
+    mask: Tensor, edge_index: Tensor, ids: Sequence[Any], directed: bool, most: int
+) -> list[tuple[Any, Any, float]]:
+    """The edges with the largest weights; of an undirected graph the larger of both directions."""
+    found: dict[tuple[int, int], float] = {}
+    order = mask.argsort(descending=True)[: 2 * most]
+    for at in order[mask[order] > 0].tolist():
+        a, b = edge_index[:, at].tolist()
+        if directed or (b, a) not in found:
+            found[a, b] = float(mask[at])
+    return [(ids[a], ids[b], weight) for (a, b), weight in found.items()][:most]
