@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import signal
 import sys
 import time
@@ -9,11 +10,14 @@ import time
 import networkx
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings, strategies as st
 from matplotlib.image import imread
 
 import gread as library
 from gread.cli import main
+from gread.cli.fit import _print_tuning
+from gread.estimator.fitted import Tuning
 from tests.cli.test_cli import gread  # noqa: F401  # the command in this process
 from tests.processes import Forked
 
@@ -177,8 +181,79 @@ def test_tuning_finds_something_at_least_as_good_by_validation(fit, tmp_path):
     pytest.importorskip("optuna")
     shown = fit("--tune", "0.02", "--json")
     assert shown.returncode == 0, shown.stderr
-    assert json.loads(shown.stdout)["seconds"]["tuning"] < 30
+    found = json.loads(shown.stdout)
+    assert found["seconds"]["tuning"] < 30
+    assert found["tuning"]["trials"] > 0
     assert fit("--tune", "0", out="other").returncode == 2
+
+
+@pytest.mark.slow
+def test_tuning_says_what_it_did(fit):
+    pytest.importorskip("optuna")
+    text = " ".join(fit("--tune", "0.02").stdout.split())
+    assert re.search(r"Tuning: \d+ trials", text)
+    assert "None was better on validation" in text or "Validation accuracy from" in text
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        (Tuning(0, 0, 0.8, None, False, {}), "No trial ended in time"),
+        (Tuning(3, 2, 0.8, 0.7, False, {}), "3 trials (2 more diverged). None was better on"),
+        (
+            Tuning(9, 0, 0.8, 0.85, True, {"lr": (0.01, 0.02)}),
+            "Validation accuracy from 80.0% to 85.0% with these settings",
+        ),
+    ],
+)
+def test_what_came_of_a_tuning_is_said(capsys, told, words):
+    classifier = library.GraphClassifier()
+    classifier.tuning_, classifier.config_ = told, classifier.config()
+    _print_tuning(classifier)
+    assert words in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.slow
+def test_output_to_a_file_says_that_it_goes_on(fit, monkeypatch):
+    monkeypatch.setattr("gread.base.progress.EVERY", 0.001)
+    shown = fit("--set", "epochs=30")
+    assert shown.returncode == 0, shown.stderr
+    assert re.search(r"^0 s: epoch \d+ loss", shown.stderr, re.M)
+    assert "comparing with simpler models" in shown.stderr
+
+
+@pytest.mark.slow
+def test_a_model_is_exported_to_one_file(fit, gread, tmp_path):  # noqa: F811
+    assert fit("--model", "gcn").returncode == 0
+    shown = gread("export", tmp_path / "model", tmp_path / "model.pt2")
+    assert shown.returncode == 0, shown.stderr
+    assert "x [N, 3], edge_index [2, E] with edges in both directions" in shown.stderr
+    program = torch.export.load(tmp_path / "model.pt2").module()
+    graph = library.GraphClassifier.load(tmp_path / "model").data_
+    assert gread("predict", tmp_path / "model", "--out", tmp_path / "p.csv").returncode == 0
+    found = program(graph.x, graph.edge_index)[::8].tolist()
+    for (p, q), row in zip(found, rows_of(tmp_path / "p.csv"), strict=True):
+        assert (float(row["p_a"]), float(row["p_b"])) == pytest.approx((p, q), abs=1e-5)
+    about = json.loads(gread("export", tmp_path / "model", tmp_path / "m.pt2", "--json").stdout)
+    assert about["classes"] == ["a", "b"]
+    assert about["features"] == ["x0", "x1", "x2"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "file", "sentence"),
+    [
+        ("linkx", "m.pt2", "linkx cannot be exported"),
+        ("gcn", "m.pt", "must end with .pt2 or .onnx"),
+    ],
+)
+def test_what_cannot_be_exported_is_one_sentence(fit, gread, tmp_path, model, file, sentence):  # noqa: F811
+    assert fit("--model", model).returncode == 0
+    shown = gread("export", tmp_path / "model", tmp_path / file)
+    assert shown.returncode == 2
+    assert sentence in shown.stderr
+    assert shown.stderr.count("\n") == 1
+    assert not (tmp_path / file).exists()
 
 
 @pytest.mark.slow

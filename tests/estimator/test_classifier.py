@@ -1,4 +1,5 @@
 import json
+import time
 
 import networkx
 import numpy as np
@@ -33,6 +34,23 @@ def test_it_learns_a_homophilous_graph(data):
     assert classifier.score() > 0.8
     assert classifier.predict_proba().sum(axis=1) == pytest.approx(1)
     assert set(classifier.predict()) <= {0, 1, 2}
+
+
+def test_progress_is_shown_where_it_is_wanted(data, capfd, monkeypatch):
+    monkeypatch.setattr("gread.base.progress.EVERY", 0.001)
+    GraphClassifier(settings=FAST).fit(data)
+    assert capfd.readouterr() == ("", "")
+    seen = []
+
+    def wait(epoch):
+        seen.append(epoch.number)
+        time.sleep(0.02)
+
+    GraphClassifier(settings=FAST, verbose=True).fit(data, on_epoch=wait)
+    assert seen == list(range(12))
+    shown = capfd.readouterr()
+    assert shown.out == ""
+    assert "s: epoch 7 loss" in shown.err
 
 
 def test_the_same_seed_gives_the_same_numbers_and_leaves_the_generator_alone(data):
