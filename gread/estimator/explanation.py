@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -80,7 +81,7 @@ def explain(classifier: FittedClassifier, node: Any, most: int) -> Explanation:
     target = torch.from_numpy(found.argmax(axis=1))
     with torch.random.fork_rng(devices=[]), enough_memory("a smaller graph"):
         torch.manual_seed(classifier.random_state)
-        edges, features = _masks(_Scores(module.cpu().eval(), loss), data, target, place)
+        edges, features = _masks(module, loss, data, target, place)
     names, ids = classifier.preprocessing_.names(), classifier.ids_
     best = features.topk(min(most, int((features > 0).sum())))
     return Explanation(
@@ -135,19 +136,22 @@ class _Scores(nn.Module):
         return self.loss.scores(self.module(x, edge_index, **others))
 
 
-def _masks(model: _Scores, data: Data, target: Tensor, place: int) -> tuple[Tensor, Tensor]:
+def _masks(
+    module: nn.Module, loss: Loss, data: Data, target: Tensor, place: int
+) -> tuple[Tensor, Tensor]:
     """Masks of edges [E] and of features [F] that GNNExplainer learns (Ying et al., NeurIPS 2019).
 
-    Edges have 0 where the network does not use them.
+    All edges have 0 in a network that passes no messages along them: one without the graph, or one
+    along edges of its own, such as those between nodes two hops apart.
     """
     x = data.x.to_dense() if data.x.layout is torch.sparse_csr else data.x
-    others = inputs_of(model.module, data, data.train_mask)
+    others = inputs_of(module, data, data.train_mask)
     if data.edge_weight is not None:
         others["edge_weight"] = data.edge_weight
-    passes = any(isinstance(part, MessagePassing) for part in model.modules())
+    passes = any(isinstance(part, MessagePassing) for part in module.modules())
     for kind in ("object", None) if passes else (None,):
         explainer = Explainer(
-            model,
+            _Scores(deepcopy(module).cpu().eval(), loss),  # an explainer that fails leaves masks
             algorithm=GNNExplainer(epochs=EPOCHS),
             explanation_type="phenomenon",
             node_mask_type="common_attributes",
@@ -156,7 +160,7 @@ def _masks(model: _Scores, data: Data, target: Tensor, place: int) -> tuple[Tens
         )
         try:
             found = explainer(x, data.edge_index, target=target, index=place, **others)
-        except ValueError:  # no gradient reaches the edges
+        except (ValueError, AssertionError):  # no gradient reaches the edges, or they are others
             if kind is None:
                 raise
             continue

@@ -81,9 +81,11 @@ def test_every_model_is_explained(data, name):
     if "time" in MODELS[name].hyperparameters:
         settings["time"] = 0.1
     classifier = GraphClassifier(name, settings=settings).fit(data)
+    before = classifier.predict_proba()
     found = classifier.explain(7)
     assert found.model == MODELS[name].title
     assert found.features
+    np.testing.assert_array_equal(classifier.predict_proba(), before)
 
 
 def test_a_network_without_edges_has_features_alone(data):
