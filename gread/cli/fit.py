@@ -172,7 +172,7 @@ def predict(
         print_json({"nodes": count, "file": file, "left_out": left_out})
         return
     if left_out:
-        note(f"Left out, as they predict nodes of the training graph alone: {', '.join(left_out)}")
+        note(f"Left out, as they predict nodes of the training graph alone: {'; '.join(left_out)}")
     note(f"Wrote {file}: {count:,} nodes")
 
 
@@ -186,7 +186,7 @@ def export(folder: str, file: Path, as_json: bool = False) -> None:
         print_json(about)
         return
     if about["left_out"]:
-        names = ", ".join(about["left_out"])
+        names = "; ".join(about["left_out"])
         note(f"Left out, as they predict nodes of the training graph alone: {names}")
     features, classes = len(about["features"]), len(about["classes"])
     weights = ", edge_weight [E]" * ("edge_weight" in about["inputs"])

@@ -284,7 +284,7 @@ def _codes(column: Column, number: int) -> NDArray[np.uint64]:
     if column.kind == "vector" or column.numeric:
         dense = column.values if column.sparse else np.asarray(column.values, dtype=np.float64)
         entries = coo_array(dense if dense.ndim == 2 else dense[:, None])
-        rows, places = entries.coords
+        rows, places = entries.row, entries.col
         bits = entries.data.astype(np.float64).view(np.uint64)
         codes = np.zeros(len(column), dtype=np.uint64)
         np.add.at(codes, rows, _mixed(bits ^ _mixed(key + places.astype(np.uint64) + np.uint64(1))))

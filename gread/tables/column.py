@@ -81,7 +81,7 @@ class Column:
         if self.sparse:
             entries = self.values.tocoo()
             found = np.zeros(len(self), dtype=bool)
-            found[entries.coords[0][~np.isfinite(entries.data)]] = True
+            found[entries.row[~np.isfinite(entries.data)]] = True
             return found & ~self.missing
         finite = np.isfinite(self.values)
         return ~(finite.all(axis=1) if self.kind == "vector" else finite) & ~self.missing
