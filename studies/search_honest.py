@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import fmean
 
 from gread.data.catalog import DATASETS
-from gread.experiments.honest import BUDGET, runs_of_setting, splits_of, training_of
+from gread.experiments.honest import BUDGET, budget_of, runs_of_setting, splits_of, training_of
 from gread.models.catalog import MODELS
 from gread.runs.executors.find import find_executor
 from gread.runs.launch import launch
@@ -51,12 +51,8 @@ class Cell:
 
     def wide(self) -> list[RunSpec]:
         """All settings on the first splits."""
-        return [spec for one in self.settings for spec in self.specs(one, self.first)]
-
-    @property
-    def first(self) -> list[int]:
-        """The splits of the wide stage."""
-        return list(BUDGET["search"][: 1 if self.dataset in BUDGET["large"] else None])
+        first = budget_of(self.dataset).search
+        return [spec for one in self.settings for spec in self.specs(one, first)]
 
     def mean(self, settings: Mapping[str, Value], splits: Iterable[int], known: Known) -> float:
         """Mean validation metric; a run that failed counts as nothing."""
@@ -64,7 +60,8 @@ class Cell:
 
     def finalists(self, known: Known) -> list[dict[str, Value]]:
         """The best settings of the wide stage, the earlier first on ties."""
-        ranked = sorted(self.settings, key=lambda one: -self.mean(one, self.first, known))
+        first = budget_of(self.dataset).search
+        ranked = sorted(self.settings, key=lambda one: -self.mean(one, first, known))
         return ranked[: BUDGET["finalists"]]
 
     def narrow(self, known: Known) -> list[RunSpec]:
@@ -97,12 +94,12 @@ Known = Mapping[str, float | None]
 def draw(model: str, dataset: str) -> list[dict[str, Value]]:
     """Random settings; every few of them have the form of the first, see ``protocol.toml``."""
     space = _for_graph(space_of(model), dataset)
-    population = MODELS[model].population
+    population, budget = MODELS[model].population, budget_of(dataset)
     found: list[dict[str, Value]] = []
-    for number in range(BUDGET["draws"]):
+    for number in range(budget.draws):
         seed = zlib.crc32(f"honest {study_name(dataset, model)} {number}".encode())
         drawn = space.suggest(import_optuna().create_study(sampler=random_sampler(seed)).ask())
-        if population is not None and number % BUDGET["form"]:
+        if population is not None and number % budget.form:
             free = {"lr", "weight_decay", *population.own(drawn)}
             shared = {name: value for name, value in found[-1].items() if name not in free}
             drawn |= shared
@@ -133,11 +130,16 @@ def compute(cells: list[Cell], store: ResultStore, run: Callable[[list[RunSpec]]
         print(cell.write(known), flush=True)
     run(
         [
-            spec if cell.dataset in BUDGET["large"] else replace(spec, record=("probabilities",))
+            spec if len(budget_of(cell.dataset).seeds) == 1 else with_record(spec)
             for cell in cells
             for spec in runs_of_setting(cell.model, cell.dataset, cell.selected(known))
         ]
     )
+
+
+def with_record(spec: RunSpec) -> RunSpec:
+    """The run, with what an ensemble of its seeds needs."""
+    return replace(spec, record=("probabilities",))
 
 
 def main(folder: str, device: str, workers: str, models: str, *datasets: str) -> None:

@@ -43,23 +43,55 @@ def training_of(dataset: str) -> dict[str, Value]:
     return found
 
 
+class Budget(NamedTuple):
+    """What every model has on a graph of a size.
+
+    Attributes:
+        draws: Random settings.
+        form: How many of them in a row share what decides shapes, in a model with populations.
+        search: Splits on which all settings are compared.
+        seeds: Those of the final runs.
+    """
+
+    draws: int
+    form: int
+    search: tuple[int, ...]
+    seeds: tuple[int, ...]
+
+
+def budget_of(dataset: str) -> Budget:
+    """By the size of the graph, ``honest.sizes`` of ``protocol.toml``."""
+    sizes = BUDGET["sizes"]
+    named = (size for size in sizes.values() if dataset in size.get("datasets", ()))
+    size = next(named, sizes["small"])
+    return Budget(size["draws"], size["form"], tuple(size["search"]), tuple(size["seeds"]))
+
+
 def splits_of(dataset: str) -> int:
     """How many splits are used."""
     return int(BUDGET["splits"].get(dataset, 10))
 
 
 def runs_of_setting(
-    model: str, dataset: str, settings: Preset | Mapping[str, Value], **change: Value
+    model: str,
+    dataset: str,
+    settings: Preset | Mapping[str, Value],
+    seeds: Sequence[int] | None = None,
+    **change: Value,
 ) -> list[RunSpec]:
-    """Runs from seeds that the search has not seen."""
+    """Runs from seeds that the search has not seen, by default those of the budget."""
     if not isinstance(settings, Preset):
         own, options = split_options(settings)
         hyper, train = split_settings(model, own)
         config = TrainConfig(**train)  # type: ignore[arg-type]
         settings = Preset("honest", hyper, config, options)
-    seeds = BUDGET["seeds"][: 1 if dataset in BUDGET["large"] else None]
     return runs_of(
-        model, dataset, preset=settings, change=change, seeds=seeds, splits=splits_of(dataset)
+        model,
+        dataset,
+        preset=settings,
+        change=change,
+        seeds=budget_of(dataset).seeds if seeds is None else seeds,
+        splits=splits_of(dataset),
     )
 
 
@@ -213,6 +245,22 @@ def _by_split(results: Sequence[Result], dataset: str) -> list[tuple[float, floa
     ]
 
 
+BY_SIZE = {
+    "seeds": "{small} seeds ({large} on graphs of over 100,000 nodes)",
+    "draws": "{small} random settings ({medium} on graphs of 10,000 nodes or more, {large} on those "
+    "of over 100,000)",
+}
+
+
+def _by_size(what: str) -> str:
+    """How many of it a model has, for the note."""
+    counts = {
+        name: size[what] if isinstance(size[what], int) else len(size[what])
+        for name, size in BUDGET["sizes"].items()
+    }
+    return BY_SIZE[what].format(**counts)
+
+
 def _note(datasets: Sequence[str], shown: Sequence[str], results: Sequence[Result]) -> str:
     without = [CATALOGUE[d].title for d in datasets if d not in shown]
     fewer = {d: splits_of(d) for d in shown if splits_of(d) != 10}
@@ -222,12 +270,11 @@ def _note(datasets: Sequence[str], shown: Sequence[str], results: Sequence[Resul
     epochs = sorted({int(training_of(d)["epochs"] or 0) for d in shown})
     lengths = f"{epochs[0]} to {epochs[-1]}" if len(epochs) > 1 else f"{(epochs or [0])[0]}"
     note = (
-        f"Test metric in percent, mean ± deviation over {splits} and {len(BUDGET['seeds'])} seeds "
-        f"that the search has not seen (one on {listed(BUDGET['large'])}). Budget of every model "
-        f"on every graph: {BUDGET['draws']} random settings on {len(BUDGET['search'])} splits, the "
-        f"best {BUDGET['finalists']} on all splits, {lengths} epochs a run; selected by the same "
-        "metric on validation. An ensemble is the mean probability of the seeds. Published numbers "
-        "have other budgets, and some have other splits."
+        f"Test metric in percent, mean ± deviation over {splits} and {_by_size('seeds')} that the "
+        f"search has not seen. Budget of every model on every graph: {_by_size('draws')}, the best "
+        f"{BUDGET['finalists']} on all splits, {lengths} epochs a run; selected by the same metric "
+        "on validation. An ensemble is the mean probability of the seeds. Published numbers have "
+        "other budgets, and some have other splits."
     )
     if without:
         note += f" No numbers yet: {listed(without)}."
@@ -248,7 +295,7 @@ def ablation_specs() -> list[RunSpec]:
         for dataset in ABLATED["datasets"]
         if (preset := selected(OURS, dataset)) is not None
         for _, change in ROWS
-        for spec in runs_of_setting(OURS, dataset, preset, **change)
+        for spec in runs_of_setting(OURS, dataset, preset, ABLATED["seeds"], **change)
     ]
 
 
@@ -260,7 +307,7 @@ def render_ablation(results: Sequence[Result]) -> TextTable:
         preset = selected(OURS, dataset)
         assert preset is not None
         for title, change in ROWS:
-            for spec in runs_of_setting(OURS, dataset, preset, **change):
+            for spec in runs_of_setting(OURS, dataset, preset, ABLATED["seeds"], **change):
                 forms[spec.key] = (title, dataset)
     found = accuracies((forms[r.spec.key], r) for r in results if r.spec.key in forms)
     means = means_of(found)
@@ -274,7 +321,7 @@ def render_ablation(results: Sequence[Result]) -> TextTable:
         "GREAD-X: what each part adds",
         ("form", *(_heading(d) for d in shown)),
         rows,
-        "Test metric in percent, mean ± deviation over ten splits and three seeds. All settings "
+        "Test metric in percent, mean ± deviation over ten splits. All settings "
         "but the named ones are those of GREAD-X in the honest comparison; no form was tuned for "
         f"itself.{said_of_failed(results)}",
     )

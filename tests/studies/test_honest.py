@@ -4,7 +4,15 @@ import pytest
 
 from gread.data.catalog import DATASETS
 from gread.experiments import honest
-from gread.experiments.honest import BUDGET, GRAPHS, NINE, render, runs_of_setting, training_of
+from gread.experiments.honest import (
+    BUDGET,
+    GRAPHS,
+    NINE,
+    budget_of,
+    render,
+    runs_of_setting,
+    training_of,
+)
 from gread.models.catalog import MODELS
 from gread.runs.complete import complete
 from gread.runs.result import Result
@@ -17,24 +25,35 @@ SETTINGS = {"hidden_channels": 8, "lr": 0.01}
 
 @pytest.fixture(scope="module")
 def drawn():
-    return {model: draw(model, "minesweeper") for model in BUDGET["models"]}
+    return {model: draw(model, "cora") for model in BUDGET["models"]}
 
 
 @pytest.mark.parametrize("model", BUDGET["models"])
 def test_every_model_has_the_budget_of_the_protocol(drawn, model):
-    assert len(drawn[model]) == BUDGET["draws"]
-    expected = training_of("minesweeper")
-    assert expected == {"epochs": 1000, "metric": "roc-auc"}
-    assert all({name: one[name] for name in expected} == expected for one in drawn[model])
-    cell = Cell(model, "minesweeper", drawn[model])
-    assert len({spec.key for spec in cell.wide()}) == BUDGET["draws"] * len(BUDGET["search"])
+    budget = budget_of("cora")
+    assert len(drawn[model]) == budget.draws
+    assert all(one["epochs"] == training_of("cora")["epochs"] for one in drawn[model])
+    cell = Cell(model, "cora", drawn[model])
+    assert len({spec.key for spec in cell.wide()}) == budget.draws * len(budget.search)
+
+
+def test_a_metric_selects_the_epoch_too():
+    assert training_of("minesweeper") == {"epochs": 1500, "metric": "roc-auc"}
+    assert all(one["metric"] == "roc-auc" for one in draw("mlp", "minesweeper"))
+
+
+@pytest.mark.parametrize("dataset", [*GRAPHS, *NINE])
+def test_graphs_with_many_nodes_have_fewer_draws(dataset):
+    entry = DATASETS[dataset]
+    nodes = (entry.paper or entry.size)["nodes"]
+    assert budget_of(dataset).draws == (48 if nodes < 10_000 else 24 if nodes < 100_000 else 12)
 
 
 @pytest.mark.parametrize("model", [m for m in BUDGET["models"] if MODELS[m].population])
 def test_draws_of_a_form_are_one_population_and_differ(drawn, model):
-    cell = Cell(model, "minesweeper", drawn[model])
+    cell = Cell(model, "cora", drawn[model])
     specs = [complete(cell.specs(one, [0])[0]) for one in drawn[model]]
-    size = BUDGET["form"]
+    size = budget_of("cora").form
     for first in range(0, len(specs), size):
         few = specs[first : first + size]
         assert len({form(spec) for spec in few}) == 1
@@ -51,7 +70,7 @@ def test_seeds_of_the_table_are_not_those_of_the_search():
     for dataset in (*GRAPHS, *NINE):
         seeds = {spec.seed for spec in runs_of_setting("mlp", dataset, SETTINGS)}
         assert 0 not in seeds
-        assert len(seeds) == (1 if dataset in BUDGET["large"] else 3)
+        assert len(seeds) == (1 if "arxiv" in dataset else 3)
 
 
 def test_settings_are_selected_by_validation_on_all_splits():
@@ -96,7 +115,7 @@ def test_the_table_has_means_ranks_and_the_difference_from_the_tuned_gcn(monkeyp
     assert rows["MLP"] == ["60.00 ± 0.00", "60.00", "3.00"]
     assert rows["GREAD-X less GCN, tuned"][0] == "+10.25"
     assert rows["p, paired t-test over splits"][0] == "< 0.001"
-    assert f"{BUDGET['draws']} random settings" in table.note
+    assert "48 random settings (24 on graphs of 10,000 nodes or more, 12 on" in table.note
 
 
 def test_a_model_that_was_not_searched_has_no_rank(monkeypatch):
