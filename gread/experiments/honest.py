@@ -247,8 +247,8 @@ def _by_split(results: Sequence[Result], dataset: str) -> list[tuple[float, floa
 
 BY_SIZE = {
     "seeds": "{small} seeds ({large} on graphs of over 100,000 nodes)",
-    "draws": "{small} random settings ({medium} on graphs of 10,000 nodes or more, {large} on those "
-    "of over 100,000)",
+    "draws": "{small} random settings ({medium} on graphs of 10,000 nodes or more, {large} on "
+    "those of over 100,000)",
 }
 
 
