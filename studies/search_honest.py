@@ -9,11 +9,13 @@ table follow. Shows no test metric. What is stored is not computed again.
 
 from __future__ import annotations
 
+import math
+import random
 import sys
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -28,7 +30,7 @@ from gread.runs.result import Result
 from gread.runs.spec import RunSpec, Value
 from gread.runs.store import ResultStore
 from gread.search.report import merge_preset, preset_table
-from gread.search.space import Space, read_space
+from gread.search.space import DIGITS, Range, Space, read_space
 from gread.search.study import StudySettings, import_optuna, random_sampler, study_name
 
 PRESETS = Path(__file__).parents[1] / "gread/runs/presets/honest"
@@ -38,7 +40,13 @@ space_of = cache(read_space)  # which tries the ends of all ranges, and takes a 
 
 @dataclass(frozen=True)
 class Cell:
-    """A model on a graph, and the settings to compare."""
+    """A model on a graph, and the settings to compare.
+
+    Example:
+        >>> cell = Cell("mlp", "texas", draw("mlp", "texas"))
+        >>> len(cell.settings), len(cell.specs(cell.settings[0], splits=range(3)))
+        (24, 3)
+    """
 
     model: str
     dataset: str
@@ -58,11 +66,20 @@ class Cell:
         """Mean validation metric; a run that failed counts as nothing."""
         return fmean(known.get(spec.key) or 0.0 for spec in self.specs(settings, splits))
 
-    def finalists(self, known: Known) -> list[dict[str, Value]]:
-        """The best settings of the wide stage, the earlier first on ties."""
+    def best(self, count: int, known: Known) -> list[dict[str, Value]]:
+        """Those with the best mean on the first splits, the earlier first on ties."""
         first = budget_of(self.dataset).search
         ranked = sorted(self.settings, key=lambda one: -self.mean(one, first, known))
-        return ranked[: BUDGET["finalists"]]
+        return ranked[:count]
+
+    def with_near(self, known: Known) -> Cell:
+        """With as many settings again, near the best of these."""
+        parents = self.best(BUDGET["parents"], known)
+        return replace(self, settings=self.settings + draw(self.model, self.dataset, parents))
+
+    def finalists(self, known: Known) -> list[dict[str, Value]]:
+        """The best settings on the first splits."""
+        return self.best(BUDGET["finalists"], known)
 
     def narrow(self, known: Known) -> list[RunSpec]:
         """The finalists on all splits."""
@@ -79,7 +96,7 @@ class Cell:
         best, splits = self.selected(known), range(splits_of(self.dataset))
         found = self.mean(best, splits, known)
         facts = [
-            f"the best by validation of {len(self.settings)} random settings: "
+            f"the best by validation of {len(self.settings)} settings: "
             f"{100 * found:.2f} on {len(splits)} splits, seed 0"
         ]
         path = PRESETS / f"{study_name('', self.model)[1:]}.toml"
@@ -91,14 +108,24 @@ Known = Mapping[str, float | None]
 """Validation metrics by the key of the run."""
 
 
-def draw(model: str, dataset: str) -> list[dict[str, Value]]:
-    """Random settings; every few of them have the form of the first, see ``protocol.toml``."""
+def draw(
+    model: str, dataset: str, parents: Sequence[Mapping[str, Value]] = ()
+) -> list[dict[str, Value]]:
+    """Random settings, or such near parents.
+
+    Every few of them have the form of the first, see ``protocol.toml``.
+    """
     space = _for_graph(space_of(model), dataset)
     population, budget = MODELS[model].population, budget_of(dataset)
+    stage = "honest near" if parents else "honest"
     found: list[dict[str, Value]] = []
     for number in range(budget.draws):
-        seed = zlib.crc32(f"honest {study_name(dataset, model)} {number}".encode())
-        drawn = space.suggest(import_optuna().create_study(sampler=random_sampler(seed)).ask())
+        seed = zlib.crc32(f"{stage} {study_name(dataset, model)} {number}".encode())
+        if parents:
+            parent = parents[number // budget.form % len(parents)]
+            drawn = near(space, parent, random.Random(seed))
+        else:
+            drawn = space.suggest(import_optuna().create_study(sampler=random_sampler(seed)).ask())
         if population is not None and number % budget.form:
             free = {"lr", "weight_decay", *population.own(drawn)}
             shared = {name: value for name, value in found[-1].items() if name not in free}
@@ -107,21 +134,47 @@ def draw(model: str, dataset: str) -> list[dict[str, Value]]:
     return found
 
 
+def near(space: Space, parent: Mapping[str, Value], chance: random.Random) -> dict[str, Value]:
+    """A setting like another: numbers within a third of their ranges, two of three choices kept."""
+    found = dict(parent)
+    for name, part in space.parts.items():
+        if isinstance(part, Range):
+            found[name] = _near_in(part, float(parent[name] or 0.0), chance)
+        elif chance.random() < 1 / 3:
+            found[name] = chance.choice(part.values)
+    return found
+
+
+def _near_in(part: Range, value: float, chance: random.Random) -> Value:
+    scale, back = (math.log, math.exp) if part.log else (float, float)
+    width = (scale(part.high) - scale(part.low)) / 3
+    drawn = back(scale(value) + width * (chance.random() - 0.5))
+    if isinstance(part.low, int) and isinstance(part.high, int):
+        drawn = round(drawn)
+    return min(part.high, max(part.low, float(f"{drawn:.{DIGITS}g}")))
+
+
 def _for_graph(space: Space, dataset: str) -> Space:
     """What the protocol says of a graph: depth, preprocessing and directions."""
-    depths, preprocessing = BUDGET["num_steps"], BUDGET["preprocessing"]
+    depths = BUDGET["num_steps"]
     table = dict(space.table)
     if "num_steps" in table:
         table["num_steps"] = depths.get(dataset, depths["others"])
+    if "input_dropout" in table and dataset in BUDGET["few_features"]:
+        table["input_dropout"] = 0.0
     if "direction" in table and not DATASETS[dataset].directed:
         table["direction"] = "undirected"
-    if dataset in preprocessing["datasets"]:
-        table["options.normalize_features"] = preprocessing["normalize_features"]
+    for option, drawn in BUDGET["preprocessing"].items():
+        if dataset in drawn["datasets"]:
+            table[f"options.{option}"] = drawn["values"]
     return Space(space.model, table)
 
 
 def compute(cells: list[Cell], store: ResultStore, run: Callable[[list[RunSpec]], None]) -> None:
-    """The two stages of the search, and the runs of the table."""
+    """The three stages of the search, and the runs of the table."""
+    run([spec for cell in cells for spec in cell.wide()])
+    known = store.numbers("val")
+    cells = [cell.with_near(known) for cell in cells]
     run([spec for cell in cells for spec in cell.wide()])
     known = store.numbers("val")
     run([spec for cell in cells for spec in cell.narrow(known)])

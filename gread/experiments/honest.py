@@ -47,7 +47,7 @@ class Budget(NamedTuple):
     """What every model has on a graph of a size.
 
     Attributes:
-        draws: Random settings.
+        draws: Random settings, and again as many near the best of them.
         form: How many of them in a row share what decides shapes, in a model with populations.
         search: Splits on which all settings are compared.
         seeds: Those of the final runs.
@@ -248,7 +248,7 @@ def _by_split(results: Sequence[Result], dataset: str) -> list[tuple[float, floa
 BY_SIZE = {
     "seeds": "{small} seeds ({large} on graphs of over 100,000 nodes)",
     "draws": "{small} random settings ({medium} on graphs of 10,000 nodes or more, {large} on "
-    "those of over 100,000)",
+    "those of over 100,000), as many near the best of them",
 }
 
 

@@ -1,5 +1,8 @@
 """The honest comparison: one budget for all, and selection by validation alone."""
 
+import random
+from itertools import product
+
 import pytest
 
 from gread.data.catalog import DATASETS
@@ -17,8 +20,9 @@ from gread.models.catalog import MODELS
 from gread.runs.complete import complete
 from gread.runs.result import Result
 from gread.runs.run import form
+from gread.search.space import Range
 from studies import report_honest
-from studies.search_honest import Cell, draw
+from studies.search_honest import Cell, draw, near, space_of
 
 SETTINGS = {"hidden_channels": 8, "lr": 0.01}
 
@@ -46,7 +50,37 @@ def test_a_metric_selects_the_epoch_too():
 def test_graphs_with_many_nodes_have_fewer_draws(dataset):
     entry = DATASETS[dataset]
     nodes = (entry.paper or entry.size)["nodes"]
-    assert budget_of(dataset).draws == (48 if nodes < 10_000 else 24 if nodes < 100_000 else 12)
+    assert budget_of(dataset).draws == (24 if nodes < 10_000 else 12 if nodes < 100_000 else 6)
+
+
+@pytest.mark.parametrize("model", BUDGET["models"])
+def test_settings_near_another_stay_in_the_space_and_differ(drawn, model):
+    space, parent = space_of(model), drawn[model][0]
+    found = [near(space, parent, random.Random(seed)) for seed in range(20)]
+    assert len({tuple(one.items()) for one in found}) == 20
+    for one, (name, part) in product(found, space.parts.items()):
+        if isinstance(part, Range):
+            assert part.low <= one[name] <= part.high
+            assert part.distance(one[name], parent[name]) < 0.17 or isinstance(part.low, int)
+        else:
+            assert one[name] in part.values
+
+
+def test_the_second_stage_draws_near_the_best_of_the_first(drawn):
+    cell = Cell("mlp", "cora", drawn["mlp"])
+    best = drawn["mlp"][7]
+    known = {spec.key: float(spec.train.lr == best["lr"]) for spec in cell.wide()}
+    wider = cell.with_near(known)
+    assert wider.settings[: len(cell.settings)] == cell.settings
+    assert len(wider.settings) == 2 * len(cell.settings)
+    child = wider.settings[len(cell.settings)]
+    assert space_of("mlp").parts["lr"].distance(child["lr"], best["lr"]) < 0.17
+
+
+@pytest.mark.parametrize("model", ["gread-x", "gread-bs", "mlp"])
+def test_few_features_have_no_dropout(model):
+    assert all(one["input_dropout"] == 0 for one in draw(model, "minesweeper"))
+    assert any(one["input_dropout"] > 0 for one in draw(model, "cora"))
 
 
 @pytest.mark.parametrize("model", [m for m in BUDGET["models"] if MODELS[m].population])
@@ -115,7 +149,7 @@ def test_the_table_has_means_ranks_and_the_difference_from_the_tuned_gcn(monkeyp
     assert rows["MLP"] == ["60.00 ± 0.00", "60.00", "3.00"]
     assert rows["GREAD-X less GCN, tuned"][0] == "+10.25"
     assert rows["p, paired t-test over splits"][0] == "< 0.001"
-    assert "48 random settings (24 on graphs of 10,000 nodes or more, 12 on" in table.note
+    assert "24 random settings (12 on graphs of 10,000 nodes or more, 6 on" in table.note
 
 
 def test_a_model_that_was_not_searched_has_no_rank(monkeypatch):
