@@ -35,11 +35,10 @@ from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 from gread.runs.store import ResultStore
 from gread.training.metrics import METRICS, Predictions
-from studies.search_honest import with_record
+from studies.search_honest import TRIALS, with_record
 
 ROOT = Path(__file__).parents[1]
 RUNS = ARCHIVES / f"honest{ENDING}"
-TRIALS = ROOT / f"studies/honest-trials{ENDING}"
 NUMBERS = ROOT / "gread/experiments/honest.csv"
 
 

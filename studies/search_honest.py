@@ -4,7 +4,8 @@
 
 from the repository's root. The section ``honest`` of gread/experiments/protocol.toml has the
 budget. What is best by validation is written to gread/runs/presets/honest, and the runs of the
-table follow. Shows no test metric. What is stored is not computed again.
+table follow. Shows no test metric. What is stored, or committed in studies/honest-trials.jsonl.xz,
+is not computed again.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from statistics import fmean
 from gread.data.catalog import DATASETS
 from gread.experiments.honest import BUDGET, budget_of, runs_of_setting, splits_of, training_of
 from gread.models.catalog import MODELS
+from gread.runs.archive import ENDING, read_results
 from gread.runs.executors.find import find_executor
 from gread.runs.launch import launch
 from gread.runs.result import Result
@@ -34,6 +36,8 @@ from gread.search.space import DIGITS, Range, Space, read_space
 from gread.search.study import StudySettings, import_optuna, random_sampler, study_name
 
 PRESETS = Path(__file__).parents[1] / "gread/runs/presets/honest"
+TRIALS = Path(__file__).with_name(f"honest-trials{ENDING}")
+"""Runs of the search that are committed."""
 
 space_of = cache(read_space)  # which tries the ends of all ranges, and takes a while
 
@@ -199,6 +203,8 @@ def main(folder: str, device: str, workers: str, models: str, *datasets: str) ->
     """All of them."""
     import_optuna().logging.set_verbosity(30)
     store, begin, done = ResultStore(folder), time.time(), Counter[str]()
+    if TRIALS.exists():
+        store.put(*read_results(TRIALS))
 
     def say(result: Result) -> None:
         done[f"{result.spec.dataset} {result.status}"] += 1
