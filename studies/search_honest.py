@@ -159,13 +159,16 @@ def _near_in(part: Range, value: float, chance: random.Random) -> Value:
 
 
 def _for_graph(space: Space, dataset: str) -> Space:
-    """What the protocol says of a graph: depth, preprocessing and directions."""
+    """What the protocol says of a graph, for every model that has such a setting."""
     depths = BUDGET["num_steps"]
     table = dict(space.table)
     if "num_steps" in table:
         table["num_steps"] = depths.get(dataset, depths["others"])
     if "input_dropout" in table and dataset in BUDGET["few_features"]:
         table["input_dropout"] = 0.0
+    if "embedding" in table and dataset in BUDGET["sparse"]:
+        table["embedding"] = False
+    table |= {name: drawn for name, drawn in BUDGET.get(dataset, {}).items() if name in space.parts}
     if "direction" in table and not DATASETS[dataset].directed:
         table["direction"] = "undirected"
     for option, drawn in BUDGET["preprocessing"].items():
