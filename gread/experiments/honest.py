@@ -8,7 +8,7 @@ the presets of the source ``honest``. docs/gread-x.md tells how.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from statistics import fmean
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from gread.base.errors import InputError
 from gread.data.catalog import DATASETS as CATALOGUE
 from gread.experiments.accuracy import measured, number
-from gread.experiments.curves import accuracies, means_of, said_of_failed
+from gread.experiments.curves import Measured, accuracies, means_of, said_of_failed, said_of_fewer
 from gread.experiments.protocol import PROTOCOL, PUBLISHED, runs_of
 from gread.models.catalog import MODELS
 from gread.report.claims import listed
@@ -122,8 +122,8 @@ class Derived(NamedTuple):
         accuracy: Mean test accuracy of the seeds, by split.
     """
 
-    ensemble: list[float]
-    accuracy: list[float]
+    ensemble: Measured
+    accuracy: Measured
 
 
 @cache
@@ -134,7 +134,7 @@ def derived() -> dict[tuple[str, str], Derived]:
     if not file.is_file():
         return found
     for row in csv.DictReader(file.read_text("utf-8").splitlines()):
-        own = found.setdefault((row["model"], row["dataset"]), Derived([], []))
+        own = found.setdefault((row["model"], row["dataset"]), Derived(Measured(), Measured()))
         own.ensemble.append(100 * float(row["ensemble"]))
         own.accuracy.append(100 * float(row["accuracy"]))
     return found
@@ -142,7 +142,7 @@ def derived() -> dict[tuple[str, str], Derived]:
 
 def render(title: str, datasets: Sequence[str], results: Sequence[Result]) -> TextTable:
     """Test metrics, ranks, the difference from the tuned GCN, and published numbers."""
-    found = accuracies(((r.spec.model, r.spec.dataset), r) for r in results)
+    found = accuracies(_keyed(results))
     shown = [d for d in datasets if any(r.spec.dataset == d for r in results)]
     models = [m for m in BUDGET["models"] if any((m, d) in found for d in shown)]
     means = means_of(found)
@@ -169,8 +169,13 @@ def render(title: str, datasets: Sequence[str], results: Sequence[Result]) -> Te
     return TextTable.of(title, columns, rows, _note(datasets, shown, results))
 
 
+def _keyed(results: Iterable[Result]) -> Iterator[tuple[tuple[str, str], Result]]:
+    """By model and graph."""
+    return (((r.spec.model, r.spec.dataset), r) for r in results)
+
+
 def _cell(
-    found: Mapping[tuple[str, str], list[float]], model: str, dataset: str, place: int | None
+    found: Mapping[tuple[str, str], Measured], model: str, dataset: str, place: int | None
 ) -> Cell:
     """A number; an empty cell where the search of a model was not done."""
     return Cell(measured(found.get((model, dataset))) if (model, dataset) in found else "", place)
@@ -191,9 +196,9 @@ def _average(values: Iterable[float | None]) -> str:
 def _ranks(
     means: Mapping[tuple[str, str], float], models: Sequence[str], datasets: Sequence[str]
 ) -> dict[str, str]:
-    """Average ranks of the models that have all numbers, ties shared at the printed precision."""
+    """Average ranks of the models that have all numbers."""
     whole = {
-        model: {d: round(means[model, d], 2) for d in datasets}
+        model: {d: means[model, d] for d in datasets}
         for model in models
         if all((model, d) in means for d in datasets)
     }
@@ -278,7 +283,7 @@ def _note(datasets: Sequence[str], shown: Sequence[str], results: Sequence[Resul
     )
     if without:
         note += f" No numbers yet: {listed(without)}."
-    return note + said_of_failed(results)
+    return note + said_of_failed(results) + said_of_fewer(accuracies(_keyed(results)))
 
 
 ROWS: tuple[tuple[str, Mapping[str, Value]], ...] = tuple(
@@ -323,5 +328,5 @@ def render_ablation(results: Sequence[Result]) -> TextTable:
         rows,
         "Test metric in percent, mean ± deviation over ten splits. All settings "
         "but the named ones are those of GREAD-X in the honest comparison; no form was tuned for "
-        f"itself.{said_of_failed(results)}",
+        f"itself.{said_of_failed(results)}{said_of_fewer(found)}",
     )
