@@ -1,4 +1,4 @@
-"""Probabilities of several predictors as one: a greedy blend, and a temperature."""
+"""Predictions of several predictors as one: a greedy blend, and a temperature."""
 
 from __future__ import annotations
 
