@@ -136,8 +136,8 @@ class FittedEstimator(BaseEstimator):
 
     def predict(self, X: Any = None, *, edges: Any = None) -> NDArray[Any]:
         """Class or number of every node, or 0 and 1 for labels; arguments as in `predictions`."""
-        thresholds = self.thresholds_[X is not None]
-        found = self.task_.decided(self.predictions(X, edges=edges), thresholds)
+        predictions = self.predictions(X, edges=edges)
+        found = self.task_.decided(predictions, self.thresholds_[X is not None])
         return self.classes_[found] if self.task_.targets == "classes" else found
 
     def score(self, X: Any = None, y: Any = None, *, edges: Any = None) -> float:

@@ -257,8 +257,8 @@ def _card(classifier: FittedEstimator, scores: Mapping[str, AnyScores], fingerpr
     }
     about = (
         f"Predicts the {classifier.task_.word} of a node ({names}) from its columns and the graph "
-        f"around it: {title}, trained on {len(classifier.ids_)} nodes. Columns and their encoding:\n\n"
-        f"{columns}"
+        f"around it: {title}, trained on {len(classifier.ids_)} nodes. Columns and their "
+        f"encoding:\n\n{columns}"
     )
     kind = classifier.task_.estimator
     usage = (

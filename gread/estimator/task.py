@@ -356,8 +356,7 @@ class LabelSets(Task):
 
     def known(self, y: Figures) -> NDArray[np.bool_]:
         """See `Task`."""
-        found: NDArray[np.bool_] = ~np.isnan(y).any(axis=1)
-        return found
+        return ~np.isnan(y.sum(axis=1))
 
     def without(self, y: Figures, hidden: NDArray[np.bool_]) -> Figures:
         """See `Task`."""
@@ -562,6 +561,8 @@ def read_targets(
     """
     if kind not in KINDS:
         raise InputError(f"task must be one of {', '.join(KINDS)}, got {kind!r}")
+    for name in names:
+        table[name]  # a misspelt name fails here
     if len(names) > 1:
         if kind == "regression":
             raise InputError(f"a regression must have one label column, got {len(names)}")

@@ -180,8 +180,8 @@ def are_quantities(found: Column) -> bool:
     values = np.unique(found.values[~found.missing])
     if len(values) <= CLASSES:
         return False
-    codes = values[0] in (0, 1) and values[-1] - values[0] == len(values) - 1
-    return not codes or 2 * len(values) > (~found.missing).sum()
+    codes = values[0] in (0, 1) and bool(values[-1] - values[0] == len(values) - 1)
+    return not codes or 2 * len(values) > len(found) - int(found.missing.sum())
 
 
 def _whole(found: Column) -> NDArray[np.bool_]:
