@@ -348,7 +348,9 @@ def _print_diagnosis(found: Diagnosis) -> None:
 def _rows(found: Diagnosis) -> Mapping[str, str]:
     kind = "directed" if found.directed else "undirected"
     weights = ", weighted" if found.weighted else ""
-    classes = sorted(found.classes.items(), key=lambda item: -item[1])
+    classes = list(found.classes.items())
+    if found.target == "class":
+        classes.sort(key=lambda item: -item[1])
     shown = ", ".join(f"{name} {size:,}" for name, size in classes[:8])
     shown += f", and {len(classes) - 8} more" if len(classes) > 8 else ""
     features = ", ".join(found.features[:8]) or "none"
@@ -362,7 +364,7 @@ def _rows(found: Diagnosis) -> Mapping[str, str]:
         f"{found.isolated:,} nodes have none",
         "duplicate nodes": f"{found.duplicates:,}",
         "features": features,
-        "classes": f"{len(classes)}: {shown}",
+        "classes" if found.target == "class" else "told apart": f"{len(classes)}: {shown}",
         "homophily": f"of edges {_share(found.edge_homophily)}, of nodes "
         f"{_share(found.node_homophily)}, adjusted for the classes "
         f"{_share(found.adjusted_homophily)}",
