@@ -188,7 +188,7 @@ class _Stages:
                 _print_diagnosis(classifier.diagnosis_)
                 _print_split(classifier)
             config = classifier.config(len(classifier.ids_))
-            self.in_percent = objective_of(vars(config)).is_share
+            self.objective = objective_of(vars(config))
             chosen = classifier.model == "auto"
             self.task = self.progress.add_task(stage, total=None if chosen else config.epochs)
         else:
@@ -198,7 +198,7 @@ class _Stages:
         self.progress.update(self.task)
 
     def shown(self, value: float) -> str:
-        return f"{value:.1%}" if self.in_percent else f"{value:.3f}"
+        return f"{value:.1%}" if self.objective.is_share else f"{value:.3f}"
 
     def advance(self, epoch: Epoch) -> None:
         text = f"epoch {epoch.number} loss {epoch.loss:.3f} validation {self.shown(epoch.val)}"
@@ -208,7 +208,8 @@ class _Stages:
         self.scored.append(one)
         best = max(self.scored, key=lambda other: other.gain)
         text = f"{len(self.scored)} candidates, best {best.candidate.title}"
-        self.progress.update(self.task, description=f"{text} {self.shown(abs(best.gain[0]))}")
+        value = self.objective.metric.sign * best.gain[0]
+        self.progress.update(self.task, description=f"{text} {self.shown(value)}")
 
     def tell(self, count: int, best: GraphEstimator) -> None:
         text = f"tuning: {count} trained, best validation {self.shown(best.fit_.best.val)}"

@@ -240,7 +240,7 @@ def write_predictions(
         columns = classifier.task_.cells(found, classifier.thresholds_[X is not None])
         with part.open("w", newline="", encoding="utf-8") as out:
             writer = csv.writer(out)
-            writer.writerow(["id", *columns])
+            writer.writerow(map(_text, ["id", *columns]))
             for row in zip(ids, *columns.values(), strict=True):
                 writer.writerow(map(_text, row))
     return len(ids)

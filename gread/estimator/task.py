@@ -354,6 +354,13 @@ class LabelSets(Task):
     steady = "nll"
     word = "set of labels"
 
+    def __post_init__(self) -> None:
+        taken = {"id", *(f"p_{name}" for name in self.names)} & set(self.names)
+        if taken:
+            raise InputError(
+                f"labels must have other names than the columns of predictions, got {min(taken)!r}"
+            )
+
     def known(self, y: Figures) -> NDArray[np.bool_]:
         """See `Task`."""
         return ~np.isnan(y.sum(axis=1))
@@ -566,13 +573,18 @@ def read_targets(
     if len(names) > 1:
         if kind == "regression":
             raise InputError(f"a regression must have one label column, got {len(names)}")
+        if known is not None and (known.targets, known.width) != ("labels", len(names)):
+            raise InputError(
+                f"targets must be as in the training, {known.width} {known.targets}, got "
+                f"{len(names)} columns"
+            )
         y = read_truths(table, names)
         where = f"label columns {', '.join(names)} of {table.name}"
         return known or _checked(LabelSets(tuple(names), ""), y, where), y, ""
     (name,) = names
     column = table[name]
     where = f"label column {name!r} of {table.name}"
-    quantities = kind == "auto" and are_quantities(column)
+    quantities = kind == "auto" and known is None and are_quantities(column)
     if kind == "regression" or quantities or isinstance(known, Numbers):
         y = read_numbers(table, name)
         found = y[~np.isnan(y)]
