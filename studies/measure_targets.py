@@ -56,7 +56,7 @@ def imbalanced(nodes: int = NODES, seed: int = 0, ratio: int = 200) -> Data:
 
 
 def numbers(nodes: int = NODES, seed: int = 0) -> Data:
-    """A sum of what features tell, what half of the edges tell, and noise: R² of 0.91 at best."""
+    """A sum of what features tell, what a third of the edges tell, and noise."""
     random = np.random.default_rng(seed)
     x, hidden, noise = (
         torch.from_numpy(random.normal(size=shape)).float()
@@ -67,7 +67,7 @@ def numbers(nodes: int = NODES, seed: int = 0) -> Data:
 
 
 def labels(nodes: int = NODES, seed: int = 0) -> Data:
-    """Five labels that 5 % to 50 % of the nodes have; features and half of the edges tell some."""
+    """Five labels that 5 % to 50 % of the nodes have; features and a third of the edges tell some."""
     random = np.random.default_rng(seed)
     x = torch.from_numpy(random.normal(size=(nodes, FEATURES))).float()
     hidden = torch.from_numpy(random.normal(size=nodes)).float()

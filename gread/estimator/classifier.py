@@ -255,9 +255,9 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
         model: A name of ``gread.MODELS``, or ``"auto"`` for the best blend of candidates
             (`gread.estimator.automatic`).
         settings: Hyperparameters of the model and of ``gread.TrainConfig``, by name;
-            ``loss="binary"`` suits two classes. Without a setting, GREAD
-            takes the adjacency, time and solver that the diagnosis recommends, and a graph
-            that does not fit into memory is cut into parts (`gread.graph.partition`).
+            ``loss="binary"`` suits two classes. Without a setting, GREAD takes the adjacency, time
+            and solver that the diagnosis recommends, and a graph that does not fit into memory is
+            cut into parts (`gread.graph.partition`).
         time: Minutes for the choice of ``"auto"``; by default two, and more from 20,000 nodes on.
         features: Columns to use, or ``"auto"`` for all but label and split.
         categorical, numeric: Columns whose values are categories, or quantities, where that differs
@@ -288,7 +288,7 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
 
     Example:
         >>> import gread
-        >>> from sklearn.base import ClassifierMixin, RegressorMixin, clone
+        >>> from sklearn.base import clone
         >>> data = gread.load("csbm", num_nodes=200, homophily=0.8, degree=8)
         >>> classifier = gread.GraphClassifier(settings={"epochs": 20}).fit(data)
         >>> classifier.predict_proba().shape
@@ -314,8 +314,8 @@ class GraphRegressor(RegressorMixin, GraphEstimator):
     """Predicts a number of nodes from their columns and their neighbours.
 
     Arguments and attributes are those of `GraphClassifier`, without ``class_weight`` and
-    ``classes_``. A network learns numbers with mean 0 and deviation 1 over the labelled nodes that
-    are not for the test; values of the metric ``"mae"`` in ``fit_`` are in deviations.
+    ``classes_``. A network learns numbers with mean 0 and deviation 1 over the training nodes, so
+    values of the metric ``"mae"`` in ``fit_`` are in deviations.
 
     Example:
         >>> import gread
