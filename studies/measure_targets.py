@@ -67,7 +67,7 @@ def numbers(nodes: int = NODES, seed: int = 0) -> Data:
 
 
 def labels(nodes: int = NODES, seed: int = 0) -> Data:
-    """Five labels that 5 % to 50 % of the nodes have; features and a third of the edges tell some."""
+    """Five labels that 5 % to 50 % of the nodes have; features and a third of edges tell some."""
     random = np.random.default_rng(seed)
     x = torch.from_numpy(random.normal(size=(nodes, FEATURES))).float()
     hidden = torch.from_numpy(random.normal(size=nodes)).float()

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import signal
 import sys
 import time
@@ -13,7 +14,9 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from matplotlib.image import imread
 
 import gread as library
+from gread.base.toml import read_toml
 from gread.cli import main
+from gread.training.metrics import METRICS
 from tests.cli.test_cli import gread  # noqa: F401  # the command in this process
 from tests.processes import Forked
 
@@ -221,6 +224,16 @@ def test_a_rare_class_is_said_and_has_a_threshold(fit, files, tmp_path):
     shown = fit("--metric", "accuracy", nodes=tmp_path / "r.csv", out="other")
     assert "average-precision instead" not in shown.stdout
     assert "predicted from a probability" not in shown.stdout
+
+
+def test_the_help_names_every_metric(gread):  # noqa: F811
+    shown = " ".join(gread("fit", "--help").stdout.split())
+    about = read_toml("cli", "help.toml")["fit"]["metric"]["help"]
+    assert "--metric" in shown
+    for name, entry in METRICS.items():
+        for targets in entry.targets:
+            start = {"classes": "by: ", "labels": "of labels ", "numbers": "of numbers "}[targets]
+            assert name in re.split("[;.]", about.partition(start)[2])[0].split(", ")
 
 
 def changed(**columns):

@@ -14,6 +14,8 @@ from gread.estimator import automatic
 from gread.estimator.classifier import ESTIMATORS, GraphEstimator
 from gread.estimator.comparison import BASELINES, compare, verdict
 from gread.estimator.files import write_predictions
+from gread.estimator.fitted import targets_of
+from gread.estimator.graphs import as_graph
 from gread.estimator.race import Candidate
 from gread.estimator.task import (
     TASKS,
@@ -27,6 +29,7 @@ from gread.estimator.task import (
 from gread.tables.column import column
 from gread.tables.table import Table
 from gread.training.metrics import METRICS
+from studies.measure_targets import GRAPHS
 from tests.estimator.conftest import FAST
 
 FEW = (
@@ -251,6 +254,16 @@ def test_a_second_training_forgets_the_first():
     classifier.fit(x, labels, edges=edges)
     assert classifier.task_.targets == "labels"
     assert classifier.predict_proba().shape == (600, 2)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_generated_graphs_have_the_targets_that_they_are_named_after(name):
+    data = GRAPHS[name](400, seed=3)
+    task, y, _ = targets_of(data, None, as_graph(data), "auto")
+    assert task.targets == {"imbalanced": "classes"}.get(name, name)
+    if name == "imbalanced":
+        assert y.mean() == 1 / 200
+    assert task.known(y).all()
 
 
 def targets(kind="auto", **columns):
