@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from gread.base.errors import InputError
-from gread.estimator.blend import Probabilities, mean, tempered
+from gread.estimator.blend import mean
 from gread.estimator.race import (
     PROPAGATION,
     Candidate,
@@ -31,6 +31,8 @@ from gread.estimator.race import (
     smoothed,
     train,
 )
+from gread.estimator.scores import Figures, apart
+from gread.estimator.task import Task
 from gread.models.hub import load_module, save_weights
 
 SHARE = 0.75
@@ -38,6 +40,8 @@ SHARE = 0.75
 
 MOSTLY = 0.6
 """Edge homophily above which neighbours mostly share a class."""
+
+NOBODY = np.zeros(0, dtype=np.int64)
 
 MEMBERS = "members"
 """Folder of the weights in a model folder."""
@@ -49,7 +53,7 @@ class Member:
 
     Attributes:
         candidate: What it is.
-        weight: Of its probabilities on the graph that it was trained on.
+        weight: Of its predictions on the graph that it was trained on.
         elsewhere: The same on other graphs; 0 if it cannot predict there.
         module: Its network; None of label propagation.
     """
@@ -62,25 +66,25 @@ class Member:
 
 @dataclass(frozen=True)
 class Blend:
-    """The weighted mean of the probabilities of several members, with a temperature.
+    """The weighted mean of the predictions of several members, with a temperature.
 
     Attributes:
         members: Trained candidates.
-        classes: How many.
+        task: What they predict.
         temperatures: T of `gread.estimator.blend.tempered`, on the graph of the training and on
             others.
     """
 
     members: Sequence[Member]
-    classes: int
+    task: Task
     temperatures: tuple[float, float]
 
-    def probabilities(self, data: Data, known: Tensor | None, device: str = "cpu") -> Probabilities:
-        """Of every node, [N, classes].
+    def predictions(self, data: Data, known: Tensor | None, device: str = "cpu") -> Figures:
+        """Of every node, [N, k].
 
         Args:
             data: ``x``, ``edge_index`` with directions if there are any, ``y`` where known.
-            known: Nodes of the graph of the training whose classes may be used, [N]; None on
+            known: Nodes of the graph of the training whose targets may be used, [N]; None on
                 another graph, where members that need them, or have weights for each node, are left
                 out.
             device: Where networks compute.
@@ -94,18 +98,18 @@ class Blend:
             )
         found = (self._of(one, data, known, device) for one, _ in used)
         mixed = mean([weight for _, weight in used], found)
-        return tempered(mixed, self.temperatures[known is None])
+        return self.task.tempered(mixed, self.temperatures[known is None])
 
-    def _of(self, one: Member, data: Data, known: Tensor | None, device: str) -> Probabilities:
-        view = Problem(data, np.zeros(0, dtype=np.int64), self.classes).graph(one.candidate)
+    def _of(self, one: Member, data: Data, known: Tensor | None, device: str) -> Figures:
+        view = Problem(data, NOBODY, self.task).graph(one.candidate)
         if one.module is None:
             assert known is not None
-            return propagated(view, known, self.classes)
+            return propagated(view, known, self.task, data.y)
         view.train_mask = torch.zeros(view.num_nodes, dtype=torch.bool) if known is None else known
-        found = predicted(one.module.to(device), view.to(device))
+        found = predicted(one.module.to(device), view.to(device), self.task)
         if one.candidate.smooth:
             assert known is not None
-            found = smoothed(view, known, found)
+            found = smoothed(view, known, self.task, data.y, found)
         return found
 
     def write(self, folder: Path) -> dict[str, Any]:
@@ -122,7 +126,7 @@ class Blend:
 
     @staticmethod
     def read(
-        folder: Path, about: Mapping[str, Any], features: int, classes: int, nodes: int
+        folder: Path, about: Mapping[str, Any], features: int, task: Task, nodes: int
     ) -> Blend:
         """What `write` has written."""
         members = []
@@ -130,28 +134,29 @@ class Blend:
             candidate = Candidate(**row["candidate"])
             module = None
             if candidate.model != PROPAGATION:
-                build = partial(built, candidate, features, classes, nodes)
+                build = partial(built, candidate, features, task.width, nodes)
                 module = load_module(build, folder / MEMBERS / f"{number}.safetensors")
             members.append(Member(candidate, row["weight"], row["elsewhere"], module))
         here, elsewhere = map(float, about["temperatures"])
-        return Blend(members, classes, (here, elsewhere))
+        return Blend(members, task, (here, elsewhere))
 
 
-def explained(choice: Choice, homophily: float | None) -> str:
+def explained(choice: Choice, metric: str, homophily: float | None) -> str:
     """What the graph adds to the features, in one sentence.
 
     Args:
         choice: With candidates of both kinds.
+        metric: By which they were compared.
         homophily: Share of edges between nodes of one class; None if unknown.
     """
     free = [one for one in choice.scored if one.candidate.without_graph]
     seeing = [one for one in choice.scored if not one.candidate.without_graph]
     if not free or not seeing:
         return ""
-    points = 100 * (seeing[0].gain[0] - free[0].gain[0])
+    difference = seeing[0].gain[0] - free[0].gain[0]
     against = f"{seeing[0].candidate.title} against {free[0].candidate.title}"
-    change = "adds" if points >= 0 else "loses"
-    told = f"the graph {change} {abs(points):.1f} points of validation ({against})."
+    change = "improves" if difference >= 0 else "worsens"
+    told = f"the graph {change} the validation {metric} by {apart(metric, difference)} ({against})."
     if homophily is None:
         return told[0].upper() + told[1:]
     if homophily > MOSTLY:
@@ -163,8 +168,10 @@ def explained(choice: Choice, homophily: float | None) -> str:
 
 def fit_blend(
     problem: Problem, seconds: float, on_score: Callable[[Scored], None] | None = None
-) -> tuple[Blend, Choice]:
+) -> tuple[Blend, Choice, Choice]:
     """The best blend of candidates that a time allows, trained on all nodes to learn from.
+
+    It comes with the choice for the graph of the training, and that for other graphs.
 
     Args:
         problem: The graph.
@@ -172,7 +179,22 @@ def fit_blend(
         on_score: Called with every candidate that was scored.
     """
     begin = time.monotonic()
-    scored = race(problem, portfolio(), SHARE * seconds, on_score)
+    took: list[float] = []  # until every network was scored
+
+    def note(one: Scored) -> None:
+        if one.candidate.model != PROPAGATION:
+            took.append(time.monotonic() - begin)
+        if on_score is not None:
+            on_score(one)
+
+    scored = race(problem, portfolio(), SHARE * seconds, note)
+    if not scored:
+        raise InputError("a candidate must be trained, got none whose loss is finite")
+    if took and took[0] > seconds:
+        raise InputError(
+            f"time must be enough for one candidate, which took {took[0]:.1f} s here, got "
+            f"{seconds:.1f} s"
+        )
     choice = choose(problem, scored)
     # What can predict on another graph is chosen for itself.
     able = [one for one in scored if not one.candidate.transductive()]
@@ -197,4 +219,4 @@ def fit_blend(
         )
         members.append(Member(one.candidate, weight, there, trained.module))
     temperatures = choice.temperature, other.temperature
-    return Blend(members, problem.classes, temperatures), choice
+    return Blend(members, problem.task, temperatures), choice, other

@@ -1,15 +1,16 @@
-"""A classifier of nodes that follows the scikit-learn estimator API."""
+"""A classifier and a regressor of nodes that follow the scikit-learn estimator API."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import clone
+from sklearn.base import ClassifierMixin, RegressorMixin, clone
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -18,27 +19,31 @@ from gread.base.devices import choose_device
 from gread.base.errors import InputError
 from gread.base.files import whole_folder
 from gread.base.memory import TRAINING, enough_memory
+from gread.base.registry import Registry
 from gread.data.splits import MASKS
 from gread.estimator.automatic import fit_blend
 from gread.estimator.diagnosis import diagnose
 from gread.estimator.fitted import (
     AUTO,
     DEGREE,
-    FittedClassifier,
+    FittedEstimator,
     checked_column,
-    labels_of,
+    names_of,
+    targets_of,
     title_of,
     with_degrees,
 )
 from gread.estimator.folder import load, write
 from gread.estimator.graphs import masks_of_data
-from gread.estimator.race import Problem, Scored
+from gread.estimator.race import Problem, Scored, balanced
+from gread.estimator.scores import Figures
+from gread.estimator.task import Task
 from gread.models.catalog import MODELS
 from gread.runs.presets import split_settings
 from gread.runs.spec import HIDDEN_CHANNELS, Value
 from gread.tables.features import Preprocessing, choose_features, named
 from gread.tables.graph import TableGraph
-from gread.tables.labels import Labels, check_split, draw_split, read_split
+from gread.tables.labels import check_split, draw_split, read_split
 from gread.tables.table import Table
 from gread.training.fit import fit
 from gread.training.loop import Epoch
@@ -47,8 +52,201 @@ MINUTES, PLENTY, MOST = 2.0, 20_000, 7.0  # for a choice; for as many times more
 FRACTIONS = (0.6, 0.2, 0.2)  # train, validation and test of a drawn split
 
 
-class GraphClassifier(FittedClassifier):
-    """Predicts the class of nodes from their columns and their neighbours.
+E = TypeVar("E", bound="GraphEstimator")
+
+
+class GraphEstimator(FittedEstimator):
+    """Predicts targets of nodes from their columns and their neighbours.
+
+    What the targets are is recognized by `gread.estimator.task.read_targets`. `GraphClassifier`
+    describes the arguments.
+    """
+
+    def fit(
+        self: E,
+        X: Any,
+        y: Any = None,
+        *,
+        edges: Any = None,
+        split: Any = None,
+        on_epoch: Callable[[Epoch], None] | None = None,
+        on_score: Callable[[Scored], None] | None = None,
+    ) -> E:
+        """Trains on a graph.
+
+        Args:
+            X: The graph or its nodes, see `gread.estimator.as_graph`.
+            y: The name of the column of targets, or targets [N], None or NaN where there is none,
+                of classes also −1; names of several columns of 0 and 1, or 0 and 1 [N, labels]; of
+                a PyG ``Data`` by default its ``y``.
+            edges: Its edges, where X has none.
+            split: The name of a column that says train, val or test, or a list of these; of a PyG
+                ``Data`` which of its splits, by default the first. Otherwise it is drawn.
+            on_epoch: Called after every epoch.
+            on_score: Called with every candidate, where the model is chosen.
+        """
+        return self.prepare(X, y, edges=edges, split=split).train(on_epoch, on_score)
+
+    def prepare(self: E, X: Any, y: Any = None, *, edges: Any = None, split: Any = None) -> E:
+        """All of `fit` but the training: reads, splits, diagnoses, encodes."""
+        if hasattr(self, "task_"):
+            del self.task_  # of a training before
+        self.config()  # misspelt names fail before anything is computed
+        choose_device(self.device)
+        check_count("random_state", self.random_state, minimum=0)
+        graph = self.graph(X, edges)
+        task, targets, recognized = targets_of(X, y, graph, self.kind)
+        parts = self._split(X, split, graph, task, targets)
+        usual, chosen = task.best_metric(targets, parts)
+        given = self.metric or self.config().metric
+        self.task_ = replace(task.fitted(targets, parts == 0), metric=given or usual)
+        self.config()  # loss and metric must fit the targets
+        others = [*names_of(y, graph), *([split] if isinstance(split, str) else [])]
+        names = choose_features(graph.table(), self.features, others)
+        shown = self.shown(graph)
+        shown = shown if names else with_degrees(shown)
+        seen = task.described(task.without(targets, parts == 2))
+        self.preprocessing_ = Preprocessing.fit(
+            shown.table(),
+            names or [DEGREE],
+            np.flatnonzero(parts == 0),
+            categorical=named(graph.table(), self.categorical),
+            numeric=named(graph.table(), self.numeric),
+            scaling=self.scaling,
+        )
+        notes = [recognized, "" if given else chosen]
+        self.diagnosis_ = replace(
+            diagnose(shown, seen, names, self.preprocessing_),
+            target=task.word,
+            notes=tuple(note for note in notes if note),
+        )
+        has_masks = isinstance(X, Data) and all(name in X for name in MASKS)
+        self.split_given_ = split is not None or has_masks
+        self.classes_ = np.array(task.names)
+        self.ids_ = graph.ids
+        self.data_ = self._inputs(graph)
+        self.data_.y = torch.from_numpy(targets)
+        for part, name in enumerate(MASKS):
+            self.data_[name] = torch.from_numpy(parts == part)
+        self._class_weights()  # which may name others than there are
+        return self
+
+    def train(
+        self: E,
+        on_epoch: Callable[[Epoch], None] | None = None,
+        on_score: Callable[[Scored], None] | None = None,
+    ) -> E:
+        """Builds the model and trains it on what is prepared."""
+        if self.model == AUTO:
+            return self._choose(on_score)
+        hyper, _ = split_settings(self.model, dict(self.settings or {}))
+        entry, device = MODELS[self.model], choose_device(self.device)
+        begin = self.diagnosis_.recommendation
+        hyper = {name: getattr(begin, name) for name in entry.diagnosed} | hyper
+        self.settings_ = {"hidden_channels": HIDDEN_CHANNELS} | entry.hyperparameters | hyper
+        self.config_ = self.config(len(self.ids_))
+        with torch.random.fork_rng(devices=[]):
+            self.config_ = self._divided(self.data_, self.built().to(device))
+        data = self._structured(self.data_).to(device if self.config_.parts == 1 else "cpu")
+        with torch.random.fork_rng(devices=[]), enough_memory(TRAINING):
+            torch.manual_seed(self.random_state)
+            self.module_ = self.built().to(device)
+            about: Any = {"class_weight": self._class_weights(), "on_epoch": on_epoch}
+            self.fit_ = fit(self.module_, data, self.config_, **about)
+        held, task = self.data_.val_mask.numpy(), self.task_
+        self.thresholds_ = None, None
+        if task.tunes:
+            found = task.thresholds(self.predictions()[held], self.data_.y.numpy()[held])
+            self.thresholds_ = found, found
+        return self
+
+    def _choose(self: E, on_score: Callable[[Scored], None] | None) -> E:
+        """Races candidates and blends the best."""
+        data, config = self.data_, self.config()
+        learned = (data.train_mask | data.val_mask).nonzero().squeeze(1).numpy()
+        held = data.val_mask.nonzero().squeeze(1).numpy() if self.split_given_ else None
+        minutes = self.time
+        if minutes is None:
+            minutes = MINUTES * min(max(1.0, len(self.ids_) / PLENTY), MOST)
+        check_positive("time", minutes)
+        problem = Problem(
+            data,
+            learned,
+            self.task_,
+            held,
+            class_weight=self._class_weights(),
+            seed=self.random_state,
+            device=choose_device(self.device),
+        )
+        self.settings_, self.config_ = {}, config
+        self.blend_, self.choice_, other = fit_blend(problem, 60 * minutes, on_score)
+        self.thresholds_ = self.choice_.thresholds, other.thresholds
+        return self
+
+    def like(
+        self: E,
+        model: str,
+        settings: Mapping[str, Value],
+        on_epoch: Callable[[Epoch], None] | None = None,
+    ) -> E:
+        """Another model or other settings on what is prepared here, trained."""
+        other: E = clone(self).set_params(model=model, settings=settings)
+        other.task_, other.classes_ = self.task_, self.classes_
+        other.ids_, other.data_ = self.ids_, self.data_
+        other.preprocessing_, other.diagnosis_ = self.preprocessing_, self.diagnosis_
+        return other.train(on_epoch)
+
+    def save(self, folder: str | Path) -> Path:
+        """Writes a model folder, see `gread.estimator.folder`; it must not exist."""
+        with whole_folder(folder) as part:
+            write(self, part, {title_of(self.model): self.scores()})
+        return Path(folder)
+
+    @classmethod
+    def load(cls: type[E], folder: str | Path) -> E:
+        """The estimator in a model folder, or in a repository of the Hugging Face Hub."""
+        return load(folder, cls)
+
+    def _split(
+        self, X: Any, split: Any, graph: TableGraph, task: Task, targets: NDArray[Any]
+    ) -> NDArray[np.int64]:
+        """Parts of the nodes that have a target: 0 train, 1 validation, 2 test."""
+        if isinstance(split, str):
+            parts = read_split(graph.table(), split)
+        elif split is not None and not isinstance(split, int):
+            given = checked_column(split, graph.num_nodes)
+            parts = read_split(Table("split", {"split": given}), "split")
+        elif isinstance(X, Data) and all(name in X for name in MASKS):
+            parts = masks_of_data(X, split or 0)
+        else:
+            parts = draw_split(task.strata(targets), FRACTIONS, self.random_state)
+        known = task.known(targets)
+        parts = np.where(known, parts, -1)
+        check_split(parts, known)
+        task.check(targets, parts)
+        return parts
+
+    def _class_weights(self) -> Tensor | None:
+        """[classes]; balanced weights have a mean of 1 over the training nodes."""
+        given = self.class_weight
+        if given is None:
+            return None
+        if self.task_.targets != "classes":
+            raise InputError(f"class_weight must be None for {self.task_.targets}, got {given!r}")
+        classes = self.classes_.tolist()
+        if given == "balanced":
+            return balanced(self.data_.y[self.data_.train_mask], len(classes))
+        if not isinstance(given, Mapping):
+            raise InputError(f"class_weight must be None, 'balanced' or a mapping, got {given!r}")
+        for label in given:
+            if label not in classes:
+                known = ", ".join(map(repr, classes))
+                raise InputError(f"class_weight must name the classes {known}, got {label!r}")
+        return torch.tensor([float(given.get(label, 1.0)) for label in classes])
+
+
+class GraphClassifier(ClassifierMixin, GraphEstimator):
+    """Predicts the class of nodes, or their labels, from their columns and their neighbours.
 
     Nodes without a class are the ones to predict. The others are split into training, validation
     and test. Columns are encoded by a `gread.tables.Preprocessing`, fitted to training nodes alone.
@@ -56,10 +254,10 @@ class GraphClassifier(FittedClassifier):
     Args:
         model: A name of ``gread.MODELS``, or ``"auto"`` for the best blend of candidates
             (`gread.estimator.automatic`).
-        settings: Hyperparameters of the model and of ``gread.TrainConfig``, by name; ``metric``
-            selects the epoch, and ``loss="binary"`` suits two classes. Without a setting, GREAD
-            takes the adjacency, time and solver that the diagnosis recommends, and a graph
-            that does not fit into memory is cut into parts (`gread.graph.partition`).
+        settings: Hyperparameters of the model and of ``gread.TrainConfig``, by name;
+            ``loss="binary"`` suits two classes. Without a setting, GREAD takes the adjacency, time
+            and solver that the diagnosis recommends, and a graph that does not fit into memory is
+            cut into parts (`gread.graph.partition`).
         time: Minutes for the choice of ``"auto"``; by default two, and more from 20,000 nodes on.
         features: Columns to use, or ``"auto"`` for all but label and split.
         categorical, numeric: Columns whose values are categories, or quantities, where that differs
@@ -69,11 +267,18 @@ class GraphClassifier(FittedClassifier):
         directed: Whether edges have one direction.
         class_weight: How much nodes of each class count: None for alike, ``"balanced"`` for
             inversely to the size of the class, or a mapping.
+        metric: A name of ``gread.training.METRICS``, which selects the epoch, or candidates; by
+            default accuracy, average precision where a class has more than 90 % of the nodes, and
+            ROC-AUC of labels.
         random_state: Where the random numbers of split and training start.
         device: ``"auto"`` takes a GPU if there is one.
 
     Attributes:
-        classes_: In the order of the columns of `predict_proba`.
+        classes_: In the order of the columns of `predict_proba`; of labels, these.
+        task_: What is predicted, and the metric, see `gread.estimator.task`.
+        thresholds_: From which probability on the rarer of two classes, or each label, is
+            predicted, on the graph of the training and on others; tuned on validation nodes. None
+            for the most probable class.
         ids_, data_: The training graph: features, edges, classes (−1 for none) and masks.
         preprocessing_: From columns to features.
         diagnosis_: Of the graph, without the classes of the test.
@@ -92,165 +297,40 @@ class GraphClassifier(FittedClassifier):
         'gread-bs'
     """
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        edges: Any = None,
-        split: Any = None,
-        on_epoch: Callable[[Epoch], None] | None = None,
-        on_score: Callable[[Scored], None] | None = None,
-    ) -> GraphClassifier:
-        """Trains on a graph.
+    kind = "classification"
+    score = GraphEstimator.score
+
+    def predict_proba(self, X: Any = None, *, edges: Any = None) -> Figures:
+        """The probability of every class, or of every label, [N, classes].
 
         Args:
-            X: The graph or its nodes, see `gread.estimator.as_graph`.
-            y: The name of the column of classes, or classes [N], None, NaN or −1 where there is
-                none; of a PyG ``Data`` by default its ``y``.
+            X: A graph with the same columns, new or grown; by default the one it was trained on.
             edges: Its edges, where X has none.
-            split: The name of a column that says train, val or test, or a list of these; of a PyG
-                ``Data`` which of its splits, by default the first. Otherwise it is drawn.
-            on_epoch: Called after every epoch.
-            on_score: Called with every candidate, where the model is chosen.
         """
-        return self.prepare(X, y, edges=edges, split=split).train(on_epoch, on_score)
+        return self.predictions(X, edges=edges)
 
-    def prepare(
-        self, X: Any, y: Any = None, *, edges: Any = None, split: Any = None
-    ) -> GraphClassifier:
-        """All of `fit` but the training: reads, splits, diagnoses, encodes."""
-        self.config()  # misspelt names fail before anything is computed
-        choose_device(self.device)
-        check_count("random_state", self.random_state, minimum=0)
-        graph = self.graph(X, edges)
-        labels = labels_of(X, y, graph)
-        parts = self._split(X, split, graph, labels)
-        others = [name for name in (y, split) if isinstance(name, str)]
-        names = choose_features(graph.table(), self.features, others)
-        shown = self.shown(graph)
-        shown = shown if names else with_degrees(shown)
-        seen = Labels(labels.classes, np.where(parts == 2, -1, labels.y))
-        self.preprocessing_ = Preprocessing.fit(
-            shown.table(),
-            names or [DEGREE],
-            np.flatnonzero(parts == 0),
-            categorical=named(graph.table(), self.categorical),
-            numeric=named(graph.table(), self.numeric),
-            scaling=self.scaling,
-        )
-        self.diagnosis_ = diagnose(shown, seen, names, self.preprocessing_)
-        has_masks = isinstance(X, Data) and all(name in X for name in MASKS)
-        self.split_given_ = split is not None or has_masks
-        self.classes_ = np.array(labels.classes)
-        self.ids_ = graph.ids
-        self.data_ = self._inputs(graph)
-        self.data_.y = torch.from_numpy(labels.y)
-        for part, name in enumerate(MASKS):
-            self.data_[name] = torch.from_numpy(parts == part)
-        self._class_weights()  # which may name others than there are
-        return self
 
-    def train(
-        self,
-        on_epoch: Callable[[Epoch], None] | None = None,
-        on_score: Callable[[Scored], None] | None = None,
-    ) -> GraphClassifier:
-        """Builds the model and trains it on what is prepared."""
-        if self.model == AUTO:
-            return self._choose(on_score)
-        hyper, _ = split_settings(self.model, dict(self.settings or {}))
-        entry, device = MODELS[self.model], choose_device(self.device)
-        begin = self.diagnosis_.recommendation
-        hyper = {name: getattr(begin, name) for name in entry.diagnosed} | hyper
-        self.settings_ = {"hidden_channels": HIDDEN_CHANNELS} | entry.hyperparameters | hyper
-        self.config_ = self.config(len(self.ids_))
-        with torch.random.fork_rng(devices=[]):
-            self.config_ = self._divided(self.data_, self.built().to(device))
-        data = self._structured(self.data_).to(device if self.config_.parts == 1 else "cpu")
-        with torch.random.fork_rng(devices=[]), enough_memory(TRAINING):
-            torch.manual_seed(self.random_state)
-            self.module_ = self.built().to(device)
-            about: Any = {"class_weight": self._class_weights(), "on_epoch": on_epoch}
-            self.fit_ = fit(self.module_, data, self.config_, **about)
-        return self
+class GraphRegressor(RegressorMixin, GraphEstimator):
+    """Predicts a number of nodes from their columns and their neighbours.
 
-    def _choose(self, on_score: Callable[[Scored], None] | None) -> GraphClassifier:
-        """Races candidates and blends the best."""
-        data, config = self.data_, self.config()
-        learned = (data.train_mask | data.val_mask).nonzero().squeeze(1).numpy()
-        held = data.val_mask.nonzero().squeeze(1).numpy() if self.split_given_ else None
-        minutes = self.time
-        if minutes is None:
-            minutes = MINUTES * min(max(1.0, len(self.ids_) / PLENTY), MOST)
-        check_positive("time", minutes)
-        problem = Problem(
-            data,
-            learned,
-            len(self.classes_),
-            held,
-            metric=config.metric or "accuracy",
-            class_weight=self._class_weights(),
-            seed=self.random_state,
-            device=choose_device(self.device),
-        )
-        self.settings_, self.config_ = {}, config
-        self.blend_, self.choice_ = fit_blend(problem, 60 * minutes, on_score)
-        return self
+    Arguments and attributes are those of `GraphClassifier`, without ``class_weight`` and
+    ``classes_``. A network learns numbers with mean 0 and deviation 1 over the training nodes, so
+    values of the metric ``"mae"`` in ``fit_`` are in deviations.
 
-    def like(
-        self,
-        model: str,
-        settings: Mapping[str, Value],
-        on_epoch: Callable[[Epoch], None] | None = None,
-    ) -> GraphClassifier:
-        """Another model or other settings on what is prepared here, trained."""
-        other: GraphClassifier = clone(self).set_params(model=model, settings=settings)
-        other.classes_, other.ids_, other.data_ = self.classes_, self.ids_, self.data_
-        other.preprocessing_, other.diagnosis_ = self.preprocessing_, self.diagnosis_
-        return other.train(on_epoch)
+    Example:
+        >>> import gread
+        >>> data = gread.load("csbm", num_nodes=200, homophily=0.8, degree=8)
+        >>> data.y = 3 * data.x[:, 0] + 7
+        >>> regressor = gread.GraphRegressor("mlp", settings={"epochs": 50}).fit(data)
+        >>> regressor.predict().shape, regressor.score() > 0.5
+        ((200,), True)
+    """
 
-    def save(self, folder: str | Path) -> Path:
-        """Writes a model folder, see `gread.estimator.folder`; it must not exist."""
-        with whole_folder(folder) as part:
-            write(self, part, {title_of(self.model): self.scores()})
-        return Path(folder)
+    kind = "regression"
+    score = GraphEstimator.score
 
-    @staticmethod
-    def load(folder: str | Path) -> GraphClassifier:
-        """The classifier in a model folder, or in a repository of the Hugging Face Hub."""
-        return load(folder, GraphClassifier)
 
-    def _split(self, X: Any, split: Any, graph: TableGraph, labels: Labels) -> NDArray[np.int64]:
-        """Parts of the nodes that have a class: 0 train, 1 validation, 2 test."""
-        if isinstance(split, str):
-            parts = read_split(graph.table(), split)
-        elif split is not None and not isinstance(split, int):
-            given = checked_column(split, graph.num_nodes)
-            parts = read_split(Table("split", {"split": given}), "split")
-        elif isinstance(X, Data) and all(name in X for name in MASKS):
-            parts = masks_of_data(X, split or 0)
-        else:
-            parts = draw_split(labels.y, FRACTIONS, self.random_state)
-        parts = np.where(labels.known, parts, -1)
-        check_split(parts, labels.y)
-        return parts
-
-    def _class_weights(self) -> Tensor | None:
-        """[classes]; balanced weights have a mean of 1 over the training nodes."""
-        given = self.class_weight
-        if given is None:
-            return None
-        classes = self.classes_.tolist()
-        trained = self.data_.y[self.data_.train_mask].numpy()
-        sizes = np.bincount(trained, minlength=len(classes))
-        if given == "balanced":
-            weights = len(trained) / (np.maximum(sizes, 1) * (sizes > 0).sum())
-            return torch.tensor(weights, dtype=torch.float32)
-        if not isinstance(given, Mapping):
-            raise InputError(f"class_weight must be None, 'balanced' or a mapping, got {given!r}")
-        for label in given:
-            if label not in classes:
-                known = ", ".join(map(repr, classes))
-                raise InputError(f"class_weight must name the classes {known}, got {label!r}")
-        return torch.tensor([float(given.get(label, 1.0)) for label in classes])
+ESTIMATORS: Registry[type[GraphEstimator]] = Registry(
+    "task", {one.kind: one for one in (GraphEstimator, GraphClassifier, GraphRegressor)}
+)
+"""By the kind of their task."""

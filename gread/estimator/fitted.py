@@ -1,4 +1,4 @@
-"""A trained classifier: its settings, its graph, and predictions on this or another one."""
+"""A trained estimator: its settings, its graph, and predictions on this or another one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch_geometric.data import Data
@@ -24,7 +24,8 @@ from gread.base.memory import enough_memory
 from gread.estimator.automatic import Blend
 from gread.estimator.diagnosis import Diagnosis
 from gread.estimator.graphs import as_graph, column_of
-from gread.estimator.scores import Scores, score
+from gread.estimator.scores import AnyScores, Figures
+from gread.estimator.task import Task, Thresholds, read_targets
 from gread.graph.measures import log_degree
 from gread.graph.partition import sparse_tensor, take_rows
 from gread.graph.structure.catalog import add_structure
@@ -34,13 +35,12 @@ from gread.runs.spec import Value
 from gread.tables.column import Column, column
 from gread.tables.features import Preprocessing
 from gread.tables.graph import Columns, TableGraph
-from gread.tables.labels import Labels, read_labels
 from gread.tables.table import Table
 from gread.training.config import TrainConfig
 from gread.training.fit import logits_of
 from gread.training.losses import LOSSES
 from gread.training.memory import PROBE, parts_that_fit
-from gread.training.metrics import metric_of
+from gread.training.metrics import METRICS
 
 TRAIN: dict[str, Any] = {"epochs": 200, "lr": 0.01, "weight_decay": 5e-4, "patience": 50}
 LARGE = 50_000  # nodes from which an epoch takes seconds and validation hardly fluctuates
@@ -49,9 +49,14 @@ AUTO = "auto"  # the model that is chosen for the graph
 DEGREE = "(degree)"  # column log(1 + neighbours), the features of a graph that has none
 
 
-class FittedClassifier(ClassifierMixin, BaseEstimator):
-    """Settings and fitted state of a `gread.GraphClassifier`, and its predictions."""
+class FittedEstimator(BaseEstimator):
+    """Settings and fitted state of an estimator, and its predictions."""
 
+    kind = "auto"
+    """Of the task, one of `gread.estimator.task.KINDS`."""
+
+    task_: Task
+    thresholds_: tuple[Thresholds, Thresholds]
     classes_: NDArray[Any]
     ids_: Sequence[Any]
     data_: Data
@@ -78,6 +83,7 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         weight: str | None = None,
         directed: bool = False,
         class_weight: str | Mapping[Any, float] | None = None,
+        metric: str | None = None,
         random_state: int = 0,
         device: str = "auto",
     ):
@@ -94,11 +100,12 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         self.weight = weight
         self.directed = directed
         self.class_weight = class_weight
+        self.metric = metric
         self.random_state = random_state
         self.device = device
 
-    def predict_proba(self, X: Any = None, *, edges: Any = None) -> NDArray[np.float64]:
-        """The probability of every class, [N, classes].
+    def predictions(self, X: Any = None, *, edges: Any = None) -> Figures:
+        """What the task predicts of every node, [N, k]: probabilities, or numbers.
 
         Args:
             X: A graph with the same columns, new or grown; by default the one it was trained on.
@@ -109,7 +116,7 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         if self.model == AUTO:
             data = self.data_ if X is None else self._inputs(self.graph(X, edges))
             known = self.data_.train_mask | self.data_.val_mask if X is None else None
-            return self.blend_.probabilities(data, known, device)
+            return self.blend_.predictions(data, known, device)
         if X is None:
             data, config = self.data_, self.config_
         else:
@@ -124,30 +131,33 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
             config = replace(config, parts=min(config.parts, int(data.num_nodes)))
         data = self._structured(data).to(device if config.parts == 1 else "cpu")
         with enough_memory("a smaller graph, or a model trained with more parts"):
-            logits = logits_of(self.module_.to(device), data, data.train_mask, config)
-        scores = LOSSES[self.config_.loss].scores(logits.double())
-        return scores.softmax(dim=1).cpu().numpy()
+            outputs = logits_of(self.module_.to(device), data, data.train_mask, config)
+        return self.task_.predictions(outputs, self.config_.loss)
 
     def predict(self, X: Any = None, *, edges: Any = None) -> NDArray[Any]:
-        """The most probable class of every node; arguments as in `predict_proba`."""
-        chosen = self.predict_proba(X, edges=edges).argmax(axis=1)
-        return self.classes_[chosen]
+        """Class or number of every node, or 0 and 1 for labels; arguments as in `predictions`."""
+        predictions = self.predictions(X, edges=edges)
+        found = self.task_.decided(predictions, self.thresholds_[X is not None])
+        return self.classes_[found] if self.task_.targets == "classes" else found
 
     def score(self, X: Any = None, y: Any = None, *, edges: Any = None) -> float:
-        """The accuracy on nodes with a class; by default on those that were kept for the test."""
-        return self.scores(X, y, edges=edges).accuracy
+        """Accuracy, micro-F1 or R² on nodes whose targets are known, by default the test nodes."""
+        first = next(iter(self.scores(X, y, edges=edges).measures().values()))
+        return float("nan") if first is None else first
 
-    def scores(self, X: Any = None, y: Any = None, *, edges: Any = None) -> Scores:
-        """All measures, see `gread.estimator.Scores`; arguments as in `score`."""
+    def scores(self, X: Any = None, y: Any = None, *, edges: Any = None) -> AnyScores:
+        """All measures, see `gread.estimator.scores`; arguments as in `score`."""
         self._check_fitted(X)
+        thresholds = self.thresholds_[X is not None]
         if X is None:
-            tested = self.data_.test_mask.numpy()
-            return score(self.data_.y.numpy()[tested], self.predict_proba()[tested])
-        graph = self.graph(X, edges)
-        labels = labels_of(X, y, graph, self.classes_.tolist())
-        if not labels.known.any():
-            raise InputError("y must name the class of some nodes, got none")
-        return score(labels.y[labels.known], self.predict_proba(graph)[labels.known])
+            truth, known, found = self.data_.y.numpy(), self.data_.test_mask.numpy(), None
+        else:
+            graph = self.graph(X, edges)
+            _, truth, _ = targets_of(X, y, graph, self.kind, self.task_)
+            known, found = self.task_.known(truth), graph
+            if not known.any():
+                raise InputError(f"y must have the {self.task_.word} of some nodes, got none")
+        return self.task_.scores(truth[known], self.predictions(found)[known], thresholds)
 
     def graph(self, X: Any, edges: Any = None) -> TableGraph:
         """The graph that is given, read as this classifier was told to."""
@@ -162,8 +172,7 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         hyper, given = split_settings(self.model, dict(self.settings or {}))
         found = TrainConfig(**(TRAIN | (TRAIN_LARGE if nodes >= LARGE else {}) | given))
         MODELS[self.model].check_parts(found.parts, hyper)
-        outputs_of(found, classes=2)  # every loss of classes accepts two
-        return found
+        return self._suited(found, given)
 
     def _automatic(self) -> TrainConfig:
         """What is settled of a training whose model is chosen: the metric."""
@@ -174,12 +183,27 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
                 f"settings must be left out where the model is chosen, but for metric, got "
                 f"{', '.join(others)}: name a model"
             )
-        return TrainConfig(**given)  # type: ignore[arg-type]
+        return self._suited(TrainConfig(**given), given)  # type: ignore[arg-type]
+
+    def _suited(self, config: TrainConfig, given: Mapping[str, Value]) -> TrainConfig:
+        """With the loss and the metric of the task, where no others are given."""
+        metric = self.metric or config.metric
+        if metric is not None:
+            METRICS[metric]  # a misspelt name fails here
+        LOSSES[config.loss]
+        if "task_" not in vars(self):
+            return config
+        loss = config.loss if "loss" in given else self.task_.loss
+        if metric is not None:
+            self.task_.check_metric(metric)
+        found = replace(config, loss=loss, metric=metric or self.task_.metric)
+        self.task_.outputs_of(found)
+        return found
 
     def built(self) -> nn.Module:
         """The model with these settings, untrained."""
         hyper = dict(self.settings_)
-        outputs = outputs_of(self.config_, len(self.classes_))
+        outputs = self.task_.outputs_of(self.config_)
         sizes = self.preprocessing_.width, hyper.pop("hidden_channels"), outputs
         return MODELS[self.model].make(*sizes, num_nodes=len(self.ids_), **hyper)
 
@@ -215,7 +239,10 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
     def _structured(self, data: Data) -> Data:
         """With what the model wants to know of the graph; a copy, so that it may be moved."""
         structure = MODELS[self.model].structure
-        return copy(data) if structure is None else add_structure(data, structure).data
+        found = copy(data) if structure is None else copy(add_structure(data, structure).data)
+        if data.y is not None:
+            found.y = self.task_.learned(data.y)
+        return found
 
     def _check_fitted(self, X: Any) -> None:
         """Requires a trained model, and its graph if no other is given."""
@@ -247,31 +274,39 @@ def _probe(data: Data) -> Data:
     return Data(x=first, edge_index=data.edge_index, num_nodes=data.x.size(0))
 
 
-def outputs_of(config: TrainConfig, classes: int) -> int:
-    """Number of outputs of a classifier, which its loss decides; the metric must fit the loss."""
-    loss = LOSSES[config.loss]
-    if loss.classes is None:
-        fitting = ", ".join(name for name, other in LOSSES.items() if other.classes is not None)
-        raise InputError(f"loss must be one of {fitting} in a classifier, got {config.loss!r}")
-    metric_of(config)
-    found = loss.outputs(classes)
-    if loss.classes(found) != classes:
-        raise InputError(f"loss {config.loss!r} needs {loss.classes(found)} classes, got {classes}")
-    return found
-
-
-def labels_of(X: Any, y: Any, graph: TableGraph, classes: Sequence[Any] | None = None) -> Labels:
-    """Classes by the name of a column, or as they are given."""
-    if isinstance(y, str):
-        return read_labels(graph.table(), y, classes)
+def targets_of(
+    X: Any, y: Any, graph: TableGraph, kind: str, task: Task | None = None
+) -> tuple[Task, NDArray[Any], str]:
+    """Targets by the names of columns, or as they are given; see `read_targets`."""
+    if names := names_of(y, graph):
+        return read_targets(graph.table(), names, kind, task)
     if y is None and isinstance(X, Data):
         y = X.y
     if y is None:
         raise InputError("y must be the name of the column of classes, or classes, got none")
-    found = checked_column(y, graph.num_nodes)
-    if found.kind == "whole":  # as elsewhere in scikit-learn
-        found = Column("whole", found.values, found.missing | (found.values == -1))
-    return read_labels(Table("y", {"y": found}), "y", classes)
+    columns = {}
+    values = np.asarray(y) if getattr(y, "ndim", 1) == 2 else None
+    if values is not None and values.shape[1] > 1:  # of labels
+        columns = {str(place): values[:, place] for place in range(values.shape[1])}
+        names = list(map(str, getattr(y, "columns", columns)))
+        columns = dict(zip(names, columns.values(), strict=True))
+    else:
+        columns = {"y": y if values is None else values[:, 0]}
+    found = {name: checked_column(column, graph.num_nodes) for name, column in columns.items()}
+    for name, one in found.items():
+        if one.kind == "whole" and kind != "regression":  # −1 as elsewhere in scikit-learn
+            found[name] = Column("whole", one.values, one.missing | (one.values == -1))
+    return read_targets(Table("y", found), list(found), kind, task)
+
+
+def names_of(y: Any, graph: TableGraph) -> list[str]:
+    """The columns that are named; none where targets are given."""
+    if isinstance(y, str):
+        several = [name.strip() for name in y.split(",")]
+        return [y] if y in graph.columns or len(several) == 1 else several
+    if not isinstance(y, list | tuple) or len(y) == graph.num_nodes:
+        return []
+    return list(y) if all(isinstance(name, str) for name in y) else []
 
 
 def checked_column(values: Any, count: int) -> Column:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from gread.base.checks import check_positive
-from gread.estimator.classifier import GraphClassifier
+from gread.estimator.classifier import GraphEstimator
 from gread.search.objective import objective_of
 from gread.search.space import read_space
 from gread.search.study import import_optuna
@@ -14,10 +14,10 @@ from gread.training.loop import Epoch
 
 
 def tune(
-    classifier: GraphClassifier,
+    classifier: GraphEstimator,
     minutes: float,
-    on_trial: Callable[[int, GraphClassifier], None] | None = None,
-) -> GraphClassifier:
+    on_trial: Callable[[int, GraphEstimator], None] | None = None,
+) -> GraphEstimator:
     """The classifier with the best validation metric among those trained in some minutes.
 
     Optuna draws settings from the search space of the model, except those that ``classifier`` was

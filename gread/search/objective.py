@@ -29,7 +29,7 @@ class Objective(NamedTuple):
     @property
     def is_share(self) -> bool:
         """Whether values are shares of 1, shown in percent."""
-        return self.metric.higher_is_better and not self.metric.numbers
+        return self.metric.higher_is_better and "numbers" not in self.metric.targets
 
     @property
     def failed(self) -> float:
