@@ -1,6 +1,7 @@
 # make run          install and show the demo
 # make test         install the test extra and run the fast tests
-# make test-all     run every test
+# make test-slow    run the others
+# make test-all     run both
 # make test-lowest  run the fast tests with the lowest supported version of every dependency
 # make test-wheel   build the wheel and the sdist, and use the wheel away from the checkout
 # make lint         formatting, lint, types and workflow files
@@ -17,7 +18,7 @@ LOWEST := $(VENV)-lowest
 # More options of pytest, for instance make test PYTEST=--fail-slow=1
 PYTEST ?=
 
-.PHONY: run test test-all test-lowest test-wheel lint docs docs-check system release-check coverage soak clean
+.PHONY: run test test-slow test-all test-lowest test-wheel lint docs docs-check system release-check coverage soak clean
 
 run: $(VENV)/installed
 	$(BIN)/gread demo
@@ -25,8 +26,10 @@ run: $(VENV)/installed
 test: $(VENV)/installed-test
 	$(BIN)/python -m pytest -m "not slow" $(PYTEST)
 
-test-all: $(VENV)/installed-test
-	$(BIN)/python -m pytest $(PYTEST)
+test-slow: $(VENV)/installed-test
+	$(BIN)/python -m pytest -m slow $(PYTEST)
+
+test-all: test test-slow
 
 test-lowest: constraints-min.txt
 	$(PYTHON) -m venv $(LOWEST)

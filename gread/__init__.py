@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from gread.dynamics.integrate import Solution as Solution, integrate as integrate
     from gread.dynamics.reactions import REACTIONS as REACTIONS, State as State
     from gread.dynamics.tableau import SOLVERS as SOLVERS, IntegrationError as IntegrationError
-    from gread.estimator.classifier import GraphClassifier as GraphClassifier
+    from gread.estimator.classifier import (
+        GraphClassifier as GraphClassifier,
+        GraphRegressor as GraphRegressor,
+    )
     from gread.graph.adjacency import (
         OriginalAdjacency as OriginalAdjacency,
         SoftAdjacency as SoftAdjacency,

@@ -21,16 +21,24 @@ import torch
 from torch import Tensor
 
 import gread
-from gread.experiments.honest import BUDGET, GRAPHS, NINE, ablation_specs, runs_of_setting, selected
+from gread.experiments.honest import (
+    BUDGET,
+    GRAPHS,
+    NINE,
+    ablation_specs,
+    budget_of,
+    runs_of_setting,
+    selected,
+)
 from gread.runs.archive import ARCHIVES, ENDING, read_results, write_results
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 from gread.runs.store import ResultStore
 from gread.training.metrics import METRICS, Predictions
+from studies.search_honest import TRIALS, with_record
 
 ROOT = Path(__file__).parents[1]
 RUNS = ARCHIVES / f"honest{ENDING}"
-TRIALS = ROOT / f"studies/honest-trials{ENDING}"
 NUMBERS = ROOT / "gread/experiments/honest.csv"
 
 
@@ -66,11 +74,6 @@ def table_specs() -> list[RunSpec]:
     ]
 
 
-def with_record(spec: RunSpec) -> RunSpec:
-    """As the study runs it."""
-    return replace(spec, record=("probabilities",))
-
-
 def plain(result: Result) -> Result:
     """As the run of a preset, small enough to commit."""
     return replace(result, spec=replace(result.spec, record=()), records={})
@@ -90,7 +93,7 @@ def rows_of(stored: dict[RunSpec, Result]) -> Iterator[dict[str, str]]:
         if (result := stored.get(with_record(spec))) is not None and result.records:
             groups.setdefault((spec.model, spec.dataset, spec.split), []).append(result)
     for (model, dataset, split), results in groups.items():
-        if len(results) < len(BUDGET["seeds"]):
+        if len(results) < len(budget_of(dataset).seeds):
             continue
         data = gread.load(dataset)
         test, metric = data.test_mask[:, split], BUDGET["metric"].get(dataset, "accuracy")

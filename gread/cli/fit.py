@@ -11,15 +11,17 @@ from gread.cli.console import err, note, out, print_json, print_table, stoppable
 from gread.cli.options import settings_of
 
 if TYPE_CHECKING:
-    from gread.estimator.classifier import GraphClassifier
+    from gread.estimator.classifier import GraphEstimator
     from gread.estimator.diagnosis import Diagnosis
     from gread.estimator.files import FitReport
+    from gread.estimator.scores import LabelScores, Scores
 
 
 def diagnose(
     nodes: list[Path],
-    label: str,
+    label: list[str],
     edges: Path | None = None,
+    task: str = "auto",
     features: str = "auto",
     categorical: str = "",
     numeric: str = "",
@@ -40,7 +42,8 @@ def diagnose(
     found = diagnose_files(
         nodes,
         edges,
-        label=label,
+        label=label if len(label) > 1 else label[0],
+        task=task,
         features=features,
         categorical=categorical,
         numeric=numeric,
@@ -58,9 +61,10 @@ def diagnose(
 
 def fit(
     nodes: list[Path],
-    label: str,
+    label: list[str],
     folder: Path,
     edges: Path | None = None,
+    task: str = "auto",
     features: str = "auto",
     categorical: str = "",
     numeric: str = "",
@@ -74,6 +78,7 @@ def fit(
     model: str = "gread-bs",
     time: float | None = None,
     settings: list[str] | None = None,
+    metric: str | None = None,
     class_weight: str | None = None,
     minutes: float | None = None,
     seed: int = 0,
@@ -81,13 +86,13 @@ def fit(
     as_json: bool = False,
 ) -> None:
     """Train on a graph of your own: two files in, a model folder out."""
-    from gread.estimator.classifier import GraphClassifier
+    from gread.estimator.classifier import ESTIMATORS
     from gread.estimator.files import fit_report
     from gread.estimator.progress import FitProgress
     from gread.tables.graph import Columns
 
     columns = Columns(id=id, source=source, target=target, weight=weight, directed=directed)
-    classifier = GraphClassifier(
+    classifier = ESTIMATORS[task](
         model,
         settings=settings_of(settings),
         time=time,
@@ -96,12 +101,13 @@ def fit(
         numeric=numeric,
         scaling=scaling,
         class_weight=class_weight,
+        metric=metric,
         random_state=seed,
         device=device,
         **columns,
     )
 
-    def begin(stage: str, classifier: GraphClassifier) -> None:
+    def begin(stage: str, classifier: GraphEstimator) -> None:
         """Before the training, the diagnosis and the split."""
         if stage == "training" and not as_json:
             _print_diagnosis(classifier.diagnosis_)
@@ -113,7 +119,7 @@ def fit(
             classifier,
             nodes,
             edges,
-            label=label,
+            label=label if len(label) > 1 else label[0],
             out=folder,
             split=split,
             minutes=minutes,
@@ -153,8 +159,8 @@ def predict(
     device: str = "auto",
     as_json: bool = False,
 ) -> None:
-    """Predict the nodes without a class, nodes to add, or all nodes of a new graph."""
-    from gread.estimator.classifier import GraphClassifier
+    """Predict the nodes without a label, nodes to add, or all nodes of a new graph."""
+    from gread.estimator.classifier import GraphEstimator
     from gread.estimator.files import write_predictions
 
     with stoppable():
@@ -164,7 +170,7 @@ def predict(
                 "--add-nodes and --add-edges add to the training graph: leave out --nodes and "
                 "--edges"
             )
-        classifier = GraphClassifier.load(folder).set_params(device=device)
+        classifier = GraphEstimator.load(folder).set_params(device=device)
         given = (add_nodes or None, add_edges) if added else (nodes or None, edges)
         count = write_predictions(classifier, file, *given, added=added)
     left_out = classifier.left_out(added=added) if added or nodes else []
@@ -178,10 +184,10 @@ def predict(
 
 def export(folder: str, file: Path, as_json: bool = False) -> None:
     """Write a model to one file that scores graphs without gread: torch.export (.pt2) or ONNX."""
-    from gread.estimator.classifier import GraphClassifier
+    from gread.estimator.classifier import GraphEstimator
 
     with stoppable():
-        about = GraphClassifier.load(folder).export(file)
+        about = GraphEstimator.load(folder).export(file)
     if as_json:
         print_json(about)
         return
@@ -192,26 +198,28 @@ def export(folder: str, file: Path, as_json: bool = False) -> None:
     weights = ", edge_weight [E]" * ("edge_weight" in about["inputs"])
     note(
         f"Wrote {file}: x [N, {features}], edge_index [2, E]{weights} with edges {about['edges']} "
-        f"to probabilities [N, {classes}]"
+        f"to {about['outputs']} [N, {classes}]"
     )
 
 
-def _print_split(classifier: GraphClassifier) -> None:
+def _print_split(classifier: GraphEstimator) -> None:
     data = classifier.data_
     train, val, test = (int(data[f"{part}_mask"].sum()) for part in ("train", "val", "test"))
     out.print(
         f"{train:,} nodes train, {val:,} say when to stop, {test:,} test (not counted "
-        f"as classes above), {int((data.y < 0).sum()):,} are to be predicted."
+        f"above), {int((~classifier.task_.known(data.y.numpy())).sum()):,} are to be predicted."
     )
 
 
-def _candidates(classifier: GraphClassifier) -> list[dict[str, object]]:
+def _candidates(classifier: GraphEstimator) -> list[dict[str, object]]:
     """Every candidate with its score on nodes that it was not trained on, the best first."""
-    choice = classifier.choice_
+    from gread.training.metrics import METRICS
+
+    choice, sign = classifier.choice_, METRICS[classifier.task_.metric].sign
     return [
         {
             "candidate": one.candidate.title,
-            "validation": round(abs(one.gain[0]), 6),
+            "validation": round(sign * one.gain[0], 6),
             "weight": round(weight, 3),
             "seconds": round(one.seconds, 1),
             "reason": one.candidate.reason,
@@ -220,40 +228,42 @@ def _candidates(classifier: GraphClassifier) -> list[dict[str, object]]:
     ]
 
 
-def _print_choice(classifier: GraphClassifier) -> None:
+def _print_choice(classifier: GraphEstimator) -> None:
     """What was tried, and what was chosen."""
     from gread.estimator.automatic import explained
+    from gread.search.objective import objective_of
+    from gread.training.metrics import METRICS
 
-    rows = _candidates(classifier)
-    shown = [
+    rows, metric = _candidates(classifier), classifier.task_.metric
+    shown = objective_of(vars(classifier.config_)).shown
+    lines = [
         (
             str(row["candidate"]),
-            f"{100 * float(str(row['validation'])):.2f}",
+            shown(float(str(row["validation"]))),
             f"{row['weight']:g}" if row["weight"] else "",
             f"{row['seconds']}",
             str(row["reason"]),
         )
         for row in rows
     ]
-    print_table(("candidate", "validation", "weight", "seconds", "tried since"), shown)
-    metric = classifier.config_.metric or "accuracy"
-    out.print(f"Validation {metric} of the blend: {100 * abs(classifier.choice_.gain[0]):.2f}.")
-    out.print(explained(classifier.choice_, classifier.diagnosis_.edge_homophily))
+    print_table(("candidate", "validation", "weight", "seconds", "tried since"), lines)
+    sign = METRICS[metric].sign
+    out.print(f"Validation {metric} of the blend: {shown(sign * classifier.choice_.gain[0])}.")
+    classes = classifier.task_.targets == "classes"
+    homophily = classifier.diagnosis_.edge_homophily if classes else None
+    out.print(explained(classifier.choice_, metric, homophily))
 
 
-def _print_tuning(classifier: GraphClassifier) -> None:
+def _print_tuning(classifier: GraphEstimator) -> None:
     """How many trials there were, whether one was better on validation, and what it changes."""
     from gread.search.objective import objective_of
 
     found = classifier.tuning_
-    in_percent = objective_of(vars(classifier.config_)).is_share
-    before, best = (
-        "" if value is None else f"{value:.1%}" if in_percent else f"{value:.3f}"
-        for value in (found.before, found.best)
-    )
+    short = objective_of(vars(classifier.config_)).short
+    before, best = ("" if v is None else short(v) for v in (found.before, found.best))
     diverged = f" ({found.diverged} more diverged)" if found.diverged else ""
     out.print(f"\nTuning: {found.trials} trials{diverged}.")
-    metric = classifier.config_.metric or "accuracy"
+    metric = classifier.task_.metric
     if found.best is None:
         out.print("No trial ended in time: the settings are those of the first training.")
     elif not found.helped:
@@ -270,17 +280,37 @@ def _print_tuning(classifier: GraphClassifier) -> None:
 def _print_scores(report: FitReport) -> None:
     """How good it is beside simpler means, what it mixes up, and how far its confidence goes."""
     from gread.estimator.comparison import advice, verdict
+    from gread.estimator.scores import LabelScores, Scores
 
     scores = report.scores
-    classes = [str(name) for name in report.classifier.classes_.tolist()]
     (own, found), *_ = scores.items()
     out.print(f"\n{found.nodes:,} held-out test nodes")
-    rows = []
-    for name, other in scores.items():
-        auc = "" if other.roc_auc is None else f"{other.roc_auc:.3f}"
-        shares = (f"{100 * other.accuracy:.2f}", f"{100 * other.macro_f1:.2f}", auc)
-        rows.append((name, *shares, f"{other.calibration_error:.3f}"))
-    print_table(("", "accuracy", "macro-F1", "ROC-AUC", "calibration error"), rows)
+    rows = ((name, *map(_measure, other.measures().items())) for name, other in scores.items())
+    print_table(("", *found.measures()), rows)
+    if isinstance(found, Scores):
+        _print_confusion(own, found, [str(name) for name in report.classifier.classes_.tolist()])
+    if isinstance(found, LabelScores):
+        _print_labels(found)
+    _print_threshold(report.classifier)
+    if said := verdict(scores):
+        out.print(said)
+    if better := advice(own, scores):
+        out.print(better, style="yellow")
+
+
+PERCENT = ("accuracy", "macro-F1", "micro-F1")
+
+
+def _measure(item: tuple[str, float | None]) -> str:
+    name, value = item
+    if value is None:
+        return ""
+    if name in PERCENT:
+        return f"{100 * value:.2f}"
+    return f"{value:.5g}" if name in ("MAE", "RMSE") else f"{value:.3f}"
+
+
+def _print_confusion(own: str, found: Scores, classes: list[str]) -> None:
     if len(classes) <= 12:
         square = ((name, *row) for name, row in zip(classes, found.confusion, strict=True))
         print_table(("true \\ predicted", *classes), square)
@@ -289,10 +319,32 @@ def _print_scores(report: FitReport) -> None:
         f"{own} is {sure:.0%} sure on average and right in {found.accuracy:.0%}: off by "
         f"{found.calibration_error:.3f} over ten bins of confidence."
     )
-    if said := verdict(scores):
-        out.print(said)
-    if better := advice(own, scores):
-        out.print(better, style="yellow")
+
+
+def _print_labels(found: LabelScores) -> None:
+    rows = (
+        (
+            one.label,
+            f"{one.nodes:,}",
+            f"{100 * one.f1:.2f}",
+            _measure(("", one.roc_auc)),
+            _measure(("", one.average_precision)),
+        )
+        for one in found.labels
+    )
+    print_table(("label", "nodes", "F1", "ROC-AUC", "average precision"), rows)
+
+
+def _print_threshold(classifier: GraphEstimator) -> None:
+    """From which probability on a class is predicted, where it is not a half."""
+    from gread.estimator.task import Classes
+
+    task, thresholds = classifier.task_, classifier.thresholds_[0]
+    if isinstance(task, Classes) and thresholds is not None:
+        out.print(
+            f"Class {task.decisive[0]} is predicted from a probability of "
+            f"{thresholds[0]:.3g} on, the best on validation nodes."
+        )
 
 
 def _print_diagnosis(found: Diagnosis) -> None:
@@ -301,6 +353,8 @@ def _print_diagnosis(found: Diagnosis) -> None:
     print_table((), rows, box=None, padding=(0, 2, 0, 0), show_header=False)
     for line in found.encodings:
         out.print(f"Columns: {line}.")
+    for note_ in found.notes:
+        out.print(note_)
     for warning in found.warnings:
         out.print(f"! {warning}", style="yellow")
     begin = found.recommendation
@@ -313,13 +367,15 @@ def _print_diagnosis(found: Diagnosis) -> None:
 def _rows(found: Diagnosis) -> Mapping[str, str]:
     kind = "directed" if found.directed else "undirected"
     weights = ", weighted" if found.weighted else ""
-    classes = sorted(found.classes.items(), key=lambda item: -item[1])
+    classes = list(found.classes.items())
+    if found.target == "class":
+        classes.sort(key=lambda item: -item[1])
     shown = ", ".join(f"{name} {size:,}" for name, size in classes[:8])
     shown += f", and {len(classes) - 8} more" if len(classes) > 8 else ""
     features = ", ".join(found.features[:8]) or "none"
     features += f", and {len(found.features) - 8} more" if len(found.features) > 8 else ""
     return {
-        "nodes": f"{found.nodes:,}, {found.labelled:,} with a class",
+        "nodes": f"{found.nodes:,}, {found.labelled:,} with a {found.target}",
         "edges": f"{found.edges:,}, {kind}{weights}",
         "left out": f"{found.loops:,} loops, {found.repeated:,} repeated edges",
         "components": f"{found.components:,}, the largest with {found.largest_component:,} nodes",
@@ -327,7 +383,7 @@ def _rows(found: Diagnosis) -> Mapping[str, str]:
         f"{found.isolated:,} nodes have none",
         "duplicate nodes": f"{found.duplicates:,}",
         "features": features,
-        "classes": f"{len(classes)}: {shown}",
+        "classes" if found.target == "class" else "told apart": f"{len(classes)}: {shown}",
         "homophily": f"of edges {_share(found.edge_homophily)}, of nodes "
         f"{_share(found.node_homophily)}, adjusted for the classes "
         f"{_share(found.adjusted_homophily)}",

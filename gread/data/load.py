@@ -20,8 +20,8 @@ def load(name: str, root: str | Path | None = None, **options: Any) -> Data:
         name: A name of ``gread.DATASETS``.
         root: The data root; by default ``GREAD_DATA``, or a folder in the platform's cache.
         options: Those of the dataset, for instance of `csbm`; benchmark graphs take
-            ``normalize_features``, ``largest_component`` and, if their edges have directions,
-            ``directed``. Without it every edge is there in both directions.
+            ``normalize_features``, ``standardize_features``, ``largest_component`` and, if their
+            edges have directions, ``directed``. Without it every edge is there in both directions.
 
     Example:
         >>> load("grid", height=10, width=20).num_nodes

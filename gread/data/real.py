@@ -116,6 +116,7 @@ def benchmark(
     root: str | Path | None = None,
     *,
     normalize_features: bool = False,
+    standardize_features: bool = False,
     largest_component: bool = False,
     directed: bool = False,
 ) -> Data:
@@ -127,6 +128,7 @@ def benchmark(
         clean: What happens to the graph before it is stored; None for what suits the files.
         root: The data root; by default ``GREAD_DATA`` or the platform's cache folder.
         normalize_features: Whether every row of features is divided by its sum.
+        standardize_features: Whether every column of features has mean 0 and deviation 1.
         largest_component: Whether nodes outside the largest component are dropped.
         directed: Whether edges keep their directions.
     """
@@ -136,7 +138,12 @@ def benchmark(
     data = cached(place / parsed(name), partial(_parse, files, clean, place))
     if largest_component:
         data = LargestConnectedComponents()(data)
-    return NormalizeFeatures()(data) if normalize_features else data
+    if normalize_features:
+        data = NormalizeFeatures()(data)
+    if standardize_features:
+        deviation, mean = torch.std_mean(data.x, dim=0, correction=0)
+        data.x = (data.x - mean) / deviation.where(deviation > 0, 1)
+    return data
 
 
 def _parse(files: str, clean: Transform | None, root: Path) -> tuple[Data, Statistics]:

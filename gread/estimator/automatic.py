@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from enum import IntEnum
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from gread.base.errors import InputError
-from gread.estimator.blend import Probabilities, mean, tempered
+from gread.estimator.blend import mean
 from gread.estimator.race import (
     PROPAGATION,
     Candidate,
@@ -31,6 +32,8 @@ from gread.estimator.race import (
     smoothed,
     train,
 )
+from gread.estimator.scores import Figures, apart
+from gread.estimator.task import Task
 from gread.models.hub import load_module, save_weights
 
 SHARE = 0.75
@@ -39,8 +42,28 @@ SHARE = 0.75
 MOSTLY = 0.6
 """Edge homophily above which neighbours mostly share a class."""
 
+NOBODY = np.zeros(0, dtype=np.int64)
+
 MEMBERS = "members"
 """Folder of the weights in a model folder."""
+
+
+class Where(IntEnum):
+    """What is predicted: nodes of the graph of the training, of another, or added to the first.
+
+    Temperatures and thresholds come in this order.
+    """
+
+    HERE = 0
+    ELSEWHERE = 1
+    GROWN = 2
+
+
+def able(candidate: Candidate, where: Where) -> bool:
+    """Whether a candidate can predict there."""
+    if where is Where.GROWN:
+        return not candidate.bound()
+    return where is Where.HERE or not candidate.transductive()
 
 
 @dataclass(frozen=True)
@@ -49,7 +72,7 @@ class Member:
 
     Attributes:
         candidate: What it is.
-        weight: Of its probabilities on the graph that it was trained on.
+        weight: Of its predictions on the graph that it was trained on.
         grown: The same for nodes that are added to this graph; 0 if it cannot predict them.
         elsewhere: The same on other graphs; 0 if it cannot predict there.
         module: Its network; None of label propagation.
@@ -61,45 +84,44 @@ class Member:
     elsewhere: float
     module: nn.Module | None
 
+    def share(self, where: Where) -> float:
+        """Its weight."""
+        return (self.weight, self.elsewhere, self.grown)[where]
+
 
 @dataclass(frozen=True)
 class Blend:
-    """The weighted mean of the probabilities of several members, with a temperature.
+    """The weighted mean of the predictions of several members, with a temperature.
 
     Attributes:
         members: Trained candidates.
-        classes: How many.
-        temperatures: T of `gread.estimator.blend.tempered`, on the graph of the training, on
-            others, and for nodes that are added.
+        task: What they predict.
+        temperatures: T of `gread.estimator.blend.tempered`, by `Where`.
     """
 
     members: Sequence[Member]
-    classes: int
+    task: Task
     temperatures: tuple[float, float, float]
 
-    def probabilities(
-        self, data: Data, known: Tensor | None, device: str = "cpu", *, grown: bool = False
-    ) -> Probabilities:
-        """Of every node, [N, classes].
+    def predictions(
+        self, data: Data, known: Tensor | None, device: str = "cpu", where: Where = Where.HERE
+    ) -> Figures:
+        """Of every node, [N, k].
 
         Args:
             data: ``x``, ``edge_index`` with directions if there are any, ``y`` where known.
-            known: Nodes of the graph of the training whose classes may be used, [N]; None on
-                another graph, where members that need them, or have weights for each node, are left
-                out.
+            known: Nodes whose targets may be used, [N]; None on another graph.
             device: Where networks compute.
-            grown: Whether nodes were added to the graph of the training, so that members with
-                weights for each node are left out.
+            where: What is predicted. Members that cannot are left out.
         """
-        used = self.used(known is None, grown)
-        found = (self._of(one, data, known, device) for one, _ in used)
-        mixed = mean([weight for _, weight in used], found)
-        return tempered(mixed, self.temperatures[1 if known is None else 2 * grown])
+        used = self.used(where)
+        found = (self._of(one, data, known, device) for one in used)
+        mixed = mean([one.share(where) for one in used], found)
+        return self.task.tempered(mixed, self.temperatures[where])
 
-    def used(self, elsewhere: bool, grown: bool) -> list[tuple[Member, float]]:
-        """Members with their weights on another graph, a grown one, or that of the training."""
-        name = "elsewhere" if elsewhere else "grown" if grown else "weight"
-        found = [(one, getattr(one, name)) for one in self.members if getattr(one, name)]
+    def used(self, where: Where) -> list[Member]:
+        """Members that have a weight there."""
+        found = [one for one in self.members if one.share(where)]
         if not found:
             raise InputError(
                 "no candidate that was trained can predict on another graph: take more time, or a "
@@ -107,21 +129,21 @@ class Blend:
             )
         return found
 
-    def left_out(self, grown: bool) -> list[str]:
-        """Titles of members that cannot predict on a grown graph, or else on another."""
-        unable = [one for one in self.members if one.weight and one.candidate.transductive()]
-        return [one.candidate.title for one in unable if not grown or one.candidate.bound()]
+    def left_out(self, where: Where) -> list[str]:
+        """Titles of members that cannot predict there."""
+        used = [one.candidate for one in self.members if one.weight]
+        return [one.title for one in used if not able(one, where)]
 
-    def _of(self, one: Member, data: Data, known: Tensor | None, device: str) -> Probabilities:
-        view = Problem(data, np.zeros(0, dtype=np.int64), self.classes).graph(one.candidate)
+    def _of(self, one: Member, data: Data, known: Tensor | None, device: str) -> Figures:
+        view = Problem(data, NOBODY, self.task).graph(one.candidate)
         if one.module is None:
             assert known is not None
-            return propagated(view, known, self.classes)
+            return propagated(view, known, self.task, data.y)
         view.train_mask = torch.zeros(view.num_nodes, dtype=torch.bool) if known is None else known
-        found = predicted(one.module.to(device), view.to(device))
+        found = predicted(one.module.to(device), view.to(device), self.task)
         if one.candidate.smooth:
             assert known is not None
-            found = smoothed(view, known, found)
+            found = smoothed(view, known, self.task, data.y, found)
         return found
 
     def write(self, folder: Path) -> dict[str, Any]:
@@ -143,7 +165,7 @@ class Blend:
 
     @staticmethod
     def read(
-        folder: Path, about: Mapping[str, Any], features: int, classes: int, nodes: int
+        folder: Path, about: Mapping[str, Any], features: int, task: Task, nodes: int
     ) -> Blend:
         """What `write` has written."""
         members = []
@@ -151,29 +173,30 @@ class Blend:
             candidate = Candidate(**row["candidate"])
             module = None
             if candidate.model != PROPAGATION:
-                build = partial(built, candidate, features, classes, nodes)
+                build = partial(built, candidate, features, task.width, nodes)
                 module = load_module(build, folder / MEMBERS / f"{number}.safetensors")
             grown = row.get("grown", row["elsewhere"])  # a folder from before nodes could be added
             members.append(Member(candidate, row["weight"], grown, row["elsewhere"], module))
         here, elsewhere, *rest = map(float, about["temperatures"])
-        return Blend(members, classes, (here, elsewhere, rest[0] if rest else elsewhere))
+        return Blend(members, task, (here, elsewhere, rest[0] if rest else elsewhere))
 
 
-def explained(choice: Choice, homophily: float | None) -> str:
+def explained(choice: Choice, metric: str, homophily: float | None) -> str:
     """What the graph adds to the features, in one sentence.
 
     Args:
         choice: With candidates of both kinds.
+        metric: By which they were compared.
         homophily: Share of edges between nodes of one class; None if unknown.
     """
     free = [one for one in choice.scored if one.candidate.without_graph]
     seeing = [one for one in choice.scored if not one.candidate.without_graph]
     if not free or not seeing:
         return ""
-    points = 100 * (seeing[0].gain[0] - free[0].gain[0])
+    difference = seeing[0].gain[0] - free[0].gain[0]
     against = f"{seeing[0].candidate.title} against {free[0].candidate.title}"
-    change = "adds" if points >= 0 else "loses"
-    told = f"the graph {change} {abs(points):.1f} points of validation ({against})."
+    change = "improves" if difference >= 0 else "worsens"
+    told = f"the graph {change} the validation {metric} by {apart(metric, difference)} ({against})."
     if homophily is None:
         return told[0].upper() + told[1:]
     if homophily > MOSTLY:
@@ -185,8 +208,10 @@ def explained(choice: Choice, homophily: float | None) -> str:
 
 def fit_blend(
     problem: Problem, seconds: float, on_score: Callable[[Scored], None] | None = None
-) -> tuple[Blend, Choice]:
+) -> tuple[Blend, tuple[Choice, ...]]:
     """The best blend of candidates that a time allows, trained on all nodes to learn from.
+
+    It comes with the choices by `Where`: what can predict there is chosen for itself.
 
     Args:
         problem: The graph.
@@ -194,15 +219,27 @@ def fit_blend(
         on_score: Called with every candidate that was scored.
     """
     begin = time.monotonic()
-    scored = race(problem, portfolio(), SHARE * seconds, on_score)
-    choice = choose(problem, scored)
-    # What can predict added nodes, or on another graph, is chosen for itself.
-    grown, grown_t = _chosen(problem, [one for one in scored if not one.candidate.bound()])
-    there, there_t = _chosen(problem, [one for one in scored if not one.candidate.transductive()])
+    took: list[float] = []  # until every network was scored
+
+    def note(one: Scored) -> None:
+        if one.candidate.model != PROPAGATION:
+            took.append(time.monotonic() - begin)
+        if on_score is not None:
+            on_score(one)
+
+    scored = race(problem, portfolio(), SHARE * seconds, note)
+    if not scored:
+        raise InputError("a candidate must be trained, got none whose loss is finite")
+    if took and took[0] > seconds:
+        raise InputError(
+            f"time must be enough for one candidate, which took {took[0]:.1f} s here, got "
+            f"{seconds:.1f} s"
+        )
+    choices = [_chosen(problem, scored, where) for where in Where]
     members = []
-    for one, weight in zip(scored, choice.weights, strict=True):
-        weights = weight, grown.get(id(one), 0.0), there.get(id(one), 0.0)
-        if not any(weights):
+    for one in scored:
+        here, there, grown = (_weight(choice, one) for choice in choices)
+        if not (here or there or grown):
             continue
         epochs = max(1, round(float(np.mean(one.epochs))))
         now = time.monotonic()
@@ -216,15 +253,18 @@ def fit_blend(
             until=until,
             seed=problem.seed,
         )
-        members.append(Member(one.candidate, *weights, trained.module))
-    return Blend(members, problem.classes, (choice.temperature, there_t, grown_t)), choice
+        members.append(Member(one.candidate, here, grown, there, trained.module))
+    here, there, grown = (choice.temperature for choice in choices)
+    return Blend(members, problem.task, (here, there, grown)), tuple(choices)
 
 
-def _chosen(problem: Problem, able: list[Scored]) -> tuple[dict[int, float], float]:
-    """The weights of a blend of some candidates by their ``id``, as titles repeat, and its T."""
-    if not able:
-        return {}, 1.0
-    found = choose(problem, able)
-    return {id(one): weight for one, weight in zip(able, found.weights, strict=True)}, (
-        found.temperature
-    )
+def _chosen(problem: Problem, scored: list[Scored], where: Where) -> Choice:
+    """The best blend of the candidates that can predict there, perhaps none."""
+    found = [one for one in scored if able(one.candidate, where)]
+    return choose(problem, found) if found else Choice([], [], 1.0, (-np.inf, -np.inf))
+
+
+def _weight(choice: Choice, one: Scored) -> float:
+    """That of a candidate; titles of variants repeat."""
+    pairs = zip(choice.scored, choice.weights, strict=True)
+    return next((weight for other, weight in pairs if other is one), 0.0)

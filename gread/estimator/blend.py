@@ -1,4 +1,4 @@
-"""Probabilities of several predictors as one: a greedy blend, and a temperature."""
+"""Predictions of several predictors as one: a greedy blend, and a temperature."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
+from torch import Tensor
 
-Probabilities = NDArray[np.float64]
+from gread.estimator.scores import Figures
 
 ROUNDS = 25
 """How many times a predictor is added to a blend, at most."""
 
 
-def blend(
-    found: Sequence[Probabilities], gain: Callable[[Probabilities], tuple[float, ...]]
-) -> list[float]:
+def blend(found: Sequence[Figures], gain: Callable[[Figures], tuple[float, ...]]) -> list[float]:
     """Weights of predictors whose mean is the best: greedy selection with replacement.
 
     Caruana et al., ICML 2004. It begins with the best predictor and adds one as long as that gains,
     so no predictor alone is better than the blend.
 
     Args:
-        found: Probabilities [n, classes] of every predictor on the same nodes.
-        gain: From probabilities to what is to be large; of a tuple the first number counts first.
+        found: Predictions [n, k] of every predictor on the same nodes.
+        gain: From predictions to what is to be large; of a tuple the first number counts first.
 
     Example:
         >>> good, bad = np.array([[0.9, 0.1]]), np.array([[0.2, 0.8]])
@@ -45,12 +45,12 @@ def blend(
     return (counts / counts.sum()).tolist()
 
 
-def mean(weights: Sequence[float], found: Iterable[Probabilities]) -> Probabilities:
+def mean(weights: Sequence[float], found: Iterable[Figures]) -> Figures:
     """Σ w p."""
     return reduce(np.add, (w * p for w, p in zip(weights, found, strict=True)))
 
 
-def temperature(probabilities: Probabilities, y: NDArray[np.int64]) -> float:
+def temperature(probabilities: Figures, y: NDArray[np.int64]) -> float:
     """T for which p^(1/T), normalised, has the highest likelihood: Guo et al., ICML 2017.
 
     Example:
@@ -58,24 +58,22 @@ def temperature(probabilities: Probabilities, y: NDArray[np.int64]) -> float:
         >>> temperature(sure, np.array([0] * 8 + [1] * 2)) > 2
         True
     """
+    given, truth = torch.from_numpy(probabilities), torch.from_numpy(y).unsqueeze(1)
 
     def loss(log_t: float) -> float:
-        scaled = tempered(probabilities, float(np.exp(log_t)))
-        return float(-np.log(scaled[np.arange(len(y)), y]).mean())
+        return -tempered(given, float(np.exp(log_t))).gather(1, truth).log().mean().item()
 
     found = minimize_scalar(loss, bounds=(-3.0, 3.0), method="bounded")
     return float(np.exp(found.x))
 
 
-def tempered(probabilities: Probabilities, t: float) -> Probabilities:
+def tempered(probabilities: Tensor, t: float) -> Tensor:
     """p^(1/T), normalised.
 
     Example:
-        >>> tempered(np.array([[0.8, 0.2]]), 1.0).round(2).tolist()
-        [[0.8, 0.2]]
+        >>> tempered(torch.tensor([[0.8, 0.2]]), 1.0)
+        tensor([[0.8000, 0.2000]])
     """
-    logits = np.log(np.maximum(probabilities, 1e-12)) / t
-    logits -= logits.max(axis=1, keepdims=True)
-    powers = np.maximum(np.exp(logits), 1e-12)
-    scaled: Probabilities = powers / powers.sum(axis=1, keepdims=True)
-    return scaled
+    logits = probabilities.clamp_min(1e-12).log() / t
+    powers = (logits - logits.amax(1, keepdim=True)).exp().clamp_min(1e-12)
+    return powers / powers.sum(1, keepdim=True)

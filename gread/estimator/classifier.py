@@ -1,8 +1,9 @@
-"""A classifier of nodes that follows the scikit-learn estimator API."""
+"""A classifier and a regressor of nodes that follow the scikit-learn estimator API."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from rich.console import Console
-from sklearn.base import clone
+from sklearn.base import ClassifierMixin, RegressorMixin, clone
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -19,28 +20,33 @@ from gread.base.devices import choose_device
 from gread.base.errors import InputError
 from gread.base.files import whole_folder
 from gread.base.memory import TRAINING, enough_memory
+from gread.base.registry import Registry
 from gread.data.splits import MASKS
-from gread.estimator.automatic import fit_blend
+from gread.estimator.automatic import Where, fit_blend
 from gread.estimator.diagnosis import diagnose
 from gread.estimator.fitted import (
     AUTO,
     DEGREE,
-    FittedClassifier,
+    FittedEstimator,
     checked_column,
-    labels_of,
+    given_targets,
+    names_of,
     node_numbers,
+    targets_of,
     title_of,
     with_degrees,
 )
 from gread.estimator.folder import load, write
 from gread.estimator.graphs import masks_of_data
-from gread.estimator.race import Problem, Scored
+from gread.estimator.race import Problem, Scored, balanced
+from gread.estimator.scores import Figures
+from gread.estimator.task import Task, read_targets
 from gread.models.catalog import MODELS
 from gread.runs.presets import split_settings
 from gread.runs.spec import HIDDEN_CHANNELS, Value
 from gread.tables.features import Preprocessing, choose_features, named
 from gread.tables.graph import TableGraph
-from gread.tables.labels import Labels, check_split, draw_split, read_split
+from gread.tables.labels import check_split, draw_split, read_split
 from gread.tables.table import Table
 from gread.training.fit import fit
 from gread.training.loop import Epoch
@@ -48,67 +54,23 @@ from gread.training.loop import Epoch
 if TYPE_CHECKING:
     from gread.estimator.explanation import Explanation
 
-T = TypeVar("T")
-
 MINUTES, PLENTY, MOST = 2.0, 20_000, 7.0  # for a choice; for as many times more nodes, at most
 FRACTIONS = (0.6, 0.2, 0.2)  # train, validation and test of a drawn split
 WITHOUT_TEST = (0.8, 0.2, 0.0)  # where others keep the nodes of the test
 
+E = TypeVar("E", bound="GraphEstimator")
+T = TypeVar("T")
 
-class GraphClassifier(FittedClassifier):
-    """Predicts the class of nodes from their columns and their neighbours.
 
-    Nodes without a class are the ones to predict. The others are split into training, validation
-    and test. Columns are encoded by a `gread.tables.Preprocessing`, fitted to training nodes alone.
+class GraphEstimator(FittedEstimator):
+    """Predicts targets of nodes from their columns and their neighbours.
 
-    Args:
-        model: A name of ``gread.MODELS``, or ``"auto"`` for the best blend of candidates
-            (`gread.estimator.automatic`).
-        settings: Hyperparameters of the model and of ``gread.TrainConfig``, by name; ``metric``
-            selects the epoch, and ``loss="binary"`` suits two classes. Without a setting, GREAD
-            takes the adjacency, time and solver that the diagnosis recommends, and a graph
-            that does not fit into memory is cut into parts (`gread.graph.partition`).
-        time: Minutes for the choice of ``"auto"``; by default two, and more from 20,000 nodes on.
-        features: Columns to use, or ``"auto"`` for all but label and split.
-        categorical, numeric: Columns whose values are categories, or quantities, where that differs
-            from what `gread.tables.codes.are_codes` finds.
-        scaling: Of counts, one of ``gread.tables.SCALINGS``.
-        id, source, target, weight: Columns, see `gread.tables.read_graph`.
-        directed: Whether edges have one direction.
-        class_weight: How much nodes of each class count: None for alike, ``"balanced"`` for
-            inversely to the size of the class, or a mapping.
-        random_state: Where the random numbers of split and training start.
-        device: ``"auto"`` takes a GPU if there is one.
-        graph: A graph as in `gread.estimator.as_graph`, for tools of scikit-learn such as
-            ``cross_val_score``, ``GridSearchCV`` and ``Pipeline``. X is then the numbers of some of
-            its nodes everywhere, and y their classes; other nodes have none, and `fit` keeps no
-            test. Copies share it, and a model folder does not hold it.
-        verbose: Whether to show progress: a bar in a terminal or a notebook, else a line from time
-            to time.
-
-    Attributes:
-        classes_: In the order of the columns of `predict_proba`.
-        ids_, data_: The training graph: features, edges, classes (−1 for none) and masks.
-        preprocessing_: From columns to features.
-        diagnosis_: Of the graph, without the classes of the test.
-        settings_, config_: All settings of the model and of the training.
-        module_, fit_: The trained model, and the epochs of its training.
-        tuning_: Of `gread.estimator.tune`: how many trials there were, and what they changed.
-        blend_, choice_: Where the model is chosen: what was, and the scores of all candidates.
-
-    Example:
-        >>> import gread
-        >>> from sklearn.base import clone
-        >>> data = gread.load("csbm", num_nodes=200, homophily=0.8, degree=8)
-        >>> classifier = gread.GraphClassifier(settings={"epochs": 20}).fit(data)
-        >>> classifier.predict_proba().shape
-        (200, 2)
-        >>> clone(classifier).get_params()["model"]
-        'gread-bs'
+    What the targets are is recognized by `gread.estimator.task.read_targets`. `GraphClassifier`
+    describes the arguments.
     """
 
     def fit(
-        self,
+        self: E,
         X: Any,
         y: Any = None,
         *,
@@ -116,13 +78,14 @@ class GraphClassifier(FittedClassifier):
         split: Any = None,
         on_epoch: Callable[[Epoch], None] | None = None,
         on_score: Callable[[Scored], None] | None = None,
-    ) -> GraphClassifier:
+    ) -> E:
         """Trains on a graph.
 
         Args:
             X: The graph or its nodes, see `gread.estimator.as_graph`.
-            y: The name of the column of classes, or classes [N], None, NaN or −1 where there is
-                none; of a PyG ``Data`` by default its ``y``.
+            y: The name of the column of targets, or targets [N], None or NaN where there is none,
+                of classes also −1; names of several columns of 0 and 1, or 0 and 1 [N, labels]; of
+                a PyG ``Data`` by default its ``y``.
             edges: Its edges, where X has none.
             split: The name of a column that says train, val or test, or a list of these; of a PyG
                 ``Data`` which of its splits, by default the first. Otherwise it is drawn.
@@ -138,25 +101,29 @@ class GraphClassifier(FittedClassifier):
             shown.begin("training", self)
             return self.train(_both(shown.advance, on_epoch), _both(shown.score, on_score))
 
-    def prepare(
-        self, X: Any, y: Any = None, *, edges: Any = None, split: Any = None
-    ) -> GraphClassifier:
+    def prepare(self: E, X: Any, y: Any = None, *, edges: Any = None, split: Any = None) -> E:
         """All of `fit` but the training: reads, splits, diagnoses, encodes."""
+        if hasattr(self, "task_"):
+            del self.task_  # of a training before
         self.config()  # misspelt names fail before anything is computed
         choose_device(self.device)
         check_count("random_state", self.random_state, minimum=0)
         if self.graph is not None:
-            graph, labels, parts = self._named(X, y, edges, split)
+            graph, task, targets, recognized = self._named(X, y, edges, split)
+            others = []
         else:
             graph = self.read(X, edges)
-            given = X.y if y is None and isinstance(X, Data) else y
-            labels = labels_of(given, graph.num_nodes, graph=graph)
-            parts = self._split(X, split, graph, labels)
-        others = [name for name in (y, split) if isinstance(name, str)]
+            task, targets, recognized = targets_of(X, y, graph, self.kind)
+            others = [*names_of(y, graph), *([split] if isinstance(split, str) else [])]
+        parts = self._split(X, split, graph, task, targets)
+        usual, chosen = task.best_metric(targets, parts)
+        given = self.metric or self.config().metric
+        self.task_ = replace(task.fitted(targets, parts == 0), metric=given or usual)
+        self.config()  # loss and metric must fit the targets
         names = choose_features(graph.table(), self.features, others)
         shown = self.shown(graph)
         shown = shown if names else with_degrees(shown)
-        seen = Labels(labels.classes, np.where(parts == 2, -1, labels.y))
+        seen = task.described(task.without(targets, parts == 2))
         self.preprocessing_ = Preprocessing.fit(
             shown.table(),
             names or [DEGREE],
@@ -165,23 +132,28 @@ class GraphClassifier(FittedClassifier):
             numeric=named(graph.table(), self.numeric),
             scaling=self.scaling,
         )
-        self.diagnosis_ = diagnose(shown, seen, names, self.preprocessing_)
+        notes = [recognized, "" if given else chosen]
+        self.diagnosis_ = replace(
+            diagnose(shown, seen, names, self.preprocessing_),
+            target=task.word,
+            notes=tuple(note for note in notes if note),
+        )
         has_masks = isinstance(X, Data) and all(name in X for name in MASKS)
         self.split_given_ = split is not None or has_masks
-        self.classes_ = np.array(labels.classes)
+        self.classes_ = np.array(task.names)
         self.ids_ = graph.ids
         self.data_ = self._inputs(graph)
-        self.data_.y = torch.from_numpy(labels.y)
+        self.data_.y = torch.from_numpy(targets)
         for part, name in enumerate(MASKS):
             self.data_[name] = torch.from_numpy(parts == part)
         self._class_weights()  # which may name others than there are
         return self
 
     def train(
-        self,
+        self: E,
         on_epoch: Callable[[Epoch], None] | None = None,
         on_score: Callable[[Scored], None] | None = None,
-    ) -> GraphClassifier:
+    ) -> E:
         """Builds the model and trains it on what is prepared."""
         if self.model == AUTO:
             return self._choose(on_score)
@@ -201,9 +173,14 @@ class GraphClassifier(FittedClassifier):
             self.module_ = self.built().to(device)
             about: Any = {"class_weight": self._class_weights(), "on_epoch": on_epoch}
             self.fit_ = fit(self.module_, data, self.config_, **about)
+        held, task = self.data_.val_mask.numpy(), self.task_
+        found = None
+        if task.tunes:
+            found = task.thresholds(self.predictions()[held], self.data_.y.numpy()[held])
+        self.thresholds_ = (found,) * len(Where)
         return self
 
-    def _choose(self, on_score: Callable[[Scored], None] | None) -> GraphClassifier:
+    def _choose(self: E, on_score: Callable[[Scored], None] | None) -> E:
         """Races candidates and blends the best."""
         data, config = self.data_, self.config()
         learned = (data.train_mask | data.val_mask).nonzero().squeeze(1).numpy()
@@ -215,26 +192,28 @@ class GraphClassifier(FittedClassifier):
         problem = Problem(
             data,
             learned,
-            len(self.classes_),
+            self.task_,
             held,
-            metric=config.metric or "accuracy",
             class_weight=self._class_weights(),
             seed=self.random_state,
             device=choose_device(self.device),
         )
         self.settings_, self.config_ = {}, config
-        self.blend_, self.choice_ = fit_blend(problem, 60 * minutes, on_score)
+        self.blend_, choices = fit_blend(problem, 60 * minutes, on_score)
+        self.choice_ = choices[Where.HERE]
+        self.thresholds_ = tuple(one.thresholds for one in choices)
         return self
 
     def like(
-        self,
+        self: E,
         model: str,
         settings: Mapping[str, Value],
         on_epoch: Callable[[Epoch], None] | None = None,
-    ) -> GraphClassifier:
+    ) -> E:
         """Another model or other settings on what is prepared here, trained."""
-        other: GraphClassifier = clone(self).set_params(model=model, settings=settings)
-        other.classes_, other.ids_, other.data_ = self.classes_, self.ids_, self.data_
+        other: E = clone(self).set_params(model=model, settings=settings)
+        other.task_, other.classes_ = self.task_, self.classes_
+        other.ids_, other.data_ = self.ids_, self.data_
         other.preprocessing_, other.diagnosis_ = self.preprocessing_, self.diagnosis_
         return other.train(on_epoch)
 
@@ -249,9 +228,9 @@ class GraphClassifier(FittedClassifier):
         """The edges and features that count most for the prediction of a node.
 
         PyG's ``GNNExplainer`` learns a mask of the edges and one of the features, with which the
-        network still predicts the class. Of a blend, the network with the largest weight is
-        explained. A mask is learned: what counts little may come out otherwise with another
-        ``random_state``.
+        network still predicts the same class, labels or number. Of a blend, the network with the
+        largest weight is explained. A mask is learned: what counts little may come out otherwise
+        with another ``random_state``.
 
         Args:
             node: Id of a node of the training graph.
@@ -278,14 +257,19 @@ class GraphClassifier(FittedClassifier):
         self._check_fitted(file)
         return export(self, file)
 
-    @staticmethod
-    def load(folder: str | Path) -> GraphClassifier:
-        """The classifier in a model folder, or in a repository of the Hugging Face Hub."""
-        return load(folder, GraphClassifier)
+    @classmethod
+    def load(cls: type[E], folder: str | Path) -> E:
+        """The estimator in a model folder, or in a repository of the Hugging Face Hub."""
+        return load(folder, cls)
 
-    def _split(self, X: Any, split: Any, graph: TableGraph, labels: Labels) -> NDArray[np.int64]:
-        """Parts of the nodes that have a class: 0 train, 1 validation, 2 test."""
-        if isinstance(split, str):
+    def _split(
+        self, X: Any, split: Any, graph: TableGraph, task: Task, targets: NDArray[Any]
+    ) -> NDArray[np.int64]:
+        """Parts of the nodes that have a target: 0 train, 1 validation, 2 test."""
+        tested = self.graph is None
+        if not tested:
+            parts = draw_split(task.strata(targets), WITHOUT_TEST, self.random_state)
+        elif isinstance(split, str):
             parts = read_split(graph.table(), split)
         elif split is not None and not isinstance(split, int):
             given = checked_column(split, graph.num_nodes)
@@ -293,46 +277,48 @@ class GraphClassifier(FittedClassifier):
         elif isinstance(X, Data) and all(name in X for name in MASKS):
             parts = masks_of_data(X, split or 0)
         else:
-            parts = draw_split(labels.y, FRACTIONS, self.random_state)
-        parts = np.where(labels.known, parts, -1)
-        check_split(parts, labels.y)
+            parts = draw_split(task.strata(targets), FRACTIONS, self.random_state)
+        known = task.known(targets)
+        parts = np.where(known, parts, -1)
+        check_split(parts, known, tested=tested)
+        task.check(targets, parts)
         return parts
 
     def _named(
         self, X: Any, y: Any, edges: Any, split: Any
-    ) -> tuple[TableGraph, Labels, NDArray[np.int64]]:
-        """The graph of the constructor, classes of the nodes that X names, and their parts."""
+    ) -> tuple[TableGraph, Task, NDArray[Any], str]:
+        """The graph of the constructor, and the targets of the nodes that X names."""
         if edges is not None or split is not None:
             raise InputError(
-                "edges and split must be left out where the classifier has a graph: X names the "
+                "edges and split must be left out where the estimator has a graph: X names the "
                 "nodes to learn from"
             )
         graph = self.read(self.graph)
         nodes = node_numbers(X, graph.num_nodes)
-        given = labels_of(y, len(nodes))
+        given = given_targets(y, len(nodes), self.kind)
+        task, targets, recognized = read_targets(given, list(given.columns), self.kind)
         for name in choose_features(graph.table(), self.features, []):
-            if _same(graph.table()[name].cells(), nodes, given):
+            cells = graph.table()[name].cells()
+            if any(_same(cells, nodes, one.cells()) for one in given.columns.values()):
                 raise InputError(
                     f"features must not name the column to predict, got {name!r}: leave it out of "
                     "the graph"
                 )
-        spread = np.full(graph.num_nodes, -1)
-        spread[nodes] = given.y
-        parts = draw_split(spread, WITHOUT_TEST, self.random_state)
-        check_split(parts, spread, tested=False)
-        return graph, Labels(given.classes, spread), parts
+        spread = np.zeros((graph.num_nodes, *targets.shape[1:]), dtype=targets.dtype)
+        spread[nodes] = targets
+        absent = ~np.isin(np.arange(graph.num_nodes), nodes)
+        return graph, task, task.without(spread, absent), recognized
 
     def _class_weights(self) -> Tensor | None:
         """[classes]; balanced weights have a mean of 1 over the training nodes."""
         given = self.class_weight
         if given is None:
             return None
+        if self.task_.targets != "classes":
+            raise InputError(f"class_weight must be None for {self.task_.targets}, got {given!r}")
         classes = self.classes_.tolist()
-        trained = self.data_.y[self.data_.train_mask].numpy()
-        sizes = np.bincount(trained, minlength=len(classes))
         if given == "balanced":
-            weights = len(trained) / (np.maximum(sizes, 1) * (sizes > 0).sum())
-            return torch.tensor(weights, dtype=torch.float32)
+            return balanced(self.data_.y[self.data_.train_mask], len(classes))
         if not isinstance(given, Mapping):
             raise InputError(f"class_weight must be None, 'balanced' or a mapping, got {given!r}")
         for label in given:
@@ -340,6 +326,102 @@ class GraphClassifier(FittedClassifier):
                 known = ", ".join(map(repr, classes))
                 raise InputError(f"class_weight must name the classes {known}, got {label!r}")
         return torch.tensor([float(given.get(label, 1.0)) for label in classes])
+
+
+class GraphClassifier(ClassifierMixin, GraphEstimator):
+    """Predicts the class of nodes, or their labels, from their columns and their neighbours.
+
+    Nodes without a class are the ones to predict. The others are split into training, validation
+    and test. Columns are encoded by a `gread.tables.Preprocessing`, fitted to training nodes alone.
+
+    Args:
+        model: A name of ``gread.MODELS``, or ``"auto"`` for the best blend of candidates
+            (`gread.estimator.automatic`).
+        settings: Hyperparameters of the model and of ``gread.TrainConfig``, by name;
+            ``loss="binary"`` suits two classes. Without a setting, GREAD takes the adjacency, time
+            and solver that the diagnosis recommends, and a graph that does not fit into memory is
+            cut into parts (`gread.graph.partition`).
+        time: Minutes for the choice of ``"auto"``; by default two, and more from 20,000 nodes on.
+        features: Columns to use, or ``"auto"`` for all but label and split.
+        categorical, numeric: Columns whose values are categories, or quantities, where that differs
+            from what `gread.tables.codes.are_codes` finds.
+        scaling: Of counts, one of ``gread.tables.SCALINGS``.
+        id, source, target, weight: Columns, see `gread.tables.read_graph`.
+        directed: Whether edges have one direction.
+        class_weight: How much nodes of each class count: None for alike, ``"balanced"`` for
+            inversely to the size of the class, or a mapping.
+        metric: A name of ``gread.training.METRICS``, which selects the epoch, or candidates; by
+            default accuracy, average precision where a class has more than 90 % of the nodes, and
+            ROC-AUC of labels.
+        random_state: Where the random numbers of split and training start.
+        device: ``"auto"`` takes a GPU if there is one.
+        graph: A graph as in `gread.estimator.as_graph`, for tools of scikit-learn such as
+            ``cross_val_score``, ``GridSearchCV`` and ``Pipeline``. X is then the numbers of some of
+            its nodes everywhere, and y their targets; other nodes have none, and `fit` keeps no
+            test. Copies share it, and a model folder does not hold it.
+        verbose: Whether to show progress: a bar in a terminal or a notebook, else a line from time
+            to time.
+
+    Attributes:
+        classes_: In the order of the columns of `predict_proba`; of labels, these.
+        task_: What is predicted, and the metric, see `gread.estimator.task`.
+        thresholds_: From which probability on the rarer of two classes, or each label, is
+            predicted: on the graph of the training, on others, and for nodes that are added; tuned
+            on validation nodes. None for the most probable class.
+        ids_, data_: The training graph: features, edges, classes (−1 for none) and masks.
+        preprocessing_: From columns to features.
+        diagnosis_: Of the graph, without the classes of the test.
+        settings_, config_: All settings of the model and of the training.
+        module_, fit_: The trained model, and the epochs of its training.
+        tuning_: Of `gread.estimator.tune`: how many trials there were, and what they changed.
+        blend_, choice_: Where the model is chosen: what was, and the scores of all candidates.
+
+    Example:
+        >>> import gread
+        >>> from sklearn.base import clone
+        >>> data = gread.load("csbm", num_nodes=200, homophily=0.8, degree=8)
+        >>> classifier = gread.GraphClassifier(settings={"epochs": 20}).fit(data)
+        >>> classifier.predict_proba().shape
+        (200, 2)
+        >>> clone(classifier).get_params()["model"]
+        'gread-bs'
+    """
+
+    kind = "classification"
+    score = GraphEstimator.score
+
+    def predict_proba(self, X: Any = None, *, edges: Any = None, added: bool = False) -> Figures:
+        """The probability of every class, or of every label, [N, classes].
+
+        Arguments are those of `predictions`.
+        """
+        return self.predictions(X, edges=edges, added=added)
+
+
+class GraphRegressor(RegressorMixin, GraphEstimator):
+    """Predicts a number of nodes from their columns and their neighbours.
+
+    Arguments and attributes are those of `GraphClassifier`, without ``class_weight`` and
+    ``classes_``. A network learns numbers with mean 0 and deviation 1 over the training nodes, so
+    values of the metric ``"mae"`` in ``fit_`` are in deviations.
+
+    Example:
+        >>> import gread
+        >>> data = gread.load("csbm", num_nodes=200, homophily=0.8, degree=8)
+        >>> data.y = 3 * data.x[:, 0] + 7
+        >>> regressor = gread.GraphRegressor("mlp", settings={"epochs": 50}).fit(data)
+        >>> regressor.predict().shape, regressor.score() > 0.5
+        ((200,), True)
+    """
+
+    kind = "regression"
+    score = GraphEstimator.score
+
+
+ESTIMATORS: Registry[type[GraphEstimator]] = Registry(
+    "task", {one.kind: one for one in (GraphEstimator, GraphClassifier, GraphRegressor)}
+)
+"""By the kind of their task."""
 
 
 def _both(show: Callable[[T], None], given: Callable[[T], Any] | None) -> Callable[[T], Any]:
@@ -352,7 +434,7 @@ def _both(show: Callable[[T], None], given: Callable[[T], Any] | None) -> Callab
     return call
 
 
-def _same(cells: list[Any], nodes: NDArray[np.int64], labels: Labels) -> bool:
-    """Whether a column has just these classes at these nodes."""
-    found = ((cells[node], place) for node, place in zip(nodes, labels.y, strict=True))
-    return all(place < 0 or labels.classes[place] == cell for cell, place in found)
+def _same(cells: list[Any], nodes: NDArray[np.int64], targets: list[Any]) -> bool:
+    """Whether a column has just these targets at these nodes."""
+    found = ((cells[node], target) for node, target in zip(nodes, targets, strict=True))
+    return all(target is None or target == cell for cell, target in found)

@@ -70,6 +70,9 @@ class Diagnosis:
         warnings: What to know before trusting a result, one sentence each.
         encodings: How columns become features, one line for each way.
         unused: Columns of the edges that are not used.
+        target: What labelled nodes have, in words. Classes are fifths of numbers, and of labels
+            with and without the one that is the closest to half of the nodes.
+        notes: What was recognized or chosen, one sentence each.
     """
 
     nodes: int
@@ -99,6 +102,8 @@ class Diagnosis:
     warnings: tuple[str, ...] = ()
     encodings: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
+    target: str = "class"
+    notes: tuple[str, ...] = ()
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> Diagnosis:

@@ -17,25 +17,34 @@ from torch_geometric.nn import MessagePassing
 
 from gread.base.errors import InputError
 from gread.base.memory import enough_memory
-from gread.estimator.fitted import AUTO, FittedClassifier, title_of
+from gread.estimator.automatic import NOBODY, Where
+from gread.estimator.fitted import AUTO, FittedEstimator, title_of
 from gread.estimator.race import Problem
+from gread.estimator.task import Task
 from gread.training.fit import inputs_of
-from gread.training.losses import LOSSES, Loss
+from gread.training.losses import LOSSES, Loss, Targets
 
 EPOCHS = 100
 """Of the training of the masks."""
 
+MODES: dict[Targets, str] = {
+    "classes": "multiclass_classification",
+    "labels": "binary_classification",
+    "numbers": "regression",
+}
+"""What PyG calls tasks; its loss of binary classification is the mean over several labels."""
+
 
 @dataclass(frozen=True)
 class Explanation:
-    """The edges and features that count most for the predicted class of a node.
+    """The edges and features that count most for the prediction of a node.
 
     A notebook shows it as tables, and ``print`` as text.
 
     Attributes:
         node: Id of the node.
-        prediction: The class.
-        probability: Of this class.
+        prediction: The class, the labels that it has, or the number.
+        probability: Of the class; None of labels and numbers.
         model: Title of the network that is explained.
         edges: Ids of source and target with the weight of the edge in a mask, 0 to 1; of an
             undirected graph each pair once.
@@ -44,17 +53,18 @@ class Explanation:
 
     node: Any
     prediction: Any
-    probability: float
+    probability: float | None
     model: str
     edges: tuple[tuple[Any, Any, float], ...]
     features: tuple[tuple[str, float], ...]
 
     @property
     def _title(self) -> str:
-        return (
-            f"{self.node} is predicted as {self.prediction} with probability "
-            f"{self.probability:.2f} ({self.model})"
-        )
+        several = isinstance(self.prediction, tuple)
+        shown = ", ".join(map(str, self.prediction)) or "none" if several else self.prediction
+        shown = f"{shown:.5g}" if isinstance(shown, float) else shown
+        sure = "" if self.probability is None else f" with probability {self.probability:.2f}"
+        return f"{self.node} is predicted as {shown}{sure} ({self.model})"
 
     def __str__(self) -> str:
         lines = [self._title, *(f"{a} → {b}  {weight:.2f}" for a, b, weight in self.edges)]
@@ -72,29 +82,36 @@ def _table(head: str, rows: Sequence[tuple[str, float]]) -> str:
     return f"<table><tr><th>{head}</th><th>weight</th></tr>{body}</table>" if rows else ""
 
 
-def explain(classifier: FittedClassifier, node: Any, most: int) -> Explanation:
+def explain(classifier: FittedEstimator, node: Any, most: int) -> Explanation:
     """The explanation of a node of the training graph, see `gread.GraphClassifier.explain`."""
-    place = _place(classifier, node)
+    place, task = _place(classifier, node), classifier.task_
     title, module, data, directed = _network(classifier)
-    found = classifier.predict_proba()
-    loss = LOSSES[classifier.config_.loss]
-    target = torch.from_numpy(found.argmax(axis=1))
+    found = classifier.predictions()
+    decided = task.decided(found, classifier.thresholds_[Where.HERE])
+    target = task.learned(torch.from_numpy(decided))
     with torch.random.fork_rng(devices=[]), enough_memory("a smaller graph"):
         torch.manual_seed(classifier.random_state)
-        edges, features = _masks(module, loss, data, target, place)
+        edges, features = _masks(module, LOSSES[classifier.config_.loss], data, target, place)
     names, ids = classifier.preprocessing_.names(), classifier.ids_
     best = features.topk(min(most, int((features > 0).sum())))
     return Explanation(
         ids[place],
-        classifier.classes_[target[place]].item(),
-        float(found[place].max()),
+        _named(task, decided[place]),
+        float(found[place, decided[place]]) if task.targets == "classes" else None,
         title,
         tuple(_pairs(edges, data.edge_index, ids, directed, most)),
         tuple((names[at], value) for value, at in zip(*map(Tensor.tolist, best), strict=True)),
     )
 
 
-def _place(classifier: FittedClassifier, node: Any) -> int:
+def _named(task: Task, decided: Any) -> Any:
+    """The class, labels or number that is predicted of a node."""
+    if task.targets == "labels":
+        return tuple(name for name, has in zip(task.names, decided, strict=True) if has)
+    return task.names[decided] if task.targets == "classes" else float(decided)
+
+
+def _place(classifier: FittedEstimator, node: Any) -> int:
     if "data_" not in vars(classifier):
         raise InputError(
             "a node cannot be explained: this model folder was shared without the graph of its "
@@ -108,7 +125,7 @@ def _place(classifier: FittedClassifier, node: Any) -> int:
         ) from None
 
 
-def _network(classifier: FittedClassifier) -> tuple[str, nn.Module, Data, bool]:
+def _network(classifier: FittedEstimator) -> tuple[str, nn.Module, Data, bool]:
     """The network to explain, of a blend the strongest, with its title, graph and directions."""
     if classifier.model != AUTO:
         data = classifier.structured(classifier.data_)
@@ -118,22 +135,22 @@ def _network(classifier: FittedClassifier) -> tuple[str, nn.Module, Data, bool]:
         raise InputError("a blend must have a network to be explained, got label propagation alone")
     best = max(networks, key=lambda one: (one.weight, one.elsewhere))
     assert best.module is not None
-    problem = Problem(classifier.data_, classifier.data_.y.numpy()[:0], len(classifier.classes_))
-    data = problem.graph(best.candidate)
+    data = Problem(classifier.data_, NOBODY, classifier.task_).graph(best.candidate)
     data.train_mask = classifier.data_.train_mask | classifier.data_.val_mask
     title = f"{best.candidate.title}, the strongest network of the blend"
     return title, best.module, data, best.candidate.directed
 
 
 class _Scores(nn.Module):
-    """Scores of classes from the outputs of a network, as explainers expect them."""
+    """Scores from the outputs of a network, with the shape of its targets, for explainers."""
 
     def __init__(self, module: nn.Module, loss: Loss):
         super().__init__()
         self.module, self.loss = module, loss
 
     def forward(self, x: Tensor, edge_index: Tensor, **others: Tensor) -> Tensor:
-        return self.loss.scores(self.module(x, edge_index, **others))
+        found = self.loss.scores(self.module(x, edge_index, **others))
+        return found.squeeze(-1) if self.loss.targets == "numbers" else found
 
 
 def _masks(
@@ -156,7 +173,7 @@ def _masks(
             explanation_type="phenomenon",
             node_mask_type="common_attributes",
             edge_mask_type=kind,
-            model_config=ModelConfig("multiclass_classification", "node", "raw"),
+            model_config=ModelConfig(MODES[loss.targets], "node", "raw"),
         )
         try:
             found = explainer(x, data.edge_index, target=target, index=place, **others)

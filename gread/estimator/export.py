@@ -1,6 +1,6 @@
-"""A trained classifier as one file that scores graphs without gread.
+"""A trained estimator as one file that scores graphs without gread.
 
-The file holds a program of plain operators from features and edges to probabilities, as
+The file holds a program of plain operators from features and edges to predictions, as
 `torch.export` or ONNX write it. Numbers of nodes and edges are free.
 """
 
@@ -24,11 +24,12 @@ from gread.base.errors import InputError
 from gread.base.files import whole_file
 from gread.base.registry import Registry
 from gread.base.versions import versions
-from gread.estimator.fitted import AUTO, FittedClassifier, title_of
+from gread.estimator.automatic import Where
+from gread.estimator.fitted import AUTO, FittedEstimator, title_of
 from gread.estimator.race import ENCODINGS, Candidate
+from gread.estimator.task import Task
 from gread.kernels.operators import PLAIN
 from gread.models.catalog import MODELS
-from gread.training.losses import LOSSES
 
 ABOUT = "about.json"
 """The extra file with names of features and classes."""
@@ -38,13 +39,14 @@ NODES, EDGES = 37, 101
 
 
 class Scorer(nn.Module):
-    """Probabilities on another graph: (Σ w softmax(scores))^(1/T), normalised.
+    """Predictions on another graph: Σ w p with a temperature, as `gread.estimator.task` has them.
 
     Args:
         modules: Networks.
-        weights: Of their probabilities.
+        weights: Of their predictions p.
         candidates: What is done to features and edges before each.
-        loss: A name of ``gread.training.LOSSES``, which says how outputs become scores.
+        task: How outputs become predictions, and how these are calibrated.
+        loss: A name of ``gread.training.LOSSES``, with which the networks were trained.
         temperature: T.
     """
 
@@ -53,13 +55,14 @@ class Scorer(nn.Module):
         modules: Sequence[nn.Module],
         weights: Sequence[float],
         candidates: Sequence[Candidate],
+        task: Task,
         loss: str,
         temperature: float,
     ):
         super().__init__()
         self.networks = nn.ModuleList(modules)
         self.weights, self.candidates = list(weights), list(candidates)
-        self.loss, self.temperature = LOSSES[loss], temperature
+        self.task, self.loss, self.temperature = task, loss, temperature
 
     @property
     def directed(self) -> bool:
@@ -67,7 +70,7 @@ class Scorer(nn.Module):
         return any(one.directed for one in self.candidates)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """Probabilities [N, classes] from features [N, F] and edges [2, E]."""
+        """Predictions [N, k] from features [N, F] and edges [2, E]."""
         given = edge_index, edge_weight
         both = both_ways(edge_index, edge_weight, x) if self.directed else given
         mixed: Any = 0.0
@@ -76,9 +79,9 @@ class Scorer(nn.Module):
         ):
             edges = given if candidate.directed else both
             outputs = network(ENCODINGS[candidate.encoding](x), *edges)
-            mixed = mixed + weight * self.loss.scores(outputs.double()).softmax(1)
+            mixed = mixed + weight * self.task.decoded(outputs, self.loss)
         if self.temperature != 1:
-            mixed = (mixed.clamp_min(1e-12).log() / self.temperature).softmax(1)
+            mixed = self.task.calibrated(mixed, self.temperature)
         return mixed.float()
 
 
@@ -102,15 +105,17 @@ def both_ways(
     return torch.stack([source[order], target[order]]), torch.where(first, mean, 0.0)
 
 
-def export(classifier: FittedClassifier, file: str | Path) -> dict[str, Any]:
-    """Write a file with which PyTorch alone computes probabilities of a classifier.
+def export(classifier: FittedEstimator, file: str | Path) -> dict[str, Any]:
+    """Write a file with which PyTorch alone computes predictions: probabilities, or numbers.
 
     Args:
         classifier: Fitted. Members of a blend that cannot predict on another graph are left out.
         file: It ends with one of `FORMATS`, and appears when it is whole.
 
     Returns:
-        What the file says of itself: its inputs, features, classes and preprocessing.
+        What the file says of itself: its inputs, features, preprocessing, the names of its outputs,
+        and ``thresholds``, pairs of a class or label and the probability from which on it is
+        predicted. Without thresholds the most probable class is.
 
     Example:
         >>> import tempfile
@@ -133,15 +138,15 @@ def export(classifier: FittedClassifier, file: str | Path) -> dict[str, Any]:
     return about
 
 
-def scorer_of(classifier: FittedClassifier) -> tuple[Scorer, dict[str, Any]]:
-    """The probabilities of a classifier on another graph as one module, and what it takes."""
+def scorer_of(classifier: FittedEstimator) -> tuple[Scorer, dict[str, Any]]:
+    """The predictions of an estimator on another graph as one module, and what it takes."""
+    task, where = classifier.task_, Where.ELSEWHERE
     if classifier.model == AUTO:
-        used = classifier.blend_.used(elsewhere=True, grown=False)
-        members = [one for one, _ in used]
+        members = classifier.blend_.used(where)
         modules = [one.module for one in members if one.module is not None]
-        weights = [weight for _, weight in used]
+        weights = [one.share(where) for one in members]
         candidates = [one.candidate for one in members]
-        temperature = classifier.blend_.temperatures[1]
+        temperature = classifier.blend_.temperatures[where]
     else:
         entry = MODELS[classifier.model]
         if entry.transductive(classifier.settings_):
@@ -157,7 +162,8 @@ def scorer_of(classifier: FittedClassifier) -> tuple[Scorer, dict[str, Any]]:
                 f"{one.model} cannot be exported: it needs structure of the graph that gread "
                 "computes beforehand"
             )
-    scorer = Scorer(modules, weights, candidates, classifier.config_.loss, temperature)
+    scorer = Scorer(modules, weights, candidates, task, classifier.config_.loss, temperature)
+    thresholds = classifier.thresholds_[where]
     weighted = classifier.weight is not None
     if "data_" in vars(classifier):
         weighted = classifier.data_.edge_weight is not None
@@ -169,7 +175,10 @@ def scorer_of(classifier: FittedClassifier) -> tuple[Scorer, dict[str, Any]]:
         "inputs": ["x", "edge_index", *["edge_weight"] * weighted],
         "edges": "in their direction" if directed else "in both directions",
         "features": classifier.preprocessing_.names(),
+        "targets": task.targets,
         "classes": classifier.classes_.tolist(),
+        "outputs": "numbers" if task.targets == "numbers" else "probabilities",
+        "thresholds": list(zip(task.decisive, thresholds, strict=True)) if thresholds else [],
         "preprocessing": classifier.preprocessing_.to_dict(),
         "versions": versions(),
     }
@@ -177,7 +186,7 @@ def scorer_of(classifier: FittedClassifier) -> tuple[Scorer, dict[str, Any]]:
 
 
 def _recorded(
-    scorer: Scorer, classifier: FittedClassifier, about: dict[str, Any]
+    scorer: Scorer, classifier: FittedEstimator, about: dict[str, Any]
 ) -> ExportedProgram:
     """The program of a scorer, in operators of PyTorch alone."""
     random = torch.Generator().manual_seed(0)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,19 +16,19 @@ import numpy as np
 from gread.base.checks import check_positive
 from gread.base.errors import InputError
 from gread.base.files import whole_file, whole_folder
-from gread.estimator.classifier import GraphClassifier
+from gread.estimator.classifier import GraphEstimator
 from gread.estimator.comparison import compare
 from gread.estimator.diagnosis import Diagnosis, diagnose
-from gread.estimator.fitted import AUTO
+from gread.estimator.fitted import AUTO, names_of
 from gread.estimator.folder import write
 from gread.estimator.race import Scored
-from gread.estimator.scores import Scores
+from gread.estimator.scores import AnyScores, Scores
+from gread.estimator.task import read_targets
 from gread.estimator.tune import tune
 from gread.report.figures import confusion, portrait, reliability, save
 from gread.search.study import import_optuna
 from gread.tables.features import Preprocessing, choose_features, named
 from gread.tables.graph import Columns, Files, read_graph
-from gread.tables.labels import read_labels
 from gread.training.loop import Epoch
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ def diagnose_files(
     nodes: Files,
     edges: str | Path | None = None,
     *,
-    label: str,
+    label: str | Sequence[str],
+    task: str = "auto",
     features: str = "auto",
     categorical: str = "",
     numeric: str = "",
@@ -55,7 +56,8 @@ def diagnose_files(
     Args:
         nodes: As in `gread.tables.read_graph`, like ``edges`` and ``columns``.
         edges: The edges, if ``nodes`` does not hold them.
-        label: Column of the classes, empty where unknown.
+        label: Column of the targets, empty where unknown; or columns of 0 and 1.
+        task: One of ``gread.estimator.task.KINDS``.
         features: Columns to use, ``"auto"`` for all except the id and the label.
         categorical: Columns of categories, as in `gread.GraphClassifier`.
         numeric: Columns of quantities, likewise.
@@ -74,8 +76,10 @@ def diagnose_files(
     """
     graph = read_graph(nodes, edges, **columns)
     table = graph.table()
-    used = choose_features(table, features, [label])
-    labels = read_labels(table, label)
+    columns_of = names_of(label, graph)
+    used = choose_features(table, features, columns_of)
+    target, y, recognized = read_targets(table, columns_of, task)
+    labels = target.described(y)
     preprocessing = Preprocessing.fit(
         table,
         used,
@@ -85,6 +89,7 @@ def diagnose_files(
         scaling=scaling,
     )
     found = diagnose(graph, labels, used, preprocessing)
+    found = replace(found, target=target.word, notes=(recognized,) if recognized else ())
     if out is not None:
         Path(out).mkdir(parents=True, exist_ok=True)
         _draw(found, graph.name, Path(out))
@@ -101,25 +106,25 @@ class FitReport:
         seconds: Duration of each stage.
     """
 
-    classifier: GraphClassifier
-    scores: Mapping[str, Scores]
+    classifier: GraphEstimator
+    scores: Mapping[str, AnyScores]
     seconds: Mapping[str, float]
     folder: Path
 
 
 def fit_report(
-    classifier: GraphClassifier,
+    classifier: GraphEstimator,
     nodes: Files,
     edges: str | Path | None = None,
     *,
-    label: str,
+    label: str | Sequence[str],
     out: str | Path,
     split: str | None = None,
     minutes: float | None = None,
-    on_stage: Callable[[str, GraphClassifier], None] | None = None,
+    on_stage: Callable[[str, GraphEstimator], None] | None = None,
     on_epoch: Callable[[Epoch], None] | None = None,
     on_score: Callable[[Scored], None] | None = None,
-    on_trial: Callable[[int, GraphClassifier], None] | None = None,
+    on_trial: Callable[[int, GraphEstimator], None] | None = None,
 ) -> FitReport:
     r"""Train on a graph in files: read, diagnose, train, tune, compare, draw and save.
 
@@ -127,7 +132,7 @@ def fit_report(
         classifier: What to train.
         nodes: As in `gread.tables.read_graph`, like ``edges``.
         edges: The edges, if ``nodes`` does not hold them.
-        label: Column of the classes; nodes without one are to be predicted.
+        label: Column of the targets, or columns of 0 and 1; nodes without are to be predicted.
         out: The model folder; it must not exist, and appears when all is written.
         split: Column with train, val or test; by default the split is drawn at random.
         minutes: Time to spend on tuning, see `gread.estimator.tune`; by default none.
@@ -140,13 +145,14 @@ def fit_report(
     Example:
         >>> import random, tempfile
         >>> from pathlib import Path
+        >>> import gread
         >>> from gread.estimator import fit_report
         >>> folder = Path(tempfile.mkdtemp())
         >>> rows = [f"{k},{random.random()},{'ab'[k % 2]}" for k in range(40)]
         >>> _ = (folder / "nodes.csv").write_text("\n".join(["id,x,kind", *rows]))
         >>> pairs = [f"{k},{(k + 2) % 40}" for k in range(40)]
         >>> _ = (folder / "edges.csv").write_text("\n".join(["source,target", *pairs]))
-        >>> classifier = GraphClassifier(settings={"epochs": 2})
+        >>> classifier = gread.GraphClassifier(settings={"epochs": 2})
         >>> files = folder / "nodes.csv", folder / "edges.csv"
         >>> report = fit_report(classifier, *files, label="kind", out=folder / "model")
         >>> list(report.scores), (folder / "model" / "README.md").exists()
@@ -183,33 +189,36 @@ def fit_report(
             write(classifier, folder, scores)
             _draw(classifier.diagnosis_, graph.name, folder)
             own = next(iter(scores.values()))
-            names = [str(name) for name in classifier.classes_.tolist()]
-            save(confusion(names, own.confusion, title="Test nodes"), folder / "confusion.png")
-            bins = reliability(*zip(*own.bins, strict=True), title="Test nodes")
-            save(bins, folder / "calibration.png")
+            if isinstance(own, Scores):
+                names = [str(name) for name in classifier.classes_.tolist()]
+                save(confusion(names, own.confusion, title="Test nodes"), folder / "confusion.png")
+                bins = reliability(*zip(*own.bins, strict=True), title="Test nodes")
+                save(bins, folder / "calibration.png")
     return FitReport(classifier, scores, seconds, Path(out))
 
 
 def write_predictions(
-    classifier: GraphClassifier,
+    classifier: GraphEstimator,
     file: str | Path,
     X: Any = None,
     edges: Any = None,
     *,
     added: bool = False,
 ) -> int:
-    """Write ``id``, ``prediction``, ``confidence`` and ``p_CLASS`` to a CSV file; count the nodes.
+    """Write ids and predictions to a CSV file; count the nodes.
 
-    Text that a spreadsheet would take for a formula is written with an apostrophe before it.
+    The columns are ``prediction``, ``confidence`` and ``p_CLASS`` of classes, ``LABEL`` (0 or 1)
+    and ``p_LABEL`` of labels, and ``prediction`` of numbers. Text that a spreadsheet would take
+    for a formula is written with an apostrophe before it.
 
     Args:
         classifier: Fitted.
         file: It appears when it is whole.
         X: A graph, all nodes of which are predicted; by default those nodes of the training graph
-            that have no class.
+            that have no target.
         edges: Its edges, where X has none.
         added: Whether X are nodes to add to the training graph, as in
-            `gread.GraphClassifier.predict_proba`; these are predicted.
+            `GraphEstimator.predictions`; these are predicted.
 
     Example:
         >>> import tempfile
@@ -224,29 +233,28 @@ def write_predictions(
         flags = ("--add-edges", "--add-nodes") if added else ("--edges", "--nodes")
         raise InputError(f"{flags[0]} must come with {flags[1]}, got the edges alone")
     with whole_file(file) as part:
-        if X is None:
-            found = classifier.predict_proba()
-            chosen = (classifier.data_.y < 0).numpy()
+        if added:
+            addition = classifier.addition(X, edges)
+            ids, found = addition.ids, classifier.predictions(addition, added=True)
+        elif X is None:
+            found = classifier.predictions()
+            chosen = ~classifier.task_.known(classifier.data_.y.numpy())
             if not chosen.any():
                 raise InputError(
-                    "the training graph must have nodes without a class, got none: name a new "
-                    "graph, for instance the same files"
+                    f"the training graph must have nodes without a {classifier.task_.word}, got "
+                    "none: name a new graph, for instance the same files"
                 )
             ids, found = list(compress(classifier.ids_, chosen)), found[chosen]
-        elif added:
-            addition = classifier.addition(X, edges)
-            ids, found = addition.ids, classifier.predict_proba(addition, added=True)
         else:
             graph = classifier.read(X, edges)
-            ids, found = graph.ids, classifier.predict_proba(graph)
-        best = found.argmax(axis=1)
-        classes = classifier.classes_.tolist()
+            ids, found = graph.ids, classifier.predictions(graph)
+        thresholds = classifier.thresholds_[classifier.where(X, added=added)]
+        columns = classifier.task_.cells(found, thresholds)
         with part.open("w", newline="", encoding="utf-8") as out:
             writer = csv.writer(out)
-            writer.writerow(["id", "prediction", "confidence", *(f"p_{name}" for name in classes)])
-            named = [_text(name) for name in classes]
-            for name, place, row in zip(ids, best.tolist(), np.round(found, 6), strict=True):
-                writer.writerow([_text(name), named[place], row[place], *row.tolist()])
+            writer.writerow(map(_text, ["id", *columns]))
+            for row in zip(ids, *columns.values(), strict=True):
+                writer.writerow(map(_text, row))
     return len(ids)
 
 

@@ -1,4 +1,4 @@
-"""A trained classifier: its settings, its graph, and predictions on this or another one."""
+"""A trained estimator: its settings, its graph, and predictions on this or another one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch_geometric.data import Data
@@ -22,10 +22,11 @@ from gread.base.devices import choose_device
 from gread.base.errors import InputError
 from gread.base.memory import enough_memory
 from gread.data.splits import MASKS
-from gread.estimator.automatic import Blend
+from gread.estimator.automatic import Blend, Where
 from gread.estimator.diagnosis import Diagnosis
 from gread.estimator.graphs import Addition, as_addition, as_graph, column_of
-from gread.estimator.scores import Scores, score
+from gread.estimator.scores import AnyScores, Figures
+from gread.estimator.task import Task, Thresholds, read_targets
 from gread.graph.measures import log_degree
 from gread.graph.partition import sparse_tensor, stack_rows, take_rows
 from gread.graph.structure.catalog import add_structure
@@ -35,14 +36,13 @@ from gread.runs.spec import Value
 from gread.tables.column import Column, column
 from gread.tables.features import Preprocessing
 from gread.tables.graph import Columns, TableGraph
-from gread.tables.labels import Labels, read_labels
 from gread.tables.table import Table
 from gread.training.config import TrainConfig
 from gread.training.fit import logits_of
 from gread.training.loop import Fit
 from gread.training.losses import LOSSES
 from gread.training.memory import PROBE, parts_that_fit
-from gread.training.metrics import metric_of
+from gread.training.metrics import METRICS
 
 TRAIN: dict[str, Any] = {"epochs": 200, "lr": 0.01, "weight_decay": 5e-4, "patience": 50}
 LARGE = 50_000  # nodes from which an epoch takes seconds and validation hardly fluctuates
@@ -58,7 +58,7 @@ class Tuning:
     Attributes:
         trials: Number of trainings that ended in time.
         diverged: Number of further ones that diverged in their first epoch.
-        before: Validation metric of the classifier to beat.
+        before: Validation metric of the estimator to beat.
         best: The best validation metric of the trials; None if none ended.
         helped: Whether that is better.
         changed: Settings in which the best trial differs, from and to; empty unless it helped.
@@ -72,9 +72,14 @@ class Tuning:
     changed: Mapping[str, tuple[Any, Any]]
 
 
-class FittedClassifier(ClassifierMixin, BaseEstimator):
-    """Settings and fitted state of a `gread.GraphClassifier`, and its predictions."""
+class FittedEstimator(BaseEstimator):
+    """Settings and fitted state of an estimator, and its predictions."""
 
+    kind = "auto"
+    """Of the task, one of `gread.estimator.task.KINDS`."""
+
+    task_: Task
+    thresholds_: tuple[Thresholds, ...]
     classes_: NDArray[Any]
     ids_: Sequence[Any]
     data_: Data
@@ -103,6 +108,7 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         weight: str | None = None,
         directed: bool = False,
         class_weight: str | Mapping[Any, float] | None = None,
+        metric: str | None = None,
         random_state: int = 0,
         device: str = "auto",
         graph: Any = None,
@@ -121,6 +127,7 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         self.weight = weight
         self.directed = directed
         self.class_weight = class_weight
+        self.metric = metric
         self.random_state = random_state
         self.device = device
         self.graph = graph
@@ -132,43 +139,45 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         own |= {name: clone(value, safe=False) for name, value in own.items() if name != "graph"}
         return type(self)(**own)
 
-    def predict_proba(
-        self, X: Any = None, *, edges: Any = None, added: bool = False
-    ) -> NDArray[np.float64]:
-        """The probability of every class, [N, classes].
+    def predictions(self, X: Any = None, *, edges: Any = None, added: bool = False) -> Figures:
+        """What the task predicts of every node, [N, k]: probabilities, or numbers.
 
         Args:
             X: A graph with the same columns, new or grown; by default the one it was trained on.
-                With the argument ``graph`` of the classifier, numbers of its nodes.
+                With the argument ``graph`` of the estimator, numbers of its nodes.
             edges: Its edges, where X has none.
             added: Whether X are nodes to add to the training graph, and ``edges`` join them to it
-                and to each other; see `gread.estimator.graphs.as_addition`. The probabilities are
+                and to each other; see `gread.estimator.graphs.as_addition`. The predictions are
                 those of the added nodes.
         """
         self._check_fitted(X)
-        if added:
-            grown = self._grown(X, edges)
-            return self._probabilities(grown, grown=True)[len(self.ids_) :]
-        if X is None:
-            return self._probabilities(self.data_)
-        if self.graph is not None:
-            return self._probabilities(self.data_)[node_numbers(X, len(self.ids_))]
+        where = self.where(X, added=added)
+        if where is Where.GROWN:
+            return self._predictions(self._grown(X, edges), where)[len(self.ids_) :]
+        if where is Where.HERE:
+            found = self._predictions(self.data_, where)
+            return found if X is None else found[node_numbers(X, len(self.ids_))]
         data = self._inputs(self.read(X, edges))
         data.train_mask = torch.zeros(data.num_nodes, dtype=torch.bool)
-        return self._probabilities(data, elsewhere=True)
+        return self._predictions(data, where)
 
-    def _probabilities(
-        self, data: Data, *, grown: bool = False, elsewhere: bool = False
-    ) -> NDArray[np.float64]:
+    def where(self, X: Any = None, *, added: bool = False) -> Where:
+        """What the arguments of `predictions` name."""
+        if added:
+            return Where.GROWN
+        return Where.HERE if X is None or self.graph is not None else Where.ELSEWHERE
+
+    def _predictions(self, data: Data, where: Where) -> Figures:
         """Of every node of the training graph, of this with nodes added, or of another."""
         device = choose_device(self.device)
         if self.model == AUTO:
+            elsewhere = where is Where.ELSEWHERE
             known = None if elsewhere else data.train_mask | data.val_mask
-            return self.blend_.probabilities(data, known, device, grown=grown)
+            return self.blend_.predictions(data, known, device, where)
         config = self.config_
-        if grown or elsewhere:
+        if where is not Where.HERE:
             if MODELS[self.model].transductive(self.settings_):
-                wanted = "new nodes" if grown else "on another"
+                wanted = "new nodes" if where is Where.GROWN else "on another"
                 raise InputError(
                     f"{self.model} has weights for every node of the graph it was trained on, so "
                     f"it cannot predict {wanted}: train one that can, for instance gread-bs"
@@ -177,48 +186,52 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
             config = replace(config, parts=min(config.parts, int(data.num_nodes)))
         data = self.structured(data).to(device if config.parts == 1 else "cpu")
         with enough_memory("a smaller graph, or a model trained with more parts"):
-            logits = logits_of(self.module_.to(device), data, data.train_mask, config)
-        scores = LOSSES[self.config_.loss].scores(logits.double())
-        return scores.softmax(dim=1).cpu().numpy()
+            outputs = logits_of(self.module_.to(device), data, data.train_mask, config)
+        return self.task_.predictions(outputs, self.config_.loss)
 
     def predict(self, X: Any = None, *, edges: Any = None, added: bool = False) -> NDArray[Any]:
-        """The most probable class of every node; arguments as in `predict_proba`."""
-        chosen = self.predict_proba(X, edges=edges, added=added).argmax(axis=1)
-        return self.classes_[chosen]
+        """Class or number of every node, or 0 and 1 for labels; arguments as in `predictions`."""
+        predictions = self.predictions(X, edges=edges, added=added)
+        found = self.task_.decided(predictions, self.thresholds_[self.where(X, added=added)])
+        return self.classes_[found] if self.task_.targets == "classes" else found
 
     def left_out(self, *, added: bool = False) -> list[str]:
         """Members of the blend that cannot predict another graph, or with ``added`` new nodes."""
-        return self.blend_.left_out(added) if self.model == AUTO else []
+        where = Where.GROWN if added else Where.ELSEWHERE
+        return self.blend_.left_out(where) if self.model == AUTO else []
 
     def score(self, X: Any = None, y: Any = None, *, edges: Any = None) -> float:
-        """The accuracy on nodes with a class; by default on those that were kept for the test."""
-        return self.scores(X, y, edges=edges).accuracy
+        """Accuracy, micro-F1 or R² on nodes whose targets are known, by default the test nodes."""
+        first = next(iter(self.scores(X, y, edges=edges).measures().values()))
+        return float("nan") if first is None else first
 
-    def scores(self, X: Any = None, y: Any = None, *, edges: Any = None) -> Scores:
-        """All measures, see `gread.estimator.Scores`; arguments as in `score`."""
+    def scores(self, X: Any = None, y: Any = None, *, edges: Any = None) -> AnyScores:
+        """All measures, see `gread.estimator.scores`; arguments as in `score`."""
         self._check_fitted(X)
+        task, given = self.task_, X
         if X is None:
-            tested = self.data_.test_mask.numpy()
-            if not tested.any():
-                raise InputError("X must name nodes to score: this classifier kept none for a test")
-            return score(self.data_.y.numpy()[tested], self.predict_proba()[tested])
-        given, classes = X, self.classes_.tolist()
-        if self.graph is not None:
-            labels = labels_of(y, len(node_numbers(X, len(self.ids_))), classes)
+            truth, known = self.data_.y.numpy(), self.data_.test_mask.numpy()
+            if not known.any():
+                raise InputError("X must name nodes to score: this estimator kept none for a test")
         else:
-            given = self.read(X, edges)
-            y = X.y if y is None and isinstance(X, Data) else y
-            labels = labels_of(y, given.num_nodes, classes, given)
-        if not labels.known.any():
-            raise InputError("y must name the class of some nodes, got none")
-        return score(labels.y[labels.known], self.predict_proba(given)[labels.known])
+            if self.graph is not None:
+                table = given_targets(y, len(node_numbers(X, len(self.ids_))), self.kind)
+                _, truth, _ = read_targets(table, list(table.columns), self.kind, task)
+            else:
+                given = self.read(X, edges)
+                _, truth, _ = targets_of(X, y, given, self.kind, task)
+            known = task.known(truth)
+            if not known.any():
+                raise InputError(f"y must have the {task.word} of some nodes, got none")
+        thresholds = self.thresholds_[self.where(X)]
+        return task.scores(truth[known], self.predictions(given)[known], thresholds)
 
     def read(self, X: Any, edges: Any = None) -> TableGraph:
-        """The graph that is given, read as this classifier was told to."""
+        """The graph that is given, read with the columns of this estimator."""
         return as_graph(X, edges, **self._columns())
 
     def addition(self, X: Any, edges: Any = None) -> Addition:
-        """Nodes and edges to add to the training graph, read as this classifier was told to."""
+        """Nodes and edges to add to the training graph, read with the columns of this estimator."""
         if "data_" not in vars(self):
             raise InputError(
                 "nodes cannot be added: this model folder was shared without the graph of its "
@@ -238,8 +251,7 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
         hyper, given = split_settings(self.model, dict(self.settings or {}))
         found = TrainConfig(**(TRAIN | (TRAIN_LARGE if nodes >= LARGE else {}) | given))
         MODELS[self.model].check_parts(found.parts, hyper)
-        outputs_of(found, classes=2)  # every loss of classes accepts two
-        return found
+        return self._suited(found, given)
 
     def _automatic(self) -> TrainConfig:
         """What is settled of a training whose model is chosen: the metric."""
@@ -250,12 +262,27 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
                 f"settings must be left out where the model is chosen, but for metric, got "
                 f"{', '.join(others)}: name a model"
             )
-        return TrainConfig(**given)  # type: ignore[arg-type]
+        return self._suited(TrainConfig(**given), given)  # type: ignore[arg-type]
+
+    def _suited(self, config: TrainConfig, given: Mapping[str, Value]) -> TrainConfig:
+        """With the loss and the metric of the task, where no others are given."""
+        metric = self.metric or config.metric
+        if metric is not None:
+            METRICS[metric]  # a misspelt name fails here
+        LOSSES[config.loss]
+        if "task_" not in vars(self):
+            return config
+        loss = config.loss if "loss" in given else self.task_.loss
+        if metric is not None:
+            self.task_.check_metric(metric)
+        found = replace(config, loss=loss, metric=metric or self.task_.metric)
+        self.task_.outputs_of(found)
+        return found
 
     def built(self) -> nn.Module:
         """The model with these settings, untrained."""
         hyper = dict(self.settings_)
-        outputs = outputs_of(self.config_, len(self.classes_))
+        outputs = self.task_.outputs_of(self.config_)
         sizes = self.preprocessing_.width, hyper.pop("hidden_channels"), outputs
         return MODELS[self.model].make(*sizes, num_nodes=len(self.ids_), **hyper)
 
@@ -298,7 +325,9 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
             x = as_tensor(self.preprocessing_.transform(with_degrees(self.shown(whole)).table()))
         else:
             x = stack_rows(data.x, as_tensor(self.preprocessing_.transform(addition.table)))
-        found = Data(x=x, edge_index=pairs, y=torch.cat([data.y, data.y.new_full((more,), -1)]))
+        y = torch.cat([data.y, data.y.new_zeros(more, *data.y.shape[1:])]).numpy()
+        y = self.task_.without(y, np.arange(new.num_nodes) >= len(self.ids_))
+        found = Data(x=x, edge_index=pairs, y=torch.from_numpy(y))
         for name in MASKS:
             found[name] = torch.cat([data[name], torch.zeros(more, dtype=torch.bool)])
         if weight is not None:
@@ -316,7 +345,10 @@ class FittedClassifier(ClassifierMixin, BaseEstimator):
     def structured(self, data: Data) -> Data:
         """With what the model wants to know of the graph; a copy, so that it may be moved."""
         structure = MODELS[self.model].structure
-        return copy(data) if structure is None else add_structure(data, structure).data
+        found = copy(data) if structure is None else copy(add_structure(data, structure).data)
+        if data.y is not None:
+            found.y = self.task_.learned(data.y)
+        return found
 
     def _check_fitted(self, X: Any) -> None:
         """Requires a trained model, and its graph if no other is given."""
@@ -348,31 +380,44 @@ def _probe(data: Data) -> Data:
     return Data(x=first, edge_index=data.edge_index, num_nodes=data.x.size(0))
 
 
-def outputs_of(config: TrainConfig, classes: int) -> int:
-    """Number of outputs of a classifier, which its loss decides; the metric must fit the loss."""
-    loss = LOSSES[config.loss]
-    if loss.classes is None:
-        fitting = ", ".join(name for name, other in LOSSES.items() if other.classes is not None)
-        raise InputError(f"loss must be one of {fitting} in a classifier, got {config.loss!r}")
-    metric_of(config)
-    found = loss.outputs(classes)
-    if loss.classes(found) != classes:
-        raise InputError(f"loss {config.loss!r} needs {loss.classes(found)} classes, got {classes}")
-    return found
+def targets_of(
+    X: Any, y: Any, graph: TableGraph, kind: str, task: Task | None = None
+) -> tuple[Task, NDArray[Any], str]:
+    """Targets by the names of columns, or as they are given; see `read_targets`."""
+    if names := names_of(y, graph):
+        return read_targets(graph.table(), names, kind, task)
+    if y is None and isinstance(X, Data):
+        y = X.y
+    table = given_targets(y, graph.num_nodes, kind)
+    return read_targets(table, list(table.columns), kind, task)
 
 
-def labels_of(
-    y: Any, count: int, classes: Sequence[Any] | None = None, graph: TableGraph | None = None
-) -> Labels:
-    """Classes of ``count`` nodes, given or by the name of a column of a graph."""
-    if isinstance(y, str) and graph is not None:
-        return read_labels(graph.table(), y, classes)
+def given_targets(y: Any, count: int, kind: str) -> Table:
+    """Targets of ``count`` nodes, given as values [count] or [count, labels], as columns."""
     if y is None:
         raise InputError("y must be the name of the column of classes, or classes, got none")
-    found = checked_column(y, count)
-    if found.kind == "whole":  # as elsewhere in scikit-learn
-        found = Column("whole", found.values, found.missing | (found.values == -1))
-    return read_labels(Table("y", {"y": found}), "y", classes)
+    values = np.asarray(y) if getattr(y, "ndim", 1) == 2 else None
+    if values is not None and values.shape[1] > 1:  # of labels
+        columns = {str(place): values[:, place] for place in range(values.shape[1])}
+        names = list(map(str, getattr(y, "columns", columns)))
+        columns = dict(zip(names, columns.values(), strict=True))
+    else:
+        columns = {"y": y if values is None else values[:, 0]}
+    found = {name: checked_column(column, count) for name, column in columns.items()}
+    for name, one in found.items():
+        if one.kind == "whole" and kind != "regression":  # −1 as elsewhere in scikit-learn
+            found[name] = Column("whole", one.values, one.missing | (one.values == -1))
+    return Table("y", found)
+
+
+def names_of(y: Any, graph: TableGraph) -> list[str]:
+    """The columns that are named; none where targets are given."""
+    if isinstance(y, str):
+        several = [name.strip() for name in y.split(",")]
+        return [y] if y in graph.columns or len(several) == 1 else several
+    if not isinstance(y, list | tuple) or len(y) == graph.num_nodes:
+        return []
+    return list(y) if all(isinstance(name, str) for name in y) else []
 
 
 def node_numbers(X: Any, count: int) -> NDArray[np.int64]:
@@ -381,7 +426,7 @@ def node_numbers(X: Any, count: int) -> NDArray[np.int64]:
     found = found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
     if found.ndim != 1 or found.dtype.kind not in "iu":
         raise InputError(
-            f"X must be whole numbers of nodes [n] or [n, 1] where the classifier has a graph, got "
+            f"X must be whole numbers of nodes [n] or [n, 1] where the estimator has a graph, got "
             f"{found.dtype} {list(found.shape)}"
         )
     if found.size and not 0 <= found.min() <= found.max() < count:

@@ -1,4 +1,4 @@
-"""A trained classifier as a folder that can be shared: safetensors, JSON and a model card.
+"""A trained estimator as a folder that can be shared: safetensors, JSON and a model card.
 
 docs/own-graph.md lists the files. Nothing is pickled, so a folder from a stranger is safe to read.
 """
@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch_geometric.data import Data
@@ -24,10 +23,11 @@ from gread.base.memory import check_fits
 from gread.base.tensors import write_tensors
 from gread.base.versions import versions
 from gread.data.splits import MASKS
-from gread.estimator.automatic import Blend
+from gread.estimator.automatic import Blend, Where
 from gread.estimator.diagnosis import Diagnosis
-from gread.estimator.fitted import AUTO, FittedClassifier, outputs_of, title_of
-from gread.estimator.scores import Scores
+from gread.estimator.fitted import AUTO, FittedEstimator, title_of
+from gread.estimator.scores import AnyScores
+from gread.estimator.task import Task, Thresholds, task_of
 from gread.graph.checks import check_edges, check_features
 from gread.graph.partition import sparse_tensor
 from gread.models.catalog import MODELS, NUM_NODES
@@ -36,7 +36,7 @@ from gread.runs.run import fingerprint_of
 from gread.tables.features import Preprocessing
 from gread.training.config import TrainConfig
 
-C = TypeVar("C", bound=FittedClassifier)
+C = TypeVar("C", bound=FittedEstimator)
 
 FORMAT = 1
 CLASSIFIER = "classifier.json"
@@ -45,7 +45,7 @@ TENSORS = ("x", "edge_index", "y", *MASKS)
 CSR = ("x_indptr", "x_indices", "x_data", "x_shape")  # in the place of x, where it is sparse
 
 
-def write(classifier: FittedClassifier, folder: Path, scores: Mapping[str, Scores]) -> None:
+def write(classifier: FittedEstimator, folder: Path, scores: Mapping[str, AnyScores]) -> None:
     """Writes a fitted classifier and its scores, the first its own, into a folder that exists."""
     fingerprint = fingerprint_of(_plain(classifier.data_))
     about = {
@@ -55,6 +55,8 @@ def write(classifier: FittedClassifier, folder: Path, scores: Mapping[str, Score
         "training": asdict(classifier.config_),
         "parameters": _parameters(classifier),
         "classes": classifier.classes_.tolist(),
+        "task": classifier.task_.to_dict(),
+        "thresholds": classifier.thresholds_,
         "num_nodes": len(classifier.ids_),
         "preprocessing": classifier.preprocessing_.to_dict(),
         "diagnosis": asdict(classifier.diagnosis_),
@@ -78,7 +80,7 @@ def write(classifier: FittedClassifier, folder: Path, scores: Mapping[str, Score
 
 
 def load(path: str | Path, kind: type[C]) -> C:
-    """The classifier of a kind in a folder, or in a repository of the Hugging Face Hub."""
+    """The estimator of a kind in a folder, or in a repository of the Hugging Face Hub."""
     folder = _local(path)
     about = _read_json(folder / CLASSIFIER)
     if about.get("format") != FORMAT:
@@ -91,15 +93,22 @@ def load(path: str | Path, kind: type[C]) -> C:
             _check(f"parameter {name}", parameters[name], str | None)
         classifier = kind(about["model"], **parameters)
         _check("parameter settings", parameters["settings"], dict | None)
+        classifier.task_ = _task(about)
+        if kind.kind not in ("auto", classifier.task_.kind):
+            raise InputError(
+                f"{folder} holds a model for {classifier.task_.kind}: load it with "
+                f"gread.{classifier.task_.estimator}"
+            )
+        classifier.classes_ = np.array(about["classes"])
+        classifier.thresholds_ = _thresholds(about.get("thresholds"), classifier.task_)
         classifier.config()  # refuses settings that cannot be
         classifier.settings_ = dict(about["settings"])
         classifier.config_ = TrainConfig(**about["training"])
-        classifier.classes_ = _classes(about["classes"])
         classifier.preprocessing_ = Preprocessing.from_dict(about["preprocessing"])
         classifier.diagnosis_ = Diagnosis.from_dict(about["diagnosis"])
         classifier.ids_ = range(about["num_nodes"])
         if classifier.model == AUTO:
-            sizes = classifier.preprocessing_.width, len(classifier.classes_), about["num_nodes"]
+            sizes = classifier.preprocessing_.width, classifier.task_, about["num_nodes"]
             classifier.blend_ = Blend.read(folder, about["blend"], *sizes)
         else:
             classifier.module_ = load_module(classifier.built, folder / WEIGHTS)
@@ -117,30 +126,49 @@ def _check(name: str, value: object, of: Any) -> None:
         raise InputError(f"{name} must be {of}, got {value!r:.80}")
 
 
-def _classes(values: Any) -> NDArray[Any]:
-    """Classes as they were learned: two or more, different, and of one plain type."""
-    _check("classes", values, list)
-    types = {type(value) for value in values}
-    if len(types) != 1 or not types <= {bool, int, str} or len(set(values)) < max(2, len(values)):
+def _task(about: Mapping[str, Any]) -> Task:
+    """What it predicts; folders of version 1.0 have classes alone.
+
+    Classes and labels are two or more, different, and of one plain type.
+    """
+    metric = about["training"]["metric"] or "accuracy"
+    given = {"targets": "classes", "metric": metric, **about.get("task", {})}
+    names = about["classes"]
+    _check("classes", names, list)
+    types = {type(value) for value in names}
+    least = 1 if given["targets"] == "numbers" else max(2, len(names))
+    if len(types) != 1 or not types <= {bool, int, str} or len(set(names)) < least:
         raise InputError(
-            f"classes must be two or more different texts or whole numbers, got {values!r:.80}"
+            f"classes must be two or more different texts or whole numbers, got {names!r:.80}"
         )
-    return np.array(values)
+    return task_of(given, names)
 
 
-def _config(classifier: FittedClassifier) -> dict[str, Any]:
+def _thresholds(values: Any, task: Task) -> tuple[Thresholds, ...]:
+    """Those by `Where`."""
+    if values is None:  # version 1.0 had none
+        return (None,) * len(Where)
+    if len(values) != len(Where):
+        raise InputError(f"thresholds must be {len(Where)} lists or null, got {values!r:.80}")
+    for one in values:
+        if one is not None and len(one) != len(task.decisive):
+            raise InputError(f"thresholds must be one for each label, got {one!r:.80}")
+    return tuple([float(value) for value in one] if one else None for one in values)
+
+
+def _config(classifier: FittedEstimator) -> dict[str, Any]:
     """The arguments with which the model is built."""
     entry = MODELS[classifier.model]
     return {
         "in_channels": classifier.preprocessing_.width,
-        "out_channels": outputs_of(classifier.config_, len(classifier.classes_)),
+        "out_channels": classifier.task_.outputs_of(classifier.config_),
         **({NUM_NODES: len(classifier.ids_)} if entry.transductive(classifier.settings_) else {}),
         **entry.fixed,
         **classifier.settings_,
     }
 
 
-def _parameters(classifier: FittedClassifier) -> dict[str, Any]:
+def _parameters(classifier: FittedEstimator) -> dict[str, Any]:
     """What the classifier was made with; JSON has no mapping whose keys are numbers."""
     found: dict[str, Any] = classifier.get_params()
     for name in ("model", "device", "graph", "verbose"):  # of this machine, or stored elsewhere
@@ -151,7 +179,7 @@ def _parameters(classifier: FittedClassifier) -> dict[str, Any]:
     return found
 
 
-def _graph_tensors(classifier: FittedClassifier) -> dict[str, Tensor]:
+def _graph_tensors(classifier: FittedEstimator) -> dict[str, Tensor]:
     """The graph, with the ids as the bytes of a JSON list."""
     names = [*TENSORS, *["edge_weight"] * (classifier.data_.edge_weight is not None)]
     ids = json.dumps(classifier.ids_, default=str, ensure_ascii=False).encode()
@@ -175,7 +203,7 @@ def _plain(data: Data) -> Data:
     return found
 
 
-def _read_graph(file: Path, classifier: FittedClassifier) -> tuple[list[Any], Data]:
+def _read_graph(file: Path, classifier: FittedEstimator) -> tuple[list[Any], Data]:
     """Ids and graph; the features stay on the disk until they are read."""
     try:
         with safe_open(file, framework="pt") as tensors:
@@ -201,7 +229,7 @@ def _read_graph(file: Path, classifier: FittedClassifier) -> tuple[list[Any], Da
     return ids, Data(**found)
 
 
-def _check_graph(ids: Any, found: Mapping[str, Tensor], classifier: FittedClassifier) -> None:
+def _check_graph(ids: Any, found: Mapping[str, Tensor], classifier: FittedEstimator) -> None:
     """Requires the graph of a training: what reads it later trusts its sizes."""
     _check("ids", ids, list)
     n = len(ids)
@@ -209,40 +237,43 @@ def _check_graph(ids: Any, found: Mapping[str, Tensor], classifier: FittedClassi
         raise InputError(f"it must hold {', '.join(sorted(TENSORS))}, got {', '.join(found)}")
     check_features("x", found["x"], classifier.preprocessing_.width)
     check_edges(found["edge_index"], found.get("edge_weight"), found["x"])
-    for name, of in {"y": torch.int64, **dict.fromkeys(MASKS, torch.bool)}.items():
-        if found[name].shape != (n,) or found[name].dtype != of:
+    task = classifier.task_
+    for name, of in {"y": task.dtype, **dict.fromkeys(MASKS, torch.bool)}.items():
+        shape = (n, task.width) if name == "y" and task.targets == "labels" else (n,)
+        if found[name].shape != shape or found[name].dtype != of:
             raise InputError(f"{name} must be a value for each of {n} nodes, as {of}")
-    if len(found["x"]) != n or not bool((found["y"] < len(classifier.classes_)).all()):
+    names_class = task.targets != "classes" or bool((found["y"] < task.width).all())
+    if len(found["x"]) != n or not names_class:
         raise InputError(f"x must have a row and y a class for each of {n} nodes")
 
 
-def _card(classifier: FittedClassifier, scores: Mapping[str, Scores], fingerprint: str) -> str:
+def _card(classifier: FittedEstimator, scores: Mapping[str, AnyScores], fingerprint: str) -> str:
     title = title_of(classifier.model)
-    classes = ", ".join(map(str, classifier.classes_.tolist()[:20]))
+    names = ", ".join(map(str, classifier.classes_.tolist()[:20]))
     columns = "\n".join(f"- {line}" for line in classifier.preprocessing_.about())
-    metrics = {}
-    for name, found in scores.items():
-        metrics[f"{name}, accuracy"] = found.accuracy
-        metrics[f"{name}, macro-F1"] = found.macro_f1
-        if found.roc_auc is not None:
-            metrics[f"{name}, ROC-AUC"] = found.roc_auc
-        metrics[f"{name}, calibration error"] = found.calibration_error
+    metrics = {
+        f"{name}, {measure}": value
+        for name, found in scores.items()
+        for measure, value in found.measures().items()
+        if value is not None
+    }
     about = (
-        f"Predicts the class of a node ({classes}) from its columns and the graph around it: "
-        f"{title}, trained on {len(classifier.ids_)} nodes. Columns and their encoding:\n\n"
-        f"{columns}"
+        f"Predicts the {classifier.task_.word} of a node ({names}) from its columns and the graph "
+        f"around it: {title}, trained on {len(classifier.ids_)} nodes. Columns and their "
+        f"encoding:\n\n{columns}"
     )
+    kind = classifier.task_.estimator
     usage = (
-        "```python\nfrom gread import GraphClassifier\n\n"
-        'classifier = GraphClassifier.load("THIS FOLDER")\n'
-        'classifier.predict("nodes.csv", edges="edges.csv")\n```\n\n'
+        f"```python\nfrom gread import {kind}\n\n"
+        f'model = {kind}.load("THIS FOLDER")\n'
+        'model.predict("nodes.csv", edges="edges.csv")\n```\n\n'
         "or `gread predict THIS_FOLDER --nodes nodes.csv --edges edges.csv --out predictions.csv`. "
         f"`{GRAPH}` holds the graph of the training, features and classes included: remove it "
         "before sharing what must stay private."
     )
     notes = "\n".join(f"- {warning}" for warning in classifier.diagnosis_.warnings)
     texts = {"about": about, "fingerprint": fingerprint, "usage": usage, "notes": notes}
-    return model_card(f"{title} for node classification", metrics=metrics, **texts)
+    return model_card(f"{title} for node {classifier.task_.kind}", metrics=metrics, **texts)
 
 
 def _local(path: str | Path) -> Path:

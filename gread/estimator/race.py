@@ -17,13 +17,14 @@ import torch
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
 from torch import Tensor, nn
-from torch.nn.functional import one_hot
 from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
 from gread.base.registry import Registry
 from gread.base.toml import read_toml
-from gread.estimator.blend import Probabilities, blend, mean, temperature
+from gread.estimator.blend import blend, mean
+from gread.estimator.scores import Figures
+from gread.estimator.task import Classes, Task, Thresholds
 from gread.graph.adjacency import OriginalAdjacency
 from gread.graph.partition import sparse_tensor
 from gread.models.catalog import MODELS
@@ -31,7 +32,6 @@ from gread.runs.presets import split_settings
 from gread.runs.spec import HIDDEN_CHANNELS, Value
 from gread.training.config import TrainConfig
 from gread.training.fit import fit, logits_of
-from gread.training.metrics import METRICS, Predictions
 
 FEW, FOLDS = 2000, 5
 """Labelled nodes below which there are folds, and how many."""
@@ -78,7 +78,8 @@ class Candidate:
         reason: Why it is tried.
         directed: Whether it uses the directions of edges.
         encoding: A name of `ENCODINGS`.
-        smooth: Whether its probabilities are corrected and smoothed by those of neighbours.
+        smooth: Whether its predictions are corrected and smoothed by those of neighbours.
+        balanced: Whether classes count alike in its loss, however many nodes they have.
     """
 
     title: str
@@ -88,6 +89,7 @@ class Candidate:
     directed: bool = False
     encoding: str = "given"
     smooth: bool = False
+    balanced: bool = False
 
     @property
     def without_graph(self) -> bool:
@@ -118,11 +120,10 @@ class Problem:
 
     Attributes:
         data: ``x``, ``edge_index`` with directions if there are any, ``edge_weight`` perhaps, and
-            ``y``, −1 where unknown.
+            ``y``, the targets of the task, where there is something to learn.
         learned: Nodes to learn from, [n]; no test node is among them.
+        task: What is predicted, and by which metric candidates are compared.
         held: A part of them that is kept for validation, where the user says so.
-        classes: How many.
-        metric: What selects, a name of ``gread.training.METRICS``.
         class_weight: As in ``gread.fit``.
         seed: Of folds and trainings.
         device: Where networks are trained.
@@ -130,9 +131,8 @@ class Problem:
 
     data: Data
     learned: NDArray[np.int64]
-    classes: int
+    task: Task
     held: NDArray[np.int64] | None = None
-    metric: str = "accuracy"
     class_weight: Tensor | None = None
     seed: int = 0
     device: str = "cpu"
@@ -142,8 +142,8 @@ class Problem:
         """Nodes to train on and nodes to score on."""
         if self.held is not None:
             return [(np.setdiff1d(self.learned, self.held), self.held)]
-        y = self.data.y.numpy()[self.learned]
-        rare = np.bincount(y, minlength=self.classes)
+        y = self.task.strata(self.data.y.numpy()[self.learned])
+        rare = np.bincount(y)
         least = int(rare[rare > 0].min())
         about: dict[str, Any] = {"random_state": self.seed}
         if len(y) < FEW:
@@ -183,19 +183,28 @@ class Problem:
         edges = (
             (self.data.edge_index, self.data.edge_weight) if candidate.directed else self.undirected
         )
-        data = Data(x=x, edge_index=edges[0], y=self.data.y)
+        data = Data(x=x, edge_index=edges[0])
+        if self.data.y is not None:
+            data.y = self.task.learned(self.data.y)
         if edges[1] is not None:
             data.edge_weight = edges[1]
         return data
 
-    def gain(self, probabilities: Probabilities, nodes: NDArray[np.int64]) -> tuple[float, float]:
-        """What is to be large: the metric, and the likelihood where that ties."""
-        y = self.data.y[nodes]
-        everyone = torch.ones(1, len(y), dtype=torch.float64)
-        scores = torch.from_numpy(np.log(np.maximum(probabilities, 1e-12)))
-        found = Predictions(scores, y, everyone, everyone.sum(-1))
-        metric = METRICS[self.metric]
-        return metric.sign * metric.of(found).item(), -METRICS["nll"].of(found).item()
+    def gain(self, predictions: Figures, nodes: NDArray[np.int64]) -> tuple[float, float]:
+        """What is to be large, see `Task.gain`."""
+        return self.task.gain(predictions, self.data.y.numpy()[nodes])
+
+    def weights(self, candidate: Candidate, nodes: NDArray[np.int64]) -> Tensor | None:
+        """How much nodes of each class count where a candidate learns from ``nodes``."""
+        if self.class_weight is not None or not candidate.balanced:
+            return self.class_weight
+        return balanced(self.data.y[nodes], self.task.width)
+
+
+def balanced(y: Tensor, classes: int) -> Tensor:
+    """Weights of classes, inversely to their sizes, with a mean of 1 over the nodes."""
+    sizes = y.bincount(minlength=classes).float()
+    return len(y) / (sizes.clamp_min(1) * (sizes > 0).sum())
 
 
 @dataclass(frozen=True)
@@ -204,12 +213,12 @@ class Trained:
 
     Attributes:
         module: Its network; None of label propagation.
-        probabilities: Of every node, [N, classes].
+        predictions: Of every node, [N, k].
         epochs: How many were best.
     """
 
     module: nn.Module | None
-    probabilities: Probabilities
+    predictions: Figures
     epochs: int = 0
 
 
@@ -219,7 +228,7 @@ class Scored:
 
     Attributes:
         nodes: Those it was scored on, so far.
-        probabilities: Of these, [n, classes].
+        predictions: Of these, [n, k].
         gain: See `Problem.gain`.
         epochs: Best numbers of epochs, one for each fold.
         seconds: What it took.
@@ -227,7 +236,7 @@ class Scored:
 
     candidate: Candidate
     nodes: NDArray[np.int64]
-    probabilities: Probabilities
+    predictions: Figures
     gain: tuple[float, float]
     epochs: list[int]
     seconds: float
@@ -259,45 +268,45 @@ def train(
     known = torch.zeros(data.num_nodes, dtype=torch.bool)
     known[nodes] = True
     if candidate.model == PROPAGATION:
-        return Trained(None, propagated(data, known, problem.classes))
+        return Trained(None, propagated(data, known, problem.task, problem.data.y))
     _, given = split_settings(candidate.model, candidate.settings)
-    usual: dict[str, Any] = {"epochs": epochs, "patience": PATIENCE, "metric": problem.metric}
-    config = TrainConfig(**usual | given)
+    task = problem.task
+    usual: dict[str, Any] = {"epochs": epochs, "patience": PATIENCE}
+    config = TrainConfig(**usual | {"loss": task.loss, "metric": task.metric} | given)
     if held is None:
-        config = replace(config, epochs=epochs, patience=None, metric="nll")
+        config = replace(config, epochs=epochs, patience=None, metric=task.steady)
     data.train_mask = known
     data.val_mask = data.test_mask = known if held is None else _mask(held, known)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        module = built(candidate, data.num_features, problem.classes, data.num_nodes)
+        module = built(candidate, data.num_features, task.width, data.num_nodes)
         module = module.to(problem.device)
         data = data.to(problem.device)
         found = fit(
             module,
             data,
             config,
-            class_weight=problem.class_weight,
+            class_weight=problem.weights(candidate, nodes),
             on_epoch=lambda epoch: time.monotonic() > until,
         )
-    probabilities = predicted(module, data)
+    predictions = predicted(module, data, task)
     if candidate.smooth:
-        probabilities = smoothed(data, known, probabilities)
-    return Trained(module.cpu(), probabilities, found.best.number + 1)
+        predictions = smoothed(data, known, task, problem.data.y, predictions)
+    return Trained(module.cpu(), predictions, found.best.number + 1)
 
 
-def built(candidate: Candidate, features: int, classes: int, nodes: int) -> nn.Module:
+def built(candidate: Candidate, features: int, outputs: int, nodes: int) -> nn.Module:
     """The network of a candidate, untrained."""
     own, _ = split_settings(candidate.model, candidate.settings)
     hyper: dict[str, Any] = {"hidden_channels": HIDDEN_CHANNELS} | own
-    sizes = features, hyper.pop("hidden_channels"), classes
+    sizes = features, hyper.pop("hidden_channels"), outputs
     return MODELS[candidate.model].make(*sizes, num_nodes=nodes, **hyper)
 
 
-def predicted(module: nn.Module, data: Data) -> Probabilities:
-    """Probabilities of every node, [N, classes]."""
-    logits = logits_of(module, data, data.train_mask, TrainConfig()).detach().double()
-    found: Probabilities = logits.softmax(1).cpu().numpy()
-    return found
+def predicted(module: nn.Module, data: Data, task: Task) -> Figures:
+    """Predictions of every node, [N, k]."""
+    outputs = logits_of(module, data, data.train_mask, TrainConfig()).detach()
+    return task.predictions(outputs, task.loss)
 
 
 def _mask(nodes: NDArray[np.int64], like: Tensor) -> Tensor:
@@ -322,37 +331,39 @@ def _spread(data: Data, start: Tensor, alpha: float = ALPHA) -> Tensor:
     return state
 
 
-def propagated(data: Data, known: Tensor, classes: int) -> Probabilities:
-    """Label propagation: classes of known nodes spread along edges, Zhou et al., NeurIPS 2003.
+def propagated(data: Data, known: Tensor, task: Task, y: Tensor) -> Figures:
+    """Label propagation: targets of known nodes spread along edges, Zhou et al., NeurIPS 2003.
 
-    A node that no known node reaches gets the shares of the classes. Ã is normalized with the edge
-    weights; PyG's ``LabelPropagation`` normalizes it only if there are none.
+    Each node gets the mean of known targets, weighted by how much of each reaches it. A node that
+    no known node reaches gets the mean over all of them. Ã is normalized with the edge weights;
+    PyG's ``LabelPropagation`` normalizes it only if there are none.
     """
-    start = one_hot(data.y.clamp(min=0), classes).float() * known.unsqueeze(1)
-    found = _spread(data, start)
-    total = found.sum(1, keepdim=True)
-    shares = start[known].mean(0)
-    spread = torch.where(total > 0, found / total.clamp_min(1e-30), shares)
+    column = known.unsqueeze(1).float()
+    start = task.spread(y) * column
+    found = _spread(data, torch.cat([start, column], 1))
+    total = found[:, -1:]
+    everywhere = start[known].mean(0)
+    spread = torch.where(total > 0, found[:, :-1] / total.clamp_min(1e-30), everywhere)
     return spread.double().numpy()
 
 
-def smoothed(data: Data, known: Tensor, probabilities: Probabilities) -> Probabilities:
+def smoothed(data: Data, known: Tensor, task: Task, y: Tensor, predictions: Figures) -> Figures:
     """Correct and smooth: Huang et al., ICLR 2021.
 
     The errors on known nodes are spread along edges and taken off, scaled to their mean size; then
-    the classes of known nodes and the probabilities of the others are spread.
+    the targets of known nodes and the predictions of the others are spread.
     """
-    device = data.y.device
-    p = torch.from_numpy(probabilities).float().to(device)
-    truth = one_hot(data.y.clamp(min=0), p.size(1)).float()
+    device = data.edge_index.device
+    p = torch.from_numpy(predictions).float().to(device)
+    truth = task.spread(y).to(device)
     column = known.to(device).unsqueeze(1)
     error = (truth - p) * column
     spread = _spread(data, error)
     size = error.abs().sum() / column.sum() / p.size(1)
     scale = (size / spread.abs().mean(1, keepdim=True).clamp_min(1e-12)).clamp(max=1.0)
-    corrected = torch.where(column, truth, (p + scale * spread).clamp_min(0.0))
-    found = _spread(data, corrected, 0.8).clamp_min(1e-12)
-    return (found / found.sum(1, keepdim=True)).double().cpu().numpy()
+    corrected = torch.where(column, truth, task.limited(p + scale * spread))
+    found, weight = (_spread(data, one, 0.8) for one in (corrected, torch.ones_like(p[:, :1])))
+    return task.restored(found, weight).double().cpu().numpy()
 
 
 def race(
@@ -366,7 +377,8 @@ def race(
     Every candidate may take twice its share of what is left; what it does not need is for the
     others. One that can predict on other graphs is always among them, if it trains for one epoch.
     Then variants of the best network are tried as long as there is time: other encodings of the
-    features, correction by neighbours, and settings around its own.
+    features, correction by neighbours, balanced classes where accuracy is not the metric, and
+    settings around its own.
     """
     begin = time.monotonic()
     end = begin + seconds
@@ -386,7 +398,7 @@ def race(
         able = [one for one in candidates if problem.has_directions or not one.directed]
         for number, candidate in enumerate(able):
             enter(candidate, len(able) - number)
-        for variant in _variants(found, end):
+        for variant in _variants(problem, found, end):
             enter(variant, VARIANTS)
     except KeyboardInterrupt:
         if not found:
@@ -398,7 +410,7 @@ def race(
 def _scored(problem: Problem, candidate: Candidate, until: float) -> Scored | None:
     """Scores on every fold, for each of which there is the same time; None where it diverges."""
     begin = time.monotonic()
-    nodes, probabilities, epochs = [], [], []
+    nodes, predictions, epochs = [], [], []
     for number, (learned, held) in enumerate(problem.folds):
         now = time.monotonic()
         share = now + max(0.0, until - now) / (len(problem.folds) - number)
@@ -407,14 +419,14 @@ def _scored(problem: Problem, candidate: Candidate, until: float) -> Scored | No
         except ArithmeticError:
             return None
         nodes.append(held)
-        probabilities.append(one.probabilities[held])
+        predictions.append(one.predictions[held])
         epochs.append(one.epochs)
-    every, whole = np.concatenate(nodes), np.concatenate(probabilities)
+    every, whole = np.concatenate(nodes), np.concatenate(predictions)
     seconds = time.monotonic() - begin
     return Scored(candidate, every, whole, problem.gain(whole, every), epochs, seconds)
 
 
-def _variants(found: list[Scored], end: float) -> Iterator[Candidate]:
+def _variants(problem: Problem, found: list[Scored], end: float) -> Iterator[Candidate]:
     """Around the best network so far, as long as there is time."""
     tried: set[str] = set()
     random = np.random.default_rng(0)
@@ -424,15 +436,20 @@ def _variants(found: list[Scored], end: float) -> Iterator[Candidate]:
         if not networks:
             return
         best = networks[0]
-        fresh = [one for one in _near(best) if repr(one) not in tried]
+        fresh = [one for one in _near(problem, best) if repr(one) not in tried]
         if not fresh:
             fresh = [_moved(best, random)]
         tried.add(repr(fresh[0]))
         yield fresh[0]
 
 
-def _near(best: Candidate) -> Iterator[Candidate]:
+def _near(problem: Problem, best: Candidate) -> Iterator[Candidate]:
     """What is tried of every network."""
+    uneven = isinstance(problem.task, Classes) and problem.task.metric != "accuracy"
+    if uneven and problem.class_weight is None and not best.balanced:
+        yield replace(
+            best, title=f"{best.title}, balanced", balanced=True, reason="some classes are rare"
+        )
     if not best.smooth:
         yield replace(
             best,
@@ -474,19 +491,23 @@ class Choice:
         weights: Of each of them in the blend.
         temperature: Of the blend.
         gain: Of the blend on the nodes of the race, see `Problem.gain`.
+        thresholds: Of the blend, see `gread.estimator.task`.
     """
 
     scored: list[Scored]
     weights: list[float]
     temperature: float
     gain: tuple[float, float]
+    thresholds: Thresholds = None
 
 
 def choose(problem: Problem, scored: list[Scored]) -> Choice:
-    """The best blend of candidates by the nodes that they were scored on, and its temperature."""
-    nodes = scored[0].nodes
-    found = [one.probabilities for one in scored]
+    """The best blend of candidates by the nodes that they were scored on, calibrated there."""
+    task, nodes = problem.task, scored[0].nodes
+    y = problem.data.y.numpy()[nodes]
+    found = [one.predictions for one in scored]
     weights = blend(found, lambda p: problem.gain(p, nodes))
     mixed = mean(weights, found)
-    t = temperature(mixed, problem.data.y.numpy()[nodes])
-    return Choice(scored, weights, t, problem.gain(mixed, nodes))
+    t = task.temperature(mixed, y)
+    thresholds = task.thresholds(task.tempered(mixed, t), y)
+    return Choice(scored, weights, t, problem.gain(mixed, nodes), thresholds)

@@ -1,13 +1,70 @@
-"""Measures of predictions: accuracy, per-class measures and calibration."""
+"""Measures of predictions: of classes, of labels and of numbers."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
+
+from gread.training.metrics import METRICS, Predictions
 
 BINS = 10
+RESAMPLES = 40
+
+Figures: TypeAlias = NDArray[np.float64]
+"""Predictions [N, k]: probabilities of classes or labels, or numbers."""
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The metric by which models are compared.
+
+    Attributes:
+        metric: A name of ``gread.training.METRICS``.
+        value: Its value; None where it is not defined.
+        error: Standard error, of the accuracy √(a (1 − a) / n), otherwise over 40 resamples of
+            the nodes.
+    """
+
+    metric: str
+    value: float | None
+    error: float
+
+    @property
+    def gain(self) -> float:
+        """The value with the sign with which higher is better."""
+        return -np.inf if self.value is None else METRICS[self.metric].sign * self.value
+
+
+def apart(metric: str, difference: float) -> str:
+    """The size of a difference of a metric: in points where its values are shares of 1."""
+    share = METRICS[metric].higher_is_better and "numbers" not in METRICS[metric].targets
+    return f"{100 * abs(difference):.1f} points" if share else f"{abs(difference):.4g}"
+
+
+def headline(metric: str, outputs: Tensor, y: Tensor) -> Headline:
+    """A metric of outputs [n, k] beside targets."""
+    value, count = value_of(metric, outputs, y), len(y)
+    if not np.isfinite(value):
+        return Headline(metric, None, 0.0)
+    if metric == "accuracy":
+        return Headline(metric, value, (value * (1 - value) / count) ** 0.5)
+    random = np.random.default_rng(0)
+    rows = (torch.from_numpy(random.integers(count, size=count)) for _ in range(RESAMPLES))
+    found = np.array([value_of(metric, outputs[some], y[some]) for some in rows])
+    found = found[np.isfinite(found)]
+    return Headline(metric, value, float(found.std()) if len(found) else 0.0)
+
+
+def value_of(metric: str, outputs: Tensor, y: Tensor) -> float:
+    """A metric over all nodes, NaN where it is not defined."""
+    everyone = torch.ones(1, len(y), dtype=torch.float64)
+    return METRICS[metric].of(Predictions(outputs, y, everyone, everyone.sum(-1))).item()
 
 
 @dataclass(frozen=True)
@@ -21,6 +78,9 @@ class Scores:
         calibration_error: Mean distance between confidence and accuracy over ten bins of
             confidence, weighted by their nodes.
         bins: Mean confidence, accuracy and number of nodes of every bin that has nodes.
+        average_precision: Of two classes that of the rarer one, of more the mean over them; None if
+            there is only one class.
+        headline: What models are compared by.
     """
 
     nodes: int
@@ -30,10 +90,33 @@ class Scores:
     confusion: tuple[tuple[int, ...], ...]
     calibration_error: float
     bins: tuple[tuple[float, float, int], ...]
+    average_precision: float | None
+    headline: Headline
+
+    def measures(self) -> Mapping[str, float | None]:
+        """By the names that a reader knows."""
+        return {
+            "accuracy": self.accuracy,
+            "macro-F1": self.macro_f1,
+            "ROC-AUC": self.roc_auc,
+            "average precision": self.average_precision,
+            "calibration error": self.calibration_error,
+        }
 
 
-def score(y: NDArray[np.int64], probabilities: NDArray[np.float64]) -> Scores:
+def score(
+    y: NDArray[np.int64],
+    probabilities: Figures,
+    predicted: NDArray[np.int64] | None = None,
+    metric: str = "accuracy",
+) -> Scores:
     """Compares classes [n] with probabilities [n, classes].
+
+    Args:
+        y: The true classes.
+        probabilities: Of every class.
+        predicted: The predicted classes, by default the most probable ones.
+        metric: What models are compared by.
 
     Example:
         >>> score(np.array([0, 1]), np.array([[0.9, 0.1], [0.8, 0.2]])).confusion
@@ -41,11 +124,15 @@ def score(y: NDArray[np.int64], probabilities: NDArray[np.float64]) -> Scores:
     """
     from sklearn.metrics import confusion_matrix, f1_score  # slow to import
 
-    predicted = probabilities.argmax(axis=1)
+    if predicted is None:
+        predicted = probabilities.argmax(axis=1)
     right = predicted == y
     confusion = confusion_matrix(y, predicted, labels=range(probabilities.shape[1]))
-    bins = _bins(probabilities.max(axis=1), right)
+    bins = _bins(probabilities[np.arange(len(y)), predicted], right)
     present = np.unique(y)
+    outputs, truth = log(probabilities), torch.from_numpy(y)
+    precision = value_of("average-precision", outputs, truth) if len(present) > 1 else None
+    decided = log(np.eye(probabilities.shape[1])[predicted]) if metric in DECISIONS else outputs
     return Scores(
         nodes=len(y),
         accuracy=float(right.mean()),
@@ -54,10 +141,27 @@ def score(y: NDArray[np.int64], probabilities: NDArray[np.float64]) -> Scores:
         confusion=tuple(tuple(row) for row in confusion.tolist()),
         calibration_error=sum(n * abs(sure - share) for sure, share, n in bins) / len(y),
         bins=bins,
+        average_precision=precision,
+        headline=headline(metric, decided, truth),
     )
 
 
-def _roc_auc(y: NDArray[np.int64], probabilities: NDArray[np.float64]) -> float | None:
+DECISIONS = ("accuracy", "balanced-accuracy", "macro-f1")
+"""Metrics of the predicted classes; others are of probabilities."""
+
+
+def log(probabilities: Figures) -> Tensor:
+    """Scores of classes whose softmax are these probabilities."""
+    return torch.from_numpy(np.log(np.maximum(probabilities, 1e-12)))
+
+
+def log_odds(probabilities: Figures) -> Tensor:
+    """Scores of labels whose sigmoid are these probabilities."""
+    inside = np.clip(probabilities, 1e-12, 1 - 1e-12)
+    return torch.from_numpy(np.log(inside / (1 - inside)))
+
+
+def _roc_auc(y: NDArray[np.int64], probabilities: Figures) -> float | None:
     """One class against the others, for every class that has nodes on both sides."""
     from sklearn.metrics import roc_auc_score
 
@@ -69,12 +173,131 @@ def _roc_auc(y: NDArray[np.int64], probabilities: NDArray[np.float64]) -> float 
     return float(np.mean(found)) if found else None
 
 
-def _bins(
-    confidence: NDArray[np.float64], right: NDArray[np.bool_]
-) -> tuple[tuple[float, float, int], ...]:
+def _bins(confidence: Figures, right: NDArray[np.bool_]) -> tuple[tuple[float, float, int], ...]:
     place = np.minimum((confidence * BINS).astype(int), BINS - 1)
     return tuple(
         (float(confidence[inside].mean()), float(right[inside].mean()), int(inside.sum()))
         for number in range(BINS)
         if (inside := place == number).any()
     )
+
+
+@dataclass(frozen=True)
+class LabelScore:
+    """Measures of one label; None where all nodes have it, or none has."""
+
+    label: str
+    nodes: int
+    f1: float
+    roc_auc: float | None
+    average_precision: float | None
+
+
+@dataclass(frozen=True)
+class LabelScores:
+    """Measures of predictions for nodes whose labels are known.
+
+    Attributes:
+        micro_f1, macro_f1: Over all labels together, and the mean over the labels.
+        roc_auc, average_precision: Mean over the labels; None where none has both kinds of nodes.
+        labels: Of each label.
+        headline: What models are compared by.
+    """
+
+    nodes: int
+    micro_f1: float
+    macro_f1: float
+    roc_auc: float | None
+    average_precision: float | None
+    labels: tuple[LabelScore, ...]
+    headline: Headline
+
+    def measures(self) -> Mapping[str, float | None]:
+        """By the names that a reader knows."""
+        return {
+            "micro-F1": self.micro_f1,
+            "macro-F1": self.macro_f1,
+            "macro ROC-AUC": self.roc_auc,
+            "average precision": self.average_precision,
+        }
+
+
+def score_labels(
+    names: tuple[str, ...],
+    y: Figures,
+    probabilities: Figures,
+    predicted: NDArray[np.bool_],
+    metric: str,
+) -> LabelScores:
+    """Compares labels [n, k], as 0 and 1, with their probabilities and with predicted ones."""
+    each = []
+    for place, name in enumerate(names):
+        truth, outputs = torch.from_numpy(y[:, [place]]), log_odds(probabilities[:, [place]])
+        both = 0 < truth.sum() < len(y)
+        ranks = ("roc-auc", "average-precision")
+        found = [value_of(rank, outputs, truth) if both else None for rank in ranks]
+        f1 = value_of("micro-f1", _decided(predicted[:, [place]]), truth)
+        each.append(LabelScore(str(name), int(truth.sum()), f1, *found))
+    decided, truth = _decided(predicted), torch.from_numpy(y)
+    outputs = decided if metric == "micro-f1" else log_odds(probabilities)
+    return LabelScores(
+        nodes=len(y),
+        micro_f1=value_of("micro-f1", decided, truth),
+        macro_f1=float(np.mean([one.f1 for one in each])),
+        roc_auc=_mean([one.roc_auc for one in each]),
+        average_precision=_mean([one.average_precision for one in each]),
+        labels=tuple(each),
+        headline=headline(metric, outputs, truth),
+    )
+
+
+def _decided(predicted: NDArray[np.bool_]) -> Tensor:
+    return torch.from_numpy(np.where(predicted, 1.0, -1.0))
+
+
+def _mean(values: list[float | None]) -> float | None:
+    there = [value for value in values if value is not None]
+    return float(np.mean(there)) if there else None
+
+
+@dataclass(frozen=True)
+class NumberScores:
+    """Measures of predictions for nodes whose number is known.
+
+    Attributes:
+        mae: Mean of |y − prediction|, in the unit of the target.
+        rmse: √ of the mean of (y − prediction)².
+        r2: 1 − Σ (y − prediction)² / Σ (y − mean of y)²; None where all y are alike.
+        headline: What models are compared by.
+    """
+
+    nodes: int
+    mae: float
+    rmse: float
+    r2: float | None
+    headline: Headline
+
+    def measures(self) -> Mapping[str, float | None]:
+        """By the names that a reader knows."""
+        return {"R²": self.r2, "MAE": self.mae, "RMSE": self.rmse}
+
+
+def score_numbers(y: Figures, values: Figures, metric: str) -> NumberScores:
+    """Compares numbers [n] with predicted ones [n].
+
+    Example:
+        >>> score_numbers(np.array([0.0, 2.0]), np.array([0.5, 1.5]), "r2").r2
+        0.75
+    """
+    outputs, truth = torch.from_numpy(values[:, None]), torch.from_numpy(y)
+    r2 = value_of("r2", outputs, truth) if np.ptp(y) > 0 else None
+    return NumberScores(
+        nodes=len(y),
+        mae=value_of("mae", outputs, truth),
+        rmse=float(np.sqrt(np.square(y - values).mean())),
+        r2=r2,
+        headline=headline(metric, outputs, truth),
+    )
+
+
+AnyScores: TypeAlias = Scores | LabelScores | NumberScores

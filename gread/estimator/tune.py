@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from gread.base.checks import check_positive
-from gread.estimator.classifier import GraphClassifier
+from gread.estimator.classifier import GraphEstimator
 from gread.estimator.fitted import Tuning
 from gread.search.objective import objective_of
 from gread.search.space import read_space
@@ -16,10 +16,10 @@ from gread.training.loop import Epoch
 
 
 def tune(
-    classifier: GraphClassifier,
+    classifier: GraphEstimator,
     minutes: float,
-    on_trial: Callable[[int, GraphClassifier], None] | None = None,
-) -> GraphClassifier:
+    on_trial: Callable[[int, GraphEstimator], None] | None = None,
+) -> GraphEstimator:
     """The classifier with the best validation metric among those trained in some minutes.
 
     Its attribute ``tuning_`` is a `Tuning`.

@@ -9,7 +9,7 @@ from functools import partial
 from gread.data.catalog import DATASETS as CATALOGUE
 from gread.experiments.accuracy import measured, paper_row
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
-from gread.experiments.curves import accuracies, means_of, said_of_failed, title_of
+from gread.experiments.curves import accuracies, means_of, said_of_failed, said_of_fewer, title_of
 from gread.experiments.protocol import DATASETS, GREAD, PUBLISHED, preset_of, runs_of
 from gread.models.catalog import MODELS
 from gread.report.claims import Claim, listed
@@ -76,7 +76,7 @@ def render(
     known = means_of(ours)
     titles = [MODELS[model].title for model in GREAD]
     rows: list[tuple[str | Cell, ...]] = []
-    ahead, pairs = 0, 0
+    ahead, level, pairs = 0, 0, 0
     for dataset in datasets:
         means = {
             value: [known.get((dataset, value, name)) for name in titles]
@@ -86,6 +86,7 @@ def render(
         if said is not None and dataset in said.without:
             both = []
         ahead += sum(second > first for first, second in both)
+        level += sum(second == first for first, second in both)
         pairs += len(both)
         best = [better(pair) for pair in zip(*means.values(), strict=True)]
         for row, (value, short) in enumerate(ablation.values.items()):
@@ -98,8 +99,9 @@ def render(
                 rows.append(("", *paper_row(PUBLISHED[ablation.name][dataset][value], titles)))
     first, second = ablation.values.values()
     note = "Test accuracy in percent, mean ± deviation over splits and seeds; the better is bold."
-    note += said_of_failed(results)
+    note += said_of_failed(results) + said_of_fewer(ours)
     here = f"{second} is better than {first} in {ahead} of {pairs} pairs"
+    here += f" and as good in {level}" if level else ""
     claims = []
     if said is not None and pairs:
         if said.without:

@@ -8,7 +8,14 @@ from statistics import fmean, pstdev
 
 from gread.data.catalog import DATASETS as CATALOGUE
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
-from gread.experiments.curves import accuracies, title_of
+from gread.experiments.curves import (
+    Measured,
+    accuracies,
+    said_of_diverged,
+    said_of_failed,
+    said_of_fewer,
+    title_of,
+)
 from gread.experiments.protocol import DATASETS, GREAD, PUBLISHED, SEVERAL_SEEDS, STUDIED, runs_of
 from gread.models.catalog import MODELS
 from gread.report.claims import Claim, listed
@@ -65,13 +72,13 @@ Accuracies = Mapping[str, Mapping[str, Sequence[float]]]
 def summary(results: Iterable[Result]) -> dict[str, dict[str, tuple[float, float]]]:
     """Title to dataset to mean and deviation in percent, over splits and seeds.
 
-    A dataset on which all runs failed is not there; the title is.
+    A dataset on which a run failed is not there; the title is.
     """
     found: dict[str, dict[str, tuple[float, float]]] = {}
     grouped = accuracies(((title_of(r), r.spec.dataset), r) for r in results)
     for (title, dataset), values in grouped.items():
         own = found.setdefault(title, {})
-        if values:
+        if values.whole:
             own[dataset] = fmean(values), pstdev(values)
     return found
 
@@ -79,28 +86,27 @@ def summary(results: Iterable[Result]) -> dict[str, dict[str, tuple[float, float
 def accuracy_table(title: str, baselines: Sequence[str], results: Sequence[Result]) -> TextTable:
     """Ours, the paper's and the difference; baselines that are not run are the paper's."""
     ours = summary(results)
+    found = accuracies(((title_of(r), r.spec.dataset), r) for r in results)
     names = [*baselines, *(MODELS[model].title for model in GREAD)]
     run_here = [n for n in names if n in ours or n.startswith("GREAD") or n not in PAPER]
     shown = {name: ours.get(name, {}) if name in run_here else PAPER[name] for name in names}
     best = {d: places([shown[n][d][0] if d in shown[n] else None for n in names]) for d in DATASETS}
-    tried = {(title_of(result), result.spec.dataset) for result in results}
     rows: list[list[str | Cell]] = []
     for place, name in enumerate(names):
-        row: list[str | Cell] = [name if name in run_here else f"{name} (paper)"]
-        for d in DATASETS:
-            gone = d not in shown[name] and (name, d) in tried
-            row.append(Cell(DIVERGED if gone else number(shown[name].get(d)), best[d][place]))
-        rows.append([*row, average(shown[name])])
+        if name in run_here:
+            texts = [name, *(measured(found.get((name, d))) for d in DATASETS)]
+        else:
+            texts = [f"{name} (paper)", *(number(shown[name].get(d)) for d in DATASETS)]
+        cells = [Cell(text, best[d][place]) for d, text in zip(DATASETS, texts[1:], strict=True)]
+        rows.append([texts[0], *cells, average(shown[name])])
         if name in run_here and name in PAPER:
             paper = PAPER[name]
             rows.append([*paper_row(paper), average(paper)])
             apart = [_difference(shown[name].get(d), paper[d]) for d in DATASETS]
             rows.append(["– difference", *apart, ""])
-    counted = sum(result.test is not None for result in results)
-    diverged = sum(result.status == "diverged" for result in results)
-    note = f"Test accuracy in percent, mean ± deviation over splits and seeds. {counted} runs of "
-    note += f"ours; {diverged} of them diverged and count with their best epoch before, "
-    note += f"{len(results) - counted} more diverged in their first epoch and have no number."
+    note = "Test accuracy in percent, mean ± deviation over splits and seeds."
+    note += f" {len(results)} runs of ours.{said_of_diverged(results)}"
+    note += said_of_failed(results) + said_of_fewer(found)
     if len(run_here) < len(names):
         note += " Rows marked (paper) are copied from the paper."
     return TextTable.of(title, ("model", *TITLES, "average"), rows, note, _best_in(shown, ours))
@@ -139,7 +145,8 @@ def ranking_table(title: str, rows: int, results: Sequence[Result]) -> TextTable
     datasets = [d for d in DATASETS if any(d in row for row in ours.values())] or list(DATASETS)
     gaps = [name for name, row in ours.items() if not set(row) >= set(datasets)]
     rated = {name: row for name, row in (PAPER | ours).items() if name not in gaps}
-    means = {name: {d: row[d][0] for d in datasets} for name, row in rated.items()}
+    # Digits that are not printed are noise, and must not decide a rank.
+    means = {name: {d: round(row[d][0], 2) for d in datasets} for name, row in rated.items()}
     if rated.keys() <= ours.keys():
         note = "All accuracies are ours. "
     else:
@@ -207,11 +214,14 @@ def number(value: Sequence[float] | None) -> str:
     return "missing" if value is None else " ± ".join(f"{part:.2f}" for part in value)
 
 
-def measured(values: Sequence[float] | None) -> str:
+def measured(values: Measured | None) -> str:
     """The number of what runs gave; that all of them diverged, or that there are none."""
     if values is None:
         return number(None)
-    return number((fmean(values), pstdev(values))) if values else DIVERGED
+    if not values:
+        return DIVERGED
+    text = number((fmean(values), pstdev(values)))
+    return f"{text} ({len(values)} of {len(values) + values.failed})" if values.failed else text
 
 
 def paper_row(paper: Mapping[str, Sequence[float]], keys: Iterable[str] = DATASETS) -> list[str]:

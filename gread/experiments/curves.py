@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from statistics import fmean, pstdev
 from typing import NamedTuple, TypeVar
@@ -48,19 +49,40 @@ def look_of(title: str) -> Look:
     return Look(COLOURS[place % len(COLOURS)], MARKERS[place // len(COLOURS) % len(MARKERS)], True)
 
 
-def accuracies(pairs: Iterable[tuple[K, Result]]) -> dict[K, list[float]]:
-    """Test accuracies in percent by what they belong to; runs that failed have none."""
-    found: dict[K, list[float]] = {}
+class Measured(list[float]):
+    """Test accuracies in percent of the runs that have one.
+
+    Attributes:
+        failed: How many runs have none.
+    """
+
+    failed = 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether there are runs, and none failed."""
+        return bool(self) and not self.failed
+
+
+def accuracies(pairs: Iterable[tuple[K, Result]]) -> dict[K, Measured]:
+    """Test accuracies by what they belong to."""
+    found: dict[K, Measured] = {}
     for key, result in pairs:
-        own = found.setdefault(key, [])
-        if result.test is not None:
+        own = found.setdefault(key, Measured())
+        if result.test is None:
+            own.failed += 1
+        else:
             own.append(100 * result.test)
     return found
 
 
-def means_of(found: Mapping[K, Sequence[float]]) -> dict[K, float]:
-    """Means of the numbers that have a run."""
-    return {key: fmean(values) for key, values in found.items() if values}
+def means_of(found: Mapping[K, Measured]) -> dict[K, float]:
+    """What can be compared: means as they are printed, where every run has a number.
+
+    A mean over the runs that survive is better than the model is. Digits that are not printed
+    are noise, and must not decide a rank.
+    """
+    return {key: round(fmean(values), 2) for key, values in found.items() if values.whole}
 
 
 def said_of_failed(results: Sequence[Result]) -> str:
@@ -69,6 +91,22 @@ def said_of_failed(results: Sequence[Result]) -> str:
     if not failed:
         return ""
     return f" {failed} of {len(results)} runs diverged in their first epoch and do not count."
+
+
+def said_of_fewer(found: Mapping[K, Measured]) -> str:
+    """A sentence about means over fewer runs than there were, if there are any."""
+    if not any(values and values.failed for values in found.values()):
+        return ""
+    return " A mean over fewer runs is marked, and takes no part in comparisons."
+
+
+def said_of_diverged(results: Sequence[Result]) -> str:
+    """A sentence about runs that diverged later, with the models and graphs, to follow another."""
+    counts = Counter((title_of(r), r.spec.dataset) for r in results if r.status == "diverged")
+    if not counts:
+        return ""
+    named = listed(f"{title} on {CATALOGUE[d].title} ({n})" for (title, d), n in counts.items())
+    return f" Runs that diverged count with their best epoch before: {named}."
 
 
 def splits_of(results: Iterable[Result]) -> str:

@@ -8,7 +8,7 @@ the presets of the source ``honest``. docs/gread-x.md tells how.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from statistics import fmean
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from gread.base.errors import InputError
 from gread.data.catalog import DATASETS as CATALOGUE
 from gread.experiments.accuracy import measured, number
-from gread.experiments.curves import accuracies, means_of, said_of_failed
+from gread.experiments.curves import Measured, accuracies, means_of, said_of_failed, said_of_fewer
 from gread.experiments.protocol import PROTOCOL, PUBLISHED, runs_of
 from gread.models.catalog import MODELS
 from gread.report.claims import listed
@@ -43,23 +43,55 @@ def training_of(dataset: str) -> dict[str, Value]:
     return found
 
 
+class Budget(NamedTuple):
+    """What every model has on a graph of a size.
+
+    Attributes:
+        draws: Random settings, and again as many near the best of them.
+        form: How many of them in a row share what decides shapes, in a model with populations.
+        search: Splits on which all settings are compared.
+        seeds: Those of the final runs.
+    """
+
+    draws: int
+    form: int
+    search: tuple[int, ...]
+    seeds: tuple[int, ...]
+
+
+def budget_of(dataset: str) -> Budget:
+    """By the size of the graph, ``honest.sizes`` of ``protocol.toml``."""
+    sizes = BUDGET["sizes"]
+    named = (size for size in sizes.values() if dataset in size.get("datasets", ()))
+    size = next(named, sizes["small"])
+    return Budget(size["draws"], size["form"], tuple(size["search"]), tuple(size["seeds"]))
+
+
 def splits_of(dataset: str) -> int:
     """How many splits are used."""
     return int(BUDGET["splits"].get(dataset, 10))
 
 
 def runs_of_setting(
-    model: str, dataset: str, settings: Preset | Mapping[str, Value], **change: Value
+    model: str,
+    dataset: str,
+    settings: Preset | Mapping[str, Value],
+    seeds: Sequence[int] | None = None,
+    **change: Value,
 ) -> list[RunSpec]:
-    """Runs from seeds that the search has not seen."""
+    """Runs from seeds that the search has not seen, by default those of the budget."""
     if not isinstance(settings, Preset):
         own, options = split_options(settings)
         hyper, train = split_settings(model, own)
         config = TrainConfig(**train)  # type: ignore[arg-type]
         settings = Preset("honest", hyper, config, options)
-    seeds = BUDGET["seeds"][: 1 if dataset in BUDGET["large"] else None]
     return runs_of(
-        model, dataset, preset=settings, change=change, seeds=seeds, splits=splits_of(dataset)
+        model,
+        dataset,
+        preset=settings,
+        change=change,
+        seeds=budget_of(dataset).seeds if seeds is None else seeds,
+        splits=splits_of(dataset),
     )
 
 
@@ -90,8 +122,8 @@ class Derived(NamedTuple):
         accuracy: Mean test accuracy of the seeds, by split.
     """
 
-    ensemble: list[float]
-    accuracy: list[float]
+    ensemble: Measured
+    accuracy: Measured
 
 
 @cache
@@ -102,7 +134,7 @@ def derived() -> dict[tuple[str, str], Derived]:
     if not file.is_file():
         return found
     for row in csv.DictReader(file.read_text("utf-8").splitlines()):
-        own = found.setdefault((row["model"], row["dataset"]), Derived([], []))
+        own = found.setdefault((row["model"], row["dataset"]), Derived(Measured(), Measured()))
         own.ensemble.append(100 * float(row["ensemble"]))
         own.accuracy.append(100 * float(row["accuracy"]))
     return found
@@ -110,7 +142,7 @@ def derived() -> dict[tuple[str, str], Derived]:
 
 def render(title: str, datasets: Sequence[str], results: Sequence[Result]) -> TextTable:
     """Test metrics, ranks, the difference from the tuned GCN, and published numbers."""
-    found = accuracies(((r.spec.model, r.spec.dataset), r) for r in results)
+    found = accuracies(_keyed(results))
     shown = [d for d in datasets if any(r.spec.dataset == d for r in results)]
     models = [m for m in BUDGET["models"] if any((m, d) in found for d in shown)]
     means = means_of(found)
@@ -137,8 +169,13 @@ def render(title: str, datasets: Sequence[str], results: Sequence[Result]) -> Te
     return TextTable.of(title, columns, rows, _note(datasets, shown, results))
 
 
+def _keyed(results: Iterable[Result]) -> Iterator[tuple[tuple[str, str], Result]]:
+    """By model and graph."""
+    return (((r.spec.model, r.spec.dataset), r) for r in results)
+
+
 def _cell(
-    found: Mapping[tuple[str, str], list[float]], model: str, dataset: str, place: int | None
+    found: Mapping[tuple[str, str], Measured], model: str, dataset: str, place: int | None
 ) -> Cell:
     """A number; an empty cell where the search of a model was not done."""
     return Cell(measured(found.get((model, dataset))) if (model, dataset) in found else "", place)
@@ -159,9 +196,9 @@ def _average(values: Iterable[float | None]) -> str:
 def _ranks(
     means: Mapping[tuple[str, str], float], models: Sequence[str], datasets: Sequence[str]
 ) -> dict[str, str]:
-    """Average ranks of the models that have all numbers, ties shared at the printed precision."""
+    """Average ranks of the models that have all numbers."""
     whole = {
-        model: {d: round(means[model, d], 2) for d in datasets}
+        model: {d: means[model, d] for d in datasets}
         for model in models
         if all((model, d) in means for d in datasets)
     }
@@ -213,6 +250,22 @@ def _by_split(results: Sequence[Result], dataset: str) -> list[tuple[float, floa
     ]
 
 
+BY_SIZE = {
+    "seeds": "{small} seeds ({large} on graphs of over 100,000 nodes)",
+    "draws": "{small} random settings ({medium} on graphs of 10,000 nodes or more, {large} on "
+    "those of over 100,000), as many near the best of them",
+}
+
+
+def _by_size(what: str) -> str:
+    """How many of it a model has, for the note."""
+    counts = {
+        name: size[what] if isinstance(size[what], int) else len(size[what])
+        for name, size in BUDGET["sizes"].items()
+    }
+    return BY_SIZE[what].format(**counts)
+
+
 def _note(datasets: Sequence[str], shown: Sequence[str], results: Sequence[Result]) -> str:
     without = [CATALOGUE[d].title for d in datasets if d not in shown]
     fewer = {d: splits_of(d) for d in shown if splits_of(d) != 10}
@@ -222,16 +275,15 @@ def _note(datasets: Sequence[str], shown: Sequence[str], results: Sequence[Resul
     epochs = sorted({int(training_of(d)["epochs"] or 0) for d in shown})
     lengths = f"{epochs[0]} to {epochs[-1]}" if len(epochs) > 1 else f"{(epochs or [0])[0]}"
     note = (
-        f"Test metric in percent, mean ± deviation over {splits} and {len(BUDGET['seeds'])} seeds "
-        f"that the search has not seen (one on {listed(BUDGET['large'])}). Budget of every model "
-        f"on every graph: {BUDGET['draws']} random settings on {len(BUDGET['search'])} splits, the "
-        f"best {BUDGET['finalists']} on all splits, {lengths} epochs a run; selected by the same "
-        "metric on validation. An ensemble is the mean probability of the seeds. Published numbers "
-        "have other budgets, and some have other splits."
+        f"Test metric in percent, mean ± deviation over {splits} and {_by_size('seeds')} that the "
+        f"search has not seen. Budget of every model on every graph: {_by_size('draws')}, the best "
+        f"{BUDGET['finalists']} on all splits, {lengths} epochs a run; selected by the same metric "
+        "on validation. An ensemble is the mean probability of the seeds. Published numbers have "
+        "other budgets, and some have other splits."
     )
     if without:
         note += f" No numbers yet: {listed(without)}."
-    return note + said_of_failed(results)
+    return note + said_of_failed(results) + said_of_fewer(accuracies(_keyed(results)))
 
 
 ROWS: tuple[tuple[str, Mapping[str, Value]], ...] = tuple(
@@ -248,7 +300,7 @@ def ablation_specs() -> list[RunSpec]:
         for dataset in ABLATED["datasets"]
         if (preset := selected(OURS, dataset)) is not None
         for _, change in ROWS
-        for spec in runs_of_setting(OURS, dataset, preset, **change)
+        for spec in runs_of_setting(OURS, dataset, preset, ABLATED["seeds"], **change)
     ]
 
 
@@ -260,7 +312,7 @@ def render_ablation(results: Sequence[Result]) -> TextTable:
         preset = selected(OURS, dataset)
         assert preset is not None
         for title, change in ROWS:
-            for spec in runs_of_setting(OURS, dataset, preset, **change):
+            for spec in runs_of_setting(OURS, dataset, preset, ABLATED["seeds"], **change):
                 forms[spec.key] = (title, dataset)
     found = accuracies((forms[r.spec.key], r) for r in results if r.spec.key in forms)
     means = means_of(found)
@@ -274,7 +326,7 @@ def render_ablation(results: Sequence[Result]) -> TextTable:
         "GREAD-X: what each part adds",
         ("form", *(_heading(d) for d in shown)),
         rows,
-        "Test metric in percent, mean ± deviation over ten splits and three seeds. All settings "
+        "Test metric in percent, mean ± deviation over ten splits. All settings "
         "but the named ones are those of GREAD-X in the honest comparison; no form was tuned for "
-        f"itself.{said_of_failed(results)}",
+        f"itself.{said_of_failed(results)}{said_of_fewer(found)}",
     )

@@ -15,7 +15,14 @@ from gread.data.catalog import DATASETS as CATALOGUE
 from gread.experiments import ablations, sensitivity
 from gread.experiments.accuracy import measured
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
-from gread.experiments.curves import accuracies, means_of, said_of_failed, splits_of, title_of
+from gread.experiments.curves import (
+    accuracies,
+    means_of,
+    said_of_failed,
+    said_of_fewer,
+    splits_of,
+    title_of,
+)
 from gread.experiments.protocol import GREAD, PROTOCOL, runs_on
 from gread.models.catalog import MODELS
 from gread.report.charts import Chart
@@ -59,7 +66,8 @@ def render(datasets: Sequence[str], results: Sequence[Result]) -> TextTable:
         ("model", *(CATALOGUE[d].title for d in datasets), "average rank"),
         rows,
         f"Test accuracy in percent, mean ± deviation over {splits_of(results)}."
-        + said_of_failed(results),
+        + said_of_failed(results)
+        + said_of_fewer(found),
     )
 
 

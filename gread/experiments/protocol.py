@@ -38,13 +38,13 @@ def preset_of(model: str, dataset: str) -> Preset:
 
     GREAD has the settings of the published code or of the paper; a baseline has the best settings
     known here. A graph derived from one of the paper's has the settings of that graph. Every other
-    graph has those known here, or the defaults.
+    graph has those known here, or the defaults. Settings of the honest comparison are not used.
     """
     dataset = PROTOCOL["newer"]["like"].get(dataset, dataset)
     source = None
     if model in GREAD and dataset in DATASETS:
         source = "published" if model == "gread-bs" else "paper"
-    return find_preset(model, dataset, source)
+    return find_preset(model, dataset, source, sources=("tuned", "published", "paper"))
 
 
 def runs_of(

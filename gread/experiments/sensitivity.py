@@ -10,6 +10,7 @@ from statistics import fmean
 from gread.data.catalog import DATASETS as CATALOGUE
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
 from gread.experiments.curves import (
+    Measured,
     accuracies,
     curve,
     means_of,
@@ -21,6 +22,7 @@ from gread.experiments.protocol import DATASETS, GREAD, PROTOCOL, runs_of
 from gread.models.catalog import MODELS
 from gread.report.charts import Axis, Chart, Panel
 from gread.report.claims import Claim
+from gread.report.statistics import compare
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec, Value
 
@@ -56,10 +58,10 @@ def specs(sweep: Sweep, datasets: Sequence[str]) -> list[RunSpec]:
     ]
 
 
-Means = Mapping[tuple[str, str, float], float]
-"""Dataset, title and what is varied to what was found."""
+Found = Mapping[tuple[str, str, float], Measured]
+"""Dataset, title and what is varied to what was found, in the order of seeds and splits."""
 
-Said = Callable[[Means], list[Claim]]
+Said = Callable[[Found], list[Claim]]
 
 
 def render(
@@ -72,7 +74,7 @@ def render(
     """A panel for every dataset, a line for every reaction."""
     found = accuracies(
         ((r.spec.dataset, title_of(r), float(r.spec.hyper[sweep.name])), r)  # type: ignore[arg-type]
-        for r in results
+        for r in sorted(results, key=lambda r: (r.spec.seed, r.spec.split))
     )
     axes = Axis(sweep.label), Axis("test accuracy (%)")
     panels = []
@@ -85,17 +87,16 @@ def render(
     note = f"Mean over {splits_of(results)} in a band of one deviation.{said_of_failed(results)}"
     if not all(found.values()):
         note += " Where all did, a line has a gap or ends."
-    means = means_of(found)
     return Chart(
         title,
         tuple(panels),
         columns=2 if len(panels) == 4 else min(3, len(panels)),
         note=note,
-        claims=tuple(claim for said in claims for claim in said(means)),
+        claims=tuple(claim for said in claims for claim in said(found)),
     )
 
 
-def best_time(found: Means) -> list[Claim]:
+def best_time(found: Found) -> list[Claim]:
     """Of Section 5.2 on Figure 3."""
     means = _over(TIME, found, "chameleon")
     if not means:
@@ -106,9 +107,10 @@ def best_time(found: Means) -> list[Claim]:
     return [Claim(says, here, 1.5 <= best <= 2.0)]
 
 
-def _over(sweep: Sweep, found: Means, dataset: str) -> dict[float, float]:
+def _over(sweep: Sweep, found: Found, dataset: str) -> dict[float, float]:
     """Means of GREAD-BS, if it has all of them."""
-    means = {x: mean for (d, t, x), mean in found.items() if (d, t) == (dataset, "GREAD-BS")}
+    own = {x: values for (d, t, x), values in found.items() if (d, t) == (dataset, "GREAD-BS")}
+    means = means_of(own)
     return means if len(means) == len(ABOUT[sweep.name]) else {}
 
 
@@ -116,7 +118,7 @@ STABLE = 2.0
 """Points between the highest and the lowest accuracy of a curve that still is level."""
 
 
-def stable_on_chameleon(found: Means) -> list[Claim]:
+def stable_on_chameleon(found: Found) -> list[Claim]:
     """Of Section 5.2 on Figure 4."""
     means = _over(STEP, found, "chameleon")
     if not means:
@@ -126,7 +128,7 @@ def stable_on_chameleon(found: Means) -> list[Claim]:
     return [Claim(says, f"it is between {low:.2f} and {high:.2f}", high - low <= STABLE)]
 
 
-def rising_on_cora(found: Means) -> list[Claim]:
+def rising_on_cora(found: Found) -> list[Claim]:
     """Of Section 5.2 on Figure 4."""
     means = _over(STEP, found, "cora")
     if not means:
@@ -135,6 +137,14 @@ def rising_on_cora(found: Means) -> list[Claim]:
     half = len(steps) // 2
     short, long = (fmean(means[step] for step in part) for part in (steps[:half], steps[-half:]))
     here = f"it is {short:.2f} over the {half} smallest and {long:.2f} over the {half} largest"
+    by_split = (
+        [
+            fmean(values)
+            for values in zip(*(found["cora", "GREAD-BS", s] for s in part), strict=True)
+        ]
+        for part in (steps[-half:], steps[:half])
+    )
+    here += f", p = {compare(*by_split).t_test:.2f} by a paired t-test over splits"
     return [Claim("on Cora GREAD-BS tends to be better with larger steps", here, long > short)]
 
 
@@ -142,7 +152,7 @@ STEADY = 5.0
 """Points that an accuracy may lose and still be maintained."""
 
 
-def steady(found: Means) -> list[Claim]:
+def steady(found: Found) -> list[Claim]:
     """Of the appendix on Figure 7."""
     lost = {}
     for dataset in DATASETS:
@@ -157,13 +167,13 @@ def steady(found: Means) -> list[Claim]:
     return [Claim(says, here + CATALOGUE[most].title, lost[most] <= STEADY)]
 
 
-def weak(found: Means) -> list[Claim]:
+def weak(found: Found) -> list[Claim]:
     """Of the appendix on Figure 7; where GREAD-Z has an accuracy, against the others there."""
-    points = {}
+    points, means = {}, means_of(found)
     for dataset in ("texas", "cornell", "film"):
         apart = []
         for value in ABOUT["time"]:
-            there = {t: mean for (d, t, x), mean in found.items() if (d, x) == (dataset, value)}
+            there = {t: mean for (d, t, x), mean in means.items() if (d, x) == (dataset, value)}
             own = there.pop("GREAD-Z", None)
             if own is not None and there:
                 apart.append(own - fmean(there.values()))

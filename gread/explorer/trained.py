@@ -15,7 +15,7 @@ from torch_geometric.utils import degree, scatter, subgraph
 
 from gread.base.errors import InputError
 from gread.dynamics.response import some_responses
-from gread.estimator.classifier import GraphClassifier
+from gread.estimator.classifier import GraphEstimator
 from gread.estimator.graphs import masks_of_data
 from gread.graph.measures import dirichlet_energy
 from gread.models.catalog import MODELS
@@ -105,7 +105,9 @@ def portrait(
 
 def portrait_of_folder(folder: Path) -> dict[str, Any]:
     """Of a model folder that `gread fit` or ``GraphClassifier.save`` wrote, on its own graph."""
-    classifier = GraphClassifier.load(folder)
+    classifier = GraphEstimator.load(folder)
+    if (targets := classifier.task_.targets) != "classes":
+        raise InputError(f"--model must hold a model of classes, got one of {targets}")
     entry = MODELS[classifier.model]
     if not entry.continuous:
         raise InputError(f"--model must hold a model in continuous time, got {entry.title}")

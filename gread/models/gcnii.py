@@ -17,13 +17,16 @@ from gread.models.layers import Dropout, build_decoder, build_encoder
 class GCNII(LayeredGNN):
     """H ↦ ReLU((1 − θ_l) P + θ_l P W_l), with P = (1 − α) Ã H + α H(0) and θ_l = log(λ / l + 1).
 
-    H(0) = ReLU(W Dropout(X) + b), and Ã = D^-½ (A + I) D^-½.
+    H(0) = ReLU(W Dropout(X) + b), and Ã = D^-½ (A + I) D^-½. GCNII*, the variant of the same paper,
+    has weights of their own for the smoothed and for the first state: θ_l (Ã H W_l + H(0) V_l) in
+    the place of θ_l P W_l.
 
     Args:
         in_channels, hidden_channels, out_channels, input_dropout: As in `LayeredGNN`.
         alpha: α, how much of H(0) every layer takes.
         strength: λ, how far the layers are from the identity.
         num_layers: How many.
+        variant: Whether it is GCNII*.
         dropout: Dropout on the state before every layer, and before the decoder.
     """
 
@@ -36,6 +39,7 @@ class GCNII(LayeredGNN):
         alpha: float = 0.1,
         strength: float = 0.5,
         num_layers: int = 8,
+        variant: bool = False,
         input_dropout: float = 0.5,
         dropout: float = 0.5,
     ):
@@ -46,19 +50,21 @@ class GCNII(LayeredGNN):
         self.encoder = build_encoder("linear", in_channels, hidden_channels, input_dropout, dropout)
         self.adjacency = OriginalAdjacency()
         self.weights = nn.ParameterList(
-            torch.empty(hidden_channels, hidden_channels) for _ in range(num_layers)
+            torch.empty((1 + variant) * hidden_channels, hidden_channels)  # W_l, or [W_l; V_l]
+            for _ in range(num_layers)
         )
         self.dropout = Dropout(dropout)
         self.decoder = build_decoder("linear", hidden_channels, out_channels, dropout, False)
         self.alpha = alpha
         self.strength = strength
+        self.variant = variant
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws every parameter anew; W uniform within 1 / √width, as its authors do."""
+        """Draws every parameter again; W and V uniform within 1 / √width, as its authors do."""
         super().reset_parameters()
         for weight in self.weights:
-            bound = weight.size(0) ** -0.5
+            bound = weight.size(1) ** -0.5
             nn.init.uniform_(weight, -bound, bound)
 
     def states(self, x: Tensor, adj: Operator) -> list[Tensor]:
@@ -66,6 +72,8 @@ class GCNII(LayeredGNN):
         states = [torch.relu(self.encoder(x))]
         for number, weight in enumerate(self.weights, start=1):
             theta = math.log(self.strength / number + 1)
-            p = (1 - self.alpha) * (adj @ self.dropout(states[-1])) + self.alpha * states[0]
-            states.append(torch.relu(torch.addmm(p, p, weight, beta=1 - theta, alpha=theta)))
+            smoothed = adj @ self.dropout(states[-1])
+            p = (1 - self.alpha) * smoothed + self.alpha * states[0]
+            weighed = torch.cat([smoothed, states[0]], dim=1) if self.variant else p
+            states.append(torch.relu(torch.addmm(p, weighed, weight, beta=1 - theta, alpha=theta)))
         return states

@@ -22,7 +22,7 @@ from torch.nn.modules.module import (
 
 from gread.base.errors import InputError
 from gread.base.tensors import write_tensors
-from gread.base.versions import __version__, versions
+from gread.base.versions import versions
 
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
@@ -207,6 +207,5 @@ def model_card(
     lines += ["## Made with", ""]
     if fingerprint:
         lines.append(f"- data with the fingerprint `{fingerprint}`")
-    made_with = {"gread": __version__, **versions()}
-    lines += [f"- {name} {version}" for name, version in made_with.items()]
+    lines += [f"- {name} {version}" for name, version in versions().items()]
     return "\n".join(lines) + "\n"

@@ -53,6 +53,7 @@ def populations(
             groups.append(members)
             continue
         data = prepared(members[0], root, "cpu")[0]
+        size = size_of(data)
         if not _can_stack(members[0], data):
             groups += [[spec] for spec in members]
             continue
@@ -62,7 +63,7 @@ def populations(
         group: list[RunSpec] = []
         taken = 0
         for spec in members:
-            need = bytes_of(spec, data)
+            need = bytes_of(spec, size)
             enough = on_cpu and len(group) * data.num_nodes * width >= ENOUGH
             apart = enough and _steps(group[0]) > 1.5 * _steps(spec)
             if group and (len(group) == MOST or taken + need > limit or apart):
@@ -83,12 +84,17 @@ def free(device: str) -> float:
     return SHARE * min(unused, torch.cuda.get_per_process_memory_fraction(index) * total)
 
 
-def bytes_of(spec: RunSpec, data: Data) -> int:
+def size_of(data: Data) -> GraphSize:
+    """What the memory of a member depends on. Takes a pass over the features."""
+    nonzeros = int(data.x.count_nonzero())
+    return GraphSize(data.num_nodes, data.num_edges, data.num_features, nonzeros)
+
+
+def bytes_of(spec: RunSpec, size: GraphSize) -> int:
     """About what a member needs, by what it keeps for backward."""
-    counts = data.num_nodes, data.num_edges, data.num_features, int(data.x.count_nonzero())
     population = MODELS[spec.model].population
     memory = flow_memory if population is None else population.memory
-    return memory(spec.hyper, GraphSize(*counts))
+    return memory(spec.hyper, size)
 
 
 def _can_stack(spec: RunSpec, data: Data) -> bool:

@@ -29,7 +29,7 @@ class Objective(NamedTuple):
     @property
     def is_share(self) -> bool:
         """Whether values are shares of 1, shown in percent."""
-        return self.metric.higher_is_better and not self.metric.numbers
+        return self.metric.higher_is_better and "numbers" not in self.metric.targets
 
     @property
     def failed(self) -> float:
@@ -43,6 +43,10 @@ class Objective(NamedTuple):
     def shown(self, value: float) -> str:
         """A value as text, shares in percent."""
         return f"{100 * value:.2f}" if self.is_share else f"{value:.4f}"
+
+    def short(self, value: float) -> str:
+        """A value as text within a sentence, shares with a percent sign."""
+        return f"{value:.1%}" if self.is_share else f"{value:.3f}"
 
     def summary(self, values: Sequence[float]) -> str:
         """Mean and deviation as text."""

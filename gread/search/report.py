@@ -165,7 +165,7 @@ def preset_table(
 
 def merge_preset(path: Path, table: str, title: str) -> None:
     """Write a table of TOML into a file of presets, in the place of one of the same name."""
-    heading = f"# {title}: settings found by gread search, selected by validation accuracy alone."
+    heading = f"# {title}: settings found by gread search, selected by validation alone."
     text = path.read_text("utf-8") if path.exists() else heading + "\n"
     first, *tables = re.split(r"(?m)^(?=\[)", text)
     name = table.partition("\n")[0]

@@ -1,9 +1,9 @@
-"""Classes and splits in columns of a table."""
+"""Classes, labels, numbers to predict, and splits in columns of a table."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,12 @@ from numpy.typing import NDArray
 from gread.base.errors import InputError
 from gread.tables.column import WORDS, Column
 from gread.tables.table import Table
+
+SEPARATORS = ";|"
+"""What may separate the labels in a cell."""
+
+CLASSES = 20
+"""Different whole numbers up to which a column holds classes."""
 
 SPLITS: dict[str, int] = {"train": 0, "val": 1, "valid": 1, "validation": 1, "test": 2}
 
@@ -66,30 +72,121 @@ def _values(found: Column, where: str) -> list[Any]:
     if found.unusable().any():
         raise InputError(f"{where} must hold classes, got NaN or infinity: leave them empty")
     if found.kind == "number":
-        broken = found.values[found.values != np.rint(found.values)]
+        broken = found.values[~_whole(found)]
         if len(broken):
-            raise InputError(f"{where} must hold classes, got numbers such as {broken[0]:g}")
+            raise InputError(
+                f"{where} must hold classes, got numbers such as {broken[0]:g}: predict them with "
+                "--task regression, or gread.GraphRegressor"
+            )
         found = replace(found, values=found.values.astype(np.int64))  # from a table with a gap
-    elif found.kind == "text" and (several := _several(set(found.values[~found.missing]))):
-        raise InputError(
-            f"{where} must hold one class a node, got several, such as {several!r}: keep one, or "
-            "predict a column of 0 and 1 for each class"
-        )
     elif found.kind in ("vector", "mixed"):
         raise InputError(f"{where} must hold classes of one type, got {WORDS[found.kind]}")
     return found.cells()
 
 
-def _several(values: Set[str]) -> str:
-    """A text that lists classes, as in "a;b"; empty if the parts are not classes of other nodes."""
-    for separator in ";|":
+def separator_of(found: Column) -> str:
+    """What separates the labels in a column of lists, as in "a;b"; empty if it holds classes.
+
+    Most parts of such lists are parts of the text of other nodes too.
+    """
+    values = set(found.values[~found.missing]) if found.kind == "text" else set()
+    for separator in SEPARATORS:
         lists = sorted(value for value in values if separator in value)
-        parts = [{part.strip() for part in value.split(separator)} for value in values]
+        parts = [_parts(value, separator) for value in values]
         seen = Counter(part for some in parts for part in some)
-        listed = {part.strip() for value in lists for part in value.split(separator)}
+        listed = {part for value in lists for part in _parts(value, separator)}
         if lists and 2 * sum(seen[part] > 1 for part in listed) > len(listed):
-            return lists[0]
+            return separator
     return ""
+
+
+def _parts(value: str, separator: str) -> set[str]:
+    return {part.strip() for part in value.split(separator)} - {""}
+
+
+def read_lists(
+    table: Table, name: str, separator: str, labels: Sequence[str] | None = None
+) -> tuple[tuple[str, ...], NDArray[np.float64]]:
+    """The labels in a column of lists, and which node has which, [N, labels].
+
+    Args:
+        table: The nodes.
+        name: The column; NaN where it is empty.
+        separator: See `separator_of`.
+        labels: The labels if they are known; others fail.
+    """
+    found = table[name]
+    lists = [None if cell is None else _parts(str(cell), separator) for cell in found.cells()]
+    every = sorted({part for some in lists for part in some or ()})
+    labels = every if labels is None else labels
+    if unknown := set(every) - set(labels):
+        raise InputError(
+            f"label column {name!r} of {table.name} must have the labels {', '.join(labels)}, got "
+            f"{sorted(unknown)[0]!r}"
+        )
+    y = [
+        [np.nan] * len(labels) if some is None else [one in some for one in labels]
+        for some in lists
+    ]
+    return tuple(labels), np.array(y, dtype=np.float64).reshape(len(lists), len(labels))
+
+
+def read_truths(table: Table, names: Sequence[str]) -> NDArray[np.float64]:
+    """0 and 1 in columns, [N, columns]; NaN for all labels of a node where one is empty."""
+    y = np.stack([_numbers(table, name, "0 and 1") for name in names], axis=1)
+    wrong = ~np.isin(y, (0, 1)) & ~np.isnan(y)
+    if wrong.any():
+        row, place = np.argwhere(wrong)[0]
+        raise InputError(
+            f"label column {names[place]!r} of {table.name} must hold 0 and 1, as one of several "
+            f"labels, got {y[row, place]:g} in row {row + 1}"
+        )
+    y[np.isnan(y).any(axis=1)] = np.nan
+    return y
+
+
+def read_numbers(table: Table, name: str) -> NDArray[np.float64]:
+    """The numbers in a column, [N]; NaN where it is empty."""
+    return _numbers(table, name, "numbers")
+
+
+def _numbers(table: Table, name: str, wanted: str) -> NDArray[np.float64]:
+    found = table[name]
+    where = f"label column {name!r} of {table.name}"
+    if found.kind not in ("whole", "number", "truth"):
+        raise InputError(f"{where} must hold {wanted}, got {WORDS[found.kind]}")
+    if found.unusable().any():
+        raise InputError(f"{where} must hold {wanted}, got NaN or infinity: leave them empty")
+    return np.where(found.missing, np.nan, found.values.astype(np.float64))
+
+
+def are_quantities(found: Column) -> bool:
+    """Whether a column holds numbers to predict rather than classes.
+
+    Numbers with a fraction are. So are more than 20 different whole numbers, unless they are codes
+    0 to k or 1 to k, each with two rows or more on average.
+
+    Example:
+        >>> from gread.tables.column import column
+        >>> are_quantities(column([0.5, 1.0])), are_quantities(column(list(range(40)) * 3))
+        (True, False)
+        >>> are_quantities(column([10 * k for k in range(40)]))
+        True
+    """
+    if found.kind not in ("whole", "number") or found.categorical or found.unusable().any():
+        return False
+    if not _whole(found).all():
+        return True
+    values = np.unique(found.values[~found.missing])
+    if len(values) <= CLASSES:
+        return False
+    codes = values[0] in (0, 1) and bool(values[-1] - values[0] == len(values) - 1)
+    return not codes or 2 * len(values) > len(found) - int(found.missing.sum())
+
+
+def _whole(found: Column) -> NDArray[np.bool_]:
+    """Which numbers are whole, or missing."""
+    return found.missing | (found.values == np.rint(found.values))
 
 
 def read_split(table: Table, name: str) -> NDArray[np.int64]:
@@ -120,21 +217,19 @@ def draw_split(
     return parts
 
 
-def check_split(parts: NDArray[np.int64], y: NDArray[np.int64], *, tested: bool = True) -> None:
-    """Requires labelled nodes in all parts, and training nodes of two classes.
+def check_split(parts: NDArray[np.int64], known: NDArray[np.bool_], *, tested: bool = True) -> None:
+    """Requires labelled nodes in all parts.
 
     Args:
         parts: As in `read_split`.
-        y: Classes, −1 where there is none.
+        known: Which nodes have a label.
         tested: Whether there must be a test.
     """
     names = ("train", "validation", "test")[: 3 if tested else 2]
-    sizes = [int(((parts == part) & (y >= 0)).sum()) for part in range(len(names))]
+    sizes = [int(((parts == part) & known).sum()) for part in range(len(names))]
     if 0 in sizes:
         got = ", ".join(f"{size} {name}" for size, name in zip(sizes, names, strict=True))
         raise InputError(
             f"there must be nodes with a class to train, to validate{' and to test' * tested}, got "
             f"{got}: label some ten nodes of every class"
         )
-    if len(np.unique(y[(parts == 0) & (y >= 0)])) < 2:
-        raise InputError("training nodes must be of two classes or more, got one")

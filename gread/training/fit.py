@@ -195,7 +195,7 @@ def masks_of(
         if name not in data:
             raise InputError(f"data must have {name}, got {', '.join(data.keys()) or 'nothing'}")
     n, y = data.x.size(0), data.y
-    if LOSSES[config.loss].numbers:
+    if LOSSES[config.loss].targets != "classes":
         if not y.is_floating_point() or y.dim() not in (1, 2) or len(y) != n:
             shape = f"{y.dtype} {list(y.shape)}"
             raise InputError(f"y must be a floating-point tensor [{n}] or [{n}, k], got {shape}")

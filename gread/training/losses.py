@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -16,6 +16,9 @@ from torch.nn.functional import (
 from gread.base.errors import InputError
 from gread.base.registry import Registry
 
+Targets: TypeAlias = Literal["classes", "labels", "numbers"]
+"""What a node is to have: one of several classes, any of several labels, or numbers."""
+
 
 class Loss(NamedTuple):
     """What is minimized, and what it expects.
@@ -23,23 +26,20 @@ class Loss(NamedTuple):
     Attributes:
         sum: Called with outputs [..., n, k], targets [n] or [n, k], and weights [..., n], or None
             where all nodes count alike; gives Σ w_i ℓ_i, [...].
-        outputs: Number k of outputs for a number of classes.
-        classes: Number of classes that k outputs tell apart; None where targets are numbers.
+        outputs: Number k of outputs for a number of classes, or of labels.
+        classes: Number of classes that k outputs tell apart; None where targets are not classes.
         metric: The metric that goes with it by default.
+        targets: What it is a loss of.
     """
 
     sum: Callable[[Tensor, Tensor, Tensor | None], Tensor]
     outputs: Callable[[int], int]
     classes: Callable[[int], int] | None
     metric: str = "accuracy"
-
-    @property
-    def numbers(self) -> bool:
-        """Whether targets are numbers, not classes."""
-        return self.classes is None
+    targets: Targets = "classes"
 
     def scores(self, outputs: Tensor) -> Tensor:
-        """A score for every class, [..., n, classes]; numbers as they are.
+        """A score for every class, [..., n, classes]; those of labels and numbers as they are.
 
         One output that tells two classes apart is the log-odds of class 1.
         """
@@ -52,9 +52,11 @@ class Loss(NamedTuple):
         """Why a model with this number of outputs cannot learn targets; empty if it can."""
         if self.classes is None:
             width = y.size(1) if y.dim() == 2 else 1
-            if width == outputs and y.isfinite().all():
+            valid = ((y == 0) | (y == 1)) if self.targets == "labels" else y.isfinite()
+            if width == outputs and valid.all():
                 return ""
-            wanted = f"y must be {outputs} finite numbers a node, as many as the model has outputs"
+            values = "values 0 or 1" if self.targets == "labels" else "finite numbers"
+            wanted = f"y must be {outputs} {values} a node, as many as the model has outputs"
             return f"{wanted}, got shape {list(y.shape)}"
         classes = self.classes(outputs)
         wrong = y[(y < 0) | (y >= classes)]
@@ -89,11 +91,19 @@ def squared_error(outputs: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
     return (each if weight is None else weight * each).sum(-1)
 
 
+def multi_label(outputs: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
+    """ℓ = −Σ_j [y_j log σ(output_j) + (1 − y_j) log(1 − σ(output_j))] / k, of k labels."""
+    target = y.to(outputs.dtype).view(len(y), -1).expand_as(outputs)
+    each = binary_cross_entropy_with_logits(outputs, target, reduction="none").mean(-1)
+    return (each if weight is None else weight * each).sum(-1)
+
+
 LOSSES: Registry[Loss] = Registry(
     "loss",
     {
         "cross-entropy": Loss(cross_entropy, lambda classes: classes, lambda outputs: outputs),
         "binary": Loss(binary, lambda classes: 1, lambda outputs: 2),
-        "squared-error": Loss(squared_error, lambda classes: 1, None, metric="r2"),
+        "squared-error": Loss(squared_error, lambda classes: 1, None, "r2", "numbers"),
+        "multi-label": Loss(multi_label, lambda labels: labels, None, "roc-auc", "labels"),
     },
 )

@@ -7,19 +7,19 @@ population, without a read of the values: so it can be recorded on a GPU. Sums o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
+from torch.nn.functional import binary_cross_entropy_with_logits, pad
 
 from gread.base.errors import InputError
 from gread.base.registry import Registry
 from gread.training.config import TrainConfig
-from gread.training.losses import LOSSES
+from gread.training.losses import LOSSES, Targets
 
 
 class Reduction(Protocol):
@@ -58,9 +58,9 @@ class Predictions:
     """Outputs of a model beside the targets.
 
     Attributes:
-        outputs: Scores of the classes, or numbers, [..., n, k]; with members in front if there are
-            several.
-        y: Targets [n], or [n, k].
+        outputs: Scores of the classes, log-odds of the labels, or numbers, [..., n, k]; with
+            members in front if there are several.
+        y: Targets: classes or numbers [n], labels or numbers [n, k].
         weight: How much a node counts in each set, [..., sets, n].
         size: Σ of the weights of all nodes, [..., sets].
         reduction: How sums over nodes come together.
@@ -115,12 +115,12 @@ class Metric(NamedTuple):
     Attributes:
         of: From predictions to a number for each set, [..., sets].
         higher_is_better: Whether a higher value is better.
-        numbers: Whether targets are numbers, not classes.
+        targets: What it can measure predictions of.
     """
 
     of: Callable[[Predictions], Tensor]
     higher_is_better: bool = True
-    numbers: bool = False
+    targets: tuple[Targets, ...] = ("classes",)
 
     @property
     def sign(self) -> int:
@@ -132,23 +132,28 @@ METRICS: Registry[Metric] = Registry("metric")
 
 
 def metric(
-    name: str, *, higher_is_better: bool = True, numbers: bool = False
+    name: str, *targets: Targets, higher_is_better: bool = True
 ) -> Callable[[Callable[[Predictions], Tensor]], Callable[[Predictions], Tensor]]:
-    """Register the function below as a metric."""
+    """Register the function below as a metric of some targets, by default of classes."""
 
     def decorate(of: Callable[[Predictions], Tensor]) -> Callable[[Predictions], Tensor]:
-        METRICS.add(name, Metric(of, higher_is_better, numbers))
+        METRICS.add(name, Metric(of, higher_is_better, targets or ("classes",)))
         return of
 
     return decorate
+
+
+def metrics_of(targets: Targets) -> list[str]:
+    """Names of the metrics of some targets."""
+    return [name for name, found in METRICS.items() if targets in found.targets]
 
 
 def metric_of(config: TrainConfig) -> Metric:
     """The metric of a training, which must fit its loss."""
     loss = LOSSES[config.loss]
     name = config.metric or loss.metric
-    if METRICS[name].numbers != loss.numbers:
-        fitting = ", ".join(n for n, found in METRICS.items() if found.numbers == loss.numbers)
+    if loss.targets not in METRICS[name].targets:
+        fitting = ", ".join(metrics_of(loss.targets))
         raise InputError(f"metric must be one of {fitting} with {config.loss}, got {name!r}")
     return METRICS[name]
 
@@ -179,11 +184,12 @@ def _class_mean(parts: Tensor, wholes: Tensor, p: Predictions) -> Tensor:
     return shares.sum(-1) / there.sum(-1)
 
 
-@metric("roc-auc")
+@metric("roc-auc", "classes", "labels")
 def roc_auc(p: Predictions) -> Tensor:
     """Chance that a node of a class has a higher probability of it than one of another class.
 
-    Ties count half. With more than two classes, the mean over those that have nodes.
+    Ties count half. With more than two classes, and of labels, the mean over those that it is
+    defined for.
     """
 
     def chance(ranks: _Ranks) -> Tensor:
@@ -194,11 +200,12 @@ def roc_auc(p: Predictions) -> Tensor:
     return _mean_over_classes(p, chance)
 
 
-@metric("average-precision")
+@metric("average-precision", "classes", "labels")
 def average_precision(p: Predictions) -> Tensor:
     """Mean over the nodes of a class of the precision at the threshold of each.
 
-    With two classes, that of class 1; with more, the mean over those that have nodes.
+    With two classes, that of the rarer one, class 1 if they are of one size; with more, and of
+    labels, the mean over those that have nodes.
     """
 
     def precision(ranks: _Ranks) -> Tensor:
@@ -237,14 +244,12 @@ class _Ranks(NamedTuple):
 def _mean_over_classes(p: Predictions, value: Callable[[_Ranks], Tensor]) -> Tensor:
     """The mean over the classes that it is defined for, each against the others; NaN for none.
 
-    Of two classes, class 1 is enough.
+    Of two classes, the rarer is enough.
     """
     p = p.whole()
-    probabilities = p.outputs.softmax(-1)
-    count, chosen, values = probabilities.size(-1), p.weight > 0, []
-    for number in range(count) if count > 2 else (1,):
-        positive = chosen & (p.y == number)
-        probability = probabilities[..., number].contiguous()
+    chosen, values = p.weight > 0, []
+    for probability, there in _against_others(p, chosen):
+        positive = chosen & there
         ordered, order = probability.sort(-1)
         low = torch.searchsorted(ordered, probability)
         high = torch.searchsorted(ordered, probability, right=True)
@@ -252,14 +257,41 @@ def _mean_over_classes(p: Predictions, value: Callable[[_Ranks], Tensor]) -> Ten
     return torch.stack(values).nanmean(0).to(p.weight.dtype)
 
 
-@metric("nll", higher_is_better=False)
+def _against_others(p: Predictions, chosen: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Probability [..., n] and presence [n] of every label or class; of two classes, the rarer."""
+    if p.y.dim() == 2:
+        probabilities, there = p.outputs.sigmoid(), p.y == 1
+    else:
+        probabilities = p.outputs.softmax(-1)
+        there = p.y.unsqueeze(-1) == torch.arange(probabilities.size(-1), device=p.y.device)
+        if probabilities.size(-1) == 2:
+            sizes = (there & chosen.flatten(0, -2).any(0).unsqueeze(-1)).sum(0)
+            rare = sizes[1] <= sizes[0]
+            probabilities = torch.where(rare, probabilities[..., 1:], probabilities[..., :1])
+            there = torch.where(rare, there[:, 1:], there[:, :1])
+    for number in range(probabilities.size(-1)):
+        yield probabilities[..., number].contiguous(), there[:, number]
+
+
+@metric("micro-f1", "labels")
+def micro_f1(p: Predictions) -> Tensor:
+    """2 TP / (2 TP + FP + FN) over all labels together, predicted where their log-odds are ≥ 0."""
+    chosen, there = p.outputs >= 0, p.y == 1
+    both = p.total((chosen & there).sum(-1))
+    return 2 * both / p.total((chosen.long() + there.long()).sum(-1)).clamp_min(1)
+
+
+@metric("nll", "classes", "labels", higher_is_better=False)
 def negative_log_likelihood(p: Predictions) -> Tensor:
-    """Mean of −log of the probability of the true class."""
+    """Mean of −log of the probability of the true class; of labels, the mean over these too."""
+    if p.y.dim() == 2:
+        y = p.y.to(p.outputs.dtype).expand_as(p.outputs)
+        return p.mean(binary_cross_entropy_with_logits(p.outputs, y, reduction="none").mean(-1))
     classes = p.y.clamp(min=0).expand(p.outputs.shape[:-1]).unsqueeze(-1)
     return p.mean(-p.outputs.log_softmax(-1).gather(-1, classes).squeeze(-1))
 
 
-@metric("r2", numbers=True)
+@metric("r2", "numbers")
 def r_squared(p: Predictions) -> Tensor:
     """1 − Σ |y − output|² / Σ |y − mean of y|², of targets that are numbers."""
     y = p.y.double().view(len(p.y), -1)
@@ -267,3 +299,10 @@ def r_squared(p: Predictions) -> Tensor:
     means = torch.stack([p.mean(column) for column in y.unbind(-1)], -1)
     spread = p.total(y.square().sum(-1)) - p.size * means.square().sum(-1)
     return (1 - error / spread).to(p.weight.dtype)
+
+
+@metric("mae", "numbers", higher_is_better=False)
+def mean_absolute_error(p: Predictions) -> Tensor:
+    """Mean of |y − output|, of targets that are numbers."""
+    y = p.y.to(p.outputs.dtype).view(len(p.y), -1)
+    return p.mean((p.outputs - y).abs().mean(-1))

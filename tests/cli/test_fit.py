@@ -15,9 +15,11 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from matplotlib.image import imread
 
 import gread as library
+from gread.base.toml import read_toml
 from gread.cli import main
 from gread.cli.fit import _print_tuning
 from gread.estimator.fitted import Tuning
+from gread.training.metrics import METRICS
 from tests.cli.test_cli import gread  # noqa: F401  # the command in this process
 from tests.processes import Forked
 
@@ -265,6 +267,73 @@ def test_a_split_column_and_class_weights_are_taken(fit, files, tmp_path):
     assert "part" not in library.GraphClassifier.load(tmp_path / "model").preprocessing_.encoders
 
 
+@pytest.mark.slow
+def test_a_number_is_recognized_and_predicted(fit, gread, files, tmp_path):  # noqa: F811
+    prices = ["" if k % 8 == 0 else 10 + x for k, x in enumerate(files[0]["x0"])]
+    path = write_csv(tmp_path / "r.csv", files[0] | {"topic": prices})
+    shown = fit(nodes=path)
+    assert shown.returncode == 0, shown.stderr
+    text = " ".join(shown.stdout.split())
+    for words in ("it is predicted as a number", "55 with a number", "MAE", "R²", "10 are to"):
+        assert words in text
+    assert gread("predict", tmp_path / "model", "--out", tmp_path / "p.csv").returncode == 0
+    rows = rows_of(tmp_path / "p.csv")
+    assert list(rows[0]) == ["id", "prediction"]
+    assert all(0 < float(row["prediction"]) < 30 for row in rows)
+    classes = fit("--task", "classification", nodes=path, out="other")
+    assert classes.returncode == 2
+    assert "must hold classes, got numbers such as" in classes.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lists", [False, True])
+def test_labels_are_predicted_one_by_one(fit, gread, files, tmp_path, lists):  # noqa: F811
+    nodes = dict(files[0])
+    topic = nodes.pop("topic")
+    high = ["high" if x > 0 else "" for x in nodes["x1"]]
+    if lists:
+        both = ["" if not one else f"{one};{two}" for one, two in zip(topic, high, strict=True)]
+        nodes["topic"], label = both, "topic"
+    else:
+        nodes["a"] = ["" if not one else int(one == "a") for one in topic]
+        nodes["high"], label = [int(bool(two)) for two in high], "a,high"
+    shown = fit(nodes=write_csv(tmp_path / "l.csv", nodes), label=label)
+    assert shown.returncode == 0, shown.stderr
+    text = " ".join(shown.stdout.split())
+    for words in ("56 with a set of labels", "micro-F1", "macro ROC-AUC"):
+        assert words in text
+    assert ("lists labels separated by ';'" in text) == lists
+    assert gread("predict", tmp_path / "model", "--out", tmp_path / "p.csv").returncode == 0
+    rows = rows_of(tmp_path / "p.csv")
+    names = ["a", "b", "high"] if lists else ["a", "high"]
+    assert list(rows[0]) == ["id", *names, *(f"p_{name}" for name in names)]
+    assert len(rows) == 10
+    assert {row[name] for row in rows for name in names} <= {"0", "1"}
+
+
+@pytest.mark.slow
+def test_a_rare_class_is_said_and_has_a_threshold(fit, files, tmp_path):
+    nodes = files[0] | {"topic": ["b" if k % 13 == 0 else "a" for k in range(80)]}
+    shown = fit(nodes=write_csv(tmp_path / "r.csv", nodes))
+    assert shown.returncode == 0, shown.stderr
+    text = " ".join(shown.stdout.split())
+    assert "are compared by average-precision instead of accuracy (--metric overrides)" in text
+    assert "Class b is predicted from a probability of" in text
+    shown = fit("--metric", "accuracy", nodes=tmp_path / "r.csv", out="other")
+    assert "average-precision instead" not in shown.stdout
+    assert "predicted from a probability" not in shown.stdout
+
+
+def test_the_help_names_every_metric(gread):  # noqa: F811
+    shown = " ".join(gread("fit", "--help").stdout.split())
+    about = read_toml("cli", "help.toml")["fit"]["metric"]["help"]
+    assert "--metric" in shown
+    for name, entry in METRICS.items():
+        for targets in entry.targets:
+            start = {"classes": "by: ", "labels": "of labels ", "numbers": "of numbers "}[targets]
+            assert name in re.split("[;.]", about.partition(start)[2])[0].split(", ")
+
+
 def changed(**columns):
     return lambda part: part | columns
 
@@ -300,6 +369,27 @@ BAD = {
     ),
     "nan": (lambda n: n | {"x0": ["nan", *n["x0"][1:]]}, None, (), "must hold finite numbers"),
     "infinity": (lambda n: n | {"x0": ["inf", *n["x0"][1:]]}, None, (), "must hold finite numbers"),
+    "a constant number": (
+        lambda n: n | {"topic": [2.5] * 80},
+        None,
+        ("--task", "regression"),
+        "must hold different numbers, got 2.5 alone",
+    ),
+    "a class that does not train": (
+        lambda n: (
+            n
+            | {"topic": ["c"] * 9 + ["a", "b"] * 35 + ["a"]}
+            | {"part": ["test"] * 9 + ["train", "train", "val"] * 23 + ["val", "test"]}
+        ),
+        None,
+        ("--split", "part"),
+        "training nodes must be of every class, got none of 'c'",
+    ),
+    "a metric of numbers": (None, None, ("--metric", "mae"), "for classes, got 'mae'"),
+    "an unknown metric": (None, None, ("--metric", "f1"), "unknown metric 'f1'"),
+    "an unknown task": (None, None, ("--task", "ranking"), "unknown task 'ranking'"),
+    "text as a number": (None, None, ("--task", "regression"), "must hold numbers, got text"),
+    "labels of text": (None, None, ("--label", "x0"), "must hold 0 and 1, got text"),
     "a model": (None, None, ("--model", "gred"), "unknown model 'gred'"),
     "a device": (None, None, ("--device", "cuda:77"), "device must be one that this machine has"),
     "a weight of classes": (None, None, ("--class-weight", "b"), "class_weight must be None"),

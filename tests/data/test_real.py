@@ -151,6 +151,15 @@ def test_features_are_normalised_when_asked_for(real_root):
     torch.testing.assert_close(rows, torch.ones(183))
 
 
+def test_columns_are_standardized_on_request(real_root):
+    x = gread.load("texas", root=real_root, standardize_features=True).x
+    deviation, mean = torch.std_mean(x, dim=0, correction=0)
+    assert mean.abs().max() < 1e-6
+    constant = deviation == 0  # words of no page
+    assert torch.allclose(deviation[~constant], torch.ones(()), atol=1e-5)
+    assert not x[:, constant].any()
+
+
 def part_of(root: Path, prefix: str, place: Path) -> Path:
     """A data root that has only some of the files."""
     for file in manifest():

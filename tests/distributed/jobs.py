@@ -99,7 +99,7 @@ def by_metric(folder: Path, pairs: list[tuple[str, str]]) -> list[list[dict[str,
     """The epochs of short trainings, for each of many losses and metrics."""
     found = []
     for loss, metric in pairs:
-        shard = read_shard(folder / ("numbers" if LOSSES[loss].numbers else "classes"))
+        shard = read_shard(folder / LOSSES[loss].targets)
         model = build(shard.sizes.features, LOSSES[loss].outputs(2))
         config = TrainConfig(epochs=4, loss=loss, metric=metric)
         found.append([vars(epoch) for epoch in fit_shard(model, shard, config).fit.history])

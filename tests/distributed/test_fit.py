@@ -67,20 +67,22 @@ def test_every_loss_and_metric_gives_the_numbers_of_one_process(tmp_path):
     data = {"classes": gread.csbm(60, homophily=0.8, degree=4, seed=1)}
     data["numbers"] = data["classes"].clone()
     data["numbers"].y = data["numbers"].x[:, 0].clone()
+    data["labels"] = data["classes"].clone()
+    data["labels"].y = (data["labels"].x > 0).float()
     for name, graph in data.items():
         shard(graph, tmp_path / name, 2)
     pairs = [
         (loss, metric)
         for loss, one in LOSSES.items()
         for metric, other in METRICS.items()
-        if one.numbers == other.numbers
+        if one.targets in other.targets
     ]
     first, second = run_processes(work.by_metric, (tmp_path, pairs), processes=2)
     assert first == second
     for (loss, metric), found in zip(pairs, first, strict=True):
         model = work.build(2, LOSSES[loss].outputs(2))
         config = TrainConfig(epochs=4, loss=loss, metric=metric)
-        graph = data["numbers" if LOSSES[loss].numbers else "classes"]
+        graph = data[LOSSES[loss].targets]
         for epoch, expected in zip(found, gread.fit(model, graph, config).history, strict=True):
             assert epoch == pytest.approx(vars(expected), abs=1e-5), (loss, metric)
 

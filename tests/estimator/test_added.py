@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 from gread import GraphClassifier
 from gread.base.errors import InputError
 from gread.estimator import automatic
-from gread.estimator.automatic import Member
+from gread.estimator.automatic import Member, Where
 from gread.estimator.race import propagated
 from gread.models.catalog import MODELS
 from tests.estimator.conftest import FAST
@@ -59,7 +59,7 @@ def test_nothing_to_add_changes_nothing(trained, data):
     alone = Data(x=lonely, edge_index=torch.zeros(2, 0, dtype=torch.int64))
     found = trained.predict_proba(lonely, added=True)
     np.testing.assert_allclose(found, trained.predict_proba(alone), atol=1e-6)
-    grown = trained._probabilities(trained._grown(lonely, None), grown=True)
+    grown = trained._predictions(trained._grown(lonely, None), Where.GROWN)
     np.testing.assert_allclose(grown[:OLD], trained.predict_proba(), atol=1e-6)
 
 
@@ -166,7 +166,9 @@ def test_label_propagation_reaches_added_nodes(blended, parts, data):
     found = other.predict_proba(x, edges=edges, added=True)
     whole = data.clone()
     known = torch.cat([blended.data_.train_mask | blended.data_.val_mask, torch.zeros(NEW).bool()])
-    np.testing.assert_allclose(found, propagated(whole, known, 3)[OLD:], atol=1e-6)
+    np.testing.assert_allclose(
+        found, propagated(whole, known, other.task_, whole.y)[OLD:], atol=1e-6
+    )
 
 
 def test_what_is_left_out_is_named(blended):

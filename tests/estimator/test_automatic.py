@@ -98,6 +98,9 @@ def test_test_nodes_are_not_learned_from(data, monkeypatch):
         ({"settings": {"lr": 0.1}}, "settings must be left out where the model is chosen"),
         ({"time": 0.0}, "time must be a positive number, got 0.0"),
         ({"settings": {"metric": "accuracee"}}, "unknown metric 'accuracee'"),
+        ({"metric": "accuracee"}, "unknown metric 'accuracee'"),
+        ({"metric": "r2"}, "metric must be one of accuracy, .* for classes, got 'r2'"),
+        ({"time": 1e-9}, "time must be enough for one candidate, which took .* s here, got 0.0 s"),
     ],
 )
 def test_bad_settings_are_one_sentence(data, options, sentence):
@@ -119,7 +122,11 @@ def test_what_the_graph_adds_is_one_sentence(homophily, begins):
         return Scored(candidate, np.zeros(0), np.zeros((0, 2)), (accuracy, 0.0), [1], 0.1)
 
     both = [scored(FEW[3], 0.9), scored(FEW[1], 0.8)]
-    told = automatic.explained(Choice(both, [1.0, 0.0], 1.0, (0.9, 0.0)), homophily)
+    choice = Choice(both, [1.0, 0.0], 1.0, (0.9, 0.0))
+    told = automatic.explained(choice, "accuracy", homophily)
     assert told.startswith(begins)
-    assert told.endswith("adds 10.0 points of validation (GREAD-X against MLP).")
-    assert automatic.explained(Choice(both[:1], [1.0], 1.0, (0.9, 0.0)), homophily) == ""
+    gained = "improves the validation accuracy by 10.0 points (GREAD-X against MLP)."
+    assert told.endswith(gained)
+    assert "improves the validation mae by 0.1 (" in automatic.explained(choice, "mae", homophily)
+    alone = Choice(both[:1], [1.0], 1.0, (0.9, 0.0))
+    assert automatic.explained(alone, "accuracy", homophily) == ""

@@ -187,8 +187,9 @@ def test_balanced_weights_find_the_rare_class():
     data.y = rare.long()
     data.x = torch.randn(400, 8, generator=torch.Generator().manual_seed(0)) + rare[:, None] * 0.6
     recalls = []
+    about = {"settings": {"epochs": 60}, "metric": "accuracy"}  # without a threshold
     for weight in (None, "balanced", {1: 12.0}):
-        classifier = GraphClassifier("mlp", settings={"epochs": 60}, class_weight=weight).fit(data)
+        classifier = GraphClassifier("mlp", class_weight=weight, **about).fit(data)
         (_, (_, found)) = classifier.scores().confusion
         recalls.append(found)
     assert recalls[1] > recalls[0]
@@ -281,7 +282,8 @@ def test_two_classes_are_learned_by_the_binary_loss(two_classes, tmp_path):
     assert found.shape == (120, 2)
     assert found.sum(axis=1) == pytest.approx(1)
     assert classifier.score() > 0.8
-    np.testing.assert_array_equal(classifier.predict(), found.argmax(axis=1))
+    (threshold,) = classifier.thresholds_[0]
+    np.testing.assert_array_equal(classifier.predict(), found[:, 1] >= threshold)
     data = classifier.data_
     log_odds = logits_of(classifier.module_, data, data.train_mask, classifier.config_)
     np.testing.assert_allclose(found[:, 1], log_odds.sigmoid().numpy()[:, 0], atol=1e-6)
@@ -315,7 +317,7 @@ def test_tuning_by_a_metric_where_lower_is_better_keeps_the_lowest(two_classes):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"loss": "squared-error"}, "loss must be one of cross-entropy, binary in a classifier"),
+        ({"loss": "squared-error"}, "loss must be one of cross-entropy, binary for classes"),
         ({"loss": "binry"}, "unknown loss 'binry', did you mean 'binary'"),
         ({"loss": "binary"}, "loss 'binary' needs 2 classes, got 3"),
         ({"metric": "r2"}, "metric must be one of accuracy, .* got 'r2'"),

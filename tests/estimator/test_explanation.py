@@ -102,7 +102,8 @@ def blend_of(data, *candidates):
         )
         for weight, one in enumerate(candidates, start=1)
     ]
-    classifier.blend_ = Blend(members, 3, (1.0, 1.0, 1.0))
+    classifier.blend_ = Blend(members, classifier.task_, (1.0, 1.0, 1.0))
+    classifier.thresholds_ = None, None, None
     classifier.settings_, classifier.config_ = {}, classifier.config()
     return classifier
 

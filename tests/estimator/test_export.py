@@ -15,10 +15,12 @@ from gread.base.errors import InputError
 from gread.estimator.automatic import Blend, Member
 from gread.estimator.export import ABOUT, FORMATS, Scorer, both_ways, export, scorer_of
 from gread.estimator.race import ENCODINGS, Candidate, Problem, built, portfolio, predicted
+from gread.estimator.task import Classes
 from gread.models.catalog import MODELS
 from tests.estimator.conftest import FAST
 
 DIRECTED = Candidate("directed", "gread-x", {"direction": "both", "self_loops": 0.0}, directed=True)
+THREE = Classes((0, 1, 2), "accuracy")
 PORTABLE = [one for one in portfolio() if not one.transductive()]
 REFUSED = {
     "it has weights for every node": [n for n, e in MODELS.items() if e.transductive({})],
@@ -128,14 +130,14 @@ def test_directions_of_one_member_do_not_change_another(one_way, candidate, weig
     if weighted:
         data.edge_weight = torch.rand(data.edge_index.size(1)) + 0.1
     module = built(candidate, 12, 3, 150).eval()
-    view = Problem(data, np.arange(10), 3).graph(candidate)
+    view = Problem(data, np.arange(10), THREE).graph(candidate)
     view.train_mask = data.train_mask
-    scorer = Scorer([module] * 2, [1.0, 0.0], [candidate, DIRECTED], "cross-entropy", 1.0)
+    scorer = Scorer([module] * 2, [1.0, 0.0], [candidate, DIRECTED], THREE, THREE.loss, 1.0)
     if not candidate.directed:
         scorer.candidates[1] = replace(candidate, directed=True)
     with torch.no_grad():
         found = scorer(data.x, data.edge_index, data.edge_weight)
-    np.testing.assert_allclose(found.numpy(), predicted(module, view), atol=1e-6)
+    np.testing.assert_allclose(found.numpy(), predicted(module, view, THREE), atol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR")
@@ -154,7 +156,8 @@ def blend_of(data, *candidates):
     members = [
         Member(one, share, share, share, built(one, 12, 3, 150).eval()) for one in candidates
     ]
-    classifier.blend_ = Blend(members, 3, (1.0, 1.7, 1.0))
+    classifier.blend_ = Blend(members, classifier.task_, (1.0, 1.7, 1.0))
+    classifier.thresholds_ = None, None, None
     classifier.settings_, classifier.config_ = {}, classifier.config()
     return classifier
 

@@ -10,6 +10,7 @@ import gread
 from gread.estimator import race as races
 from gread.estimator.fitted import as_tensor
 from gread.estimator.race import ENCODINGS, Candidate, Problem, choose, portfolio, race, train
+from gread.estimator.task import Classes, LabelSets, Numbers
 from gread.models.catalog import MODELS
 
 FAST = {"epochs": 5, "hidden_channels": 4}
@@ -20,8 +21,11 @@ def data():
     return gread.load("csbm", num_nodes=100, homophily=0.9, degree=6)
 
 
-def problem_of(data, **about):
-    return Problem(data, np.arange(80), 2, **about)
+TASK = Classes((0, 1), "accuracy")
+
+
+def problem_of(data, task=TASK, **about):
+    return Problem(data, np.arange(80), task, **about)
 
 
 @pytest.fixture
@@ -38,15 +42,86 @@ def quick(candidate: Candidate) -> Candidate:
     )
 
 
+def one_way(data):
+    """Every edge in one direction."""
+    source, target = data.edge_index
+    return Data(x=data.x, edge_index=data.edge_index[:, source < target], y=data.y)
+
+
 @pytest.mark.parametrize("candidate", portfolio(), ids=lambda one: one.title)
 def test_every_candidate_learns_and_gives_probabilities(data, candidate):
-    source, target = data.edge_index
-    one_way = Data(x=data.x, edge_index=data.edge_index[:, source < target], y=data.y)
-    problem = problem_of(one_way)
+    problem = problem_of(one_way(data))
     found = train(problem, quick(candidate), np.arange(60), np.arange(60, 80))
-    assert found.probabilities.shape == (100, 2)
-    assert found.probabilities.sum(1) == pytest.approx(1, abs=1e-5)
+    assert found.predictions.shape == (100, 2)
+    assert found.predictions.sum(1) == pytest.approx(1, abs=1e-5)
     assert candidate.reason
+
+
+def with_labels(data):
+    """Labels that features and neighbours tell some of."""
+    other = data.clone()
+    other.y = torch.stack([data.y, data.x[:, 0] > 0, data.x[:, 1] > 0], 1).double()
+    return other, LabelSets(("a", "b", "c"), "roc-auc")
+
+
+def with_numbers(data):
+    """Numbers around a million, which features tell some of."""
+    other = data.clone()
+    other.y = 1e6 + 1000 * (data.x[:, 0].double() + data.y)
+    y = other.y.numpy()
+    return other, Numbers(("price",), "r2").fitted(y, np.ones(len(y), dtype=bool))
+
+
+@pytest.mark.parametrize("targets", [with_labels, with_numbers])
+@pytest.mark.parametrize("candidate", portfolio(), ids=lambda one: one.title)
+def test_every_candidate_learns_labels_and_numbers(data, targets, candidate):
+    other, task = targets(data)
+    found = train(
+        problem_of(one_way(other), task), quick(candidate), np.arange(60), np.arange(60, 80)
+    )
+    assert found.predictions.shape == (100, task.width)
+    ends = (0, 1) if task.targets == "labels" else (0.9e6, 1.1e6)
+    assert (found.predictions >= ends[0]).all()
+    assert (found.predictions <= ends[1]).all()
+
+
+@pytest.mark.parametrize("targets", [with_labels, with_numbers])
+@pytest.mark.parametrize("smooth", [False, True])
+@pytest.mark.parametrize("model", ["label-propagation", "mlp"])
+def test_no_label_or_number_but_those_learned_from_matters(data, targets, model, smooth):
+    candidate = Candidate("x", model, FAST if model == "mlp" else {}, smooth=smooth)
+    other, task = targets(data)
+    before = train(problem_of(other, task), candidate, np.arange(60), None, epochs=4)
+    other.y[60:] = other.y[60:].flip(0)
+    after = train(problem_of(other, task), candidate, np.arange(60), None, epochs=4)
+    assert np.array_equal(before.predictions, after.predictions)
+
+
+@pytest.mark.parametrize("targets", [with_labels, with_numbers])
+def test_propagation_is_a_weighted_mean_of_neighbours(data, targets):
+    """The same target everywhere stays; targets of known nodes bound those of others."""
+    other, task = targets(data)
+    known = torch.arange(100) < 50
+    found = races.propagated(other, known, task, other.y)
+    spread = task.spread(other.y)[known].double().numpy()
+    assert (found >= spread.min(0) * (1 - 1e-6)).all()
+    assert (found <= spread.max(0) * (1 + 1e-6)).all()
+    same = torch.ones_like(other.y)
+    assert races.propagated(other, known, task, same) == pytest.approx(1, abs=1e-6)
+
+
+def test_balanced_classes_are_tried_where_accuracy_is_not_the_metric(data):
+    def balanced(metric, **about):
+        problem = problem_of(data, Classes((0, 1), metric), **about)
+        return any(one.balanced for one in races._near(problem, Candidate("x", "mlp")))
+
+    assert balanced("average-precision")
+    assert not balanced("accuracy")
+    assert not balanced("average-precision", class_weight=torch.ones(2))
+    problem = problem_of(data, Classes((0, 1), "average-precision"))
+    weights = problem.weights(Candidate("x", "mlp", balanced=True), np.arange(45, 75))
+    sizes = data.y[45:75].bincount(minlength=2)
+    torch.testing.assert_close(weights * sizes, torch.full((2,), 15.0))
 
 
 def test_few_labelled_nodes_are_scored_once_each_and_many_by_one_part(data, monkeypatch):
@@ -72,7 +147,7 @@ def test_no_label_but_those_learned_from_matters(data, model, smooth):
     other = data.clone()
     other.y[60:] = 1 - other.y[60:]
     after = train(problem_of(other), candidate, learned, None, epochs=4)
-    assert np.array_equal(before.probabilities, after.probabilities)
+    assert np.array_equal(before.predictions, after.predictions)
 
 
 def test_the_blend_is_at_least_as_good_as_every_candidate(problem):
@@ -124,5 +199,5 @@ def test_weights_of_edges_are_normalised_in_propagation(data):
     heavy = data.clone()
     heavy.edge_weight = torch.full((data.num_edges,), 1000.0)
     known = torch.arange(100) < 50
-    same = [races.propagated(one, known, 2) for one in (data, heavy)]
+    same = [races.propagated(one, known, TASK, data.y) for one in (data, heavy)]
     assert np.allclose(*same, atol=1e-5)

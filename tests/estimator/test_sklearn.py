@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.metrics import f1_score, r2_score
 from sklearn.model_selection import (
     GridSearchCV,
+    KFold,
     StratifiedKFold,
     cross_val_predict,
     cross_val_score,
@@ -12,7 +14,7 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from gread import GraphClassifier
+from gread import GraphClassifier, GraphRegressor
 from gread.base.errors import InputError
 
 SMALL = {"epochs": 3, "hidden_channels": 4}
@@ -36,6 +38,40 @@ def test_cross_validation_is_the_loop_over_folds(classifier, y):
         one = clone(classifier).fit(NODES[train], y[NODES[train]])
         byhand.append((one.predict(NODES[test]) == y[NODES[test]]).mean())
     assert found.tolist() == pytest.approx(byhand)
+
+
+def test_cross_validation_of_numbers_is_by_r2(data):
+    y = 50 + 20 * data.y.numpy() + 5 * data.x[:, 0].numpy()
+    regressor = GraphRegressor("mlp", settings=SMALL, graph=data)
+    byhand = []
+    for train, test in KFold(3).split(NODES):
+        one = clone(regressor).fit(NODES[train], y[NODES[train]])
+        byhand.append(r2_score(y[NODES[test]], one.predict(NODES[test])))
+    for scoring in ("r2", None):
+        found = cross_val_score(regressor, NODES, y[NODES], cv=3, scoring=scoring)
+        assert found.tolist() == pytest.approx(byhand)
+
+
+def test_cross_validation_of_labels_is_by_micro_f1(data):
+    y = (data.x[:, :2].numpy() > 0).astype(int)
+    classifier = GraphClassifier("mlp", settings=SMALL, graph=data)
+    byhand = []
+    for train, test in KFold(3).split(NODES):
+        one = clone(classifier).fit(NODES[train], y[NODES[train]])
+        byhand.append(f1_score(y[NODES[test]], one.predict(NODES[test]), average="micro"))
+    for scoring in ("f1_micro", None):
+        found = cross_val_score(classifier, NODES, y[NODES], cv=3, scoring=scoring)
+        assert found.tolist() == pytest.approx(byhand)
+
+
+def test_a_rare_class_has_its_metric_and_threshold_without_a_test(data):
+    y = np.zeros(150, dtype=int)
+    y[::15] = 1
+    classifier = GraphClassifier("mlp", settings=SMALL, graph=data).fit(np.arange(150), y)
+    assert classifier.task_.metric == "average-precision"
+    (threshold,) = classifier.thresholds_[0]
+    expected = classifier.predict_proba([3, 15])[:, 1] >= threshold
+    np.testing.assert_array_equal(classifier.predict([3, 15]), expected)
 
 
 def test_held_out_nodes_have_no_class_in_training(classifier, data, y):
@@ -94,6 +130,9 @@ def test_the_column_to_predict_is_no_feature(table_graph):
     classifier = GraphClassifier("mlp", settings=SMALL, graph=table_graph)
     with pytest.raises(InputError, match="must not name the column to predict, got 'topic'"):
         classifier.fit(labelled, topic[labelled])
+    number = np.array(table_graph.table()["x3"].cells())
+    with pytest.raises(InputError, match="must not name the column to predict, got 'x3'"):
+        GraphRegressor("mlp", settings=SMALL, graph=table_graph).fit(labelled, number[labelled])
     classifier.set_params(features=[f"x{k}" for k in range(12)])
     assert classifier.fit(labelled, topic[labelled]).predict([0]).shape == (1,)
 

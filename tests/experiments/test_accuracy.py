@@ -1,11 +1,11 @@
 import csv
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gread.experiments.accuracy import DATASETS, GREAD, PAPER, specs, summary
+from gread.experiments.curves import accuracies, means_of
 from gread.experiments.protocol import PUBLISHED
 from gread.experiments.questions import ARTEFACTS
 from gread.report.statistics import standings
@@ -21,13 +21,37 @@ def test_there_are_ten_splits_and_three_seeds_where_test_sets_are_small():
     assert {spec.seed for spec in found if spec.dataset == "cora"} == {0}
 
 
-def test_the_mean_is_over_splits_and_seeds_and_failed_runs_do_not_count():
-    texas = [spec for spec in specs() if (spec.dataset, spec.model) == ("texas", "gread-bs")][:3]
-    results = [
-        Result(spec, "ok", test=value) for spec, value in zip(texas, (0.8, 0.9, 0.7), strict=True)
+def of_gread_bs_on_texas(*tests):
+    """Runs with these accuracies; None is a run that failed."""
+    texas = [spec for spec in specs() if (spec.dataset, spec.model) == ("texas", "gread-bs")]
+    return [
+        Result(spec, "failed" if test is None else "ok", test=test)
+        for spec, test in zip(texas, tests, strict=False)
     ]
-    results[2] = replace(results[2], status="failed", test=None)
-    assert summary(results)["GREAD-BS"]["texas"] == pytest.approx((85.0, 5.0))
+
+
+def test_the_mean_is_over_splits_and_seeds():
+    assert summary(of_gread_bs_on_texas(0.8, 0.9))["GREAD-BS"]["texas"] == pytest.approx(
+        (85.0, 5.0)
+    )
+
+
+def test_a_mean_over_fewer_runs_is_marked_and_not_compared():
+    results = of_gread_bs_on_texas(0.99, 0.99, None)
+    assert summary(results) == {"GREAD-BS": {}}
+    table = ARTEFACTS["table-4"].render(results)
+    cell = next(row[1] for row in table.rows if row[0].text == "GREAD-BS")
+    assert cell.text == "99.00 ± 0.00 (2 of 3)"
+    assert cell.place is None
+    assert (
+        "1 of 3 runs diverged in their first epoch and do not count. A mean over fewer"
+        in table.note
+    )
+
+
+def test_digits_that_are_not_printed_decide_no_rank():
+    found = accuracies(zip("aab", of_gread_bs_on_texas(0.8, 0.80004, 0.80001), strict=True))
+    assert means_of(found) == {"a": 80.0, "b": 80.0}
 
 
 def test_gaps_are_marked_and_differences_signed():

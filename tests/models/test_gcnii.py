@@ -40,3 +40,16 @@ def test_without_weights_it_is_diffusion_towards_the_first_state(graph):
     still = build(alpha=0.0, strength=0.0, num_layers=5)
     expected = still.decoder(powers @ torch.relu(still.encoder(graph.x)))
     torch.testing.assert_close(still(graph.x, graph.edge_index), expected)
+
+
+def test_the_variant_has_weights_of_their_own_for_smoothed_and_first_state(graph):
+    alpha = 0.3
+    plain, variant = (build(alpha=alpha, num_layers=3, variant=v) for v in (False, True))
+    state = plain.state_dict()
+    for name, weight in state.items():
+        if name.startswith("weights"):
+            state[name] = torch.cat([(1 - alpha) * weight, alpha * weight])
+    variant.load_state_dict(state)
+    torch.testing.assert_close(
+        variant(graph.x, graph.edge_index), plain(graph.x, graph.edge_index), rtol=0, atol=1e-12
+    )

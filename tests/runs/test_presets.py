@@ -29,7 +29,7 @@ def test_every_gread_model_has_a_preset_that_its_signature_takes(model, dataset)
 @pytest.mark.parametrize(("source", "name"), FILES)
 def test_every_file_belongs_to_a_model_and_says_where_it_comes_from(source, name):
     model = name.removesuffix(".toml").replace("-star", "*")
-    training = {"lr", "weight_decay", "epochs", "patience", "options"}
+    training = {"lr", "weight_decay", "epochs", "patience", "metric", "options"}
     known = set(inspect.signature(MODELS[model].build).parameters) | training
     for dataset, settings in read_toml(f"runs/presets/{source}", name).items():
         assert set(settings) <= known

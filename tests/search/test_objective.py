@@ -10,6 +10,7 @@ from gread.search.search import search
 from gread.search.selection import RULES, Trial, select
 from gread.search.space import Space
 from gread.search.study import load_study
+from gread.training.losses import LOSSES
 from gread.training.metrics import METRICS
 from tests.search.conftest import TABLE
 
@@ -18,7 +19,8 @@ NLL = Space("gread-bs", TABLE | {"metric": "nll"})
 
 @pytest.mark.parametrize("name", METRICS)
 def test_an_objective_has_the_direction_of_its_metric(name):
-    loss = "squared-error" if METRICS[name].numbers else "cross-entropy"
+    targets = METRICS[name].targets[0]
+    loss = next(loss for loss, entry in LOSSES.items() if entry.targets == targets)
     found = objective_of({"metric": name, "loss": loss})
     assert found.direction == ("maximize" if METRICS[name].higher_is_better else "minimize")
     better, worse = (0.9, 0.1) if METRICS[name].higher_is_better else (0.1, 0.9)

@@ -3,7 +3,17 @@ import pytest
 
 from gread.base.errors import InputError
 from gread.tables.column import column
-from gread.tables.labels import check_split, draw_split, read_labels, read_split
+from gread.tables.labels import (
+    are_quantities,
+    check_split,
+    draw_split,
+    read_labels,
+    read_lists,
+    read_numbers,
+    read_split,
+    read_truths,
+    separator_of,
+)
 from gread.tables.table import Table
 
 
@@ -37,8 +47,6 @@ def test_classes_are_sorted_and_what_is_missing_is_to_predict(values, classes, y
         ([0.5, 1.0], "must hold classes, got numbers such as 0.5"),
         (["a", 1], "must hold classes of one type, got values of several types"),
         ([[1], [2]], "must hold classes of one type, got lists of numbers"),
-        (["a", "b;a", "b"], "must hold one class a node, got several, such as 'b;a'"),
-        (["a|b", "b|c", "c|a"], "must hold one class a node, got several, such as 'a|b'"),
         ([1.0, float("nan")], "must hold classes, got NaN or infinity: leave them empty"),
     ],
 )
@@ -81,6 +89,68 @@ def test_a_rare_class_trains():
 
 def test_too_few_labels_are_one_sentence():
     with pytest.raises(InputError, match="got 1 train, 0 validation, 1 test"):
-        check_split(np.array([0, 2]), np.array([0, 1]))
-    with pytest.raises(InputError, match="training nodes must be of two classes"):
-        check_split(np.array([0, 1, 2]), np.array([0, 1, 1]))
+        check_split(np.array([0, 2]), np.array([True, True]))
+
+
+@pytest.mark.parametrize(
+    ("values", "separator"),
+    [
+        (["a", "b;a", "b"], ";"),
+        (["a|b", "b|c", "c|a", None], "|"),
+        (["AT&T; Inc", "x", "x"], ""),
+        (["a, b", "b, c", "c, a"], ""),
+        ([1, 2, 1], ""),
+    ],
+)
+def test_lists_of_labels_are_recognized(values, separator):
+    assert separator_of(column(values)) == separator
+
+
+def test_lists_become_labels():
+    table = Table("nodes.csv", {"topic": column(["b; a", "b", None, "a;c;", ";"])})
+    names, y = read_lists(table, "topic", ";")
+    assert names == ("a", "b", "c")
+    nan = [np.nan] * 3
+    np.testing.assert_array_equal(y, [[1, 1, 0], [0, 1, 0], nan, [1, 0, 1], [0, 0, 0]])
+    np.testing.assert_array_equal(read_lists(table, "topic", ";", "abcd")[1][:, :3], y)
+    with pytest.raises(InputError, match="must have the labels a, b, got 'c'"):
+        read_lists(table, "topic", ";", "ab")
+
+
+def test_columns_of_0_and_1_become_labels_that_are_known_together():
+    columns = {"a": column([1, 0, None]), "b": column([True, False, True])}
+    found = read_truths(Table("t", columns), ["a", "b"])
+    np.testing.assert_array_equal(found, [[1, 1], [0, 0], [np.nan, np.nan]])
+    with pytest.raises(InputError, match=r"column 'a' of t must hold 0 and 1.*, got 2 in row 2"):
+        read_truths(Table("t", {"a": column([1, 2])}), ["a"])
+
+
+@pytest.mark.parametrize(
+    ("values", "quantities"),
+    [
+        ([0.5, 1.0, 2.0], True),
+        ([1.0, 2.0, None], False),  # whole numbers, from a table with a gap
+        (list(range(40)) * 2, False),  # codes
+        (list(range(1, 41)) * 2, False),
+        (list(range(40)), True),  # each once
+        ([10 * k for k in range(40)] * 2, True),
+        ([10 * k for k in range(20)] * 2, False),
+        (["1", "2"], False),
+        ([True, False], False),
+    ],
+)
+def test_numbers_to_predict_are_told_from_classes(values, quantities):
+    assert are_quantities(column(values)) is quantities
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        (["a", "b"], "must hold numbers, got text"),
+        ([[1.0], [2.0]], "must hold numbers, got lists of numbers"),
+        ([1.0, float("inf")], "must hold numbers, got NaN or infinity"),
+    ],
+)
+def test_a_column_of_no_numbers_is_one_sentence(values, sentence):
+    with pytest.raises(InputError, match=f"label column 'y' of t {sentence}"):
+        read_numbers(Table("t", {"y": column(values)}), "y")

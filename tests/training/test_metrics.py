@@ -10,18 +10,26 @@ from torch.nn import functional
 import gread
 from gread.base.errors import InputError
 from gread.training.losses import LOSSES
-from gread.training.metrics import METRICS, Predictions, metric
+from gread.training.metrics import METRICS, Predictions, metric, metrics_of
 from gread.training.population import fit_together
 
 
 def against_others(score):
-    """The mean over the classes of a score of two classes; of two classes that of class 1."""
+    """The mean over the classes of a score of two classes; of two classes that of the rarer one."""
 
-    def mean(y, p):
-        classes = range(p.shape[1]) if p.shape[1] > 2 else [1]
+    def mean(y, p, rare=1):
+        if y.ndim == 2:
+            return np.mean([score(*pair) for pair in zip(y.T, p.T, strict=True)])
+        classes = range(p.shape[1]) if p.shape[1] > 2 else [rare]
         return np.mean([score(y == c, p[:, c]) for c in classes])
 
     return mean
+
+
+def log_loss(y, p):
+    if y.ndim == 1:
+        return oracle.log_loss(y, p, labels=range(p.shape[1]))
+    return np.mean([oracle.log_loss(*pair, labels=[0, 1]) for pair in zip(y.T, p.T, strict=True)])
 
 
 SKLEARN = {
@@ -32,9 +40,9 @@ SKLEARN = {
     ),
     "roc-auc": against_others(oracle.roc_auc_score),
     "average-precision": against_others(oracle.average_precision_score),
-    "nll": lambda y, p: oracle.log_loss(y, p, labels=range(p.shape[1])),
+    "nll": log_loss,
+    "micro-f1": lambda y, p: oracle.f1_score(y, p >= 0.5, average="micro"),
 }
-CLASSES = [name for name, entry in METRICS.items() if not entry.numbers]
 
 
 def sets(n: int) -> torch.Tensor:
@@ -47,19 +55,49 @@ def predictions(outputs: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) ->
 
 
 def test_every_metric_has_an_oracle():
-    assert {*SKLEARN, "r2"} == set(METRICS)
+    assert {*SKLEARN, "r2", "mae"} == set(METRICS)
 
 
 @pytest.mark.parametrize("classes", [2, 4])
-@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("name", metrics_of("classes"))
 def test_a_metric_is_the_one_of_scikit_learn(name, classes):
     outputs = torch.randn(90, classes, dtype=torch.float64)
     outputs[::4] = outputs[0]  # ties
     y, weight = torch.randint(classes, (90,)), sets(90)
+    if classes == 2:
+        y[:60] = (torch.arange(60) % 4 == 0).long()  # class 1 is the rarer
     found = METRICS[name].of(predictions(outputs, y, weight))
     for value, chosen in zip(found.tolist(), weight.bool(), strict=True):
         probabilities = outputs[chosen].softmax(-1).numpy()
         assert value == pytest.approx(SKLEARN[name](y[chosen].numpy(), probabilities), abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["roc-auc", "average-precision"])
+def test_of_two_classes_the_rarer_is_ranked(name):
+    outputs, y, weight = torch.randn(90, 2).double(), (torch.arange(90) % 7 > 0).long(), sets(90)
+    found = METRICS[name].of(predictions(outputs, y, weight))
+    for value, chosen in zip(found.tolist(), weight.bool(), strict=True):
+        probabilities = outputs[chosen].softmax(-1).numpy()
+        expected = SKLEARN[name](y[chosen].numpy(), probabilities, rare=0)
+        assert value == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", metrics_of("labels"))
+def test_a_metric_of_labels_is_the_one_of_scikit_learn(name):
+    outputs, y, weight = torch.randn(90, 3).double(), torch.randint(2, (90, 3)), sets(90)
+    found = METRICS[name].of(predictions(outputs, y.double(), weight))
+    for value, chosen in zip(found.tolist(), weight.bool(), strict=True):
+        given = y[chosen].numpy(), outputs[chosen].sigmoid().numpy()
+        assert value == pytest.approx(SKLEARN[name](*given), abs=1e-12)
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_mae_is_the_one_of_scikit_learn(width):
+    outputs, y, weight = torch.randn(60, width), torch.randn(60, width), sets(60).float()
+    found = METRICS["mae"].of(predictions(outputs, y.squeeze(-1), weight))
+    for value, chosen in zip(found.tolist(), weight.bool(), strict=True):
+        given = y[chosen].numpy(), outputs[chosen].numpy()
+        assert value == pytest.approx(oracle.mean_absolute_error(*given), abs=1e-5)
 
 
 @pytest.mark.parametrize("width", [1, 3])
@@ -73,10 +111,18 @@ def test_r2_is_the_one_of_scikit_learn(width):
         assert value == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize("name", METRICS)
-def test_members_of_a_population_are_apart(name):
-    outputs = torch.randn(5, 30, 1 if METRICS[name].numbers else 3, dtype=torch.float64)
-    y = torch.randn(30) if METRICS[name].numbers else torch.arange(30) % 3
+TARGETS = {
+    "classes": lambda n: torch.arange(n) % 3,
+    "labels": lambda n: torch.randint(2, (n, 3)).double(),
+    "numbers": lambda n: torch.randn(n, 3),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "targets"), [(name, of) for name, entry in METRICS.items() for of in entry.targets]
+)
+def test_members_of_a_population_are_apart(name, targets):
+    outputs, y = torch.randn(5, 30, 3, dtype=torch.float64), TARGETS[targets](30)
     weight = torch.stack([sets(30)[:, torch.randperm(30)] for _ in range(5)])
     together = METRICS[name].of(predictions(outputs, y, weight))
     for member in range(5):
@@ -95,6 +141,7 @@ ORACLES = {
     "cross-entropy": (functional.cross_entropy, 3),
     "binary": (lambda o, y: functional.binary_cross_entropy_with_logits(o[:, 0], y.float()), 1),
     "squared-error": (lambda o, y: functional.mse_loss(o[:, 0], y.float()), 1),
+    "multi-label": (functional.binary_cross_entropy_with_logits, 3),
 }
 
 
@@ -102,6 +149,8 @@ ORACLES = {
 def test_a_loss_is_the_one_of_pytorch(name):
     mean, width = ORACLES[name]
     outputs, y = torch.randn(20, width), torch.arange(20) % max(width, 2)
+    if LOSSES[name].targets == "labels":
+        y = torch.randint(2, (20, width)).float()
     expected = mean(outputs, y)
     loss = LOSSES[name]
     torch.testing.assert_close(loss.sum(outputs, y, None) / 20, expected)
@@ -114,21 +163,23 @@ def test_a_loss_is_the_one_of_pytorch(name):
 
 def graph(loss: str):
     data = gread.csbm(60, homophily=0.9, degree=6, mean=2.0, seed=1)
-    if LOSSES[loss].numbers:
+    if LOSSES[loss].targets == "numbers":
         data.y = data.x[:, 0] + 0.1 * torch.randn(60)
+    if LOSSES[loss].targets == "labels":
+        data.y = torch.stack([data.y.float(), (data.x[:, 0] > 0).float()], 1)
     return data
 
 
 def model(loss: str, seed: int = 0) -> nn.Module:
     torch.manual_seed(seed)
-    return gread.GREAD(2, 8, 2 if loss == "cross-entropy" else 1, input_dropout=0.0)
+    return gread.GREAD(2, 8, LOSSES[loss].outputs(2), input_dropout=0.0)
 
 
 PAIRS = [
     (loss, name)
     for loss, entry in LOSSES.items()
     for name, found in METRICS.items()
-    if found.numbers == entry.numbers
+    if entry.targets in found.targets
 ]
 
 

@@ -24,7 +24,7 @@ from gread.base.errors import InputError
 from gread.base.memory import OutOfMemory
 from gread.models.catalog import MODELS
 from gread.runs.executors.job import Job, Outcome, compute_beside_others
-from gread.runs.grouping import CPU_BYTES, bytes_of, free
+from gread.runs.grouping import CPU_BYTES, bytes_of, free, size_of
 from gread.runs.result import Result
 from gread.runs.run import Graph, prepared
 
@@ -106,8 +106,8 @@ class Ray:
     def _gpus(self, job: Job, alone: bool) -> float:
         if job.device == "cpu" or alone:
             return float(job.device != "cpu")
-        data, _ = prepared(job.specs[0], job.root, "cpu")
-        return share(sum(bytes_of(spec, data) for spec in job.specs), self._gpu_memory)
+        size = size_of(prepared(job.specs[0], job.root, "cpu")[0])
+        return share(sum(bytes_of(spec, size) for spec in job.specs), self._gpu_memory)
 
     def _shipped(self, job: Job) -> _Shipped:
         """The graph of a job in the object store, from where a node fetches it once."""

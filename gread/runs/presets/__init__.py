@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -13,10 +13,10 @@ from gread.runs.complete import check_keys, complete, known_hyperparameters
 from gread.runs.spec import RunSpec, Value
 from gread.training.config import TrainConfig
 
-SOURCES = ("tuned", "published", "paper")
+SOURCES = ("tuned", "published", "paper", "honest")
 """Where presets come from, in the order in which they are looked for: `gread search`, the authors'
-published code (of GREAD for GREAD-BS alone, of a baseline its own authors'), and the paper's
-appendix."""
+published code (of GREAD for GREAD-BS alone, of a baseline its own authors'), the paper's appendix,
+and the search of the honest comparison (docs/gread-x.md)."""
 
 OPTION = "options."
 """How a setting is named that is an option of the dataset."""
@@ -46,13 +46,16 @@ class Preset:
         return complete(RunSpec(dataset=dataset, model=model, hyper=self.hyper, **about))
 
 
-def find_preset(model: str, dataset: str, source: str | None = None) -> Preset:
-    """The preset from ``source``, or from the first source that has one; else the defaults.
+def find_preset(
+    model: str, dataset: str, source: str | None = None, *, sources: Sequence[str] = SOURCES
+) -> Preset:
+    """The preset from ``source``, or from the first of ``sources`` that has one; else the defaults.
 
     Args:
         model: A name of ``gread.MODELS``.
         dataset: A name of ``gread.DATASETS``.
         source: One of `SOURCES`, or a TOML file as `gread search` writes it.
+        sources: Where to look if no source is given.
 
     Example:
         >>> find_preset("gread-bs", "texas").hyper["solver"]
@@ -64,7 +67,7 @@ def find_preset(model: str, dataset: str, source: str | None = None) -> Preset:
             f"unknown preset {source!r}; choose from: {', '.join(SOURCES)}, or a .toml file"
         )
     MODELS[model]  # an unknown name has no defaults either
-    for place in [source] if source else SOURCES:
+    for place in [source] if source else sources:
         table = read_file(place) if own else _shipped(place, model)
         if table is not None and dataset in table:
             return _preset(place, model, table[dataset])

@@ -1,0 +1,42 @@
+"""A result says which gread computed it."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from gread.base.versions import __version__, commit, versions
+
+
+def test_a_version_is_that_of_the_package_and_of_its_commit():
+    version, _, revision = versions()["gread"].partition("+")
+    assert version == __version__
+    assert revision == commit()
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
+def test_a_commit_is_that_of_the_checkout_and_says_whether_files_differ(tmp_path):
+    def git(*words):
+        names = ("-c", "user.name=a", "-c", "user.email=a@b")
+        done = subprocess.run(
+            ["git", "-C", tmp_path, *names, *words], check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
+
+    package = tmp_path / "package"
+    package.mkdir()
+    file = package / "__init__.py"
+    file.write_text("")
+    assert commit(package) == ""  # no checkout
+    git("init", "-q")
+    assert commit(package) == ""  # which does not have the package
+    git("add", ".")
+    git("commit", "-qm", "first")
+    assert commit(package) == git("rev-parse", "--short=12", "HEAD")
+    file.write_text("changed = True\n")
+    assert commit(package).endswith(".changed")
+
+
+def test_without_git_there_is_no_commit(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    assert commit() == ""
