@@ -259,11 +259,11 @@ def _print_tuning(classifier: GraphEstimator) -> None:
     from gread.search.objective import objective_of
 
     found = classifier.tuning_
-    short = objective_of(vars(classifier.config_)).short
-    before, best = ("" if v is None else short(v) for v in (found.before, found.best))
+    objective = objective_of(vars(classifier.config_))
+    metric, values = objective.name, (found.before, found.best)
+    before, best = ("" if value is None else objective.short(value) for value in values)
     diverged = f" ({found.diverged} more diverged)" if found.diverged else ""
     out.print(f"\nTuning: {found.trials} trials{diverged}.")
-    metric = classifier.task_.metric
     if found.best is None:
         out.print("No trial ended in time: the settings are those of the first training.")
     elif not found.helped:

@@ -215,6 +215,14 @@ def test_what_came_of_a_tuning_is_said(capsys, told, words):
     assert words in " ".join(capsys.readouterr().out.split())
 
 
+def test_a_tuning_of_numbers_is_told_by_their_metric(capsys):
+    regressor = library.GraphRegressor(settings={"loss": "squared-error"})
+    regressor.config_ = regressor.config()
+    regressor.tuning_ = Tuning(2, 0, -0.25, 0.5, True, {"lr": (0.01, 0.02)})
+    _print_tuning(regressor)
+    assert "Validation r2 from -0.250 to 0.500" in " ".join(capsys.readouterr().out.split())
+
+
 @pytest.mark.slow
 def test_output_to_a_file_says_that_it_goes_on(fit, monkeypatch):
     monkeypatch.setattr("gread.base.progress.EVERY", 0.001)
@@ -267,6 +275,21 @@ def test_a_split_column_and_class_weights_are_taken(fit, files, tmp_path):
     assert "part" not in library.GraphClassifier.load(tmp_path / "model").preprocessing_.encoders
 
 
+def check_deployed(gread, folder, nodes, outputs):  # noqa: F811
+    """A model predicts an added node, and is exported."""
+    new = {name: [values[1]] for name, values in nodes.items() if name.startswith("x")}
+    new = {"id": ["new"], **new}
+    path, out = write_csv(folder / "new.csv", new), folder / "added.csv"
+    shown = gread("predict", folder / "model", "--add-nodes", path, "--out", out)
+    assert shown.returncode == 0, shown.stderr
+    (row,) = rows_of(out)
+    assert list(row) == list(rows_of(folder / "p.csv")[0])
+    assert row["id"] == "new"
+    shown = gread("export", folder / "model", folder / "model.pt2")
+    assert shown.returncode == 0, shown.stderr
+    assert outputs in shown.stderr
+
+
 @pytest.mark.slow
 def test_a_number_is_recognized_and_predicted(fit, gread, files, tmp_path):  # noqa: F811
     prices = ["" if k % 8 == 0 else 10 + x for k, x in enumerate(files[0]["x0"])]
@@ -280,6 +303,7 @@ def test_a_number_is_recognized_and_predicted(fit, gread, files, tmp_path):  # n
     rows = rows_of(tmp_path / "p.csv")
     assert list(rows[0]) == ["id", "prediction"]
     assert all(0 < float(row["prediction"]) < 30 for row in rows)
+    check_deployed(gread, tmp_path, files[0], "to numbers [N, 1]")
     classes = fit("--task", "classification", nodes=path, out="other")
     assert classes.returncode == 2
     assert "must hold classes, got numbers such as" in classes.stderr
@@ -309,6 +333,7 @@ def test_labels_are_predicted_one_by_one(fit, gread, files, tmp_path, lists):  #
     assert list(rows[0]) == ["id", *names, *(f"p_{name}" for name in names)]
     assert len(rows) == 10
     assert {row[name] for row in rows for name in names} <= {"0", "1"}
+    check_deployed(gread, tmp_path, files[0], f"to probabilities [N, {len(names)}]")
 
 
 @pytest.mark.slow
