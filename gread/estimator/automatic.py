@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -101,7 +101,7 @@ class Blend:
         return self.task.tempered(mixed, self.temperatures[known is None])
 
     def _of(self, one: Member, data: Data, known: Tensor | None, device: str) -> Figures:
-        view = Problem(data, NOBODY, self.task).graph(one.candidate)
+        view = Problem(data, NOBODY, self.task).graph(one.candidate, known)
         if one.module is None:
             assert known is not None
             return propagated(view, known, self.task, data.y)
@@ -217,6 +217,7 @@ def fit_blend(
             until=until,
             seed=problem.seed,
         )
-        members.append(Member(one.candidate, weight, there, trained.module))
+        candidate = replace(one.candidate, columns=trained.columns)
+        members.append(Member(candidate, weight, there, trained.module))
     temperatures = choice.temperature, other.temperature
     return Blend(members, problem.task, temperatures), choice, other
