@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import IntEnum
 from functools import partial
 from pathlib import Path
@@ -135,7 +135,7 @@ class Blend:
         return [one.title for one in used if not able(one, where)]
 
     def _of(self, one: Member, data: Data, known: Tensor | None, device: str) -> Figures:
-        view = Problem(data, NOBODY, self.task).graph(one.candidate)
+        view = Problem(data, NOBODY, self.task).graph(one.candidate, known)
         if one.module is None:
             assert known is not None
             return propagated(view, known, self.task, data.y)
@@ -253,7 +253,8 @@ def fit_blend(
             until=until,
             seed=problem.seed,
         )
-        members.append(Member(one.candidate, here, grown, there, trained.module))
+        candidate = replace(one.candidate, columns=trained.columns)
+        members.append(Member(candidate, here, grown, there, trained.module))
     here, there, grown = (choice.temperature for choice in choices)
     return Blend(members, problem.task, (here, there, grown)), tuple(choices)
 

@@ -93,6 +93,8 @@ def explain(classifier: FittedEstimator, node: Any, most: int) -> Explanation:
         torch.manual_seed(classifier.random_state)
         edges, features = _masks(module, LOSSES[classifier.config_.loss], data, target, place)
     names, ids = classifier.preprocessing_.names(), classifier.ids_
+    more = range(len(features) - len(names))  # see `gread.estimator.neighbourhood`
+    names = [*names, *(f"neighbourhood[{column}]" for column in more)]
     best = features.topk(min(most, int((features > 0).sum())))
     return Explanation(
         ids[place],
@@ -135,8 +137,9 @@ def _network(classifier: FittedEstimator) -> tuple[str, nn.Module, Data, bool]:
         raise InputError("a blend must have a network to be explained, got label propagation alone")
     best = max(networks, key=lambda one: (one.weight, one.elsewhere))
     assert best.module is not None
-    data = Problem(classifier.data_, NOBODY, classifier.task_).graph(best.candidate)
-    data.train_mask = classifier.data_.train_mask | classifier.data_.val_mask
+    known = classifier.data_.train_mask | classifier.data_.val_mask
+    data = Problem(classifier.data_, NOBODY, classifier.task_).graph(best.candidate, known)
+    data.train_mask = known
     title = f"{best.candidate.title}, the strongest network of the blend"
     return title, best.module, data, best.candidate.directed
 

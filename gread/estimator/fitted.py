@@ -319,7 +319,10 @@ class FittedEstimator(BaseEstimator):
         if data.edge_weight is not None or new.edge_weight is not None:
             both = (data.edge_index, data.edge_weight), (new.edge_index, new.edge_weight)
             weight = torch.cat([torch.ones(e.size(1)) if w is None else w for e, w in both])
-        pairs, weight = coalesce(pairs, weight, num_nodes=new.num_nodes, reduce="mean")
+        options: dict[str, Any] = {"num_nodes": new.num_nodes, "reduce": "mean"}
+        pairs, weight = coalesce(pairs, weight, **options)
+        if not (self.directed or data.is_directed()):  # a graph without directions gets none
+            pairs, weight = to_undirected(pairs, weight, **options)
         if DEGREE in self.preprocessing_.encoders:  # edges change the degrees of old nodes too
             whole = replace(new, edge_index=pairs, edge_weight=weight)
             x = as_tensor(self.preprocessing_.transform(with_degrees(self.shown(whole)).table()))

@@ -20,9 +20,11 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
+from gread.base.errors import InputError
 from gread.base.registry import Registry
 from gread.base.toml import read_toml
 from gread.estimator.blend import blend, mean
+from gread.estimator.neighbourhood import joined, surroundings
 from gread.estimator.scores import Figures
 from gread.estimator.task import Classes, Task, Thresholds
 from gread.graph.adjacency import OriginalAdjacency
@@ -80,6 +82,9 @@ class Candidate:
         encoding: A name of `ENCODINGS`.
         smooth: Whether its predictions are corrected and smoothed by those of neighbours.
         balanced: Whether classes count alike in its loss, however many nodes they have.
+        neighbours: Whether `gread.estimator.neighbourhood.surroundings` are among its features. Its
+            network must see no edge: through two of them a node would see its own target.
+        columns: Number of features of its network, once it is trained.
     """
 
     title: str
@@ -90,15 +95,21 @@ class Candidate:
     encoding: str = "given"
     smooth: bool = False
     balanced: bool = False
+    neighbours: bool = False
+    columns: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.neighbours and self.model != "mlp":
+            raise InputError(f"neighbours must be features of an mlp alone, got {self.model!r}")
 
     @property
     def without_graph(self) -> bool:
         """Whether it sees no edge."""
-        return self.model == "mlp" and not self.smooth
+        return self.model == "mlp" and not self.smooth and not self.neighbours
 
     def transductive(self) -> bool:
         """Whether it can predict nodes of its graph alone, or of this with nodes added."""
-        return self.smooth or self.model == PROPAGATION or self.bound()
+        return self.smooth or self.neighbours or self.model == PROPAGATION or self.bound()
 
     def bound(self) -> bool:
         """Whether it has weights for each node, so that it cannot predict nodes that are added."""
@@ -175,14 +186,23 @@ class Problem:
         """Features by encoding, made when asked for."""
         return {}
 
-    def graph(self, candidate: Candidate) -> Data:
-        """What a candidate sees, without masks."""
+    def graph(self, candidate: Candidate, known: Tensor | None = None) -> Data:
+        """What a candidate sees, without masks.
+
+        Args:
+            candidate: Which.
+            known: Nodes whose targets may become features of others, [N].
+        """
         x = self.encoded.get(candidate.encoding)
         if x is None:
             x = self.encoded[candidate.encoding] = ENCODINGS[candidate.encoding](self.data.x)
         edges = (
             (self.data.edge_index, self.data.edge_weight) if candidate.directed else self.undirected
         )
+        if candidate.neighbours:
+            assert known is not None
+            targets = self.task.around(self.data.y)
+            x = joined(x, surroundings(self.data.edge_index, x, known, targets))
         data = Data(x=x, edge_index=edges[0])
         if self.data.y is not None:
             data.y = self.task.learned(self.data.y)
@@ -215,11 +235,13 @@ class Trained:
         module: Its network; None of label propagation.
         predictions: Of every node, [N, k].
         epochs: How many were best.
+        columns: Number of features of the network.
     """
 
     module: nn.Module | None
     predictions: Figures
     epochs: int = 0
+    columns: int | None = None
 
 
 @dataclass
@@ -264,9 +286,9 @@ def train(
         until: When to stop, as `time.monotonic` counts; the best epoch so far counts.
         seed: Of the training.
     """
-    data = problem.graph(candidate)
-    known = torch.zeros(data.num_nodes, dtype=torch.bool)
+    known = torch.zeros(problem.data.num_nodes, dtype=torch.bool)
     known[nodes] = True
+    data = problem.graph(candidate, known)
     if candidate.model == PROPAGATION:
         return Trained(None, propagated(data, known, problem.task, problem.data.y))
     _, given = split_settings(candidate.model, candidate.settings)
@@ -292,14 +314,14 @@ def train(
     predictions = predicted(module, data, task)
     if candidate.smooth:
         predictions = smoothed(data, known, task, problem.data.y, predictions)
-    return Trained(module.cpu(), predictions, found.best.number + 1)
+    return Trained(module.cpu(), predictions, found.best.number + 1, data.num_features)
 
 
 def built(candidate: Candidate, features: int, outputs: int, nodes: int) -> nn.Module:
     """The network of a candidate, untrained."""
     own, _ = split_settings(candidate.model, candidate.settings)
     hyper: dict[str, Any] = {"hidden_channels": HIDDEN_CHANNELS} | own
-    sizes = features, hyper.pop("hidden_channels"), outputs
+    sizes = candidate.columns or features, hyper.pop("hidden_channels"), outputs
     return MODELS[candidate.model].make(*sizes, num_nodes=nodes, **hyper)
 
 

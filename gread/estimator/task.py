@@ -112,6 +112,10 @@ class Task(ABC):
         """Targets as a network learns them, anything where unknown."""
         return y.nan_to_num().float()
 
+    def around(self, y: Tensor) -> Tensor:
+        """Targets as features of neighbours, [N, k], of the order of 1."""
+        return self.spread(y)
+
     @abstractmethod
     def decoded(self, outputs: Tensor, loss: str) -> Tensor:
         """Predictions [N, k] from the outputs of a network, in float64."""
@@ -524,6 +528,10 @@ class Numbers(Task):
     def learned(self, y: Tensor) -> Tensor:
         """With mean 0 and deviation 1."""
         return ((y - self.centre) / self.scale).nan_to_num().float()
+
+    def around(self, y: Tensor) -> Tensor:
+        """With mean 0 and deviation 1."""
+        return self.learned(y).unsqueeze(1)
 
     def decoded(self, outputs: Tensor, loss: str) -> Tensor:
         """Numbers in the unit of the target."""

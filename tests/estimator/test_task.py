@@ -187,6 +187,25 @@ def test_thresholds_are_those_of_what_is_predicted(chosen, tmp_path):
         assert again.predict(**options).all()
 
 
+@pytest.mark.parametrize("targets", TASKS)
+def test_neighbours_labels_are_features_of_added_nodes_too(targets, monkeypatch):
+    """Edges are added in one direction to a graph that has both, and get the other one."""
+    near = Candidate("near", "mlp", FAST, neighbours=True)
+    monkeypatch.setattr(automatic, "portfolio", lambda: (near,))
+    monkeypatch.setattr(explanation, "EPOCHS", 20)
+    data = graph_of(targets)
+    estimator = ESTIMATORS[TASKS[targets].kind]("auto", time=0.005).fit(data)
+    x, edges, _ = addition_to(data)
+    found = estimator.predictions(x, edges=edges, added=True)
+    assert np.isfinite(found).all()
+    both = torch.cat([edges, edges.flip(0)], 1)
+    np.testing.assert_array_equal(estimator.predictions(x, edges=both, added=True), found)
+    assert estimator.left_out(added=True) == []
+    assert estimator.left_out() != []
+    names = {name for name, _ in estimator.explain(7, most=99).features}
+    assert names >= {f"x[{k}]" for k in range(6)} | {"neighbourhood[0]"}
+
+
 def check_scorer(data, estimator):
     scorer, about = scorer_of(estimator)
     assert about["targets"] == estimator.task_.targets

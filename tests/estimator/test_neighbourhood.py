@@ -1,0 +1,83 @@
+"""Features from the neighbourhood of a node: means of neighbours, and never its own target."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import one_hot
+from torch_geometric.utils import to_undirected
+
+from gread.base.errors import InputError
+from gread.estimator.neighbourhood import directions, joined, surroundings
+from gread.estimator.race import Candidate, portfolio
+
+NODES, CLASSES = 30, 3
+
+
+@pytest.fixture(params=["directed", "undirected"])
+def edges(request):
+    drawn = torch.randint(NODES, (2, 90))  # with loops and duplicates
+    return drawn if request.param == "directed" else to_undirected(drawn, num_nodes=NODES)
+
+
+@pytest.fixture
+def known():
+    return torch.rand(NODES) < 0.6
+
+
+def test_a_node_never_sees_its_own_target(edges, known):
+    x, y = torch.randn(NODES, 2), torch.randint(CLASSES, (NODES,))
+    targets = one_hot(y, CLASSES).float()
+    before = surroundings(edges, x, known, targets)
+    for node in range(NODES):
+        changed = targets.clone()
+        changed[node] = torch.tensor([5.0, -7.0, 9.0])
+        after = surroundings(edges, x, known, changed)
+        assert torch.equal(before[node], after[node])
+        if known[node] and (edges[0] == node).any():
+            assert not torch.equal(before, after)  # others do
+
+
+def test_targets_of_unknown_nodes_are_seen_by_none(edges, known):
+    x, targets = torch.randn(NODES, 2), torch.rand(NODES, CLASSES)
+    hidden = torch.where(known.unsqueeze(1), targets, 100.0)
+    assert torch.equal(
+        surroundings(edges, x, known, targets), surroundings(edges, x, known, hidden)
+    )
+
+
+def test_targets_are_means_over_neighbours_and_over_theirs(edges, known):
+    """Against loops over nodes."""
+    targets = np.random.default_rng(0).random((NODES, CLASSES))
+    given = np.hstack([targets, np.ones((NODES, 1))]) * known.numpy()[:, None]
+    ways = directions(edges, NODES)
+    around = [[set(way.matrix[v].indices) for v in range(NODES)] for way in ways]
+    for way, near in zip(ways, around, strict=True):
+        found = way.targets(given)
+        for v in range(NODES):
+            seen = [u for u in near[v] if known[u]]
+            mean = targets[seen].mean(0) if seen else np.zeros(CLASSES)
+            share = len(seen) / max(1, len(near[v]))
+            np.testing.assert_allclose(found[v], [*mean, share], atol=1e-12)
+        for other, far in zip(ways, around, strict=True):
+            found = way.targets_around(other, given)
+            for v in range(NODES):
+                circles = [[w for w in far[u] if known[w] and w != v] for u in near[v]]
+                means = [targets[circle].mean(0) for circle in circles if circle]
+                mean = np.mean(means, axis=0) if means else np.zeros(CLASSES)
+                share = len(means) / max(1, len(near[v]))
+                np.testing.assert_allclose(found[v], [*mean, share], atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_sparse_features_stay_sparse(edges, known):
+    x = torch.randint(2, (NODES, 5)).float()
+    more = surroundings(edges, x.to_sparse_csr(), known, torch.rand(NODES, CLASSES))
+    wide = joined(x.to_sparse_csr(), more)
+    assert wide.layout is torch.sparse_csr
+    assert torch.equal(wide.to_dense(), joined(x, more))
+
+
+def test_only_a_network_without_edges_gets_targets_as_features():
+    assert any(candidate.neighbours for candidate in portfolio())
+    with pytest.raises(InputError, match="of an mlp alone, got 'gread-x'"):
+        Candidate("", "gread-x", neighbours=True)
