@@ -67,7 +67,7 @@ def chosen(request):
     data, before = graph_of(request.param), automatic.portfolio
     automatic.portfolio = lambda: FEW
     try:
-        return data, ESTIMATORS[TASKS[request.param].kind]("auto", time=0.02).fit(data)
+        return data, ESTIMATORS[TASKS[request.param].kind]("auto", time=0.05).fit(data)
     finally:
         automatic.portfolio = before
 
@@ -194,7 +194,7 @@ def test_neighbours_labels_are_features_of_added_nodes_too(targets, monkeypatch)
     monkeypatch.setattr(automatic, "portfolio", lambda: (near,))
     monkeypatch.setattr(explanation, "EPOCHS", 20)
     data = graph_of(targets)
-    estimator = ESTIMATORS[TASKS[targets].kind]("auto", time=0.005).fit(data)
+    estimator = ESTIMATORS[TASKS[targets].kind]("auto", time=0.02).fit(data)
     x, edges, _ = addition_to(data)
     found = estimator.predictions(x, edges=edges, added=True)
     assert np.isfinite(found).all()
