@@ -75,7 +75,7 @@ def fit(
     weight: str | None = None,
     directed: bool = False,
     split: str | None = None,
-    model: str = "gread-bs",
+    model: str | None = None,
     time: float | None = None,
     settings: list[str] | None = None,
     metric: str | None = None,

@@ -54,7 +54,8 @@ from gread.training.loop import Epoch
 if TYPE_CHECKING:
     from gread.estimator.explanation import Explanation
 
-MINUTES, PLENTY, MOST = 2.0, 20_000, 7.0  # for a choice; for as many times more nodes, at most
+MINUTES, PLENTY = 2.0, 20_000  # for a choice, on a graph with as many nodes
+LEAST, MOST = 1.0, 14.0
 FRACTIONS = (0.6, 0.2, 0.2)  # train, validation and test of a drawn split
 WITHOUT_TEST = (0.8, 0.2, 0.0)  # where others keep the nodes of the test
 
@@ -155,10 +156,10 @@ class GraphEstimator(FittedEstimator):
         on_score: Callable[[Scored], None] | None = None,
     ) -> E:
         """Builds the model and trains it on what is prepared."""
-        if self.model == AUTO:
+        if self.model_ == AUTO:
             return self._choose(on_score)
-        hyper, _ = split_settings(self.model, dict(self.settings or {}))
-        entry, device = MODELS[self.model], choose_device(self.device)
+        hyper, _ = split_settings(self.model_, dict(self.settings or {}))
+        entry, device = MODELS[self.model_], choose_device(self.device)
         begin = self.diagnosis_.recommendation
         hyper = {name: getattr(begin, name) for name in entry.diagnosed} | hyper
         self.settings_ = {"hidden_channels": HIDDEN_CHANNELS} | entry.hyperparameters | hyper
@@ -187,7 +188,7 @@ class GraphEstimator(FittedEstimator):
         held = data.val_mask.nonzero().squeeze(1).numpy() if self.split_given_ else None
         minutes = self.time
         if minutes is None:
-            minutes = MINUTES * min(max(1.0, len(self.ids_) / PLENTY), MOST)
+            minutes = min(max(LEAST, MINUTES * len(self.ids_) / PLENTY), MOST)
         check_positive("time", minutes)
         problem = Problem(
             data,
@@ -221,7 +222,7 @@ class GraphEstimator(FittedEstimator):
         """Writes a model folder, see `gread.estimator.folder`; it must not exist."""
         with whole_folder(folder) as part:
             tested = bool(self.data_.test_mask.any())
-            write(self, part, {title_of(self.model): self.scores()} if tested else {})
+            write(self, part, {title_of(self.model_): self.scores()} if tested else {})
         return Path(folder)
 
     def explain(self, node: Any, most: int = 10) -> Explanation:
@@ -336,12 +337,13 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
 
     Args:
         model: A name of ``gread.MODELS``, or ``"auto"`` for the best blend of candidates
-            (`gread.estimator.automatic`).
+            (`gread.estimator.automatic`). By default ``"auto"``, or GREAD-BS if there are settings.
         settings: Hyperparameters of the model and of ``gread.TrainConfig``, by name;
             ``loss="binary"`` suits two classes. Without a setting, GREAD takes the adjacency, time
             and solver that the diagnosis recommends, and a graph that does not fit into memory is
             cut into parts (`gread.graph.partition`).
-        time: Minutes for the choice of ``"auto"``; by default two, and more from 20,000 nodes on.
+        time: Minutes for the choice of ``"auto"``; by default two for 20,000 nodes, in proportion
+            to the nodes, at least one and at most 14.
         features: Columns to use, or ``"auto"`` for all but label and split.
         categorical, numeric: Columns whose values are categories, or quantities, where that differs
             from what `gread.tables.codes.are_codes` finds.
@@ -383,8 +385,8 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
         >>> classifier = gread.GraphClassifier(settings={"epochs": 20}).fit(data)
         >>> classifier.predict_proba().shape
         (200, 2)
-        >>> clone(classifier).get_params()["model"]
-        'gread-bs'
+        >>> clone(classifier).get_params()["settings"]
+        {'epochs': 20}
     """
 
     kind = "classification"

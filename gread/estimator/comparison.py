@@ -28,8 +28,8 @@ def compare(classifier: GraphEstimator) -> dict[str, AnyScores]:
         >>> list(compare(classifier))
         ['GREAD-BS', 'MLP', 'Label propagation', 'GCN']
     """
-    own = title_of(classifier.model)
-    if classifier.model == AUTO:  # these were candidates
+    own = title_of(classifier.model_)
+    if classifier.model_ == AUTO:  # these were candidates
         return {own: classifier.scores()}
     others = {name: make(classifier) for name, make in BASELINES.items() if name != own}
     return {own: classifier.scores()} | others

@@ -129,9 +129,9 @@ def _place(classifier: FittedEstimator, node: Any) -> int:
 
 def _network(classifier: FittedEstimator) -> tuple[str, nn.Module, Data, bool]:
     """The network to explain, of a blend the strongest, with its title, graph and directions."""
-    if classifier.model != AUTO:
+    if classifier.model_ != AUTO:
         data = classifier.structured(classifier.data_)
-        return title_of(classifier.model), classifier.module_, data, classifier.directed
+        return title_of(classifier.model_), classifier.module_, data, classifier.directed
     networks = [one for one in classifier.blend_.members if one.module is not None]
     if not networks:
         raise InputError("a blend must have a network to be explained, got label propagation alone")

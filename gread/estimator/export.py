@@ -141,21 +141,21 @@ def export(classifier: FittedEstimator, file: str | Path) -> dict[str, Any]:
 def scorer_of(classifier: FittedEstimator) -> tuple[Scorer, dict[str, Any]]:
     """The predictions of an estimator on another graph as one module, and what it takes."""
     task, where = classifier.task_, Where.ELSEWHERE
-    if classifier.model == AUTO:
+    if classifier.model_ == AUTO:
         members = classifier.blend_.used(where)
         modules = [one.module for one in members if one.module is not None]
         weights = [one.share(where) for one in members]
         candidates = [one.candidate for one in members]
         temperature = classifier.blend_.temperatures[where]
     else:
-        entry = MODELS[classifier.model]
+        entry = MODELS[classifier.model_]
         if entry.transductive(classifier.settings_):
             raise InputError(
-                f"{classifier.model} cannot be exported: it has weights for every node of the "
+                f"{classifier.model_} cannot be exported: it has weights for every node of the "
                 "graph it was trained on"
             )
         modules, weights, temperature = [classifier.module_], [1.0], 1.0
-        candidates = [Candidate(entry.title, classifier.model)]
+        candidates = [Candidate(entry.title, classifier.model_)]
     for one in candidates:
         if MODELS[one.model].structure is not None:
             raise InputError(
@@ -169,7 +169,7 @@ def scorer_of(classifier: FittedEstimator) -> tuple[Scorer, dict[str, Any]]:
         weighted = classifier.data_.edge_weight is not None
     directed = classifier.directed or scorer.directed
     about = {
-        "model": title_of(classifier.model),
+        "model": title_of(classifier.model_),
         "members": [one.title for one in candidates],
         "left_out": classifier.left_out(),
         "inputs": ["x", "edge_index", *["edge_weight"] * weighted],

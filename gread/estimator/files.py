@@ -19,7 +19,7 @@ from gread.base.files import whole_file, whole_folder
 from gread.estimator.classifier import GraphEstimator
 from gread.estimator.comparison import compare
 from gread.estimator.diagnosis import Diagnosis, diagnose
-from gread.estimator.fitted import AUTO, names_of
+from gread.estimator.fitted import AUTO, ONE, names_of
 from gread.estimator.folder import write
 from gread.estimator.race import Scored
 from gread.estimator.scores import AnyScores, Scores
@@ -161,6 +161,7 @@ def fit_report(
     if minutes is not None:
         if classifier.model == AUTO:
             raise InputError("--tune must be left out where the model is chosen: take --time")
+        classifier.model = classifier.model or ONE
         check_positive("tune", minutes)
         import_optuna()  # a missing package fails before the training
     seconds: dict[str, float] = {}

@@ -48,6 +48,8 @@ TRAIN: dict[str, Any] = {"epochs": 200, "lr": 0.01, "weight_decay": 5e-4, "patie
 LARGE = 50_000  # nodes from which an epoch takes seconds and validation hardly fluctuates
 TRAIN_LARGE = {"epochs": 50, "lr": 0.03, "patience": 20}
 AUTO = "auto"  # the model that is chosen for the graph
+ONE = "gread-bs"
+"""The model whose settings are given, or tuned, if none is named."""
 DEGREE = "(degree)"  # column log(1 + neighbours), the features of a graph that has none
 
 
@@ -94,7 +96,7 @@ class FittedEstimator(BaseEstimator):
 
     def __init__(
         self,
-        model: str = "gread-bs",
+        model: str | None = None,
         *,
         settings: Mapping[str, Value] | None = None,
         time: float | None = None,
@@ -139,6 +141,11 @@ class FittedEstimator(BaseEstimator):
         own |= {name: clone(value, safe=False) for name, value in own.items() if name != "graph"}
         return type(self)(**own)
 
+    @property
+    def model_(self) -> str:
+        """The model that is trained: `AUTO` if none is named, or `ONE` if settings are given."""
+        return self.model or (ONE if self.settings else AUTO)
+
     def predictions(self, X: Any = None, *, edges: Any = None, added: bool = False) -> Figures:
         """What the task predicts of every node, [N, k]: probabilities, or numbers.
 
@@ -170,16 +177,16 @@ class FittedEstimator(BaseEstimator):
     def _predictions(self, data: Data, where: Where) -> Figures:
         """Of every node of the training graph, of this with nodes added, or of another."""
         device = choose_device(self.device)
-        if self.model == AUTO:
+        if self.model_ == AUTO:
             elsewhere = where is Where.ELSEWHERE
             known = None if elsewhere else data.train_mask | data.val_mask
             return self.blend_.predictions(data, known, device, where)
         config = self.config_
         if where is not Where.HERE:
-            if MODELS[self.model].transductive(self.settings_):
+            if MODELS[self.model_].transductive(self.settings_):
                 wanted = "new nodes" if where is Where.GROWN else "on another"
                 raise InputError(
-                    f"{self.model} has weights for every node of the graph it was trained on, so "
+                    f"{self.model_} has weights for every node of the graph it was trained on, so "
                     f"it cannot predict {wanted}: train one that can, for instance gread-bs"
                 )
             config = self._divided(data, self.module_.to(device))
@@ -198,7 +205,7 @@ class FittedEstimator(BaseEstimator):
     def left_out(self, *, added: bool = False) -> list[str]:
         """Members of the blend that cannot predict another graph, or with ``added`` new nodes."""
         where = Where.GROWN if added else Where.ELSEWHERE
-        return self.blend_.left_out(where) if self.model == AUTO else []
+        return self.blend_.left_out(where) if self.model_ == AUTO else []
 
     def score(self, X: Any = None, y: Any = None, *, edges: Any = None) -> float:
         """Accuracy, micro-F1 or R² on nodes whose targets are known, by default the test nodes."""
@@ -241,16 +248,16 @@ class FittedEstimator(BaseEstimator):
 
     def _columns(self) -> Columns:
         columns = Columns(id=self.id, source=self.source, target=self.target, weight=self.weight)
-        columns["directed"] = self.directed or self.model == AUTO
+        columns["directed"] = self.directed or self.model_ == AUTO
         return columns
 
     def config(self, nodes: int = 0) -> TrainConfig:
         """How it trains on a graph of so many nodes."""
-        if self.model == AUTO:
+        if self.model_ == AUTO:
             return self._automatic()
-        hyper, given = split_settings(self.model, dict(self.settings or {}))
+        hyper, given = split_settings(self.model_, dict(self.settings or {}))
         found = TrainConfig(**(TRAIN | (TRAIN_LARGE if nodes >= LARGE else {}) | given))
-        MODELS[self.model].check_parts(found.parts, hyper)
+        MODELS[self.model_].check_parts(found.parts, hyper)
         return self._suited(found, given)
 
     def _automatic(self) -> TrainConfig:
@@ -284,12 +291,12 @@ class FittedEstimator(BaseEstimator):
         hyper = dict(self.settings_)
         outputs = self.task_.outputs_of(self.config_)
         sizes = self.preprocessing_.width, hyper.pop("hidden_channels"), outputs
-        return MODELS[self.model].make(*sizes, num_nodes=len(self.ids_), **hyper)
+        return MODELS[self.model_].make(*sizes, num_nodes=len(self.ids_), **hyper)
 
     def _divided(self, data: Data, module: nn.Module) -> TrainConfig:
         """How it trains on a graph, by parts where it would not fit into memory."""
         config = self.config(int(data.num_nodes))
-        if "parts" in (self.settings or {}) or not MODELS[self.model].divisible(self.settings_):
+        if "parts" in (self.settings or {}) or not MODELS[self.model_].divisible(self.settings_):
             return config
         found = parts_that_fit(module, _probe(data))
         if found.parts > 1:
@@ -339,7 +346,7 @@ class FittedEstimator(BaseEstimator):
 
     def shown(self, graph: TableGraph) -> TableGraph:
         """The graph as it is diagnosed: without directions that only candidates may use."""
-        if self.model != AUTO or self.directed:
+        if self.model_ != AUTO or self.directed:
             return graph
         options: dict[str, Any] = {"num_nodes": graph.num_nodes, "reduce": "mean"}
         edges = to_undirected(graph.edge_index, graph.edge_weight, **options)
@@ -347,7 +354,7 @@ class FittedEstimator(BaseEstimator):
 
     def structured(self, data: Data) -> Data:
         """With what the model wants to know of the graph; a copy, so that it may be moved."""
-        structure = MODELS[self.model].structure
+        structure = MODELS[self.model_].structure
         found = copy(data) if structure is None else copy(add_structure(data, structure).data)
         if data.y is not None:
             found.y = self.task_.learned(data.y)
@@ -355,7 +362,7 @@ class FittedEstimator(BaseEstimator):
 
     def _check_fitted(self, X: Any) -> None:
         """Requires a trained model, and its graph if no other is given."""
-        learned = "blend_" if self.model == AUTO else "module_"
+        learned = "blend_" if self.model_ == AUTO else "module_"
         check_is_fitted(self, learned, msg="this %(name)s must be fitted before it predicts")
         if X is None and "data_" not in vars(self):
             raise InputError("a graph must be given: this model was shared without its own")

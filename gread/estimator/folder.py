@@ -50,7 +50,7 @@ def write(classifier: FittedEstimator, folder: Path, scores: Mapping[str, AnySco
     fingerprint = fingerprint_of(_plain(classifier.data_))
     about = {
         "format": FORMAT,
-        "model": classifier.model,
+        "model": classifier.model_,
         "settings": classifier.settings_,
         "training": asdict(classifier.config_),
         "parameters": _parameters(classifier),
@@ -65,7 +65,7 @@ def write(classifier: FittedEstimator, folder: Path, scores: Mapping[str, AnySco
         "versions": versions(),
     }
     files: dict[str, Any] = {CLASSIFIER: about}
-    if classifier.model == AUTO:
+    if classifier.model_ == AUTO:
         about["blend"] = classifier.blend_.write(folder)
     else:
         files[CONFIG] = _config(classifier)
@@ -107,7 +107,7 @@ def load(path: str | Path, kind: type[C]) -> C:
         classifier.preprocessing_ = Preprocessing.from_dict(about["preprocessing"])
         classifier.diagnosis_ = Diagnosis.from_dict(about["diagnosis"])
         classifier.ids_ = range(about["num_nodes"])
-        if classifier.model == AUTO:
+        if classifier.model_ == AUTO:
             sizes = classifier.preprocessing_.width, classifier.task_, about["num_nodes"]
             classifier.blend_ = Blend.read(folder, about["blend"], *sizes)
         else:
@@ -158,7 +158,7 @@ def _thresholds(values: Any, task: Task) -> tuple[Thresholds, ...]:
 
 def _config(classifier: FittedEstimator) -> dict[str, Any]:
     """The arguments with which the model is built."""
-    entry = MODELS[classifier.model]
+    entry = MODELS[classifier.model_]
     return {
         "in_channels": classifier.preprocessing_.width,
         "out_channels": classifier.task_.outputs_of(classifier.config_),
@@ -248,7 +248,7 @@ def _check_graph(ids: Any, found: Mapping[str, Tensor], classifier: FittedEstima
 
 
 def _card(classifier: FittedEstimator, scores: Mapping[str, AnyScores], fingerprint: str) -> str:
-    title = title_of(classifier.model)
+    title = title_of(classifier.model_)
     names = ", ".join(map(str, classifier.classes_.tolist()[:20]))
     columns = "\n".join(f"- {line}" for line in classifier.preprocessing_.about())
     metrics = {

@@ -26,7 +26,7 @@ class FitProgress(Stages):
             return
         config = classifier.config(len(classifier.ids_))
         self.objective, self.scored = objective_of(vars(config)), []
-        self.stage(stage, total=None if classifier.model == AUTO else config.epochs)
+        self.stage(stage, total=None if classifier.model_ == AUTO else config.epochs)
 
     def advance(self, epoch: Epoch) -> None:
         """An epoch is over."""

@@ -43,7 +43,7 @@ def tune(
     check_positive("minutes", minutes)
     optuna = import_optuna()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    space = read_space(classifier.model)
+    space = read_space(classifier.model_)
     sampler = optuna.samplers.TPESampler(seed=classifier.random_state)
     objective = objective_of(vars(classifier.config_))
     study = optuna.create_study(direction=objective.direction, sampler=sampler)
@@ -58,7 +58,7 @@ def tune(
     while time.monotonic() < end:
         trial = study.ask()
         try:
-            other = classifier.like(classifier.model, space.suggest(trial) | given, check_time)
+            other = classifier.like(classifier.model_, space.suggest(trial) | given, check_time)
         except TimeoutError:
             break
         except ArithmeticError:  # it diverged in its first epoch

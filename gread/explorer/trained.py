@@ -108,7 +108,7 @@ def portrait_of_folder(folder: Path) -> dict[str, Any]:
     classifier = GraphEstimator.load(folder)
     if (targets := classifier.task_.targets) != "classes":
         raise InputError(f"--model must hold a model of classes, got one of {targets}")
-    entry = MODELS[classifier.model]
+    entry = MODELS[classifier.model_]
     if not entry.continuous:
         raise InputError(f"--model must hold a model in continuous time, got {entry.title}")
     data: Data | None = getattr(classifier, "data_", None)

@@ -209,7 +209,7 @@ def test_tuning_says_what_it_did(fit):
     ],
 )
 def test_what_came_of_a_tuning_is_said(capsys, told, words):
-    classifier = library.GraphClassifier()
+    classifier = library.GraphClassifier("gread-bs")
     classifier.tuning_, classifier.config_ = told, classifier.config()
     _print_tuning(classifier)
     assert words in " ".join(capsys.readouterr().out.split())

@@ -130,3 +130,10 @@ def test_what_the_graph_adds_is_one_sentence(homophily, begins):
     assert "improves the validation mae by 0.1 (" in automatic.explained(choice, "mae", homophily)
     alone = Choice(both[:1], [1.0], 1.0, (0.9, 0.0))
     assert automatic.explained(alone, "accuracy", homophily) == ""
+
+
+def test_the_model_is_chosen_unless_one_or_its_settings_are_given():
+    assert gread.GraphClassifier().model_ == "auto"
+    assert gread.GraphRegressor().model_ == "auto"
+    assert gread.GraphClassifier(settings={"epochs": 3}).model_ == "gread-bs"
+    assert gread.GraphClassifier("mlp", settings={"epochs": 3}).model_ == "mlp"
