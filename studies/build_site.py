@@ -1,0 +1,190 @@
+"""Hooks of MkDocs: generated pages, and links to files of the repository outside ``docs``.
+
+A page of ``docs`` may link to any file of the repository. Each linked file becomes a file of the
+site under its own path: Markdown as a page, text as a page with one code block, a folder as a list
+of its files, anything else as a download. So the same link works in a checkout and on the site.
+"""
+
+import json
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from posixpath import normpath, relpath
+
+import click
+from mkdocs.structure.files import File
+
+from gread.cli import app
+from gread.explorer import export
+from typer.main import get_command
+
+ROOT = Path(__file__).parents[1]
+LINK = re.compile(r"(?<=\]\()(?P<path>[^)#:\s]+)(?P<anchor>#[^)\s]*)?(?=\))")
+LANGUAGES = {".py": "python", ".toml": "toml"}
+PICTURES = sorted((ROOT / "results").glob("*.json"))
+
+
+def on_files(files, config):
+    """Add generated pages, the explorer, and every linked file of the repository."""
+    generated = {
+        "reference/cli.md": commands(),
+        "results/figures.md": figures(),
+        "results/tables.md": tables(),
+        "explorer.html": explorer(),
+    }
+    for uri, content in generated.items():
+        files.append(File.generated(config, uri, content=content))
+    waiting = [
+        (repository_path(file.src_uri), file.content_string)
+        for file in files.documentation_pages()
+    ]
+    waiting += [("mkdocs.yml", "](CONTRIBUTING.md)](SECURITY.md)](CHANGELOG.md)")]
+    while waiting:
+        path, content = waiting.pop()
+        for target in linked(path, content):
+            uri = site_path(target)
+            if target.startswith("docs/") or uri in files.src_uris or not (ROOT / target).exists():
+                continue  # a missing file stays a broken link, which strict mode reports
+            if uri.endswith(".md"):
+                page = rendered(ROOT / target)
+                files.append(File.generated(config, uri, content=page))
+                waiting.append((target, page))
+            else:
+                files.append(File.generated(config, uri, abs_src_path=str(ROOT / target)))
+    return files
+
+
+def on_page_markdown(markdown, page, config, files):
+    """Point links at the places that files have on the site."""
+    here = repository_path(page.file.src_uri)
+
+    def moved(link: re.Match[str]) -> str:
+        target = site_path(resolved(here, link["path"]))
+        return relpath(target, Path(page.file.src_uri).parent.as_posix()) + (link["anchor"] or "")
+
+    return LINK.sub(moved, markdown)
+
+
+def linked(path: str, content: str) -> Iterator[str]:
+    """Files that a page links to, by their path in the repository."""
+    for link in LINK.finditer(content):
+        yield resolved(path, link["path"])
+
+
+def resolved(path: str, link: str) -> str:
+    """The path in the repository of a link on the page ``path``."""
+    return normpath(f"{Path(path).parent.as_posix()}/{link}")
+
+
+def site_path(path: str) -> str:
+    """The source path on the site of a file of the repository."""
+    if path.startswith("docs/"):
+        return path.removeprefix("docs/")
+    if (ROOT / path).is_dir():
+        return f"{path}/index.md"
+    return f"{path}.md" if Path(path).suffix in LANGUAGES else path
+
+
+def repository_path(uri: str) -> str:
+    """The path in the repository of a file of the site."""
+    if (ROOT / "docs" / uri).exists():
+        return f"docs/{uri}"
+    return uri
+
+
+def rendered(file: Path) -> str:
+    """A file of the repository as a page."""
+    name = file.relative_to(ROOT).as_posix()
+    if file.is_dir():
+        inside = sorted(one.name for one in file.iterdir() if not one.name.startswith(("_", ".")))
+        body = "\n".join(f"- [{one}]({one})" for one in inside)
+    elif file.suffix in LANGUAGES:
+        body = f"````{LANGUAGES[file.suffix]}\n{file.read_text('utf-8')}````"
+    else:
+        return file.read_text("utf-8")
+    return f"---\nsearch:\n  exclude: true\n---\n\n# {name}\n\n{body}\n"
+
+
+def figures() -> str:
+    """Every committed figure with its note and the claims of the paper about it."""
+    parts = [
+        "# Figures",
+        "Every figure of the paper, and some beyond it, from stored runs. `gread reproduce NAME` "
+        "makes one, and [Tables and figures](../docs/figures.md) explains the commands.",
+    ]
+    for path in PICTURES:
+        chart = json.loads(path.read_text("utf-8"))
+        if not isinstance(chart, dict) or "panels" not in chart:
+            continue
+        parts += [f"## {chart['title']}", f"![{chart['title']}]({path.stem}.svg)", chart["note"]]
+        parts += [f"`gread reproduce {path.stem}`"]
+    return "\n\n".join(parts) + "\n"
+
+
+def tables() -> str:
+    """The committed tables with their titles."""
+    parts = [
+        "# Tables",
+        "Every accuracy table of the paper, recomputed, with the paper's number and the "
+        "difference below each of ours.",
+    ]
+    for path in sorted((ROOT / "results").glob("*.md"), key=number):
+        parts.append(f"- [{path.read_text('utf-8').splitlines()[0].lstrip('# ')}]({path.name})")
+    return "\n\n".join(parts[:2]) + "\n\n" + "\n".join(parts[2:]) + "\n"
+
+
+def number(path: Path) -> tuple[bool, int, str]:
+    """Tables of the paper by number, then the others by name."""
+    digits = re.sub(r"\D", "", path.stem)
+    return not digits, int(digits or 0), path.stem
+
+
+def explorer() -> str:
+    """The playground as one file of HTML."""
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder, "page.html")
+        export(page, store=folder)
+        return page.read_text("utf-8")
+
+
+def commands() -> str:
+    """Every command with its arguments and options, from typer."""
+    parts = [
+        "# Command line",
+        "Every command has `--help`. Invalid input prints a one-line error and exits with code 2. "
+        "`gread --import MODULE COMMAND` imports a module of yours first, so that the command "
+        "finds what it registers.",
+    ]
+    for context in contexts(click.Context(get_command(app), info_name="gread")):
+        parts += [f"## {context.command_path}", context.command.help or ""]
+        usage = " ".join(context.command.collect_usage_pieces(context))
+        parts.append(f"```text\n{context.command_path} {usage}\n```")
+        rows = [option(parameter, context) for parameter in context.command.get_params(context)]
+        lines = ["| option | default | meaning |", "| --- | --- | --- |"]
+        parts.append("\n".join(lines + [row for row in rows if row]))
+    return "\n\n".join(parts) + "\n"
+
+
+def contexts(group: click.Context) -> Iterator[click.Context]:
+    """The contexts of all commands of a group, those of nested groups included."""
+    for name in group.command.list_commands(group):
+        command = group.command.get_command(group, name)
+        context = command.make_context(name, [], parent=group, resilient_parsing=True)
+        yield context
+        if hasattr(context.command, "list_commands"):
+            yield from contexts(context)
+
+
+def option(parameter: click.Parameter, context: click.Context) -> str:
+    """A parameter as a row of a table; nothing for ``--help``."""
+    if parameter.name == "help":
+        return ""
+    named = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
+    if parameter.param_type_name == "argument":
+        named = f"`{parameter.make_metavar(context)}`"
+    default = parameter.get_default(context)
+    shown = "required" if parameter.required else ""
+    if default not in (None, "", False, ()):
+        shown = f"`{default}`"
+    return f"| {named} | {shown} | {getattr(parameter, 'help', '') or ''} |".replace("\n", " ")
