@@ -11,13 +11,15 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from posixpath import normpath, relpath
+from typing import Any
 
-import click
+import typer
 from mkdocs.structure.files import File
+from typer.main import get_command
 
 from gread.cli import app
 from gread.explorer import export
-from typer.main import get_command
+from gread.report.claims import Claim
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(?<=\]\()(?P<path>[^)#:\s]+)(?P<anchor>#[^)\s]*)?(?=\))")
@@ -30,7 +32,7 @@ def on_files(files, config):
     generated = {
         "reference/cli.md": commands(),
         "results/figures.md": figures(),
-        "results/tables.md": tables(),
+        "results/index.md": tables(),
         "explorer.html": explorer(),
     }
     for uri, content in generated.items():
@@ -49,7 +51,7 @@ def on_files(files, config):
             if uri.endswith(".md"):
                 page = rendered(ROOT / target)
                 files.append(File.generated(config, uri, content=page))
-                waiting.append((target, page))
+                waiting.append((uri, page))
             else:
                 files.append(File.generated(config, uri, abs_src_path=str(ROOT / target)))
     return files
@@ -58,6 +60,8 @@ def on_files(files, config):
 def on_page_markdown(markdown, page, config, files):
     """Point links at the places that files have on the site."""
     here = repository_path(page.file.src_uri)
+    if Path(here).stem.endswith(tuple(LANGUAGES)):
+        return markdown  # code has no links
 
     def moved(link: re.Match[str]) -> str:
         target = site_path(resolved(here, link["path"]))
@@ -118,7 +122,8 @@ def figures() -> str:
         if not isinstance(chart, dict) or "panels" not in chart:
             continue
         parts += [f"## {chart['title']}", f"![{chart['title']}]({path.stem}.svg)", chart["note"]]
-        parts += [f"`gread reproduce {path.stem}`"]
+        parts += [f"- {Claim(**claim)}" for claim in chart["claims"]]
+        parts += [f"`gread reproduce {path.stem}` draws it from stored runs."]
     return "\n\n".join(parts) + "\n"
 
 
@@ -156,7 +161,7 @@ def commands() -> str:
         "`gread --import MODULE COMMAND` imports a module of yours first, so that the command "
         "finds what it registers.",
     ]
-    for context in contexts(click.Context(get_command(app), info_name="gread")):
+    for context in contexts(typer.Context(get_command(app), info_name="gread")):
         parts += [f"## {context.command_path}", context.command.help or ""]
         usage = " ".join(context.command.collect_usage_pieces(context))
         parts.append(f"```text\n{context.command_path} {usage}\n```")
@@ -166,7 +171,7 @@ def commands() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def contexts(group: click.Context) -> Iterator[click.Context]:
+def contexts(group: typer.Context) -> Iterator[typer.Context]:
     """The contexts of all commands of a group, those of nested groups included."""
     for name in group.command.list_commands(group):
         command = group.command.get_command(group, name)
@@ -176,13 +181,13 @@ def contexts(group: click.Context) -> Iterator[click.Context]:
             yield from contexts(context)
 
 
-def option(parameter: click.Parameter, context: click.Context) -> str:
+def option(parameter: Any, context: typer.Context) -> str:
     """A parameter as a row of a table; nothing for ``--help``."""
     if parameter.name == "help":
         return ""
     named = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
     if parameter.param_type_name == "argument":
-        named = f"`{parameter.make_metavar(context)}`"
+        named = f"`{parameter.metavar or parameter.name.upper()}`"
     default = parameter.get_default(context)
     shown = "required" if parameter.required else ""
     if default not in (None, "", False, ()):
