@@ -11,15 +11,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from posixpath import normpath, relpath
-from typing import Any
 
-import typer
 from mkdocs.structure.files import File
-from typer.main import get_command
 
-from gread.cli import app
 from gread.explorer import export
 from gread.report.claims import Claim
+from studies.build_commands import commands
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(?<=\]\()(?P<path>[^)#:\s]+)(?P<anchor>#[^)\s]*)?(?=\))")
@@ -33,13 +30,12 @@ def on_files(files, config):
         "reference/cli.md": commands(),
         "results/figures.md": figures(),
         "results/index.md": tables(),
-        "explorer.html": explorer(),
+        "assets/playground.html": explorer(),
     }
     for uri, content in generated.items():
         files.append(File.generated(config, uri, content=content))
     waiting = [
-        (repository_path(file.src_uri), file.content_string)
-        for file in files.documentation_pages()
+        (repository_path(file.src_uri), file.content_string) for file in files.documentation_pages()
     ]
     waiting += [("mkdocs.yml", "](CONTRIBUTING.md)](SECURITY.md)](CHANGELOG.md)")]
     while waiting:
@@ -151,45 +147,3 @@ def explorer() -> str:
         page = Path(folder, "page.html")
         export(page, store=folder)
         return page.read_text("utf-8")
-
-
-def commands() -> str:
-    """Every command with its arguments and options, from typer."""
-    parts = [
-        "# Command line",
-        "Every command has `--help`. Invalid input prints a one-line error and exits with code 2. "
-        "`gread --import MODULE COMMAND` imports a module of yours first, so that the command "
-        "finds what it registers.",
-    ]
-    for context in contexts(typer.Context(get_command(app), info_name="gread")):
-        parts += [f"## {context.command_path}", context.command.help or ""]
-        usage = " ".join(context.command.collect_usage_pieces(context))
-        parts.append(f"```text\n{context.command_path} {usage}\n```")
-        rows = [option(parameter, context) for parameter in context.command.get_params(context)]
-        lines = ["| option | default | meaning |", "| --- | --- | --- |"]
-        parts.append("\n".join(lines + [row for row in rows if row]))
-    return "\n\n".join(parts) + "\n"
-
-
-def contexts(group: typer.Context) -> Iterator[typer.Context]:
-    """The contexts of all commands of a group, those of nested groups included."""
-    for name in group.command.list_commands(group):
-        command = group.command.get_command(group, name)
-        context = command.make_context(name, [], parent=group, resilient_parsing=True)
-        yield context
-        if hasattr(context.command, "list_commands"):
-            yield from contexts(context)
-
-
-def option(parameter: Any, context: typer.Context) -> str:
-    """A parameter as a row of a table; nothing for ``--help``."""
-    if parameter.name == "help":
-        return ""
-    named = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
-    if parameter.param_type_name == "argument":
-        named = f"`{parameter.metavar or parameter.name.upper()}`"
-    default = parameter.get_default(context)
-    shown = "required" if parameter.required else ""
-    if default not in (None, "", False, ()):
-        shown = f"`{default}`"
-    return f"| {named} | {shown} | {getattr(parameter, 'help', '') or ''} |".replace("\n", " ")
