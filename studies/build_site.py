@@ -21,7 +21,6 @@ from studies.build_commands import commands
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(?<=\]\()(?P<path>[^)#:\s]+)(?P<anchor>#[^)\s]*)?(?=\))")
 LANGUAGES = {".py": "python", ".toml": "toml"}
-PICTURES = sorted((ROOT / "results").glob("*.json"))
 
 
 def on_files(files, config):
@@ -113,7 +112,7 @@ def figures() -> str:
         "Every figure of the paper, and some beyond it, from stored runs. `gread reproduce NAME` "
         "makes one, and [Tables and figures](../docs/figures.md) explains the commands.",
     ]
-    for path in PICTURES:
+    for path in sorted((ROOT / "results").glob("*.json"), key=number):
         chart = json.loads(path.read_text("utf-8"))
         if not isinstance(chart, dict) or "panels" not in chart:
             continue
@@ -136,7 +135,7 @@ def tables() -> str:
 
 
 def number(path: Path) -> tuple[bool, int, str]:
-    """Tables of the paper by number, then the others by name."""
+    """Tables and figures of the paper by number, then the others by name."""
     digits = re.sub(r"\D", "", path.stem)
     return not digits, int(digits or 0), path.stem
 
