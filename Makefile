@@ -5,7 +5,8 @@
 # make test-lowest  run the fast tests with the lowest supported version of every dependency
 # make test-wheel   build the wheel and the sdist, and use the wheel away from the checkout
 # make lint         formatting, lint, types and workflow files
-# make docs         write docs/catalogue.md from the registries
+# make docs         write docs/catalogue.md from the registries and build the site, strictly
+# make docs-serve   show the site while you write
 # make coverage     run every test and list the lines of the package that none executes
 # make soak         hours: try every fault of docs/reliability.md, and write that page
 
@@ -18,7 +19,7 @@ LOWEST := $(VENV)-lowest
 # More options of pytest, for instance make test PYTEST=--fail-slow=1
 PYTEST ?=
 
-.PHONY: run test test-slow test-all test-lowest test-wheel lint docs docs-check system release-check coverage soak clean
+.PHONY: run test test-slow test-all test-lowest test-wheel lint docs docs-serve docs-check catalogue system release-check coverage soak clean
 
 run: $(VENV)/installed
 	$(BIN)/gread demo
@@ -48,7 +49,14 @@ lint: $(VENV)/installed-dev
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
 
-docs: $(VENV)/installed
+# The theme's banner about MkDocs 2 would hide the warnings that matter.
+docs: catalogue $(VENV)/installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+docs-serve: $(VENV)/installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve
+
+catalogue: $(VENV)/installed
 	$(BIN)/python studies/build_catalogue.py
 
 docs-check: docs

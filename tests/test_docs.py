@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+import gread
+from gread.base.registry import Registry
 from tests.processes import Forked
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+PAGES = [*ROOT.glob("*.md"), *sorted(set((ROOT / "docs").rglob("*.md")) - set(TUTORIALS))]
+REFERENCE = "\n".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
 SNIPPETS = [
     pytest.param(code, id=f"{page.stem}-{number}")
     for page in PAGES
@@ -24,6 +27,14 @@ SNIPPETS = [
 def test_catalogue_is_what_is_registered():
     made = runpy.run_path(str(ROOT / "studies" / "build_catalogue.py"))["catalogue"]()
     assert (ROOT / "docs" / "catalogue.md").read_text() == made, "run: make docs"
+
+
+@pytest.mark.parametrize("name", gread.__all__)
+def test_every_public_name_has_a_reference_with_an_example(name):
+    assert REFERENCE.count(f"::: gread.{name}\n") == 1
+    found = getattr(gread, name)
+    described = not isinstance(found, Registry) and ">>>" in found.__doc__
+    assert described or re.search(rf"```python\n[^`]*gread\.{name}\b", REFERENCE)
 
 
 def test_every_symbol_of_the_paper_map_exists():

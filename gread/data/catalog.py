@@ -75,6 +75,7 @@ class DatasetEntry:
 
 
 DATASETS: Registry[DatasetEntry] = Registry("dataset")
+"""Datasets by name; `gread.load` loads one."""
 DESCRIBED: Mapping[str, Any] = read_toml("data", "datasets.toml") or {}
 
 

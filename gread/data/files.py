@@ -27,7 +27,16 @@ CHUNK = 2**16
 
 
 class DataError(OSError):
-    """A dataset that cannot be had; the message says what to do."""
+    """A dataset that cannot be loaded; the message says what to do.
+
+    Example:
+        >>> import gread
+        >>> try:
+        ...     raise gread.DataError("texas is not in the data root")
+        ... except OSError as error:
+        ...     print(error)
+        texas is not in the data root
+    """
 
 
 @dataclass(frozen=True)

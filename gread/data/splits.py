@@ -25,6 +25,11 @@ def random_splits(
 
     Returns:
         Train, validation and test masks, each [N, num_splits].
+
+    Example:
+        >>> train, val, test = random_splits(torch.arange(100) % 2, num_splits=3)
+        >>> train.shape, train.sum(0).tolist(), val.sum(0).tolist()
+        (torch.Size([100, 3]), [48, 48, 48], [32, 32, 32])
     """
     check_count("num_splits", num_splits)
     rng = np.random.default_rng(seed)

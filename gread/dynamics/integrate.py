@@ -35,14 +35,21 @@ def itself(sums: Tensor) -> Tensor:
 
 
 class Solution(NamedTuple):
-    """What an integration gives."""
+    """The result of an integration.
+
+    Example:
+        >>> import torch
+        >>> solution = integrate(lambda t, h: -h, torch.ones(1), 1.0, step_size=0.5, save_at=[0.5])
+        >>> [round(h.item(), 3) for h in (*solution.saved, solution.final)], solution.evaluations
+        ([0.607, 0.368], 8)
+    """
 
     final: Tensor
     """h(T)."""
     saved: tuple[Tensor, ...]
     """h at the times of ``save_at``, in their order."""
     evaluations: int
-    """How often f was evaluated, for the saved states too."""
+    """Number of evaluations of f, including those for saved states."""
 
 
 def integrate(

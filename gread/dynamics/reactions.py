@@ -20,7 +20,15 @@ if TYPE_CHECKING:  # the names of the reactions are listed without torch
 
 
 class State(NamedTuple):
-    """What a reaction sees."""
+    """The argument of a reaction: the state at one time, and the operator.
+
+    Example:
+        >>> import gread
+        >>> def decay(s: gread.State):
+        ...     return s.h0 - s.h
+        >>> gread.GREAD(4, 8, 2, reaction=decay).layer.terms is None
+        True
+    """
 
     h: Tensor
     """H(t), [N, d]."""
@@ -73,6 +81,7 @@ def terms_of(reaction: Reaction | None) -> Terms | None:
 
 
 REACTIONS: Registry[Reaction | type[nn.Module]] = Registry("reaction")
+"""Reactions r(H) by name: functions of a `State`, or ``nn.Module`` classes."""
 
 
 @REACTIONS.register("bs")
@@ -131,7 +140,7 @@ def source_term(s: State) -> Tensor:
 def filter_bank(s: State) -> Tensor:
     """r(H) = L̃ H.
 
-    Filter bank (FB), a high-pass beside the low-pass. Paper: Eq. (10).
+    Filter bank (FB), a high-pass next to the low-pass. Paper: Eq. (10).
     """
     return s.lh
 

@@ -119,6 +119,7 @@ SOLVERS: Registry[Tableau | Adaptive] = Registry(
         "dopri8": Adaptive("Dormand-Prince 8(5,3), adaptive", 8, "dopri8"),
     },
 )
+"""Solvers by name: Runge-Kutta tables with fixed steps, or adaptive methods of torchdiffeq."""
 
 
 MAX_EVALUATIONS = 10_000
@@ -126,7 +127,17 @@ MAX_EVALUATIONS = 10_000
 
 
 class IntegrationError(ArithmeticError):
-    """The integration could not reach T; the message says what to change."""
+    """The integration could not reach T; the message says what to change.
+
+    Example:
+        >>> import torch
+        >>> import gread
+        >>> try:
+        ...     gread.integrate(lambda t, h: h * h, torch.ones(1), 100.0)
+        ... except gread.IntegrationError as error:
+        ...     print(str(error)[:34])
+        the state is not finite any more a
+    """
 
 
 @dataclass(frozen=True)

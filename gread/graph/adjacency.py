@@ -40,13 +40,20 @@ def column(weight: Tensor, row_sum: Tensor, column_sum: Tensor) -> Tensor:
 
 
 class OriginalAdjacency(nn.Module):
-    """OA: the normalised adjacency of the graph itself.
+    """Normalized adjacency of the graph (OA).
 
     Args:
         normalization: ``"symmetric"``, ``"row"`` or ``"column"``.
         self_loops: Weight of the loop that every node without one receives before
             normalising; 0 adds none.
         own_loops: Whether a loop of the graph itself keeps its weight; else it is ``self_loops``.
+
+    Example:
+        >>> edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> adjacency = OriginalAdjacency(normalization="row", self_loops=0.0)
+        >>> h = torch.tensor([[0.0], [1.0], [4.0]])
+        >>> (adjacency(h, edges) @ h).flatten().tolist()
+        [1.0, 2.0, 1.0]
     """
 
     def __init__(
@@ -122,7 +129,7 @@ class Queries(nn.Module):
 
 
 class SoftAdjacency(Queries):
-    r"""SA: scaled dot-product attention over the edges.
+    r"""Soft adjacency (SA): scaled dot-product attention over the edges.
 
     Ã[i, j] = mean over heads of softmax_j( q_i · k_j / √d_k ), with q, k linear in H(0) and j
     among the neighbours of i. With edge weights, Ã[i, j] ∝ w_ij exp(q_i · k_j / √d_k).
@@ -132,6 +139,13 @@ class SoftAdjacency(Queries):
     Args:
         channels, heads, attention_channels: As in `Queries`.
         self_loops: Weight of the loop that every node without one receives; 0 adds none.
+
+    Example:
+        >>> edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> h0 = torch.randn(3, 4)
+        >>> rows = SoftAdjacency(4)(h0, edges) @ torch.ones(3, 1)
+        >>> torch.allclose(rows, torch.ones(3, 1))
+        True
     """
 
     def __init__(

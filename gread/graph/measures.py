@@ -55,6 +55,11 @@ def node_homophily(edge_index: Tensor, y: Tensor) -> float:
 
     Paper: Eq. (19). Taken on the undirected graph without loops, over the nodes that have
     neighbours; NaN where there are none.
+
+    Example:
+        >>> edges = torch.tensor([[0, 1, 2], [1, 2, 3]])
+        >>> node_homophily(edges, torch.tensor([0, 0, 1, 1]))
+        0.75
     """
     source, target = to_undirected(remove_self_loops(edge_index)[0], num_nodes=y.numel())
     same = (y[source] == y[target]).double()
@@ -67,6 +72,11 @@ def edge_homophily(edge_index: Tensor, y: Tensor) -> float:
 
     Every unordered pair of nodes and every loop counts once. This is what the paper's dataset
     table holds, although its text defines `node_homophily`.
+
+    Example:
+        >>> edges = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
+        >>> edge_homophily(edges, torch.tensor([0, 0, 1, 1]))
+        0.5
     """
     low, high = edge_index.sort(dim=0).values
     pairs = (low * y.numel() + high).unique()

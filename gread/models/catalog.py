@@ -208,6 +208,7 @@ class ModelEntry:
 
 
 MODELS: Registry[ModelEntry] = Registry("model")
+"""Models by name; an entry has title, group, reference and hyperparameters."""
 
 
 def model(name: str, *, title: str, group: str, reference: str, **about: Any) -> Callable[[B], B]:

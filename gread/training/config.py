@@ -27,6 +27,10 @@ class TrainConfig:
         loss: A name of ``gread.training.LOSSES``.
         metric: A name of ``gread.training.METRICS``, which selects the epoch on validation nodes;
             by default that of the loss, which is the accuracy for classes and R² for numbers.
+
+    Example:
+        >>> TrainConfig(epochs=50, patience=10).lr
+        0.01
     """
 
     epochs: int = 200

@@ -51,6 +51,13 @@ class Fit:
         diverged: Why training ended early, if the model diverged; else empty.
         seconds: Duration of every epoch, on a GPU the mean of those between two reads of the
             numbers; empty if several trainings, or several processes, shared an epoch.
+
+    Example:
+        >>> import gread
+        >>> data = gread.load("csbm", num_nodes=60)
+        >>> found = gread.fit(gread.GREAD(2, 4, 2), data, gread.TrainConfig(epochs=3))
+        >>> len(found.history), found.best.val == max(epoch.val for epoch in found.history)
+        (3, True)
     """
 
     best: Epoch

@@ -1,0 +1,41 @@
+"""The site builds without a warning and needs no other host."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ASSET = re.compile(r"<(?:script|img|iframe|link)\b[^>]*?\b(?:src|href)=[\"']?(https?:)?//[^>]*>")
+IMPORT = re.compile(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//")
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    pytest.importorskip("mkdocs")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder]
+    options = {"cwd": ROOT, "env": {**os.environ, "NO_MKDOCS_2_WARNING": "1"}}
+    done = subprocess.run(command, capture_output=True, text=True, **options)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_no_asset_is_from_another_host(site):
+    pages = {path: path.read_text("utf-8") for path in site.rglob("*.html")}
+    assert len(pages) > 60
+    foreign = [(path, found[0]) for path, text in pages.items() if (found := ASSET.search(text))]
+    styles = [path for path in site.rglob("*.css") if IMPORT.search(path.read_text("utf-8"))]
+    assert not foreign and not styles
+
+
+def test_search_has_every_page_of_the_navigation(site):
+    pages = re.findall(r"^ +- (?:[^:]+: )?([\w./-]+)\.md$", (ROOT / "mkdocs.yml").read_text(), re.M)
+    index = (site / "search" / "search_index.js").read_text("utf-8")
+    assert len(pages) > 40
+    assert not [page for page in pages if f'"location":"{page}.html' not in index]
