@@ -30,12 +30,13 @@ class DataError(OSError):
     """A dataset that cannot be loaded; the message says what to do.
 
     Example:
+        >>> import tempfile
         >>> import gread
         >>> try:
-        ...     raise gread.DataError("texas is not in the data root")
-        ... except OSError as error:
-        ...     print(error)
-        texas is not in the data root
+        ...     gread.load("amazon-computers", root=tempfile.mkdtemp())
+        ... except gread.DataError as error:
+        ...     print(str(error)[:35])
+        real/amazon-computers.npz is not in
     """
 
 
