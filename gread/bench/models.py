@@ -16,7 +16,7 @@ from gread.data.files import data_root
 from gread.graph.structure.catalog import Prepared, add_structure
 from gread.graph.structure.relations import Origin
 from gread.models.catalog import MODELS
-from gread.runs.presets import find_preset
+from gread.runs.presets import REPEATED, find_preset
 from gread.runs.run import fingerprint_of
 from gread.runs.spec import HIDDEN_CHANNELS
 from gread.training.config import TrainConfig
@@ -62,7 +62,7 @@ def models(device: str, quick: bool) -> Section:
 
 def _built(model: str, dataset: str, data: Data) -> tuple[Callable[[], nn.Module], TrainConfig]:
     """What builds the model with its preset for a graph, and how it is trained."""
-    preset = find_preset(model, dataset)
+    preset = find_preset(model, dataset, sources=REPEATED)
     hyper = {"hidden_channels": HIDDEN_CHANNELS, **preset.hyper}
     width, classes = hyper.pop("hidden_channels"), int(data.y.max()) + 1
     make = partial(MODELS[model].make, data.num_features, width, classes)

@@ -8,7 +8,7 @@ from typing import Any
 
 from gread.base.toml import read_toml
 from gread.models.catalog import MODELS
-from gread.runs.presets import Preset, find_preset
+from gread.runs.presets import REPEATED, Preset, find_preset
 from gread.runs.spec import RunSpec, Value
 from gread.training.config import TrainConfig
 
@@ -44,7 +44,7 @@ def preset_of(model: str, dataset: str) -> Preset:
     source = None
     if model in GREAD and dataset in DATASETS:
         source = "published" if model == "gread-bs" else "paper"
-    return find_preset(model, dataset, source, sources=("tuned", "published", "paper"))
+    return find_preset(model, dataset, source, sources=REPEATED)
 
 
 def runs_of(

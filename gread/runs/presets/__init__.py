@@ -18,6 +18,9 @@ SOURCES = ("tuned", "published", "paper", "honest")
 published code (of GREAD for GREAD-BS alone, of a baseline its own authors'), the paper's appendix,
 and the search of the honest comparison (docs/gread-x.md)."""
 
+REPEATED = SOURCES[:3]
+"""Those with which the paper's tables are repeated."""
+
 OPTION = "options."
 """How a setting is named that is an option of the dataset."""
 
