@@ -112,7 +112,7 @@ def draw_luck() -> None:
         best = max(points, key=lambda number: (points[number][0], -number))
         title = f"GREAD-BS on {dataset.title()}: {len(points)} settings"
         picture = selection(points, best, title=title)
-        picture.savefig(ROOT / "docs/images" / f"luck-{dataset}.png", dpi=150)
+        picture.savefig(ROOT / "docs/images" / f"settings-{dataset}.png", dpi=150)
 
 
 def main(folder: str) -> None:

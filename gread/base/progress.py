@@ -91,7 +91,7 @@ class Stages:
         self._lines.join()
 
     def stage(self, text: str, total: int | None = None) -> None:
-        """Begin a stage of so many parts, if that is known."""
+        """Begin a stage of ``total`` parts, or of an unknown number."""
         self.text = text
         if self.bar is not None:
             for task in self.bar.tasks:

@@ -42,7 +42,7 @@ SHARE = 0.75
 MOSTLY = 0.6
 """Edge homophily above which neighbours mostly share a class."""
 
-NOBODY = np.zeros(0, dtype=np.int64)
+NO_NODES = np.zeros(0, dtype=np.int64)
 
 MEMBERS = "members"
 """Folder of the weights in a model folder."""
@@ -135,7 +135,7 @@ class Blend:
         return [one.title for one in used if not able(one, where)]
 
     def _of(self, one: Member, data: Data, known: Tensor | None, device: str) -> Figures:
-        view = Problem(data, NOBODY, self.task).graph(one.candidate, known)
+        view = Problem(data, NO_NODES, self.task).graph(one.candidate, known)
         if one.module is None:
             assert known is not None
             return propagated(view, known, self.task, data.y)

@@ -17,7 +17,7 @@ from torch_geometric.nn import MessagePassing
 
 from gread.base.errors import InputError
 from gread.base.memory import enough_memory
-from gread.estimator.automatic import NOBODY, Where
+from gread.estimator.automatic import NO_NODES, Where
 from gread.estimator.fitted import AUTO, FittedEstimator, title_of
 from gread.estimator.race import Problem
 from gread.estimator.task import Task
@@ -138,7 +138,7 @@ def _network(classifier: FittedEstimator) -> tuple[str, nn.Module, Data, bool]:
     best = max(networks, key=lambda one: (one.weight, one.elsewhere))
     assert best.module is not None
     known = classifier.data_.train_mask | classifier.data_.val_mask
-    data = Problem(classifier.data_, NOBODY, classifier.task_).graph(best.candidate, known)
+    data = Problem(classifier.data_, NO_NODES, classifier.task_).graph(best.candidate, known)
     data.train_mask = known
     title = f"{best.candidate.title}, the strongest network of the blend"
     return title, best.module, data, best.candidate.directed

@@ -252,7 +252,7 @@ class FittedEstimator(BaseEstimator):
         return columns
 
     def config(self, nodes: int = 0) -> TrainConfig:
-        """How it trains on a graph of so many nodes."""
+        """Training settings by the number of nodes."""
         if self.model_ == AUTO:
             return self._automatic()
         hyper, given = split_settings(self.model_, dict(self.settings or {}))

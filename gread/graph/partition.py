@@ -85,7 +85,7 @@ def sparse_tensor(crow: Tensor, col: Tensor, values: Tensor, size: Sequence[int]
 
 
 def cut(data: Data, parts: int, halo: int) -> list[Part]:
-    """The graph in so many parts.
+    """Cut a graph into parts.
 
     Args:
         data: With ``edge_index``, and ``edge_weight`` where edges have weights.

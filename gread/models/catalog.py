@@ -172,7 +172,7 @@ class ModelEntry:
         return self.structure is None and not self.transductive(hyper)
 
     def check_parts(self, parts: int, hyper: Hyper) -> None:
-        """Requires that so many parts are no more than one, if it needs the whole graph."""
+        """Require one part if the model needs the whole graph."""
         if parts > 1 and not self.divisible(hyper):
             raise InputError(f"parts must be 1 for {self.title}, which needs the whole graph")
 
