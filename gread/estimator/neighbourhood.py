@@ -87,29 +87,31 @@ def _mean_and_share(sums: Figures, total: Figures) -> Figures:
     )
 
 
-def directions(edge_index: Tensor, nodes: int) -> list[Neighbours]:
-    """Neighbours along incoming and along outgoing edges; one of them if they are the same."""
+def directions(edge_index: Tensor, nodes: int, directed: bool) -> list[Neighbours]:
+    """Neighbours along incoming edges and, if edges have directions, along outgoing ones."""
     source, target = edge_index.cpu().numpy()
     matrix = sparse.csr_matrix((np.ones(len(source)), (target, source)), shape=(nodes, nodes))
     matrix.setdiag(0)
     matrix.eliminate_zeros()
     matrix.data[:] = 1.0
-    other = matrix.T.tocsr()
-    same = (matrix != other).nnz == 0
-    return [Neighbours(matrix)] if same else [Neighbours(matrix), Neighbours(other)]
+    incoming = Neighbours(matrix)
+    return [incoming, Neighbours(matrix.T.tocsr())] if directed else [incoming]
 
 
-def surroundings(edge_index: Tensor, x: Tensor, known: Tensor, targets: Tensor) -> Tensor:
+def surroundings(
+    edge_index: Tensor, x: Tensor, known: Tensor, targets: Tensor, directed: bool
+) -> Tensor:
     """Degrees, means of neighbours' features, and targets of known nodes up to two edges away.
 
     Columns without targets have mean 0 and deviation 1. Those of targets are not scaled: their mean
     would have a share of the node's own.
 
     Args:
-        edge_index: With the directions of edges if there are any, [2, E].
+        edge_index: Every edge in both directions unless ``directed``, [2, E].
         x: Features, [N, F]; of wide or sparse ones no means are taken.
         known: Nodes whose targets may be used, [N].
         targets: Of every node, of the order of 1, anything where unknown, [N, k].
+        directed: Whether incoming and outgoing edges give columns of their own.
 
     Returns:
         Features that join ``x``, [N, G].
@@ -117,7 +119,7 @@ def surroundings(edge_index: Tensor, x: Tensor, known: Tensor, targets: Tensor) 
     nodes = len(known)
     count = known.double().unsqueeze(1)
     given = torch.cat([targets.double() * count, count], dim=1).cpu().numpy()
-    ways = directions(edge_index, nodes)
+    ways = directions(edge_index, nodes, directed)
     degrees = np.log1p(np.hstack([way.degrees for way in ways]))
     plain = [degrees, *(way.mean(degrees) for way in ways)]
     if x.layout is torch.strided and x.size(1) <= WIDEST:

@@ -202,7 +202,7 @@ class Problem:
         if candidate.neighbours:
             assert known is not None
             targets = self.task.around(self.data.y)
-            x = joined(x, surroundings(self.data.edge_index, x, known, targets))
+            x = joined(x, surroundings(edges[0], x, known, targets, candidate.directed))
         data = Data(x=x, edge_index=edges[0])
         if self.data.y is not None:
             data.y = self.task.learned(self.data.y)

@@ -13,10 +13,15 @@ from gread.estimator.race import Candidate, portfolio
 NODES, CLASSES = 30, 3
 
 
-@pytest.fixture(params=["directed", "undirected"])
-def edges(request):
+@pytest.fixture(params=[True, False], ids=["directed", "undirected"])
+def directed(request):
+    return request.param
+
+
+@pytest.fixture
+def edges(directed):
     drawn = torch.randint(NODES, (2, 90))  # with loops and duplicates
-    return drawn if request.param == "directed" else to_undirected(drawn, num_nodes=NODES)
+    return drawn if directed else to_undirected(drawn, num_nodes=NODES)
 
 
 @pytest.fixture
@@ -24,32 +29,33 @@ def known():
     return torch.rand(NODES) < 0.6
 
 
-def test_a_node_never_sees_its_own_target(edges, known):
+def test_a_node_never_sees_its_own_target(edges, directed, known):
     x, y = torch.randn(NODES, 2), torch.randint(CLASSES, (NODES,))
     targets = one_hot(y, CLASSES).float()
-    before = surroundings(edges, x, known, targets)
+    before = surroundings(edges, x, known, targets, directed)
     for node in range(NODES):
         changed = targets.clone()
         changed[node] = torch.tensor([5.0, -7.0, 9.0])
-        after = surroundings(edges, x, known, changed)
+        after = surroundings(edges, x, known, changed, directed)
         assert torch.equal(before[node], after[node])
         if known[node] and (edges[0] == node).any():
             assert not torch.equal(before, after)  # others do
 
 
-def test_targets_of_unknown_nodes_are_seen_by_none(edges, known):
+def test_targets_of_unknown_nodes_are_seen_by_none(edges, directed, known):
     x, targets = torch.randn(NODES, 2), torch.rand(NODES, CLASSES)
     hidden = torch.where(known.unsqueeze(1), targets, 100.0)
     assert torch.equal(
-        surroundings(edges, x, known, targets), surroundings(edges, x, known, hidden)
+        surroundings(edges, x, known, targets, directed),
+        surroundings(edges, x, known, hidden, directed),
     )
 
 
-def test_targets_are_means_over_neighbours_and_over_theirs(edges, known):
+def test_targets_are_means_over_neighbours_and_over_theirs(edges, directed, known):
     """Against loops over nodes."""
     targets = np.random.default_rng(0).random((NODES, CLASSES))
     given = np.hstack([targets, np.ones((NODES, 1))]) * known.numpy()[:, None]
-    ways = directions(edges, NODES)
+    ways = directions(edges, NODES, directed)
     around = [[set(way.matrix[v].indices) for v in range(NODES)] for way in ways]
     for way, near in zip(ways, around, strict=True):
         found = way.targets(given)
@@ -69,9 +75,10 @@ def test_targets_are_means_over_neighbours_and_over_theirs(edges, known):
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
-def test_sparse_features_stay_sparse(edges, known):
+def test_sparse_features_stay_sparse(edges, directed, known):
     x = torch.randint(2, (NODES, 5)).float()
-    more = surroundings(edges, x.to_sparse_csr(), known, torch.rand(NODES, CLASSES))
+    targets = torch.rand(NODES, CLASSES)
+    more = surroundings(edges, x.to_sparse_csr(), known, targets, directed)
     wide = joined(x.to_sparse_csr(), more)
     assert wide.layout is torch.sparse_csr
     assert torch.equal(wide.to_dense(), joined(x, more))
@@ -81,3 +88,11 @@ def test_only_a_network_without_edges_gets_targets_as_features():
     assert any(candidate.neighbours for candidate in portfolio())
     with pytest.raises(InputError, match="of an mlp alone, got 'gread-x'"):
         Candidate("", "gread-x", neighbours=True)
+
+
+def test_the_number_of_features_does_not_depend_on_the_edges(known):
+    """So that a model predicts on a graph that gets the reverse of every edge."""
+    drawn, x, targets = torch.randint(NODES, (2, 90)), torch.randn(NODES, 2), torch.rand(NODES, 3)
+    for edges in (drawn, to_undirected(drawn, num_nodes=NODES)):
+        found = [surroundings(edges, x, known, targets, way).size(1) for way in (True, False)]
+        assert found == [2 + 4 + 4 + 2 * 4 + 4 * 4, 1 + 1 + 2 + 4 + 4]
