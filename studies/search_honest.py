@@ -83,7 +83,7 @@ class Cell:
 
     def finalists(self, known: Known) -> list[dict[str, Value]]:
         """The best settings on the first splits."""
-        return self.best(BUDGET["finalists"], known)
+        return self.best(budget_of(self.dataset).finalists, known)
 
     def narrow(self, known: Known) -> list[RunSpec]:
         """The finalists on all splits."""
@@ -115,25 +115,16 @@ Known = Mapping[str, float | None]
 def draw(
     model: str, dataset: str, parents: Sequence[Mapping[str, Value]] = ()
 ) -> list[dict[str, Value]]:
-    """Random settings, or such near parents.
-
-    Every few of them have the form of the first, see ``protocol.toml``.
-    """
+    """Random settings, or such near parents."""
     space = _for_graph(space_of(model), dataset)
-    population, budget = MODELS[model].population, budget_of(dataset)
     stage = "honest near" if parents else "honest"
     found: list[dict[str, Value]] = []
-    for number in range(budget.draws):
+    for number in range(budget_of(dataset).draws):
         seed = zlib.crc32(f"{stage} {study_name(dataset, model)} {number}".encode())
         if parents:
-            parent = parents[number // budget.form % len(parents)]
-            drawn = near(space, parent, random.Random(seed))
+            drawn = near(space, parents[number % len(parents)], random.Random(seed))
         else:
             drawn = space.suggest(import_optuna().create_study(sampler=random_sampler(seed)).ask())
-        if population is not None and number % budget.form:
-            free = {"lr", "weight_decay", *population.own(drawn)}
-            shared = {name: value for name, value in found[-1].items() if name not in free}
-            drawn |= shared
         found.append(drawn | training_of(dataset))
     return found
 
@@ -168,7 +159,8 @@ def _for_graph(space: Space, dataset: str) -> Space:
         table["input_dropout"] = 0.0
     if "embedding" in table and dataset in BUDGET["sparse"]:
         table["embedding"] = False
-    table |= {name: drawn for name, drawn in BUDGET.get(dataset, {}).items() if name in space.parts}
+    rules = {**budget_of(dataset).fixed, **BUDGET.get(dataset, {})}
+    table |= {name: drawn for name, drawn in rules.items() if name in space.parts}
     if "direction" in table and not DATASETS[dataset].directed:
         table["direction"] = "undirected"
     for option, drawn in BUDGET["preprocessing"].items():

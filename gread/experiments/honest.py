@@ -48,15 +48,17 @@ class Budget(NamedTuple):
 
     Attributes:
         draws: Random settings, and again as many near the best of them.
-        form: How many of them in a row share what decides shapes, in a model with populations.
         search: Splits on which all settings are compared.
+        finalists: How many of the best are compared on all splits.
         seeds: Those of the final runs.
+        fixed: Hyperparameters that are not drawn.
     """
 
     draws: int
-    form: int
-    search: tuple[int, ...]
-    seeds: tuple[int, ...]
+    search: Sequence[int]
+    finalists: int
+    seeds: Sequence[int]
+    fixed: Mapping[str, Value]
 
 
 def budget_of(dataset: str) -> Budget:
@@ -64,7 +66,7 @@ def budget_of(dataset: str) -> Budget:
     sizes = BUDGET["sizes"]
     named = (size for size in sizes.values() if dataset in size.get("datasets", ()))
     size = next(named, sizes["small"])
-    return Budget(size["draws"], size["form"], tuple(size["search"]), tuple(size["seeds"]))
+    return Budget(*(size[name] for name in Budget._fields))
 
 
 def splits_of(dataset: str) -> int:
@@ -254,6 +256,7 @@ BY_SIZE = {
     "seeds": "{small} seeds ({large} on graphs of over 100,000 nodes)",
     "draws": "{small} random settings ({medium} on graphs of 10,000 nodes or more, {large} on "
     "those of over 100,000), as many near the best of them",
+    "finalists": "the best {small} ({medium} from 10,000 nodes on) on all splits",
 }
 
 
@@ -276,8 +279,8 @@ def _note(datasets: Sequence[str], shown: Sequence[str], results: Sequence[Resul
     lengths = f"{epochs[0]} to {epochs[-1]}" if len(epochs) > 1 else f"{(epochs or [0])[0]}"
     note = (
         f"Test metric in percent, mean ± deviation over {splits} and {_by_size('seeds')} that the "
-        f"search has not seen. Budget of every model on every graph: {_by_size('draws')}, the best "
-        f"{BUDGET['finalists']} on all splits, {lengths} epochs a run; selected by the same metric "
+        f"search has not seen. Budget of every model on every graph: {_by_size('draws')}, "
+        f"{_by_size('finalists')}, {lengths} epochs a run; selected by the same metric "
         "on validation. An ensemble is the mean probability of the seeds. Published numbers have "
         "other budgets, and some have other splits."
     )

@@ -16,10 +16,7 @@ from gread.experiments.honest import (
     runs_of_setting,
     training_of,
 )
-from gread.models.catalog import MODELS
-from gread.runs.complete import complete
 from gread.runs.result import Result
-from gread.runs.run import form
 from gread.search.space import Range
 from studies import report_honest
 from studies.search_honest import Cell, draw, near, space_of
@@ -83,15 +80,9 @@ def test_few_features_have_no_dropout(model):
     assert any(one["input_dropout"] > 0 for one in draw(model, "cora"))
 
 
-@pytest.mark.parametrize("model", [m for m in BUDGET["models"] if MODELS[m].population])
-def test_draws_of_a_form_are_one_population_and_differ(drawn, model):
-    cell = Cell(model, "cora", drawn[model])
-    specs = [complete(cell.specs(one, [0])[0]) for one in drawn[model]]
-    size = budget_of("cora").form
-    for first in range(0, len(specs), size):
-        few = specs[first : first + size]
-        assert len({form(spec) for spec in few}) == 1
-        assert len({spec.key for spec in few}) == size
+def test_the_reaction_is_drawn_where_there_are_many_settings():
+    assert len({one["reaction"] for one in draw("gread-x", "cora")}) == 3
+    assert {one["reaction"] for one in draw("gread-x", "minesweeper")} == {"bs"}
 
 
 @pytest.mark.parametrize("dataset", ["squirrel", "cora"])
@@ -108,12 +99,9 @@ def test_seeds_of_the_table_are_not_those_of_the_search():
 
 
 def test_settings_are_selected_by_validation_on_all_splits():
-    settings = [SETTINGS | {"lr": lr} for lr in (0.001, 0.002, 0.003, 0.004, 0.005)]
-    cell = Cell("mlp", "texas", settings)
-    on_three = dict(
-        zip((0.001, 0.002, 0.003, 0.004, 0.005), (0.5, 0.9, 0.8, 0.7, 0.6), strict=True)
-    )
-    known = {spec.key: on_three[spec.train.lr] for spec in cell.wide()}
+    on_first = {0.001: 0.5, 0.002: 0.9, 0.003: 0.8, 0.004: 0.7, 0.005: 0.6}
+    cell = Cell("mlp", "pubmed", [SETTINGS | {"lr": lr} for lr in on_first])
+    known = {spec.key: on_first[spec.train.lr] for spec in cell.wide()}
     assert [one["lr"] for one in cell.finalists(known)] == [0.002, 0.003, 0.004]
     for spec in cell.narrow(known):  # on the other splits the third is the best
         known.setdefault(spec.key, 0.99 if spec.train.lr == 0.004 else 0.1)
