@@ -12,12 +12,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from gread.base.errors import InputError
+from gread.base.tensors import write_tensors
 from gread.estimator.blend import mean
 from gread.estimator.race import (
+    COMPRESSED,
     PROPAGATION,
     Candidate,
     Choice,
@@ -44,8 +47,8 @@ MOSTLY = 0.6
 
 NO_NODES = np.zeros(0, dtype=np.int64)
 
-MEMBERS = "members"
-"""Folder of the weights in a model folder."""
+MEMBERS, COMPONENTS = "members", "components"
+"""Folder of the weights in a model folder, and the file there with components of the features."""
 
 
 class Where(IntEnum):
@@ -97,11 +100,13 @@ class Blend:
         members: Trained candidates.
         task: What they predict.
         temperatures: T of `gread.estimator.blend.tempered`, by `Where`.
+        components: Those of the features, if a member sees compressed ones, [F, k].
     """
 
     members: Sequence[Member]
     task: Task
     temperatures: tuple[float, float, float]
+    components: Tensor | None = None
 
     def predictions(
         self, data: Data, known: Tensor | None, device: str = "cpu", where: Where = Where.HERE
@@ -134,8 +139,13 @@ class Blend:
         used = [one.candidate for one in self.members if one.weight]
         return [one.title for one in used if not able(one, where)]
 
+    def view(self, candidate: Candidate, data: Data, known: Tensor | None) -> Data:
+        """What a candidate sees of a graph, see `Problem.graph`."""
+        problem = Problem(data, NO_NODES, self.task, components=self.components)
+        return problem.graph(candidate, known)
+
     def _of(self, one: Member, data: Data, known: Tensor | None, device: str) -> Figures:
-        view = Problem(data, NO_NODES, self.task).graph(one.candidate, known)
+        view = self.view(one.candidate, data, known)
         if one.module is None:
             assert known is not None
             return propagated(view, known, self.task, data.y)
@@ -152,6 +162,9 @@ class Blend:
         for number, one in enumerate(self.members):
             if one.module is not None:
                 save_weights(one.module, folder / MEMBERS, f"{number}.safetensors")
+        if self.components is not None:
+            path = folder / MEMBERS / f"{COMPONENTS}.safetensors"
+            write_tensors(path, {COMPONENTS: self.components})
         rows = [
             {
                 "candidate": asdict(one.candidate),
@@ -178,7 +191,10 @@ class Blend:
             grown = row.get("grown", row["elsewhere"])  # a folder from before nodes could be added
             members.append(Member(candidate, row["weight"], grown, row["elsewhere"], module))
         here, elsewhere, *rest = map(float, about["temperatures"])
-        return Blend(members, task, (here, elsewhere, rest[0] if rest else elsewhere))
+        temperatures = here, elsewhere, rest[0] if rest else elsewhere
+        file = folder / MEMBERS / f"{COMPONENTS}.safetensors"
+        components = load_file(file)[COMPONENTS] if file.exists() else None
+        return Blend(members, task, temperatures, components)
 
 
 def explained(choice: Choice, metric: str, homophily: float | None) -> str:
@@ -256,7 +272,9 @@ def fit_blend(
         candidate = replace(one.candidate, columns=trained.columns)
         members.append(Member(candidate, here, grown, there, trained.module))
     here, there, grown = (choice.temperature for choice in choices)
-    return Blend(members, problem.task, (here, there, grown)), tuple(choices)
+    compressed = any(one.candidate.encoding == COMPRESSED for one in members)
+    components = problem.principal if compressed else None
+    return Blend(members, problem.task, (here, there, grown), components), tuple(choices)
 
 
 def _chosen(problem: Problem, scored: list[Scored], where: Where) -> Choice:

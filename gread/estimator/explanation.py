@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -17,9 +18,10 @@ from torch_geometric.nn import MessagePassing
 
 from gread.base.errors import InputError
 from gread.base.memory import enough_memory
-from gread.estimator.automatic import NO_NODES, Where
+from gread.estimator.automatic import Where
 from gread.estimator.fitted import AUTO, FittedEstimator, title_of
-from gread.estimator.race import Problem
+from gread.estimator.neighbourhood import joined
+from gread.estimator.race import COMPRESSED
 from gread.estimator.task import Task
 from gread.training.fit import inputs_of
 from gread.training.losses import LOSSES, Loss, Targets
@@ -138,10 +140,23 @@ def _network(classifier: FittedEstimator) -> tuple[str, nn.Module, Data, bool]:
     best = max(networks, key=lambda one: (one.weight, one.elsewhere))
     assert best.module is not None
     known = classifier.data_.train_mask | classifier.data_.val_mask
-    data = Problem(classifier.data_, NO_NODES, classifier.task_).graph(best.candidate, known)
+    data = classifier.blend_.view(best.candidate, classifier.data_, known)
     data.train_mask = known
     title = f"{best.candidate.title}, the strongest network of the blend"
-    return title, best.module, data, best.candidate.directed
+    module = best.module
+    if best.candidate.encoding == COMPRESSED:
+        components = classifier.blend_.components
+        assert components is not None
+        data.x = joined(classifier.data_.x, data.x[:, components.size(1) :])
+        module = deepcopy(module)
+        module.register_forward_pre_hook(partial(_compress, components))
+    return title, module, data, best.candidate.directed
+
+
+def _compress(components: Tensor, module: nn.Module, given: tuple[Tensor, ...]) -> Any:
+    """Inputs with components instead of the first features, which a reader knows."""
+    x, *others = given
+    return torch.cat([x[:, : len(components)] @ components, x[:, len(components) :]], 1), *others
 
 
 class _Scores(nn.Module):

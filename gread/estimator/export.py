@@ -26,7 +26,7 @@ from gread.base.registry import Registry
 from gread.base.versions import versions
 from gread.estimator.automatic import Where
 from gread.estimator.fitted import AUTO, FittedEstimator, title_of
-from gread.estimator.race import ENCODINGS, Candidate
+from gread.estimator.race import Candidate, encoded
 from gread.estimator.task import Task
 from gread.kernels.operators import PLAIN
 from gread.models.catalog import MODELS
@@ -48,7 +48,10 @@ class Scorer(nn.Module):
         task: How outputs become predictions, and how these are calibrated.
         loss: A name of ``gread.training.LOSSES``, with which the networks were trained.
         temperature: T.
+        components: See `gread.estimator.race.encoded`.
     """
+
+    components: Tensor | None
 
     def __init__(
         self,
@@ -58,8 +61,10 @@ class Scorer(nn.Module):
         task: Task,
         loss: str,
         temperature: float,
+        components: Tensor | None = None,
     ):
         super().__init__()
+        self.register_buffer("components", components)
         self.networks = nn.ModuleList(modules)
         self.weights, self.candidates = list(weights), list(candidates)
         self.task, self.loss, self.temperature = task, loss, temperature
@@ -78,7 +83,7 @@ class Scorer(nn.Module):
             self.networks, self.weights, self.candidates, strict=True
         ):
             edges = given if candidate.directed else both
-            outputs = network(ENCODINGS[candidate.encoding](x), *edges)
+            outputs = network(encoded(candidate.encoding, x, self.components), *edges)
             mixed = mixed + weight * self.task.decoded(outputs, self.loss)
         if self.temperature != 1:
             mixed = self.task.calibrated(mixed, self.temperature)
@@ -147,6 +152,7 @@ def scorer_of(classifier: FittedEstimator) -> tuple[Scorer, dict[str, Any]]:
         weights = [one.share(where) for one in members]
         candidates = [one.candidate for one in members]
         temperature = classifier.blend_.temperatures[where]
+        components = classifier.blend_.components
     else:
         entry = MODELS[classifier.model_]
         if entry.transductive(classifier.settings_):
@@ -155,14 +161,15 @@ def scorer_of(classifier: FittedEstimator) -> tuple[Scorer, dict[str, Any]]:
                 "graph it was trained on"
             )
         modules, weights, temperature = [classifier.module_], [1.0], 1.0
-        candidates = [Candidate(entry.title, classifier.model_)]
+        candidates, components = [Candidate(entry.title, classifier.model_)], None
     for one in candidates:
         if MODELS[one.model].structure is not None:
             raise InputError(
                 f"{one.model} cannot be exported: it needs structure of the graph that gread "
                 "computes beforehand"
             )
-    scorer = Scorer(modules, weights, candidates, task, classifier.config_.loss, temperature)
+    loss = classifier.config_.loss
+    scorer = Scorer(modules, weights, candidates, task, loss, temperature, components)
     thresholds = classifier.thresholds_[where]
     weighted = classifier.weight is not None
     if "data_" in vars(classifier):

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
+from gread.estimator.compression import scipy_matrix
 from gread.estimator.scores import Figures
 from gread.graph.partition import sparse_tensor
 
@@ -136,8 +137,7 @@ def joined(x: Tensor, more: Tensor) -> Tensor:
     """Columns of dense or sparse features, and dense ones behind them."""
     if x.layout is torch.strided:
         return torch.cat([x, more], dim=1)
-    parts = (x.values().numpy(), x.col_indices().numpy(), x.crow_indices().numpy())
-    whole = sparse.hstack([sparse.csr_matrix(parts, shape=x.shape), more.numpy()], format="csr")
+    whole = sparse.hstack([scipy_matrix(x), more.numpy()], format="csr")
     pointers, columns = (
         torch.from_numpy(p.astype(np.int64)) for p in (whole.indptr, whole.indices)
     )

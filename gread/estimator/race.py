@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from gread.base.errors import InputError
 from gread.base.registry import Registry
 from gread.base.toml import read_toml
 from gread.estimator.blend import blend, mean
+from gread.estimator.compression import components, is_heavy, is_wide
 from gread.estimator.neighbourhood import joined, surroundings
 from gread.estimator.scores import Figures
 from gread.estimator.task import Classes, Task, Thresholds
@@ -58,6 +60,8 @@ def _share_of_row(rows: Tensor, values: Tensor, count: int) -> Tensor:
     return values / totals[rows].clamp_min(1e-12)
 
 
+COMPRESSED = "compressed"
+
 ENCODINGS: Registry[Callable[[Tensor], Tensor]] = Registry(
     "encoding",
     {
@@ -66,7 +70,21 @@ ENCODINGS: Registry[Callable[[Tensor], Tensor]] = Registry(
         "binary": partial(_by_value, lambda rows, values, count: torch.ones_like(values)),
     },
 )
-"""What may be done to features before a network sees them."""
+"""What may be done to features before a network sees them, besides compression."""
+
+
+def encoded(encoding: str, x: Tensor, components: Tensor | None) -> Tensor:
+    """Features as a network sees them.
+
+    Args:
+        encoding: A name of `ENCODINGS`, or `COMPRESSED`.
+        x: Features, [N, F].
+        components: Those of the graph of the training, for the latter, [F, k].
+    """
+    if encoding != COMPRESSED:
+        return ENCODINGS[encoding](x)
+    assert components is not None
+    return x @ components.to(x.device)
 
 
 @dataclass(frozen=True)
@@ -79,7 +97,7 @@ class Candidate:
         settings: Hyperparameters of the model and of the training.
         reason: Why it is tried.
         directed: Whether it uses the directions of edges.
-        encoding: A name of `ENCODINGS`.
+        encoding: See `encoded`.
         smooth: Whether its predictions are corrected and smoothed by those of neighbours.
         balanced: Whether classes count alike in its loss, however many nodes they have.
         neighbours: Whether `gread.estimator.neighbourhood.surroundings` are among its features. Its
@@ -138,6 +156,7 @@ class Problem:
         class_weight: As in ``gread.fit``.
         seed: Of folds and trainings.
         device: Where networks are trained.
+        components: See `encoded`; by default they are computed when a candidate needs them.
     """
 
     data: Data
@@ -147,6 +166,7 @@ class Problem:
     class_weight: Tensor | None = None
     seed: int = 0
     device: str = "cpu"
+    components: Tensor | None = None
 
     @cached_property
     def folds(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
@@ -182,9 +202,20 @@ class Problem:
         return to_undirected(self.data.edge_index, weight, reduce="mean", **options)
 
     @cached_property
+    def principal(self) -> Tensor:
+        """The components of the features, [F, k]."""
+        return components(self.data.x) if self.components is None else self.components
+
+    @cached_property
     def encoded(self) -> dict[str, Tensor]:
         """Features by encoding, made when asked for."""
         return {}
+
+    def suited(self, candidate: Candidate) -> Candidate:
+        """A candidate that sees compressed features where the given ones are heavy."""
+        if candidate.model == PROPAGATION or not is_heavy(self.data.x):
+            return candidate
+        return replace(candidate, encoding=COMPRESSED)
 
     def graph(self, candidate: Candidate, known: Tensor | None = None) -> Data:
         """What a candidate sees, without masks.
@@ -195,7 +226,9 @@ class Problem:
         """
         x = self.encoded.get(candidate.encoding)
         if x is None:
-            x = self.encoded[candidate.encoding] = ENCODINGS[candidate.encoding](self.data.x)
+            parts = self.principal if candidate.encoding == COMPRESSED else None
+            x = encoded(candidate.encoding, self.data.x, parts)
+            self.encoded[candidate.encoding] = x
         edges = (
             (self.data.edge_index, self.data.edge_weight) if candidate.directed else self.undirected
         )
@@ -236,12 +269,14 @@ class Trained:
         predictions: Of every node, [N, k].
         epochs: How many were best.
         columns: Number of features of the network.
+        stopped: Whether its time was over before it had learned.
     """
 
     module: nn.Module | None
     predictions: Figures
     epochs: int = 0
     columns: int | None = None
+    stopped: bool = False
 
 
 @dataclass
@@ -254,6 +289,7 @@ class Scored:
         gain: See `Problem.gain`.
         epochs: Best numbers of epochs, one for each fold.
         seconds: What it took.
+        stopped: Whether its time was over in some fold.
     """
 
     candidate: Candidate
@@ -262,6 +298,7 @@ class Scored:
     gain: tuple[float, float]
     epochs: list[int]
     seconds: float
+    stopped: bool
 
 
 def train(
@@ -314,7 +351,8 @@ def train(
     predictions = predicted(module, data, task)
     if candidate.smooth:
         predictions = smoothed(data, known, task, problem.data.y, predictions)
-    return Trained(module.cpu(), predictions, found.best.number + 1, data.num_features)
+    stopped = time.monotonic() > until
+    return Trained(module.cpu(), predictions, found.best.number + 1, data.num_features, stopped)
 
 
 def built(candidate: Candidate, features: int, outputs: int, nodes: int) -> nn.Module:
@@ -398,9 +436,9 @@ def race(
 
     Every candidate may take twice its share of what is left; what it does not need is for the
     others. One that can predict on other graphs is always among them, if it trains for one epoch.
-    Then variants of the best network are tried as long as there is time: other encodings of the
-    features, correction by neighbours, balanced classes where accuracy is not the metric, and
-    settings around its own.
+    Then variants of the best network are tried as long as there is time: itself with more time if
+    its own was over, other encodings of the features, correction by neighbours, balanced classes
+    where accuracy is not the metric, and settings around its own.
     """
     begin = time.monotonic()
     end = begin + seconds
@@ -417,7 +455,9 @@ def race(
                 on_score(one)
 
     try:
-        able = [one for one in candidates if problem.has_directions or not one.directed]
+        able = [
+            problem.suited(one) for one in candidates if problem.has_directions or not one.directed
+        ]
         for number, candidate in enumerate(able):
             enter(candidate, len(able) - number)
         for variant in _variants(problem, found, end):
@@ -432,7 +472,7 @@ def race(
 def _scored(problem: Problem, candidate: Candidate, until: float) -> Scored | None:
     """Scores on every fold, for each of which there is the same time; None where it diverges."""
     begin = time.monotonic()
-    nodes, predictions, epochs = [], [], []
+    nodes, predictions, epochs, stopped = [], [], [], False
     for number, (learned, held) in enumerate(problem.folds):
         now = time.monotonic()
         share = now + max(0.0, until - now) / (len(problem.folds) - number)
@@ -443,9 +483,10 @@ def _scored(problem: Problem, candidate: Candidate, until: float) -> Scored | No
         nodes.append(held)
         predictions.append(one.predictions[held])
         epochs.append(one.epochs)
+        stopped = stopped or one.stopped
     every, whole = np.concatenate(nodes), np.concatenate(predictions)
     seconds = time.monotonic() - begin
-    return Scored(candidate, every, whole, problem.gain(whole, every), epochs, seconds)
+    return Scored(candidate, every, whole, problem.gain(whole, every), epochs, seconds, stopped)
 
 
 def _variants(problem: Problem, found: list[Scored], end: float) -> Iterator[Candidate]:
@@ -458,7 +499,10 @@ def _variants(problem: Problem, found: list[Scored], end: float) -> Iterator[Can
         if not networks:
             return
         best = networks[0]
-        fresh = [one for one in _near(problem, best) if repr(one) not in tried]
+        near = _near(problem, best)
+        if any(one.candidate is best and one.stopped for one in found):
+            near = chain([replace(best, reason="it has more time")], near)
+        fresh = [one for one in near if repr(one) not in tried]
         if not fresh:
             fresh = [_moved(best, random)]
         tried.add(repr(fresh[0]))
@@ -479,7 +523,7 @@ def _near(problem: Problem, best: Candidate) -> Iterator[Candidate]:
             smooth=True,
             reason="neighbours' errors are alike",
         )
-    for encoding in ENCODINGS:
+    for encoding in (*ENCODINGS, *([COMPRESSED] if is_wide(problem.data.x) else [])):
         if encoding != best.encoding:
             yield replace(best, title=f"{best.title}, {encoding} features", encoding=encoding)
 
