@@ -119,7 +119,7 @@ def test_bad_settings_are_one_sentence(data, options, sentence):
 )
 def test_what_the_graph_adds_is_one_sentence(homophily, begins):
     def scored(candidate, accuracy):
-        return Scored(candidate, np.zeros(0), np.zeros((0, 2)), (accuracy, 0.0), [1], 0.1)
+        return Scored(candidate, np.zeros(0), np.zeros((0, 2)), (accuracy, 0.0), [1], 0.1, False)
 
     both = [scored(FEW[3], 0.9), scored(FEW[1], 0.8)]
     choice = Choice(both, [1.0, 0.0], 1.0, (0.9, 0.0))
