@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from enum import IntEnum
 from functools import partial
 from pathlib import Path
@@ -253,8 +253,7 @@ def fit_blend(
             until=until,
             seed=problem.seed,
         )
-        candidate = replace(one.candidate, columns=trained.columns)
-        members.append(Member(candidate, here, grown, there, trained.module))
+        members.append(Member(trained.candidate, here, grown, there, trained.module))
     here, there, grown = (choice.temperature for choice in choices)
     return Blend(members, problem.task, (here, there, grown)), tuple(choices)
 

@@ -27,6 +27,7 @@ from gread.estimator.diagnosis import diagnose
 from gread.estimator.fitted import (
     AUTO,
     DEGREE,
+    MOST_TYPES,
     FittedEstimator,
     checked_column,
     given_targets,
@@ -38,7 +39,7 @@ from gread.estimator.fitted import (
 )
 from gread.estimator.folder import load, write
 from gread.estimator.graphs import masks_of_data
-from gread.estimator.race import Problem, Scored, balanced
+from gread.estimator.race import RELATIONS, Problem, Scored, balanced, takes_types
 from gread.estimator.scores import Figures
 from gread.estimator.task import Task, read_targets
 from gread.models.catalog import MODELS
@@ -116,6 +117,7 @@ class GraphEstimator(FittedEstimator):
             graph = self.read(X, edges)
             task, targets, recognized = targets_of(X, y, graph, self.kind)
             others = [*names_of(y, graph), *([split] if isinstance(split, str) else [])]
+        self.types_ = () if graph.relations is None else graph.relations.names
         parts = self._split(X, split, graph, task, targets)
         usual, chosen = task.best_metric(targets, parts)
         given = self.metric or self.config().metric
@@ -133,7 +135,7 @@ class GraphEstimator(FittedEstimator):
             numeric=named(graph.table(), self.numeric),
             scaling=self.scaling,
         )
-        notes = [recognized, "" if given else chosen]
+        notes = [recognized, "" if given else chosen, self._told_of_types(graph)]
         self.diagnosis_ = replace(
             diagnose(shown, seen, names, self.preprocessing_),
             target=task.word,
@@ -162,6 +164,8 @@ class GraphEstimator(FittedEstimator):
         entry, device = MODELS[self.model_], choose_device(self.device)
         begin = self.diagnosis_.recommendation
         hyper = {name: getattr(begin, name) for name in entry.diagnosed} | hyper
+        if takes_types(self.model_):
+            hyper = {RELATIONS: self.data_.get(RELATIONS, 1)} | hyper
         self.settings_ = {"hidden_channels": HIDDEN_CHANNELS} | entry.hyperparameters | hyper
         self.config_ = self.config(len(self.ids_))
         with torch.random.fork_rng(devices=[]):
@@ -214,7 +218,7 @@ class GraphEstimator(FittedEstimator):
         """Another model or other settings on what is prepared here, trained."""
         other: E = clone(self).set_params(model=model, settings=settings)
         other.task_, other.classes_ = self.task_, self.classes_
-        other.ids_, other.data_ = self.ids_, self.data_
+        other.ids_, other.types_, other.data_ = self.ids_, self.types_, self.data_
         other.preprocessing_, other.diagnosis_ = self.preprocessing_, self.diagnosis_
         return other.train(on_epoch)
 
@@ -285,6 +289,15 @@ class GraphEstimator(FittedEstimator):
         task.check(targets, parts)
         return parts
 
+    def _told_of_types(self, graph: TableGraph) -> str:
+        """What becomes of types of edges, in a sentence or two; nothing where there are none."""
+        if graph.relations is None:
+            return ""
+        told = graph.relations.about(MOST_TYPES)
+        if len(self.types_) > 1 and self.model_ != AUTO and not takes_types(self.model_):
+            told += f" {title_of(self.model_)} takes them all for one; gread-x and auto do not."
+        return told
+
     def _named(
         self, X: Any, y: Any, edges: Any, split: Any
     ) -> tuple[TableGraph, Task, NDArray[Any], str]:
@@ -348,7 +361,7 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
         categorical, numeric: Columns whose values are categories, or quantities, where that differs
             from what `gread.tables.codes.are_codes` finds.
         scaling: Of counts, one of ``gread.tables.SCALINGS``.
-        id, source, target, weight: Columns, see `gread.tables.read_graph`.
+        id, source, target, weight, edge_type: Columns, see `gread.tables.read_graph`.
         directed: Whether edges have one direction.
         class_weight: How much nodes of each class count: None for alike, ``"balanced"`` for
             inversely to the size of the class, or a mapping.
@@ -370,6 +383,7 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
         thresholds_: From which probability on the rarer of two classes, or each label, is
             predicted: on the graph of the training, on others, and for nodes that are added; tuned
             on validation nodes. None for the most probable class.
+        types_: Of edges, the commonest first.
         ids_, data_: The training graph: features, edges, classes (−1 for none) and masks.
         preprocessing_: From columns to features.
         diagnosis_: Of the graph, without the classes of the test.

@@ -257,8 +257,9 @@ def _warnings(found: Diagnosis) -> Iterator[str]:
             "trains and the other tests, the test is no test."
         )
     if found.unused:
-        weights = "" if found.weighted else " (--weight COLUMN takes one as weights)"
-        yield f"Columns of the edges that are not used: {some(found.unused, 6)}{weights}."
+        weights = "" if found.weighted else "--weight COLUMN takes one as weights, "
+        types = "--edge-type COLUMN takes one as types"
+        yield f"Columns of the edges that are not used: {some(found.unused, 6)} ({weights}{types})."
     if not found.features:
         yield "There are no features: the number of neighbours stands in for them."
 

@@ -199,5 +199,5 @@ def _pairs(
     for at in order[mask[order] > 0].tolist():
         a, b = edge_index[:, at].tolist()
         if directed or (b, a) not in found:
-            found[a, b] = float(mask[at])
+            found.setdefault((a, b), float(mask[at]))  # of edges of several types the first
     return [(ids[a], ids[b], weight) for (a, b), weight in found.items()][:most]

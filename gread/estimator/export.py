@@ -26,7 +26,7 @@ from gread.base.registry import Registry
 from gread.base.versions import versions
 from gread.estimator.automatic import Where
 from gread.estimator.fitted import AUTO, FittedEstimator, title_of
-from gread.estimator.race import ENCODINGS, Candidate
+from gread.estimator.race import ENCODINGS, RELATIONS, Candidate
 from gread.estimator.task import Task
 from gread.kernels.operators import PLAIN
 from gread.models.catalog import MODELS
@@ -156,11 +156,17 @@ def scorer_of(classifier: FittedEstimator) -> tuple[Scorer, dict[str, Any]]:
             )
         modules, weights, temperature = [classifier.module_], [1.0], 1.0
         candidates = [Candidate(entry.title, classifier.model_)]
+    relations = classifier.settings_.get(RELATIONS, 1)
     for one in candidates:
         if MODELS[one.model].structure is not None:
             raise InputError(
                 f"{one.model} cannot be exported: it needs structure of the graph that gread "
                 "computes beforehand"
+            )
+        if one.typed or (one.model == classifier.model_ and relations > 1):
+            raise InputError(
+                f"{one.title} cannot be exported: it has an operator for each type of edges, which "
+                "files of this kind do not take"
             )
     scorer = Scorer(modules, weights, candidates, task, classifier.config_.loss, temperature)
     thresholds = classifier.thresholds_[where]

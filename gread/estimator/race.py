@@ -24,7 +24,8 @@ from gread.base.errors import InputError
 from gread.base.registry import Registry
 from gread.base.toml import read_toml
 from gread.estimator.blend import blend, mean
-from gread.estimator.neighbourhood import joined, surroundings
+from gread.estimator.graphs import relations_of
+from gread.estimator.neighbourhood import directions, joined, surroundings
 from gread.estimator.scores import Figures
 from gread.estimator.task import Classes, Task, Thresholds
 from gread.graph.adjacency import OriginalAdjacency
@@ -32,6 +33,7 @@ from gread.graph.partition import sparse_tensor
 from gread.models.catalog import MODELS
 from gread.runs.presets import split_settings
 from gread.runs.spec import HIDDEN_CHANNELS, Value
+from gread.tables.graph import Relations
 from gread.training.config import TrainConfig
 from gread.training.fit import fit, logits_of
 
@@ -39,6 +41,8 @@ FEW, FOLDS = 2000, 5
 """Labelled nodes below which there are folds, and how many."""
 
 PROPAGATION = "label-propagation"
+RELATIONS = "num_relations"
+"""The hyperparameter of models with an operator for each type of edges."""
 EPOCHS, PATIENCE = 600, 60
 
 
@@ -79,6 +83,7 @@ class Candidate:
         settings: Hyperparameters of the model and of the training.
         reason: Why it is tried.
         directed: Whether it uses the directions of edges.
+        typed: Whether it uses the types of edges.
         encoding: A name of `ENCODINGS`.
         smooth: Whether its predictions are corrected and smoothed by those of neighbours.
         balanced: Whether classes count alike in its loss, however many nodes they have.
@@ -92,6 +97,7 @@ class Candidate:
     settings: Mapping[str, Value] = field(default_factory=dict)
     reason: str = ""
     directed: bool = False
+    typed: bool = False
     encoding: str = "given"
     smooth: bool = False
     balanced: bool = False
@@ -101,6 +107,12 @@ class Candidate:
     def __post_init__(self) -> None:
         if self.neighbours and self.model != "mlp":
             raise InputError(f"neighbours must be features of an mlp alone, got {self.model!r}")
+        if self.typed and not self.can_be_typed():
+            raise InputError(f"typed must be false for {self.model!r}, which has one operator")
+
+    def can_be_typed(self) -> bool:
+        """Whether its features or its network may tell types of edges apart."""
+        return self.neighbours or takes_types(self.model)
 
     @property
     def without_graph(self) -> bool:
@@ -118,6 +130,11 @@ class Candidate:
         return MODELS[self.model].transductive(split_settings(self.model, self.settings)[0])
 
 
+def takes_types(model: str) -> bool:
+    """Whether a model of the catalogue may have an operator for each type of edges."""
+    return model in MODELS and RELATIONS in MODELS[model].hyperparameters
+
+
 @cache
 def portfolio() -> tuple[Candidate, ...]:
     """Those of ``portfolio.toml``."""
@@ -130,8 +147,9 @@ class Problem:
     """A graph whose labelled nodes are to be learned from.
 
     Attributes:
-        data: ``x``, ``edge_index`` with directions if there are any, ``edge_weight`` perhaps, and
-            ``y``, the targets of the task, where there is something to learn.
+        data: ``x``, ``edge_index`` with directions if there are any, ``edge_weight`` perhaps, types
+            of edges as `relations_of` takes them, and ``y``, the targets of the task, where there
+            is something to learn.
         learned: Nodes to learn from, [n]; no test node is among them.
         task: What is predicted, and by which metric candidates are compared.
         held: A part of them that is kept for validation, where the user says so.
@@ -172,6 +190,26 @@ class Problem:
         return bool(self.data.is_directed())
 
     @cached_property
+    def relations(self) -> Relations | None:
+        """Edges with their types and directions, if they have types."""
+        return relations_of(self.data)
+
+    @cached_property
+    def undirected_relations(self) -> Relations | None:
+        """Every edge of each type in both directions."""
+        if self.relations is None:
+            return None
+        return self.relations.once(int(self.data.num_nodes), directed=False)
+
+    def able(self, candidate: Candidate) -> bool:
+        """Whether the graph has what a candidate is for: types, directions."""
+        if not candidate.typed:
+            return self.has_directions or not candidate.directed
+        if self.relations is None:
+            return False
+        return not candidate.directed or self.relations.directed(int(self.data.num_nodes))
+
+    @cached_property
     def undirected(self) -> tuple[Tensor, Tensor | None]:
         """Every edge in both directions."""
         weight, options = self.data.edge_weight, {"num_nodes": self.data.num_nodes}
@@ -199,15 +237,25 @@ class Problem:
         edges = (
             (self.data.edge_index, self.data.edge_weight) if candidate.directed else self.undirected
         )
+        relations = None
+        if candidate.typed:
+            relations = self.relations if candidate.directed else self.undirected_relations
+            assert relations is not None
         if candidate.neighbours:
             assert known is not None
-            targets = self.task.around(self.data.y)
-            x = joined(x, surroundings(edges[0], x, known, targets, candidate.directed))
+            parts = [edges[0], *(relations.parts() if relations is not None else ())]
+            groups = [directions(part, len(known), candidate.directed) for part in parts]
+            x = joined(x, surroundings(groups, x, known, self.task.around(self.data.y)))
+            relations = None
+        if relations is not None:
+            edges = relations.index, relations.weight
         data = Data(x=x, edge_index=edges[0])
         if self.data.y is not None:
             data.y = self.task.learned(self.data.y)
         if edges[1] is not None:
             data.edge_weight = edges[1]
+        if relations is not None:
+            data.edge_type = relations.kind
         return data
 
     def gain(self, predictions: Figures, nodes: NDArray[np.int64]) -> tuple[float, float]:
@@ -232,16 +280,16 @@ class Trained:
     """A candidate that has learned.
 
     Attributes:
+        candidate: What it is, with all that its network is built from.
         module: Its network; None of label propagation.
         predictions: Of every node, [N, k].
         epochs: How many were best.
-        columns: Number of features of the network.
     """
 
+    candidate: Candidate
     module: nn.Module | None
     predictions: Figures
     epochs: int = 0
-    columns: int | None = None
 
 
 @dataclass
@@ -290,7 +338,13 @@ def train(
     known[nodes] = True
     data = problem.graph(candidate, known)
     if candidate.model == PROPAGATION:
-        return Trained(None, propagated(data, known, problem.task, problem.data.y))
+        spread = propagated(data, known, problem.task, problem.data.y)
+        return Trained(candidate, None, spread)
+    candidate = replace(candidate, columns=data.num_features)
+    if data.get("edge_type") is not None:
+        assert problem.relations is not None
+        types = {RELATIONS: len(problem.relations.names)}
+        candidate = replace(candidate, settings={**candidate.settings, **types})
     _, given = split_settings(candidate.model, candidate.settings)
     task = problem.task
     usual: dict[str, Any] = {"epochs": epochs, "patience": PATIENCE}
@@ -314,7 +368,7 @@ def train(
     predictions = predicted(module, data, task)
     if candidate.smooth:
         predictions = smoothed(data, known, task, problem.data.y, predictions)
-    return Trained(module.cpu(), predictions, found.best.number + 1, data.num_features)
+    return Trained(candidate, module.cpu(), predictions, found.best.number + 1)
 
 
 def built(candidate: Candidate, features: int, outputs: int, nodes: int) -> nn.Module:
@@ -417,7 +471,7 @@ def race(
                 on_score(one)
 
     try:
-        able = [one for one in candidates if problem.has_directions or not one.directed]
+        able = [one for one in candidates if problem.able(one)]
         for number, candidate in enumerate(able):
             enter(candidate, len(able) - number)
         for variant in _variants(problem, found, end):
@@ -472,6 +526,9 @@ def _near(problem: Problem, best: Candidate) -> Iterator[Candidate]:
         yield replace(
             best, title=f"{best.title}, balanced", balanced=True, reason="some classes are rare"
         )
+    typed = best.can_be_typed() and replace(best, typed=True, title=f"{best.title}, typed")
+    if typed and not best.typed and problem.able(typed):
+        yield replace(typed, reason="edges have types")
     if not best.smooth:
         yield replace(
             best,

@@ -320,7 +320,7 @@ class Categories(Encoder):
     def fit(column: Column, rows: NDArray[np.int64]) -> Categories:
         """From the training rows."""
         present = rows[~column.missing[rows]]
-        values = sorted(set(_names_of(column[present])), key=_by_number)
+        values = sorted(set(column[present].texts()), key=_by_number)
         return Categories(tuple(values), len(present) < len(rows), column.kind in NUMERIC)
 
     @property
@@ -333,7 +333,7 @@ class Categories(Encoder):
     def _encode(self, column: Column) -> Block:
         column = column.dense()
         places = {value: place for place, value in enumerate(self.values)}
-        found = np.array([places.get(name, -1) for name in _names_of(column)], dtype=np.int64)
+        found = np.array([places.get(name, -1) for name in column.texts()], dtype=np.int64)
         rows = np.flatnonzero((found >= 0) & ~column.missing)
         ones = np.ones(len(rows), dtype=np.float32)
         return csr_array((ones, (rows, found[rows])), shape=(len(column), len(self.values)))
@@ -343,18 +343,6 @@ class Categories(Encoder):
 
 
 NUMERIC = ("whole", "number")  # kinds of columns whose values are single numbers
-
-
-def _names_of(column: Column) -> list[str]:
-    """The values as text; whole numbers alike, whether or not the file has gaps."""
-    values = column.values
-    if (
-        column.kind == "number"
-        and (values == np.rint(values)).all()
-        and (abs(values) < 2**53).all()
-    ):
-        values = values.astype(np.int64)
-    return list(map(str, values.tolist()))
 
 
 def _by_number(text: str) -> tuple[float, str]:

@@ -130,6 +130,29 @@ def test_added_nodes_are_predicted_as_in_the_grown_graph(fit, gread, files, tmp_
         assert float(one["p_a"]) == pytest.approx(float(other["p_a"]), abs=2e-5)
 
 
+@pytest.mark.slow
+def test_types_of_edges_go_from_the_file_to_added_nodes(fit, gread, files, tmp_path):  # noqa: F811
+    nodes, edges, *_ = files
+    kinds = ["near" if k % 3 else "far" for k in range(len(edges["src"]))]
+    typed = write_csv(tmp_path / "typed.csv", {**edges, "kind": kinds})
+    shown = fit("--model", "gread-x", edges=typed, out="plain")
+    told = "Columns of the edges that are not used: kind (--weight COLUMN takes one as weights, "
+    assert told + "--edge-type COLUMN takes one as types)." in " ".join(shown.stdout.split())
+    shown = fit("--model", "gread-x", "--edge-type", "kind", edges=typed)
+    assert shown.returncode == 0, shown.stderr
+    assert "Edges have 2 types: near " in shown.stdout
+    new = {name: [values[3]] for name, values in nodes.items() if name != "topic"} | {"id": ["a"]}
+    out = ("--out", tmp_path / "p.csv", "--add-nodes", write_csv(tmp_path / "new.csv", new))
+    for kind, code in (("far", 0), ("between", 2)):
+        joins = {"src": ["a"], "dst": ["n1"], "kind": [kind]}
+        ends = write_csv(tmp_path / "ends.csv", joins)
+        shown = gread("predict", tmp_path / "model", *out, "--add-edges", ends)
+        assert shown.returncode == code, shown.stderr
+    assert "edges must have types of the training graph ('near', 'far'), got 'between'" in " ".join(
+        shown.stderr.split()
+    )
+
+
 def test_a_model_of_one_graph_says_that_it_cannot(fit, gread, files, tmp_path):  # noqa: F811
     assert fit("--model", "linkx").returncode == 0
     out = ("--out", tmp_path / "p.csv")

@@ -1,4 +1,5 @@
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,9 +10,11 @@ from torch_geometric.data import Data
 import gread
 from gread.estimator import race as races
 from gread.estimator.fitted import as_tensor
+from gread.estimator.graphs import with_relations
 from gread.estimator.race import ENCODINGS, Candidate, Problem, choose, portfolio, race, train
 from gread.estimator.task import Classes, LabelSets, Numbers
 from gread.models.catalog import MODELS
+from gread.tables.graph import Relations
 
 FAST = {"epochs": 5, "hidden_channels": 4}
 
@@ -34,18 +37,16 @@ def problem(data):
 
 
 def quick(candidate: Candidate) -> Candidate:
-    return Candidate(
-        candidate.title,
-        candidate.model,
-        {**candidate.settings, **(FAST if candidate.model in MODELS else {})},
-        directed=candidate.directed,
-    )
+    settings = {**candidate.settings, **(FAST if candidate.model in MODELS else {})}
+    return replace(candidate, settings=settings)
 
 
 def one_way(data):
-    """Every edge in one direction."""
+    """Every edge in one direction, of one of two types."""
     source, target = data.edge_index
-    return Data(x=data.x, edge_index=data.edge_index[:, source < target], y=data.y)
+    edges = data.edge_index[:, source < target]
+    types = Relations(("a", "b"), edges, torch.arange(edges.size(1)) % 2, None)
+    return with_relations(Data(x=data.x, edge_index=edges, y=data.y), types)
 
 
 @pytest.mark.parametrize("candidate", portfolio(), ids=lambda one: one.title)
