@@ -170,7 +170,10 @@ class Blend:
         """What `write` has written."""
         members = []
         for number, row in enumerate(about["members"]):
-            candidate = Candidate(**row["candidate"])
+            given = dict(row["candidate"])
+            if (old := given.pop("encoding", None)) is not None:  # its name before
+                given["scaling"] = {"given": "none", "rows": "row"}.get(old, old)
+            candidate = Candidate(**given)
             module = None
             if candidate.model != PROPAGATION:
                 build = partial(built, candidate, features, task.width, nodes)

@@ -39,7 +39,7 @@ from gread.estimator.fitted import (
 )
 from gread.estimator.folder import load, write
 from gread.estimator.graphs import masks_of_data
-from gread.estimator.race import RELATIONS, Problem, Scored, balanced, takes_types
+from gread.estimator.race import POSITIONS, RELATIONS, Problem, Scored, balanced, takes_types
 from gread.estimator.scores import Figures
 from gread.estimator.task import Task, read_targets
 from gread.models.catalog import MODELS
@@ -205,6 +205,10 @@ class GraphEstimator(FittedEstimator):
         )
         self.settings_, self.config_ = {}, config
         self.blend_, choices = fit_blend(problem, 60 * minutes, on_score)
+        for one in self.blend_.members:
+            if one.candidate.positions:  # those of another machine may have other signs
+                directed = one.candidate.directed
+                data[POSITIONS[directed]] = problem.positions(directed=directed)
         self.choice_ = choices[Where.HERE]
         self.thresholds_ = tuple(one.thresholds for one in choices)
         return self

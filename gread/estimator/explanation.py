@@ -85,7 +85,7 @@ def _table(head: str, rows: Sequence[tuple[str, float]]) -> str:
 def explain(classifier: FittedEstimator, node: Any, most: int) -> Explanation:
     """The explanation of a node of the training graph, see `gread.GraphClassifier.explain`."""
     place, task = _place(classifier, node), classifier.task_
-    title, module, data, directed = _network(classifier)
+    title, module, data, directed, positions = _network(classifier)
     found = classifier.predictions()
     decided = task.decided(found, classifier.thresholds_[Where.HERE])
     target = task.learned(torch.from_numpy(decided))
@@ -93,6 +93,7 @@ def explain(classifier: FittedEstimator, node: Any, most: int) -> Explanation:
         torch.manual_seed(classifier.random_state)
         edges, features = _masks(module, LOSSES[classifier.config_.loss], data, target, place)
     names, ids = classifier.preprocessing_.names(), classifier.ids_
+    names = [*names, *(f"position[{column}]" for column in range(positions))]
     more = range(len(features) - len(names))  # see `gread.estimator.neighbourhood`
     names = [*names, *(f"neighbourhood[{column}]" for column in more)]
     best = features.topk(min(most, int((features > 0).sum())))
@@ -127,21 +128,29 @@ def _place(classifier: FittedEstimator, node: Any) -> int:
         ) from None
 
 
-def _network(classifier: FittedEstimator) -> tuple[str, nn.Module, Data, bool]:
-    """The network to explain, of a blend the strongest, with its title, graph and directions."""
+def _network(classifier: FittedEstimator) -> tuple[str, nn.Module, Data, bool, int]:
+    """The network to explain, of a blend the strongest, with its title, graph and directions.
+
+    The last number is that of its features which are positions.
+    """
     if classifier.model_ != AUTO:
         data = classifier.structured(classifier.data_)
-        return title_of(classifier.model_), classifier.module_, data, classifier.directed
+        return title_of(classifier.model_), classifier.module_, data, classifier.directed, 0
     networks = [one for one in classifier.blend_.members if one.module is not None]
     if not networks:
         raise InputError("a blend must have a network to be explained, got label propagation alone")
     best = max(networks, key=lambda one: (one.weight, one.elsewhere))
     assert best.module is not None
     known = classifier.data_.train_mask | classifier.data_.val_mask
-    data = Problem(classifier.data_, NO_NODES, classifier.task_).graph(best.candidate, known)
+    problem, directed = (
+        Problem(classifier.data_, NO_NODES, classifier.task_),
+        best.candidate.directed,
+    )
+    data = problem.graph(best.candidate, known)
     data.train_mask = known
     title = f"{best.candidate.title}, the strongest network of the blend"
-    return title, best.module, data, best.candidate.directed
+    positions = problem.positions(directed=directed).size(1) if best.candidate.positions else 0
+    return title, best.module, data, directed, positions
 
 
 class _Scores(nn.Module):

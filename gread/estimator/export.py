@@ -26,10 +26,11 @@ from gread.base.registry import Registry
 from gread.base.versions import versions
 from gread.estimator.automatic import Where
 from gread.estimator.fitted import AUTO, FittedEstimator, title_of
-from gread.estimator.race import ENCODINGS, RELATIONS, Candidate
+from gread.estimator.race import RELATIONS, Candidate
 from gread.estimator.task import Task
 from gread.kernels.operators import PLAIN
 from gread.models.catalog import MODELS
+from gread.tables.scaling import rescaled
 
 ABOUT = "about.json"
 """The extra file with names of features and classes."""
@@ -78,7 +79,7 @@ class Scorer(nn.Module):
             self.networks, self.weights, self.candidates, strict=True
         ):
             edges = given if candidate.directed else both
-            outputs = network(ENCODINGS[candidate.encoding](x), *edges)
+            outputs = network(rescaled(x, candidate.scaling), *edges)
             mixed = mixed + weight * self.task.decoded(outputs, self.loss)
         if self.temperature != 1:
             mixed = self.task.calibrated(mixed, self.temperature)

@@ -367,8 +367,8 @@ class FittedEstimator(BaseEstimator):
         if before is None:
             return found
         directed = self.directed or before.directed(len(self.ids_))
-        whole = before if after is None else before.joined(after)
-        return with_relations(found, whole.once(new.num_nodes, directed=directed))
+        together = before if after is None else before.joined(after)
+        return with_relations(found, together.once(new.num_nodes, directed=directed))
 
     def shown(self, graph: TableGraph) -> TableGraph:
         """The graph as it is diagnosed: without directions that only candidates may use."""

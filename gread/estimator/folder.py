@@ -26,6 +26,7 @@ from gread.data.splits import MASKS
 from gread.estimator.automatic import Blend, Where
 from gread.estimator.diagnosis import Diagnosis
 from gread.estimator.fitted import AUTO, MOST_TYPES, FittedEstimator, title_of
+from gread.estimator.race import POSITIONS
 from gread.estimator.scores import AnyScores
 from gread.estimator.task import Task, Thresholds, task_of
 from gread.graph.checks import check_edges, check_features
@@ -43,7 +44,7 @@ FORMAT = 1
 CLASSIFIER = "classifier.json"
 GRAPH = "graph.safetensors"
 TENSORS = ("x", "edge_index", "y", *MASKS)
-OPTIONAL = ("edge_weight", "relation_index", "relation_type", "relation_weight")
+OPTIONAL = ("edge_weight", "relation_index", "relation_type", "relation_weight", *POSITIONS)
 CSR = ("x_indptr", "x_indices", "x_data", "x_shape")  # in the place of x, where it is sparse
 
 
@@ -245,6 +246,11 @@ def _check_graph(ids: Any, found: Mapping[str, Tensor], classifier: FittedEstima
         raise InputError(f"it must hold {', '.join(sorted(TENSORS))}, got {', '.join(found)}")
     check_features("x", found["x"], classifier.preprocessing_.width)
     check_edges(found["edge_index"], found.get("edge_weight"), found["x"])
+    for name in POSITIONS:
+        if name in found:
+            check_features(name, found[name], found[name].size(-1))
+            if len(found[name]) != n:
+                raise InputError(f"{name} must have a row for each of {n} nodes")
     _check_relations(found, classifier)
     task = classifier.task_
     for name, of in {"y": task.dtype, **dict.fromkeys(MASKS, torch.bool)}.items():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
 from gread.base.errors import InputError
-from gread.base.registry import Registry
 from gread.base.toml import read_toml
 from gread.estimator.blend import blend, mean
 from gread.estimator.graphs import relations_of
@@ -29,11 +28,12 @@ from gread.estimator.neighbourhood import directions, joined, surroundings
 from gread.estimator.scores import Figures
 from gread.estimator.task import Classes, Task, Thresholds
 from gread.graph.adjacency import OriginalAdjacency
-from gread.graph.partition import sparse_tensor
+from gread.graph.structure.spectral import spectral_positions
 from gread.models.catalog import MODELS
 from gread.runs.presets import split_settings
 from gread.runs.spec import HIDDEN_CHANNELS, Value
 from gread.tables.graph import Relations
+from gread.tables.scaling import SCALINGS, rescaled
 from gread.training.config import TrainConfig
 from gread.training.fit import fit, logits_of
 
@@ -41,36 +41,15 @@ FEW, FOLDS = 2000, 5
 """Labelled nodes below which there are folds, and how many."""
 
 PROPAGATION = "label-propagation"
+POSITIONS = ("positions", "directed_positions")
+"""Names of positions in a graph, without and with directions."""
 RELATIONS = "num_relations"
 """The hyperparameter of models with an operator for each type of edges."""
 EPOCHS, PATIENCE = 600, 60
 
 
-def _by_value(change: Callable[[Tensor, Tensor, int], Tensor], x: Tensor) -> Tensor:
-    """Features whose non-zeros are changed, from their rows and values and the number of rows."""
-    if x.layout is torch.sparse_csr:
-        rows = torch.repeat_interleave(x.crow_indices().diff())
-        values = change(rows, x.values(), x.size(0))
-        return sparse_tensor(x.crow_indices(), x.col_indices(), values, x.shape)
-    # Without `nonzero`, whose number of values `torch.export` does not know beforehand.
-    rows = torch.arange(x.size(0), device=x.device).repeat_interleave(x.size(1))
-    return change(rows, x.flatten(), x.size(0)).view_as(x) * (x != 0)
-
-
-def _share_of_row(rows: Tensor, values: Tensor, count: int) -> Tensor:
-    totals = values.new_zeros(count).index_add_(0, rows, values.abs())
-    return values / totals[rows].clamp_min(1e-12)
-
-
-ENCODINGS: Registry[Callable[[Tensor], Tensor]] = Registry(
-    "encoding",
-    {
-        "given": lambda x: x,
-        "rows": partial(_by_value, _share_of_row),
-        "binary": partial(_by_value, lambda rows, values, count: torch.ones_like(values)),
-    },
-)
-"""What may be done to features before a network sees them."""
+TRIED = ("none", "row", "binary")
+"""Scalings of features that are tried of the best network."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +63,13 @@ class Candidate:
         reason: Why it is tried.
         directed: Whether it uses the directions of edges.
         typed: Whether it uses the types of edges.
-        encoding: A name of `ENCODINGS`.
+        scaling: Of all its features, a name of `gread.tables.SCALINGS`.
         smooth: Whether its predictions are corrected and smoothed by those of neighbours.
         balanced: Whether classes count alike in its loss, however many nodes they have.
         neighbours: Whether `gread.estimator.neighbourhood.surroundings` are among its features. Its
             network must see no edge: through two of them a node would see its own target.
+        positions: Whether `gread.graph.structure.spectral.spectral_positions` are among its
+            features.
         columns: Number of features of its network, once it is trained.
     """
 
@@ -98,10 +79,11 @@ class Candidate:
     reason: str = ""
     directed: bool = False
     typed: bool = False
-    encoding: str = "given"
+    scaling: str = "none"
     smooth: bool = False
     balanced: bool = False
     neighbours: bool = False
+    positions: bool = False
     columns: int | None = None
 
     def __post_init__(self) -> None:
@@ -117,17 +99,22 @@ class Candidate:
     @property
     def without_graph(self) -> bool:
         """Whether it sees no edge."""
-        return self.model == "mlp" and not self.smooth and not self.neighbours
+        return self.model == "mlp" and not (self.smooth or self.neighbours or self.positions)
 
     def transductive(self) -> bool:
         """Whether it can predict nodes of its graph alone, or of this with nodes added."""
         return self.smooth or self.neighbours or self.model == PROPAGATION or self.bound()
 
     def bound(self) -> bool:
-        """Whether it has weights for each node, so that it cannot predict nodes that are added."""
+        """Whether it has weights or positions of each node, so that it cannot predict added ones.
+
+        Eigenvectors of a grown graph are others.
+        """
         if self.model == PROPAGATION:
             return False
-        return MODELS[self.model].transductive(split_settings(self.model, self.settings)[0])
+        return self.positions or MODELS[self.model].transductive(
+            split_settings(self.model, self.settings)[0]
+        )
 
 
 def takes_types(model: str) -> bool:
@@ -221,8 +208,22 @@ class Problem:
 
     @cached_property
     def encoded(self) -> dict[str, Tensor]:
-        """Features by encoding, made when asked for."""
+        """Features by scaling and positions by name, made when they are needed."""
         return {}
+
+    def positions(self, *, directed: bool) -> Tensor:
+        """Spectral positions of the nodes, [N, F]: those in the graph, or computed once."""
+        name = POSITIONS[directed]
+        if self.data.get(name) is not None:
+            found: Tensor = self.data[name]
+            return found
+        if name not in self.encoded:
+            edges, nodes = (
+                self.data.edge_index if directed else self.undirected[0],
+                self.data.num_nodes,
+            )
+            self.encoded[name] = spectral_positions(edges, int(nodes or 0), directed=directed)
+        return self.encoded[name]
 
     def graph(self, candidate: Candidate, known: Tensor | None = None) -> Data:
         """What a candidate sees, without masks.
@@ -231,12 +232,14 @@ class Problem:
             candidate: Which.
             known: Nodes whose targets may become features of others, [N].
         """
-        x = self.encoded.get(candidate.encoding)
+        x = self.encoded.get(candidate.scaling)
         if x is None:
-            x = self.encoded[candidate.encoding] = ENCODINGS[candidate.encoding](self.data.x)
+            x = self.encoded[candidate.scaling] = rescaled(self.data.x, candidate.scaling)
         edges = (
             (self.data.edge_index, self.data.edge_weight) if candidate.directed else self.undirected
         )
+        if candidate.positions:
+            x = joined(x, self.positions(directed=candidate.directed).to(x.device))
         relations = None
         if candidate.typed:
             relations = self.relations if candidate.directed else self.undirected_relations
@@ -452,7 +455,7 @@ def race(
 
     Every candidate may take twice its share of what is left; what it does not need is for the
     others. One that can predict on other graphs is always among them, if it trains for one epoch.
-    Then variants of the best network are tried as long as there is time: other encodings of the
+    Then variants of the best network are tried as long as there is time: other scalings of the
     features, correction by neighbours, balanced classes where accuracy is not the metric, and
     settings around its own.
     """
@@ -529,6 +532,13 @@ def _near(problem: Problem, best: Candidate) -> Iterator[Candidate]:
     typed = best.can_be_typed() and replace(best, typed=True, title=f"{best.title}, typed")
     if typed and not best.typed and problem.able(typed):
         yield replace(typed, reason="edges have types")
+    if not best.positions:
+        yield replace(
+            best,
+            title=f"{best.title}, positions",
+            positions=True,
+            reason="where a node stands in the graph may tell its class",
+        )
     if not best.smooth:
         yield replace(
             best,
@@ -536,9 +546,10 @@ def _near(problem: Problem, best: Candidate) -> Iterator[Candidate]:
             smooth=True,
             reason="neighbours' errors are alike",
         )
-    for encoding in ENCODINGS:
-        if encoding != best.encoding:
-            yield replace(best, title=f"{best.title}, {encoding} features", encoding=encoding)
+    for scaling in TRIED:
+        if scaling != best.scaling:
+            title = f"{best.title}, features {SCALINGS[scaling].about}"
+            yield replace(best, title=title, scaling=scaling)
 
 
 def _moved(best: Candidate, random: np.random.Generator) -> Candidate:
