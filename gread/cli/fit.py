@@ -78,6 +78,7 @@ def fit(
     weight: str | None = None,
     edge_type: str | None = None,
     directed: bool = False,
+    time_column: str | None = None,
     split: str | None = None,
     model: str | None = None,
     time: float | None = None,
@@ -96,7 +97,13 @@ def fit(
     from gread.tables.graph import Columns
 
     columns = Columns(
-        id=id, source=source, target=target, weight=weight, edge_type=edge_type, directed=directed
+        id=id,
+        source=source,
+        target=target,
+        weight=weight,
+        edge_type=edge_type,
+        time_column=time_column,
+        directed=directed,
     )
     classifier = ESTIMATORS[task](
         model,

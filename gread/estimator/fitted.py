@@ -96,6 +96,7 @@ class FittedEstimator(BaseEstimator):
     ids_: Sequence[Any]
     types_: tuple[str, ...]
     data_: Data
+    seen_: Data
     preprocessing_: Preprocessing
     diagnosis_: Diagnosis
     settings_: dict[str, Any]
@@ -120,6 +121,7 @@ class FittedEstimator(BaseEstimator):
         target: str | None = None,
         weight: str | None = None,
         edge_type: str | None = None,
+        time_column: str | None = None,
         directed: bool = False,
         class_weight: str | Mapping[Any, float] | None = None,
         metric: str | None = None,
@@ -140,6 +142,7 @@ class FittedEstimator(BaseEstimator):
         self.target = target
         self.weight = weight
         self.edge_type = edge_type
+        self.time_column = time_column
         self.directed = directed
         self.class_weight = class_weight
         self.metric = metric
@@ -260,7 +263,7 @@ class FittedEstimator(BaseEstimator):
         return as_addition(self.ids_, X, edges, **self._columns())
 
     def _columns(self) -> Columns:
-        names = ("id", "source", "target", "weight", "edge_type")
+        names = ("id", "source", "target", "weight", "edge_type", "time_column")
         columns = Columns(**{name: getattr(self, name) for name in names})  # type: ignore[typeddict-item]
         columns["directed"] = self.directed or self.model_ == AUTO
         return columns

@@ -93,7 +93,7 @@ def load(path: str | Path, kind: type[C]) -> C:
         parameters = dict(about["parameters"])
         if isinstance(parameters["class_weight"], list):
             parameters["class_weight"] = dict(parameters["class_weight"])
-        for name in ("id", "source", "target", "weight", "edge_type"):
+        for name in ("id", "source", "target", "weight", "edge_type", "time_column"):
             _check(f"parameter {name}", parameters.get(name), str | None)
         classifier = kind(about["model"], **parameters)
         _check("parameter settings", parameters["settings"], dict | None)

@@ -143,6 +143,7 @@ class Problem:
         class_weight: As in ``gread.fit``.
         seed: Of folds and trainings.
         device: Where networks are trained.
+        grows: Whether predictions are on a graph with more edges, in which positions are others.
     """
 
     data: Data
@@ -152,6 +153,7 @@ class Problem:
     class_weight: Tensor | None = None
     seed: int = 0
     device: str = "cpu"
+    grows: bool = False
 
     @cached_property
     def folds(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
@@ -189,7 +191,9 @@ class Problem:
         return self.relations.once(int(self.data.num_nodes), directed=False)
 
     def able(self, candidate: Candidate) -> bool:
-        """Whether the graph has what a candidate is for: types, directions."""
+        """Whether the graph has what a candidate is for: types, directions, positions that stay."""
+        if candidate.positions and self.grows:
+            return False
         if not candidate.typed:
             return self.has_directions or not candidate.directed
         if self.relations is None:
@@ -532,13 +536,9 @@ def _near(problem: Problem, best: Candidate) -> Iterator[Candidate]:
     typed = best.can_be_typed() and replace(best, typed=True, title=f"{best.title}, typed")
     if typed and not best.typed and problem.able(typed):
         yield replace(typed, reason="edges have types")
-    if not best.positions:
-        yield replace(
-            best,
-            title=f"{best.title}, positions",
-            positions=True,
-            reason="where a node stands in the graph may tell its class",
-        )
+    placed = replace(best, positions=True, title=f"{best.title}, positions")
+    if not best.positions and problem.able(placed):
+        yield replace(placed, reason="where a node stands in the graph may tell its class")
     if not best.smooth:
         yield replace(
             best,

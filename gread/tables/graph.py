@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from itertools import repeat
+from dataclasses import dataclass, replace
+from itertools import compress, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 from xml.parsers import expat
@@ -21,6 +21,7 @@ from gread.base.errors import InputError
 from gread.base.memory import check_fits
 from gread.tables.column import WORDS, Column, column
 from gread.tables.formats import check_file, read_table
+from gread.tables.labels import Times, read_times
 from gread.tables.table import ROW, Table, check_shape
 
 if TYPE_CHECKING:
@@ -122,6 +123,22 @@ def _once(
 
 
 @dataclass(frozen=True)
+class EdgeRows:
+    """Edges as they were given, with their times.
+
+    Attributes:
+        pairs: Numbers of nodes, [2, E].
+        weights, types: [E], if edges have some.
+        times: [E].
+    """
+
+    pairs: NDArray[np.int64]
+    weights: NDArray[np.float32] | None
+    types: Sequence[str] | None
+    times: Times
+
+
+@dataclass(frozen=True)
 class TableGraph:
     """A graph whose nodes have ids and columns.
 
@@ -133,6 +150,7 @@ class TableGraph:
         unused: Columns of the edges that are not used.
         relations: The edges with their types, if they have some; ``edge_index`` has the edges of
             all types.
+        rows: The edges with their times, if they have some.
     """
 
     name: str
@@ -145,6 +163,23 @@ class TableGraph:
     repeated: int
     unused: tuple[str, ...] = ()
     relations: Relations | None = None
+    rows: EdgeRows | None = None
+
+    def before(self, time: float) -> TableGraph:
+        """The graph without edges from a time on; edges without times all stay."""
+        if self.rows is None:
+            return self
+        rows, keep = self.rows, self.rows.times.values < time
+        return cleaned(
+            self.name,
+            self.ids,
+            self.columns,
+            rows.pairs[:, keep],
+            None if rows.weights is None else rows.weights[keep],
+            self.directed,
+            self.unused,
+            None if rows.types is None else list(compress(rows.types, keep)),
+        )
 
     @property
     def num_nodes(self) -> int:
@@ -170,6 +205,7 @@ class Columns(TypedDict, total=False):
             two columns.
         weight: Column, or attribute in NetworkX, of the edges' weights.
         edge_type: Column of the edges' types, likewise; of a PyG ``Data``, its tensor.
+        time_column: Column of times; edges have some if their table has this column.
     """
 
     id: str | None
@@ -177,6 +213,7 @@ class Columns(TypedDict, total=False):
     target: str | None
     weight: str | None
     edge_type: str | None
+    time_column: str | None
     directed: bool
 
 
@@ -235,6 +272,7 @@ def read_graph(
         return join(read_nodes(nodes), read_table(edges), **columns)
     weight, edge_type = columns.pop("weight", None), columns.pop("edge_type", None)
     directed = columns.pop("directed", False)
+    columns.pop("time_column", None)  # of nodes
     if any(given is not None for given in (edges, *columns.values())):
         raise InputError(
             f"edges, id, source and target must be left out with {nodes}, which names its nodes "
@@ -257,6 +295,7 @@ def join(
     target: str | None = None,
     weight: str | None = None,
     edge_type: str | None = None,
+    time_column: str | None = None,
     directed: bool = False,
 ) -> TableGraph:
     """The graph of two tables; arguments as in `Columns`.
@@ -278,8 +317,19 @@ def join(
     weights = None if weight is None else _weights(edges, weight)
     columns = {name: values for name, values in nodes.columns.items() if name != id}
     types = None if edge_type is None else read_types(edges, edge_type)
-    unused = [name for name in edges.columns if name not in (*ends, weight, edge_type)]
-    return cleaned(nodes.name, ids, columns, pairs, weights, directed, unused, types)
+    used = (*ends, weight, edge_type, time_column)
+    unused = [name for name in edges.columns if name not in used]
+    graph = cleaned(nodes.name, ids, columns, pairs, weights, directed, unused, types)
+    if time_column is None or time_column not in edges.columns:
+        return graph
+    times = read_times(edges, time_column)
+    if times.missing.any():
+        row = int(times.missing.argmax()) + 1
+        raise InputError(
+            f"time column {time_column!r} of {edges.name} must hold the time of every edge, got "
+            f"none in row {row}"
+        )
+    return replace(graph, rows=EdgeRows(pairs, weights, types, times))
 
 
 def cleaned(

@@ -153,6 +153,22 @@ def test_types_of_edges_go_from_the_file_to_added_nodes(fit, gread, files, tmp_p
     )
 
 
+@pytest.mark.slow
+def test_a_split_by_time_says_when_its_parts_begin(fit, files, tmp_path):
+    nodes, edges, *_ = files
+    days = [f"2020-01-{1 + k % 20:02}" for k in range(80)]
+    timed = write_csv(tmp_path / "timed.csv", {**nodes, "joined": days})
+    ends = {**edges, "joined": [days[int(name[1:])] for name in edges["dst"]]}
+    shown = fit("--time-column", "joined", nodes=timed, edges=write_csv(tmp_path / "t.csv", ends))
+    assert shown.returncode == 0, shown.stderr
+    text = " ".join(shown.stdout.split())
+    assert re.search(r"Split by joined: nodes before 2020-01-1\d train", text)
+    assert re.search(r"Training sees no edge from 2020-01-1\d on \(\d+ edges\)", text)
+    shown = fit("--time-column", "topic", nodes=timed, out="other")
+    assert shown.returncode == 2
+    assert "must hold numbers or dates, got text" in shown.stderr
+
+
 def test_a_model_of_one_graph_says_that_it_cannot(fit, gread, files, tmp_path):  # noqa: F811
     assert fit("--model", "linkx").returncode == 0
     out = ("--out", tmp_path / "p.csv")
