@@ -30,6 +30,7 @@ def diagnose(
     source: str | None = None,
     target: str | None = None,
     weight: str | None = None,
+    edge_type: str | None = None,
     directed: bool = False,
     folder: Path | None = None,
     as_json: bool = False,
@@ -38,7 +39,9 @@ def diagnose(
     from gread.estimator.files import PICTURE, diagnose_files
     from gread.tables.graph import Columns
 
-    columns = Columns(id=id, source=source, target=target, weight=weight, directed=directed)
+    columns = Columns(
+        id=id, source=source, target=target, weight=weight, edge_type=edge_type, directed=directed
+    )
     found = diagnose_files(
         nodes,
         edges,
@@ -73,7 +76,9 @@ def fit(
     source: str | None = None,
     target: str | None = None,
     weight: str | None = None,
+    edge_type: str | None = None,
     directed: bool = False,
+    time_column: str | None = None,
     split: str | None = None,
     model: str | None = None,
     time: float | None = None,
@@ -91,7 +96,15 @@ def fit(
     from gread.estimator.progress import FitProgress
     from gread.tables.graph import Columns
 
-    columns = Columns(id=id, source=source, target=target, weight=weight, directed=directed)
+    columns = Columns(
+        id=id,
+        source=source,
+        target=target,
+        weight=weight,
+        edge_type=edge_type,
+        time_column=time_column,
+        directed=directed,
+    )
     classifier = ESTIMATORS[task](
         model,
         settings=settings_of(settings),

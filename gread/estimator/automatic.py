@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from enum import IntEnum
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,6 @@ from gread.base.errors import InputError
 from gread.base.tensors import write_tensors
 from gread.estimator.blend import mean
 from gread.estimator.race import (
-    COMPRESSED,
     PROPAGATION,
     Candidate,
     Choice,
@@ -139,13 +138,12 @@ class Blend:
         used = [one.candidate for one in self.members if one.weight]
         return [one.title for one in used if not able(one, where)]
 
-    def view(self, candidate: Candidate, data: Data, known: Tensor | None) -> Data:
-        """What a candidate sees of a graph, see `Problem.graph`."""
-        problem = Problem(data, NO_NODES, self.task, components=self.components)
-        return problem.graph(candidate, known)
+    def problem(self, data: Data) -> Problem:
+        """A graph as members see it."""
+        return Problem(data, NO_NODES, self.task, components=self.components)
 
     def _of(self, one: Member, data: Data, known: Tensor | None, device: str) -> Figures:
-        view = self.view(one.candidate, data, known)
+        view = self.problem(data).graph(one.candidate, known)
         if one.module is None:
             assert known is not None
             return propagated(view, known, self.task, data.y)
@@ -183,7 +181,10 @@ class Blend:
         """What `write` has written."""
         members = []
         for number, row in enumerate(about["members"]):
-            candidate = Candidate(**row["candidate"])
+            given = dict(row["candidate"])
+            if (old := given.pop("encoding", None)) is not None:  # its name before
+                given["scaling"] = {"given": "none", "rows": "row"}.get(old, old)
+            candidate = Candidate(**given)
             module = None
             if candidate.model != PROPAGATION:
                 build = partial(built, candidate, features, task.width, nodes)
@@ -269,10 +270,9 @@ def fit_blend(
             until=until,
             seed=problem.seed,
         )
-        candidate = replace(one.candidate, columns=trained.columns)
-        members.append(Member(candidate, here, grown, there, trained.module))
+        members.append(Member(trained.candidate, here, grown, there, trained.module))
     here, there, grown = (choice.temperature for choice in choices)
-    compressed = any(one.candidate.encoding == COMPRESSED for one in members)
+    compressed = any(one.candidate.compressed for one in members)
     components = problem.principal if compressed else None
     return Blend(members, problem.task, (here, there, grown), components), tuple(choices)
 

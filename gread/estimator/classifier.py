@@ -27,6 +27,7 @@ from gread.estimator.diagnosis import diagnose
 from gread.estimator.fitted import (
     AUTO,
     DEGREE,
+    MOST_TYPES,
     FittedEstimator,
     checked_column,
     given_targets,
@@ -38,7 +39,7 @@ from gread.estimator.fitted import (
 )
 from gread.estimator.folder import load, write
 from gread.estimator.graphs import masks_of_data
-from gread.estimator.race import Problem, Scored, balanced
+from gread.estimator.race import POSITIONS, RELATIONS, Problem, Scored, balanced, takes_types
 from gread.estimator.scores import Figures
 from gread.estimator.task import Task, read_targets
 from gread.models.catalog import MODELS
@@ -46,7 +47,7 @@ from gread.runs.presets import split_settings
 from gread.runs.spec import HIDDEN_CHANNELS, Value
 from gread.tables.features import Preprocessing, choose_features, named
 from gread.tables.graph import TableGraph
-from gread.tables.labels import check_split, draw_split, read_split
+from gread.tables.labels import check_split, draw_split, read_split, read_times, split_by_time
 from gread.tables.table import Table
 from gread.training.fit import fit
 from gread.training.loop import Epoch
@@ -69,6 +70,8 @@ class GraphEstimator(FittedEstimator):
     What the targets are is recognized by `gread.estimator.task.read_targets`. `GraphClassifier`
     describes the arguments.
     """
+
+    cuts_: tuple[float, float]
 
     def fit(
         self: E,
@@ -116,13 +119,17 @@ class GraphEstimator(FittedEstimator):
             graph = self.read(X, edges)
             task, targets, recognized = targets_of(X, y, graph, self.kind)
             others = [*names_of(y, graph), *([split] if isinstance(split, str) else [])]
-        parts = self._split(X, split, graph, task, targets)
+            others += [] if self.time_column is None else [self.time_column]
+        parts, told = self._split(X, split, graph, task, targets)
+        known = graph if graph.rows is None else graph.before(self.cuts_[1])
+        kinds = (one.relations.names for one in (known, graph) if one.relations is not None)
+        self.types_ = tuple(dict.fromkeys(name for some in kinds for name in some))
         usual, chosen = task.best_metric(targets, parts)
         given = self.metric or self.config().metric
         self.task_ = replace(task.fitted(targets, parts == 0), metric=given or usual)
         self.config()  # loss and metric must fit the targets
         names = choose_features(graph.table(), self.features, others)
-        shown = self.shown(graph)
+        shown = self.shown(known)
         shown = shown if names else with_degrees(shown)
         seen = task.described(task.without(targets, parts == 2))
         self.preprocessing_ = Preprocessing.fit(
@@ -133,22 +140,32 @@ class GraphEstimator(FittedEstimator):
             numeric=named(graph.table(), self.numeric),
             scaling=self.scaling,
         )
-        notes = [recognized, "" if given else chosen]
+        notes = [recognized, "" if given else chosen, self._told_of_types(known), told]
         self.diagnosis_ = replace(
             diagnose(shown, seen, names, self.preprocessing_),
             target=task.word,
             notes=tuple(note for note in notes if note),
         )
         has_masks = isinstance(X, Data) and all(name in X for name in MASKS)
-        self.split_given_ = split is not None or has_masks
+        self.split_given_ = split is not None or has_masks or self.time_column is not None
         self.classes_ = np.array(task.names)
         self.ids_ = graph.ids
-        self.data_ = self._inputs(graph)
-        self.data_.y = torch.from_numpy(targets)
-        for part, name in enumerate(MASKS):
-            self.data_[name] = torch.from_numpy(parts == part)
+        self.data_ = self._with_targets(graph, targets, parts)
+        self.seen_ = self.data_
+        if known is not graph:
+            self.seen_ = self._with_targets(known, targets, parts)
         self._class_weights()  # which may name others than there are
         return self
+
+    def _with_targets(
+        self, graph: TableGraph, targets: NDArray[Any], parts: NDArray[np.int64]
+    ) -> Data:
+        """Features, edges, targets and masks."""
+        data = self._inputs(graph)
+        data.y = torch.from_numpy(targets)
+        for part, name in enumerate(MASKS):
+            data[name] = torch.from_numpy(parts == part)
+        return data
 
     def train(
         self: E,
@@ -162,11 +179,13 @@ class GraphEstimator(FittedEstimator):
         entry, device = MODELS[self.model_], choose_device(self.device)
         begin = self.diagnosis_.recommendation
         hyper = {name: getattr(begin, name) for name in entry.diagnosed} | hyper
+        if takes_types(self.model_):
+            hyper = {RELATIONS: self.data_.get(RELATIONS, 1)} | hyper
         self.settings_ = {"hidden_channels": HIDDEN_CHANNELS} | entry.hyperparameters | hyper
         self.config_ = self.config(len(self.ids_))
         with torch.random.fork_rng(devices=[]):
-            self.config_ = self._divided(self.data_, self.built().to(device))
-        data = self.structured(self.data_).to(device if self.config_.parts == 1 else "cpu")
+            self.config_ = self._divided(self.seen_, self.built().to(device))
+        data = self.structured(self.seen_).to(device if self.config_.parts == 1 else "cpu")
         if not data.test_mask.any():  # of each epoch, the score of the test is then of no use
             data.test_mask = data.val_mask
         with torch.random.fork_rng(devices=[]), enough_memory(TRAINING):
@@ -175,15 +194,16 @@ class GraphEstimator(FittedEstimator):
             about: Any = {"class_weight": self._class_weights(), "on_epoch": on_epoch}
             self.fit_ = fit(self.module_, data, self.config_, **about)
         held, task = self.data_.val_mask.numpy(), self.task_
-        found = None
+        found: Any = None
         if task.tunes:
-            found = task.thresholds(self.predictions()[held], self.data_.y.numpy()[held])
+            found = self._predictions(self.seen_, Where.HERE)
+            found = task.thresholds(found[held], self.data_.y.numpy()[held])
         self.thresholds_ = (found,) * len(Where)
         return self
 
     def _choose(self: E, on_score: Callable[[Scored], None] | None) -> E:
         """Races candidates and blends the best."""
-        data, config = self.data_, self.config()
+        data, config = self.seen_, self.config()
         learned = (data.train_mask | data.val_mask).nonzero().squeeze(1).numpy()
         held = data.val_mask.nonzero().squeeze(1).numpy() if self.split_given_ else None
         minutes = self.time
@@ -198,9 +218,14 @@ class GraphEstimator(FittedEstimator):
             class_weight=self._class_weights(),
             seed=self.random_state,
             device=choose_device(self.device),
+            grows=self.seen_ is not self.data_,
         )
         self.settings_, self.config_ = {}, config
         self.blend_, choices = fit_blend(problem, 60 * minutes, on_score)
+        for one in self.blend_.members:
+            if one.candidate.positions:  # those of another machine may have other signs
+                directed = one.candidate.directed
+                data[POSITIONS[directed]] = problem.positions(directed=directed)
         self.choice_ = choices[Where.HERE]
         self.thresholds_ = tuple(one.thresholds for one in choices)
         return self
@@ -214,7 +239,8 @@ class GraphEstimator(FittedEstimator):
         """Another model or other settings on what is prepared here, trained."""
         other: E = clone(self).set_params(model=model, settings=settings)
         other.task_, other.classes_ = self.task_, self.classes_
-        other.ids_, other.data_ = self.ids_, self.data_
+        other.ids_, other.types_ = self.ids_, self.types_
+        other.data_, other.seen_ = self.data_, self.seen_
         other.preprocessing_, other.diagnosis_ = self.preprocessing_, self.diagnosis_
         return other.train(on_epoch)
 
@@ -265,10 +291,17 @@ class GraphEstimator(FittedEstimator):
 
     def _split(
         self, X: Any, split: Any, graph: TableGraph, task: Task, targets: NDArray[Any]
-    ) -> NDArray[np.int64]:
-        """Parts of the nodes that have a target: 0 train, 1 validation, 2 test."""
-        tested = self.graph is None
-        if not tested:
+    ) -> tuple[NDArray[np.int64], str]:
+        """Parts of the nodes with a target: 0 train, 1 validation, 2 test; and a sentence."""
+        tested, known, told = self.graph is None, task.known(targets), ""
+        if self.time_column is not None:
+            if split is not None or not tested:
+                raise InputError(
+                    "time_column must be left out where a split or the graph of the estimator is "
+                    f"given, got {self.time_column!r}"
+                )
+            parts, told = self._split_by_time(graph, known)
+        elif not tested:
             parts = draw_split(task.strata(targets), WITHOUT_TEST, self.random_state)
         elif isinstance(split, str):
             parts = read_split(graph.table(), split)
@@ -279,11 +312,48 @@ class GraphEstimator(FittedEstimator):
             parts = masks_of_data(X, split or 0)
         else:
             parts = draw_split(task.strata(targets), FRACTIONS, self.random_state)
-        known = task.known(targets)
         parts = np.where(known, parts, -1)
         check_split(parts, known, tested=tested)
         task.check(targets, parts)
-        return parts
+        return parts, told
+
+    def _split_by_time(
+        self, graph: TableGraph, known: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.int64], str]:
+        """The latest nodes test, those before them validate."""
+        assert self.time_column is not None
+        times = read_times(graph.table(), self.time_column)
+        gone = times.missing & known
+        where = f"time column {self.time_column!r} of {graph.name}"
+        if gone.any():
+            raise InputError(
+                f"{where} must hold the time of every labelled node, got none in row "
+                f"{int(gone.argmax()) + 1}"
+            )
+        if graph.rows is not None and graph.rows.times.dates != times.dates:
+            kinds = ("dates", "numbers") if times.dates else ("numbers", "dates")
+            raise InputError(
+                f"{where} and that of the edges must be alike, got {kinds[0]} and {kinds[1]}"
+            )
+        parts, self.cuts_ = split_by_time(times.values, known, FRACTIONS)
+        validation, test = map(times.text, self.cuts_)
+        told = (
+            f"Split by {self.time_column}: nodes before {validation} train, nodes before {test} "
+            "validate, later ones test."
+        )
+        if graph.rows is None:
+            return parts, f"{told} Edges have no times, so that training sees all of them."
+        hidden = int((graph.rows.times.values >= self.cuts_[1]).sum())
+        return parts, f"{told} Training sees no edge from {test} on ({hidden:,} edges)."
+
+    def _told_of_types(self, graph: TableGraph) -> str:
+        """What becomes of types of edges, in a sentence or two; nothing where there are none."""
+        if graph.relations is None:
+            return ""
+        told = graph.relations.about(MOST_TYPES)
+        if len(self.types_) > 1 and self.model_ != AUTO and not takes_types(self.model_):
+            told += f" {title_of(self.model_)} takes them all for one; gread-x and auto do not."
+        return told
 
     def _named(
         self, X: Any, y: Any, edges: Any, split: Any
@@ -348,7 +418,10 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
         categorical, numeric: Columns whose values are categories, or quantities, where that differs
             from what `gread.tables.codes.are_codes` finds.
         scaling: Of counts, one of ``gread.tables.SCALINGS``.
-        id, source, target, weight: Columns, see `gread.tables.read_graph`.
+        id, source, target, weight, edge_type: Columns, see `gread.tables.read_graph`.
+        time_column: Column of the nodes' times, numbers or dates, by which they are split: the
+            latest test, those before them validate. It is not a feature. If edges have a column of
+            this name, training sees no edge from the beginning of the test on.
         directed: Whether edges have one direction.
         class_weight: How much nodes of each class count: None for alike, ``"balanced"`` for
             inversely to the size of the class, or a mapping.
@@ -370,6 +443,9 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
         thresholds_: From which probability on the rarer of two classes, or each label, is
             predicted: on the graph of the training, on others, and for nodes that are added; tuned
             on validation nodes. None for the most probable class.
+        types_: Of edges, the commonest first.
+        cuts_: Of a split by time, when validation and test begin; dates as days since 0001-01-01.
+        seen_: The training graph as training sees it, without edges of the test's time.
         ids_, data_: The training graph: features, edges, classes (−1 for none) and masks.
         preprocessing_: From columns to features.
         diagnosis_: Of the graph, without the classes of the test.

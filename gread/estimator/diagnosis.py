@@ -257,8 +257,9 @@ def _warnings(found: Diagnosis) -> Iterator[str]:
             "trains and the other tests, the test is no test."
         )
     if found.unused:
-        weights = "" if found.weighted else " (--weight COLUMN takes one as weights)"
-        yield f"Columns of the edges that are not used: {some(found.unused, 6)}{weights}."
+        weights = "" if found.weighted else "--weight COLUMN takes one as weights, "
+        types = "--edge-type COLUMN takes one as types"
+        yield f"Columns of the edges that are not used: {some(found.unused, 6)} ({weights}{types})."
     if not found.features:
         yield "There are no features: the number of neighbours stands in for them."
 
@@ -287,10 +288,14 @@ def _codes(column: Column, number: int) -> NDArray[np.uint64]:
     """A number for each row, alike for like values; 0 for numbers that are 0."""
     key = np.uint64(number << 32)
     if column.kind == "vector" or column.numeric:
-        dense = column.values if column.sparse else np.asarray(column.values, dtype=np.float64)
-        entries = coo_array(dense if dense.ndim == 2 else dense[:, None])
-        rows, places = entries.row, entries.col
-        bits = entries.data.astype(np.float64).view(np.uint64)
+        if column.sparse:
+            entries = coo_array(column.values)
+            rows, places, data = entries.row, entries.col, entries.data.astype(np.float64)
+        else:
+            dense = np.asarray(column.values, dtype=np.float64).reshape(len(column), -1)
+            rows, places = np.nonzero(dense)
+            data = dense[rows, places]
+        bits = data.view(np.uint64)
         codes = np.zeros(len(column), dtype=np.uint64)
         np.add.at(codes, rows, _mixed(bits ^ _mixed(key + places.astype(np.uint64) + np.uint64(1))))
     else:
@@ -323,18 +328,36 @@ def _leak(name: str, column: Column, labels: Labels) -> Leak | None:
     most = 2 * len(labels.classes)
     tree = DecisionTreeClassifier(max_leaf_nodes=max(most, 2), random_state=0)
     for part in (rows[:: max(1, len(rows) // GLANCE)], rows):  # a glance at few is fast
-        cells = column[part].dense().values
+        cells, y = column[part].dense().values, labels.y[part]
         if not column.numeric:
             values, cells = np.unique(cells.astype(str), return_inverse=True)
             if len(values) > most:
                 return None
         if not len(part) or (cells == cells[0]).all():
             return None
-        x, y = np.clip(cells, -1e30, 1e30).reshape(-1, 1), labels.y[part]
-        right = tree.fit(x, y).score(x, y) * len(rows) / len(known)
+        share = len(rows) / len(known)
+        if share * (1 - _fewest_errors(cells, y, max(most, 2)) / len(part)) < LEAK:
+            return None
+        x = np.clip(cells, -1e30, 1e30).reshape(-1, 1)
+        right = tree.fit(x, y).score(x, y) * share
         if right < LEAK:
             return None
     return Leak(name, float(right)) if right >= LEAK > commonest else None
+
+
+def _fewest_errors(values: NDArray[Any], y: NDArray[np.int64], leaves: int) -> float:
+    """A bound below the errors of every tree of this size on one column; a tree takes longer.
+
+    Rows with one value get one class, so those of other classes are errors. In the order of the
+    values, a tree is one class for each of ``leaves`` intervals, and a value that gets another
+    class than its commonest one removes two changes between neighbouring values at most.
+    """
+    different, place = np.unique(values, return_inverse=True)
+    classes = int(y.max()) + 1
+    counts = np.bincount(place * classes + y, minlength=len(different) * classes)
+    counts = counts.reshape(len(different), classes)
+    changes = np.count_nonzero(np.diff(counts.argmax(axis=1)))
+    return max(len(y) - int(counts.max(axis=1).sum()), (changes + 1 - leaves) / 2)
 
 
 def _mixing(edge_index: Tensor, y: Tensor, classes: int) -> tuple[tuple[float, ...], ...]:

@@ -21,7 +21,6 @@ from gread.base.memory import enough_memory
 from gread.estimator.automatic import Where
 from gread.estimator.fitted import AUTO, FittedEstimator, title_of
 from gread.estimator.neighbourhood import joined
-from gread.estimator.race import COMPRESSED
 from gread.estimator.task import Task
 from gread.training.fit import inputs_of
 from gread.training.losses import LOSSES, Loss, Targets
@@ -87,7 +86,7 @@ def _table(head: str, rows: Sequence[tuple[str, float]]) -> str:
 def explain(classifier: FittedEstimator, node: Any, most: int) -> Explanation:
     """The explanation of a node of the training graph, see `gread.GraphClassifier.explain`."""
     place, task = _place(classifier, node), classifier.task_
-    title, module, data, directed = _network(classifier)
+    title, module, data, directed, positions = _network(classifier)
     found = classifier.predictions()
     decided = task.decided(found, classifier.thresholds_[Where.HERE])
     target = task.learned(torch.from_numpy(decided))
@@ -95,6 +94,7 @@ def explain(classifier: FittedEstimator, node: Any, most: int) -> Explanation:
         torch.manual_seed(classifier.random_state)
         edges, features = _masks(module, LOSSES[classifier.config_.loss], data, target, place)
     names, ids = classifier.preprocessing_.names(), classifier.ids_
+    names = [*names, *(f"position[{column}]" for column in range(positions))]
     more = range(len(features) - len(names))  # see `gread.estimator.neighbourhood`
     names = [*names, *(f"neighbourhood[{column}]" for column in more)]
     best = features.topk(min(most, int((features > 0).sum())))
@@ -129,28 +129,33 @@ def _place(classifier: FittedEstimator, node: Any) -> int:
         ) from None
 
 
-def _network(classifier: FittedEstimator) -> tuple[str, nn.Module, Data, bool]:
-    """The network to explain, of a blend the strongest, with its title, graph and directions."""
+def _network(classifier: FittedEstimator) -> tuple[str, nn.Module, Data, bool, int]:
+    """The network to explain, of a blend the strongest, with its title, graph and directions.
+
+    The last number is that of its features which are positions.
+    """
     if classifier.model_ != AUTO:
         data = classifier.structured(classifier.data_)
-        return title_of(classifier.model_), classifier.module_, data, classifier.directed
+        return title_of(classifier.model_), classifier.module_, data, classifier.directed, 0
     networks = [one for one in classifier.blend_.members if one.module is not None]
     if not networks:
         raise InputError("a blend must have a network to be explained, got label propagation alone")
     best = max(networks, key=lambda one: (one.weight, one.elsewhere))
     assert best.module is not None
     known = classifier.data_.train_mask | classifier.data_.val_mask
-    data = classifier.blend_.view(best.candidate, classifier.data_, known)
+    directed = best.candidate.directed
+    problem = classifier.blend_.problem(classifier.data_)
+    data = problem.graph(best.candidate, known)
     data.train_mask = known
     title = f"{best.candidate.title}, the strongest network of the blend"
+    positions = problem.positions(directed=directed).size(1) if best.candidate.positions else 0
     module = best.module
-    if best.candidate.encoding == COMPRESSED:
-        components = classifier.blend_.components
-        assert components is not None
+    if best.candidate.compressed:
+        components = problem.principal
         data.x = joined(classifier.data_.x, data.x[:, components.size(1) :])
         module = deepcopy(module)
         module.register_forward_pre_hook(partial(_compress, components))
-    return title, module, data, best.candidate.directed
+    return title, module, data, directed, positions
 
 
 def _compress(components: Tensor, module: nn.Module, given: tuple[Tensor, ...]) -> Any:
@@ -214,5 +219,5 @@ def _pairs(
     for at in order[mask[order] > 0].tolist():
         a, b = edge_index[:, at].tolist()
         if directed or (b, a) not in found:
-            found[a, b] = float(mask[at])
+            found.setdefault((a, b), float(mask[at]))  # of edges of several types the first
     return [(ids[a], ids[b], weight) for (a, b), weight in found.items()][:most]

@@ -26,7 +26,7 @@ from gread.base.registry import Registry
 from gread.base.versions import versions
 from gread.estimator.automatic import Where
 from gread.estimator.fitted import AUTO, FittedEstimator, title_of
-from gread.estimator.race import Candidate, encoded
+from gread.estimator.race import RELATIONS, Candidate
 from gread.estimator.task import Task
 from gread.kernels.operators import PLAIN
 from gread.models.catalog import MODELS
@@ -83,7 +83,7 @@ class Scorer(nn.Module):
             self.networks, self.weights, self.candidates, strict=True
         ):
             edges = given if candidate.directed else both
-            outputs = network(encoded(candidate.encoding, x, self.components), *edges)
+            outputs = network(candidate.features(x, self.components), *edges)
             mixed = mixed + weight * self.task.decoded(outputs, self.loss)
         if self.temperature != 1:
             mixed = self.task.calibrated(mixed, self.temperature)
@@ -162,11 +162,17 @@ def scorer_of(classifier: FittedEstimator) -> tuple[Scorer, dict[str, Any]]:
             )
         modules, weights, temperature = [classifier.module_], [1.0], 1.0
         candidates, components = [Candidate(entry.title, classifier.model_)], None
+    relations = classifier.settings_.get(RELATIONS, 1)
     for one in candidates:
         if MODELS[one.model].structure is not None:
             raise InputError(
                 f"{one.model} cannot be exported: it needs structure of the graph that gread "
                 "computes beforehand"
+            )
+        if one.typed or (one.model == classifier.model_ and relations > 1):
+            raise InputError(
+                f"{one.title} cannot be exported: it has an operator for each type of edges, which "
+                "files of this kind do not take"
             )
     loss = classifier.config_.loss
     scorer = Scorer(modules, weights, candidates, task, loss, temperature, components)

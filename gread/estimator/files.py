@@ -19,7 +19,7 @@ from gread.base.files import whole_file, whole_folder
 from gread.estimator.classifier import GraphEstimator
 from gread.estimator.comparison import compare
 from gread.estimator.diagnosis import Diagnosis, diagnose
-from gread.estimator.fitted import AUTO, ONE, names_of
+from gread.estimator.fitted import AUTO, MOST_TYPES, ONE, names_of
 from gread.estimator.folder import write
 from gread.estimator.race import Scored
 from gread.estimator.scores import AnyScores, Scores
@@ -89,7 +89,8 @@ def diagnose_files(
         scaling=scaling,
     )
     found = diagnose(graph, labels, used, preprocessing)
-    found = replace(found, target=target.word, notes=(recognized,) if recognized else ())
+    notes = [recognized, graph.relations.about(MOST_TYPES) if graph.relations is not None else ""]
+    found = replace(found, target=target.word, notes=tuple(note for note in notes if note))
     if out is not None:
         Path(out).mkdir(parents=True, exist_ok=True)
         _draw(found, graph.name, Path(out))

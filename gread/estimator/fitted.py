@@ -24,7 +24,15 @@ from gread.base.memory import enough_memory
 from gread.data.splits import MASKS
 from gread.estimator.automatic import Blend, Where
 from gread.estimator.diagnosis import Diagnosis
-from gread.estimator.graphs import Addition, as_addition, as_graph, column_of
+from gread.estimator.graphs import (
+    Addition,
+    as_addition,
+    as_graph,
+    column_of,
+    relations_of,
+    with_relations,
+)
+from gread.estimator.race import RELATIONS
 from gread.estimator.scores import AnyScores, Figures
 from gread.estimator.task import Task, Thresholds, read_targets
 from gread.graph.measures import log_degree
@@ -35,7 +43,7 @@ from gread.runs.presets import split_settings
 from gread.runs.spec import Value
 from gread.tables.column import Column, column
 from gread.tables.features import Preprocessing
-from gread.tables.graph import Columns, TableGraph
+from gread.tables.graph import Columns, Relations, TableGraph
 from gread.tables.table import Table
 from gread.training.config import TrainConfig
 from gread.training.fit import logits_of
@@ -50,6 +58,8 @@ TRAIN_LARGE = {"epochs": 50, "lr": 0.03, "patience": 20}
 AUTO = "auto"  # the model that is chosen for the graph
 ONE = "gread-bs"
 """The model whose settings are given, or tuned, if none is named."""
+MOST_TYPES = 8
+"""Types of edges with an operator each; rarer types have the last one in common."""
 DEGREE = "(degree)"  # column log(1 + neighbours), the features of a graph that has none
 
 
@@ -84,7 +94,9 @@ class FittedEstimator(BaseEstimator):
     thresholds_: tuple[Thresholds, ...]
     classes_: NDArray[Any]
     ids_: Sequence[Any]
+    types_: tuple[str, ...]
     data_: Data
+    seen_: Data
     preprocessing_: Preprocessing
     diagnosis_: Diagnosis
     settings_: dict[str, Any]
@@ -108,6 +120,8 @@ class FittedEstimator(BaseEstimator):
         source: str | None = None,
         target: str | None = None,
         weight: str | None = None,
+        edge_type: str | None = None,
+        time_column: str | None = None,
         directed: bool = False,
         class_weight: str | Mapping[Any, float] | None = None,
         metric: str | None = None,
@@ -127,6 +141,8 @@ class FittedEstimator(BaseEstimator):
         self.source = source
         self.target = target
         self.weight = weight
+        self.edge_type = edge_type
+        self.time_column = time_column
         self.directed = directed
         self.class_weight = class_weight
         self.metric = metric
@@ -247,7 +263,8 @@ class FittedEstimator(BaseEstimator):
         return as_addition(self.ids_, X, edges, **self._columns())
 
     def _columns(self) -> Columns:
-        columns = Columns(id=self.id, source=self.source, target=self.target, weight=self.weight)
+        names = ("id", "source", "target", "weight", "edge_type", "time_column")
+        columns = Columns(**{name: getattr(self, name) for name in names})  # type: ignore[typeddict-item]
         columns["directed"] = self.directed or self.model_ == AUTO
         return columns
 
@@ -312,7 +329,14 @@ class FittedEstimator(BaseEstimator):
         data = Data(x=x, edge_index=graph.edge_index)
         if graph.edge_weight is not None:
             data.edge_weight = graph.edge_weight
-        return data
+        relations = self._relations(graph)
+        return data if relations is None else with_relations(data, relations)
+
+    def _relations(self, graph: TableGraph) -> Relations | None:
+        """Edges of a graph with the types of the training graph, the rarest of them as one."""
+        if graph.relations is None:
+            return None
+        return graph.relations.renamed(self.types_).merged(MOST_TYPES)
 
     def _grown(self, X: Any, edges: Any) -> Data:
         """The training graph with nodes added behind its own, and edges, all of weight 1 if none.
@@ -342,7 +366,12 @@ class FittedEstimator(BaseEstimator):
             found[name] = torch.cat([data[name], torch.zeros(more, dtype=torch.bool)])
         if weight is not None:
             found.edge_weight = weight
-        return found
+        before, after = relations_of(data), self._relations(new)
+        if before is None:
+            return found
+        directed = self.directed or before.directed(len(self.ids_))
+        together = before if after is None else before.joined(after)
+        return with_relations(found, together.once(new.num_nodes, directed=directed))
 
     def shown(self, graph: TableGraph) -> TableGraph:
         """The graph as it is diagnosed: without directions that only candidates may use."""
@@ -356,6 +385,10 @@ class FittedEstimator(BaseEstimator):
         """With what the model wants to know of the graph; a copy, so that it may be moved."""
         structure = MODELS[self.model_].structure
         found = copy(data) if structure is None else copy(add_structure(data, structure).data)
+        relations = relations_of(data)
+        if relations is not None and self.settings_.get(RELATIONS, 1) > 1:
+            found.edge_index, found.edge_weight = relations.index, relations.weight
+            found.edge_type = relations.kind
         if data.y is not None:
             found.y = self.task_.learned(data.y)
         return found

@@ -25,15 +25,17 @@ from gread.base.versions import versions
 from gread.data.splits import MASKS
 from gread.estimator.automatic import Blend, Where
 from gread.estimator.diagnosis import Diagnosis
-from gread.estimator.fitted import AUTO, FittedEstimator, title_of
+from gread.estimator.fitted import AUTO, MOST_TYPES, FittedEstimator, title_of
+from gread.estimator.race import POSITIONS
 from gread.estimator.scores import AnyScores
 from gread.estimator.task import Task, Thresholds, task_of
 from gread.graph.checks import check_edges, check_features
 from gread.graph.partition import sparse_tensor
 from gread.models.catalog import MODELS, NUM_NODES
+from gread.models.gread_x import checked_types
 from gread.models.hub import CARD, CONFIG, EXTRA, WEIGHTS, load_module, model_card, save_weights
 from gread.runs.run import fingerprint_of
-from gread.tables.features import Preprocessing
+from gread.tables.features import Preprocessing, some
 from gread.training.config import TrainConfig
 
 C = TypeVar("C", bound=FittedEstimator)
@@ -42,6 +44,7 @@ FORMAT = 1
 CLASSIFIER = "classifier.json"
 GRAPH = "graph.safetensors"
 TENSORS = ("x", "edge_index", "y", *MASKS)
+OPTIONAL = ("edge_weight", "relation_index", "relation_type", "relation_weight", *POSITIONS)
 CSR = ("x_indptr", "x_indices", "x_data", "x_shape")  # in the place of x, where it is sparse
 
 
@@ -58,6 +61,7 @@ def write(classifier: FittedEstimator, folder: Path, scores: Mapping[str, AnySco
         "task": classifier.task_.to_dict(),
         "thresholds": classifier.thresholds_,
         "num_nodes": len(classifier.ids_),
+        "edge_types": classifier.types_,
         "preprocessing": classifier.preprocessing_.to_dict(),
         "diagnosis": asdict(classifier.diagnosis_),
         "scores": {name: asdict(found) for name, found in scores.items()},
@@ -89,8 +93,8 @@ def load(path: str | Path, kind: type[C]) -> C:
         parameters = dict(about["parameters"])
         if isinstance(parameters["class_weight"], list):
             parameters["class_weight"] = dict(parameters["class_weight"])
-        for name in ("id", "source", "target", "weight"):
-            _check(f"parameter {name}", parameters[name], str | None)
+        for name in ("id", "source", "target", "weight", "edge_type", "time_column"):
+            _check(f"parameter {name}", parameters.get(name), str | None)
         classifier = kind(about["model"], **parameters)
         _check("parameter settings", parameters["settings"], dict | None)
         classifier.task_ = _task(about)
@@ -107,6 +111,7 @@ def load(path: str | Path, kind: type[C]) -> C:
         classifier.preprocessing_ = Preprocessing.from_dict(about["preprocessing"])
         classifier.diagnosis_ = Diagnosis.from_dict(about["diagnosis"])
         classifier.ids_ = range(about["num_nodes"])
+        classifier.types_ = tuple(map(str, about.get("edge_types", ())))
         if classifier.model_ == AUTO:
             sizes = classifier.preprocessing_.width, classifier.task_, about["num_nodes"]
             classifier.blend_ = Blend.read(folder, about["blend"], *sizes)
@@ -181,7 +186,8 @@ def _parameters(classifier: FittedEstimator) -> dict[str, Any]:
 
 def _graph_tensors(classifier: FittedEstimator) -> dict[str, Tensor]:
     """The graph, with the ids as the bytes of a JSON list."""
-    names = [*TENSORS, *["edge_weight"] * (classifier.data_.edge_weight is not None)]
+    there = [name for name in OPTIONAL if classifier.data_.get(name) is not None]
+    names = [*TENSORS, *there]
     ids = json.dumps(classifier.ids_, default=str, ensure_ascii=False).encode()
     found = {"ids": torch.frombuffer(bytearray(ids), dtype=torch.uint8)}
     tensors = {name: classifier.data_[name].cpu() for name in names}
@@ -226,17 +232,26 @@ def _read_graph(file: Path, classifier: FittedEstimator) -> tuple[list[Any], Dat
         RuntimeError,
     ) as error:
         raise InputError(f"{file} is not as gread writes it: {error!r}") from error
-    return ids, Data(**found)
+    data = Data(**found)
+    if len(classifier.types_) > 1:
+        data.num_relations = min(len(classifier.types_), MOST_TYPES)
+    return ids, data
 
 
 def _check_graph(ids: Any, found: Mapping[str, Tensor], classifier: FittedEstimator) -> None:
     """Requires the graph of a training: what reads it later trusts its sizes."""
     _check("ids", ids, list)
     n = len(ids)
-    if found.keys() - {"edge_weight"} != set(TENSORS):
+    if found.keys() - set(OPTIONAL) != set(TENSORS):
         raise InputError(f"it must hold {', '.join(sorted(TENSORS))}, got {', '.join(found)}")
     check_features("x", found["x"], classifier.preprocessing_.width)
     check_edges(found["edge_index"], found.get("edge_weight"), found["x"])
+    for name in POSITIONS:
+        if name in found:
+            check_features(name, found[name], found[name].size(-1))
+            if len(found[name]) != n:
+                raise InputError(f"{name} must have a row for each of {n} nodes")
+    _check_relations(found, classifier)
     task = classifier.task_
     for name, of in {"y": task.dtype, **dict.fromkeys(MASKS, torch.bool)}.items():
         shape = (n, task.width) if name == "y" and task.targets == "labels" else (n,)
@@ -247,10 +262,25 @@ def _check_graph(ids: Any, found: Mapping[str, Tensor], classifier: FittedEstima
         raise InputError(f"x must have a row and y a class for each of {n} nodes")
 
 
+def _check_relations(found: Mapping[str, Tensor], classifier: FittedEstimator) -> None:
+    """Requires edges with types where there are several types, and nothing else of the kind."""
+    names = {name for name in found if name.startswith("relation_")} - {"relation_weight"}
+    wanted = {"relation_index", "relation_type"} if len(classifier.types_) > 1 else set()
+    if names != wanted:
+        raise InputError(f"it must hold {sorted(wanted)} of edges with types, got {sorted(names)}")
+    if wanted:
+        index, weight = found["relation_index"], found.get("relation_weight")
+        check_edges(index, weight, found["x"])
+        checked_types(found["relation_type"], index, min(len(classifier.types_), MOST_TYPES))
+
+
 def _card(classifier: FittedEstimator, scores: Mapping[str, AnyScores], fingerprint: str) -> str:
     title = title_of(classifier.model_)
     names = ", ".join(map(str, classifier.classes_.tolist()[:20]))
     columns = "\n".join(f"- {line}" for line in classifier.preprocessing_.about())
+    types = ""
+    if len(classifier.types_) > 1:
+        types = f"Edges have the types {some(classifier.types_, 20)}. "
     metrics = {
         f"{name}, {measure}": value
         for name, found in scores.items()
@@ -259,7 +289,7 @@ def _card(classifier: FittedEstimator, scores: Mapping[str, AnyScores], fingerpr
     }
     about = (
         f"Predicts the {classifier.task_.word} of a node ({names}) from its columns and the graph "
-        f"around it: {title}, trained on {len(classifier.ids_)} nodes. Columns and their "
+        f"around it: {title}, trained on {len(classifier.ids_)} nodes. {types}Columns and their "
         f"encoding:\n\n{columns}"
     )
     kind = classifier.task_.estimator

@@ -23,12 +23,14 @@ from gread.tables.graph import (
     ENDS,
     IDS,
     Columns,
+    Relations,
     TableGraph,
     cleaned,
     from_networkx,
     join,
     read_graph,
     read_nodes,
+    read_types,
 )
 from gread.tables.table import ROW, Table
 
@@ -49,22 +51,41 @@ def as_graph(graph: Any, edges: Any = None, **columns: Unpack[Columns]) -> Table
     """
     if isinstance(graph, TableGraph):
         return graph
-    id, weight = columns.get("id"), columns.get("weight")
+    id, weight, edge_type = columns.get("id"), columns.get("weight"), columns.get("edge_type")
     directed = columns.get("directed", False)
     if isinstance(graph, Data) or _is_a("networkx", "Graph", graph):
         if edges is not None:
             raise InputError("edges must be left out with a graph that has its own")
         if isinstance(graph, Data):
-            return _from_data(graph, directed)
-        return from_networkx(graph, "the graph", weight, directed)
+            return _from_data(graph, directed, edge_type)
+        return from_networkx(graph, "the graph", weight, directed, edge_type)
     if _are_files(graph) and (edges is None or _is_file(edges)):
         return read_graph(graph, edges, **columns)
     nodes = _node_table(graph, id)
     if _is_file(edges) or _is_frame(edges):
         return join(nodes, _edge_table(edges), **columns)
+    _check_untyped(edge_type, edges)
     pairs, weights = _pairs(edges, len(nodes))
     alone = join(nodes, _no_edges(), id=id)
     return cleaned(nodes.name, alone.ids, alone.columns, pairs, weights, directed)
+
+
+def relations_of(data: Data) -> Relations | None:
+    """Edges with their types, as `with_relations` put them into a graph."""
+    if data.get("relation_index") is None:
+        return None
+    names = tuple(map(str, range(data.num_relations)))
+    return Relations(names, data.relation_index, data.relation_type, data.get("relation_weight"))
+
+
+def with_relations(data: Data, relations: Relations) -> Data:
+    """The graph, with edges and their types in addition to its own edges, if there are several."""
+    if len(relations.names) > 1:
+        data.relation_index, data.relation_type = relations.index, relations.kind
+        data.num_relations = len(relations.names)
+        if relations.weight is not None:
+            data.relation_weight = relations.weight
+    return data
 
 
 @dataclass(frozen=True)
@@ -110,6 +131,7 @@ def as_addition(
         known, new = list(map(str, known)), list(map(str, new))
     everyone = Table(f"the training graph and {alone.name}", {IDS[0]: column([*known, *new])})
     if edges is not None and not _is_file(edges) and not _is_frame(edges):
+        _check_untyped(columns.get("edge_type"), edges)
         whole = join(everyone, _no_edges(), id=IDS[0])
         options = *_pairs(edges, len(everyone)), columns.get("directed", False)
         found = cleaned(whole.name, whole.ids, {}, *options)
@@ -119,6 +141,15 @@ def as_addition(
         columns["id"] = IDS[0]
         found = join(everyone, _edge_table(edges), **columns)
     return Addition(alone.table(), new, found)
+
+
+def _check_untyped(edge_type: str | None, edges: Any) -> None:
+    """Require edges with columns where one of them is to hold types."""
+    if edge_type is not None and edges is not None:
+        raise InputError(
+            f"edges must be a file or a DataFrame with the column {edge_type!r} of their types, "
+            f"got {type(edges).__name__}"
+        )
 
 
 def _is_frame(value: Any) -> bool:
@@ -202,15 +233,24 @@ def _pairs(edges: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.float32] |
     return found.astype(np.int64), None
 
 
-def _from_data(data: Data, directed: bool) -> TableGraph:
+def _from_data(data: Data, directed: bool, edge_type: str | None) -> TableGraph:
     if data.edge_index is None:
         raise InputError("data must have edge_index, got none")
     n = int(data.num_nodes)
     pairs, _ = _pairs(data.edge_index, n)
     weights = None if data.edge_weight is None else data.edge_weight.cpu().float().numpy()
     columns = {} if data.x is None else {"x": column(data.x.cpu().numpy())}
-    unused = [name for name in ("edge_attr", "edge_type") if data.get(name) is not None]
-    return cleaned("data", list(range(n)), columns, pairs, weights, directed, unused)
+    types = None
+    if edge_type is not None:
+        given = data.get(edge_type)
+        if not isinstance(given, Tensor) or given.shape != data.edge_index.shape[1:]:
+            raise InputError(
+                f"edge_type must name a tensor of data with a type for each edge, got {edge_type!r}"
+            )
+        types = read_types(Table("data", {edge_type: column(given.cpu().numpy())}), edge_type)
+    names = [name for name in ("edge_attr", "edge_type") if data.get(name) is not None]
+    unused = [name for name in names if name != edge_type]
+    return cleaned("data", list(range(n)), columns, pairs, weights, directed, unused, types)
 
 
 def masks_of_data(data: Data, which: int) -> NDArray[np.int64]:

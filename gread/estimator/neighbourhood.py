@@ -7,6 +7,7 @@ cannot learn to copy targets.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -100,7 +101,7 @@ def directions(edge_index: Tensor, nodes: int, directed: bool) -> list[Neighbour
 
 
 def surroundings(
-    edge_index: Tensor, x: Tensor, known: Tensor, targets: Tensor, directed: bool
+    groups: Sequence[Sequence[Neighbours]], x: Tensor, known: Tensor, targets: Tensor
 ) -> Tensor:
     """Degrees, means of neighbours' features, and targets of known nodes up to two edges away.
 
@@ -108,28 +109,28 @@ def surroundings(
     would have a share of the node's own.
 
     Args:
-        edge_index: Every edge in both directions unless ``directed``, [2, E].
+        groups: `directions` of all edges and, if edges have types, of those of each type. Paths of
+            two edges are within a group.
         x: Features, [N, F]; of wide or sparse ones no means are taken.
         known: Nodes whose targets may be used, [N].
         targets: Of every node, of the order of 1, anything where unknown, [N, k].
-        directed: Whether incoming and outgoing edges give columns of their own.
 
     Returns:
         Features that join ``x``, [N, G].
     """
-    nodes = len(known)
     count = known.double().unsqueeze(1)
     given = torch.cat([targets.double() * count, count], dim=1).cpu().numpy()
-    ways = directions(edge_index, nodes, directed)
-    degrees = np.log1p(np.hstack([way.degrees for way in ways]))
-    plain = [degrees, *(way.mean(degrees) for way in ways)]
-    if x.layout is torch.strided and x.size(1) <= WIDEST:
-        plain += [way.mean(x.double().cpu().numpy()) for way in ways]
+    narrow = x.layout is torch.strided and x.size(1) * len(groups) <= WIDEST
+    features = [x.double().cpu().numpy()] if narrow else []
+    plain, found = [], []
+    for ways in groups:
+        degrees = np.log1p(np.hstack([way.degrees for way in ways]))
+        plain += [degrees, *(way.mean(one) for one in (degrees, *features) for way in ways)]
+        found += [way.targets(given) for way in ways]
+        found += [one.targets_around(other, given) for one, other in product(ways, ways)]
     columns = np.hstack(plain)
     deviation = columns.std(axis=0)
     scaled = (columns - columns.mean(axis=0)) / np.where(deviation > 0, deviation, 1)
-    found = [way.targets(given) for way in ways]
-    found += [one.targets_around(other, given) for one, other in product(ways, ways)]
     return torch.from_numpy(np.hstack([scaled, *found])).float().to(x.device)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from itertools import chain
 from typing import Any
 
@@ -22,18 +22,20 @@ from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
 from gread.base.errors import InputError
-from gread.base.registry import Registry
 from gread.base.toml import read_toml
 from gread.estimator.blend import blend, mean
 from gread.estimator.compression import components, is_heavy, is_wide
-from gread.estimator.neighbourhood import joined, surroundings
+from gread.estimator.graphs import relations_of
+from gread.estimator.neighbourhood import directions, joined, surroundings
 from gread.estimator.scores import Figures
 from gread.estimator.task import Classes, Task, Thresholds
 from gread.graph.adjacency import OriginalAdjacency
-from gread.graph.partition import sparse_tensor
+from gread.graph.structure.spectral import spectral_positions
 from gread.models.catalog import MODELS
 from gread.runs.presets import split_settings
 from gread.runs.spec import HIDDEN_CHANNELS, Value
+from gread.tables.graph import Relations
+from gread.tables.scaling import SCALINGS, rescaled
 from gread.training.config import TrainConfig
 from gread.training.fit import fit, logits_of
 
@@ -41,50 +43,15 @@ FEW, FOLDS = 2000, 5
 """Labelled nodes below which there are folds, and how many."""
 
 PROPAGATION = "label-propagation"
+POSITIONS = ("positions", "directed_positions")
+"""Names of positions in a graph, without and with directions."""
+RELATIONS = "num_relations"
+"""The hyperparameter of models with an operator for each type of edges."""
 EPOCHS, PATIENCE = 600, 60
 
 
-def _by_value(change: Callable[[Tensor, Tensor, int], Tensor], x: Tensor) -> Tensor:
-    """Features whose non-zeros are changed, from their rows and values and the number of rows."""
-    if x.layout is torch.sparse_csr:
-        rows = torch.repeat_interleave(x.crow_indices().diff())
-        values = change(rows, x.values(), x.size(0))
-        return sparse_tensor(x.crow_indices(), x.col_indices(), values, x.shape)
-    # Without `nonzero`, whose number of values `torch.export` does not know beforehand.
-    rows = torch.arange(x.size(0), device=x.device).repeat_interleave(x.size(1))
-    return change(rows, x.flatten(), x.size(0)).view_as(x) * (x != 0)
-
-
-def _share_of_row(rows: Tensor, values: Tensor, count: int) -> Tensor:
-    totals = values.new_zeros(count).index_add_(0, rows, values.abs())
-    return values / totals[rows].clamp_min(1e-12)
-
-
-COMPRESSED = "compressed"
-
-ENCODINGS: Registry[Callable[[Tensor], Tensor]] = Registry(
-    "encoding",
-    {
-        "given": lambda x: x,
-        "rows": partial(_by_value, _share_of_row),
-        "binary": partial(_by_value, lambda rows, values, count: torch.ones_like(values)),
-    },
-)
-"""What may be done to features before a network sees them, besides compression."""
-
-
-def encoded(encoding: str, x: Tensor, components: Tensor | None) -> Tensor:
-    """Features as a network sees them.
-
-    Args:
-        encoding: A name of `ENCODINGS`, or `COMPRESSED`.
-        x: Features, [N, F].
-        components: Those of the graph of the training, for the latter, [F, k].
-    """
-    if encoding != COMPRESSED:
-        return ENCODINGS[encoding](x)
-    assert components is not None
-    return x @ components.to(x.device)
+TRIED = ("none", "row", "binary")
+"""Scalings of features that are tried of the best network."""
 
 
 @dataclass(frozen=True)
@@ -97,11 +64,15 @@ class Candidate:
         settings: Hyperparameters of the model and of the training.
         reason: Why it is tried.
         directed: Whether it uses the directions of edges.
-        encoding: See `encoded`.
+        typed: Whether it uses the types of edges.
+        scaling: Of all its features, a name of `gread.tables.SCALINGS`.
+        compressed: Whether it sees the principal components of its features instead of them.
         smooth: Whether its predictions are corrected and smoothed by those of neighbours.
         balanced: Whether classes count alike in its loss, however many nodes they have.
         neighbours: Whether `gread.estimator.neighbourhood.surroundings` are among its features. Its
             network must see no edge: through two of them a node would see its own target.
+        positions: Whether `gread.graph.structure.spectral.spectral_positions` are among its
+            features.
         columns: Number of features of its network, once it is trained.
     """
 
@@ -110,30 +81,62 @@ class Candidate:
     settings: Mapping[str, Value] = field(default_factory=dict)
     reason: str = ""
     directed: bool = False
-    encoding: str = "given"
+    typed: bool = False
+    scaling: str = "none"
+    compressed: bool = False
     smooth: bool = False
     balanced: bool = False
     neighbours: bool = False
+    positions: bool = False
     columns: int | None = None
 
     def __post_init__(self) -> None:
         if self.neighbours and self.model != "mlp":
             raise InputError(f"neighbours must be features of an mlp alone, got {self.model!r}")
+        if self.typed and not self.can_be_typed():
+            raise InputError(f"typed must be false for {self.model!r}, which has one operator")
+
+    def can_be_typed(self) -> bool:
+        """Whether its features or its network may tell types of edges apart."""
+        return self.neighbours or takes_types(self.model)
+
+    def features(self, x: Tensor, components: Tensor | None) -> Tensor:
+        """What it sees of features [N, F]: scaled, or their components.
+
+        Args:
+            x: Features.
+            components: Those of the graph of the training, see
+                `gread.estimator.compression.components`.
+        """
+        if not self.compressed:
+            return rescaled(x, self.scaling)
+        assert components is not None
+        return x @ components.to(x.device)
 
     @property
     def without_graph(self) -> bool:
         """Whether it sees no edge."""
-        return self.model == "mlp" and not self.smooth and not self.neighbours
+        return self.model == "mlp" and not (self.smooth or self.neighbours or self.positions)
 
     def transductive(self) -> bool:
         """Whether it can predict nodes of its graph alone, or of this with nodes added."""
         return self.smooth or self.neighbours or self.model == PROPAGATION or self.bound()
 
     def bound(self) -> bool:
-        """Whether it has weights for each node, so that it cannot predict nodes that are added."""
+        """Whether it has weights or positions of each node, so that it cannot predict added ones.
+
+        Eigenvectors of a grown graph are others.
+        """
         if self.model == PROPAGATION:
             return False
-        return MODELS[self.model].transductive(split_settings(self.model, self.settings)[0])
+        return self.positions or MODELS[self.model].transductive(
+            split_settings(self.model, self.settings)[0]
+        )
+
+
+def takes_types(model: str) -> bool:
+    """Whether a model of the catalogue may have an operator for each type of edges."""
+    return model in MODELS and RELATIONS in MODELS[model].hyperparameters
 
 
 @cache
@@ -148,15 +151,17 @@ class Problem:
     """A graph whose labelled nodes are to be learned from.
 
     Attributes:
-        data: ``x``, ``edge_index`` with directions if there are any, ``edge_weight`` perhaps, and
-            ``y``, the targets of the task, where there is something to learn.
+        data: ``x``, ``edge_index`` with directions if there are any, ``edge_weight`` perhaps, types
+            of edges as `relations_of` takes them, and ``y``, the targets of the task, where there
+            is something to learn.
         learned: Nodes to learn from, [n]; no test node is among them.
         task: What is predicted, and by which metric candidates are compared.
         held: A part of them that is kept for validation, where the user says so.
         class_weight: As in ``gread.fit``.
         seed: Of folds and trainings.
         device: Where networks are trained.
-        components: See `encoded`; by default they are computed when a candidate needs them.
+        components: See `Candidate.features`; by default they are computed when needed.
+        grows: Whether predictions are on a graph with more edges, in which positions are others.
     """
 
     data: Data
@@ -167,6 +172,7 @@ class Problem:
     seed: int = 0
     device: str = "cpu"
     components: Tensor | None = None
+    grows: bool = False
 
     @cached_property
     def folds(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
@@ -192,6 +198,28 @@ class Problem:
         return bool(self.data.is_directed())
 
     @cached_property
+    def relations(self) -> Relations | None:
+        """Edges with their types and directions, if they have types."""
+        return relations_of(self.data)
+
+    @cached_property
+    def undirected_relations(self) -> Relations | None:
+        """Every edge of each type in both directions."""
+        if self.relations is None:
+            return None
+        return self.relations.once(int(self.data.num_nodes), directed=False)
+
+    def able(self, candidate: Candidate) -> bool:
+        """Whether the graph has what a candidate is for: types, directions, positions that stay."""
+        if candidate.positions and self.grows:
+            return False
+        if not candidate.typed:
+            return self.has_directions or not candidate.directed
+        if self.relations is None:
+            return False
+        return not candidate.directed or self.relations.directed(int(self.data.num_nodes))
+
+    @cached_property
     def undirected(self) -> tuple[Tensor, Tensor | None]:
         """Every edge in both directions."""
         weight, options = self.data.edge_weight, {"num_nodes": self.data.num_nodes}
@@ -208,14 +236,27 @@ class Problem:
 
     @cached_property
     def encoded(self) -> dict[str, Tensor]:
-        """Features by encoding, made when asked for."""
+        """Features as candidates see them and positions by name, made when they are needed."""
         return {}
 
     def suited(self, candidate: Candidate) -> Candidate:
         """A candidate that sees compressed features where the given ones are heavy."""
-        if candidate.model == PROPAGATION or not is_heavy(self.data.x):
-            return candidate
-        return replace(candidate, encoding=COMPRESSED)
+        heavy = candidate.model != PROPAGATION and is_heavy(self.data.x)
+        return replace(candidate, compressed=heavy)
+
+    def positions(self, *, directed: bool) -> Tensor:
+        """Spectral positions of the nodes, [N, F]: those in the graph, or computed once."""
+        name = POSITIONS[directed]
+        if self.data.get(name) is not None:
+            found: Tensor = self.data[name]
+            return found
+        if name not in self.encoded:
+            edges, nodes = (
+                self.data.edge_index if directed else self.undirected[0],
+                self.data.num_nodes,
+            )
+            self.encoded[name] = spectral_positions(edges, int(nodes or 0), directed=directed)
+        return self.encoded[name]
 
     def graph(self, candidate: Candidate, known: Tensor | None = None) -> Data:
         """What a candidate sees, without masks.
@@ -224,23 +265,35 @@ class Problem:
             candidate: Which.
             known: Nodes whose targets may become features of others, [N].
         """
-        x = self.encoded.get(candidate.encoding)
+        name = "compressed" if candidate.compressed else candidate.scaling
+        x = self.encoded.get(name)
         if x is None:
-            parts = self.principal if candidate.encoding == COMPRESSED else None
-            x = encoded(candidate.encoding, self.data.x, parts)
-            self.encoded[candidate.encoding] = x
+            principal = self.principal if candidate.compressed else None
+            x = self.encoded[name] = candidate.features(self.data.x, principal)
         edges = (
             (self.data.edge_index, self.data.edge_weight) if candidate.directed else self.undirected
         )
+        if candidate.positions:
+            x = joined(x, self.positions(directed=candidate.directed).to(x.device))
+        relations = None
+        if candidate.typed:
+            relations = self.relations if candidate.directed else self.undirected_relations
+            assert relations is not None
         if candidate.neighbours:
             assert known is not None
-            targets = self.task.around(self.data.y)
-            x = joined(x, surroundings(edges[0], x, known, targets, candidate.directed))
+            parts = [edges[0], *(relations.parts() if relations is not None else ())]
+            groups = [directions(part, len(known), candidate.directed) for part in parts]
+            x = joined(x, surroundings(groups, x, known, self.task.around(self.data.y)))
+            relations = None
+        if relations is not None:
+            edges = relations.index, relations.weight
         data = Data(x=x, edge_index=edges[0])
         if self.data.y is not None:
             data.y = self.task.learned(self.data.y)
         if edges[1] is not None:
             data.edge_weight = edges[1]
+        if relations is not None:
+            data.edge_type = relations.kind
         return data
 
     def gain(self, predictions: Figures, nodes: NDArray[np.int64]) -> tuple[float, float]:
@@ -265,17 +318,17 @@ class Trained:
     """A candidate that has learned.
 
     Attributes:
+        candidate: What it is, with all that its network is built from.
         module: Its network; None of label propagation.
         predictions: Of every node, [N, k].
         epochs: How many were best.
-        columns: Number of features of the network.
         stopped: Whether its time was over before it had learned.
     """
 
+    candidate: Candidate
     module: nn.Module | None
     predictions: Figures
     epochs: int = 0
-    columns: int | None = None
     stopped: bool = False
 
 
@@ -327,7 +380,13 @@ def train(
     known[nodes] = True
     data = problem.graph(candidate, known)
     if candidate.model == PROPAGATION:
-        return Trained(None, propagated(data, known, problem.task, problem.data.y))
+        spread = propagated(data, known, problem.task, problem.data.y)
+        return Trained(candidate, None, spread)
+    candidate = replace(candidate, columns=data.num_features)
+    if data.get("edge_type") is not None:
+        assert problem.relations is not None
+        types = {RELATIONS: len(problem.relations.names)}
+        candidate = replace(candidate, settings={**candidate.settings, **types})
     _, given = split_settings(candidate.model, candidate.settings)
     task = problem.task
     usual: dict[str, Any] = {"epochs": epochs, "patience": PATIENCE}
@@ -352,7 +411,7 @@ def train(
     if candidate.smooth:
         predictions = smoothed(data, known, task, problem.data.y, predictions)
     stopped = time.monotonic() > until
-    return Trained(module.cpu(), predictions, found.best.number + 1, data.num_features, stopped)
+    return Trained(candidate, module.cpu(), predictions, found.best.number + 1, stopped)
 
 
 def built(candidate: Candidate, features: int, outputs: int, nodes: int) -> nn.Module:
@@ -437,7 +496,7 @@ def race(
     Every candidate may take twice its share of what is left; what it does not need is for the
     others. One that can predict on other graphs is always among them, if it trains for one epoch.
     Then variants of the best network are tried as long as there is time: itself with more time if
-    its own was over, other encodings of the features, correction by neighbours, balanced classes
+    its own was over, other scalings of the features, correction by neighbours, balanced classes
     where accuracy is not the metric, and settings around its own.
     """
     begin = time.monotonic()
@@ -455,9 +514,7 @@ def race(
                 on_score(one)
 
     try:
-        able = [
-            problem.suited(one) for one in candidates if problem.has_directions or not one.directed
-        ]
+        able = [problem.suited(one) for one in candidates if problem.able(one)]
         for number, candidate in enumerate(able):
             enter(candidate, len(able) - number)
         for variant in _variants(problem, found, end):
@@ -516,6 +573,12 @@ def _near(problem: Problem, best: Candidate) -> Iterator[Candidate]:
         yield replace(
             best, title=f"{best.title}, balanced", balanced=True, reason="some classes are rare"
         )
+    typed = best.can_be_typed() and replace(best, typed=True, title=f"{best.title}, typed")
+    if typed and not best.typed and problem.able(typed):
+        yield replace(typed, reason="edges have types")
+    placed = replace(best, positions=True, title=f"{best.title}, positions")
+    if not best.positions and problem.able(placed):
+        yield replace(placed, reason="where a node stands in the graph may tell its class")
     if not best.smooth:
         yield replace(
             best,
@@ -523,9 +586,18 @@ def _near(problem: Problem, best: Candidate) -> Iterator[Candidate]:
             smooth=True,
             reason="neighbours' errors are alike",
         )
-    for encoding in (*ENCODINGS, *([COMPRESSED] if is_wide(problem.data.x) else [])):
-        if encoding != best.encoding:
-            yield replace(best, title=f"{best.title}, {encoding} features", encoding=encoding)
+    if is_wide(problem.data.x) and not best.compressed:
+        yield replace(
+            best,
+            title=f"{best.title}, compressed features",
+            compressed=True,
+            scaling="none",
+            reason="there are many columns",
+        )
+    for scaling in TRIED:
+        if best.compressed or scaling != best.scaling:
+            title = f"{best.title}, features {SCALINGS[scaling].about}"
+            yield replace(best, title=title, scaling=scaling, compressed=False)
 
 
 def _moved(best: Candidate, random: np.random.Generator) -> Candidate:

@@ -169,7 +169,8 @@ class ModelEntry:
 
     def divisible(self, hyper: Hyper) -> bool:
         """Whether it can be trained on parts of a graph; means over nodes are then of a part."""
-        return self.structure is None and not self.transductive(hyper)
+        typed = int(hyper.get("num_relations", 1) or 1) > 1  # of every edge, not of every node
+        return self.structure is None and not self.transductive(hyper) and not typed
 
     def check_parts(self, parts: int, hyper: Hyper) -> None:
         """Require one part if the model needs the whole graph."""

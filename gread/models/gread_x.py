@@ -13,6 +13,10 @@ depends on the gradients of all (cross-diffusion). So the coefficients R, P, Q a
 
 A graph step is followed by φ and Norm, which mix no neighbours (operator splitting).
 
+Where edges have types or directions, each of these has an operator Ã_r of its own, and the terms
+(Ã H) P and r(H) Q become sums over r with coefficients P_r and Q_r, as in R-GCN (Schlichtkrull et
+al., ESWC 2018).
+
 Special cases: with R = (1 − τα) I, P = τα I, Q = τβ I, shared by all steps, and φ and Norm the
 identity, these are K Euler steps of GREAD (of GRAND, for β = 0); with Q = 0 it is a GCN with a
 linear residual; with r = FB, H, Ã H and L̃ H are the three filters of ACM-GCN.
@@ -26,12 +30,12 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.utils import is_undirected
 
-from gread.base.checks import check_flag
+from gread.base.checks import check_count, check_flag
 from gread.base.errors import InputError
 from gread.base.registry import Registry
 from gread.dynamics.integrate import Solution
 from gread.dynamics.reactions import Reaction, State, build_reaction
-from gread.graph.adjacency import OriginalAdjacency
+from gread.graph.adjacency import OriginalAdjacency, ones_for
 from gread.graph.operator import EdgeSource, Operator
 from gread.kernels.cuda_graph import values_can_be_read
 from gread.kernels.pattern import remember
@@ -95,6 +99,8 @@ class GREADX(SteppedGNN, Pretrained):
         jump: Whether the decoder receives all states.
         direction: ``"undirected"``, or ``"both"`` for separate operators and coefficients of
             incoming and outgoing edges of a directed graph.
+        num_relations: Number of edge types, each with operators and coefficients of its own. With
+            more than one, `forward` takes ``edge_type``.
         embedding: Whether H_0 has Ã W, with weights for every node of one graph.
         num_nodes: How many that graph has; needed for the embedding.
         input_dropout: Dropout on the features.
@@ -127,6 +133,7 @@ class GREADX(SteppedGNN, Pretrained):
         residual: bool = False,
         jump: bool = False,
         direction: str = "undirected",
+        num_relations: int = 1,
         embedding: bool = False,
         num_nodes: int | None = None,
         input_dropout: float = 0.0,
@@ -139,8 +146,9 @@ class GREADX(SteppedGNN, Pretrained):
         nodes = num_nodes if embedding else None
         if embedding and nodes is None:
             raise InputError("embedding needs num_nodes, the number of nodes of the graph")
-        operators, made = DIRECTIONS[direction]
-        reacts = reaction != "none"
+        check_count("num_relations", num_relations)
+        ways, edges = DIRECTIONS[direction]
+        operators, reacts = ways * num_relations, reaction != "none"
         super().__init__(
             in_channels,
             hidden_channels,
@@ -158,7 +166,8 @@ class GREADX(SteppedGNN, Pretrained):
             num_nodes=nodes,
         )
         self.adjacency = OriginalAdjacency(normalization=normalization, self_loops=self_loops)
-        self.operators, self.direction, self.local = made, direction, local
+        self.edges, self.direction, self.local = edges, direction, local
+        self.num_relations = num_relations
         self.reaction = build_reaction(reaction, hidden_channels) if reacts else None
         self.embeddings = nn.ModuleList(
             Embedding(nodes, hidden_channels) for _ in range(operators) if nodes is not None
@@ -173,13 +182,56 @@ class GREADX(SteppedGNN, Pretrained):
                 raise InputError(
                     f'direction must be "undirected" over several processes, got "{self.direction}"'
                 )
+            if self.num_relations > 1:
+                raise InputError(
+                    f"num_relations must be 1 over several processes, got {self.num_relations}"
+                )
         super().check(x, edge_index, edge_weight)
 
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor | None = None,
+        *,
+        edge_type: Tensor | None = None,
+    ) -> Tensor:
+        """Logits [N, classes] from features [N, F].
+
+        ``edge_type`` [E] is the type of each edge, 0 to ``num_relations`` − 1; a pair of nodes may
+        have edges of several types.
+        """
+        return self.decode(self.hidden_states(x, edge_index, edge_weight, edge_type=edge_type))
+
+    def hidden_states(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor | None = None,
+        *,
+        edge_type: Tensor | None = None,
+    ) -> list[Tensor]:
+        """H_0, ..., H_K."""
+        self.check(x, edge_index, edge_weight)
+        return self.states(x, self.operator(x, edge_index, edge_weight, edge_type))
+
     def operator(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor | None,
+        edge_type: Tensor | None = None,
     ) -> tuple[Operator, ...]:
-        """Ã, or the two of incoming and of outgoing edges."""
-        return self.operators(self.adjacency, x, edge_index, edge_weight)
+        """Ã, or one for each direction and type of the edges."""
+        if self.num_relations > 1 or edge_type is not None:
+            edge_type = checked_types(edge_type, edge_index, self.num_relations)
+        explained = any(getattr(part, "explain", False) for part in self.adjacency.modules())
+        parts = masked_by_type if explained or torch.compiler.is_compiling() else by_type
+        return tuple(
+            self.adjacency(x, *part)
+            for way in self.edges(edge_index, edge_weight, edge_type)
+            for part in parts(way, edge_weight, edge_type, self.num_relations, x)
+        )
 
     def first(self, x: Tensor, adj: tuple[Operator, ...]) -> Tensor:
         """e(X), or e(X) + Ã W."""
@@ -204,39 +256,84 @@ class GREADX(SteppedGNN, Pretrained):
         edge_index: Tensor,
         edge_weight: Tensor | None = None,
         *,
+        edge_type: Tensor | None = None,
         save_at: Sequence[int] = (),
     ) -> Solution:
         """H_K, and the states after the steps of ``save_at``, 0 to K."""
         for step in save_at:
             if step not in range(self.num_steps + 1):
                 raise InputError(f"save_at must name steps 0 to {self.num_steps}, got {step}")
-        states = self.hidden_states(x, edge_index, edge_weight)
+        states = self.hidden_states(x, edge_index, edge_weight, edge_type=edge_type)
         return Solution(states[-1], tuple(states[int(k)] for k in save_at), self.num_steps)
 
 
-def _undirected(
-    adjacency: nn.Module, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None
-) -> tuple[Operator, ...]:
-    return (adjacency(x, edge_index, edge_weight),)
+def checked_types(edge_type: Tensor | None, edge_index: Tensor, count: int) -> Tensor:
+    """Require a type, 0 to ``count`` − 1, for each edge."""
+    if edge_type is None:
+        raise InputError(f"edge_type must be given with num_relations={count}, got none")
+    if edge_type.dtype != torch.int64 or edge_type.shape != edge_index.shape[1:]:
+        raise InputError(
+            f"edge_type must be int64 {list(edge_index.shape[1:])}, a type for each edge, got "
+            f"{edge_type.dtype} {list(edge_type.shape)}"
+        )
+    if edge_type.numel() and values_can_be_read():
+        low, high = remember(edge_type, "bounds", lambda: tuple(map(int, edge_type.aminmax())))
+        if low < 0 or high >= count:
+            raise InputError(
+                f"edge_type must be 0 to {count - 1}, as num_relations is {count}, got "
+                f"{low if low < 0 else high}"
+            )
+    return edge_type
+
+
+def masked_by_type(
+    edge_index: Tensor, edge_weight: Tensor | None, edge_type: Tensor | None, count: int, x: Tensor
+) -> list[tuple[Tensor, Tensor | None]]:
+    """For each type all edges, with weight 0 where they are of another: masks reach every edge."""
+    if edge_type is None or count == 1:
+        return [(edge_index, edge_weight)]
+    weight = ones_for(x, edge_index.size(1)) if edge_weight is None else edge_weight
+    return [(edge_index, weight * (edge_type == number)) for number in range(count)]
+
+
+def by_type(
+    edge_index: Tensor, edge_weight: Tensor | None, edge_type: Tensor | None, count: int, x: Tensor
+) -> list[tuple[Tensor, Tensor | None]]:
+    """The edges of each type and their weights: the same operators from fewer entries."""
+    if edge_type is None or count == 1:
+        return [(edge_index, edge_weight)]
+
+    def found() -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+        places = [(edge_type == number).nonzero().squeeze(1) for number in range(count)]
+        return edge_type, [(edge_index[:, place], place) for place in places]
+
+    # What is kept holds the types, so that no other tensor can have their id.
+    key = ("types", id(edge_type), edge_type._version, count)
+    _, parts = remember(edge_index, key, found)
+    return [(part, None if edge_weight is None else edge_weight[at]) for part, at in parts]
+
+
+def _undirected(edge_index: Tensor, *_: Tensor | None) -> tuple[Tensor, ...]:
+    return (edge_index,)
 
 
 def _both(
-    adjacency: nn.Module, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None
-) -> tuple[Operator, ...]:
+    edge_index: Tensor, edge_weight: Tensor | None, edge_type: Tensor | None
+) -> tuple[Tensor, ...]:
     def reversed_edges() -> Tensor:
-        directed = edge_weight is not None or not edge_index.numel()
-        if values_can_be_read() and not directed and is_undirected(edge_index):
+        told_apart = edge_weight is not None or edge_type is not None or not edge_index.numel()
+        if values_can_be_read() and not told_apart and is_undirected(edge_index):
             raise InputError(
                 'direction must be "undirected" for a graph of which all edges have their reverse, '
                 'got "both"'
             )
         return edge_index.flip(0)
 
-    back = remember(edge_index, ("reversed", edge_weight is None), reversed_edges)
-    return adjacency(x, edge_index, edge_weight), adjacency(x, back, edge_weight)
+    plain = edge_weight is None and edge_type is None
+    return edge_index, remember(edge_index, ("reversed", plain), reversed_edges)
 
 
-DIRECTIONS: Registry[tuple[int, Callable[..., tuple[Operator, ...]]]] = Registry(
+DIRECTIONS: Registry[tuple[int, Callable[..., tuple[Tensor, ...]]]] = Registry(
     "direction", {"undirected": (1, _undirected), "both": (2, _both)}
 )
-"""How many operators, and what makes them."""
+"""How many directions there are, and the edges in each, from edges, weights and types."""

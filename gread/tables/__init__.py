@@ -7,7 +7,6 @@ from gread.base.lazy import lazy
 if TYPE_CHECKING:
     from gread.tables.column import Column as Column, column as column
     from gread.tables.features import (
-        SCALINGS as SCALINGS,
         Preprocessing as Preprocessing,
         choose_features as choose_features,
     )
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
         read_labels as read_labels,
         read_split as read_split,
     )
+    from gread.tables.scaling import SCALINGS as SCALINGS
     from gread.tables.table import Table as Table
 
 lazy(__name__)

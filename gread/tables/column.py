@@ -69,6 +69,14 @@ class Column:
         pairs = zip(self.values.tolist(), self.missing, strict=True)
         return [None if gone else value for value, gone in pairs]
 
+    def texts(self) -> list[str]:
+        """The values as text; whole numbers alike, whether or not the file has gaps."""
+        values = self.values
+        if self.kind == "number":
+            whole = (values == np.rint(values)).all() and (abs(values) < 2**53).all()
+            values = values.astype(np.int64) if whole else values
+        return list(map(str, values.tolist()))
+
     @property
     def numeric(self) -> bool:
         """Whether one can calculate with the values."""

@@ -18,6 +18,7 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array, hstack, issparse
 
@@ -26,6 +27,7 @@ from gread.base.memory import free_memory
 from gread.base.registry import Registry
 from gread.tables.codes import are_codes
 from gread.tables.column import SPARSE, Column
+from gread.tables.scaling import SCALINGS, rescaled
 from gread.tables.table import Table
 from gread.tables.written import DATES, as_days, as_numbers, way_of_dates, way_of_numbers
 
@@ -98,25 +100,6 @@ def check_numbers(name: str, values: object) -> None:
         raise InputError(f"{name} must be finite numbers, got {values!r:.80}")
 
 
-SCALINGS: Registry[str] = Registry(
-    "scaling",
-    {
-        "auto": "by what they look like",
-        "none": "as they are",
-        "standard": "divided by the deviation",
-        "binary": "1 where not zero",
-        "row": "divided by the total of the row",
-        "log": "log2(1 + n)",
-    },
-)
-"""What happens to counts: numbers of which most are zero and none is below it.
-
-Other numbers get mean 0 and deviation 1, but with ``"none"`` they stay as they are too. ``"auto"``
-is ``"log"`` for whole numbers, which leaves indicators as they are; others are divided by the mean
-of those that are not zero.
-"""
-
-
 @ENCODERS.register("numbers")
 @dataclass(frozen=True)
 class Numbers(Encoder):
@@ -178,7 +161,9 @@ class Numbers(Encoder):
         """What happens to the numbers."""
         what = f"numbers with {self.written}" if self.written else "numbers"
         if self.counts:
-            return f"{'numbers' if self.counts == 'none' else 'counts'}, {SCALINGS[self.counts]}"
+            return (
+                f"{'numbers' if self.counts == 'none' else 'counts'}, {SCALINGS[self.counts].about}"
+            )
         if any(self.shift):
             return f"{what}, mean 0 and deviation 1"
         same = all(scale == 1 for scale in self.scale)
@@ -210,16 +195,14 @@ class Numbers(Encoder):
 
     def _scaled(self, values: NDArray[Any], shift: float, scale: Any) -> NDArray[np.float32]:
         """Scaled values, clipped so that they are finite."""
+        if self.counts:
+            way = SCALINGS["none" if self.counts == "row" else self.counts].of
+            assert way is not None
+            given = torch.from_numpy(np.asarray(values, dtype=np.float64))
+            most = MILLION if self.counts == "log" else UNSCALED
+            return way(given, given, len(given)).clamp(-most, most).float().numpy()
         with np.errstate(over="ignore"):  # infinity is cut off too
-            if self.counts in ("none", "row"):
-                found = np.clip(values, -UNSCALED, UNSCALED)
-            elif self.counts == "binary":
-                found = values != 0
-            elif self.counts == "log":
-                found = np.clip(np.sign(values) * np.log2(1 + np.abs(values)), -MILLION, MILLION)
-            else:
-                found = np.clip((values - shift) / scale, -LARGEST, LARGEST)
-        return found.astype(np.float32)
+            return np.clip((values - shift) / scale, -LARGEST, LARGEST).astype(np.float32)
 
     def _names(self, column: str) -> list[str]:
         several = len(self.scale) > 1
@@ -320,7 +303,7 @@ class Categories(Encoder):
     def fit(column: Column, rows: NDArray[np.int64]) -> Categories:
         """From the training rows."""
         present = rows[~column.missing[rows]]
-        values = sorted(set(_names_of(column[present])), key=_by_number)
+        values = sorted(set(column[present].texts()), key=_by_number)
         return Categories(tuple(values), len(present) < len(rows), column.kind in NUMERIC)
 
     @property
@@ -333,7 +316,7 @@ class Categories(Encoder):
     def _encode(self, column: Column) -> Block:
         column = column.dense()
         places = {value: place for place, value in enumerate(self.values)}
-        found = np.array([places.get(name, -1) for name in _names_of(column)], dtype=np.int64)
+        found = np.array([places.get(name, -1) for name in column.texts()], dtype=np.int64)
         rows = np.flatnonzero((found >= 0) & ~column.missing)
         ones = np.ones(len(rows), dtype=np.float32)
         return csr_array((ones, (rows, found[rows])), shape=(len(column), len(self.values)))
@@ -343,18 +326,6 @@ class Categories(Encoder):
 
 
 NUMERIC = ("whole", "number")  # kinds of columns whose values are single numbers
-
-
-def _names_of(column: Column) -> list[str]:
-    """The values as text; whole numbers alike, whether or not the file has gaps."""
-    values = column.values
-    if (
-        column.kind == "number"
-        and (values == np.rint(values)).all()
-        and (abs(values) < 2**53).all()
-    ):
-        values = values.astype(np.int64)
-    return list(map(str, values.tolist()))
 
 
 def _by_number(text: str) -> tuple[float, str]:
@@ -623,12 +594,16 @@ class Preprocessing:
         if not factor.any():
             return x
         chosen = factor > 0
-        total = np.maximum(abs(x) @ chosen.astype(np.float32), np.finfo(np.float32).tiny)
         if not issparse(x):
-            return np.where(chosen, x * factor / total[:, None], x).astype(np.float32)
-        rows = np.repeat(np.arange(x.shape[0]), np.diff(x.indptr))
-        by_row = chosen[x.indices]
-        x.data[by_row] *= factor[x.indices[by_row]] / total[rows[by_row]]
+            shares = rescaled(torch.from_numpy(x[:, chosen]), "row").numpy()
+            x[:, chosen] = shares * factor[chosen]
+            return x
+        rows, by_row = np.repeat(np.arange(x.shape[0]), np.diff(x.indptr)), chosen[x.indices]
+        way = SCALINGS["row"].of
+        assert way is not None
+        row, values = torch.from_numpy(rows[by_row]), torch.from_numpy(x.data[by_row])
+        shares = way(row, values, x.shape[0]).numpy()
+        x.data[by_row] = shares * factor[x.indices[by_row]]
         return x
 
     @property

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from itertools import repeat
+from dataclasses import dataclass, replace
+from itertools import compress, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 from xml.parsers import expat
@@ -20,6 +21,7 @@ from gread.base.errors import InputError
 from gread.base.memory import check_fits
 from gread.tables.column import WORDS, Column, column
 from gread.tables.formats import check_file, read_table
+from gread.tables.labels import Times, read_times
 from gread.tables.table import ROW, Table, check_shape
 
 if TYPE_CHECKING:
@@ -31,6 +33,112 @@ ENDS = (("source", "target"), ("src", "dst"), ("from", "to"))
 
 
 @dataclass(frozen=True)
+class Relations:
+    """The edges of a graph with their types; a pair of nodes may have edges of several types.
+
+    Attributes:
+        names: The types as text, the one with the most edges first.
+        index: [2, E], each edge of each type once in each direction; of a directed graph, once.
+        kind: [E], place of an edge's type in ``names``.
+        weight: [E], if the edges have weights.
+    """
+
+    names: tuple[str, ...]
+    index: Tensor
+    kind: Tensor
+    weight: Tensor | None
+
+    def once(self, nodes: int, *, directed: bool) -> Relations:
+        """Each edge once, with the mean of its weights, and with its reverse unless ``directed``.
+
+        Edges of type k are those of a copy k of the nodes.
+        """
+        copies = max(1, len(self.names))
+        found, weight = _once(
+            self.index + nodes * self.kind, self.weight, nodes * copies, directed=directed
+        )
+        return Relations(self.names, found % nodes, found[0] // nodes, weight)
+
+    def directed(self, nodes: int) -> bool:
+        """Whether some edge lacks its reverse of the same type."""
+        return self.once(nodes, directed=False).index.size(1) > self.index.size(1)
+
+    def joined(self, other: Relations) -> Relations:
+        """These edges and others with the same names of types, all of weight 1 if none is given."""
+        weight = None
+        if self.weight is not None or other.weight is not None:
+            weight = torch.cat([_weight_of(one) for one in (self, other)])
+        index, kind = (
+            torch.cat(pair, dim=-1) for pair in ((self.index, other.index), (self.kind, other.kind))
+        )
+        return Relations(other.names, index, kind, weight)
+
+    def parts(self) -> list[Tensor]:
+        """Edges of each type, [2, E]."""
+        return [self.index[:, self.kind == place] for place in range(len(self.names))]
+
+    def renamed(self, names: Sequence[str]) -> Relations:
+        """The same edges with types that are known, which must be among ``names``."""
+        place = {name: number for number, name in enumerate(names)}
+        for name in self.names:
+            if name not in place:
+                raise InputError(
+                    f"edges must have types of the training graph ({_some(list(names))}), got "
+                    f"{name!r}"
+                )
+        places = torch.tensor([place[name] for name in self.names], dtype=torch.int64)
+        return Relations(tuple(names), self.index, places[self.kind], self.weight)
+
+    def merged(self, most: int) -> Relations:
+        """With ``most`` types at most: the rarest have the last one in common."""
+        if len(self.names) <= most:
+            return self
+        names = (*self.names[: most - 1], "others")
+        return Relations(names, self.index, self.kind.clamp(max=most - 1), self.weight)
+
+    def about(self, most: int) -> str:
+        """How many types there are, and which share an operator, in one sentence."""
+        sizes = self.kind.bincount(minlength=len(self.names)).tolist()
+        shown = [f"{name} {size:,}" for name, size in zip(self.names, sizes, strict=True)][:most]
+        if len(self.names) == 1:
+            return f"All edges have the type {self.names[0]}: types are not used."
+        if len(self.names) <= most:
+            return f"Edges have {len(self.names)} types: {', '.join(shown)}."
+        return (
+            f"Edges have {len(self.names)} types: {', '.join(shown[:-1])}; the others count as one."
+        )
+
+
+def _weight_of(edges: Relations) -> Tensor:
+    return torch.ones(len(edges.kind)) if edges.weight is None else edges.weight
+
+
+def _once(
+    pairs: Tensor, weight: Tensor | None, nodes: int, *, directed: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Edges without repetitions, with the mean of their weights and, unless directed, reverses."""
+    options: dict[str, Any] = {"num_nodes": nodes, "reduce": "mean"}
+    pairs, weight = coalesce(pairs, weight, **options)
+    return (pairs, weight) if directed else to_undirected(pairs, weight, **options)
+
+
+@dataclass(frozen=True)
+class EdgeRows:
+    """Edges as they were given, with their times.
+
+    Attributes:
+        pairs: Numbers of nodes, [2, E].
+        weights, types: [E], if edges have some.
+        times: [E].
+    """
+
+    pairs: NDArray[np.int64]
+    weights: NDArray[np.float32] | None
+    types: Sequence[str] | None
+    times: Times
+
+
+@dataclass(frozen=True)
 class TableGraph:
     """A graph whose nodes have ids and columns.
 
@@ -39,7 +147,10 @@ class TableGraph:
         edge_weight: [E], if the edges have weights.
         loops: How many edges from a node to itself were left out.
         repeated: How many edges were named before, those in the other direction not counted.
-        unused: Columns of the edges that are not used, such as types.
+        unused: Columns of the edges that are not used.
+        relations: The edges with their types, if they have some; ``edge_index`` has the edges of
+            all types.
+        rows: The edges with their times, if they have some.
     """
 
     name: str
@@ -51,6 +162,24 @@ class TableGraph:
     loops: int
     repeated: int
     unused: tuple[str, ...] = ()
+    relations: Relations | None = None
+    rows: EdgeRows | None = None
+
+    def before(self, time: float) -> TableGraph:
+        """The graph without edges from a time on; edges without times all stay."""
+        if self.rows is None:
+            return self
+        rows, keep = self.rows, self.rows.times.values < time
+        return cleaned(
+            self.name,
+            self.ids,
+            self.columns,
+            rows.pairs[:, keep],
+            None if rows.weights is None else rows.weights[keep],
+            self.directed,
+            self.unused,
+            None if rows.types is None else list(compress(rows.types, keep)),
+        )
 
     @property
     def num_nodes(self) -> int:
@@ -75,12 +204,16 @@ class Columns(TypedDict, total=False):
         source, target: Columns of the ids of an edge's ends; by default as in `ENDS`, or the only
             two columns.
         weight: Column, or attribute in NetworkX, of the edges' weights.
+        edge_type: Column of the edges' types, likewise; of a PyG ``Data``, its tensor.
+        time_column: Column of times; edges have some if their table has this column.
     """
 
     id: str | None
     source: str | None
     target: str | None
     weight: str | None
+    edge_type: str | None
+    time_column: str | None
     directed: bool
 
 
@@ -137,13 +270,15 @@ def read_graph(
                 f"({', '.join(GRAPHS)} hold both)"
             )
         return join(read_nodes(nodes), read_table(edges), **columns)
-    weight, directed = columns.pop("weight", None), columns.pop("directed", False)
+    weight, edge_type = columns.pop("weight", None), columns.pop("edge_type", None)
+    directed = columns.pop("directed", False)
+    columns.pop("time_column", None)  # of nodes
     if any(given is not None for given in (edges, *columns.values())):
         raise InputError(
             f"edges, id, source and target must be left out with {nodes}, which names its nodes "
             "and edges itself"
         )
-    return from_networkx(_parsed(Path(nodes)), Path(nodes).name, weight, directed)
+    return from_networkx(_parsed(Path(nodes)), Path(nodes).name, weight, directed, edge_type)
 
 
 def _path(nodes: Files) -> str:
@@ -159,6 +294,8 @@ def join(
     source: str | None = None,
     target: str | None = None,
     weight: str | None = None,
+    edge_type: str | None = None,
+    time_column: str | None = None,
     directed: bool = False,
 ) -> TableGraph:
     """The graph of two tables; arguments as in `Columns`.
@@ -179,8 +316,20 @@ def join(
     pairs = np.stack([_places(edges, end, nodes, id, place) for end in ends])
     weights = None if weight is None else _weights(edges, weight)
     columns = {name: values for name, values in nodes.columns.items() if name != id}
-    unused = [name for name in edges.columns if name not in (*ends, weight)]
-    return cleaned(nodes.name, ids, columns, pairs, weights, directed, unused)
+    types = None if edge_type is None else read_types(edges, edge_type)
+    used = (*ends, weight, edge_type, time_column)
+    unused = [name for name in edges.columns if name not in used]
+    graph = cleaned(nodes.name, ids, columns, pairs, weights, directed, unused, types)
+    if time_column is None or time_column not in edges.columns:
+        return graph
+    times = read_times(edges, time_column)
+    if times.missing.any():
+        row = int(times.missing.argmax()) + 1
+        raise InputError(
+            f"time column {time_column!r} of {edges.name} must hold the time of every edge, got "
+            f"none in row {row}"
+        )
+    return replace(graph, rows=EdgeRows(pairs, weights, types, times))
 
 
 def cleaned(
@@ -191,21 +340,58 @@ def cleaned(
     weights: NDArray[np.float32] | None,
     directed: bool,
     unused: Sequence[str] = (),
+    types: Sequence[str] | None = None,
 ) -> TableGraph:
     """A graph of pairs [2, E] of node numbers, without loops and repetitions."""
-    edge_index = torch.from_numpy(np.ascontiguousarray(pairs))
+    n, edge_index = len(ids), torch.from_numpy(np.ascontiguousarray(pairs))
     keep = edge_index[0] != edge_index[1]
-    kept = int(keep.sum())
+    loops, edge_index = int((~keep).sum()), edge_index[:, keep]
     edge_weight = None if weights is None else torch.from_numpy(weights)[keep]
-    options: dict[str, Any] = {"num_nodes": len(ids), "reduce": "mean"}
-    edge_index, edge_weight = coalesce(edge_index[:, keep], edge_weight, **options)
-    repeated = kept - edge_index.size(1)
-    if not directed:
-        edge_index, edge_weight = to_undirected(edge_index, edge_weight, **options)
-    loops = len(keep) - kept
+    relations, kept = None, _once(edge_index, None, n, directed=True)[0]
+    if types is not None:
+        relations = _related(types, edge_index, edge_weight, keep)
+        kept = relations.once(n, directed=True).index
+        relations = relations.once(n, directed=directed)
+    repeated = edge_index.size(1) - kept.size(1)
+    edge_index, edge_weight = _once(edge_index, edge_weight, n, directed=directed)
     return TableGraph(
-        name, ids, columns, edge_index, edge_weight, directed, loops, repeated, tuple(unused)
+        name,
+        ids,
+        columns,
+        edge_index,
+        edge_weight,
+        directed,
+        loops,
+        repeated,
+        tuple(unused),
+        relations,
     )
+
+
+def _related(
+    types: Sequence[str], edge_index: Tensor, edge_weight: Tensor | None, keep: Tensor
+) -> Relations:
+    """Edges with their types, of which ``keep`` says which edges there are."""
+    known = np.array(types, dtype=object)[keep.numpy()]
+    names = [name for name, _ in Counter(known.tolist()).most_common()]
+    place = {name: number for number, name in enumerate(names)}
+    kind = torch.tensor([place[name] for name in known], dtype=torch.int64)
+    return Relations(tuple(names), edge_index, kind, edge_weight)
+
+
+def read_types(edges: Table, name: str) -> list[str]:
+    """The types in a column of edges, as text."""
+    found = edges[name].dense()
+    where = f"column {name!r} of {edges.name}"
+    if found.missing.any():
+        row = int(found.missing.argmax()) + 1
+        raise InputError(f"{where} must hold the type of every edge, got none in row {row}")
+    whole = found.kind != "number" or bool((found.values == np.rint(found.values)).all())
+    if found.kind in ("vector", "mixed") or not whole:
+        raise InputError(
+            f"{where} must hold types of edges, as text or whole numbers, got {WORDS[found.kind]}"
+        )
+    return found.texts()
 
 
 def _id_column(nodes: Table, id: str | None) -> str:
@@ -359,7 +545,13 @@ def _parsed(path: Path) -> Any:
         raise InputError(f"{path} cannot be read as a graph ({reason})") from error
 
 
-def from_networkx(graph: Any, name: str, weight: str | None, directed: bool) -> TableGraph:
+def from_networkx(
+    graph: Any,
+    name: str,
+    weight: str | None = None,
+    directed: bool = False,
+    edge_type: str | None = None,
+) -> TableGraph:
     """The graph of a NetworkX graph, whose nodes may be anything; attributes become columns."""
     ids = list(graph)
     if not ids:
@@ -367,11 +559,16 @@ def from_networkx(graph: Any, name: str, weight: str | None, directed: bool) -> 
     place = {node: number for number, node in enumerate(ids)}
     edges = list(graph.edges(data=True))
     pairs = [[place[edge[end]] for edge in edges] for end in (0, 1)]
-    weights = None if weight is None else _weights(_attributes(name, [e[2] for e in edges]), weight)
-    unused = [name for name in dict.fromkeys(key for e in edges for key in e[2]) if name != weight]
+    attributes = Table(f"the edges of {name}", {})
+    if weight is not None or edge_type is not None:
+        attributes = _attributes(attributes.name, [edge[2] for edge in edges])
+    weights = None if weight is None else _weights(attributes, weight)
+    types = None if edge_type is None else read_types(attributes, edge_type)
+    keys = dict.fromkeys(key for edge in edges for key in edge[2])
+    unused = [str(key) for key in keys if key not in (weight, edge_type)]
     nodes = _attributes(name, [attributes for _, attributes in graph.nodes(data=True)])
     ends = np.array(pairs, dtype=np.int64)
-    return cleaned(name, ids, nodes.columns, ends, weights, directed, list(map(str, unused)))
+    return cleaned(name, ids, nodes.columns, ends, weights, directed, unused, types)
 
 
 def _attributes(name: str, attributes: list[dict[Any, Any]]) -> Table:

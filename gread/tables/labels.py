@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from gread.base.errors import InputError
 from gread.tables.column import WORDS, Column
 from gread.tables.table import Table
+from gread.tables.written import as_days, way_of_dates
 
 SEPARATORS = ";|"
 """What may separate the labels in a cell."""
@@ -215,6 +217,65 @@ def draw_split(
         members = rng.permutation(np.flatnonzero(y == label))
         parts[members] = np.searchsorted(bounds, (np.arange(len(members)) + 0.5) / len(members))
     return parts
+
+
+@dataclass(frozen=True)
+class Times:
+    """Moments in a column.
+
+    Attributes:
+        values: [N], numbers, or days since 0001-01-01; anything where ``missing`` [N] is true.
+        dates: Whether they are days.
+    """
+
+    values: NDArray[np.float64]
+    missing: NDArray[np.bool_]
+    dates: bool
+
+    def text(self, value: float) -> str:
+        """A moment as a person writes it."""
+        return date.fromordinal(int(value)).isoformat() if self.dates else f"{value:.12g}"
+
+
+def read_times(table: Table, name: str) -> Times:
+    """The moments in a column of numbers or of dates, of which the time of day is left out."""
+    found = table[name].dense()
+    way = way_of_dates(found)
+    if way:
+        return Times(as_days(found, way).astype(np.float64), found.missing, dates=True)
+    if found.kind not in ("whole", "number") or found.unusable().any():
+        got = WORDS[found.kind] if found.kind not in ("whole", "number") else "NaN or infinity"
+        raise InputError(
+            f"time column {name!r} of {table.name} must hold numbers or dates, got {got}"
+        )
+    return Times(found.values.astype(np.float64), found.missing, dates=False)
+
+
+def split_by_time(
+    times: NDArray[np.float64], known: NDArray[np.bool_], fractions: tuple[float, float, float]
+) -> tuple[NDArray[np.int64], tuple[float, float]]:
+    """Parts as in `read_split` for the known nodes, the latest of which are the test.
+
+    Nodes with the same time are in the same part, so the fractions hold as far as that allows.
+
+    Returns:
+        Parts, and the times with which validation and test begin.
+
+    Example:
+        >>> split_by_time(np.array([3.0, 1, 2, 5, 4]), np.full(5, True), (0.6, 0.2, 0.2))
+        (array([0, 0, 0, 2, 1]), (4.0, 5.0))
+    """
+    moments, counts = np.unique(times[known], return_counts=True)
+    if len(moments) < 3:
+        raise InputError(
+            "labelled nodes must have three different times or more for a split by time, got "
+            f"{len(moments)}"
+        )
+    before = (np.cumsum(counts) - counts) / counts.sum()  # share of nodes before each moment
+    first = 1 + int(np.abs(before[1:-1] - fractions[0]).argmin())
+    second = first + 1 + int(np.abs(before[first + 1 :] - fractions[0] - fractions[1]).argmin())
+    cuts = float(moments[first]), float(moments[second])
+    return np.where(known, np.searchsorted(cuts, times, side="right"), -1), cuts
 
 
 def check_split(parts: NDArray[np.int64], known: NDArray[np.bool_], *, tested: bool = True) -> None:

@@ -130,6 +130,45 @@ def test_added_nodes_are_predicted_as_in_the_grown_graph(fit, gread, files, tmp_
         assert float(one["p_a"]) == pytest.approx(float(other["p_a"]), abs=2e-5)
 
 
+@pytest.mark.slow
+def test_types_of_edges_go_from_the_file_to_added_nodes(fit, gread, files, tmp_path):  # noqa: F811
+    nodes, edges, *_ = files
+    kinds = ["near" if k % 3 else "far" for k in range(len(edges["src"]))]
+    typed = write_csv(tmp_path / "typed.csv", {**edges, "kind": kinds})
+    shown = fit("--model", "gread-x", edges=typed, out="plain")
+    told = "Columns of the edges that are not used: kind (--weight COLUMN takes one as weights, "
+    assert told + "--edge-type COLUMN takes one as types)." in " ".join(shown.stdout.split())
+    shown = fit("--model", "gread-x", "--edge-type", "kind", edges=typed)
+    assert shown.returncode == 0, shown.stderr
+    assert "Edges have 2 types: near " in shown.stdout
+    new = {name: [values[3]] for name, values in nodes.items() if name != "topic"} | {"id": ["a"]}
+    out = ("--out", tmp_path / "p.csv", "--add-nodes", write_csv(tmp_path / "new.csv", new))
+    for kind, code in (("far", 0), ("between", 2)):
+        joins = {"src": ["a"], "dst": ["n1"], "kind": [kind]}
+        ends = write_csv(tmp_path / "ends.csv", joins)
+        shown = gread("predict", tmp_path / "model", *out, "--add-edges", ends)
+        assert shown.returncode == code, shown.stderr
+    assert "edges must have types of the training graph ('near', 'far'), got 'between'" in " ".join(
+        shown.stderr.split()
+    )
+
+
+@pytest.mark.slow
+def test_a_split_by_time_says_when_its_parts_begin(fit, files, tmp_path):
+    nodes, edges, *_ = files
+    days = [f"2020-01-{1 + k % 20:02}" for k in range(80)]
+    timed = write_csv(tmp_path / "timed.csv", {**nodes, "joined": days})
+    ends = {**edges, "joined": [days[int(name[1:])] for name in edges["dst"]]}
+    shown = fit("--time-column", "joined", nodes=timed, edges=write_csv(tmp_path / "t.csv", ends))
+    assert shown.returncode == 0, shown.stderr
+    text = " ".join(shown.stdout.split())
+    assert re.search(r"Split by joined: nodes before 2020-01-1\d train", text)
+    assert re.search(r"Training sees no edge from 2020-01-1\d on \(\d+ edges\)", text)
+    shown = fit("--time-column", "topic", nodes=timed, out="other")
+    assert shown.returncode == 2
+    assert "must hold numbers or dates, got text" in shown.stderr
+
+
 def test_a_model_of_one_graph_says_that_it_cannot(fit, gread, files, tmp_path):  # noqa: F811
     assert fit("--model", "linkx").returncode == 0
     out = ("--out", tmp_path / "p.csv")

@@ -191,6 +191,8 @@ def test_a_blend_from_before_nodes_could_be_added_still_loads(blended, parts, tm
     del about["blend"]["temperatures"][2]
     for row in about["blend"]["members"]:
         del row["grown"]
+        scaling = row["candidate"].pop("scaling")
+        row["candidate"]["encoding"] = {"none": "given", "row": "rows"}.get(scaling, scaling)
     (folder / "classifier.json").write_text(json.dumps(about))
     old = GraphClassifier.load(folder)
     np.testing.assert_array_equal(old.predict_proba(), blended.predict_proba())

@@ -75,6 +75,29 @@ def test_a_folder_holds_all_of_it(fitted, data, tmp_path):
     assert again.score() == fitted.score()
 
 
+def test_positions_are_stored_with_the_graph(data, tmp_path, monkeypatch):
+    """Eigenvectors of another machine may have other signs."""
+    some = (Candidate("MLP", "mlp", FAST), Candidate("Positions", "mlp", FAST, positions=True))
+    monkeypatch.setattr(automatic, "portfolio", lambda: some)
+    monkeypatch.setattr("gread.estimator.race._variants", lambda *_: iter(()))
+    monkeypatch.setattr(automatic, "choose", with_all)
+    classifier = gread.GraphClassifier("auto").fit(data)
+    folder = classifier.save(tmp_path / "model")
+    monkeypatch.setattr("gread.estimator.race.spectral_positions", None)
+    again = gread.GraphClassifier.load(folder)
+    assert np.array_equal(again.predict_proba(), classifier.predict_proba())
+    assert again.left_out() == again.left_out(added=True) == ["Positions"]
+    names = {name for name, _ in again.explain(7).features}
+    assert names
+    assert all(name.startswith(("x[", "position[")) for name in names)
+
+
+def with_all(problem, scored):
+    """All candidates with the same weight."""
+    weights = [1 / len(scored)] * len(scored)
+    return Choice(scored, weights, 1.0, scored[0].gain)
+
+
 def test_test_nodes_are_not_learned_from(data, monkeypatch):
     seen = []
 

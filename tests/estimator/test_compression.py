@@ -9,7 +9,7 @@ import gread
 from gread.estimator import automatic
 from gread.estimator.compression import RANK, components, is_heavy, is_wide
 from gread.estimator.export import scorer_of
-from gread.estimator.race import COMPRESSED, Candidate, Problem, portfolio
+from gread.estimator.race import Candidate, Problem, portfolio
 from gread.estimator.task import Classes
 from gread.graph.partition import sparse_tensor
 
@@ -76,7 +76,7 @@ def test_candidates_see_components_where_features_are_heavy(wide):
     task = Classes((0, 1), "accuracy")
     for one in portfolio():
         heavy = Problem(wide, np.arange(9), task).suited(one)
-        assert heavy.encoding == ("given" if one.model == "label-propagation" else COMPRESSED)
+        assert heavy.compressed == (one.model != "label-propagation")
         assert Problem(narrow, np.arange(9), task).suited(one) == one
 
 

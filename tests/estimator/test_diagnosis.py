@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
+from sklearn.tree import DecisionTreeClassifier
 
 import gread
 from gread.base.errors import InputError
+from gread.estimator import diagnosis
 from gread.estimator.diagnosis import diagnose, recommend
 from gread.tables.column import column
 from gread.tables.graph import join
@@ -158,3 +160,21 @@ def test_homophilies_are_those_of_the_library():
     adjusted = gread.adjusted_homophily(data.edge_index, data.y)
     assert found.adjusted_homophily == pytest.approx(adjusted)
     np.testing.assert_allclose(np.sum(found.mixing, axis=1), 1)
+
+
+@pytest.mark.parametrize("different", [2, 5, 40, 10**6])
+@pytest.mark.parametrize("told", [False, True])
+def test_no_tree_makes_fewer_errors_than_the_bound(different, told):
+    """So that a column which the bound rules out is none that a tree would find."""
+    random = np.random.default_rng(different)
+    for _ in range(20):
+        values = random.integers(different, size=200)
+        y = random.integers(3, size=200)
+        if told:
+            y = np.where(random.random(200) < 0.97, 2 * values // different, y)
+        leaves = int(random.integers(2, 7))
+        tree = DecisionTreeClassifier(max_leaf_nodes=leaves, random_state=0)
+        errors = 200 * (1 - tree.fit(values[:, None], y).score(values[:, None], y))
+        bound = diagnosis._fewest_errors(values, y, leaves)
+        assert bound <= errors + 1e-9
+        assert told or bound > 2  # most columns are ruled out

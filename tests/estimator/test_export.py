@@ -14,14 +14,14 @@ from gread import GraphClassifier
 from gread.base.errors import InputError
 from gread.estimator.automatic import Blend, Member
 from gread.estimator.export import ABOUT, FORMATS, Scorer, both_ways, export, scorer_of
-from gread.estimator.race import ENCODINGS, Candidate, Problem, built, portfolio, predicted
+from gread.estimator.race import Candidate, Problem, built, portfolio, predicted
 from gread.estimator.task import Classes
 from gread.models.catalog import MODELS
 from tests.estimator.conftest import FAST
 
 DIRECTED = Candidate("directed", "gread-x", {"direction": "both", "self_loops": 0.0}, directed=True)
 THREE = Classes((0, 1, 2), "accuracy")
-PORTABLE = [one for one in portfolio() if not one.transductive()]
+PORTABLE = [one for one in portfolio() if not one.transductive() and not one.typed]
 REFUSED = {
     "it has weights for every node": [n for n, e in MODELS.items() if e.transductive({})],
     "it needs structure of the graph": ["geom-gcn", "h2gcn", "wrgat"],
@@ -140,15 +140,6 @@ def test_directions_of_one_member_do_not_change_another(one_way, candidate, weig
     np.testing.assert_allclose(found.numpy(), predicted(module, view, THREE), atol=1e-6)
 
 
-@pytest.mark.filterwarnings("ignore:Sparse CSR")
-@pytest.mark.parametrize("encoding", ENCODINGS)
-def test_encodings_keep_zeros_and_agree_for_sparse_features(encoding):
-    x = torch.tensor([[0.0, 2.0, -1.0], [0.0, 0.0, 0.0]])
-    found = ENCODINGS[encoding](x)
-    assert torch.equal(found == 0, x == 0)
-    assert torch.equal(ENCODINGS[encoding](x.to_sparse_csr()).to_dense(), found)
-
-
 def blend_of(data, *candidates):
     """A classifier with a blend of untrained candidates, and a temperature."""
     classifier = GraphClassifier("auto").prepare(data)
@@ -163,7 +154,7 @@ def blend_of(data, *candidates):
 
 
 def test_a_blend_is_the_mean_of_its_members(one_way):
-    classifier = blend_of(one_way, replace(PORTABLE[1], encoding="binary"), DIRECTED)
+    classifier = blend_of(one_way, replace(PORTABLE[1], scaling="binary"), DIRECTED)
     scorer, about = scorer_of(classifier)
     assert about["edges"] == "in their direction"
     given = inputs_of(classifier, one_way)
@@ -176,7 +167,7 @@ def test_a_blend_is_the_mean_of_its_members(one_way):
 def test_a_blend_is_one_file(one_way, tmp_path, suffix):
     small = {"hidden_channels": 8, "num_steps": 1}
     gcn, rows = (Candidate(name, name, small) for name in ("tuned-gcn", "tuned-sage"))
-    classifier = blend_of(one_way, gcn, replace(rows, encoding="rows"), DIRECTED)
+    classifier = blend_of(one_way, gcn, replace(rows, scaling="row"), DIRECTED)
     given = inputs_of(classifier, one_way)
     found = run(classifier, tmp_path / f"model{suffix}", given.x, given.edge_index)
     np.testing.assert_allclose(found, classifier.predict_proba(one_way), atol=1e-6)

@@ -7,7 +7,7 @@ from torch.nn.functional import one_hot
 from torch_geometric.utils import to_undirected
 
 from gread.base.errors import InputError
-from gread.estimator.neighbourhood import directions, joined, surroundings
+from gread.estimator.neighbourhood import WIDEST, directions, joined, surroundings
 from gread.estimator.race import Candidate, portfolio
 
 NODES, CLASSES = 30, 3
@@ -29,25 +29,32 @@ def known():
     return torch.rand(NODES) < 0.6
 
 
-def test_a_node_never_sees_its_own_target(edges, directed, known):
+@pytest.fixture
+def groups(edges, directed):
+    """All edges, and those of two types."""
+    kinds = torch.arange(edges.size(1)) % 2
+    parts = (edges, edges[:, kinds == 0], edges[:, kinds == 1])
+    return [directions(part, NODES, directed) for part in parts]
+
+
+def test_a_node_never_sees_its_own_target(edges, groups, known):
     x, y = torch.randn(NODES, 2), torch.randint(CLASSES, (NODES,))
     targets = one_hot(y, CLASSES).float()
-    before = surroundings(edges, x, known, targets, directed)
+    before = surroundings(groups, x, known, targets)
     for node in range(NODES):
         changed = targets.clone()
         changed[node] = torch.tensor([5.0, -7.0, 9.0])
-        after = surroundings(edges, x, known, changed, directed)
+        after = surroundings(groups, x, known, changed)
         assert torch.equal(before[node], after[node])
         if known[node] and (edges[0] == node).any():
             assert not torch.equal(before, after)  # others do
 
 
-def test_targets_of_unknown_nodes_are_seen_by_none(edges, directed, known):
+def test_targets_of_unknown_nodes_are_seen_by_none(groups, known):
     x, targets = torch.randn(NODES, 2), torch.rand(NODES, CLASSES)
     hidden = torch.where(known.unsqueeze(1), targets, 100.0)
     assert torch.equal(
-        surroundings(edges, x, known, targets, directed),
-        surroundings(edges, x, known, hidden, directed),
+        surroundings(groups, x, known, targets), surroundings(groups, x, known, hidden)
     )
 
 
@@ -75,10 +82,10 @@ def test_targets_are_means_over_neighbours_and_over_theirs(edges, directed, know
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
-def test_sparse_features_stay_sparse(edges, directed, known):
+def test_sparse_features_stay_sparse(groups, known):
     x = torch.randint(2, (NODES, 5)).float()
     targets = torch.rand(NODES, CLASSES)
-    more = surroundings(edges, x.to_sparse_csr(), known, targets, directed)
+    more = surroundings(groups, x.to_sparse_csr(), known, targets)
     wide = joined(x.to_sparse_csr(), more)
     assert wide.layout is torch.sparse_csr
     assert torch.equal(wide.to_dense(), joined(x, more))
@@ -90,9 +97,23 @@ def test_only_a_network_without_edges_gets_targets_as_features():
         Candidate("", "gread-x", neighbours=True)
 
 
+def test_each_type_adds_the_columns_that_its_edges_alone_would_give(groups, known):
+    x, targets = torch.randn(NODES, 2), torch.rand(NODES, CLASSES)
+    whole = surroundings(groups, x, known, targets)
+    each = torch.cat([surroundings([group], x, known, targets) for group in groups], dim=1)
+    assert sorted(whole.T.tolist()) == sorted(each.T.tolist())
+
+
+def test_means_of_wide_features_are_left_out_sooner_with_types(groups, known):
+    x, targets = torch.randn(NODES, WIDEST), torch.rand(NODES, CLASSES)
+    wide, narrow = (surroundings(some, x, known, targets) for some in (groups[:1], groups))
+    assert wide.size(1) > WIDEST > narrow.size(1)
+
+
 def test_the_number_of_features_does_not_depend_on_the_edges(known):
     """So that a model predicts on a graph that gets the reverse of every edge."""
     drawn, x, targets = torch.randint(NODES, (2, 90)), torch.randn(NODES, 2), torch.rand(NODES, 3)
     for edges in (drawn, to_undirected(drawn, num_nodes=NODES)):
-        found = [surroundings(edges, x, known, targets, way).size(1) for way in (True, False)]
+        ways = (directions(edges, NODES, directed) for directed in (True, False))
+        found = [surroundings([way], x, known, targets).size(1) for way in ways]
         assert found == [2 + 4 + 4 + 2 * 4 + 4 * 4, 1 + 1 + 2 + 4 + 4]

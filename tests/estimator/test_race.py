@@ -1,17 +1,19 @@
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from scipy.sparse import csr_array
 from torch_geometric.data import Data
 
 import gread
 from gread.estimator import race as races
-from gread.estimator.fitted import as_tensor
-from gread.estimator.race import ENCODINGS, Candidate, Problem, choose, portfolio, race, train
+from gread.estimator.graphs import with_relations
+from gread.estimator.race import TRIED, Candidate, Problem, choose, portfolio, race, train
 from gread.estimator.task import Classes, LabelSets, Numbers
+from gread.graph.structure.spectral import spectral_positions
 from gread.models.catalog import MODELS
+from gread.tables.graph import Relations
 
 FAST = {"epochs": 5, "hidden_channels": 4}
 
@@ -34,18 +36,16 @@ def problem(data):
 
 
 def quick(candidate: Candidate) -> Candidate:
-    return Candidate(
-        candidate.title,
-        candidate.model,
-        {**candidate.settings, **(FAST if candidate.model in MODELS else {})},
-        directed=candidate.directed,
-    )
+    settings = {**candidate.settings, **(FAST if candidate.model in MODELS else {})}
+    return replace(candidate, settings=settings)
 
 
 def one_way(data):
-    """Every edge in one direction."""
+    """Every edge in one direction, of one of two types."""
     source, target = data.edge_index
-    return Data(x=data.x, edge_index=data.edge_index[:, source < target], y=data.y)
+    edges = data.edge_index[:, source < target]
+    types = Relations(("a", "b"), edges, torch.arange(edges.size(1)) % 2, None)
+    return with_relations(Data(x=data.x, edge_index=edges, y=data.y), types)
 
 
 @pytest.mark.parametrize("candidate", portfolio(), ids=lambda one: one.title)
@@ -176,6 +176,37 @@ def test_ctrl_c_keeps_what_is_scored(problem):
     assert [one.candidate.title for one in found] == ["Label propagation"]
 
 
+@pytest.mark.parametrize("directed", [False, True])
+def test_positions_are_computed_once_for_all_candidates(data, monkeypatch, directed):
+    calls = []
+
+    def count(*given, **about):
+        calls.append(about)
+        return spectral_positions(*given, **about)
+
+    monkeypatch.setattr(races, "spectral_positions", count)
+    problem = problem_of(one_way(data))
+    some = [Candidate("x", m, positions=True, directed=directed) for m in ("mlp", "gread-x")]
+    columns = {problem.graph(candidate).num_features for candidate in some}
+    assert calls == [{"directed": directed}]
+    assert columns == {data.num_features + problem.positions(directed=directed).size(1)}
+
+
+@pytest.mark.parametrize("smooth", [False, True])
+def test_positions_are_of_one_graph(smooth):
+    candidate = Candidate("x", "mlp", FAST, positions=True, smooth=smooth)
+    assert candidate.bound()
+    assert candidate.transductive()
+    assert not candidate.without_graph
+
+
+def test_positions_depend_on_no_label(data):
+    before, after = data.clone(), data.clone()
+    after.y = 1 - after.y
+    found = [problem_of(graph).positions(directed=False) for graph in (before, after)]
+    assert torch.equal(*found)
+
+
 def test_directed_candidates_need_directions(problem):
     directed = [one for one in portfolio() if one.directed]
     assert directed
@@ -184,14 +215,14 @@ def test_directed_candidates_need_directions(problem):
     assert not any(one.candidate.directed for one in found)
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
-def test_encodings_keep_the_shape_and_zeros(encoding):
-    x = torch.tensor([[0.0, 2.0, -1.0], [0.0, 0.0, 0.0]])
-    found = ENCODINGS[encoding](x)
-    assert found.shape == x.shape
-    assert torch.equal(found == 0, x == 0)
-    sparse = ENCODINGS[encoding](as_tensor(csr_array(x.numpy())))
-    assert torch.equal(sparse.to_dense(), found)
+def test_scalings_of_the_best_are_tried(problem):
+    best = Candidate("MLP", "mlp", scaling="row")
+    found = {one.scaling: one.title for one in races._near(problem, best) if one.scaling != "row"}
+    assert found == {
+        "none": "MLP, features as they are",
+        "binary": "MLP, features 1 where not zero",
+    }
+    assert set(TRIED) == {"row", *found}
 
 
 def test_weights_of_edges_are_normalised_in_propagation(data):

@@ -16,7 +16,7 @@ from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 import gread
 from gread.base.errors import InputError
 from gread.models.catalog import MODELS, GraphSize
-from gread.models.gread_x import DIRECTIONS, GREADX
+from gread.models.gread_x import DIRECTIONS, GREADX, by_type, masked_by_type
 from gread.models.stacking import stack, unstack
 from gread.models.steps import ACTIVATIONS, COEFFICIENTS, NORMS, MatrixMixture
 from gread.runs.grouping import populations
@@ -115,6 +115,131 @@ def test_both_directions_are_two_operators(directed):
     torch.testing.assert_close(found, other(directed.x, directed.edge_index.flip(0)))
 
 
+@pytest.fixture
+def typed(directed):
+    """Three types of edges, and pairs of nodes with edges of two of them."""
+    directed.edge_index = torch.cat([directed.edge_index, directed.edge_index[:, :4]], 1)
+    directed.edge_type = torch.arange(directed.num_edges) % 2
+    directed.edge_type[-4:] = 2
+    return directed
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_one_type_for_all_edges_is_no_type(directed, direction):
+    model = GREADX(3, 4, 2, direction=direction).double().eval()
+    same = model(directed.x, directed.edge_index, edge_type=torch.zeros(directed.num_edges).long())
+    assert torch.equal(same, model(directed.x, directed.edge_index))
+
+
+@pytest.mark.parametrize("embedding", [False, True])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_another_order_of_types_is_another_order_of_coefficients(typed, direction, embedding):
+    forms = {"direction": direction, "embedding": embedding, "num_nodes": 12, "num_relations": 3}
+    model = GREADX(3, 4, 2, num_steps=2, **forms).double().eval()
+    other = copy.deepcopy(model)
+    ways = DIRECTIONS[direction][0]
+    order = [2, 0, 1]  # the type that each of the new ones is
+    places = [3 * way + one for way in range(ways) for one in order]
+    with torch.no_grad():
+        for step, given in zip(other.steps, model.steps, strict=True):
+            ego, *terms = given.mixture.linear.weight.split(4, 1)
+            moved = [terms[2 * place + k] for place in places for k in range(2)]
+            step.mixture.linear.weight.copy_(torch.cat([ego, *moved], 1))
+    other.embeddings = nn.ModuleList(model.embeddings[k] for k in places if embedding)
+    renamed = torch.tensor(order).argsort()[typed.edge_type]
+    found = model(typed.x, typed.edge_index, edge_type=typed.edge_type)
+    torch.testing.assert_close(found, other(typed.x, typed.edge_index, edge_type=renamed))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_the_operator_of_a_type_is_that_of_its_edges(typed, direction, weighted):
+    model = GREADX(3, 4, 2, direction=direction, num_relations=3).double()
+    weight = torch.rand(typed.num_edges, dtype=torch.float64) if weighted else None
+    found = model.operator(typed.x, typed.edge_index, weight, typed.edge_type)
+    expected = []
+    for ends in (typed.edge_index, typed.edge_index.flip(0))[: DIRECTIONS[direction][0]]:
+        for number in range(3):
+            own = typed.edge_type == number
+            part = None if weight is None else weight[own]
+            expected.append(dense(model.adjacency(typed.x, ends[:, own], part)))
+    torch.testing.assert_close([dense(one) for one in found], expected)
+    given = (typed.edge_index, weight, typed.edge_type, 3, typed.x)
+    for one, other in zip(by_type(*given), masked_by_type(*given), strict=True):
+        adjacency = model.adjacency
+        torch.testing.assert_close(
+            dense(adjacency(typed.x, *one)), dense(adjacency(typed.x, *other))
+        )
+
+
+def test_a_mask_of_edges_reaches_the_edges_of_every_type(typed):
+    model = GREADX(3, 4, 2, num_relations=3, self_loops=0.0).double()
+    mask = torch.zeros(typed.num_edges, dtype=torch.float64)
+    mask[typed.edge_type == 1] = 1.0
+    set_masks(model, mask, typed.edge_index, apply_sigmoid=False)
+    found = [dense(one) for one in model.operator(typed.x, typed.edge_index, None, typed.edge_type)]
+    clear_masks(model)
+    before = model.operator(typed.x, typed.edge_index, None, typed.edge_type)
+    torch.testing.assert_close(found[1], dense(before[1]))
+    assert not found[0].any()
+    assert not found[2].any()
+
+
+def test_types_that_change_give_other_operators(typed):
+    """What is remembered of a graph is that of its types as they are now."""
+    model = GREADX(3, 4, 2, num_relations=3).double().eval()
+    first = model(typed.x, typed.edge_index, edge_type=typed.edge_type)
+    swapped = torch.tensor([1, 0, 2])[typed.edge_type]
+    other = model(typed.x, typed.edge_index, edge_type=swapped)
+    assert not torch.allclose(first, other)
+    typed.edge_type.copy_(swapped)
+    assert torch.equal(other, model(typed.x, typed.edge_index, edge_type=typed.edge_type))
+
+
+def test_members_with_types_give_what_they_give_alone(typed):
+    models = [GREADX(3, 4, 2, num_relations=3, self_loops=k).double().eval() for k in (0, 1)]
+    found = stack(models)(typed.x, typed.edge_index, edge_type=typed.edge_type)
+    for one, model in zip(found, models, strict=True):
+        alone = model(typed.x, typed.edge_index, edge_type=typed.edge_type)
+        torch.testing.assert_close(one, alone)
+
+
+def test_types_of_a_graph_are_used_in_its_training():
+    """Edges of one type join nodes of a class, edges of the other do not."""
+    data = gread.csbm(200, homophily=0.5, degree=12, num_features=2, mean=0.0, seed=1)
+    data.edge_type = (data.y[data.edge_index[0]] == data.y[data.edge_index[1]]).long()
+    data.x = torch.ones(200, 1)
+    options = {"num_steps": 2, "embedding": True, "num_nodes": 200, "self_loops": 0.0}
+    typed = GREADX(1, 16, 2, num_relations=2, **options)
+    found = gread.fit(typed, data, gread.TrainConfig(epochs=60))
+    plain = gread.fit(
+        GREADX(1, 16, 2, **options), without_types(data), gread.TrainConfig(epochs=60)
+    )
+    assert found.best.val > plain.best.val + 0.2
+
+
+def without_types(data):
+    other = copy.copy(data)
+    del other.edge_type
+    return other
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda types: None, "edge_type must be given with num_relations=3, got none"),
+        (lambda types: types[:2], r"a type for each edge, got torch.int64 \[2\]"),
+        (lambda types: types.int(), "a type for each edge, got torch.int32"),
+        (lambda types: types + 1, "edge_type must be 0 to 2, as num_relations is 3, got 3"),
+        (lambda types: types - 1, "edge_type must be 0 to 2, as num_relations is 3, got -1"),
+    ],
+)
+def test_bad_types_are_one_sentence(typed, change, sentence):
+    model = GREADX(3, 4, 2, num_relations=3).double()
+    with pytest.raises(InputError, match=sentence):
+        model(typed.x, typed.edge_index, edge_type=change(typed.edge_type))
+
+
 def test_evolve_gives_states_after_steps(graph):
     model = GREADX(3, 4, 2, num_steps=3).double().eval()
     states = model.hidden_states(graph.x, graph.edge_index)
@@ -194,6 +319,7 @@ def test_a_population_with_batch_normalization_ends_where_its_members_end():
         ({"direction": "in"}, "unknown direction 'in'"),
         ({"activation": "rule"}, "unknown activation 'rule'"),
         ({"reaction": "turing"}, "unknown reaction 'turing'"),
+        ({"num_relations": 0}, "num_relations must be a whole number of at least 1, got 0"),
         ({"embedding": True}, "embedding needs num_nodes, the number of nodes of the graph"),
         ({"embedding": "maybe"}, "embedding must be true or false, got 'maybe'"),
         ({"local": "none"}, "local must be true or false, got 'none'"),
@@ -359,6 +485,14 @@ def test_after_its_first_call_nothing_waits_for_a_value(directed, form):
     assert reading.seen  # the first call checks the graph
     with Reading() as reading:
         model(directed.x, directed.edge_index).square().sum().backward()
+    assert not reading.seen
+
+
+def test_types_are_read_in_the_first_call_alone(typed):
+    model = GREADX(3, 4, 2, num_relations=3).double()
+    model(typed.x, typed.edge_index, edge_type=typed.edge_type)
+    with Reading() as reading:
+        model(typed.x, typed.edge_index, edge_type=typed.edge_type).square().sum().backward()
     assert not reading.seen
 
 

@@ -1,0 +1,34 @@
+"""Scalings of counts and of features as a whole."""
+
+import pytest
+import torch
+
+from gread.tables.scaling import SCALINGS, rescaled
+
+PLAIN = [name for name, one in SCALINGS.items() if one.of is not None]
+"""Those that depend on no training."""
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+@pytest.mark.parametrize("name", PLAIN)
+def test_zeros_stay_and_sparse_features_are_scaled_alike(name):
+    x = torch.tensor([[0.0, 2.0, -1.0], [0.0, 0.0, 0.0]])
+    found = rescaled(x, name)
+    assert found.shape == x.shape
+    assert torch.equal(found == 0, x == 0)
+    assert torch.equal(rescaled(x.to_sparse_csr(), name).to_dense(), found)
+
+
+@pytest.mark.parametrize("name", ["none", "binary", "log"])
+def test_indicators_stay_as_they_are(name):
+    x = torch.tensor([[0.0, 1.0], [1.0, 1.0]])
+    assert torch.equal(rescaled(x, name), x)
+
+
+def test_shares_of_a_row_sum_to_one():
+    x = torch.tensor([[0.0, 2.0, 6.0], [1.0, 0.0, 1.0]])
+    torch.testing.assert_close(rescaled(x, "row").sum(1), torch.ones(2))
+
+
+def test_every_scaling_says_what_it_does():
+    assert all(one.about for one in SCALINGS.values())
