@@ -342,9 +342,9 @@ class GraphEstimator(FittedEstimator):
             "validate, later ones test."
         )
         if graph.rows is None:
-            return parts, f"{told} Edges have no times, so that training sees all of them."
+            return parts, f"{told} Edges have no times: training uses all of them."
         hidden = int((graph.rows.times.values >= self.cuts_[1]).sum())
-        return parts, f"{told} Training sees no edge from {test} on ({hidden:,} edges)."
+        return parts, f"{told} Training uses no edge from {test} on ({hidden:,} edges)."
 
     def _told_of_types(self, graph: TableGraph) -> str:
         """What becomes of types of edges, in a sentence or two; nothing where there are none."""
@@ -352,7 +352,7 @@ class GraphEstimator(FittedEstimator):
             return ""
         told = graph.relations.about(MOST_TYPES)
         if len(self.types_) > 1 and self.model_ != AUTO and not takes_types(self.model_):
-            told += f" {title_of(self.model_)} takes them all for one; gread-x and auto do not."
+            told += f" {title_of(self.model_)} uses all types alike; gread-x and auto do not."
         return told
 
     def _named(
@@ -421,7 +421,7 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
         id, source, target, weight, edge_type: Columns, see `gread.tables.read_graph`.
         time_column: Column of the nodes' times, numbers or dates, by which they are split: the
             latest test, those before them validate. It is not a feature. If edges have a column of
-            this name, training sees no edge from the beginning of the test on.
+            this name, training uses no edge from the beginning of the test on.
         directed: Whether edges have one direction.
         class_weight: How much nodes of each class count: None for alike, ``"balanced"`` for
             inversely to the size of the class, or a mapping.
@@ -445,7 +445,7 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
             on validation nodes. None for the most probable class.
         types_: Of edges, the commonest first.
         cuts_: Of a split by time, when validation and test begin; dates as days since 0001-01-01.
-        seen_: The training graph as training sees it, without edges of the test's time.
+        seen_: The graph that training uses, without edges from the beginning of the test on.
         ids_, data_: The training graph: features, edges, classes (−1 for none) and masks.
         preprocessing_: From columns to features.
         diagnosis_: Of the graph, without the classes of the test.

@@ -215,9 +215,10 @@ class Problem:
             return False
         if not candidate.typed:
             return self.has_directions or not candidate.directed
-        if self.relations is None:
+        if self.relations is None or self.undirected_relations is None:
             return False
-        return not candidate.directed or self.relations.directed(int(self.data.num_nodes))
+        lacking = self.undirected_relations.index.size(1) > self.relations.index.size(1)
+        return lacking or not candidate.directed
 
     @cached_property
     def undirected(self) -> tuple[Tensor, Tensor | None]:

@@ -100,6 +100,8 @@ class Relations:
         """How many types there are, and which share an operator, in one sentence."""
         sizes = self.kind.bincount(minlength=len(self.names)).tolist()
         shown = [f"{name} {size:,}" for name, size in zip(self.names, sizes, strict=True)][:most]
+        if not self.names:
+            return ""
         if len(self.names) == 1:
             return f"All edges have the type {self.names[0]}: types are not used."
         if len(self.names) <= most:

@@ -163,7 +163,7 @@ def test_a_split_by_time_says_when_its_parts_begin(fit, files, tmp_path):
     assert shown.returncode == 0, shown.stderr
     text = " ".join(shown.stdout.split())
     assert re.search(r"Split by joined: nodes before 2020-01-1\d train", text)
-    assert re.search(r"Training sees no edge from 2020-01-1\d on \(\d+ edges\)", text)
+    assert re.search(r"Training uses no edge from 2020-01-1\d on \(\d+ edges\)", text)
     shown = fit("--time-column", "topic", nodes=timed, out="other")
     assert shown.returncode == 2
     assert "must hold numbers or dates, got text" in shown.stderr

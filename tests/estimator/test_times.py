@@ -1,4 +1,4 @@
-"""A split by time: the latest nodes test, and training sees no edge of their time."""
+"""A split by time: the latest nodes test, and training uses no edge of their time."""
 
 import numpy as np
 import pandas
@@ -54,7 +54,7 @@ def test_parts_follow_each_other_in_time(prepared, frames):
     (told,) = [note for note in prepared.diagnosis_.notes if note.startswith("Split by when")]
     assert f"nodes before {ends[2][0]} validate" in told
     hidden = (frames[1]["when"] >= ends[2][0]).sum()
-    assert told.endswith(f"Training sees no edge from {ends[2][0]} on ({hidden} edges).")
+    assert told.endswith(f"Training uses no edge from {ends[2][0]} on ({hidden} edges).")
     assert "when" not in prepared.preprocessing_.encoders
 
 
@@ -105,7 +105,7 @@ def test_the_race_validates_on_the_later_nodes(frames, monkeypatch):
     assert Problem(seen[0].data, seen[0].learned, seen[0].task).able(placed)
 
 
-def test_edges_without_times_are_all_seen(frames):
+def test_edges_without_times_are_all_used(frames):
     found = fitted(frames[0], frames[1].drop(columns="when"))
     assert found.seen_ is found.data_
     assert any("Edges have no times" in note for note in found.diagnosis_.notes)
@@ -118,7 +118,7 @@ def test_dates_and_numbers_split_alike(prepared, frames):
         assert torch.equal(found.data_[name], prepared.data_[name])
     assert torch.equal(found.seen_.edge_index, prepared.seen_.edge_index)
     cut = f"{int(prepared.cuts_[1])}-01-01"
-    assert any(f"Training sees no edge from {cut} on" in note for note in found.diagnosis_.notes)
+    assert any(f"Training uses no edge from {cut} on" in note for note in found.diagnosis_.notes)
 
 
 def test_a_folder_predicts_with_all_edges(frames, tmp_path):

@@ -107,7 +107,7 @@ def test_a_model_with_one_operator_takes_all_edges(frames):
     for one in (plain, typed):
         one.fit(frames[0], "topic", edges=frames[1])
     assert np.array_equal(plain.predict_proba(), typed.predict_proba())
-    assert any("takes them all for one" in told for told in typed.diagnosis_.notes)
+    assert any("uses all types alike" in told for told in typed.diagnosis_.notes)
     assert typed.data_.edge_index.size(1) < typed.data_.relation_index.size(1)
 
 
