@@ -67,7 +67,7 @@ def test_the_same_seed_gives_the_same_training(build, graph):
         for _ in range(2):
             torch.manual_seed(5)
             model = build(dropout=0.3)
-            yield gread.fit(model, graph, gread.TrainConfig(epochs=5)).history
+            yield gread.fit(model, graph, gread.TrainConfig(epochs=3)).history
 
     first, second = histories()
     assert first == second
@@ -92,7 +92,7 @@ def test_eight_nodes_are_fitted_to_the_last(build):
     )
     data.val_mask = data.test_mask = data.train_mask
     alone = build.entry.title == "SGC"  # one linear map, which its authors train with this rate
-    config = gread.TrainConfig(epochs=400, lr=0.2 if alone else 0.01, weight_decay=0.0)
+    config = gread.TrainConfig(epochs=400, lr=0.2 if alone else 0.05, weight_decay=0.0)
 
     class Fitted(Exception):
         """The end: there is nothing left to learn."""
