@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 
-
 from gread.cli import COMMANDS
 from gread.distributed.orders import ORDERS
 
