@@ -29,22 +29,29 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_xdist_auto_num_workers():
-    """One more than there are cores: many tests wait for a process, a server or a browser."""
-    return (os.cpu_count() or 1) + 1
+def pytest_xdist_auto_num_workers(config):
+    """One a core, and one more for slow tests, which wait for processes, servers or a browser."""
+    return (os.cpu_count() or 1) + (config.option.markexpr != "not slow")
 
 
 SLOW = Path(__file__).with_name("slow.txt").read_text().split()
 """Examples, and cases of tests whose other cases are fast, by the beginning of their name."""
 
+LONG = ("tests/runs/test_ray.py", "tests/test_wheel.py", "tests/test_docs.py")
+"""Files with tests of up to a minute; the first two share a cluster and an environment."""
+
 
 @pytest.hookimpl(tryfirst=True)  # before those with the mark are left out
 def pytest_collection_modifyitems(items):
-    """Slow ones first, so that in the end no worker waits for another."""
+    """Long and slow ones first, so that in the end no worker waits for another."""
     for item in items:
         if item.nodeid.startswith(tuple(SLOW)):
             item.add_marker("slow")
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    items.sort(key=lambda item: (is_fast(item), not item.nodeid.startswith(LONG)))
+
+
+def is_fast(item):
+    return item.get_closest_marker("slow") is None
 
 
 def pytest_addoption(parser):

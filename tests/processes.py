@@ -15,6 +15,8 @@ from gread.base.processes import start_method
 FRESH = start_method("gread.runs.run")
 """Where nothing but gread has been imported: that takes seconds, here once for all of them."""
 
+FRESH.set_forkserver_preload(["gread.runs.run", "gread.estimator.automatic"])
+
 
 @dataclass
 class Outcome:

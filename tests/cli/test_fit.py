@@ -525,21 +525,18 @@ def test_a_folder_that_exists_is_left_alone(fit, gread, tmp_path):  # noqa: F811
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
+def test_predictions_that_cannot_be_made_leave_nothing(fit, gread, tmp_path):  # noqa: F811
+    fit()
+    for arguments, sentence in (
         (("--nodes", "none.csv", "--edges", "none.csv"), "there is no file none.csv"),
         (("--edges", "e.csv"), "--edges must come with --nodes"),
         (("--add-edges", "e.csv"), "--add-edges must come with --add-nodes"),
         (("--add-nodes", "n.csv", "--nodes", "n.csv"), "leave out --nodes and --edges"),
-    ],
-)
-def test_predictions_that_cannot_be_made_leave_nothing(fit, gread, tmp_path, arguments, sentence):  # noqa: F811
-    fit()
-    shown = gread("predict", tmp_path / "model", *arguments, "--out", tmp_path / "p.csv")
-    assert shown.returncode == 2
-    assert sentence in shown.stderr
-    assert not (tmp_path / "p.csv").exists()
+    ):
+        shown = gread("predict", tmp_path / "model", *arguments, "--out", tmp_path / "p.csv")
+        assert shown.returncode == 2
+        assert sentence in shown.stderr
+        assert not (tmp_path / "p.csv").exists()
 
 
 @pytest.mark.slow
@@ -596,7 +593,7 @@ CELLS = st.one_of(
 
 @pytest.mark.slow
 @settings(
-    max_examples=60,
+    max_examples=30,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -615,7 +612,7 @@ def test_malformed_tables_never_show_a_traceback(tmp_path_factory, capsys, nodes
 
 @pytest.mark.slow
 @settings(
-    max_examples=30,
+    max_examples=15,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -43,7 +43,7 @@ def shards(data, tmp_path_factory):
 def test_every_reaction_and_adjacency_gives_the_losses_of_one_process(data, shards, solver):
     settings = work.settings(solver, **work.ONE_STEP[solver])
     for processes in (2, 4) if solver == "euler" else (2,):  # independent of the solver
-        assert_same_losses(data, shards, settings, processes, epochs=20)
+        assert_same_losses(data, shards, settings, processes)
 
 
 def test_two_processes_give_the_losses_of_one(data, shards):

@@ -134,7 +134,7 @@ def test_degrees_are_those_of_the_grown_graph(parts, data):
 def blended(parts):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(automatic, "portfolio", lambda: FEW)
-        return GraphClassifier("auto", time=0.05).fit(parts[0])
+        return GraphClassifier("auto", time=0.02).fit(parts[0])
 
 
 def with_weights(classifier, **shares):

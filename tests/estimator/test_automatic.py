@@ -32,7 +32,7 @@ def fitted(data):
     before = automatic.portfolio
     automatic.portfolio = lambda: FEW
     try:
-        classifier = gread.GraphClassifier("auto", time=0.05)
+        classifier = gread.GraphClassifier("auto", time=0.02)
         seen = []
         classifier.fit(data, on_score=seen.append)
         assert [one.candidate for one in seen][:1] == [FEW[0]]

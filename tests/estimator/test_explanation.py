@@ -76,7 +76,8 @@ def test_text_of_a_user_is_no_markup(fitted):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
-def test_every_model_is_explained(data, name):
+def test_every_model_is_explained(data, name, monkeypatch):
+    monkeypatch.setattr(explanation, "EPOCHS", 5)
     settings = {"epochs": 1, "hidden_channels": 8}
     if "time" in MODELS[name].hyperparameters:
         settings["time"] = 0.1

@@ -13,11 +13,10 @@ import gread
 from gread import GraphClassifier
 from gread.base.errors import InputError
 from gread.estimator.automatic import Blend, Member
-from gread.estimator.export import ABOUT, FORMATS, Scorer, both_ways, export, scorer_of
+from gread.estimator.export import ABOUT, FORMATS, Scorer, _recorded, both_ways, export, scorer_of
 from gread.estimator.race import Candidate, Problem, built, portfolio, predicted
 from gread.estimator.task import Classes
 from gread.models.catalog import MODELS
-from tests.estimator.conftest import FAST
 
 DIRECTED = Candidate("directed", "gread-x", {"direction": "both", "self_loops": 0.0}, directed=True)
 THREE = Classes((0, 1, 2), "accuracy")
@@ -44,11 +43,15 @@ def one_way(data):
     return found
 
 
-def trained(name, data, **options):
+SHORT = {"time": 0.1, "solver": "euler", "num_layers": 2, "num_steps": 1}
+"""Few operators, since PyTorch takes milliseconds for each, and reactions that stay finite."""
+
+
+def trained(name, data):
     settings = {"epochs": 1, "hidden_channels": 8}
-    if "time" in MODELS[name].hyperparameters:
-        settings["time"] = 0.1  # reactions that grow stay finite
-    return GraphClassifier(name, settings=settings, **options).fit(data)
+    known = MODELS[name].hyperparameters
+    settings |= {key: value for key, value in SHORT.items() if key in known}
+    return GraphClassifier(name, settings=settings).fit(data)
 
 
 def inputs_of(classifier, graph):
@@ -57,12 +60,12 @@ def inputs_of(classifier, graph):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EXPORTED)
-def test_a_program_gives_the_probabilities_of_other_graphs(data, other, tmp_path, name):
+def test_a_program_gives_the_probabilities_of_other_graphs(data, other, name):
     classifier = trained(name, data)
-    about = classifier.export(tmp_path / "model.pt2")
+    scorer, about = scorer_of(classifier)
     assert about["classes"] == [0, 1, 2]
     assert len(about["features"]) == 12
-    program = torch.export.load(tmp_path / "model.pt2")
+    program = _recorded(scorer, classifier, about)
     operators = {str(node.target) for node in program.graph.nodes if node.op == "call_function"}
     assert not [one for one in operators if one.startswith("gread")]
     given = inputs_of(classifier, other)
@@ -99,7 +102,7 @@ print(json.dumps(json.loads(about["about.json"])["classes"]))
 
 @pytest.mark.slow
 def test_a_file_scores_where_gread_is_not(data, other, tmp_path):
-    classifier = GraphClassifier(settings=FAST).fit(data)
+    classifier = trained("gread-bs", data)
     classifier.export(tmp_path / "model.pt2")
     given = inputs_of(classifier, other)
     np.savez(tmp_path / "graph.npz", x=given.x.numpy(), edge_index=given.edge_index.numpy())

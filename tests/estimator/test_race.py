@@ -154,7 +154,7 @@ def test_the_blend_is_at_least_as_good_as_every_candidate(problem):
     some = [quick(one) for one in portfolio()[:4]]
     found = race(problem, some, seconds=0.0001)
     assert len(found) == 2  # the first that can predict on other graphs comes second
-    found = race(problem, some, seconds=2)
+    found = race(problem, some, seconds=0.5)
     choice = choose(problem, found)
     assert all(choice.gain >= one.gain for one in found)
     assert [one.gain for one in found] == sorted((one.gain for one in found), reverse=True)
@@ -163,7 +163,7 @@ def test_the_blend_is_at_least_as_good_as_every_candidate(problem):
 def test_a_race_ends_in_time(problem):
     slow = Candidate("MLP", "mlp", {"epochs": 10**6, "patience": None})
     begin = time.monotonic()
-    found = race(problem, [slow], seconds=0.5)
+    found = race(problem, [slow], seconds=0.2)
     assert all(min(one.epochs) > 0 for one in found)
     assert time.monotonic() - begin < 30  # not a million epochs
 
@@ -211,7 +211,7 @@ def test_directed_candidates_need_directions(problem):
     directed = [one for one in portfolio() if one.directed]
     assert directed
     assert not problem.has_directions
-    found = race(problem, [quick(portfolio()[0]), *directed], seconds=0.5)
+    found = race(problem, [quick(portfolio()[0]), *directed], seconds=0.2)
     assert not any(one.candidate.directed for one in found)
 
 

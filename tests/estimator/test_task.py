@@ -67,7 +67,7 @@ def chosen(request):
     data, before = graph_of(request.param), automatic.portfolio
     automatic.portfolio = lambda: FEW
     try:
-        return data, ESTIMATORS[TASKS[request.param].kind]("auto", time=0.05).fit(data)
+        return data, ESTIMATORS[TASKS[request.param].kind]("auto", time=0.02).fit(data)
     finally:
         automatic.portfolio = before
 

@@ -25,6 +25,15 @@ TIME, STEP = 1.7, 0.25  # the last step is a short one
 ALPHA, BETA = 0.7, -0.45
 
 
+SERVE = """
+require("readline").createInterface({ input: process.stdin }).on("line", async (line) => {
+  const [expression, input] = JSON.parse(line);
+  const show = (value, error) => console.log(JSON.stringify([value ?? null, error]));
+  try { show(await eval(`(${expression})`), null); } catch (error) { show(null, error.stack); }
+});
+"""
+
+
 def source(names):
     return "\n".join(
         resources.files("gread").joinpath(*name.split("/")).read_text("utf-8") for name in names
@@ -38,19 +47,19 @@ def javascript(tmp_path_factory):
     if node is None:
         pytest.skip("there is no Node: Debian's package is called nodejs")
     code = source(["report/page/dom.js", *(f"explorer/page/{name}.js" for name in PLAIN)])
-    folder = tmp_path_factory.mktemp("javascript")
+    script = tmp_path_factory.mktemp("javascript") / "script.js"
+    script.write_text(code + SERVE)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
 
     def evaluate(expression, **given):
-        script = folder / "script.js"
-        script.write_text(
-            f"{code}\nconst input = {json.dumps(given)};\n"
-            f"Promise.resolve({expression}).then((value) => console.log(JSON.stringify(value)));"
-        )
-        done = subprocess.run([node, script], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        print(json.dumps([expression, given]), file=server.stdin, flush=True)
+        value, error = json.loads(server.stdout.readline())
+        assert error is None, error
+        return value
 
-    return evaluate
+    with subprocess.Popen([node, script], **pipes) as server:
+        yield evaluate
+        server.stdin.close()
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,4 @@
 import math
-import shutil
 
 import pytest
 import torch
@@ -11,7 +10,7 @@ import gread
 from gread.base.errors import InputError
 from gread.models.gread import ReactionDiffusionConv
 from gread.models.stacking import CannotStack, stack
-from tests.checks import dense, traceable
+from tests.checks import dense
 
 
 def quiet(reaction="bs", **options):
@@ -212,22 +211,6 @@ def test_the_explainer_of_pyg_finds_the_features_and_edges_that_matter(
     assert explanation.edge_mask.max() > 0
     before = model(data.x, data.edge_index)
     assert before.isfinite().all()  # and the model is as it was
-
-
-@pytest.mark.slow
-@traceable
-@pytest.mark.skipif(not shutil.which("c++"), reason="torch.compile needs a C++ compiler")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
-@pytest.mark.parametrize("reaction", ["bs", "ac"])
-def test_the_compiled_model_gives_the_same(graph, reaction):
-    model = quiet(reaction=reaction)
-    compiled = torch.compile(model)
-    x = (0.1 * graph.x).requires_grad_()  # small, so that Allen-Cahn does not blow round-off up
-    ours, theirs = model(x, graph.edge_index), compiled(x, graph.edge_index)
-    torch.testing.assert_close(ours, theirs)
-    torch.testing.assert_close(
-        torch.autograd.grad(ours.sum(), x), torch.autograd.grad(theirs.sum(), x)
-    )
 
 
 @pytest.mark.parametrize(

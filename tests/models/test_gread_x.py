@@ -1,7 +1,6 @@
 """GREAD-X and its special cases."""
 
 import copy
-import shutil
 from contextlib import nullcontext
 
 import pytest
@@ -24,7 +23,7 @@ from gread.runs.run import run, run_together
 from gread.runs.spec import RunSpec
 from gread.training.memory import bytes_held
 from gread.training.population import fit_together
-from tests.checks import dense, traceable
+from tests.checks import dense
 
 
 @pytest.fixture
@@ -550,21 +549,6 @@ def test_the_kernels_give_what_plain_pytorch_gives(directed, form, device):
             wanted = [x, *model.parameters()]
             found.append([logits, *torch.autograd.grad(logits.square().sum(), wanted)])
     torch.testing.assert_close(found[0], found[1])
-
-
-@pytest.mark.slow
-@traceable
-@pytest.mark.skipif(not shutil.which("c++"), reason="torch.compile needs a C++ compiler")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
-@pytest.mark.parametrize("form", [FORMS[0], FORMS[4]], ids=str)
-def test_the_compiled_model_gives_the_same(directed, form):
-    model = GREADX(3, 4, 2, num_steps=2, dropout=0.0, **form).double()
-    x = directed.x.clone().requires_grad_()
-    found = []
-    for each in (model, torch.compile(model)):
-        logits = each(x, directed.edge_index)
-        found.append((logits.detach(), *torch.autograd.grad(logits.square().sum(), x)))
-    torch.testing.assert_close(found[1], found[0])
 
 
 @pytest.mark.parametrize("settings", [{}, {"embedding": True}])

@@ -5,7 +5,7 @@ import lzma
 
 import pytest
 
-from gread.runs.archive import ENDING, LARGEST, known_results, read_results, write_results
+from gread.runs.archive import ENDING, known_results, read_results, write_results
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 from gread.runs.store import StoreError
@@ -27,12 +27,13 @@ def test_results_travel_as_json_lines_without_histories(tmp_path, small):
         (b"neither packed nor a result", "packed by xz"),
         (lzma.compress(b"")[:-4], "must be one whole file"),
         (lzma.compress(b"") + b"more", "must be one whole file"),
-        (lzma.compress(bytes(LARGEST + 1), preset=0), f"at most {LARGEST} bytes when unpacked"),
+        (lzma.compress(bytes(2**24 + 1), preset=0), f"at most {2**24} bytes when unpacked"),
         (lzma.compress(b'{"half": '), "line 1, is no result"),
     ],
     ids=["no text", "not packed", "cut", "followed by more", "too large", "no result"],
 )
-def test_files_that_hold_something_else_are_named(tmp_path, content, said):
+def test_files_that_hold_something_else_are_named(tmp_path, monkeypatch, content, said):
+    monkeypatch.setattr("gread.runs.archive.LARGEST", 2**24)
     path = tmp_path / "some.jsonl.xz"
     path.write_bytes(content)
     with pytest.raises(StoreError, match=f"some.jsonl.xz.*{said}"):

@@ -7,7 +7,12 @@ from hypothesis import HealthCheck, settings
 
 from studies.soak.fuzz import TARGETS, checked
 
-SLOW = {"command lines": 20, "graphs of any names, diagnosed and fitted by the command": 3}
+SLOW = {
+    "command lines": 20,
+    "graphs of any names, diagnosed and fitted by the command": 3,
+    "Parquet of any columns": 10,
+    "sound files of six formats with bytes changed": 15,
+}
 
 
 @pytest.mark.slow

@@ -99,7 +99,7 @@ def test_gml_of_any_nodes(tmp_path, nodes):
     check(path, None)
 
 
-@pytest.mark.parametrize("where", range(0, 700, 35))
+@pytest.mark.parametrize("where", range(0, 1100, 220))
 def test_parquet_with_a_broken_byte(tmp_path, where):
     write_parquet = WRITERS["parquet"]
     path = tmp_path / "t.parquet"

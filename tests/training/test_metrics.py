@@ -186,7 +186,7 @@ PAIRS = [
 @pytest.mark.parametrize(("loss", "name"), PAIRS)
 def test_training_selects_by_the_metric_alone_and_in_a_population(loss, name):
     data = graph(loss)
-    config = gread.TrainConfig(epochs=15, lr=0.05, loss=loss, metric=name)
+    config = gread.TrainConfig(epochs=8, lr=0.05, loss=loss, metric=name)
     alone = gread.fit(model(loss), data, config)
     choose = max if METRICS[name].higher_is_better else min
     assert alone.best.val == choose(epoch.val for epoch in alone.history)
@@ -202,8 +202,8 @@ def test_training_selects_by_the_metric_alone_and_in_a_population(loss, name):
 @pytest.mark.parametrize(("loss", "name"), PAIRS)
 def test_parts_that_see_all_of_the_graph_give_the_same_numbers(loss, name):
     data = graph(loss)
-    whole = gread.TrainConfig(epochs=4, loss=loss, metric=name)
-    parts = gread.TrainConfig(epochs=4, loss=loss, metric=name, parts=3, halo=30)
+    whole = gread.TrainConfig(epochs=2, loss=loss, metric=name)
+    parts = gread.TrainConfig(epochs=2, loss=loss, metric=name, parts=3, halo=30)
     first, second = (gread.fit(model(loss), data, config) for config in (whole, parts))
     for one, same in zip(first.history, second.history, strict=True):
         assert vars(same) == pytest.approx(vars(one), abs=1e-5)

@@ -1,0 +1,40 @@
+"""`torch.compile` changes no number."""
+
+import shutil
+
+import pytest
+import torch
+
+import gread
+from gread.models.gread_x import GREADX
+from tests.checks import traceable
+
+SHORT = {"solver": "euler", "time": 1.0, "input_dropout": 0.0}
+MODELS = {
+    "bs": lambda: gread.GREAD(3, 4, 2, reaction="bs", **SHORT),
+    "ac": lambda: gread.GREAD(3, 4, 2, reaction="ac", adjacency="original", **SHORT),
+    "x": lambda: GREADX(3, 4, 2, num_steps=2, dropout=0.0),
+    "x with both directions": lambda: GREADX(
+        *(3, 4, 2), num_steps=2, dropout=0.0, direction="both", embedding=True, num_nodes=12
+    ),
+}
+
+
+@pytest.mark.slow
+@traceable
+@pytest.mark.skipif(not shutil.which("c++"), reason="torch.compile needs a C++ compiler")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+@pytest.mark.parametrize(
+    ("name", "backend"), [("bs", "inductor"), *((name, "aot_eager") for name in MODELS)]
+)
+def test_the_compiled_model_gives_the_same(graph, name, backend):
+    """Every model is traced, forward and backward; C++ takes half a minute and is made of one."""
+    model = MODELS[name]().double()
+    source, target = graph.edge_index
+    edge_index = graph.edge_index[:, source < target]  # in one direction alone
+    x = (0.1 * graph.x).requires_grad_()  # small, so that Allen-Cahn does not blow round-off up
+    found = []
+    for each in (model, torch.compile(model, backend=backend)):
+        logits = each(x, edge_index)
+        found.append((logits.detach(), *torch.autograd.grad(logits.square().sum(), x)))
+    torch.testing.assert_close(found[1], found[0])
