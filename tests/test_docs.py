@@ -1,9 +1,11 @@
 """What the documentation says is so."""
 
+import csv
 import importlib
 import re
 import runpy
 import shlex
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,17 @@ def test_every_symbol_of_the_paper_map_exists():
     for symbol in symbols:
         module, _, name = symbol.rpartition(".")
         assert hasattr(importlib.import_module(module), name), symbol
+
+
+def test_results_in_the_readme_are_the_committed_ones():
+    with (ROOT / "results" / "table-8.csv").open(encoding="utf-8") as file:
+        means = [[cell.partition(" ± ")[0] for cell in row] for row in csv.reader(file)]
+    committed = {model: values for model, *values in means}
+    for (model, *_), (kind, *values) in pairwise(means):
+        committed[f"{model}, {kind.removeprefix('– ')}"] = values
+    shown = re.findall(r"^\| (\w.*?) \| (.*\d) \|$", (ROOT / "README.md").read_text(), re.M)
+    assert shown
+    assert all(committed[model] == values.split(" | ") for model, values in shown)
 
 
 @pytest.mark.parametrize("code", SNIPPETS)
