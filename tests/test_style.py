@@ -25,9 +25,6 @@ UNWRITTEN = {
     "docs/own-graph.md",
     "docs/reliability.md",
     "docs/tutorials/own-graph.md",
-    "gread datasets",
-    "gread runs export",
-    "gread train",
 }
 
 

@@ -260,8 +260,8 @@ def test_train_shows_what_the_paper_prints_and_its_code_reaches(train, real_root
     monkeypatch.setenv("GREAD_DATA", str(real_root))
     shown = train("--splits", "0", dataset="texas").stdout
     assert "preset: tuned" in shown
-    assert "the paper prints 88.92 ± 3.72" in shown
-    assert "its published code reaches 86.30" in shown
+    assert "paper: 88.92 ± 3.72" in shown
+    assert "published code: 86.30" in shown
 
 
 def test_train_logs_new_runs_to_trackers(train, tmp_path):
@@ -384,7 +384,7 @@ def test_ctrl_c_is_a_way_to_stop(tmp_path):
     process.send_signal(signal.SIGINT)
     done = process.end(timeout=30)
     assert done.returncode == 130
-    assert "gread: stopped; what is done is stored" in done.stderr
+    assert "gread: stopped; finished runs are stored" in done.stderr
     assert "Traceback" not in done.stderr
 
 
