@@ -2,6 +2,7 @@
 
 import csv
 import importlib
+import json
 import re
 import runpy
 import shlex
@@ -17,6 +18,7 @@ from tests.processes import Forked
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 PAGES = [*ROOT.glob("*.md"), *sorted(set((ROOT / "docs").rglob("*.md")) - set(TUTORIALS))]
 REFERENCE = "\n".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
 SNIPPETS = [
@@ -82,6 +84,19 @@ def test_tutorials_run_from_top_to_bottom(tutorial, tmp_path):
         for program in programs:
             done = Forked(*program, cwd=tmp_path).end()
             assert done.returncode == 0, f"{code}\n{done.stderr}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_run_from_top_to_bottom(notebook, tmp_path):
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    assert '"pip", "install --quiet gread"' in code[0]
+    script = tmp_path / "cells.py"
+    script.write_text("\n\n".join(code), encoding="utf-8")
+    done = Forked(script, cwd=tmp_path).end()
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
 
 
 @pytest.mark.slow

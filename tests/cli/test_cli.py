@@ -204,7 +204,7 @@ def test_train_goes_by_parts(train):
 def test_train_says_when_a_graph_must_go_by_parts(train, monkeypatch):
     monkeypatch.setattr("gread.training.memory.free_memory", lambda device: 1e6)
     shown = train("--splits", "0", "--json")
-    assert "so it goes in" in shown.stderr
+    assert "so the graph is partitioned into" in shown.stderr
     assert json.loads(shown.stdout)[0]["spec"]["train"]["parts"] > 1
     whole = train("--splits", "0", "--set", "parts=1", "--json")
     assert json.loads(whole.stdout)[0]["spec"]["train"]["parts"] == 1

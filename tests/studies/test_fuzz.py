@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 
 from studies.soak.fuzz import TARGETS, checked
 
-SLOW = {"command lines": 20, "graphs of any names, diagnosed and fitted by the command": 3}
+SLOW = {"command lines": 20, "graphs with arbitrary names, diagnosed and fitted by the command": 3}
 
 
 @pytest.mark.slow
