@@ -21,7 +21,7 @@ def random_splits(
     fractions: tuple[float, float, float] = FRACTIONS,
     seed: int = 0,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Random splits that take the same fractions of every class.
+    """Draw random splits that are stratified by class.
 
     Returns:
         Train, validation and test masks, each [N, num_splits].

@@ -61,19 +61,20 @@ def fit_shard(
     every: int = EVERY,
     on_epoch: Callable[[Epoch], None] | None = None,
 ) -> ShardFit:
-    """Trains ``model`` on one split and leaves it with the best parameters, on every process.
+    """Train ``model`` on one split over several processes and keep its best parameters.
 
     Args:
-        model: As in `gread.fit`, on the device of the shard; the same on every process. It must
-            reach other nodes through the operator alone, as every GREAD does and every GREAD-X.
-        shard: The shard of this process.
-        config: How to train.
-        split: Which split.
-        seed: Of the dropout, which every process draws for its own nodes.
-        checkpoint: A file that process 0 writes. If it exists, training resumes from it and gives
-            the numbers of a training without a stop.
+        model: Model as in `gread.fit`, on the device of the shard, with the same parameters on
+            every process. It must access other nodes only through the operator, as GREAD and
+            GREAD-X do.
+        shard: Shard of this process.
+        config: Training settings.
+        split: Number of the split.
+        seed: Seed of the dropout, which every process draws for its own nodes.
+        checkpoint: File that process 0 writes. If it exists, training resumes from it with the same
+            result as an uninterrupted training.
         every: Epochs between two checkpoints.
-        on_epoch: Called after every epoch.
+        on_epoch: Function that is called after every epoch.
     """
     check_count("every", every)
     check_count("split", split, minimum=0)

@@ -38,15 +38,15 @@ def run_processes(
     """Call ``work(*arguments)`` in each process of a group on this machine.
 
     Args:
-        work: A function of a module; `gread.distributed.rank` is the number of its process.
-        arguments: The same for all.
-        processes: How many.
-        device: ``"cpu"``, or ``"cuda"``, where every process takes a GPU of its own.
-        restarts: How often all are started again after one was killed or did not answer.
+        work: Module-level function; `gread.distributed.rank` returns the number of its process.
+        arguments: Arguments of all calls.
+        processes: Number of processes.
+        device: ``"cpu"``, or ``"cuda"`` with one GPU per process.
+        restarts: Number of restarts after a process was killed or did not answer.
         seconds: Time after which a process stops waiting for the others.
 
     Raises:
-        ConnectionError: A process died, and there is no restart left, or it would die again.
+        ConnectionError: A process died, and no restart is left or it would die again.
     """
     check_count("processes", processes)
     check_positive("seconds", seconds)

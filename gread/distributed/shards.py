@@ -114,10 +114,10 @@ def shard(data: Data, folder: str | Path, shards: int, partition: str = "cuthill
     """Write a graph to a folder in shards.
 
     Args:
-        data: With ``x, edge_index, y, train_mask, val_mask, test_mask``, and ``edge_weight`` where
-            edges have weights.
-        folder: It must not exist.
-        shards: How many: one for each process.
+        data: Graph with ``x, edge_index, y, train_mask, val_mask, test_mask``, and ``edge_weight``
+            if edges have weights.
+        folder: Folder to create; it must not exist.
+        shards: Number of shards, one for each process.
         partition: A name of `gread.distributed.ORDERS`.
 
     Example:
@@ -301,9 +301,9 @@ def read_sizes(folder: str | Path) -> Sizes:
 
 
 def read_shard(folder: str | Path, device: str = "cpu") -> Shard:
-    """Read the shard of this process from a folder of `shard`, with one for each process.
+    """Read the shard of this process from a folder written by `shard`.
 
-    All processes call it, and if it fails on one it fails on all.
+    All processes must call it. A failure on one process raises on all of them.
     """
     sizes, files = fail_together(lambda: _read(Path(folder)))
     prints = on_all(sizes.fingerprint)

@@ -117,8 +117,10 @@ def draw(folder: Path) -> list[Path]:
     axes = Axis("time t", log=True, limits=(0.1, 50.0)), Axis("Dirichlet energy (Eq. 18)", log=True)
     panel = Panel.of("", curves, *axes)
     charts = {
-        "grid.png": Chart("Diffusion forgets; the reaction remembers", snapshots(), columns=4),
-        "energy.png": Chart("How fast the nodes of the grid become alike", (panel,)),
+        "grid.png": Chart(
+            "Diffusion blurs the letter, the reaction keeps it", snapshots(), columns=4
+        ),
+        "energy.png": Chart("Dirichlet energy of the grid over time", (panel,)),
     }
     folder.mkdir(parents=True, exist_ok=True)
     for file, chart in charts.items():

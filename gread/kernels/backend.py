@@ -63,9 +63,9 @@ _plain = bool(os.environ.get("GREAD_PLAIN"))
 
 @contextmanager
 def plain_only() -> Iterator[None]:
-    """Turn every fast path off: plain PyTorch, step by step, dense features.
+    """Context manager that disables all fast paths: plain PyTorch, step by step, dense features.
 
-    The environment variable ``GREAD_PLAIN=1`` does so for a whole process.
+    The environment variable ``GREAD_PLAIN=1`` does the same for a whole process.
 
     Example:
         >>> import gread

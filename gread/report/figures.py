@@ -296,7 +296,7 @@ def selection(
     panels[0].set_ylabel(f"mean test {what}")
     marks = {
         f"selected by validation: test {chosen[1]:.2f}": _DISC,
-        f"best by test, which nobody may select: {lucky[1]:.2f}": _RING,
+        f"best by test (for reference, not a valid selection): {lucky[1]:.2f}": _RING,
     }
     handles = [panels[0].scatter([], [], label=text, **mark) for text, mark in marks.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
@@ -337,7 +337,7 @@ def portrait(
     bounds = [0, 1, *(2**k for k in range(1, len(degrees) - 1))][: len(degrees)]
     left.bar(range(len(degrees)), degrees, color=COLOURS[1])
     left.set_xticks(range(len(degrees)), [str(bound) for bound in bounds], rotation=45)
-    left.set(xlabel="neighbours, at least", ylabel="nodes", yscale="symlog")
+    left.set(xlabel="number of neighbours, at least", ylabel="nodes", yscale="symlog")
     left.set_title("Degrees", loc="left")
     middle.barh(range(len(classes)), list(classes.values()), color=COLOURS[2])
     middle.set_yticks(range(len(classes)), [_shown(name, 14) for name in classes])
@@ -371,7 +371,7 @@ def reliability(
     axis.plot(confidences, accuracies, color=COLOURS[1], linewidth=1.5)
     areas = 20 + 280 * np.asarray(sizes) / max(1, *sizes, 1)
     axis.scatter(confidences, accuracies, s=areas, color=COLOURS[1], edgecolor="white", zorder=3)
-    axis.set(xlabel="confidence", ylabel="share that is right", xlim=(0, 1), ylim=(0, 1))
+    axis.set(xlabel="confidence", ylabel="accuracy", xlim=(0, 1), ylim=(0, 1))
     axis.grid(alpha=0.2)
     return figure
 

@@ -53,17 +53,17 @@ def run(
     imports: Sequence[str] = (),
     graph: Graph | None = None,
 ) -> Result:
-    """Computes ``spec``. On a CPU the same spec gives the same numbers, bit by bit.
+    """Compute the result of ``spec``; on a CPU it is bitwise reproducible.
 
     Args:
-        spec: What to compute.
-        root: The data root.
-        device: Where to compute it.
-        deterministic: Whether a GPU must give the same numbers every time too, which is slower.
-        on_epoch: Called after every epoch with the epoch, the model and the data; not where the
+        spec: Run to compute.
+        root: Data root.
+        device: Device to compute on.
+        deterministic: Whether to use only deterministic algorithms, also on a GPU; slower.
+        on_epoch: Function that is called with the epoch, the model and the data; not used if the
             graph is sharded over processes.
-        imports: Modules that those processes import first.
-        graph: That of the spec as `prepared` gives it, where it need not be loaded.
+        imports: Modules that these processes import first.
+        graph: Graph of the spec from `prepared`, if it is already loaded.
     """
     spec = complete(spec) if graph is None else spec  # whoever gives a graph has completed it
     if spec.train.processes > 1:

@@ -116,9 +116,13 @@ class Report:
 def report(
     study: str, store: ResultStore, *, storage: str | None = None, rule: str = "best-mean"
 ) -> Report:
-    """Report on the study of a name whose runs are in ``store``.
+    """Report on a study whose runs are in ``store``.
 
-    Args as in `gread.search.search`; ``rule`` is a name of ``gread.search.RULES``.
+    Args:
+        study: Name of the study.
+        store: Store of the runs.
+        storage: As in `gread.search.search`.
+        rule: A name of ``gread.search.RULES``.
     """
     kept, plan = load_study(study, storage, store.path.parent / "studies")
     space = Space(plan.model, plan.space)

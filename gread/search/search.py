@@ -76,39 +76,42 @@ def search(
     imports: Sequence[str] = (),
     on_progress: Callable[[SearchProgress], None] | None = None,
 ) -> list[Trial]:
-    """Search until the study has ``trials`` finished trials, and give them all.
+    """Search until the study has ``trials`` finished trials, and return them.
 
-    A trial is a setting on all splits and seeds; its value is the mean of the validation metric,
-    where a run that failed has the worst value (0 for shares, infinity for nll). A search that
-    ended for any reason is resumed by the same call: stored runs are not computed again, and trials
-    of a dead process are taken over. Any number of processes and machines may call it at once.
+    A trial is a setting on all splits and seeds. Its value is the mean of the validation metric; a
+    failed run has the worst value (0, or infinity for nll). An interrupted search is resumed by the
+    same call: stored runs are not computed again, and trials of a dead process are taken over. Any
+    number of processes and machines may call it at the same time.
 
-    Trial ``k`` of a random search depends on the name of the study and on ``k`` alone.
+    Trial ``k`` of a random search depends only on the name of the study and on ``k``.
 
     Args:
         dataset: A name of ``gread.DATASETS``.
         model: A name of ``gread.MODELS``.
-        trials: How many in all, those of other processes and of earlier calls included.
-        store: Where the results of runs go.
-        space: What settings are drawn from; by default that of the paper.
+        trials: Total number of trials, including those of other processes and earlier calls.
+        store: Store of the runs.
+        space: Search space; by default the one shipped for the model.
         sampler: A name of `SAMPLERS`.
-        prune: Whether trials end early that are not in the best third of all on the first few
-            splits; see `rungs`.
-        splits: Of every trial.
-        seeds: Of every trial.
-        options: Of the dataset.
-        study: Its name; by default from dataset and model.
-        storage: The URL of a database, for many machines; by default a journal beside the store.
-        batch: How many trials are under way at a time; by default 8, on a GPU or a cluster 512 of a
-            random search and 64 of one that learns from the trials before.
-        executor: As in `gread.runs.launch`, for the runs; the study is for this process.
-        devices: Likewise.
-        root: Likewise.
-        deterministic: Likewise.
-        imports: Likewise.
-        workers: Likewise; by default one, on a GPU up to 8: one process spends more time on
-            preparing small populations than the GPU on training them.
-        on_progress: Called after every run and every trial.
+        prune: Whether to stop trials that are not in the best third on the first few splits; see
+            `rungs`.
+        splits: Splits of every trial.
+        seeds: Seeds of every trial.
+        options: Options of the dataset.
+        study: Name of the study; by default made from dataset and model.
+        storage: URL of a database that several machines share; by default a journal in the store.
+        batch: Number of trials at a time; by default 8, on a GPU or a cluster 512 for a random
+            search and 64 for a sampler that learns from earlier trials.
+        executor: Executor of the runs, as in `gread.runs.launch`.
+        devices: Devices of the runs, used in turn.
+        root: Data root.
+        deterministic: As in `gread.runs.run`.
+        imports: Modules that every process imports first.
+        workers: Number of processes; by default 1, on a GPU up to 8, because preparing small
+            populations takes longer than training them.
+        on_progress: Function that is called after every run and every trial.
+
+    Returns:
+        All finished trials of the study.
 
     Example:
         >>> import tempfile

@@ -56,10 +56,10 @@ RULES: Registry[Callable[[Sequence[Trial], Space], Trial]] = Registry("rule")
 
 
 def select(trials: Sequence[Trial], space: Space, rule: str = "best-mean") -> Trial:
-    """The complete trial that a rule of `RULES` selects, by validation alone.
+    """Select a complete trial by a rule of `RULES`, which uses validation only.
 
-    By default the one with the best mean validation metric over all splits and seeds, the earliest
-    on ties.
+    The default rule selects the best mean validation metric over all splits and seeds, and the
+    earliest trial on ties.
 
     Example:
         >>> from gread.search import read_space

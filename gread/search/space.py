@@ -70,19 +70,19 @@ class Range:
 
 
 class Space:
-    """What the settings of a model are drawn from.
+    """Search space of a model.
 
     Args:
         model: A name of ``gread.MODELS``.
-        table: From the names of hyperparameters and of `gread.TrainConfig` to a list (a choice),
-            a table with ``low``, ``high`` and perhaps ``log = true`` (a range), or a value (fixed).
+        table: Names of hyperparameters and of `gread.TrainConfig`, each with a list (a choice), a
+            table with ``low``, ``high`` and optionally ``log = true`` (a range), or a fixed value.
             A table under the name of a model replaces entries for that model. ``"options.NAME"``
             is an option of the dataset.
 
     Attributes:
-        table: The entries that hold for this model.
-        parts, fixed: Those that are drawn, and those that are not.
-        objective: The validation metric of the training, by which trials are compared.
+        table: Entries for this model.
+        parts, fixed: Entries that are drawn, and fixed entries.
+        objective: Validation metric that compares trials.
 
     Example:
         >>> space = Space("gread-bs", {"epochs": 50, "time": {"low": 0.1, "high": 6.0}})
@@ -127,12 +127,12 @@ class Space:
             raise InputError(f"{dict(settings)} makes a model of {size / GB:,.0f} GB, too large")
 
     def suggest(self, trial: BaseTrial) -> dict[str, Value]:
-        """The settings of a trial: what is fixed, and what is drawn."""
+        """Draw the settings of a trial, including fixed ones."""
         drawn = {name: part.suggest(name, trial) for name, part in self.parts.items()}
         return self.fixed | drawn
 
     def distance(self, one: Mapping[str, Value], other: Mapping[str, Value]) -> float:
-        """Between two settings: Euclidean, every range scaled to 1, unequal choices 1 apart."""
+        """Euclidean distance of settings; ranges have length 1, different choices distance 1."""
         parts = self.parts.items()
         return math.hypot(*(part.distance(one[name], other[name]) for name, part in parts))
 

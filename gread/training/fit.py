@@ -43,25 +43,30 @@ def fit(
     class_weight: Tensor | None = None,
     on_epoch: Callable[[Epoch], object] | None = None,
 ) -> Fit:
-    """Train ``model`` on one split of ``data`` and leave it with the best parameters.
+    """Train ``model`` on one split of ``data`` and keep its best parameters.
 
     Paper: Algorithm 1, by default with the mean cross entropy over the training nodes (Eq. 15 with
-    its sign). The epoch is chosen by the validation metric alone. A model that diverges stops
-    there with the best epoch so far; one that diverges in its first epoch raises.
+    its sign). Only the validation metric selects the epoch. Training of a diverging model stops
+    with the best epoch so far.
 
     Args:
-        model: Called with ``(x, edge_index, edge_weight)``, gives logits [N, classes]. Tensors of
-            ``data`` that are named as keyword-only arguments of its ``forward`` are handed over
-            too, of ``train_mask`` the column of the split. If it is a `HasParameterGroups`, it
-            says which of its parameters decay.
-        data: With ``x, edge_index, y, train_mask, val_mask, test_mask``, masks [N] or [N, splits];
-            where it is cut into parts, these go to the device of the model in turn.
-        config: How to train.
-        split: Which column of the masks.
-        class_weight: [classes], how much a node of each class counts in the loss and in metrics;
-            by default all count alike.
-        on_epoch: Called after every epoch, for progress; on a GPU after some, for each of them. If
-            it returns True, the training ends.
+        model: Module that is called with ``(x, edge_index, edge_weight)`` and returns logits
+            [N, classes]. Keyword-only arguments of its ``forward`` are taken from ``data`` by name;
+            ``train_mask`` is the column of the split. A `HasParameterGroups` selects its
+            parameters with weight decay.
+        data: Graph with ``x, edge_index, y, train_mask, val_mask, test_mask``; masks are [N] or
+            [N, splits]. Parts of a partition are moved to the device of the model in turn.
+        config: Training settings.
+        split: Column of the masks.
+        class_weight: Weights [classes] of nodes by class in the loss and in metrics; by default 1.
+        on_epoch: Function that is called with every epoch; on a GPU several epochs are reported
+            together. Training stops if it returns True.
+
+    Returns:
+        The best epoch by validation, and the history.
+
+    Raises:
+        ArithmeticError: The model diverges in its first epoch.
 
     Example:
         >>> import gread

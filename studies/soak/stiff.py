@@ -61,7 +61,7 @@ def _row(tried: str, model: str, hyper: dict[str, object], ends: tuple[float, ..
         found += (
             f"; {len(steps)} messages give the stable step, from {min(steps):g} to {max(steps):g}"
         )
-    grows = sum("grow by themselves" in result.message for result in results)
+    grows = sum("the equation itself grows" in result.message for result in results)
     found += f"; {grows} say that no step size helps" if grows else ""
     found += f"; the longest took {max(result.seconds for result in results):.1f} s"
     return Row(FAULT, MUST_HOLD, tried, len(results), found, "studies/soak/stiff.py")

@@ -205,7 +205,7 @@ def test_the_bytes_sent_are_those_of_the_halo(shards):
 
 @pytest.mark.parametrize(
     ("solver", "sentence"),
-    [("rk4", "the state is not finite any more at t = "), ("dopri5", "dopri5 cannot go on")],
+    [("rk4", "the state overflows at t = "), ("dopri5", "dopri5 cannot continue")],
 )
 def test_a_state_that_blows_up_on_one_process_is_an_error_on_all(shards, solver, sentence):
     with pytest.raises(ArithmeticError, match=sentence):
