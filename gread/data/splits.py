@@ -1,4 +1,4 @@
-"""Which nodes train, validate and test: masks of shape [N, splits]."""
+"""Splits into training, validation and test nodes, as masks [N, splits]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs that are made, not loaded: the paper's cSBM and grids."""
+"""Generated graphs: cSBM, grids and preferential attachment."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def _probabilities(
     homophily: float,
     degree: float | None,
 ) -> tuple[float, float]:
-    """p within and between classes that give the homophily and degree asked for."""
+    """Edge probabilities within and between classes for a homophily and degree."""
     check_fraction("homophily", homophily)
     same = num_nodes / num_classes - 1  # possible neighbours of one's own class
     other = num_nodes - num_nodes / num_classes

@@ -1,4 +1,4 @@
-"""Algorithm 1 of the paper where every process holds a shard of the graph.
+"""Algorithm 1 of the paper for a graph that is sharded over processes.
 
 Losses, gradients and metrics of the shards are added up, so that all processes take the same step.
 `gread.training.fit.fit` gives the same numbers.
@@ -32,7 +32,7 @@ EVERY = 10  # epochs between checkpoints
 
 @dataclass(frozen=True)
 class ShardFit:
-    """What a training over several processes gave, and what it cost this one.
+    """Result of a training over several processes, with the costs of this one.
 
     Attributes:
         computed: Epochs of ``fit`` that were computed now, without those of a checkpoint.
@@ -89,7 +89,7 @@ def fit_shard(
     reduction = ShardReduction(shard.border)
     for name, size in zip(MASKS, reduction.total(weight.sum(1)).tolist(), strict=True):
         if not size:
-            raise InputError(f"{name} must choose a node, got none in split {split}")
+            raise InputError(f"{name} must select a node, got none in split {split}")
     optimizer = adam(model, config)
     piece = Piece(lambda: model(shard.x, shard), shard.y, weight)
     epochs = Epochs(model, [piece], config, optimizer, best, reduction)
@@ -172,7 +172,7 @@ class ShardReduction(NamedTuple):
         return torch.cat([piece[:size] for piece, size in zip(pieces, sizes.tolist(), strict=True)])
 
     def add_gradients(self, parameters: Iterable[Tensor]) -> None:
-        """Add those of all processes, in one message."""
+        """Add the gradients of all processes, in one message."""
         grads = [p.grad for p in parameters if p.grad is not None]
         flat = self.border.total(torch.cat([grad.flatten() for grad in grads]))
         for grad, whole in zip(grads, flat.split([g.numel() for g in grads]), strict=True):
@@ -180,18 +180,18 @@ class ShardReduction(NamedTuple):
 
 
 def _read(path: Path, about: dict[str, Any]) -> dict[str, Any]:
-    """The checkpoint, which process 0 reads for all; empty if there is none."""
+    """Read the checkpoint in process 0 and send it to all; empty if there is none."""
     if rank() or not path.exists():
         return {}
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
         known = found["about"]
-    except Exception as error:  # whatever a broken file makes of the reader
+    except Exception as error:  # any error of the reader on a broken file
         raise InputError(f"{path} must be a checkpoint of gread, got something else") from error
     if known["processes"] != about["processes"]:
         raise InputError(
             f"{path} is of a training over {known['processes']} processes, got "
-            f"{about['processes']}: start {known['processes']}, or remove it to begin anew"
+            f"{about['processes']}: start {known['processes']}, or remove it to start over"
         )
     for name, value in about.items():
         if known.get(name) != value:

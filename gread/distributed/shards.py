@@ -1,4 +1,4 @@
-"""A graph on the disk in shards of nodes, of which every process reads its own and no other.
+"""Shards of a graph on disk, one for each process.
 
     graph.json                 sizes, and the fingerprint that all shards carry
     block-0000/x.npy           features of its nodes, float32 [n, F]
@@ -46,7 +46,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Sizes:
-    """What graph.json says.
+    """Content of graph.json.
 
     Attributes:
         nodes, edges, features, classes, splits: How many; an undirected edge counts twice.
@@ -74,7 +74,7 @@ class Sizes:
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """What a process holds of a graph.
+    """Nodes, features and edges of a graph in one process.
 
     A model takes it in the place of ``edge_index``: ``model(shard.x, shard)`` gives the logits of
     its own nodes if all processes call it.
@@ -322,7 +322,7 @@ def read_shard(folder: str | Path, device: str = "cpu") -> Shard:
 
 
 def _read(folder: Path) -> tuple[Sizes, dict[str, Tensor]]:
-    """What graph.json says, and the files of the shard of this process by their names."""
+    """Content of graph.json, and the files of this process's shard by name."""
     sizes = read_sizes(folder)
     if sizes.shards != processes():
         raise InputError(
@@ -357,7 +357,7 @@ def _read(folder: Path) -> tuple[Sizes, dict[str, Tensor]]:
 
 
 def _border(own: int, halo: Tensor, bounds: tuple[int, ...], device: str) -> Border:
-    """Tells every other process which of its rows are wanted here."""
+    """Send every other process the numbers of its rows that this one needs."""
     first = torch.tensor(bounds)
     counts = torch.searchsorted(halo, first).diff()  # halo is sorted, so owners come in order
     if not dist.is_initialized():

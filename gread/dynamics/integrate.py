@@ -244,7 +244,7 @@ def _where_it_blew_up(
     """Integrate again to find when and why the state overflowed."""
     if not finite(h, total):
         return "the state contains NaN or infinity at t = 0: check the features and the parameters"
-    # Far out the slopes of F, AC and Z are those of the explosion; it is told by where it began.
+    # Far out, the slopes of F, AC and Z are those of the divergence; look where it began.
     bound = 10 * max(1.0, float(h.abs().max()))
     for t, t_next in integration.steps(integration.evaluations):
         if h.abs().max() <= bound:

@@ -296,8 +296,8 @@ class GraphEstimator(FittedEstimator):
         """The graph of the constructor with the targets of the nodes in X."""
         if edges is not None or split is not None:
             raise InputError(
-                "edges and split must be left out where the estimator has a graph: X names the "
-                "nodes to learn from"
+                "edges and split must be omitted if the estimator has a graph: X names the nodes "
+                "to learn from"
             )
         graph = self.read(self.graph)
         nodes = node_numbers(X, graph.num_nodes)

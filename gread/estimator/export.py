@@ -160,7 +160,7 @@ def scorer_of(classifier: FittedEstimator) -> tuple[Scorer, dict[str, Any]]:
         if MODELS[one.model].structure is not None:
             raise InputError(
                 f"{one.model} cannot be exported: it needs structure of the graph that gread "
-                "computes beforehand"
+                "precomputes"
             )
     scorer = Scorer(modules, weights, candidates, task, classifier.config_.loss, temperature)
     thresholds = classifier.thresholds_[where]

@@ -1,4 +1,4 @@
-"""Stored results beside the paper's numbers, for a table and plots on the page."""
+"""Stored results and the paper's numbers, for a table and plots on the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the paper's text says, beside what is found."""
+"""Claims of the paper, compared with our results."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def launch(
     if together and others:
         groups = populations(others, devices[0], root, executor.memory(devices[0], workers))
     if workers != 1:
-        # So that nobody waits for the longest at the end.
+        # Longest first, so that no long run is left at the end.
         groups.sort(key=lambda group: sum(map(estimate, group)), reverse=True)
     jobs = [
         Job(group, root, devices[turn % len(devices)], deterministic, histories)
@@ -98,7 +98,7 @@ def _insist(
 ) -> Generator[list[Result], None, None]:
     """Results as they come; jobs that are lost come again after the others.
 
-    One that found no room beside others comes last, alone.
+    A job that ran out of memory is retried last, alone.
     """
     attempts = 0
     crowded = []
@@ -119,9 +119,9 @@ def _insist(
         runs, reason = sum(len(job.specs) for job in jobs), next(iter(lost.values()), "")
         if attempts == ATTEMPTS:
             raise ConnectionError(
-                f"{runs} runs were lost {ATTEMPTS} times in a row, the others are stored: {reason}"
+                f"{runs} runs failed {ATTEMPTS} times in a row, the others are stored: {reason}"
             )
         if jobs:
-            warnings.warn(f"{runs} runs were lost and are computed again: {reason}", stacklevel=3)
+            warnings.warn(f"{runs} runs were lost and are retried: {reason}", stacklevel=3)
     for job in crowded:
         yield from _insist(executor, [job], workers, imports)

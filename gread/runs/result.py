@@ -84,7 +84,9 @@ class Result:
         except InputError:
             raise
         except Exception as error:  # a stranger's text may be wrong in any way
-            raise InputError(f"a result must be as gread writes it, got {error!r:.200}") from error
+            raise InputError(
+                f"a result must have the format of gread, got {error!r:.200}"
+            ) from error
         return found
 
     def check(self) -> None:
@@ -104,7 +106,7 @@ class Result:
             if not isinstance(getattr(self, name), of):
                 raise InputError(f"{name} must be {of}, got {getattr(self, name)!r:.80}")
         if any(len(epoch) != 4 for epoch in self.history):
-            raise InputError("history must have four numbers an epoch")
+            raise InputError("history must have four numbers per epoch")
 
     def without_history(self) -> Result:
         """A copy without history, which is much smaller."""

@@ -40,7 +40,7 @@ from gread.training.memory import Division, parts_that_fit
 from gread.training.population import fit_together
 
 Graph: TypeAlias = tuple[Data, str]
-"""A graph with what a model asks for, and its fingerprint."""
+"""A graph with the structure that a model needs, and its fingerprint."""
 
 
 def run(
@@ -113,7 +113,7 @@ def run_together(
     deterministic: bool = False,
     graph: Graph | None = None,
 ) -> list[Result]:
-    """Computes specs of one form as one batched computation, see `gread.training.population`.
+    """Compute specs of one form as one batched computation, see `gread.training.population`.
 
     Each gives what `run` gives, up to rounding; on a GPU its dropout draws other numbers. Of the
     time that all of them took, each is given its part. The other arguments are those of `run`.
@@ -238,7 +238,7 @@ def _moved(graph: Graph | None, device: str) -> Graph | None:
 
 
 def prepared(spec: RunSpec, root: str | None, device: str) -> Graph:
-    """The graph of a spec on the device, with what its model asks for, and its fingerprint."""
+    """Load the graph of a spec with the structure that its model needs, and its fingerprint."""
     options = json.dumps(dict(spec.options))
     return _prepared(spec.dataset, options, root, device, MODELS[spec.model].structure)
 
@@ -257,7 +257,7 @@ def _prepared(
 
 
 def with_structure(spec: RunSpec, root: str | None = None) -> Prepared:
-    """The graph of a spec whose model asks for structure, and what that costs."""
+    """Load the graph of a spec with structure, and the cost of the structure."""
     structure = MODELS[spec.model].structure
     assert structure is not None
     data = load(spec.dataset, root=root, **spec.options)

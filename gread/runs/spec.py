@@ -109,7 +109,7 @@ class RunSpec:
         except InputError:
             raise
         except Exception as error:  # a stranger's text may be wrong in any way
-            raise InputError(f"a spec must be as gread writes it, got {error!r:.200}") from error
+            raise InputError(f"a spec must have the format of gread, got {error!r:.200}") from error
 
     @staticmethod
     def from_values(values: dict[str, Any]) -> RunSpec:
@@ -123,7 +123,7 @@ def _at_default(train: TrainConfig, name: str) -> bool:
 
 
 def check_plain(values: Mapping[str, object]) -> None:
-    """Requires values that are no lists, tables, dates or the like."""
+    """Require numbers, texts or booleans."""
     for key, value in values.items():
         if not isinstance(value, _PLAIN):
             raise InputError(f"{key} must be a number, text, true or false, got {value!r:.80}")

@@ -136,7 +136,7 @@ class ResultStore:
             return Result.from_json(text)
         except InputError as error:
             raise StoreError(
-                f"the store {self.path} has a row that is no result: {error}"
+                f"the store {self.path} has a row that is not a result: {error}"
             ) from error
 
     def _query(self, statement: str, *values: str) -> list[tuple[str, ...]]:
@@ -152,7 +152,7 @@ class ResultStore:
 
     def _connect(self, mode: str = "rw") -> sqlite3.Connection:
         # Writers wait for each other; a connection for each call is what survives forks and kills.
-        # One that is deleted is not made anew: who deletes it means it.
+        # A deleted store is not recreated during a run.
         return sqlite3.connect(f"{self.path.absolute().as_uri()}?mode={mode}", timeout=60, uri=True)
 
 

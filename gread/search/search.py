@@ -147,7 +147,7 @@ def search(
         workers=workers,
         root=root,
         deterministic=deterministic,
-        histories=False,  # of thousands of runs that nobody will look at
+        histories=False,  # of thousands of runs, which are never read
         imports=imports,
     )
     with storage_errors(storage or journal(name, folder)), Worker(kept) as worker:
@@ -176,7 +176,7 @@ class _Job:
 
 @dataclass
 class _Search:
-    """What one process does for a study."""
+    """The work of one process on a study."""
 
     study: optuna.Study
     plan: StudySettings
@@ -191,7 +191,7 @@ class _Search:
     runs: int = 0
 
     def run(self, size: int) -> list[Trial]:
-        """Goes on until the study has all its trials."""
+        """Run until the study has all its trials."""
         while True:
             self._know(trials_of(self.study, self.space))
             if len(self.known) >= self.trials:
@@ -212,7 +212,7 @@ class _Search:
             self.on_progress(SearchProgress(len(self.known), self.trials, self.runs, self.best))
 
     def _jobs(self, size: int) -> list[_Job]:
-        """Trials that others have left, then new ones."""
+        """Abandoned trials of other processes, then new ones."""
         from optuna.exceptions import UpdateFinishedTrialError
 
         jobs: list[_Job] = []
@@ -224,7 +224,7 @@ class _Search:
         return jobs
 
     def _job(self, trial: optuna.Trial) -> _Job:
-        """Draws the settings, or what a process that was killed had not drawn yet."""
+        """Draw the settings, or complete those of a killed process."""
         self.worker.takes(trial)
         seed = zlib.crc32(f"{self.study.study_name} {trial.number}".encode())
         self.study.sampler = SAMPLERS[self.plan.sampler](seed)
@@ -251,7 +251,7 @@ class _Search:
     def _compute(
         self, jobs: Iterable[_Job], step: int, on_job: Callable[[_Job, Trial], None]
     ) -> None:
-        """Computes the first runs of all jobs; what is known of a job then is handed over.
+        """Compute the first runs of all jobs, and pass each job on when they are complete.
 
         A run that failed has the worst value of the metric.
         """
@@ -285,7 +285,7 @@ class _Search:
             hand_over()
 
     def _best_third(self, found: Mapping[_Job, Trial], step: int) -> list[_Job]:
-        """Reports all jobs, then prunes those that are not in the best third of the whole study.
+        """Report all jobs, then prune those outside the best third of the whole study.
 
         Optuna's SuccessiveHalvingPruner decides on a trial when it is asked, with those that were
         asked before: the first of a batch would always go on.
@@ -303,7 +303,7 @@ class _Search:
         return going
 
     def _reported(self, step: int) -> dict[int, float]:
-        """The means after so many runs, by the number of the trial."""
+        """Means after a number of runs, by trial."""
         return {
             trial.number: trial.intermediate_values[step]
             for trial in self.study.get_trials(deepcopy=False)
@@ -311,7 +311,7 @@ class _Search:
         }
 
     def _finish(self, job: _Job, trial: Trial) -> None:
-        """Tells the study of a trial: complete, or pruned where runs are left."""
+        """Report a trial to the study as complete, or as pruned if runs are left."""
         from optuna.exceptions import UpdateFinishedTrialError
         from optuna.trial import TrialState
 
@@ -324,7 +324,7 @@ class _Search:
 
 
 def _ask(study: optuna.Study, trials: int) -> optuna.Trial | None:
-    """A new trial, if there are not ``trials`` yet; with others asking, the first ones stay."""
+    """Create a trial unless there are ``trials`` already; of concurrent ones the first stay."""
     from optuna.trial import TrialState
 
     def others(below: float) -> int:

@@ -46,7 +46,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Range:
-    """A number from ``low`` to ``high``, both included; a whole one if both are."""
+    """A number from ``low`` to ``high``, inclusive; an integer if both are."""
 
     low: float
     high: float
@@ -60,11 +60,11 @@ class Range:
         return min(self.high, max(self.low, float(f"{drawn:.{DIGITS}g}")))
 
     def ends(self) -> tuple[Value, ...]:
-        """What must be allowed for all to be."""
+        """The bounds, which the model must accept."""
         return self.low, self.high
 
     def distance(self, one: Any, other: Any) -> float:
-        """As a share of the range, in the logarithm where it is drawn so."""
+        """Distance as a share of the range, on its scale."""
         scale = math.log if self.log else float
         return abs(scale(one) - scale(other)) / (scale(self.high) - scale(self.low))
 
@@ -116,7 +116,7 @@ class Space:
         self.objective = objective_of(self.table)
 
     def _check(self, settings: Mapping[str, Value]) -> None:
-        """Builds the model, so that a value it does not take fails before anything is computed."""
+        """Build the model, so that invalid values fail before anything is computed."""
         hyper, train = split_settings(self.model, split_options(settings)[0])
         TrainConfig(**train)  # type: ignore[arg-type]
         hyper = {"hidden_channels": HIDDEN_CHANNELS} | hyper
@@ -138,7 +138,7 @@ class Space:
 
 
 def read_space(model: str, path: str | Path | None = None) -> Space:
-    """The space in a TOML file, or else the one that ships for the model.
+    """Read a space from a TOML file, or the one shipped for the model.
 
     Example:
         >>> read_space("gread-bs").parts["lr"]

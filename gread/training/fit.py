@@ -1,4 +1,4 @@
-"""Algorithm 1 of the paper as a function. It knows no model and no dataset."""
+"""Algorithm 1 of the paper, for any model and dataset."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def fit(
     if config.processes > 1:
         raise InputError(
             f"processes must be 1 in gread.fit, which has the whole graph, got {config.processes}: "
-            "take gread.distributed.fit_shard"
+            "use gread.distributed.fit_shard"
         )
     masks = masks_of(data, split, config)
     graph = PartedGraph(model, data, masks[0], config)
@@ -121,7 +121,7 @@ def fit(
 def _weights(
     data: Data, masks: tuple[Tensor, Tensor, Tensor], class_weight: Tensor | None
 ) -> Tensor:
-    """How much every node counts in training, validation and test, [3, N]."""
+    """Weights of nodes in training, validation and test, [3, N]."""
     dtype = data.x.dtype if data.x.is_floating_point() else torch.get_default_dtype()
     weight = torch.stack(masks).to(dtype)
     if class_weight is None:
@@ -140,7 +140,7 @@ class PartedGraph:
         if config.parts > 1 and (others := set(self.extra) - {"train_mask"}):
             raise InputError(
                 f"parts must be 1 for a model that uses {', '.join(sorted(others))}, which is "
-                f"known of the whole graph alone, got {config.parts}"
+                f"computed from the whole graph, got {config.parts}"
             )
         self.device = next((p.device for p in model.parameters()), data.x.device)
 
@@ -171,7 +171,7 @@ class PartedGraph:
 
 @torch.no_grad()
 def logits_of(model: nn.Module, data: Data, train_mask: Tensor, config: TrainConfig) -> Tensor:
-    """What a trained model says of every node, [N, classes], by the parts of ``config``."""
+    """Logits [N, classes] of a trained model, computed by the parts of ``config``."""
     model.eval()
     graph = PartedGraph(model, data, train_mask, config)
     found = [graph.outputs(part).to(data.x.device) for part in graph.parts]
@@ -182,7 +182,7 @@ def logits_of(model: nn.Module, data: Data, train_mask: Tensor, config: TrainCon
 
 
 def inputs_of(model: nn.Module, data: Data, train_mask: Tensor) -> dict[str, Tensor]:
-    """What a model asks for besides the graph: tensors of ``data``, by their names."""
+    """Keyword-only arguments of a model's ``forward``: tensors of ``data`` by name."""
     names = [
         name
         for name, parameter in inspect.signature(model.forward).parameters.items()
@@ -221,5 +221,5 @@ def _column(data: Data, name: str, split: int) -> Tensor:
     if split >= mask.size(1):
         raise InputError(f"split must be below {mask.size(1)}, the number of splits, got {split}")
     if not mask[:, split].any():
-        raise InputError(f"{name} must choose a node, got none in split {split}")
+        raise InputError(f"{name} must select a node, got none in split {split}")
     return mask[:, split]

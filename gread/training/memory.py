@@ -1,4 +1,4 @@
-"""How much memory a training step takes, and into how many parts a graph must go to fit."""
+"""Memory of a training step, and the number of parts that fits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LARGEST = 4.0
 
 @dataclass(frozen=True)
 class Division:
-    """Into how many parts a graph goes, and why.
+    """Number of parts of a graph, with the reason.
 
     Attributes:
         parts: Number of parts; 1 if a training step on the whole graph fits into memory.
@@ -84,7 +84,7 @@ PROBE = 1000
 
 
 def _costs(model: nn.Module, data: Data, device: torch.device) -> tuple[float, float]:
-    """Bytes that a training step takes for a node and for an edge.
+    """Bytes of a training step per node and per edge.
 
     Measured on two small graphs. What autograd holds counts four times: gradients are as large, and
     what is only there on the way may be too. An edge has its place in rows and in columns.
@@ -104,7 +104,7 @@ def _costs(model: nn.Module, data: Data, device: torch.device) -> tuple[float, f
 def bytes_held(
     model: nn.Module, x: Tensor, edge_index: Tensor, extra: Mapping[str, Tensor] | None = None
 ) -> int:
-    """Storages that autograd keeps after a forward pass, small ones left out.
+    """Bytes that autograd keeps after a forward pass, without small storages.
 
     The model is left as it was: a forward pass in training moves the means of normalizations.
     """

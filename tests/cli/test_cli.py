@@ -354,7 +354,7 @@ def test_a_broken_file_of_results_is_named_and_left_out(gread, tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     shown = gread("reproduce", "table-4", "--stored")
     assert shown.returncode == 0
-    assert "table-4.jsonl.xz, line 1, is no result" in " ".join(shown.stderr.split())
+    assert "table-4.jsonl.xz, line 1, is not a result" in " ".join(shown.stderr.split())
     assert "| GREAD-BS | " in shown.stdout  # those of the package
 
 
@@ -453,4 +453,4 @@ def test_report_goes_on_without_the_data(gread, tmp_path, monkeypatch):
     monkeypatch.setattr("gread.experiments.report.ARTEFACTS", {**ARTEFACTS, **without})
     shown = gread("report")
     assert shown.returncode == 0, shown.stderr
-    assert "Its data is not here: there is no network" in Path("report.html").read_text()
+    assert "Its data is missing: there is no network" in Path("report.html").read_text()

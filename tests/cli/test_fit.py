@@ -444,7 +444,7 @@ BAD = {
         ("--set", "parts=2", "--model", "linkx"),
         "parts must be 1 for LINKX",
     ),
-    "divergence": (None, None, ("--set", "lr=1e30"), "finite"),
+    "divergence": (None, None, ("--set", "lr=1e30"), "the state overflows"),
 }
 
 
@@ -463,7 +463,7 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(
     ("content", "sentence"),
     [
         (b"", "n.csv is empty"),
-        ("id,topic\nä,b\n".encode("latin-1"), "must be text in UTF-8"),
+        ("id,topic\nä,b\n".encode("latin-1"), "must be UTF-8 text"),
         (b'{"id": 1, "topic": "a"}\n{"id": "1", "topic": "b"}\n', "ids must be of one type"),
         (b"id,topic\n", "must have a node, got no rows"),
     ],
@@ -495,7 +495,7 @@ def test_a_folder_that_exists_is_left_alone(fit, gread, tmp_path):  # noqa: F811
     assert not list((tmp_path / "model").iterdir())
     named = gread("predict", tmp_path / "model", "--out", tmp_path / "p.csv")
     assert named.returncode == 2
-    assert "is no model folder of gread" in named.stderr
+    assert "is not a model folder of gread" in named.stderr
     assert not (tmp_path / "p.csv").exists()
 
 

@@ -88,7 +88,9 @@ def test_columns_of_edges_that_are_not_used_are_said():
 
 def test_the_rows_with_nan_are_those_of_the_table():
     values = [float("nan") if 5 <= k < 12 else float(k) for k in range(50)]
-    with pytest.raises(InputError, match="in 7 rows, the first in row 6: leave empty"):
+    with pytest.raises(
+        InputError, match="in 7 rows, the first in row 6: leave missing cells empty"
+    ):
         diagnosed({"label": ["a", "b"] * 25, "x": values})
     rows = np.array(values)[:, None].repeat(2, axis=1)
     with pytest.raises(InputError, match="the first in row 6: replace them"):

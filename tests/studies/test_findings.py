@@ -150,7 +150,7 @@ def test_a_model_of_a_stranger_takes_no_more_than_its_weights(tmp_path):
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"train": 1}', "[" * 100_000])
 def test_a_spec_that_is_none_is_one_sentence(text):
-    with pytest.raises(InputError, match="a spec must be as gread writes it"):
+    with pytest.raises(InputError, match="a spec must have the format of gread"):
         RunSpec.from_json(text)
 
 
