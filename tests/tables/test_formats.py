@@ -223,7 +223,7 @@ def test_sparse_matrices_are_read_from_scipy_npz_and_libsvm(tmp_path):
         ({"indptr": [0, 1, 5]}, "it is not an NPZ file of plain arrays"),
         ({"shape": [2, 10**12]}, "its matrix must have 10,000,000 columns or fewer"),
         ({"shape": [10**12, 3]}, "it is not an NPZ file of plain arrays|must contain enough"),
-        ({"data": ["a", "b"]}, "no NPZ file of plain arrays|must be .* of numbers"),
+        ({"data": ["a", "b"]}, "not an NPZ file of plain arrays|must be .* of numbers"),
     ],
 )
 def test_a_broken_sparse_matrix_is_one_sentence(tmp_path, parts, sentence):
