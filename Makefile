@@ -3,12 +3,12 @@
 # make test-slow    run the others
 # make test-all     run both
 # make test-lowest  run the fast tests with the lowest supported version of every dependency
-# make test-wheel   build the wheel and the sdist, and use the wheel away from the checkout
+# make test-wheel   build the wheel and the sdist, and test the wheel outside the checkout
 # make lint         formatting, lint, types and workflow files
 # make docs         write docs/catalogue.md from the registries and build the site, strictly
 # make docs-serve   show the site while you write
 # make coverage     run every test and list the lines of the package that none executes
-# make soak         hours: try every fault of docs/reliability.md, and write that page
+# make soak         takes hours: inject every fault of docs/reliability.md and write that page
 
 PYTHON ?= python3
 VENV := .venv

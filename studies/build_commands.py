@@ -13,11 +13,13 @@ def commands() -> str:
     """Every command with its arguments and options, from typer."""
     parts = [
         "# Command line",
-        "Every command has `--help`. Invalid input prints a one-line error and exits with code 2. "
-        "`gread --import MODULE COMMAND` imports a module of yours first, so that the command "
-        "finds what it registers.",
+        "Every command has `--help`, and most have `--json`. Invalid input prints a one-line error "
+        "and exits with code 2. `gread --import MODULE COMMAND` first imports your module, for "
+        "example one that registers a reaction.",
     ]
-    for context in contexts():
+    found = list(contexts())
+    parts.append("| command | purpose |\n| --- | --- |\n" + "\n".join(map(summary, found)))
+    for context in found:
         parts += [f"## {context.command_path}", context.command.help or ""]
         usage = " ".join(context.command.collect_usage_pieces(context))
         parts.append(f"```text\n{context.command_path} {usage}\n```")
@@ -25,6 +27,12 @@ def commands() -> str:
         lines = ["| option | default | meaning |", "| --- | --- | --- |"]
         parts.append("\n".join(lines + [row for row in rows if row]))
     return "\n\n".join(parts) + "\n"
+
+
+def summary(context: typer.Context) -> str:
+    """A command with the first line of its help, as a row of a table."""
+    path, first = context.command_path, (context.command.help or "").partition("\n")[0]
+    return f"| [`{path}`](#{path.replace(' ', '-')}) | {first} |"
 
 
 def contexts(group: typer.Context | None = None) -> Iterator[typer.Context]:

@@ -99,8 +99,8 @@ def preset(contest: Contest, found: Mapping, results: Sequence[Result]) -> str:
     return preset_table(contest.dataset, facts, found["ways"][BEST_OF_ALL], {})
 
 
-def draw_luck() -> None:
-    """Validation against test of all trials of the wide studies."""
+def draw_selection() -> None:
+    """Draw validation against test accuracy of all trials of the wide studies."""
     with open(RESULTS / "trials.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     for dataset in WEBKB:
@@ -130,7 +130,7 @@ def main(folder: str) -> None:
         path.parent.mkdir(exist_ok=True)
         merge_preset(path, preset(contest, found, results), MODELS[contest.model].title)
     keep(store)
-    draw_luck()
+    draw_selection()
     write_ensembles(table)
     print(f"| | {' | '.join(LISTED)} | average of the nine |")
     for way, row in table.items():

@@ -1,9 +1,12 @@
 """What the documentation says is so."""
 
+import csv
 import importlib
+import json
 import re
 import runpy
 import shlex
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,7 @@ from tests.processes import Forked
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 PAGES = [*ROOT.glob("*.md"), *sorted(set((ROOT / "docs").rglob("*.md")) - set(TUTORIALS))]
 REFERENCE = "\n".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
 SNIPPETS = [
@@ -45,6 +49,17 @@ def test_every_symbol_of_the_paper_map_exists():
         assert hasattr(importlib.import_module(module), name), symbol
 
 
+def test_results_in_the_readme_are_the_committed_ones():
+    with (ROOT / "results" / "table-8.csv").open(encoding="utf-8") as file:
+        means = [[cell.partition(" ± ")[0] for cell in row] for row in csv.reader(file)]
+    committed = {model: values for model, *values in means}
+    for (model, *_), (kind, *values) in pairwise(means):
+        committed[f"{model}, {kind.removeprefix('– ')}"] = values
+    shown = re.findall(r"^\| (\w.*?) \| (.*\d) \|$", (ROOT / "README.md").read_text(), re.M)
+    assert shown
+    assert all(committed[model] == values.split(" | ") for model, values in shown)
+
+
 @pytest.mark.parametrize("code", SNIPPETS)
 def test_snippets_run(code, tmp_path):
     script = tmp_path / "snippet.py"
@@ -70,6 +85,19 @@ def test_tutorials_run_from_top_to_bottom(tutorial, tmp_path):
         for program in programs:
             done = Forked(*program, cwd=tmp_path).end()
             assert done.returncode == 0, f"{code}\n{done.stderr}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_run_from_top_to_bottom(notebook, tmp_path):
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    assert '"pip", "install --quiet gread"' in code[0]
+    script = tmp_path / "cells.py"
+    script.write_text("\n\n".join(code), encoding="utf-8")
+    done = Forked(script, cwd=tmp_path).end()
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
 
 
 @pytest.mark.slow

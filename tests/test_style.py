@@ -18,19 +18,6 @@ PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 SOURCES = sorted((ROOT / "gread").rglob("*.py"))
 COMMANDS = {context.command_path: context for context in contexts()}
 
-# Texts that are still to be rewritten. A test fails when one is clean: then remove its name.
-UNWRITTEN = {
-    "README.md",
-    "docs/baselines.md",
-    "docs/decisions.md",
-    "docs/own-graph.md",
-    "docs/reliability.md",
-    "docs/tutorials/own-graph.md",
-    "gread datasets",
-    "gread runs export",
-    "gread train",
-}
-
 
 def prose(text: str) -> str:
     """Markdown without code and without the targets of links."""
@@ -38,17 +25,10 @@ def prose(text: str) -> str:
     return re.sub(r"\]\([^)]*\)", "]", text)
 
 
-def mistakes(name: str, found: list) -> list:
-    """Findings in a text; of a text in `UNWRITTEN`, that it has none and must leave the list."""
-    if name in UNWRITTEN:
-        return [] if found else [f"{name} is clean: remove it from UNWRITTEN"]
-    return found
-
-
 @pytest.mark.parametrize("page", sorted(PAGES), ids=lambda path: str(path.relative_to(ROOT)))
 def test_pages_are_plain(page):
     found = WORDS.findall(prose(page.read_text("utf-8")))
-    assert mistakes(str(page.relative_to(ROOT)), found) == []
+    assert found == []
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -59,7 +39,7 @@ def test_help_is_plain_complete_and_unique(command):
     assert all(texts), [one.name for one in own if not one.help]
     assert len(set(texts)) == len(texts), sorted(text for text in texts if texts.count(text) > 1)
     found = WORDS.findall(" ".join([context.command.help or "", *texts]))
-    assert mistakes(command, found) == []
+    assert found == []
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -69,4 +49,4 @@ def test_first_lines_of_docstrings_are_short_sentences(source):
     texts = [ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, kinds)]
     firsts = [text.splitlines()[0] for text in texts if text]
     wrong = [line for line in firsts if len(line) > 100 or not line.endswith(".")]
-    assert mistakes(str(source.relative_to(ROOT)), wrong) == []
+    assert wrong == []

@@ -1,4 +1,4 @@
-"""Checks of numbers, where a user's value enters.
+"""Checks of numeric arguments.
 
 Each fails with one sentence: which argument, what is accepted, what was received.
 """
@@ -11,31 +11,31 @@ from gread.base.errors import InputError
 
 
 def check_number(name: str, value: float) -> None:
-    """Requires a finite number."""
+    """Require a finite number."""
     if not _is_number(value):
         raise InputError(f"{name} must be a finite number, got {value!r}")
 
 
 def check_positive(name: str, value: float) -> None:
-    """Requires a finite number above zero."""
+    """Require a positive number."""
     if not (_is_number(value) and value > 0):
         raise InputError(f"{name} must be a positive number, got {value!r}")
 
 
 def check_not_negative(name: str, value: float) -> None:
-    """Requires a finite number, zero or above."""
+    """Require a non-negative number."""
     if not (_is_number(value) and value >= 0):
         raise InputError(f"{name} must be a number, zero or above, got {value!r}")
 
 
 def check_fraction(name: str, value: float) -> None:
-    """Requires a number in [0, 1]."""
+    """Require a number in [0, 1]."""
     if not (_is_number(value) and 0 <= value <= 1):
         raise InputError(f"{name} must be a number in [0, 1], got {value!r}")
 
 
 def check_rate(name: str, value: float) -> None:
-    """Requires a dropout rate, a number in [0, 1)."""
+    """Require a dropout rate in [0, 1)."""
     if not (_is_number(value) and 0 <= value < 1):
         raise InputError(f"{name} must be a number in [0, 1), got {value!r}")
 
@@ -47,7 +47,7 @@ def check_flag(name: str, value: bool) -> None:
 
 
 def check_count(name: str, value: int, minimum: int = 1) -> None:
-    """Requires a whole number of at least ``minimum``."""
+    """Require an integer of at least ``minimum``."""
     if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
         raise InputError(f"{name} must be a whole number of at least {minimum}, got {value!r}")
 
@@ -55,7 +55,7 @@ def check_count(name: str, value: int, minimum: int = 1) -> None:
 def check_sizes(
     in_channels: int, hidden_channels: int, out_channels: int, input_dropout: float, dropout: float
 ) -> None:
-    """Requires what every model is built with: three widths and two dropout rates."""
+    """Require three positive widths and two dropout rates, the arguments of every model."""
     check_count("in_channels", in_channels)
     check_count("hidden_channels", hidden_channels)
     check_count("out_channels", out_channels)

@@ -8,7 +8,7 @@ from gread.base.errors import InputError
 
 
 def choose_device(name: str) -> str:
-    """The device of that name, which must be able to compute; ``auto`` takes a GPU that is."""
+    """Return a usable device by name; ``auto`` prefers a GPU."""
     import torch  # which takes seconds
 
     if name == "auto":
@@ -16,7 +16,7 @@ def choose_device(name: str) -> str:
             return "cpu"
         reason = _unable("cuda")
         if reason:
-            warnings.warn(f"the GPU cannot compute, so the CPU does: {reason}", stacklevel=2)
+            warnings.warn(f"the GPU is not usable, so the CPU is used: {reason}", stacklevel=2)
         return "cpu" if reason else "cuda"
     reason = _unable(name)
     if reason:
@@ -25,7 +25,7 @@ def choose_device(name: str) -> str:
 
 
 def _unable(device: str) -> str:
-    """Why nothing can be computed there: none, busy, full, or PyTorch was built for another."""
+    """Reason why a device is unusable: missing, busy, full or unsupported by this PyTorch build."""
     import torch
 
     try:

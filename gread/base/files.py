@@ -1,4 +1,4 @@
-"""Files and folders that are there as a whole, or not at all."""
+"""Atomic writes of files and folders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gread.base.errors import InputError
 
 @contextmanager
 def whole_folder(path: str | Path) -> Iterator[Path]:
-    """A folder to write into, which gets its name, not taken before, when all is written."""
+    """Context manager for a new folder that gets its name when it is complete."""
     folder = Path(path)
     taken = f"{folder} must not exist yet: choose another name, or remove it"
     if folder.exists():
@@ -35,7 +35,7 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def whole_file(path: str | Path) -> Iterator[Path]:
-    """A file to write, which gets its name, and replaces an older one, when all is written."""
+    """Context manager for a file that replaces an older one when it is complete."""
     file = Path(path)
     if file.is_dir():
         raise InputError(f"{file} must be a file, got a folder")
@@ -50,7 +50,7 @@ def whole_file(path: str | Path) -> Iterator[Path]:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Writes a text as a `whole_file`."""
+    """Write a text atomically."""
     with whole_file(path) as part:
         part.write_text(text, encoding="utf-8")
 
@@ -60,7 +60,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """A full disk does not say which file it was."""
+    """Add the file name to errors of the operating system."""
     try:
         yield
     except OSError as error:
@@ -70,14 +70,14 @@ def _named(path: Path) -> Iterator[None]:
 
 
 def failure(path: Path, code: int) -> OSError:
-    """The error of a file that cannot be written, with the system's reason."""
+    """Build the error of a failed write, with the reason of the operating system."""
     error = OSError(f"{path} cannot be written: {os.strerror(code)}")
     error.errno = code
     return error
 
 
 def _beside(path: Path) -> Path:
-    """A name in the same folder, so that renaming is one step; what the killed left there goes."""
+    """A temporary name in the same folder; remove leftovers of killed processes."""
     path, host = path.absolute(), socket.gethostname()
     for left in path.parent.glob(f".{escape(path.name)}.*.part"):
         where, _, process = left.name[len(path.name) + 2 : -len(".part")].rpartition("-")
@@ -87,10 +87,10 @@ def _beside(path: Path) -> Path:
 
 
 def gone(process: int) -> bool:
-    """Whether a process of this machine is not there any more."""
+    """Whether a process of this machine has ended."""
     try:
         if os.name == "posix":
-            os.kill(process, 0)  # asks, and sends nothing
+            os.kill(process, 0)  # signal 0 only checks
     except ProcessLookupError:
         return True
     except PermissionError:

@@ -1,4 +1,4 @@
-"""Names that are imported at their first use."""
+"""Lazy imports of names."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Reference:
 
     @cached_property
     def keywords(self) -> dict[str, Any]:
-        """Its keyword-only arguments with their defaults, from the source: nothing is imported."""
+        """Keyword-only arguments with defaults, read from the source without importing it."""
         module, name = self.path.split(":")
         known = _definitions(module)
         found = known[name]
@@ -95,13 +95,13 @@ class Reference:
         return inspect.signature(self.target)
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        """Call it."""
+        """Call the class or function."""
         return self.target(*arguments, **{**self.fixed, **options})
 
 
 @lru_cache
 def _definitions(module: str) -> dict[str, ast.ClassDef | ast.FunctionDef]:
-    """The classes and functions of a module, which is not imported."""
+    """Classes and functions of a module, without importing it."""
     spec = find_spec(module)
     assert spec is not None and spec.origin is not None
     tree = ast.parse(Path(spec.origin).read_text("utf-8"))

@@ -1,4 +1,4 @@
-"""How much memory there is, and how much a model takes."""
+"""Free memory, and checks against it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GB = 1e9
 
 
 def free_memory(device: str = "cpu") -> float:
-    """Bytes that new arrays may take, infinity if unknown.
+    """Free bytes on a device; infinity if unknown.
 
     For a CPU, the least that machine, container, batch system and ``ulimit -v`` allow.
     """
@@ -41,7 +41,7 @@ def _of_the_machine() -> float:
 
 
 def _of_the_process() -> float:
-    """What ``ulimit -v`` leaves."""
+    """Free bytes under ``ulimit -v``."""
     try:
         import resource
 
@@ -64,7 +64,7 @@ CGROUPS = {
 def _of_the_group(
     membership: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")
 ) -> float:
-    """What control groups leave, those above included; files that can be read anew do not count."""
+    """Free bytes under control groups, including parents; reclaimable file caches count as free."""
     free = math.inf
     with suppress(OSError, ValueError):
         for line in membership.read_text("utf-8").splitlines():
@@ -92,7 +92,7 @@ class OutOfMemory(MemoryError):
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether it says that memory is full: PyTorch has a type for it on a GPU, on a CPU words."""
+    """Whether an error means out of memory, on a GPU by its type, on a CPU by its message."""
     torch = sys.modules.get("torch")  # without it there is no such error
     if isinstance(error, MemoryError) or (torch and isinstance(error, torch.OutOfMemoryError)):
         return True
@@ -102,7 +102,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 @contextmanager
 def enough_memory(reduce: str) -> Iterator[None]:
-    """Turn a full memory into `OutOfMemory`, which says what to choose instead: ``reduce``."""
+    """Context manager that converts memory errors to `OutOfMemory`, which recommends ``reduce``."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -121,27 +121,27 @@ LEAST = 2**28  # bytes that stay free while a file is read
 
 
 def check_fits(path: Path, factor: float) -> None:
-    """Requires that a file can be read, where that takes ``factor`` times its size."""
+    """Require memory for reading a file, which takes ``factor`` times its size."""
     size, free = path.stat().st_size, free_memory()
     if factor * size > free:
         raise InputError(
-            f"{path} must fit into memory, got {size / GB:.1f} GB, for which about "
+            f"{path} must fit into memory, got {size / GB:.1f} GB, which needs about "
             f"{factor * size / GB:.1f} GB are needed and {free / GB:.1f} GB are free: leave out "
             "columns, or store it as Parquet"
         )
 
 
 def check_unpacks(size: float) -> None:
-    """Requires that what a packed file holds, by its own account, fits into memory."""
+    """Require that the declared unpacked size of a file fits into memory."""
     free = free_memory()
     if size > free:
         raise InputError(
-            f"what it holds must fit into memory, got {size / GB:,.1f} GB where {free / GB:.1f} GB "
+            f"its content must fit into memory, got {size / GB:,.1f} GB with {free / GB:.1f} GB "
             "are free"
         )
 
 
 def check_left() -> None:
-    """Requires, while something grows, that there is memory left for it."""
+    """Require free memory while data grows."""
     if free_memory() < LEAST:
-        raise InputError("what it holds must fit into memory, which is full: leave out columns")
+        raise InputError("its content must fit into memory, which is full: drop columns")

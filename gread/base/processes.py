@@ -1,4 +1,4 @@
-"""How other processes start on this machine, and what each does first."""
+"""Start of worker processes on this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 
 def start_method(preload: str) -> Any:
-    """On Linux a server that has imported the module ``preload``, since imports take seconds.
+    """Start method: on Linux a fork server that has imported ``preload``, which saves seconds.
 
     Elsewhere, and with a GPU, each process imports for itself: forks are unsafe on macOS, and CUDA
     does not start in a fork of the server ("initialization error" on an H200). None is a fork of
@@ -31,7 +31,7 @@ def start_method(preload: str) -> Any:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits until all have started; they and their server inherit that it does not come."""
+    """Context manager that defers Ctrl-C while processes start, which then ignore it."""
     if sys.platform == "win32":
         yield
         return
@@ -44,7 +44,7 @@ def uninterrupted() -> Iterator[None]:
 
 
 class Surroundings(NamedTuple):
-    """Of the process that starts others, which the server has as they were when it began."""
+    """Environment, folder and threads of the parent, which a fork server does not inherit."""
 
     path: list[str]
     environment: dict[str, str]
@@ -52,14 +52,14 @@ class Surroundings(NamedTuple):
 
     @staticmethod
     def of_one_of(processes: int) -> Surroundings:
-        """Here and now, with its part of the threads for each."""
+        """The current surroundings, with a share of the threads for each process."""
         import torch
 
         threads = max(1, torch.get_num_threads() // processes)
         return Surroundings(list(sys.path), dict(os.environ), threads)
 
     def take_on(self) -> None:
-        """What a process does first. Ctrl-C is for the parent, which then ends it."""
+        """Apply the surroundings in a new process; only the parent handles Ctrl-C."""
         import torch
 
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -71,7 +71,7 @@ class Surroundings(NamedTuple):
 
 
 def _end_with_the_parent() -> None:
-    """A parent that is killed cannot end its processes, so they watch it."""
+    """End this process when its parent is gone."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

@@ -1,4 +1,4 @@
-"""Progress for a reader: a bar in a terminal or a notebook, else a line from time to time."""
+"""Progress: a bar in a terminal or a notebook, otherwise a line every few seconds."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 EVERY = 15.0
-"""Seconds between lines where there is no terminal."""
+"""Seconds between lines without a terminal."""
 
 
 class LazyProgress(progress.Progress):
-    """Bars that appear with the first progress: what fails before prints its sentence alone."""
+    """Progress bars that appear with the first update, so that an early error is printed alone."""
 
     def start(self) -> None:
         """Wait: `update` starts it."""
@@ -35,10 +35,10 @@ class LazyProgress(progress.Progress):
 
 
 def bar(console: Console, weighted: bool = False) -> progress.Progress:
-    """A bar on a console, which disappears at the end.
+    """A progress bar that disappears at the end.
 
     Args:
-        console: Where it is shown.
+        console: Console to print on.
         weighted: Count seconds instead of parts, for parts that differ in length.
     """
     return LazyProgress(
@@ -52,13 +52,12 @@ def bar(console: Console, weighted: bool = False) -> progress.Progress:
 
 
 class Stages:
-    """What a long computation is at, one stage after the other.
+    """Progress of a computation with several stages.
 
-    On a console without a terminal a line is printed every `EVERY` seconds, so that who reads a
-    file sees that it goes on; a short computation prints none.
+    Without a terminal, a line is printed every `EVERY` seconds; a short computation prints none.
 
     Args:
-        console: Where it is shown.
+        console: Console to print on.
 
     Example:
         >>> with Stages(Console(quiet=True)) as shown:
@@ -99,7 +98,7 @@ class Stages:
             self.bar.update(self.bar.add_task(text, total=total))
 
     def update(self, text: str, completed: int | None = None) -> None:
-        """Say where the stage is."""
+        """Report the progress of the stage."""
         self.text = text
         if self.bar is not None:
             self.bar.update(self.bar.tasks[-1].id, description=text, completed=completed)

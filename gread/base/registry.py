@@ -1,4 +1,4 @@
-"""Names for things: a mapping with a decorator, and an error that lists the names."""
+"""Registries: mappings from names to entries, with a decorator and helpful errors."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ S = TypeVar("S")
 
 
 class UnknownName(InputError, KeyError):
-    """A name that is not registered."""
+    """The name is not registered."""
 
     def __str__(self) -> str:  # KeyError would show the sentence in quotes
         return str(self.args[0])
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """A mapping from names to things of one kind, which error messages name.
+    """A mapping from names to entries of one kind.
+
+    An unknown name raises an error that names the kind and lists the registered names.
 
     Example:
         >>> shapes = Registry("shape", {"disc": 1})
@@ -36,7 +38,7 @@ class Registry(Mapping[str, T], Generic[T]):
         self._followers: list[Callable[[str, T], None]] = []
 
     def register(self, name: str) -> Callable[[S], S]:
-        """Decorates the thing that ``name`` stands for, and leaves it as it is."""
+        """Return a decorator that registers an entry under ``name`` and returns it unchanged."""
 
         def decorate(entry: S) -> S:
             self.add(name, entry)  # type: ignore[arg-type]  # S is T, seen through a decorator
@@ -45,7 +47,7 @@ class Registry(Mapping[str, T], Generic[T]):
         return decorate
 
     def add(self, name: str, entry: T) -> None:
-        """Registers ``entry``; a name is given once."""
+        """Register ``entry``; a registered name raises an error."""
         if name in self._entries:
             raise InputError(f"{self.kind} {name!r} is registered already; choose another name")
         self._entries[name] = entry
@@ -53,7 +55,7 @@ class Registry(Mapping[str, T], Generic[T]):
             follow(name, entry)
 
     def follow(self, derive: Callable[[str, T], None]) -> None:
-        """Calls ``derive(name, entry)`` for every entry, those still to come included."""
+        """Call ``derive(name, entry)`` for every entry, including future ones."""
         for name, entry in self.items():
             derive(name, entry)
         self._followers.append(derive)

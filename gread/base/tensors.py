@@ -1,4 +1,4 @@
-"""Files of tensors, written as a whole."""
+"""Atomic writes of tensors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gread.base.files import failure, whole_file
 def write_tensors(
     path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Writes a file of safetensors as a `whole_file`, which others may read."""
+    """Write a safetensors file atomically, with the usual permissions."""
     content = {name: tensor.contiguous() for name, tensor in tensors.items()}
     with whole_file(path) as part:
         try:

@@ -1,4 +1,4 @@
-"""Tables in TOML: those that ship inside the package, and a user's."""
+"""TOML files of the package and of users."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ else:
 
 @cache
 def read_toml(folder: str, name: str) -> Mapping[str, Any] | None:
-    """The table ``name`` in a folder below ``gread/``; None where there is none.
+    """Read the file ``name`` in a folder below ``gread/``; None if it does not exist.
 
     Read once: a table is not to be written to.
     """
@@ -31,7 +31,7 @@ MOST_BYTES = 2**20  # of a file of settings
 
 
 def read_file(path: str | Path) -> Mapping[str, Any]:
-    """The table in a file that a user names."""
+    """Read a TOML file of a user."""
     file = Path(path)
     if file.exists() and (not file.is_file() or file.stat().st_size > MOST_BYTES):
         raise InputError(f"{path} must be a file of settings, of {MOST_BYTES:,} bytes at most")

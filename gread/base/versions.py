@@ -1,4 +1,4 @@
-"""What computes: versions of gread, of Python and of the packages that decide about numbers."""
+"""Versions of gread, Python and the packages that determine numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[1]
 
 @lru_cache(maxsize=1)
 def versions() -> dict[str, str]:
-    """From names to versions, with the commit of gread where it runs from a checkout.
+    """Versions by name, with the commit of gread in a checkout.
 
     Example:
         >>> sorted(versions())[:2]
@@ -29,7 +29,7 @@ def versions() -> dict[str, str]:
 
 
 def commit(package: Path = PACKAGE) -> str:
-    """The commit of the checkout that a package lies in, with ``.changed`` if its files differ.
+    """The commit of a checkout, with ``.changed`` if files differ from it.
 
     Empty where the package is not tracked by git, or git is not there.
     """

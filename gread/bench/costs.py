@@ -1,4 +1,4 @@
-"""What an epoch costs and where: memory, growth, parts, and bytes a second."""
+"""Costs of an epoch: memory, scaling, parts and bandwidth."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ class _Watch:
 
 @BENCHES.register("bandwidth")
 def bandwidth(device: str, quick: bool) -> Section:
-    """Bytes a second of the sparse product, beside those of a copy."""
+    """Bandwidth of the sparse product compared with a copy."""
     big = torch.randn(10**4 if quick else 2**26, device=device)
     copy = torch.empty_like(big)
     rows: list[Row] = []

@@ -1,4 +1,4 @@
-"""What this machine has and what it lacks: for a bug report, or when something is slow."""
+"""Equipment of this machine, for bug reports and performance problems."""
 
 from __future__ import annotations
 

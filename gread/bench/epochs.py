@@ -1,4 +1,4 @@
-"""Epochs of GREAD beside those of the naive implementation."""
+"""Epochs of GREAD compared with a naive implementation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many trainings at once beside one after another."""
+"""Many trainings together compared with one after another."""
 
 from __future__ import annotations
 

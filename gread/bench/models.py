@@ -1,4 +1,4 @@
-"""What every model costs: an epoch beside one of GCN, and what is kept and prepared for it."""
+"""Cost of every model: an epoch relative to GCN, memory and preparation."""
 
 from __future__ import annotations
 

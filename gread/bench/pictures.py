@@ -47,7 +47,7 @@ def ratio_bars(rows: Sequence[Row], *, title: str) -> Figure:
 def grouped_bars(
     panels: Mapping[str, Mapping[str, Mapping[str, float]]], *, ylabel: str, title: str
 ) -> Figure:
-    """Panels beside each other, in each a group of bars for every name."""
+    """Panels in a row, each with a group of bars for every name."""
     groups = max(len(panel) for panel in panels.values())
     size = (max(7.6, 1.2 + 0.62 * groups * len(panels)), 4.2)
     figure = Figure(figsize=size, layout="constrained")

@@ -50,8 +50,7 @@ COMMANDS = {function.__name__.rstrip("_"): function for function in FUNCTIONS}
 class LazyCommand(TyperCommand):
     """A command whose options are built when it is used.
 
-    Help texts of options name what is registered, and importing all of it takes longer than to
-    list the commands.
+    Help texts contain names of registries. Importing these takes longer than listing the commands.
     """
 
     def __init__(self, name: str, function: Callable[..., None]):
@@ -66,7 +65,7 @@ class LazyCommand(TyperCommand):
 
 
 class LazyGroup(TyperGroup):
-    """The commands, before the groups that it is given."""
+    """The lazy commands, followed by the groups that typer adds."""
 
     def __init__(self, **options: Any):
         super().__init__(**options)
@@ -84,21 +83,23 @@ app.add_typer(runs, name="runs")
 
 
 def main() -> None:
-    """Runs the command; what a user got wrong is one sentence and exit code 2."""
+    """Run the command. Invalid input prints a one-line error and exits with code 2."""
     try:
         with warnings.catch_warnings(), enough_memory("a smaller graph or a smaller model"):
             warnings.showwarning = _warn
-            # PyTorch tries another way, and where that has too little memory as well we say so.
+            # PyTorch then retries in another way; out of memory there is reported below.
             warnings.filterwarnings("ignore", "mkldnn_matmul failed")
             app()
     except (InputError, ArithmeticError, OSError, OutOfMemory) as error:
-        sentence = " ".join(f"gread: {error}".split())  # names in it may have line breaks
+        sentence = " ".join(
+            f"gread: {error}".split()
+        )  # names in the message may contain line breaks
         err.print(sentence, style="red", soft_wrap=True)
         sys.exit(2)
 
 
 def _warn(message: Warning | str, *others: object, **options: object) -> None:
-    """What a user should know, without where in the code it was said."""
+    """Print a warning without its place in the code."""
     err.print(f"gread: {message}", style="yellow", soft_wrap=True)
 
 
@@ -109,7 +110,7 @@ def _version(asked: bool) -> None:
 
 
 def _import(modules: list[str] | None) -> None:
-    """Imports a user's modules, so that what they register is known to every command."""
+    """Import a user's modules, so that every command finds their registrations."""
     for module in modules or []:
         wrong = f"--import must name a module that Python finds, got {module!r}"
         if not all(part.isidentifier() for part in module.split(".")):
@@ -136,4 +137,4 @@ def before_command(
         ),
     ] = None,
 ) -> None:
-    """Options before the command."""
+    """Train, compare and reproduce graph neural reaction-diffusion networks."""

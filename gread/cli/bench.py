@@ -1,4 +1,4 @@
-"""``gread bench`` and ``gread doctor``: what this machine does, and what it has."""
+"""``gread bench`` and ``gread doctor``: speed and equipment of this machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def bench(
     quick: bool = False,
     as_json: bool = False,
 ) -> None:
-    """Measure what GREAD costs, in ratios to a naive implementation."""
+    """Measure the cost of GREAD in ratios to a naive implementation."""
     from gread.bench.section import bench as measure
     from gread.bench.sections import BENCHES
 
@@ -50,7 +50,7 @@ def bench(
 
 
 def doctor(as_json: bool = False) -> None:
-    """Say what this machine has, what it lacks, and what that costs."""
+    """List versions, devices and optional packages, what is missing and what to do about it."""
     from gread.bench.doctor import examine
 
     findings = examine()

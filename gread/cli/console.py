@@ -1,4 +1,4 @@
-"""Where commands write: results to standard output, everything else to standard error."""
+"""Output of commands: results to standard output, everything else to standard error."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from rich.text import Text
 from gread.base.progress import bar as bar_on
 
 _HIDDEN = {*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
-_HIDDEN |= set(range(0xD800, 0xE000))  # bytes of a name that are no text, which cannot be printed
+_HIDDEN |= set(range(0xD800, 0xE000))  # bytes of a name that are not text cannot be printed
 _VISIBLE = {code: repr(chr(code))[1:-1] for code in _HIDDEN - set(map(ord, "\n\t"))}
 
 
 class PlainConsole(Console):
-    """Shows names as they are: a file may hold any, and none may style, hide or steer anything.
+    """Console that prints names from files literally.
 
-    So brackets and colons are no markup, numbers have no colour, and characters that control a
-    terminal can be seen.
+    Brackets and colons are not markup, numbers have no color, and control characters are shown as
+    escapes.
     """
 
     def __init__(self, **options: Any):
@@ -43,19 +43,19 @@ err = PlainConsole(stderr=True)
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """Ctrl-C is a way to stop, not an error; what others print meanwhile is no result."""
+    """End on Ctrl-C with a message, and redirect other prints to standard error."""
     try:
         with redirect_stdout(sys.stderr):
             yield
     except BaseException as error:
         if not _stopped(error):
             raise
-        err.print("gread: stopped; what is done is stored, and the same command goes on from there")
+        err.print("gread: stopped; finished runs are stored, and the same command continues")
         raise typer.Exit(130) from None
 
 
 def _stopped(error: BaseException | None) -> bool:
-    """Whether Ctrl-C is behind it: Optuna, stopped while it lets go of a lock, fails at that."""
+    """Whether Ctrl-C caused the error; Optuna raises another one if it holds a lock."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
     return error is not None
@@ -63,28 +63,28 @@ def _stopped(error: BaseException | None) -> bool:
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Ctrl-C leaves nothing half-written."""
+    """End on Ctrl-C with a message; nothing is half-written."""
     try:
         yield
     except KeyboardInterrupt:
-        err.print("gread: stopped; nothing is written")
+        err.print("gread: stopped; nothing was written")
         raise typer.Exit(130) from None
 
 
 def bar(weighted: bool = False) -> progress.Progress:
-    """A bar on standard error, so that standard output stays clean; see `gread.base.progress`."""
+    """A progress bar on standard error; see `gread.base.progress`."""
     return bar_on(err, weighted)
 
 
 def note(text: object) -> None:
-    """A line on standard error, never wrapped, so that a path in it can be copied."""
+    """Print a line on standard error without wrapping, so that a path in it can be copied."""
     err.print(text, soft_wrap=True)
 
 
 def print_table(
     columns: Iterable[str | Column], rows: Iterable[Iterable[object]], **options: Any
 ) -> None:
-    """A table of texts below the names of its columns; options as in `rich.table.Table`."""
+    """Print a table; options as in `rich.table.Table`."""
     table = Table(*columns, **options)
     for row in rows:
         table.add_row(*map(str, row))
@@ -92,7 +92,7 @@ def print_table(
 
 
 def print_json(value: Any) -> None:
-    """Indented, for a program or a person."""
+    """Print a value as indented JSON."""
     print(json.dumps(value, indent=2, ensure_ascii=False, default=_plain))
 
 
@@ -102,5 +102,5 @@ def _plain(value: Any) -> Any:
 
 
 def percent(share: float | None) -> str:
-    """A share of 1 as it is shown in tables."""
+    """A fraction in percent, as shown in tables."""
     return "–" if share is None else f"{100 * share:.2f}"

@@ -1,4 +1,4 @@
-"""``gread datasets`` and ``gread list``: what is registered."""
+"""``gread datasets`` and ``gread list``: names in the registries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def list_(kind: str, as_json: bool = False) -> None:
-    """List the reactions, solvers, models or datasets there are."""
+    """List all reactions, solvers, models or datasets."""
     from gread.experiments.catalogue import catalogue
 
     rows = catalogue(kind)
@@ -28,7 +28,7 @@ def list_(kind: str, as_json: bool = False) -> None:
 
 
 def datasets(names: list[str] | None = None, as_json: bool = False) -> None:
-    """Show the datasets beside the paper's table; one that is named is downloaded if need be."""
+    """Show statistics of datasets and the paper's values; download named ones if missing."""
     from gread.data.catalog import DATASETS
     from gread.data.rows import dataset_rows
 
@@ -46,7 +46,7 @@ def datasets(names: list[str] | None = None, as_json: bool = False) -> None:
         if row.paper:
             table.add_row("  paper", *row.paper_counts(), style="dim")
     out.print(table)
-    out.print("h. is homophily; ≠ marks a slip of the paper, whose value is not that of the data.")
+    out.print("h.: homophily. ≠: the paper's value is wrong; it differs from the data.")
     for source, named in _grouped(rows, lambda row: row.source).items():
         out.print()
         _print_named(", ".join(named), f"\n{source}")
@@ -64,7 +64,7 @@ def _print_named(names: str, text: str) -> None:
 def _grouped(
     rows: Sequence[DatasetRow], words: Callable[[DatasetRow], str]
 ) -> dict[str, list[str]]:
-    """Names by what is said of them, so that each thing is said once."""
+    """Names of datasets by their text, so that each text is printed once."""
     groups: dict[str, list[str]] = {}
     for row in rows:
         if words(row):

@@ -17,7 +17,7 @@ def explore(
     port: int = 8642,
     no_browser: bool = False,
 ) -> None:
-    """Play with reaction-diffusion on graphs in the browser; see stored runs and a saved model."""
+    """Explore reaction-diffusion, stored runs and a trained model in the browser."""
     from gread.explorer.explore import explore as serve, export as write
 
     if export is not None:
@@ -26,10 +26,10 @@ def explore(
         return
 
     def started(url: str) -> None:
-        note(f"The explorer is at {url}  (Ctrl-C ends it)")
+        note(f"The explorer is at {url}  (Ctrl-C stops it)")
         if not no_browser:
             webbrowser.open(url)
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     serve(store=store, model=model, port=port, on_start=started)
-    note("The explorer has ended.")
+    note("The explorer has stopped.")

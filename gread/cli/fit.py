@@ -35,7 +35,7 @@ def diagnose(
     folder: Path | None = None,
     as_json: bool = False,
 ) -> None:
-    """Say what a graph is like, whether it can be trusted, and where to begin."""
+    """Describe a graph, warn about problems in its data, and recommend settings."""
     from gread.estimator.files import PICTURE, diagnose_files
     from gread.tables.graph import Columns
 
@@ -90,7 +90,7 @@ def fit(
     device: str = "auto",
     as_json: bool = False,
 ) -> None:
-    """Train on a graph of your own: two files in, a model folder out."""
+    """Train on your own graph and write a model folder."""
     from gread.estimator.classifier import ESTIMATORS
     from gread.estimator.files import fit_report
     from gread.estimator.progress import FitProgress
@@ -121,7 +121,7 @@ def fit(
     )
 
     def begin(stage: str, classifier: GraphEstimator) -> None:
-        """Before the training, the diagnosis and the split."""
+        """Print diagnosis and split before the training."""
         if stage == "training" and not as_json:
             _print_diagnosis(classifier.diagnosis_)
             _print_split(classifier)
@@ -172,7 +172,7 @@ def predict(
     device: str = "auto",
     as_json: bool = False,
 ) -> None:
-    """Predict the nodes without a label, nodes to add, or all nodes of a new graph."""
+    """Predict nodes without a label, added nodes, or all nodes of another graph."""
     from gread.estimator.classifier import GraphEstimator
     from gread.estimator.files import write_predictions
 
@@ -180,8 +180,7 @@ def predict(
         added = bool(add_nodes or add_edges)
         if added and (nodes or edges):
             raise InputError(
-                "--add-nodes and --add-edges add to the training graph: leave out --nodes and "
-                "--edges"
+                "--add-nodes and --add-edges add to the training graph: omit --nodes and --edges"
             )
         classifier = GraphEstimator.load(folder).set_params(device=device)
         given = (add_nodes or None, add_edges) if added else (nodes or None, edges)
@@ -191,12 +190,13 @@ def predict(
         print_json({"nodes": count, "file": file, "left_out": left_out})
         return
     if left_out:
-        note(f"Left out, as they predict nodes of the training graph alone: {'; '.join(left_out)}")
+        names = "; ".join(left_out)
+        note(f"Left out, because they predict only nodes of the training graph: {names}")
     note(f"Wrote {file}: {count:,} nodes")
 
 
 def export(folder: str, file: Path, as_json: bool = False) -> None:
-    """Write a model to one file that scores graphs without gread: torch.export (.pt2) or ONNX."""
+    """Write a model to one file that runs without gread: torch.export (.pt2) or ONNX."""
     from gread.estimator.classifier import GraphEstimator
 
     with stoppable():
@@ -206,7 +206,7 @@ def export(folder: str, file: Path, as_json: bool = False) -> None:
         return
     if about["left_out"]:
         names = "; ".join(about["left_out"])
-        note(f"Left out, as they predict nodes of the training graph alone: {names}")
+        note(f"Left out, because they predict only nodes of the training graph: {names}")
     features, classes = len(about["features"]), len(about["classes"])
     weights = ", edge_weight [E]" * ("edge_weight" in about["inputs"])
     note(
@@ -219,13 +219,13 @@ def _print_split(classifier: GraphEstimator) -> None:
     data = classifier.data_
     train, val, test = (int(data[f"{part}_mask"].sum()) for part in ("train", "val", "test"))
     out.print(
-        f"{train:,} nodes train, {val:,} say when to stop, {test:,} test (not counted "
-        f"above), {int((~classifier.task_.known(data.y.numpy())).sum()):,} are to be predicted."
+        f"{train:,} training nodes, {val:,} validation nodes, {test:,} test nodes (not counted "
+        f"above), {int((~classifier.task_.known(data.y.numpy())).sum()):,} nodes to predict."
     )
 
 
 def _candidates(classifier: GraphEstimator) -> list[dict[str, object]]:
-    """Every candidate with its score on nodes that it was not trained on, the best first."""
+    """Every candidate with its score on validation nodes, best first."""
     from gread.training.metrics import METRICS
 
     choice, sign = classifier.choice_, METRICS[classifier.task_.metric].sign
@@ -242,7 +242,7 @@ def _candidates(classifier: GraphEstimator) -> list[dict[str, object]]:
 
 
 def _print_choice(classifier: GraphEstimator) -> None:
-    """What was tried, and what was chosen."""
+    """Print the candidates and the blend."""
     from gread.estimator.automatic import explained
     from gread.search.objective import objective_of
     from gread.training.metrics import METRICS
@@ -259,7 +259,7 @@ def _print_choice(classifier: GraphEstimator) -> None:
         )
         for row in rows
     ]
-    print_table(("candidate", "validation", "weight", "seconds", "tried since"), lines)
+    print_table(("candidate", "validation", "weight", "seconds", "reason"), lines)
     sign = METRICS[metric].sign
     out.print(f"Validation {metric} of the blend: {shown(sign * classifier.choice_.gain[0])}.")
     classes = classifier.task_.targets == "classes"
@@ -268,7 +268,7 @@ def _print_choice(classifier: GraphEstimator) -> None:
 
 
 def _print_tuning(classifier: GraphEstimator) -> None:
-    """How many trials there were, whether one was better on validation, and what it changes."""
+    """Print the number of trials and the settings that improved validation."""
     from gread.search.objective import objective_of
 
     found = classifier.tuning_
@@ -278,20 +278,20 @@ def _print_tuning(classifier: GraphEstimator) -> None:
     diverged = f" ({found.diverged} more diverged)" if found.diverged else ""
     out.print(f"\nTuning: {found.trials} trials{diverged}.")
     if found.best is None:
-        out.print("No trial ended in time: the settings are those of the first training.")
+        out.print("No trial finished in time. The settings of the first training are kept.")
     elif not found.helped:
         out.print(
-            f"None was better on validation: {metric} {best} at best, {before} with the settings "
-            "of the first training, which are kept."
+            f"No trial improved validation {metric}: best {best}, first training {before}. Its "
+            "settings are kept."
         )
     else:
-        out.print(f"Validation {metric} from {before} to {best} with these settings:")
+        out.print(f"Validation {metric} improved from {before} to {best} with these settings:")
         shown = ((name, *map(str, values)) for name, values in found.changed.items())
         print_table(("setting", "before", "now"), shown)
 
 
 def _print_scores(report: FitReport) -> None:
-    """How good it is beside simpler means, what it mixes up, and how far its confidence goes."""
+    """Print the scores of all models, the confusion matrix and the calibration."""
     from gread.estimator.comparison import advice, verdict
     from gread.estimator.scores import LabelScores, Scores
 
@@ -329,8 +329,8 @@ def _print_confusion(own: str, found: Scores, classes: list[str]) -> None:
         print_table(("true \\ predicted", *classes), square)
     sure = sum(size * confidence for confidence, _, size in found.bins) / found.nodes
     out.print(
-        f"{own} is {sure:.0%} sure on average and right in {found.accuracy:.0%}: off by "
-        f"{found.calibration_error:.3f} over ten bins of confidence."
+        f"{own}: mean confidence {sure:.0%}, accuracy {found.accuracy:.0%}, calibration error "
+        f"{found.calibration_error:.3f} (ten bins of confidence)."
     )
 
 
@@ -349,19 +349,19 @@ def _print_labels(found: LabelScores) -> None:
 
 
 def _print_threshold(classifier: GraphEstimator) -> None:
-    """From which probability on a class is predicted, where it is not a half."""
+    """Print the probability threshold of the rarer class, if there is one."""
     from gread.estimator.task import Classes
 
     task, thresholds = classifier.task_, classifier.thresholds_[0]
     if isinstance(task, Classes) and thresholds is not None:
         out.print(
-            f"Class {task.decisive[0]} is predicted from a probability of "
-            f"{thresholds[0]:.3g} on, the best on validation nodes."
+            f"Class {task.decisive[0]} is predicted if its probability is at least "
+            f"{thresholds[0]:.3g}, the best threshold on validation nodes."
         )
 
 
 def _print_diagnosis(found: Diagnosis) -> None:
-    """The numbers in two columns, what to be careful about, and where to begin."""
+    """Print the numbers in two columns, then notes, warnings and the recommendation."""
     rows = _rows(found).items()
     print_table((), rows, box=None, padding=(0, 2, 0, 0), show_header=False)
     for line in found.encodings:
@@ -372,8 +372,8 @@ def _print_diagnosis(found: Diagnosis) -> None:
         out.print(f"! {warning}", style="yellow")
     begin = found.recommendation
     out.print(
-        f"Begin with the reaction {begin.reaction}, the {begin.adjacency} adjacency and "
-        f"T = {begin.time:g}: {begin.reason}."
+        f"Recommended: reaction {begin.reaction}, {begin.adjacency} adjacency, T = {begin.time:g} "
+        f"({begin.reason})."
     )
 
 
@@ -390,18 +390,17 @@ def _rows(found: Diagnosis) -> Mapping[str, str]:
     return {
         "nodes": f"{found.nodes:,}, {found.labelled:,} with a {found.target}",
         "edges": f"{found.edges:,}, {kind}{weights}",
-        "left out": f"{found.loops:,} loops, {found.repeated:,} repeated edges",
+        "dropped": f"{found.loops:,} loops, {found.repeated:,} repeated edges",
         "components": f"{found.components:,}, the largest with {found.largest_component:,} nodes",
         "neighbours": f"{found.mean_degree:.1f} on average, at most {found.largest_degree:,}; "
-        f"{found.isolated:,} nodes have none",
+        f"{found.isolated:,} isolated nodes",
         "duplicate nodes": f"{found.duplicates:,}",
         "features": features,
-        "classes" if found.target == "class" else "told apart": f"{len(classes)}: {shown}",
-        "homophily": f"of edges {_share(found.edge_homophily)}, of nodes "
-        f"{_share(found.node_homophily)}, adjusted for the classes "
-        f"{_share(found.adjusted_homophily)}",
-        "class told by": f"labelled neighbours {_share(found.neighbours_tell)}, a linear model of "
-        f"the features {_share(found.features_tell)} (shares of nodes that are right)",
+        "classes" if found.target == "class" else "diagnosed groups": f"{len(classes)}: {shown}",
+        "homophily": f"edges {_share(found.edge_homophily)}, nodes {_share(found.node_homophily)}, "
+        f"adjusted for class sizes {_share(found.adjusted_homophily)}",
+        "simple accuracy": f"from labelled neighbours {_share(found.neighbours_tell)}, from a "
+        f"linear model of the features {_share(found.features_tell)}",
     }
 
 

@@ -1,4 +1,4 @@
-"""Options of commands: their help, and how their texts are read."""
+"""Options of commands: help texts and parsers."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from gread.base.toml import read_toml
 STORE = Path("runs/store")
 
 MOST_NUMBERS = 100_000
-"""Of splits or of seeds."""
+"""Largest number of splits, and of seeds."""
 
 
 def described(function: Callable[..., None]) -> Callable[..., None]:
-    """A command whose arguments have the help of ``help.toml``, as typer takes them."""
+    """Add the help of ``help.toml`` to the arguments of a command, as typer expects it."""
     help_of = read_toml("cli", "help.toml")
     assert help_of is not None
     own = help_of.get(function.__name__.rstrip("_"), {})
@@ -44,7 +44,7 @@ def described(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _declared(parameter: inspect.Parameter, entry: str | Mapping[str, Any]) -> inspect.Parameter:
-    """The parameter with an option or an argument of typer's as its default."""
+    """The parameter with a `typer.Option` or `typer.Argument` as its default."""
     options = {"help": entry} if isinstance(entry, str) else dict(entry)
     options["help"] = re.sub(r"\{([\w.]+):(\w+)\}", _names, options["help"])
     required = parameter.default is inspect.Parameter.empty
@@ -56,33 +56,33 @@ def _declared(parameter: inspect.Parameter, entry: str | Mapping[str, Any]) -> i
 
 
 def _names(registry: re.Match[str]) -> str:
-    """The names in a registry; it is imported when the command is used, as others do without it."""
+    """The names in a registry, which is imported only when the command is used."""
     return ", ".join(getattr(import_module(registry[1]), registry[2]))
 
 
 def imports_of(context: typer.Context) -> list[str]:
-    """The modules of ``gread --import``, which other processes import too."""
+    """The modules of ``gread --import``; worker processes import them too."""
     return context.find_root().params["imports"] or []
 
 
 def settings_of(texts: list[str] | None) -> dict[str, Any]:
-    """The settings of ``--set``, by name."""
+    """Parse the values of ``--set``."""
     return dict(map(setting, texts or []))
 
 
 def setting(text: str) -> tuple[str, Any]:
-    """``key=value``; the value as JSON where it is some, else as it stands."""
+    """Parse ``key=value``; a value that is not JSON is text."""
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise InputError(f"--set must be KEY=VALUE, got {text!r}")
     try:
         return key, json.loads(value)
-    except (ValueError, RecursionError):  # no JSON, or numbers and nesting without end
+    except (ValueError, RecursionError):  # not JSON, or numbers and nesting beyond limits
         return key, value
 
 
 def numbers(name: str, text: str) -> list[int]:
-    """``0-3,7`` is 0, 1, 2, 3, 7."""
+    """Parse a list of numbers: ``0-3,7`` is 0, 1, 2, 3, 7."""
     found: list[int] = []
     for part in text.split(","):
         first, dash, last = part.partition("-")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def demo(folder: Path = Path("runs/demo"), as_json: bool = False) -> None:
-    """Show the paper's point: four models from heterophily to homophily, and two pictures."""
+    """Compare four models on random graphs from heterophily to homophily, and draw two pictures."""
     from gread.experiments.demo import BUILDS, HOMOPHILIES, RUNS, SPLITS, demo as show
     from gread.models.catalog import MODELS
 
@@ -40,8 +40,8 @@ def demo(folder: Path = Path("runs/demo"), as_json: bool = False) -> None:
     title = "Test accuracy (%) by homophily"
     print_table(("model", *columns), rows, title=title, title_justify="left")
     out.print(
-        f"Mean ± deviation over {SPLITS} splits of a random graph with five classes, the same "
-        "settings for all models.\n"
+        f"Mean ± standard deviation over {SPLITS} splits of a random graph with five classes; the "
+        "same settings for all models.\n"
         "Homophily is the share of edges that join two nodes of one class."
     )
     for picture in found.pictures:
@@ -49,7 +49,7 @@ def demo(folder: Path = Path("runs/demo"), as_json: bool = False) -> None:
 
 
 def report(file: Path = Path("report.html"), store: Path = STORE) -> None:
-    """Write all tables and figures from stored runs as one page, which opens without a network."""
+    """Write all tables and figures from stored runs as one HTML page that needs no network."""
     from gread.experiments.report import write_report
 
     write_report(file, store=store)
@@ -70,7 +70,7 @@ def reproduce(
     folder: Path = Path("runs/reproduce"),
     as_json: bool = False,
 ) -> None:
-    """Regenerate a table or figure of the paper from stored runs, computing what is missing."""
+    """Regenerate a table or figure of the paper from stored runs, and compute missing ones."""
     from gread.experiments.reproduce import plan, reproduce as regenerate
     from gread.report.tables import TextTable
 
@@ -119,7 +119,7 @@ def _print_files(name: str, made: Reproduction) -> None:
 
 
 class _Runs:
-    """Shows on a bar how many runs are computed; it moves by what each is estimated to take."""
+    """Progress bar of runs, weighted by their estimated time."""
 
     def __init__(self, progress: Progress):
         self.progress, self.total, self.done = progress, 0, 0
@@ -146,4 +146,4 @@ def _print_plan(forecasts: Sequence[Forecast]) -> None:
         about = timedelta(seconds=found.seconds) if left else "–"
         rows.append((found.artefact, found.runs, found.stored, left, about))
     print_table(("artefact", "runs", "stored", "to compute", "about"), rows)
-    out.print("Times are estimates, good to a factor of a few; runs that several need count once.")
+    out.print("Times are rough estimates, within a factor of a few. Shared runs count once.")

@@ -10,7 +10,7 @@ import typer
 from gread.cli.console import note, percent, print_json, print_table
 from gread.cli.options import STORE, described
 
-runs = typer.Typer(help="List what is stored, or export it.", invoke_without_command=True)
+runs = typer.Typer(help="List stored runs, or export them.", invoke_without_command=True)
 
 
 @runs.callback()
@@ -22,7 +22,7 @@ def list_runs(
     store: Path = STORE,
     as_json: bool = False,
 ) -> None:
-    """List what is stored, or export it."""
+    """List stored runs, or export them."""
     if context.invoked_subcommand is not None:
         return
     from gread.runs.store import ResultStore
@@ -50,9 +50,9 @@ def list_runs(
 def export_runs(
     names: list[str] | None = None, folder: Path = Path("results"), store: Path = STORE
 ) -> None:
-    """Write the runs behind an artefact as one packed file of JSON lines, without histories.
+    """Export the runs of tables and figures as compressed JSON lines, without histories.
 
-    A run is in one file, that of the first artefact that needs it.
+    Each table or figure has one file. A run that several need is in the file of the first.
     """
     from gread.experiments.reproduce import export as write
 
@@ -63,9 +63,10 @@ def export_runs(
 def compare(
     first: str, second: str, dataset: str | None = None, store: Path = STORE, as_json: bool = False
 ) -> None:
-    """Compare two models on the datasets, splits and seeds that both are stored for.
+    """Compare two models on the datasets, splits and seeds for which both have stored runs.
 
-    Of models with several settings on a dataset, those are compared that share the most runs.
+    If a model has several settings on a dataset, the pair of settings with the most common runs is
+    compared.
     """
     from gread.runs.compare import compare as compare_runs
 

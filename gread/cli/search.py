@@ -44,7 +44,7 @@ def search(
     store: Path = STORE,
     as_json: bool = False,
 ) -> None:
-    """Search for the settings of a model, selected by validation accuracy alone."""
+    """Search hyperparameters of a model; only validation accuracy selects."""
     from gread.models.catalog import MODELS
     from gread.runs.executors.find import find_executor
     from gread.runs.store import ResultStore
@@ -55,10 +55,8 @@ def search(
     from gread.search.study import import_optuna, study_name
 
     if trials is None and not show:
-        raise InputError(
-            "--trials must say how many there shall be, or --report show what is there"
-        )
-    RULES[rule]  # a misspelt name fails before anything is computed
+        raise InputError("--trials must be a number of trials, unless --report is given")
+    RULES[rule]  # an unknown name fails before anything is computed
     MODELS[model]
     optuna = import_optuna()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -89,13 +87,13 @@ def search(
                 imports=imports_of(context),
                 on_progress=_Tell(progress, progress.add_task("", total=trials), metric),
             )
-        if not show:  # a test accuracy is for the report
+        if not show:  # test accuracies are shown by the report only
             selected = select(found, drawn_from, rule)
             if as_json:
                 print_json(_summary(name, found, selected))
             else:
                 _print_trials(name, found, selected, metric)
-                out.print("--report shows its test accuracy, and writes it as a preset")
+                out.print("--report shows its test accuracy and writes a preset")
             return
     made = report_on(name, kept, storage=storage, rule=rule)
     files = made.write(folder or kept.path.parent / "studies")
@@ -115,7 +113,7 @@ def search(
 
 
 class _Tell:
-    """Shows progress on a bar, and every new best trial on a line of its own."""
+    """Progress bar, with a line for every new best trial."""
 
     def __init__(self, progress: Bar, task: TaskID, metric: Objective):
         self.progress, self.task, self.metric, self.best = progress, task, metric, -1
@@ -137,14 +135,14 @@ def _print_report(made: Report) -> None:
     if not made.finished:
         out.print(
             f"{len(made.trials)} of {made.wanted} trials are finished: test accuracies and a "
-            "preset come at the end"
+            "preset follow when all are"
         )
     elif made.selected.number in made.tests:
         out.print(f"test {metric.summary(made.tests[made.selected.number])}")
         best = metric.summary(made.best_test)
         out.print(f"best test value (for reference; not a valid selection criterion): {best}")
     else:
-        out.print("test: not all of its runs are in this store")
+        out.print("test: some runs of the selected trial are not in this store")
     if made.importance:
         rows = ((name, f"{share:.2f}") for name, share in made.importance.items())
         print_table(("hyperparameter", "importance"), rows)

@@ -43,7 +43,7 @@ def train(
     store: Path = STORE,
     as_json: bool = False,
 ) -> None:
-    """Train a model on a dataset, with its preset where there is one."""
+    """Train a model on a dataset, with its preset if there is one."""
     from gread.runs.executors.find import find_executor
     from gread.runs.presets import find_preset
     from gread.runs.train import check_options, is_sharded, train as train_runs, train_shards
@@ -108,7 +108,7 @@ def shard(
     directed: bool = False,
     as_json: bool = False,
 ) -> None:
-    """Cut a graph into blocks on the disk, one for each process that will train on it."""
+    """Divide a graph into shards on disk, one for each process of a training."""
     from gread.distributed.parquet import shard_parquet
 
     sizes = shard_parquet(
@@ -148,7 +148,7 @@ def _print_structure(structure: str, prepared: Prepared) -> None:
 
 
 class _Runs:
-    """Shows on a bar how many runs are done, and now and then how one stands."""
+    """Progress bar of runs, with the state of the current one from time to time."""
 
     def __init__(self, progress: Progress):
         self.progress, self.next = progress, 0.0
@@ -164,7 +164,7 @@ class _Runs:
             self.progress.update(self.task, advance=1)
 
     def tell(self, spec: RunSpec, epoch: Epoch, model: nn.Module, data: Data) -> None:
-        """The last epoch with what the spec records; looking costs a forward pass."""
+        """Show the last epoch and the records of the spec, which cost a forward pass."""
         import torch
 
         from gread.runs.records import RECORDS
@@ -183,11 +183,11 @@ class _Runs:
             text += f" α {alpha:.2f} β {beta:+.2f}"
         self.progress.update(self.task, description=text)
         now = time.monotonic()
-        self.next = now + max(0.5, 20 * (now - start))  # on a large graph it is not for free
+        self.next = now + max(0.5, 20 * (now - start))  # a forward pass on a large graph takes time
 
 
 def _print_results(results: Sequence[Result], source: str) -> None:
-    """Each run, then the mean beside what the paper prints and its code reaches."""
+    """Print each run, then the mean, the paper's number and that of its code."""
     from gread.experiments.accuracy import CODE, PAPER
     from gread.models.catalog import MODELS
 
@@ -203,6 +203,6 @@ def _print_results(results: Sequence[Result], source: str) -> None:
     if tests:
         out.print(f"test {fmean(tests):.2f} ± {pstdev(tests):.2f}")
     if paper := PAPER.get(title, {}).get(spec.dataset):
-        out.print(f"the paper prints {paper[0]:.2f} ± {paper[1]:.2f}")
+        out.print(f"paper: {paper[0]:.2f} ± {paper[1]:.2f}")
     if code := CODE.get(title, {}).get(spec.dataset):
-        out.print(f"its published code reaches {code:.2f}")
+        out.print(f"published code: {code:.2f}")

@@ -20,11 +20,11 @@ from gread.base.tensors import write_tensors
 from gread.data.statistics import Statistics
 
 FORMAT = 1
-"""Raised when what is stored changes its meaning; older files are then made anew."""
+"""Format of cached files; a change of it invalidates older files."""
 
 
 def cached(path: Path, build: Callable[[], tuple[Data, Statistics]]) -> Data:
-    """The graph that ``build`` gives, kept at ``path`` where the folder can be written to."""
+    """The graph of ``build``, cached at ``path`` if the folder is writable."""
     found = read(path)
     if found is not None:
         return found
@@ -40,13 +40,13 @@ def cached(path: Path, build: Callable[[], tuple[Data, Statistics]]) -> Data:
             return found
         data, statistics = build()
         if writable:
-            with contextlib.suppress(OSError):  # the disk is full: it is made anew next time
+            with contextlib.suppress(OSError):  # the disk is full: the file is recreated next time
                 _write(path, data, statistics)
         return data
 
 
 def read(path: Path) -> Data | None:
-    """The graph at ``path``; None where there is none, or it is broken or outdated."""
+    """Read the graph at ``path``; None if it is missing, broken or outdated."""
     statistics = read_statistics(path)
     if statistics is None:
         return None

@@ -1,4 +1,4 @@
-"""What is known of a dataset besides its graph, and the registry of all of them.
+"""The registry of datasets, with titles, references and statistics.
 
 Datasets are listed without PyTorch; a function that makes a graph is imported when it is called.
 """
@@ -55,7 +55,7 @@ class DatasetEntry:
     def statistics(
         self, root: str | Path | None = None, *, build: bool = True
     ) -> Statistics | None:
-        """Its counts, from the header of the stored form where there is one.
+        """Counts of the graph, from the header of its cached file if there is one.
 
         Args:
             root: The data root.
@@ -88,7 +88,7 @@ def dataset(
     key: str | None = None,
     **words: str,
 ) -> None:
-    """Enters ``make`` as ``name``, with what ``datasets.toml`` says under ``key`` or the name."""
+    """Register ``make`` as ``name``, with the entry ``key`` of ``datasets.toml``."""
     about = dict(DESCRIBED[key or name])
     about["title"] = about["title"].format(**words)
     DATASETS.add(name, DatasetEntry(make, stored=stored, large=large, **about))

@@ -1,4 +1,4 @@
-"""Raw files: found in the data root or downloaded, and checked before anything parses them.
+"""Raw files in the data root, downloaded if missing and verified before parsing.
 
 A file is trusted for its digest alone, which ``files.toml`` pins. Planetoid's are pickles: one that
 is not the pinned file must never be opened.
@@ -77,7 +77,7 @@ def data_root(root: str | Path | None = None) -> Path:
 
 @cache
 def manifest() -> tuple[RawFile, ...]:
-    """Every raw file there is."""
+    """All raw files."""
     sources = read_toml("data", "files.toml")
     assert sources is not None
     return tuple(
@@ -93,7 +93,7 @@ def manifest() -> tuple[RawFile, ...]:
 
 
 def stage(prefix: str, root: Path, folder: Path) -> None:
-    """Puts the files whose path begins with ``prefix`` below ``folder``, all of them verified."""
+    """Copy the verified files whose path starts with ``prefix`` to ``folder``."""
     for file in manifest():
         if file.path.startswith(prefix):
             place = folder / file.path
@@ -102,14 +102,14 @@ def stage(prefix: str, root: Path, folder: Path) -> None:
 
 
 def obtain(file: RawFile, root: Path) -> bytes:
-    """The verified content of ``file``, from the data root or else from the network."""
+    """The verified content of ``file``, from the data root or the network."""
     place = root / file.path
     if not place.exists():
         _download(file, place)
     content = place.read_bytes()
     if file.matches(content):
         return content
-    wrong = f"{place} is not the file it should be (its digest is not {file.digest})"
+    wrong = f"{place} is not the expected file (its digest is not {file.digest})"
     if not file.url:
         raise DataError(f"{wrong}: replace it")
     place.unlink()
@@ -117,7 +117,7 @@ def obtain(file: RawFile, root: Path) -> bytes:
 
 
 def _download(file: RawFile, place: Path) -> None:
-    """Downloads next to ``place`` and moves the file there only when it is whole and right."""
+    """Download to a temporary file and move it to ``place`` after verification."""
     part = place.with_name(place.name + ".part")
     mirror = os.environ.get("GREAD_MIRROR")  # a data root behind any web server
     root = place.parents[file.path.count("/")]
@@ -143,17 +143,17 @@ def _download(file: RawFile, place: Path) -> None:
                 part.replace(place)
                 return
             part.unlink()
-            reason = DataError(f"what it serves does not have the digest {file.digest}")
+            reason = DataError(f"the downloaded file does not have the digest {file.digest}")
     except OSError as error:
         reason = error
     raise DataError(
-        f"{file.path} is not in {root} and cannot be had from {url} "
+        f"{file.path} is not in {root} and cannot be downloaded from {url} "
         f"({reason}): put it there, or set GREAD_DATA to a folder that has it"
     ) from reason
 
 
 def _continue(url: str, part: Path) -> None:
-    """Fetches what ``part`` still lacks; starts over where the server cannot resume."""
+    """Fetch the missing rest of ``part``; start over if the server cannot resume."""
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
@@ -162,10 +162,10 @@ def _continue(url: str, part: Path) -> None:
                 while chunk := answer.read(CHUNK):
                     out.write(chunk)
                     if out.tell() > MAX_BYTES:
-                        raise DataError(f"more than {MAX_BYTES} bytes come from {url}")
+                        raise DataError(f"{url} sends more than {MAX_BYTES} bytes")
             length = answer.headers.get("Content-Length")
             if answer.length:  # the connection closed before all was there
-                raise DataError(f"only part of {length} bytes came")
+                raise DataError(f"only a part of {length} bytes arrived")
     except urllib.error.HTTPError as error:
         error.close()
         if error.code != 416:  # nothing is left to send: the part is as long as the file, or longer
@@ -177,5 +177,5 @@ PYTHON_AST = f"python-ast-{platform.python_version()}"
 
 
 def parsed(name: str) -> str:
-    """Where the parsed form of a graph lies below the data root."""
+    """Path of the parsed form of a graph below the data root."""
     return f"processed/{name}.safetensors"

@@ -1,4 +1,4 @@
-"""Graphs that are on every machine: generated ones, digits, and Python's own syntax trees."""
+"""Graphs without download: generated ones, digits, and syntax trees of Python."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gread.data.synthetic import preferential_attachment
 
 
 def digits(neighbours: int = 5, *, num_splits: int = 10, seed: int = 0) -> Data:
-    """Scikit-learn's 1797 handwritten digits, each joined to those nearest in its 64 pixels."""
+    """The 1797 digits of scikit-learn, each joined to its nearest neighbours in pixel space."""
     from sklearn.datasets import load_digits
     from sklearn.neighbors import kneighbors_graph
 
@@ -149,7 +149,7 @@ def _syntax_nodes(tree: ast.AST) -> Iterator[tuple[tuple[int, ...], str, int, in
 
 
 def _identifier(node: ast.AST) -> str:
-    """The name that a node carries, whatever its type calls it."""
+    """The identifier of a syntax node, independent of its type."""
     for attribute in ("id", "attr", "name", "arg", "module"):
         value = getattr(node, attribute, None)
         if isinstance(value, str):

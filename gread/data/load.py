@@ -14,14 +14,21 @@ if TYPE_CHECKING:
 
 
 def load(name: str, root: str | Path | None = None, **options: Any) -> Data:
-    """The graph that ``name`` stands for.
+    """Load a dataset by name.
 
     Args:
         name: A name of ``gread.DATASETS``.
         root: The data root; by default ``GREAD_DATA``, or a folder in the platform's cache.
-        options: Those of the dataset, for instance of `csbm`; benchmark graphs take
+        options: Options of the dataset, for example those of `csbm`. Benchmark graphs accept
             ``normalize_features``, ``standardize_features``, ``largest_component`` and, if their
-            edges have directions, ``directed``. Without it every edge is there in both directions.
+            edges have directions, ``directed``. Without it every edge is in both directions.
+
+    Returns:
+        A PyG ``Data`` with masks [N, splits].
+
+    Raises:
+        DataError: A file is missing and cannot be downloaded.
+        InputError: The name or an option is unknown.
 
     Example:
         >>> load("grid", height=10, width=20).num_nodes

@@ -40,7 +40,9 @@ def _build(name: str, root: Path) -> tuple[Data, Statistics]:
             source = PygNodePropPredDataset(name, root=str(root / "ogb"))
         except OSError as error:
             place = root / "ogb"
-            raise DataError(f"{name} is not in {place} and cannot be had: {error}") from error
+            raise DataError(
+                f"{name} is not in {place} and cannot be downloaded: {error}"
+            ) from error
     graph = source[0]
     data = Data(x=graph.x, edge_index=graph.edge_index, y=graph.y.view(-1))
     for mask, part in {"train_mask": "train", "val_mask": "valid", "test_mask": "test"}.items():
@@ -51,7 +53,7 @@ def _build(name: str, root: Path) -> tuple[Data, Statistics]:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Hides ``outdated``, with which ogb would ask the network for newer releases of itself."""
+    """Hide ``outdated``, with which ogb would look up its newest release on the network."""
     known = sys.modules.get("outdated")
     sys.modules["outdated"] = None  # type: ignore[assignment]
     try:

@@ -70,7 +70,7 @@ class DatasetRow:
 
 
 def dataset_row(name: str, *, named: bool) -> DatasetRow:
-    """The row of a dataset. One that is ``named`` is downloaded or fails; others may be missing."""
+    """The row of a dataset; a ``named`` one is downloaded, others may be missing."""
     entry = DATASETS[name]
     statistics, missing = None, ""
     try:

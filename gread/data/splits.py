@@ -1,4 +1,4 @@
-"""Which nodes train, validate and test: masks of shape [N, splits]."""
+"""Splits into training, validation and test nodes, as masks [N, splits]."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def random_splits(
     fractions: tuple[float, float, float] = FRACTIONS,
     seed: int = 0,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Random splits that take the same fractions of every class.
+    """Draw random splits that are stratified by class.
 
     Returns:
         Train, validation and test masks, each [N, num_splits].

@@ -1,4 +1,4 @@
-"""What a dataset's row in a table says."""
+"""Statistics of datasets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Counts of a graph as it comes from its source, before anything is cleaned.
+    """Counts of a graph from its source, before cleaning.
 
     Attributes:
         nodes, features, classes: Their numbers.
@@ -33,7 +33,7 @@ class Statistics:
 
 
 def measure(data: Data) -> Statistics:
-    """Counts ``data``; a graph without labels has no classes and no homophily."""
+    """Measure ``data``; a graph without labels has no classes and no homophily."""
     from gread.graph.measures import edge_homophily, node_homophily
 
     low, high = data.edge_index.sort(dim=0).values

@@ -1,4 +1,4 @@
-"""Graphs that are made, not loaded: the paper's cSBM and grids."""
+"""Generated graphs: cSBM, grids and preferential attachment."""
 
 from __future__ import annotations
 
@@ -28,25 +28,29 @@ def csbm(
     num_splits: int = 10,
     seed: int = 0,
 ) -> Data:
-    """A contextual stochastic block model: random edges by class, Gaussian features around ±mean.
+    """Generate a contextual stochastic block model, a random graph with classes.
+
+    Edges are random with a probability that depends on the classes of their ends. Features are
+    Gaussian around ±mean.
 
     The defaults are the paper's (Sec. 4.3 and its appendix): 100 nodes, two classes, p = 0.9 within
-    a class and 0.1 between, features N(∓0.5, 2²). Time and memory grow with the edges, not with N².
+    a class and 0.1 between, features N(∓0.5, 2²). Time and memory are proportional to the edges,
+    not to N².
 
     Args:
-        num_nodes: N, spread evenly over the classes.
-        num_classes: With two, the means are −mean and +mean in all features; with more, each class
-            draws the signs of its means at random.
+        num_nodes: Number N of nodes, divided evenly among the classes.
+        num_classes: Number of classes. With two, the means are −mean and +mean in all features;
+            with more, each class draws the signs of its means at random.
         p_within: Probability of an edge between two nodes of one class.
         p_between: Probability of an edge between nodes of two classes.
         homophily: Expected share of edges within a class, instead of the two probabilities.
-        degree: Expected number of neighbours, used with ``homophily``; by default the one that
-            the two probabilities would give.
+        degree: Expected number of neighbours, used with ``homophily``; by default the value that
+            the two probabilities imply.
         num_features: Number of features.
         mean: Distance of a class mean from zero in every feature.
-        sigma: Deviation of the features.
+        sigma: Standard deviation of the features.
         num_splits: Number of random splits, as masks [N, num_splits].
-        seed: Decides everything.
+        seed: Seed of all random numbers.
 
     Example:
         >>> data = csbm(1000, 5, homophily=0.2, degree=10, num_features=32)
@@ -91,10 +95,10 @@ def csbm(
 
 
 def grid(height: int = 32, width: int = 32) -> Data:
-    """A grid: every node is joined to the one above, below, left and right of it.
+    """Generate a grid whose nodes are joined to those above, below, left and right.
 
-    Node ``row * width + column`` has the position ``pos`` (column, row). A grid carries no
-    features, labels or splits; it is there to watch dynamics on.
+    Node ``row * width + column`` has the position ``pos`` (column, row). A grid has no
+    features, labels or splits; use it to look at dynamics.
 
     Example:
         >>> grid(2, 3).edge_index.size(1)
@@ -123,21 +127,22 @@ def preferential_attachment(
     num_splits: int = 10,
     seed: int = 0,
 ) -> Data:
-    """A graph of any homophily with the features of another, as H2GCN's synthetic Cora.
+    """Generate a graph of given homophily with the features of another, as H2GCN's synthetic Cora.
 
-    Nodes arrive one after another. Each draws the class of a neighbour, its own with probability
-    ``homophily`` and else one nearby on the circle of classes (half as likely for each step
-    further), and in that class a node in proportion to its degree. Features are those of nodes of
-    ``base``, every class from one class of it.
+    Nodes are added one by one. Each draws the class of a neighbour: its own with probability
+    ``homophily``, otherwise another one on a circle of classes, where each step halves the
+    probability. In that class it draws a node in proportion to its degree. Features are copied from
+    nodes of ``base``, one class for each class.
 
     Args:
-        base: Where the features come from; its largest classes are taken.
+        base: Graph that provides the features; its largest classes are used.
         homophily: Expected share of edges within a class.
         num_classes: Number of classes.
-        num_nodes: N, spread evenly; by default as many as ``base`` gives without repeating one.
-        edges_per_node: How many edges a node brings along.
+        num_nodes: Number N of nodes, divided evenly among the classes; by default as many as
+            ``base`` provides without repetition.
+        edges_per_node: Number of edges that each new node adds.
         num_splits: Number of random splits, as masks [N, num_splits].
-        seed: Decides everything.
+        seed: Seed of all random numbers.
 
     Example:
         >>> base = csbm(300, 6, homophily=0.5, degree=4)
@@ -219,7 +224,7 @@ def _probabilities(
     homophily: float,
     degree: float | None,
 ) -> tuple[float, float]:
-    """p within and between classes that give the homophily and degree asked for."""
+    """Edge probabilities within and between classes for a homophily and degree."""
     check_fraction("homophily", homophily)
     same = num_nodes / num_classes - 1  # possible neighbours of one's own class
     other = num_nodes - num_nodes / num_classes

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass
 class Traffic:
-    """What has gone over the border so far.
+    """Amount of exchanged data so far.
 
     Attributes:
         exchanges: How often rows were exchanged.
@@ -38,7 +38,7 @@ class Traffic:
 
 
 class Pending(NamedTuple):
-    """Rows on their way."""
+    """Rows that are being exchanged."""
 
     rows: Tensor
     work: Any
@@ -46,7 +46,7 @@ class Pending(NamedTuple):
     traffic: Traffic
 
     def wait(self) -> Tensor:
-        """The rows, once they are here."""
+        """Wait for the rows and return them."""
         if self.work is not None:
             start = time.perf_counter()
             self.work.wait()
@@ -56,7 +56,7 @@ class Pending(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Border:
-    """Between the nodes of this process and those of the others.
+    """The border between the nodes of this process and those of others.
 
     Attributes:
         own: Number of nodes of this process.
@@ -72,15 +72,15 @@ class Border:
 
     @property
     def halo(self) -> int:
-        """Number of nodes of others that those of this process see."""
+        """Number of nodes in the halo of this process."""
         return sum(self.halo_counts)
 
     def fetch(self, x: Tensor) -> Pending:
-        """Asks for the rows of the halo, of a state with rows for own nodes, [own, ...]."""
+        """Start the exchange of halo rows of a state [own, ...]."""
         return self._exchange(x.index_select(0, self.send), self.send_counts, self.halo_counts)
 
     def send_home(self, x: Tensor) -> Pending:
-        """The other way: rows for the halo [halo, ...] go to their owners, [s, ...] come here."""
+        """Send rows of the halo [halo, ...] to their owners, and receive [s, ...]."""
         return self._exchange(x.contiguous(), self.halo_counts, self.send_counts)
 
     def _exchange(self, rows: Tensor, away: list[int], here: list[int]) -> Pending:
@@ -93,20 +93,20 @@ class Border:
         return Pending(out, work, rows, self.traffic)
 
     def reach(self, x: Tensor) -> Tensor:
-        """x with the rows of the halo behind its own, [own + halo, ...]; with its gradient."""
+        """x with the rows of the halo appended, [own + halo, ...]; with gradient."""
         return _Reach.apply(self, x)
 
     def collect(self, x: Tensor) -> Tensor:
-        """Sums [own + halo, ...] of which those of the halo belong to others; whole ones of own."""
+        """Complete the sums of own nodes from sums [own + halo, ...] of all processes."""
         home = self.send_home(x[self.own :])
         return x[: self.own].index_add(0, self.send, home.wait())
 
     def total(self, sums: Tensor) -> Tensor:
-        """The sum over all processes; with its gradient, the sum of theirs."""
+        """Sum over all processes, with gradient."""
         return _Total.apply(self, sums) if dist.is_initialized() else sums
 
     def add_up(self, sums: Tensor) -> Tensor:
-        """The same without a gradient."""
+        """Sum over all processes, without gradient."""
         start = time.perf_counter()
         sums = sums.detach().clone()
         dist.all_reduce(sums)
@@ -142,12 +142,12 @@ def rank() -> int:
 
 
 def processes() -> int:
-    """How many there are."""
+    """Number of processes."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
 def fail_together(work: Callable[[], T]) -> T:
-    """Call ``work``; if it fails with an `InputError` on one process, it does on all."""
+    """Call ``work``; an `InputError` on one process is raised on all."""
     found, said = None, ""
     try:
         found = work()
@@ -200,12 +200,12 @@ def process_group(
             dist.init_process_group(backend, timeout=timedelta(seconds=seconds), **group)
     except ValueError as error:
         raise InputError(
-            "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT must say who a process is and where all "
-            f"meet, as torchrun sets them, got: {error}"
+            "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT must be set as torchrun sets them, got: "
+            f"{error}"
         ) from error
     try:
         with connection_errors():
-            # One that is done at once must not be gone before the others have found it.
+            # A process that finishes at once must stay until the others have connected.
             dist.all_reduce(torch.zeros(1, device=device))
             yield
     finally:
@@ -214,7 +214,7 @@ def process_group(
 
 @contextmanager
 def connection_errors() -> Iterator[None]:
-    """Turn an error of the connection into a `ConnectionError` of one sentence."""
+    """Context manager that converts connection errors to a one-line `ConnectionError`."""
     try:
         yield
     except RuntimeError as error:
@@ -225,6 +225,6 @@ def connection_errors() -> Iterator[None]:
         number = f"process {rank()} of {processes()}" if dist.is_initialized() else "a process"
         reason = str(error).partition("\n")[0].strip()[:200]
         raise ConnectionError(
-            f"{number} has lost another one, which died or does not answer; the same command goes "
-            f"on from the last checkpoint ({reason})"
+            f"{number} lost the connection to another one, which died or does not answer; the same "
+            f"command resumes from the last checkpoint ({reason})"
         ) from error

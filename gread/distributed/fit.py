@@ -1,4 +1,4 @@
-"""Algorithm 1 of the paper where every process holds a shard of the graph.
+"""Algorithm 1 of the paper for a graph that is sharded over processes.
 
 Losses, gradients and metrics of the shards are added up, so that all processes take the same step.
 `gread.training.fit.fit` gives the same numbers.
@@ -32,7 +32,7 @@ EVERY = 10  # epochs between checkpoints
 
 @dataclass(frozen=True)
 class ShardFit:
-    """What a training over several processes gave, and what it cost this one.
+    """Result of a training over several processes, with the costs of this one.
 
     Attributes:
         computed: Epochs of ``fit`` that were computed now, without those of a checkpoint.
@@ -61,19 +61,20 @@ def fit_shard(
     every: int = EVERY,
     on_epoch: Callable[[Epoch], None] | None = None,
 ) -> ShardFit:
-    """Trains ``model`` on one split and leaves it with the best parameters, on every process.
+    """Train ``model`` on one split over several processes and keep its best parameters.
 
     Args:
-        model: As in `gread.fit`, on the device of the shard; the same on every process. It must
-            reach other nodes through the operator alone, as every GREAD does and every GREAD-X.
-        shard: The shard of this process.
-        config: How to train.
-        split: Which split.
-        seed: Of the dropout, which every process draws for its own nodes.
-        checkpoint: A file that process 0 writes. If it exists, training resumes from it and gives
-            the numbers of a training without a stop.
+        model: Model as in `gread.fit`, on the device of the shard, with the same parameters on
+            every process. It must access other nodes only through the operator, as GREAD and
+            GREAD-X do.
+        shard: Shard of this process.
+        config: Training settings.
+        split: Number of the split.
+        seed: Seed of the dropout, which every process draws for its own nodes.
+        checkpoint: File that process 0 writes. If it exists, training resumes from it with the same
+            result as an uninterrupted training.
         every: Epochs between two checkpoints.
-        on_epoch: Called after every epoch.
+        on_epoch: Function that is called after every epoch.
     """
     check_count("every", every)
     check_count("split", split, minimum=0)
@@ -88,7 +89,7 @@ def fit_shard(
     reduction = ShardReduction(shard.border)
     for name, size in zip(MASKS, reduction.total(weight.sum(1)).tolist(), strict=True):
         if not size:
-            raise InputError(f"{name} must choose a node, got none in split {split}")
+            raise InputError(f"{name} must select a node, got none in split {split}")
     optimizer = adam(model, config)
     piece = Piece(lambda: model(shard.x, shard), shard.y, weight)
     epochs = Epochs(model, [piece], config, optimizer, best, reduction)
@@ -171,7 +172,7 @@ class ShardReduction(NamedTuple):
         return torch.cat([piece[:size] for piece, size in zip(pieces, sizes.tolist(), strict=True)])
 
     def add_gradients(self, parameters: Iterable[Tensor]) -> None:
-        """Add those of all processes, in one message."""
+        """Add the gradients of all processes, in one message."""
         grads = [p.grad for p in parameters if p.grad is not None]
         flat = self.border.total(torch.cat([grad.flatten() for grad in grads]))
         for grad, whole in zip(grads, flat.split([g.numel() for g in grads]), strict=True):
@@ -179,18 +180,18 @@ class ShardReduction(NamedTuple):
 
 
 def _read(path: Path, about: dict[str, Any]) -> dict[str, Any]:
-    """The checkpoint, which process 0 reads for all; empty if there is none."""
+    """Read the checkpoint in process 0 and send it to all; empty if there is none."""
     if rank() or not path.exists():
         return {}
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
         known = found["about"]
-    except Exception as error:  # whatever a broken file makes of the reader
+    except Exception as error:  # any error of the reader on a broken file
         raise InputError(f"{path} must be a checkpoint of gread, got something else") from error
     if known["processes"] != about["processes"]:
         raise InputError(
             f"{path} is of a training over {known['processes']} processes, got "
-            f"{about['processes']}: start {known['processes']}, or remove it to begin anew"
+            f"{about['processes']}: start {known['processes']}, or remove it to start over"
         )
     for name, value in about.items():
         if known.get(name) != value:

@@ -1,4 +1,4 @@
-"""Several processes on this machine, watched: if one dies, all end, and start again if asked to."""
+"""Processes on this machine: if one dies, all end, and are restarted if requested."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def run_processes(
     """Call ``work(*arguments)`` in each process of a group on this machine.
 
     Args:
-        work: A function of a module; `gread.distributed.rank` is the number of its process.
-        arguments: The same for all.
-        processes: How many.
-        device: ``"cpu"``, or ``"cuda"``, where every process takes a GPU of its own.
-        restarts: How often all are started again after one was killed or did not answer.
+        work: Module-level function; `gread.distributed.rank` returns the number of its process.
+        arguments: Arguments of all calls.
+        processes: Number of processes.
+        device: ``"cpu"``, or ``"cuda"`` with one GPU per process.
+        restarts: Number of restarts after a process was killed or did not answer.
         seconds: Time after which a process stops waiting for the others.
 
     Raises:
-        ConnectionError: A process died, and there is no restart left, or it would die again.
+        ConnectionError: A process died, and no restart is left or it would die again.
     """
     check_count("processes", processes)
     check_positive("seconds", seconds)
@@ -56,7 +56,7 @@ def run_processes(
         except ConnectionError as error:
             if not left or (isinstance(error, _Died) and error.by_itself):
                 raise
-            warnings.warn(f"{error}: all start again", stacklevel=2)
+            warnings.warn(f"{error}: all processes are restarted", stacklevel=2)
     raise AssertionError
 
 
@@ -99,7 +99,7 @@ def _once(
 
 
 def _watch(started: Sequence[Any], ends: Sequence[Connection], seconds: float) -> list[_Ended]:
-    """How each ended. After the first that failed, the others have so long to say why they did."""
+    """How each process ended; after the first failure, the others have a few seconds to end."""
     found: dict[int, _Ended] = {}
     count, deadline = len(started), float("inf")
     while len(found) < count and time.monotonic() < deadline:
@@ -119,7 +119,7 @@ def _watch(started: Sequence[Any], ends: Sequence[Connection], seconds: float) -
 
 
 class _Died(ConnectionError):
-    """A process that did not come to its end; with a code above 0 by an error of its own."""
+    """A process that died; a code above 0 means that it raised an error."""
 
     def __init__(self, number: int, processes: int, code: int | None):
         self.by_itself = code is not None and code > 0
@@ -127,7 +127,7 @@ class _Died(ConnectionError):
         if code is not None and code < 0:
             how = f"was killed by {signal.Signals(-code).name}"
         super().__init__(
-            f"process {number} of {processes} {how}; the same command goes on from the last "
+            f"process {number} of {processes} {how}; the same command resumes from the last "
             "checkpoint"
         )
 
@@ -140,7 +140,7 @@ def _begin(
     there: Surroundings,
     work: Callable[[], Any],
 ) -> None:
-    """What a process does."""
+    """Entry point of a process."""
     there.take_on()
     with closing(end):
         try:
@@ -154,7 +154,7 @@ def _begin(
 
 
 def choose_gpu(device: str, number: int) -> None:
-    """Process ``number`` of this machine takes the GPU of that number."""
+    """Select the GPU with the number of this process."""
     if torch.device(device).type != "cuda":
         return
     if number >= torch.cuda.device_count():

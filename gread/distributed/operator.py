@@ -1,4 +1,4 @@
-"""Ã of which this process holds the rows of its shard.
+"""The rows of Ã in a shard, as an operator.
 
     Ã H = Ã_own H_own + Ã_halo H_halo
 
@@ -28,7 +28,7 @@ from gread.kernels.reference import Pair, Terms
 
 
 class Halves(NamedTuple):
-    """A pattern [own, own + halo] taken apart.
+    """A pattern [own, own + halo], split into own and halo columns.
 
     Attributes:
         own: Entries between own nodes, [own, own].
@@ -73,7 +73,7 @@ class ShardEdges(Edges):
         return self.border.collect(sums)
 
     def operator(self, weight: Tensor, *, find_symmetry: bool = False) -> ShardOperator:
-        """Ã with these entries; all processes find out together whether it is symmetric.
+        """Ã with these entries; all processes determine together whether it is symmetric.
 
         No process has all of it. The sum over all entries of a hash of (i, j, Ã_ij) equals that of
         (j, i, Ã_ij) if Ã is symmetric, and hardly ever otherwise.
@@ -89,7 +89,7 @@ class ShardEdges(Edges):
 
 
 def _hash(x: Tensor) -> Tensor:
-    """Mixes the bits of int64 numbers: xor-shift and multiply, modulo 2⁶⁴."""
+    """Mix the bits of int64 numbers: xor-shift and multiply, modulo 2⁶⁴."""
     x = (x ^ (x >> 30)) * -0x40A7B892E31B1A47
     x = (x ^ (x >> 27)) * -0x6B2FB644ECCEEE15
     return x ^ (x >> 31)
@@ -116,7 +116,7 @@ class ShardOperator:
 
     @property
     def num_nodes(self) -> int:
-        """Of own nodes."""
+        """Number of own nodes."""
         return self.border.own
 
     def __matmul__(self, h: Tensor) -> Tensor:
@@ -143,7 +143,7 @@ class ShardOperator:
 
     @cached_property
     def transposed_parts(self) -> tuple[Tensor, Tensor]:
-        """The same, column after column."""
+        """The same in column order."""
         own, far = self.parts
         return own[self.halves.own.order], far[self.halves.far.order]
 
@@ -180,7 +180,7 @@ class ShardPasses(NamedTuple):
         return out.index_add_(0, self.adj.border.send, home.wait())
 
     def leaving(self, x: Tensor) -> Pending:
-        """Ã_haloᵀ x, on its way home."""
+        """Ã_haloᵀ x, which is being sent to the owners."""
         halves = self.adj.halves
         at_border = x.index_select(0, halves.rows)
         far = self.product(halves.far.columns, self.adj.transposed_parts[1], at_border)

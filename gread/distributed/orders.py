@@ -30,7 +30,7 @@ def by_cuthill_mckee(near: Neighbours, nodes: int, shards: int) -> Ranges:
 
 @ORDERS.register("metis")
 def by_metis(near: Neighbours, nodes: int, shards: int) -> Ranges:
-    """As METIS cuts them, with few edges between shards (the extra ``gread[metis]``)."""
+    """Partition of METIS with few edges between shards (extra ``gread[metis]``)."""
     try:
         import pymetis
     except ImportError as error:
@@ -45,7 +45,7 @@ def by_metis(near: Neighbours, nodes: int, shards: int) -> Ranges:
 
 @ORDERS.register("given")
 def as_given(near: Neighbours, nodes: int, shards: int) -> Ranges:
-    """Equal ranges of the nodes as they are numbered: needs no memory at all."""
+    """Equal ranges of the given numbering; needs no memory."""
     return None, equal(nodes, shards)
 
 

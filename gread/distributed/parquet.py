@@ -101,7 +101,7 @@ def _open(path: str | Path) -> Any:
 
 
 def _batches(file: Any, columns: list[str] | None = None) -> Iterator[Any]:
-    """Some rows at a time; what is broken may lie anywhere."""
+    """Read a file in batches; any batch may turn out to be broken."""
     batches = file.iter_batches(BATCH, columns=columns)
     while True:
         try:
@@ -201,7 +201,7 @@ def _numbers(batch: Any, name: str, first: int) -> NDArray[np.float32]:
 def _parts(
     batch: Any, split: str | None, random: np.random.Generator, first: int
 ) -> NDArray[np.int64]:
-    """Whether a node trains (0), validates (1), tests (2) or none of these (−1)."""
+    """Set of each node: 0 train, 1 validation, 2 test, −1 none."""
     if split is None:
         return np.searchsorted(SHARES, random.random(batch.num_rows), side="right")
     said = batch.column(split).to_pylist()

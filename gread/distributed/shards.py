@@ -1,4 +1,4 @@
-"""A graph on the disk in shards of nodes, of which every process reads its own and no other.
+"""Shards of a graph on disk, one for each process.
 
     graph.json                 sizes, and the fingerprint that all shards carry
     block-0000/x.npy           features of its nodes, float32 [n, F]
@@ -46,7 +46,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Sizes:
-    """What graph.json says.
+    """Content of graph.json.
 
     Attributes:
         nodes, edges, features, classes, splits: How many; an undirected edge counts twice.
@@ -74,7 +74,7 @@ class Sizes:
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """What a process holds of a graph.
+    """Nodes, features and edges of a graph in one process.
 
     A model takes it in the place of ``edge_index``: ``model(shard.x, shard)`` gives the logits of
     its own nodes if all processes call it.
@@ -114,10 +114,10 @@ def shard(data: Data, folder: str | Path, shards: int, partition: str = "cuthill
     """Write a graph to a folder in shards.
 
     Args:
-        data: With ``x, edge_index, y, train_mask, val_mask, test_mask``, and ``edge_weight`` where
-            edges have weights.
-        folder: It must not exist.
-        shards: How many: one for each process.
+        data: Graph with ``x, edge_index, y, train_mask, val_mask, test_mask``, and ``edge_weight``
+            if edges have weights.
+        folder: Folder to create; it must not exist.
+        shards: Number of shards, one for each process.
         partition: A name of `gread.distributed.ORDERS`.
 
     Example:
@@ -301,9 +301,9 @@ def read_sizes(folder: str | Path) -> Sizes:
 
 
 def read_shard(folder: str | Path, device: str = "cpu") -> Shard:
-    """Read the shard of this process from a folder of `shard`, with one for each process.
+    """Read the shard of this process from a folder written by `shard`.
 
-    All processes call it, and if it fails on one it fails on all.
+    All processes must call it. A failure on one process raises on all of them.
     """
     sizes, files = fail_together(lambda: _read(Path(folder)))
     prints = on_all(sizes.fingerprint)
@@ -322,7 +322,7 @@ def read_shard(folder: str | Path, device: str = "cpu") -> Shard:
 
 
 def _read(folder: Path) -> tuple[Sizes, dict[str, Tensor]]:
-    """What graph.json says, and the files of the shard of this process by their names."""
+    """Content of graph.json, and the files of this process's shard by name."""
     sizes = read_sizes(folder)
     if sizes.shards != processes():
         raise InputError(
@@ -357,7 +357,7 @@ def _read(folder: Path) -> tuple[Sizes, dict[str, Tensor]]:
 
 
 def _border(own: int, halo: Tensor, bounds: tuple[int, ...], device: str) -> Border:
-    """Tells every other process which of its rows are wanted here."""
+    """Send every other process the numbers of its rows that this one needs."""
     first = torch.tensor(bounds)
     counts = torch.searchsorted(halo, first).diff()  # halo is sorted, so owners come in order
     if not dist.is_initialized():

@@ -1,4 +1,4 @@
-"""The flow as one polynomial in Ã, for linear reactions on a symmetric Ã.
+"""The flow as a polynomial in Ã, for linear reactions and a symmetric Ã.
 
 There every step multiplies the eigenvector of Ã to the eigenvalue λ by a number, which the same
 method gives for the scalar equation
@@ -35,7 +35,7 @@ FEW_PRODUCTS = 8
 """So few are not worth a look at the series, whose degree is no less for common settings."""
 
 NEGLIGIBLE = {torch.float32: 1e-7, torch.float64: 1e-14}
-"""Terms are left out that together are so small beside the largest."""
+"""Relative size, compared with the largest term, below which terms are dropped together."""
 
 ASIDE = 0.1
 """By so much α and β are changed to see which terms have a gradient: FB with α = β has no term but
@@ -45,7 +45,7 @@ the first, and yet changes with α."""
 def polynomial_flow(
     adj: Operator, h0: Tensor, alpha: Tensor, beta: Tensor, terms: Terms, integration: Integration
 ) -> Tensor | None:
-    """H(T) of the steps that `gread.dynamics.stepped_flow` takes, to 1e-6; or None.
+    """Compute H(T) of the steps of `gread.dynamics.stepped_flow` to 1e-6; None if not applicable.
 
     None, where H(T) is no such polynomial or the steps take no more products.
 
@@ -116,7 +116,7 @@ def _chebyshev(nodes: int, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def _degree(size: Tensor, negligible: float) -> int:
-    """Where a series may end whose terms are so large."""
+    """Degree at which a series with these terms may end."""
     size = size.amax(1)
     rest = size.flip(0).cumsum(0).flip(0)  # what stands from here on
     return max(0, int((rest > negligible * size.max()).sum()) - 1)
@@ -139,12 +139,14 @@ class _Polynomial(torch.autograd.Function):
         h, series = ctx.saved_tensors
         program = _recurrence(len(series) - 1)
         ran = ctx.adj.run(program, [grad, h], _coefficients(series, ctx.lowest))
-        dots = torch.cat([ran.sums[1:-1:2], ran.sums[-1:]])  # of (Ã T_k g) h nobody asks
+        dots = torch.cat(
+            [ran.sums[1:-1:2], ran.sums[-1:]]
+        )  # the sums of (Ã T_k g) h are not needed
         return None, None, ran.outputs[0], dots
 
 
 def _coefficients(series: Tensor, lowest: float) -> Tensor:
-    """What both programs need: 2 s, 2 t, c_k and −1 for every k; s and t; 2 s, 2 t and −1."""
+    """Coefficients of both programs: 2 s, 2 t, c_k and −1 for every k; s and t; 2 s, 2 t and −1."""
     coef = _constants(*series.shape, lowest, series.dtype, series.device).clone()
     coef[2 : 4 * len(series) : 4] = series
     return coef

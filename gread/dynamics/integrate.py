@@ -1,4 +1,4 @@
-"""dh/dt = f(t, h) from 0 to T: one loop for every table, torchdiffeq for adaptive steps."""
+"""Integration of dh/dt = f(t, h): one loop for every table, torchdiffeq for adaptive steps."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Total: TypeAlias = Callable[[Tensor], Tensor]
 
 
 def itself(sums: Tensor) -> Tensor:
-    """The `Total` where all of the state is at hand."""
+    """The `Total` of a state that is complete in this process."""
     return sums
 
 
@@ -64,25 +64,29 @@ def integrate(
     max_evaluations: int = MAX_EVALUATIONS,
     total: Total = itself,
 ) -> Solution:
-    """Solves dh/dt = f(t, h), h(0) = ``h0``, up to t = ``time``.
+    """Solve dh/dt = f(t, h), h(0) = ``h0``, from 0 to t = ``time``.
 
     Paper: the integral of Eq. (7).
 
     Args:
-        f: The right-hand side.
-        h0: The state at t = 0.
-        time: T, where the integration ends.
+        f: Right-hand side f(t, h).
+        h0: State at t = 0.
+        time: End time T.
         solver: A name of ``gread.SOLVERS``.
-        step_size: τ of the fixed-step solvers; the last step is shortened to end at T.
-        save_at: Times in [0, T] at which to keep the state as well. The solution stays the same:
-            a time between two steps is reached by a step aside.
-        tolerance: Relative and absolute error allowed to adaptive solvers.
-        max_evaluations: Bound on the evaluations of f; steps aside do not count.
-        total: Where others hold more of the state: sums over all of it. So all take the same steps.
+        step_size: Step τ of fixed-step solvers; the last step is shortened to end at T.
+        save_at: Times in [0, T] at which the state is saved. The solution does not depend on them:
+            a time between two steps is reached by a separate step.
+        tolerance: Relative and absolute error tolerance of adaptive solvers.
+        max_evaluations: Largest number of evaluations of f; separate steps do not count.
+        total: Sum over the states of all processes, if the state is distributed; it makes all
+            processes take the same steps.
+
+    Returns:
+        The final state, the saved states and the number of evaluations.
 
     Raises:
-        IntegrationError: The state is not finite any more, an adaptive step became too small,
-            or the bound on evaluations is too low.
+        IntegrationError: The state overflows, an adaptive step becomes too small, or the bound on
+            evaluations is too low.
 
     Example:
         >>> solution = integrate(lambda t, h: -h, torch.ones(1), time=1.0, step_size=0.1)
@@ -144,7 +148,7 @@ def _fixed(
 
 
 def walk(f: VectorField, h0: Tensor, integration: Integration) -> Tensor:
-    """h(T) by a fixed-step solver, finite or not: of several states in one, some may not be."""
+    """Compute h(T) with a fixed-step solver, without checking that it is finite."""
     tableau = integration.tableau
     assert tableau is not None
     h = h0
@@ -182,7 +186,7 @@ def _adaptive(
     evaluations = 0
 
     def norm(x: Tensor) -> Tensor:
-        """Without its gradient: the length of a step is a choice, not a quantity."""
+        """Norm without gradient, since the length of a step is a choice of the solver."""
         squares = x.detach().square().sum()
         summed, size = total(torch.stack([squares, torch.full_like(squares, x.numel())]))
         return (summed / size).sqrt()
@@ -212,8 +216,9 @@ def _adaptive(
         )
     except AssertionError as error:  # how torchdiffeq gives up
         raise IntegrationError(
-            f"{method.method} cannot go on ({str(error)[:40]}): the dynamics blow up, or tolerance "
-            f"{tolerance:g} is beyond {h0.dtype}; choose a larger tolerance or a shorter time"
+            f"{method.method} cannot continue ({str(error)[:40]}): the dynamics diverge, or "
+            f"tolerance {tolerance:g} is beyond {h0.dtype}; choose a larger tolerance or a "
+            "shorter time"
         ) from error
     if not finite(states[-1], total):
         raise IntegrationError(f"the state is not finite at t = {time:g}: choose a shorter time")
@@ -222,7 +227,7 @@ def _adaptive(
 
 
 def finite(h: Tensor, total: Total = itself) -> bool:
-    """Whether h may be used; not asked where reading a value would break a graph."""
+    """Whether h is finite; True if reading a value would break a recorded graph."""
     if not values_can_be_read():
         return True
     h = h.detach()
@@ -236,10 +241,10 @@ def finite(h: Tensor, total: Total = itself) -> bool:
 def _where_it_blew_up(
     tableau: Tableau, f: VectorField, h: Tensor, integration: Integration, total: Total
 ) -> str:
-    """Walks once more to say when and why: looking on the way would cost all the good runs."""
+    """Integrate again to find when and why the state overflowed."""
     if not finite(h, total):
-        return "the state holds NaN or infinity at t = 0: look at the features and the parameters"
-    # Far out the slopes of F, AC and Z are those of the explosion; it is told by where it began.
+        return "the state contains NaN or infinity at t = 0: check the features and the parameters"
+    # Far out, the slopes of F, AC and Z are those of the divergence; look where it began.
     bound = 10 * max(1.0, float(h.abs().max()))
     for t, t_next in integration.steps(integration.evaluations):
         if h.abs().max() <= bound:
@@ -249,6 +254,6 @@ def _where_it_blew_up(
             break
     step_size = integration.step_size
     return (
-        f"the state is not finite any more at t = {t_next:g} with step_size {step_size:g}: "
+        f"the state overflows at t = {t_next:g} with step_size {step_size:g}: "
         f"{advice(f, began, calm, tableau, step_size)}"
     )

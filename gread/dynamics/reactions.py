@@ -41,7 +41,7 @@ class State(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """A reaction as numbers: p₀ H(0) + p₁ H + p₂ H² + p₃ H³ + q L̃ H + s Ã L̃ H.
+    """Coefficients of a reaction: p₀ H(0) + p₁ H + p₂ H² + p₃ H³ + q L̃ H + s Ã L̃ H.
 
     All reactions of the paper are of this form. It says the same as the function, and lets
     `gread.dynamics` integrate without calling it.
@@ -66,7 +66,7 @@ F = TypeVar("F", bound=Reaction)
 
 
 def made_of(terms: Terms) -> Callable[[F], F]:
-    """Says of the function below it what it consists of."""
+    """Decorator that declares the terms of a reaction."""
 
     def decorate(reaction: F) -> F:
         reaction.terms = terms  # type: ignore[attr-defined]
@@ -76,7 +76,7 @@ def made_of(terms: Terms) -> Callable[[F], F]:
 
 
 def terms_of(reaction: Reaction | None) -> Terms | None:
-    """The reaction as numbers; None where it is not made of the known terms."""
+    """Terms of a reaction; None if it is not a polynomial of the known terms."""
     return Terms() if reaction is None else getattr(reaction, "terms", None)
 
 
@@ -156,7 +156,7 @@ def filter_bank_star(s: State) -> Tensor:
 
 
 def build_reaction(reaction: str | Reaction | type[nn.Module], channels: int) -> Reaction:
-    """The function behind a name, a class of modules, or a reaction passed as it is."""
+    """Build a reaction from a name, a function or a module."""
     found = REACTIONS[reaction] if isinstance(reaction, str) else reaction
     if isinstance(found, type):
         return found(channels)

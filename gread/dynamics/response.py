@@ -1,4 +1,4 @@
-"""What the flow of a linear reaction does to the modes of a graph: its frequency response."""
+"""Frequency response: the effect of a linear flow on the eigenvectors of Ã."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gread.dynamics.tableau import Integration
 def frequency_response(
     terms: Terms, alpha: Tensor, beta: Tensor, eigenvalues: Tensor, integration: Integration
 ) -> Tensor:
-    """What the integration multiplies a mode by, [eigenvalues, channels].
+    """Factor by which the integration scales an eigenvector, [eigenvalues, channels].
 
     Along an eigenvector of Ã with eigenvalue λ every channel is a number:
     dh/dt = (−α (1 − λ) + β (p₁ + q (1 − λ) + s λ (1 − λ))) h + β p₀ h(0), with h(0) = 1.
@@ -33,7 +33,7 @@ def frequency_response(
 
 
 def evenly_spread(beta: Tensor, count: int) -> Tensor:
-    """At most so many channels, evenly spread from the lowest β to the highest."""
+    """Indices of at most ``count`` channels, evenly spaced from the lowest to the highest β."""
     order = beta.argsort()
     places = torch.linspace(0, len(order) - 1, min(count, len(order))).round().long()
     return order[places]
@@ -46,7 +46,7 @@ CHANNELS = 24
 def some_responses(
     terms: Terms, alpha: Tensor, beta: Tensor, integration: Integration
 ) -> tuple[Tensor, list[tuple[float, Tensor]]]:
-    """61 eigenvalues; and β with the response to them, of `CHANNELS` channels."""
+    """61 eigenvalues, and β and response of at most `CHANNELS` channels."""
     shown = evenly_spread(beta, CHANNELS)
     eigenvalues = torch.linspace(-1, 1, 61, dtype=torch.float64)
     lines = frequency_response(terms, alpha[shown], beta[shown], eigenvalues, integration)

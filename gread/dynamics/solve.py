@@ -1,4 +1,4 @@
-"""The flow H(0) ↦ H(T) of the equations that the library knows, faster than step by step.
+"""Fast computation of the flow H(0) ↦ H(T) for the equations of the library.
 
     f(H) = −α L̃ H + β (p₀ H(0) + p₁ H + p₂ H² + p₃ H³ + q L̃ H + s Ã L̃ H)
 
@@ -48,7 +48,7 @@ class ReactionDiffusion:
     local: Tensor | None = None
 
     def __call__(self, t: float, h: Tensor) -> Tensor:
-        """The slope at H."""
+        """Compute the right-hand side f(H)."""
         lh = self.adj.laplacian(h)
         slope = -_scaled(lh, self.alpha)
         if self.reaction is not None:
@@ -58,12 +58,12 @@ class ReactionDiffusion:
 
     @property
     def terms(self) -> Terms | None:
-        """The reaction as numbers; None where it is not made of the known terms."""
+        """Terms of the reaction; None if it is not a polynomial of the known terms."""
         return terms_of(self.reaction)
 
     @property
     def factors(self) -> tuple[Tensor, Tensor]:
-        """α and β as tensors of one shape, the channels last."""
+        """α and β as tensors of the same shape, channels last."""
         known = [
             c if isinstance(c, Tensor) else self.source.new_full((1,), c)
             for c in (self.alpha, self.beta)
@@ -73,7 +73,7 @@ class ReactionDiffusion:
 
 
 def _scaled(h: Tensor, coefficient: Tensor | float) -> Tensor:
-    """Rows of h times a number, one per channel, or a matrix."""
+    """Scale h by a number, a vector over channels, or a matrix."""
     if not isinstance(coefficient, Tensor):
         return coefficient * h
     if coefficient.dim() == h.dim() and coefficient.shape[-2:] == (h.size(-1), h.size(-1)):
@@ -85,7 +85,7 @@ def _scaled(h: Tensor, coefficient: Tensor | float) -> Tensor:
 def solve(
     f: VectorField, h0: Tensor, integration: Integration, *, save_at: Sequence[float] = ()
 ) -> Solution:
-    """H(T) by the fastest method, and H at the times of ``save_at`` step by step.
+    """Compute H(T) by the fastest method, and H at the times of ``save_at``.
 
     `gread.integrate` takes its steps with an adaptive solver, under `gread.kernels.plain_only` and
     torch.compile, and where H(T) is not finite, since it reports when that happened.
@@ -122,7 +122,7 @@ def _solve_fast(f: ReactionDiffusion, h0: Tensor, integration: Integration) -> S
 
 
 def solve_together(f: VectorField, h0: Tensor, integrations: Sequence[Integration]) -> Tensor:
-    """H(T) [members, N, d] of several members, each with a time T and a step size of its own.
+    """Compute H(T) [members, N, d] of several members, each with its own T and step size.
 
     On a GPU a member with fewer steps than another is done earlier, if members are in falling order
     of steps; else it takes steps of no length at the end. One whose H(T) is not finite is left so:

@@ -1,4 +1,4 @@
-"""Why a state left the numbers: a step too long for the method, or dynamics that grow."""
+"""Causes of an overflow: a step beyond the stable interval of the solver, or growing dynamics."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from torch import Tensor
 from gread.dynamics.tableau import Tableau
 
 ROUNDS = 60
-"""Of the power iteration; its rate is then good to a few per cent."""
+"""Iterations of the power method; its rate is then accurate to a few percent."""
 
 
 def advice(
     f: Callable[[float, Tensor], Tensor], t: float, h: Tensor, tableau: Tableau, step_size: float
 ) -> str:
-    """What to change, from the rate at which the fastest part of a small change of h changes.
+    """Say what to change, from the fastest rate λ of a small perturbation of h.
 
-    Where that part decays, with λ < 0, the method follows it up to the step s / |λ|, with s the
-    method's `stable_interval`. Where it grows, no step helps.
+    If λ < 0, the method is stable up to the step s / |λ|, where s is its `stable_interval`. If
+    λ > 0, no step size helps.
     """
     rate = fastest_rate(f, t, h)
     if rate is not None and rate > 0:
         return (
-            f"the dynamics grow by themselves, at a rate of about {rate:.2g} at t = {t:g}: choose "
-            "a shorter time, or smaller features"
+            f"the equation itself grows, at a rate of about {rate:.2g} at t = {t:g}: choose a "
+            "shorter time, or smaller features"
         )
     if rate is not None and -rate * step_size > tableau.stable_interval:
         limit = _rounded_down(tableau.stable_interval / -rate)
@@ -37,10 +37,12 @@ def advice(
 
 @torch.no_grad()
 def fastest_rate(f: Callable[[float, Tensor], Tensor], t: float, h: Tensor) -> float | None:
-    """The eigenvalue λ of ∂f/∂h that is largest in magnitude, by power iteration.
+    """The eigenvalue λ of ∂f/∂h of largest magnitude, by power iteration.
 
-    Products with the matrix are differences of f. None where it is not real, not finite or zero:
-    then it says nothing about steps.
+    Products with the matrix are differences of f.
+
+    Returns:
+        λ; None if it is not real, not finite or zero.
 
     Example:
         >>> matrix = torch.tensor([[-3.0, 1.0], [1.0, -3.0]])
@@ -49,7 +51,7 @@ def fastest_rate(f: Callable[[float, Tensor], Tensor], t: float, h: Tensor) -> f
     """
     random = torch.Generator().manual_seed(0)
     change = torch.randn(h.shape, generator=random, dtype=h.dtype).to(h.device)
-    # Large enough not to drown in rounding, small enough for f to be nearly linear along it.
+    # Large compared with rounding errors, small enough for f to be nearly linear.
     length = 1e-2 * max(1.0, float(h.abs().max()))
     start, rate = f(t, h), 0.0
     for _ in range(ROUNDS):
@@ -65,6 +67,6 @@ def fastest_rate(f: Callable[[float, Tensor], Tensor], t: float, h: Tensor) -> f
 
 
 def _rounded_down(value: float) -> float:
-    """To two digits, so that what is named is below what it names."""
+    """Round down to two digits, so that the printed step is stable."""
     digit = 10.0 ** (math.floor(math.log10(value)) - 1)
     return math.floor(value / digit) * digit

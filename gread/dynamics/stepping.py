@@ -1,4 +1,4 @@
-"""The flow by Runge-Kutta steps in few passes over the state, with a hand-written way back.
+"""Runge-Kutta steps in few passes over the state, with a hand-written backward pass.
 
 An explicit method is a chain of states: with y₀ the state before a step,
 
@@ -28,7 +28,7 @@ from gread.graph.operator import Operator
 from gread.kernels.program import Program, ProgramBuilder
 
 FEW_STEPS = 16
-"""Up to so many, the state before every step is kept."""
+"""Largest number of steps for which the state before every step is stored."""
 
 SOURCE = -1
 """Number of H(0) among the bases of a link, where the others are numbers of states."""
@@ -49,7 +49,7 @@ def stepped_flow(
     lengths: Lengths,
     active: tuple[int, ...] = (),
 ) -> Tensor:
-    """H(T) after steps of the given lengths, equal to `gread.integrate` up to rounding.
+    """Compute H(T) after steps of the given lengths, equal to `gread.integrate` up to rounding.
 
     For several members, all but the last two arguments may have one more axis in front.
 
@@ -80,7 +80,7 @@ def _constant(numbers: Lengths, dtype: torch.dtype, device: torch.device) -> Ten
 
 
 class Link(NamedTuple):
-    """y_{k+1} from the states before it: what `gather` and `pull` are called with."""
+    """The computation of y_{k+1} from earlier states: arguments of `gather` and `pull`."""
 
     first: int
     """Its first row among the coefficients."""
@@ -90,7 +90,7 @@ class Link(NamedTuple):
     """The states that are added: y_j by its number, or `SOURCE`."""
 
     def base_row(self, base: int) -> int:
-        """Where the coefficient of a base stands among all."""
+        """Row of the coefficient of a base."""
         return self.first + 1 + self.degree + self.bases.index(base)
 
 
@@ -100,7 +100,7 @@ Lengths: TypeAlias = tuple[float, ...] | Numbers
 
 @dataclass(frozen=True, eq=False)
 class StepProgram:
-    """All of a flow but its numbers. Those of a step are linear in 1, τ α and τ β.
+    """The passes of a flow without its coefficients, which are linear in 1, τ α and τ β.
 
     Attributes:
         matrix: A row for every coefficient of a step: how much of 1, of τ α and of τ β is in it.
@@ -120,12 +120,12 @@ class StepProgram:
 
     @property
     def every(self) -> int:
-        """Before one step in so many, the state is kept for the way back."""
+        """Number of steps between two states that are stored for the backward pass."""
         return 1 if self.steps <= FEW_STEPS else math.ceil(math.sqrt(self.steps))
 
     @cached_property
     def forth(self) -> Program:
-        """From H(0), and the source where there is one, to H(T) and the kept states but H(0)."""
+        """Forward program from H(0), and the source if any, to H(T) and the stored states."""
         w = ProgramBuilder()
         h = w.load(0)
         source = w.load(1) if self.source else NONE
@@ -141,13 +141,13 @@ class StepProgram:
         return w.done()
 
     def taking(self, step: int) -> int:
-        """How many members take a step; 0 where all take all, and beyond the last."""
+        """Number of members that take a step; 0 if all take all steps, and beyond the last."""
         return self.active[step] if step < len(self.active) else 0
 
     def write(
         self, w: ProgramBuilder, links: Sequence[Link], first: int, h: int, source: int
     ) -> tuple[list[int], list[int]]:
-        """One step from ``h``, link by link; ``first`` is the first row of its coefficients.
+        """Write one step from ``h``; ``first`` is the first row of its coefficients.
 
         Gives the numbers of y₀, y₁, ..., and where f has two products those of Ã y₀, Ã y₁, ...
         """
@@ -198,7 +198,7 @@ def _tensor(
 
 
 def chain(tableau: Tableau) -> list[tuple[tuple[float, ...], float]]:
-    """m_k0 to m_kk and c_k of every link.
+    """Coefficients m_k0 to m_kk and c_k of every link.
 
     Each stage k_j is known from the state it leads to, τ k_j = (y_{j+1} − Σ_i m_ji y_i) / c_j, and
     so drops out of the later ones.
@@ -262,7 +262,7 @@ Row: TypeAlias = dict[int, float]
 
 @dataclass(frozen=True, eq=False)
 class BackProgram:
-    """The way back. Its coefficients and their gradients are linear in those of the way forth.
+    """The backward pass; its coefficients are linear in those of the forward pass.
 
     Attributes:
         program: From the gradient of H(T), the kept states and the source to the gradient of H(0),
@@ -293,7 +293,7 @@ def _back_program(plan: StepProgram, weight: bool, source: bool) -> BackProgram:
 
 
 class _Back:
-    """Writes the way back.
+    """Builder of the backward pass.
 
     Args:
         plan: The way forth.
@@ -315,7 +315,7 @@ class _Back:
         self.grad_source: int | None = None
 
     def planned(self) -> BackProgram:
-        """The whole way."""
+        """The complete backward program."""
         plan, w = self.plan, self.w
         parts = [range(plan.steps)[k : k + plan.every] for k in range(0, plan.steps, plan.every)]
         self.source = w.load(1 + len(parts)) if plan.source else NONE
@@ -343,7 +343,7 @@ class _Back:
         return BackProgram(w.done(), plan.steps, len(self.dots), matrix, gradient)
 
     def step(self, number: int, h: int, grad: int) -> int:
-        """The gradient before a step from that after it."""
+        """Write the gradient before a step from the gradient after it."""
         plan, links = self.plan, self.plan.links
         self.first = number * self.rows_of_a_step
         self.sums, self.dots = [], []  # the same for every step

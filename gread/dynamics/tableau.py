@@ -1,4 +1,4 @@
-"""Solvers as data: a Runge-Kutta method is its table, an integration is a method with T and τ."""
+"""Solvers as data: Runge-Kutta tables, and `Integration`, a solver with T and τ."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ class Tableau:
 
     @property
     def c(self) -> Row:
-        """Nodes: where in the step each stage is evaluated."""
+        """Nodes of the table: relative times of the stages."""
         return (0.0, *(sum(row) for row in self.a))
 
     @property
     def stages(self) -> int:
-        """Evaluations a step."""
+        """Evaluations per step."""
         return len(self.b)
 
     @property
     def stable_interval(self) -> float:
-        """How large −λτ may be for dh/dt = λh, λ < 0, to decay with steps of τ.
+        """Largest −λτ for which steps of τ decay on dh/dt = λh, λ < 0.
 
         Example:
             >>> round(SOLVERS["euler"].stable_interval, 2), round(SOLVERS["rk4"].stable_interval, 2)
@@ -82,7 +82,7 @@ class Tableau:
 
 @dataclass(frozen=True)
 class Adaptive:
-    """A method of torchdiffeq that chooses its own steps.
+    """A method of torchdiffeq with adaptive steps.
 
     Attributes:
         title: What a person calls it.
@@ -123,7 +123,7 @@ SOLVERS: Registry[Tableau | Adaptive] = Registry(
 
 
 MAX_EVALUATIONS = 10_000
-"""Default bound on the evaluations of f: no setting takes hours unnoticed."""
+"""Default bound on the evaluations of f, so that a wrong setting cannot take hours."""
 
 
 class IntegrationError(ArithmeticError):
@@ -135,14 +135,14 @@ class IntegrationError(ArithmeticError):
         >>> try:
         ...     gread.integrate(lambda t, h: h * h, torch.ones(1), 100.0)
         ... except gread.IntegrationError as error:
-        ...     print(str(error)[:34])
-        the state is not finite any more a
+        ...     print(str(error)[:33])
+        the state overflows at t = 3 with
     """
 
 
 @dataclass(frozen=True)
 class Integration:
-    """Settings with which dh/dt = f(t, h) is integrated from 0 to T.
+    """Settings of an integration of dh/dt = f(t, h) from 0 to T.
 
     Attributes:
         time: T.
@@ -169,24 +169,24 @@ class Integration:
 
     @property
     def tableau(self) -> Tableau | None:
-        """The table of a fixed-step solver; None for one that chooses its steps."""
+        """The table of a fixed-step solver; None for an adaptive one."""
         method = SOLVERS[self.solver]
         return method if isinstance(method, Tableau) else None
 
     @property
     def num_steps(self) -> int:
-        """Steps of length τ to T."""
+        """Number of steps of length τ up to T."""
         # Without the slack 1.1 / 0.1 = 11.000000000000002 would make a twelfth step of no length;
         # the bound is for quotients that are infinite.
         return max(1, math.ceil(min(self.time / self.step_size, 1e15) - 1e-9))
 
     @property
     def evaluations(self) -> int:
-        """Evaluations of f by a fixed-step solver; 0 for one that chooses its steps."""
+        """Evaluations of f by a fixed-step solver; 0 for an adaptive one."""
         return self.num_steps * (self.tableau.stages if self.tableau else 0)
 
     def steps(self, most: int = MAX_EVALUATIONS) -> tuple[tuple[float, float], ...]:
-        """(0, τ), (τ, 2τ), ..., the last one ending at T exactly.
+        """Intervals (0, τ), (τ, 2τ), ...; the last one ends exactly at T.
 
         Raises:
             IntegrationError: They would take more than ``most`` evaluations.

@@ -1,4 +1,4 @@
-"""A predictor that is chosen for a graph: the best blend of candidates, and its files."""
+"""The blend of the best candidates for a graph, and its files."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ MEMBERS, COMPONENTS = "members", "components"
 
 
 class Where(IntEnum):
-    """What is predicted: nodes of the graph of the training, of another, or added to the first.
+    """Nodes to predict: of the training graph, of another graph, or added nodes.
 
     Temperatures and thresholds come in this order.
     """
@@ -62,7 +62,7 @@ class Where(IntEnum):
 
 
 def able(candidate: Candidate, where: Where) -> bool:
-    """Whether a candidate can predict there."""
+    """Whether a candidate can predict these nodes."""
     if where is Where.GROWN:
         return not candidate.bound()
     return where is Where.HERE or not candidate.transductive()
@@ -87,7 +87,7 @@ class Member:
     module: nn.Module | None
 
     def share(self, where: Where) -> float:
-        """Its weight."""
+        """The weight of the member."""
         return (self.weight, self.elsewhere, self.grown)[where]
 
 
@@ -110,7 +110,7 @@ class Blend:
     def predictions(
         self, data: Data, known: Tensor | None, device: str = "cpu", where: Where = Where.HERE
     ) -> Figures:
-        """Of every node, [N, k].
+        """Predict every node, [N, k].
 
         Args:
             data: ``x``, ``edge_index`` with directions if there are any, ``y`` where known.
@@ -128,8 +128,8 @@ class Blend:
         found = [one for one in self.members if one.share(where)]
         if not found:
             raise InputError(
-                "no candidate that was trained can predict on another graph: take more time, or a "
-                "model that can, for instance gread-x"
+                "no trained candidate can predict on another graph: use more time, or a model that "
+                "can, for example gread-x"
             )
         return found
 
@@ -155,7 +155,7 @@ class Blend:
         return found
 
     def write(self, folder: Path) -> dict[str, Any]:
-        """Writes the weights, and gives all else as plain values."""
+        """Write the weights, and return everything else as plain values."""
         (folder / MEMBERS).mkdir()
         for number, one in enumerate(self.members):
             if one.module is not None:
@@ -178,7 +178,7 @@ class Blend:
     def read(
         folder: Path, about: Mapping[str, Any], features: int, task: Task, nodes: int
     ) -> Blend:
-        """What `write` has written."""
+        """Read a blend that `write` has written."""
         members = []
         for number, row in enumerate(about["members"]):
             given = dict(row["candidate"])
@@ -199,7 +199,7 @@ class Blend:
 
 
 def explained(choice: Choice, metric: str, homophily: float | None) -> str:
-    """What the graph adds to the features, in one sentence.
+    """Say in one sentence what the graph adds to the features.
 
     Args:
         choice: With candidates of both kinds.
@@ -226,7 +226,7 @@ def explained(choice: Choice, metric: str, homophily: float | None) -> str:
 def fit_blend(
     problem: Problem, seconds: float, on_score: Callable[[Scored], None] | None = None
 ) -> tuple[Blend, tuple[Choice, ...]]:
-    """The best blend of candidates that a time allows, trained on all nodes to learn from.
+    """Find the best blend of candidates within a time budget, and train it.
 
     It comes with the choices by `Where`: what can predict there is chosen for itself.
 

@@ -65,10 +65,10 @@ T = TypeVar("T")
 
 
 class GraphEstimator(FittedEstimator):
-    """Predicts targets of nodes from their columns and their neighbours.
+    """Estimator of node targets from columns and neighbours.
 
-    What the targets are is recognized by `gread.estimator.task.read_targets`. `GraphClassifier`
-    describes the arguments.
+    `gread.estimator.task.read_targets` recognizes the kind of targets. `GraphClassifier` describes
+    the arguments.
     """
 
     cuts_: tuple[float, float]
@@ -83,18 +83,24 @@ class GraphEstimator(FittedEstimator):
         on_epoch: Callable[[Epoch], None] | None = None,
         on_score: Callable[[Scored], None] | None = None,
     ) -> E:
-        """Trains on a graph.
+        """Train on a graph.
 
         Args:
-            X: The graph or its nodes, see `gread.estimator.as_graph`.
-            y: The name of the column of targets, or targets [N], None or NaN where there is none,
-                of classes also −1; names of several columns of 0 and 1, or 0 and 1 [N, labels]; of
-                a PyG ``Data`` by default its ``y``.
-            edges: Its edges, where X has none.
-            split: The name of a column that says train, val or test, or a list of these; of a PyG
-                ``Data`` which of its splits, by default the first. Otherwise it is drawn.
-            on_epoch: Called after every epoch.
-            on_score: Called with every candidate, where the model is chosen.
+            X: Graph or nodes, see `gread.estimator.as_graph`.
+            y: Targets: the name of a column, or values [N] with None, NaN or (for classes) −1 if
+                unknown. For several labels: names of columns of 0 and 1, or values [N, labels]. By
+                default ``y`` of a PyG ``Data``.
+            edges: Edges, if X does not contain them.
+            split: Name of a column with train, val or test, or a list of these values; for a PyG
+                ``Data`` the number of its split, by default 0. Otherwise the split is random.
+            on_epoch: Function that is called after every epoch.
+            on_score: Function that is called with every candidate of ``"auto"``.
+
+        Returns:
+            This estimator.
+
+        Raises:
+            InputError: The graph, the targets or the split are invalid.
         """
         self.prepare(X, y, edges=edges, split=split)
         if not self.verbose:
@@ -106,7 +112,7 @@ class GraphEstimator(FittedEstimator):
             return self.train(_both(shown.advance, on_epoch), _both(shown.score, on_score))
 
     def prepare(self: E, X: Any, y: Any = None, *, edges: Any = None, split: Any = None) -> E:
-        """All of `fit` but the training: reads, splits, diagnoses, encodes."""
+        """Read, split, diagnose and encode the data: all of `fit` except the training."""
         if hasattr(self, "task_"):
             del self.task_  # of a training before
         self.config()  # misspelt names fail before anything is computed
@@ -172,7 +178,7 @@ class GraphEstimator(FittedEstimator):
         on_epoch: Callable[[Epoch], None] | None = None,
         on_score: Callable[[Scored], None] | None = None,
     ) -> E:
-        """Builds the model and trains it on what is prepared."""
+        """Build the model and train it on the prepared data."""
         if self.model_ == AUTO:
             return self._choose(on_score)
         hyper, _ = split_settings(self.model_, dict(self.settings or {}))
@@ -202,7 +208,7 @@ class GraphEstimator(FittedEstimator):
         return self
 
     def _choose(self: E, on_score: Callable[[Scored], None] | None) -> E:
-        """Races candidates and blends the best."""
+        """Compare candidates and blend the best."""
         data, config = self.seen_, self.config()
         learned = (data.train_mask | data.val_mask).nonzero().squeeze(1).numpy()
         held = data.val_mask.nonzero().squeeze(1).numpy() if self.split_given_ else None
@@ -236,7 +242,7 @@ class GraphEstimator(FittedEstimator):
         settings: Mapping[str, Value],
         on_epoch: Callable[[Epoch], None] | None = None,
     ) -> E:
-        """Another model or other settings on what is prepared here, trained."""
+        """Train another model or other settings on the data prepared here."""
         other: E = clone(self).set_params(model=model, settings=settings)
         other.task_, other.classes_ = self.task_, self.classes_
         other.ids_, other.types_ = self.ids_, self.types_
@@ -245,23 +251,22 @@ class GraphEstimator(FittedEstimator):
         return other.train(on_epoch)
 
     def save(self, folder: str | Path) -> Path:
-        """Writes a model folder, see `gread.estimator.folder`; it must not exist."""
+        """Write a model folder, which must not exist; see `gread.estimator.folder`."""
         with whole_folder(folder) as part:
             tested = bool(self.data_.test_mask.any())
             write(self, part, {title_of(self.model_): self.scores()} if tested else {})
         return Path(folder)
 
     def explain(self, node: Any, most: int = 10) -> Explanation:
-        """The edges and features that count most for the prediction of a node.
+        """Explain a prediction by the most important edges and features.
 
-        PyG's ``GNNExplainer`` learns a mask of the edges and one of the features, with which the
-        network still predicts the same class, labels or number. Of a blend, the network with the
-        largest weight is explained. A mask is learned: what counts little may come out otherwise
-        with another ``random_state``.
+        PyG's ``GNNExplainer`` learns masks of edges and features with which the network still
+        predicts the same class, labels or number. For a blend, the network with the largest weight
+        is explained. Small weights may change with ``random_state``.
 
         Args:
             node: Id of a node of the training graph.
-            most: How many edges and features at most.
+            most: Largest number of edges, and of features.
 
         Example:
             >>> import gread
@@ -278,7 +283,7 @@ class GraphEstimator(FittedEstimator):
         return explain(self, node, most)
 
     def export(self, file: str | Path) -> dict[str, Any]:
-        """Writes a file that scores without gread, see `gread.estimator.export.export`."""
+        """Write a file that predicts without gread, see `gread.estimator.export.export`."""
         from gread.estimator.export import export  # slow to import
 
         self._check_fitted(file)
@@ -286,13 +291,13 @@ class GraphEstimator(FittedEstimator):
 
     @classmethod
     def load(cls: type[E], folder: str | Path) -> E:
-        """The estimator in a model folder, or in a repository of the Hugging Face Hub."""
+        """Load an estimator from a model folder or a repository of the Hugging Face Hub."""
         return load(folder, cls)
 
     def _split(
         self, X: Any, split: Any, graph: TableGraph, task: Task, targets: NDArray[Any]
     ) -> tuple[NDArray[np.int64], str]:
-        """Parts of the nodes with a target: 0 train, 1 validation, 2 test; and a sentence."""
+        """Set of every labelled node: 0 train, 1 validation, 2 test, and a sentence."""
         tested, known, told = self.graph is None, task.known(targets), ""
         if self.time_column is not None:
             if split is not None or not tested:
@@ -358,11 +363,11 @@ class GraphEstimator(FittedEstimator):
     def _named(
         self, X: Any, y: Any, edges: Any, split: Any
     ) -> tuple[TableGraph, Task, NDArray[Any], str]:
-        """The graph of the constructor, and the targets of the nodes that X names."""
+        """The graph of the constructor with the targets of the nodes in X."""
         if edges is not None or split is not None:
             raise InputError(
-                "edges and split must be left out where the estimator has a graph: X names the "
-                "nodes to learn from"
+                "edges and split must be omitted if the estimator has a graph: X names the nodes "
+                "to learn from"
             )
         graph = self.read(self.graph)
         nodes = node_numbers(X, graph.num_nodes)
@@ -381,7 +386,7 @@ class GraphEstimator(FittedEstimator):
         return graph, task, task.without(spread, absent), recognized
 
     def _class_weights(self) -> Tensor | None:
-        """[classes]; balanced weights have a mean of 1 over the training nodes."""
+        """Class weights [classes]; balanced ones have a mean of 1 over the training nodes."""
         given = self.class_weight
         if given is None:
             return None
@@ -400,59 +405,60 @@ class GraphEstimator(FittedEstimator):
 
 
 class GraphClassifier(ClassifierMixin, GraphEstimator):
-    """Predicts the class of nodes, or their labels, from their columns and their neighbours.
+    """Classifier of nodes by columns and neighbours, for classes or several labels.
 
     Nodes without a class are the ones to predict. The others are split into training, validation
-    and test. Columns are encoded by a `gread.tables.Preprocessing`, fitted to training nodes alone.
+    and test nodes. Columns are encoded by a `gread.tables.Preprocessing` that is fitted on training
+    nodes.
 
     Args:
         model: A name of ``gread.MODELS``, or ``"auto"`` for the best blend of candidates
-            (`gread.estimator.automatic`). By default ``"auto"``, or GREAD-BS if there are settings.
+            (`gread.estimator.automatic`). The default is ``"auto"``, or GREAD-BS with settings.
         settings: Hyperparameters of the model and of ``gread.TrainConfig``, by name;
-            ``loss="binary"`` suits two classes. Without a setting, GREAD takes the adjacency, time
-            and solver that the diagnosis recommends, and a graph that does not fit into memory is
-            cut into parts (`gread.graph.partition`).
-        time: Minutes for the choice of ``"auto"``; by default two for 20,000 nodes, in proportion
-            to the nodes, at least one and at most 14.
-        features: Columns to use, or ``"auto"`` for all but label and split.
-        categorical, numeric: Columns whose values are categories, or quantities, where that differs
-            from what `gread.tables.codes.are_codes` finds.
-        scaling: Of counts, one of ``gread.tables.SCALINGS``.
-        id, source, target, weight, edge_type: Columns, see `gread.tables.read_graph`.
-        time_column: Column of the nodes' times, numbers or dates, by which they are split: the
-            latest test, those before them validate. It is not a feature. If edges have a column of
-            this name, training uses no edge from the beginning of the test on.
-        directed: Whether edges have one direction.
-        class_weight: How much nodes of each class count: None for alike, ``"balanced"`` for
-            inversely to the size of the class, or a mapping.
-        metric: A name of ``gread.training.METRICS``, which selects the epoch, or candidates; by
-            default accuracy, average precision where a class has more than 90 % of the nodes, and
-            ROC-AUC of labels.
-        random_state: Where the random numbers of split and training start.
-        device: ``"auto"`` takes a GPU if there is one.
-        graph: A graph as in `gread.estimator.as_graph`, for tools of scikit-learn such as
-            ``cross_val_score``, ``GridSearchCV`` and ``Pipeline``. X is then the numbers of some of
-            its nodes everywhere, and y their targets; other nodes have none, and `fit` keeps no
-            test. Copies share it, and a model folder does not hold it.
-        verbose: Whether to show progress: a bar in a terminal or a notebook, else a line from time
-            to time.
+            ``loss="binary"`` suits two classes. By default GREAD uses the adjacency, time and
+            solver that the diagnosis recommends, and a graph that does not fit into memory is
+            partitioned (`gread.graph.partition`).
+        time: Minutes to spend on ``"auto"``; by default 2 for 20,000 nodes, proportional to the
+            number of nodes, at least 1 and at most 14.
+        features: Columns to use as features; ``"auto"``: all except id, label and split.
+        categorical, numeric: Columns of numbers to treat as categories or as quantities, instead of
+            the decision of `gread.tables.codes.are_codes`.
+        scaling: Scaling of counts, a name of ``gread.tables.SCALINGS``.
+        id, source, target, weight, edge_type: Names of columns, see `gread.tables.read_graph`.
+        time_column: Column with the time of each node, numbers or dates: the latest labelled nodes
+            are the test set, the ones before them the validation set. It is not a feature. If edges
+            have a column of this name, training uses no edge from the time of the test set.
+        directed: Whether edges keep their direction.
+        class_weight: Weights of nodes by class: None for equal weights, ``"balanced"`` for weights
+            inversely proportional to class sizes, or a mapping.
+        metric: A name of ``gread.training.METRICS``, which selects epochs and candidates; by
+            default accuracy, average precision if a class has more than 90 % of the nodes, and
+            ROC-AUC for several labels.
+        random_state: Random seed of split and training.
+        device: Device name; ``"auto"`` uses a GPU if there is one.
+        graph: Graph as in `gread.estimator.as_graph`, for scikit-learn tools such as
+            ``cross_val_score``, ``GridSearchCV`` and ``Pipeline``. X then contains node numbers and
+            y their targets; other nodes are unlabelled, and `fit` has no test set. Clones share
+            the graph, and a model folder does not contain it.
+        verbose: Whether to show progress: a bar in a terminal or a notebook, otherwise a line every
+            15 s.
 
     Attributes:
-        classes_: In the order of the columns of `predict_proba`; of labels, these.
-        task_: What is predicted, and the metric, see `gread.estimator.task`.
-        thresholds_: From which probability on the rarer of two classes, or each label, is
-            predicted: on the graph of the training, on others, and for nodes that are added; tuned
-            on validation nodes. None for the most probable class.
-        types_: Of edges, the commonest first.
-        cuts_: Of a split by time, when validation and test begin; dates as days since 0001-01-01.
-        seen_: The graph that training uses, without edges from the beginning of the test on.
-        ids_, data_: The training graph: features, edges, classes (−1 for none) and masks.
-        preprocessing_: From columns to features.
-        diagnosis_: Of the graph, without the classes of the test.
+        classes_: Classes or labels, in the order of the columns of `predict_proba`.
+        task_: Kind of target and metric, see `gread.estimator.task`.
+        thresholds_: Probability from which on the rarer of two classes, or each label, is
+            predicted: on the training graph, on another graph and for added nodes; tuned on
+            validation nodes. None selects the most probable class.
+        types_: Types of edges, the most frequent first.
+        cuts_: Times at which validation and test begin; dates as days since 0001-01-01.
+        seen_: Graph used in training, without edges from the time of the test set.
+        ids_, data_: Training graph: ids, features, edges, classes (−1 if unknown) and masks.
+        preprocessing_: Fitted encoding of columns as features.
+        diagnosis_: Diagnosis of the graph, without the classes of test nodes.
         settings_, config_: All settings of the model and of the training.
-        module_, fit_: The trained model, and the epochs of its training.
-        tuning_: Of `gread.estimator.tune`: how many trials there were, and what they changed.
-        blend_, choice_: Where the model is chosen: what was, and the scores of all candidates.
+        module_, fit_: Trained model, and the epochs of its training.
+        tuning_: Result of `gread.estimator.tune`: number of trials and changed settings.
+        blend_, choice_: Blend of ``"auto"``, and the scores of all candidates.
 
     Example:
         >>> import gread
@@ -469,19 +475,19 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
     score = GraphEstimator.score
 
     def predict_proba(self, X: Any = None, *, edges: Any = None, added: bool = False) -> Figures:
-        """The probability of every class, or of every label, [N, classes].
+        """Predict the probability of every class or label, [N, classes].
 
-        Arguments are those of `predictions`.
+        The arguments are those of `predictions`.
         """
         return self.predictions(X, edges=edges, added=added)
 
 
 class GraphRegressor(RegressorMixin, GraphEstimator):
-    """Predicts a number of nodes from their columns and their neighbours.
+    """Regressor of nodes by columns and neighbours.
 
     Arguments and attributes are those of `GraphClassifier`, without ``class_weight`` and
-    ``classes_``. A network learns numbers with mean 0 and deviation 1 over the training nodes, so
-    values of the metric ``"mae"`` in ``fit_`` are in deviations.
+    ``classes_``. Networks learn standardized numbers, so values of the metric ``"mae"`` in ``fit_``
+    are in standard deviations.
 
     Example:
         >>> import gread
@@ -503,7 +509,7 @@ ESTIMATORS: Registry[type[GraphEstimator]] = Registry(
 
 
 def _both(show: Callable[[T], None], given: Callable[[T], Any] | None) -> Callable[[T], Any]:
-    """Shows what happens before a user's function, of which the result counts."""
+    """Combine a progress function with a user's function, and return the result of the latter."""
 
     def call(what: T) -> Any:
         show(what)
@@ -513,6 +519,6 @@ def _both(show: Callable[[T], None], given: Callable[[T], Any] | None) -> Callab
 
 
 def _same(cells: list[Any], nodes: NDArray[np.int64], targets: list[Any]) -> bool:
-    """Whether a column has just these targets at these nodes."""
+    """Whether a column equals these targets at these nodes."""
     found = ((cells[node], target) for node, target in zip(nodes, targets, strict=True))
     return all(target is None or target == cell for cell, target in found)

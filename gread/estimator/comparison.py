@@ -14,12 +14,12 @@ from gread.estimator.race import propagated
 from gread.estimator.scores import AnyScores, Headline, apart
 
 BASELINES: Registry[Callable[[GraphEstimator], AnyScores]] = Registry("baseline")
-"""From a fitted classifier to the scores of something simpler on the same split."""
-SHARED = ["epochs", "patience", "parts", "halo", "loss", "metric"]  # settings of baselines too
+"""Functions from a fitted estimator to the scores of a simpler model on the same split."""
+SHARED = ["epochs", "patience", "parts", "halo", "loss", "metric"]  # settings that baselines share
 
 
 def compare(classifier: GraphEstimator) -> dict[str, AnyScores]:
-    """The scores of a fitted classifier on its test nodes, and of every baseline.
+    """Score a fitted estimator and every baseline on its test nodes.
 
     Example:
         >>> import gread
@@ -36,17 +36,20 @@ def compare(classifier: GraphEstimator) -> dict[str, AnyScores]:
 
 
 GRAPH_FREE = ("MLP",)
-"""Titles of models that see no edge."""
+"""Titles of models that use no edges."""
 
 
 def verdict(scores: Mapping[str, AnyScores]) -> str:
-    """Whether the graph helps, in one sentence: the best model with edges against the best without.
+    """Say in one sentence whether the graph helps.
 
-    A difference below two of its standard errors, as if both were tried on other nodes, is none.
-    Empty unless there are models of both kinds.
+    The best model that uses edges is compared with the best that does not. A difference below two
+    standard errors, computed as for independent samples, is not significant.
 
     Args:
-        scores: By the titles of models, as `compare` gives them.
+        scores: Scores by title of the model, as returned by `compare`.
+
+    Returns:
+        The sentence; empty unless there are models of both kinds.
     """
     blind = {name: found for name, found in scores.items() if name in GRAPH_FREE}
     seeing = {name: found for name, found in scores.items() if name not in GRAPH_FREE}
@@ -57,52 +60,52 @@ def verdict(scores: Mapping[str, AnyScores]) -> str:
     if one.value is None or other.value is None:
         return ""
     difference, distance = one.gain - other.gain, _apart(one, other)
-    pair = f"{graph}, the best with the graph, and {without}, the best without it,"
+    pair = f"{graph} (best with the graph) and {without} (best without it)"
     if abs(difference) < _error(one, other):
         nodes = seeing[graph].nodes
         return (
-            f"{pair} are {distance} apart, within the error of {nodes:,} nodes: the graph makes no "
-            "certain difference."
+            f"{pair} differ by {distance}, within the error of {nodes:,} nodes: the graph makes no "
+            "significant difference."
         )
     if difference < 0:
         return (
-            f"{without}, which sees no edge, is {distance} better than {graph}, the best with the "
-            "graph: these models lose by the graph."
+            f"{without}, which uses no edges, is {distance} better than {graph}, the best with the "
+            "graph: the graph does not help these models."
         )
-    told = f"{graph} is {distance} better than {without}, which sees no edge"
+    told = f"{graph} is {distance} better than {without}, which uses no edges"
     return f"{told}: the graph helps."
 
 
 def advice(name: str, scores: Mapping[str, AnyScores]) -> str:
-    """One sentence where another model is certainly better, else nothing."""
+    """Recommend a baseline if it is significantly better; otherwise return an empty string."""
     best = _best(scores)
     own, other = scores[name].headline, scores[best].headline
     if best == name or not other.gain - own.gain >= _error(own, other):
         return ""
     return (
-        f"{best} is {_apart(own, other)} better than {name}: look for better settings with "
-        "--tune MINUTES, or take the simpler one."
+        f"{best} is {_apart(own, other)} better than {name}: tune with --tune MINUTES, or use the "
+        "simpler model."
     )
 
 
 def _best(scores: Mapping[str, AnyScores]) -> str:
-    """The best by the metric, the first of several."""
+    """Title of the best model by the metric; the first of equals."""
     return max(scores, key=lambda name: scores[name].headline.gain)
 
 
 def _apart(one: Headline, other: Headline) -> str:
-    """How far two values are apart, with the name of a metric that is not the usual one."""
+    """The difference of two values, with the name of the metric unless it is accuracy."""
     distance = apart(one.metric, one.gain - other.gain)
     return distance if one.metric == "accuracy" else f"{distance} of {one.metric}"
 
 
 def _error(one: Headline, other: Headline) -> float:
-    """Two standard errors of a difference, as if both were tried on other nodes."""
+    """Two standard errors of a difference of independent values."""
     return float(2 * np.hypot(one.error, other.error))
 
 
 def _trained(model: str, classifier: GraphEstimator) -> AnyScores:
-    """Another model with its own defaults, trained for as long."""
+    """Train another model with its defaults and as many epochs, and score it."""
     given = dict(classifier.settings or {})
     settings = {name: given[name] for name in SHARED if name in given}
     return classifier.like(model, settings).scores()

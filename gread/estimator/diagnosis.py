@@ -22,17 +22,17 @@ from gread.tables.graph import TableGraph
 from gread.tables.labels import Labels
 from gread.tables.table import Table
 
-MANY_EDGES = 500_000  # beyond, attention and fine steps are not worth their time
+MANY_EDGES = 500_000  # above, attention and fine steps cost too much time
 RARE = 10  # results of a class with fewer nodes are unreliable
-SEEN = 5000  # labelled nodes at most from which `features_tell` is measured
+SEEN = 5000  # labelled nodes at most that `features_tell` uses
 LEAD = 0.15  # lead of the neighbours over the features that makes a long time worth it
-LEAK = 0.99  # a column that tells the class of this share of the nodes equals the label
-GLANCE = 1000  # labelled nodes by which most columns are seen not to tell the class
+LEAK = 0.99  # a column that predicts the class of this share of the nodes leaks the label
+GLANCE = 1000  # labelled nodes that rule out most columns as leaks
 
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What to begin with, as arguments of `gread.GREAD`, and why, in one sentence."""
+    """Recommended arguments of `gread.GREAD`, with the reason as one sentence."""
 
     reaction: str
     adjacency: str
@@ -43,7 +43,7 @@ class Recommendation:
 
 @dataclass(frozen=True)
 class Leak:
-    """A column that tells the class, and of which share of the labelled nodes."""
+    """A column that predicts the class, with the share of labelled nodes for which it is right."""
 
     column: str
     right: float
@@ -51,28 +51,27 @@ class Leak:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Numbers about a graph whose nodes have classes, as far as they are known.
+    """Measures of a graph with classes on some or all nodes.
 
     Attributes:
-        nodes, edges: How many; of an undirected graph, pairs of nodes.
-        labelled, classes: Nodes with a class, in all and in each.
-        degrees: How many nodes have 0, 1, 2 to 3, 4 to 7, ... neighbours.
-        loops, repeated: Edges from a node to itself, and edges named before; both are left out.
-        duplicates: Nodes with all the values and neighbours of another one before them.
-        node_homophily, edge_homophily, adjusted_homophily: See the functions of `gread`; these and
-            what follows are taken over edges between labelled nodes, None where there are none.
-        mixing: A row a class, the share of each class among its neighbours.
-        neighbours_tell: Share of the nodes with labelled neighbours whose class is the commonest
-            among these.
-        features_tell: Share of the labelled nodes whose class a linear model finds from their
-            columns, fitted to one half for the other; None if unknown.
-        leaks: Columns that tell the class.
-        warnings: What to know before trusting a result, one sentence each.
-        encodings: How columns become features, one line for each way.
+        nodes, edges: Their numbers; an undirected edge counts once.
+        labelled, classes: Number of nodes with a class, in total and by class.
+        degrees: Numbers of nodes with 0, 1, 2 to 3, 4 to 7, ... neighbours.
+        loops, repeated: Numbers of self loops and of repeated edges; both are dropped.
+        duplicates: Nodes with the same values and neighbours as an earlier node.
+        node_homophily, edge_homophily, adjusted_homophily: See the functions of `gread`. These and
+            `mixing` and `neighbours_tell` use edges between labelled nodes; None without any.
+        mixing: One row per class: the share of each class among its neighbours.
+        neighbours_tell: Accuracy of the most common class among labelled neighbours.
+        features_tell: Accuracy of a linear model of the features, fitted to one half of the
+            labelled nodes and evaluated on the other; None if unknown.
+        leaks: Columns that predict the class almost exactly.
+        warnings: Problems in the data, one sentence each.
+        encodings: Encodings of columns as features, one line each.
         unused: Columns of the edges that are not used.
-        target: What labelled nodes have, in words. Classes are fifths of numbers, and of labels
-            with and without the one that is the closest to half of the nodes.
-        notes: What was recognized or chosen, one sentence each.
+        target: Kind of target, in words. Numbers are diagnosed by fifths of the nodes as classes,
+            several labels by the one that is closest to half of the nodes.
+        notes: Automatic choices, one sentence each.
     """
 
     nodes: int
@@ -107,7 +106,7 @@ class Diagnosis:
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> Diagnosis:
-        """What ``dataclasses.asdict`` gave, perhaps through JSON, which knows no tuples."""
+        """Restore a diagnosis from ``dataclasses.asdict``, also after a round trip through JSON."""
         known: dict[str, Any] = dict(values)
         known |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
         known["mixing"] = tuple(tuple(row) for row in values["mixing"])
@@ -125,10 +124,10 @@ def diagnose(
     """Measure a graph.
 
     Args:
-        graph: With columns.
-        labels: Nodes whose class must stay unseen, as in a test, have none.
-        features: Columns to use.
-        preprocessing: Of these columns; by default it is fitted to the labelled nodes.
+        graph: Graph with columns.
+        labels: Classes of the nodes; test nodes must be unlabelled here.
+        features: Columns to use as features.
+        preprocessing: Encoding of these columns; fitted to the labelled nodes by default.
 
     Example:
         >>> from gread.tables import Table, column, join, read_labels
@@ -191,89 +190,92 @@ def diagnose(
 def recommend(
     homophily: float | None, *, edges: int, has_features: bool, lead: float = 0.0
 ) -> Recommendation:
-    """Where to begin: rules from validation accuracies on graphs of the paper (own-graph.md).
+    """Recommend settings, by rules from validation accuracies on the graphs of the paper.
+
+    See docs/own-graph.md for the numbers.
 
     Args:
         homophily: See `gread.adjusted_homophily`; None if unknown.
         edges: Entries of the adjacency matrix.
-        has_features: Whether nodes have columns to use.
+        has_features: Whether nodes have features.
         lead: ``neighbours_tell`` − ``features_tell`` of a `Diagnosis`.
     """
     time = 1.0
     if homophily is None:
-        told = "no edge joins two labelled nodes, so nobody knows yet what edges mean"
+        told = "no edge joins two labelled nodes, so the homophily is unknown"
     elif homophily > 0.3 and lead > LEAD:
-        told = "neighbours mostly share a class and tell more about it than features do"
-        told, time = f"{told}, so a long time helps", 4.0
+        told = "neighbours mostly share a class and predict it better than the features"
+        told, time = f"{told}, so a large T helps", 4.0
     elif homophily > 0.3:
-        told, time = "neighbours mostly share a class, so a longer time helps", 2.0
+        told, time = "neighbours mostly share a class, so a larger T helps", 2.0
     elif homophily < -0.05:
-        told = "neighbours mostly avoid their own class, so a short time does less harm"
+        told = "neighbours mostly differ in class, so a small T is safer"
     else:
-        told = "edges hardly care about the class, so a short time does less harm"
+        told = "edges are nearly independent of the class, so a small T is safer"
     if not has_features:
-        adjacency, why = "original", "attention needs features, and there are none"
+        adjacency, why = "original", "attention needs features"
     elif edges > MANY_EDGES:
         adjacency = "original"
-        why = "attention and more than Euler's steps on so many edges cost several times as much"
+        why = "on this many edges, attention and higher-order steps cost several times as much"
     else:
-        adjacency, why = "soft", "attention can learn which neighbours to listen to"
+        adjacency, why = "soft", "attention learns a weight for every neighbour"
     reaction = (
-        "blurring-sharpening is never more than 1.4 points of validation accuracy behind the best "
-        "reaction on the nine graphs of the paper, homophilous or not"
+        "blurring-sharpening is at most 1.4 points of validation accuracy behind the best "
+        "reaction on each of the nine graphs of the paper"
     )
     solver = "euler" if edges > MANY_EDGES else "rk4"
     return Recommendation("bs", adjacency, time, solver, f"{told}; {reaction}; {why}")
 
 
 def _warnings(found: Diagnosis) -> Iterator[str]:
-    """What a user should know before trusting a result."""
+    """Problems in the data, one sentence each."""
     for leak in found.leaks:
         yield (
-            f"Column {leak.column!r} tells the class of {leak.right:.1%} of the labelled nodes: if "
-            "it would not be known of a new node, leave it out with --features."
+            f"Column {leak.column!r} alone predicts the class of {leak.right:.1%} of the labelled "
+            "nodes: exclude it with --features if it is unknown for new nodes."
         )
     homophily, sizes = found.adjusted_homophily, found.classes
     if homophily is not None and abs(homophily) < 0.05:
-        yield "Edges hardly care about the class: look whether the graph helps at all, against MLP."
+        yield "Edges are nearly independent of the class: compare with an MLP to see if they help."
     rare = [name for name, size in sizes.items() if size < RARE]
     if rare:
         yield (
             f"Fewer than {RARE} labelled nodes in {len(rare)} of {len(sizes)} classes "
-            f"({', '.join(rare[:5])}{', ...' if len(rare) > 5 else ''}): their numbers are luck."
+            f"({', '.join(rare[:5])}{', ...' if len(rare) > 5 else ''}): per-class results will be "
+            "unreliable."
         )
     least, most = min(sizes.values()), max(sizes.values())
     if least * 5 < most:
         yield (
-            f"The largest class has {most} nodes and the smallest {least}: look at macro-F1 rather "
-            "than accuracy, and try balanced class weights."
+            f"The largest class has {most} nodes and the smallest {least}: compare models by "
+            "macro-F1 instead of accuracy, and try balanced class weights."
         )
     if found.isolated * 10 > found.nodes:
         share = found.isolated / found.nodes
-        yield f"{share:.0%} of the nodes have no neighbours: for them there is no graph."
+        yield f"{share:.0%} of the nodes have no neighbours, so edges add nothing for them."
     if found.duplicates:
         yield (
-            f"{found.duplicates} nodes repeat another one, values and neighbours alike: where one "
-            "trains and the other tests, the test is no test."
+            f"{found.duplicates} nodes have the same values and neighbours as another node: test "
+            "scores are too high if one of the two is a training node."
         )
     if found.unused:
-        weights = "" if found.weighted else "--weight COLUMN takes one as weights, "
-        types = "--edge-type COLUMN takes one as types"
-        yield f"Columns of the edges that are not used: {some(found.unused, 6)} ({weights}{types})."
+        weights = "" if found.weighted else "--weight COLUMN uses one as weights, "
+        types = "--edge-type COLUMN uses one as types"
+        yield f"Unused columns of the edges: {some(found.unused, 6)} ({weights}{types})."
     if not found.features:
-        yield "There are no features: the number of neighbours stands in for them."
+        yield "There are no features: the number of neighbours is used instead."
 
 
 def _histogram(neighbours: Tensor) -> tuple[int, ...]:
-    """How many nodes have 0, 1, 2 to 3, 4 to 7, ... neighbours."""
+    """Numbers of nodes with 0, 1, 2 to 3, 4 to 7, ... neighbours."""
     exponent = torch.where(neighbours > 0, (neighbours + 0.5).log2().floor() + 1, 0).long()
     return tuple(exponent.bincount().tolist())
 
 
 def _duplicates(graph: TableGraph, features: Sequence[str]) -> int:
-    """Nodes that agree with one before them in all columns and in their neighbours."""
+    """Number of nodes with the same columns and neighbours as an earlier node."""
     if not features:
-        return 0  # then many nodes without neighbours of their own would be called so
+        return 0  # otherwise all isolated nodes would be duplicates
     generator = torch.Generator().manual_seed(0)
     code = torch.randint(-(2**62), 2**62, (graph.num_nodes,), generator=generator)
     source, target = graph.edge_index
@@ -285,7 +287,7 @@ def _duplicates(graph: TableGraph, features: Sequence[str]) -> int:
 
 
 def _codes(column: Column, number: int) -> NDArray[np.uint64]:
-    """A number for each row, alike for like values; 0 for numbers that are 0."""
+    """A hash of each row; 0 for numbers that are 0."""
     key = np.uint64(number << 32)
     if column.kind == "vector" or column.numeric:
         if column.sparse:
@@ -305,16 +307,16 @@ def _codes(column: Column, number: int) -> NDArray[np.uint64]:
 
 
 def _mixed(codes: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Bits that depend on all bits: the end of SplitMix64."""
+    """Mix the bits of each code: the finalizer of SplitMix64."""
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         codes = (codes ^ (codes >> np.uint64(shift))) * np.uint64(factor)
     return codes ^ (codes >> np.uint64(31))
 
 
 def _leak(name: str, column: Column, labels: Labels) -> Leak | None:
-    """Whether a column tells the class: by its few values, or by thresholds of a number.
+    """Detect a column that predicts the class by its values or by thresholds of a number.
 
-    A tree of twice as many leaves as there are classes, on this column alone, must be right.
+    The test is a decision tree of this column alone, with two leaves for each class.
     """
     from sklearn.tree import DecisionTreeClassifier
 
@@ -327,7 +329,7 @@ def _leak(name: str, column: Column, labels: Labels) -> Leak | None:
     rows = known[~column.missing[known]]
     most = 2 * len(labels.classes)
     tree = DecisionTreeClassifier(max_leaf_nodes=max(most, 2), random_state=0)
-    for part in (rows[:: max(1, len(rows) // GLANCE)], rows):  # a glance at few is fast
+    for part in (rows[:: max(1, len(rows) // GLANCE)], rows):  # a sample first, which is fast
         cells, y = column[part].dense().values, labels.y[part]
         if not column.numeric:
             values, cells = np.unique(cells.astype(str), return_inverse=True)
@@ -397,7 +399,7 @@ def _features_tell(table: Table, preprocessing: Preprocessing, labels: Labels) -
 
 
 def _number(measure: Any, edge_index: Tensor, y: Tensor) -> float | None:
-    """A measure, where there is something to measure."""
+    """A measure of the graph; None if it has no edges or the value is not finite."""
     if not edge_index.size(1):
         return None
     value: float = measure(edge_index, y)

@@ -1,4 +1,4 @@
-"""Why a node is predicted as it is: the edges and features that suffice for it."""
+"""Explanations of predictions by edges and features."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MODES: dict[Targets, str] = {
 
 @dataclass(frozen=True)
 class Explanation:
-    """The edges and features that count most for the prediction of a node.
+    """The edges and features with the largest influence on a prediction.
 
     A notebook shows it as tables, and ``print`` as text.
 
@@ -118,8 +118,8 @@ def _named(task: Task, decided: Any) -> Any:
 def _place(classifier: FittedEstimator, node: Any) -> int:
     if "data_" not in vars(classifier):
         raise InputError(
-            "a node cannot be explained: this model folder was shared without the graph of its "
-            "training (graph.safetensors)"
+            "a node cannot be explained: this model folder was shared without its training "
+            "graph (graph.safetensors)"
         )
     try:
         return list(classifier.ids_).index(node)
@@ -139,7 +139,9 @@ def _network(classifier: FittedEstimator) -> tuple[str, nn.Module, Data, bool, i
         return title_of(classifier.model_), classifier.module_, data, classifier.directed, 0
     networks = [one for one in classifier.blend_.members if one.module is not None]
     if not networks:
-        raise InputError("a blend must have a network to be explained, got label propagation alone")
+        raise InputError(
+            "a blend must contain a network to be explained, got only label propagation"
+        )
     best = max(networks, key=lambda one: (one.weight, one.elsewhere))
     assert best.module is not None
     known = classifier.data_.train_mask | classifier.data_.val_mask

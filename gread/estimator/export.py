@@ -167,7 +167,7 @@ def scorer_of(classifier: FittedEstimator) -> tuple[Scorer, dict[str, Any]]:
         if MODELS[one.model].structure is not None:
             raise InputError(
                 f"{one.model} cannot be exported: it needs structure of the graph that gread "
-                "computes beforehand"
+                "precomputes"
             )
         if one.typed or (one.model == classifier.model_ and relations > 1):
             raise InputError(

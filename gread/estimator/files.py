@@ -51,7 +51,7 @@ def diagnose_files(
     out: str | Path | None = None,
     **columns: Unpack[Columns],
 ) -> Diagnosis:
-    r"""Diagnose a graph in files: what it is like, whether to trust it, where to begin.
+    r"""Diagnose a graph in files: measures, warnings and recommended settings.
 
     Args:
         nodes: As in `gread.tables.read_graph`, like ``edges`` and ``columns``.
@@ -161,7 +161,7 @@ def fit_report(
     """
     if minutes is not None:
         if classifier.model == AUTO:
-            raise InputError("--tune must be left out where the model is chosen: take --time")
+            raise InputError("--tune must be omitted with --model auto: use --time")
         classifier.model = classifier.model or ONE
         check_positive("tune", minutes)
         import_optuna()  # a missing package fails before the training
@@ -261,7 +261,7 @@ def write_predictions(
 
 
 def _text(value: Any) -> Any:
-    """A cell that no spreadsheet takes for a formula; numbers stay as they are."""
+    """A cell that no spreadsheet evaluates as a formula; numbers are unchanged."""
     try:
         if isinstance(value, str) and value.startswith(FORMULA):
             float(value)

@@ -65,7 +65,7 @@ DEGREE = "(degree)"  # column log(1 + neighbours), the features of a graph that 
 
 @dataclass(frozen=True)
 class Tuning:
-    """What came of a tuning.
+    """Result of a tuning.
 
     Attributes:
         trials: Number of trainings that ended in time.
@@ -159,19 +159,19 @@ class FittedEstimator(BaseEstimator):
 
     @property
     def model_(self) -> str:
-        """The model that is trained: `AUTO` if none is named, or `ONE` if settings are given."""
+        """Name of the trained model: by default `AUTO`, or `ONE` with settings."""
         return self.model or (ONE if self.settings else AUTO)
 
     def predictions(self, X: Any = None, *, edges: Any = None, added: bool = False) -> Figures:
-        """What the task predicts of every node, [N, k]: probabilities, or numbers.
+        """Predict probabilities or numbers of every node, [N, k].
 
         Args:
-            X: A graph with the same columns, new or grown; by default the one it was trained on.
-                With the argument ``graph`` of the estimator, numbers of its nodes.
-            edges: Its edges, where X has none.
-            added: Whether X are nodes to add to the training graph, and ``edges`` join them to it
-                and to each other; see `gread.estimator.graphs.as_addition`. The predictions are
-                those of the added nodes.
+            X: Graph with the same columns; by default the training graph. With the argument
+                ``graph`` of the estimator, node numbers.
+            edges: Edges, if X does not contain them.
+            added: Whether X contains nodes to add to the training graph, and ``edges`` join them to
+                it and to each other; see `gread.estimator.graphs.as_addition`. Only added nodes
+                are predicted.
         """
         self._check_fitted(X)
         where = self.where(X, added=added)
@@ -185,13 +185,13 @@ class FittedEstimator(BaseEstimator):
         return self._predictions(data, where)
 
     def where(self, X: Any = None, *, added: bool = False) -> Where:
-        """What the arguments of `predictions` name."""
+        """The kind of graph that the arguments of `predictions` select."""
         if added:
             return Where.GROWN
         return Where.HERE if X is None or self.graph is not None else Where.ELSEWHERE
 
     def _predictions(self, data: Data, where: Where) -> Figures:
-        """Of every node of the training graph, of this with nodes added, or of another."""
+        """Predictions for the training graph, with added nodes, or for another graph."""
         device = choose_device(self.device)
         if self.model_ == AUTO:
             elsewhere = where is Where.ELSEWHERE
@@ -213,23 +213,26 @@ class FittedEstimator(BaseEstimator):
         return self.task_.predictions(outputs, self.config_.loss)
 
     def predict(self, X: Any = None, *, edges: Any = None, added: bool = False) -> NDArray[Any]:
-        """Class or number of every node, or 0 and 1 for labels; arguments as in `predictions`."""
+        """Predict the class or number of every node, or 0 and 1 for labels.
+
+        The arguments are those of `predictions`.
+        """
         predictions = self.predictions(X, edges=edges, added=added)
         found = self.task_.decided(predictions, self.thresholds_[self.where(X, added=added)])
         return self.classes_[found] if self.task_.targets == "classes" else found
 
     def left_out(self, *, added: bool = False) -> list[str]:
-        """Members of the blend that cannot predict another graph, or with ``added`` new nodes."""
+        """Members of the blend that cannot predict another graph, or added nodes with ``added``."""
         where = Where.GROWN if added else Where.ELSEWHERE
         return self.blend_.left_out(where) if self.model_ == AUTO else []
 
     def score(self, X: Any = None, y: Any = None, *, edges: Any = None) -> float:
-        """Accuracy, micro-F1 or R² on nodes whose targets are known, by default the test nodes."""
+        """Score by accuracy, micro-F1 or R² on labelled nodes, by default the test nodes."""
         first = next(iter(self.scores(X, y, edges=edges).measures().values()))
         return float("nan") if first is None else first
 
     def scores(self, X: Any = None, y: Any = None, *, edges: Any = None) -> AnyScores:
-        """All measures, see `gread.estimator.scores`; arguments as in `score`."""
+        """Compute all measures, see `gread.estimator.scores`; arguments as in `score`."""
         self._check_fitted(X)
         task, given = self.task_, X
         if X is None:
@@ -250,15 +253,15 @@ class FittedEstimator(BaseEstimator):
         return task.scores(truth[known], self.predictions(given)[known], thresholds)
 
     def read(self, X: Any, edges: Any = None) -> TableGraph:
-        """The graph that is given, read with the columns of this estimator."""
+        """Read a graph with the columns of this estimator."""
         return as_graph(X, edges, **self._columns())
 
     def addition(self, X: Any, edges: Any = None) -> Addition:
-        """Nodes and edges to add to the training graph, read with the columns of this estimator."""
+        """Read nodes and edges to add to the training graph."""
         if "data_" not in vars(self):
             raise InputError(
-                "nodes cannot be added: this model folder was shared without the graph of its "
-                "training (graph.safetensors)"
+                "nodes cannot be added: this model folder was shared without its training "
+                "graph (graph.safetensors)"
             )
         return as_addition(self.ids_, X, edges, **self._columns())
 
@@ -269,7 +272,7 @@ class FittedEstimator(BaseEstimator):
         return columns
 
     def config(self, nodes: int = 0) -> TrainConfig:
-        """Training settings by the number of nodes."""
+        """Training settings, which depend on the number of nodes."""
         if self.model_ == AUTO:
             return self._automatic()
         hyper, given = split_settings(self.model_, dict(self.settings or {}))
@@ -278,18 +281,18 @@ class FittedEstimator(BaseEstimator):
         return self._suited(found, given)
 
     def _automatic(self) -> TrainConfig:
-        """What is settled of a training whose model is chosen: the metric."""
+        """Training settings of `AUTO`, which fix the metric."""
         given = dict(self.settings or {})
         others = sorted(given.keys() - {"metric"})
         if others:
             raise InputError(
-                f"settings must be left out where the model is chosen, but for metric, got "
+                "settings must be omitted with model 'auto', except for metric, got "
                 f"{', '.join(others)}: name a model"
             )
         return self._suited(TrainConfig(**given), given)  # type: ignore[arg-type]
 
     def _suited(self, config: TrainConfig, given: Mapping[str, Value]) -> TrainConfig:
-        """With the loss and the metric of the task, where no others are given."""
+        """Fill in the loss and the metric of the task."""
         metric = self.metric or config.metric
         if metric is not None:
             METRICS[metric]  # a misspelt name fails here
@@ -304,14 +307,14 @@ class FittedEstimator(BaseEstimator):
         return found
 
     def built(self) -> nn.Module:
-        """The model with these settings, untrained."""
+        """Build the untrained model with these settings."""
         hyper = dict(self.settings_)
         outputs = self.task_.outputs_of(self.config_)
         sizes = self.preprocessing_.width, hyper.pop("hidden_channels"), outputs
         return MODELS[self.model_].make(*sizes, num_nodes=len(self.ids_), **hyper)
 
     def _divided(self, data: Data, module: nn.Module) -> TrainConfig:
-        """How it trains on a graph, by parts where it would not fit into memory."""
+        """Training settings for a graph, partitioned if it does not fit into memory."""
         config = self.config(int(data.num_nodes))
         if "parts" in (self.settings or {}) or not MODELS[self.model_].divisible(self.settings_):
             return config
@@ -374,7 +377,7 @@ class FittedEstimator(BaseEstimator):
         return with_relations(found, together.once(new.num_nodes, directed=directed))
 
     def shown(self, graph: TableGraph) -> TableGraph:
-        """The graph as it is diagnosed: without directions that only candidates may use."""
+        """The graph for the diagnosis, without directions that only candidates use."""
         if self.model_ != AUTO or self.directed:
             return graph
         options: dict[str, Any] = {"num_nodes": graph.num_nodes, "reduce": "mean"}
@@ -382,7 +385,7 @@ class FittedEstimator(BaseEstimator):
         return replace(graph, edge_index=edges[0], edge_weight=edges[1], directed=False)
 
     def structured(self, data: Data) -> Data:
-        """With what the model wants to know of the graph; a copy, so that it may be moved."""
+        """A copy of the graph with the structure that the model needs."""
         structure = MODELS[self.model_].structure
         found = copy(data) if structure is None else copy(add_structure(data, structure).data)
         relations = relations_of(data)
@@ -394,15 +397,15 @@ class FittedEstimator(BaseEstimator):
         return found
 
     def _check_fitted(self, X: Any) -> None:
-        """Requires a trained model, and its graph if no other is given."""
+        """Require a trained model, and its graph if no other is given."""
         learned = "blend_" if self.model_ == AUTO else "module_"
-        check_is_fitted(self, learned, msg="this %(name)s must be fitted before it predicts")
+        check_is_fitted(self, learned, msg="this %(name)s must be fitted before it can predict")
         if X is None and "data_" not in vars(self):
             raise InputError("a graph must be given: this model was shared without its own")
 
 
 def title_of(model: str) -> str:
-    """What a reader calls a model."""
+    """Title of a model for readers."""
     return "The chosen blend" if model == AUTO else MODELS[model].title
 
 
@@ -487,6 +490,6 @@ def checked_column(values: Any, count: int) -> Column:
 
 
 def with_degrees(graph: TableGraph) -> TableGraph:
-    """The graph with a column of what is known of every node of every graph."""
+    """The graph with a column of degrees, a feature that every graph has."""
     neighbours = log_degree(graph.edge_index[1], graph.num_nodes).numpy()
     return replace(graph, columns={**graph.columns, DEGREE: column(neighbours)})

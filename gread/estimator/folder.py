@@ -49,7 +49,7 @@ CSR = ("x_indptr", "x_indices", "x_data", "x_shape")  # in the place of x, where
 
 
 def write(classifier: FittedEstimator, folder: Path, scores: Mapping[str, AnyScores]) -> None:
-    """Writes a fitted classifier and its scores, the first its own, into a folder that exists."""
+    """Write a fitted estimator and its scores, its own first, to an existing folder."""
     fingerprint = fingerprint_of(_plain(classifier.data_))
     about = {
         "format": FORMAT,
@@ -84,7 +84,7 @@ def write(classifier: FittedEstimator, folder: Path, scores: Mapping[str, AnySco
 
 
 def load(path: str | Path, kind: type[C]) -> C:
-    """The estimator of a kind in a folder, or in a repository of the Hugging Face Hub."""
+    """Load an estimator from a folder or a repository of the Hugging Face Hub."""
     folder = _local(path)
     about = _read_json(folder / CLASSIFIER)
     if about.get("format") != FORMAT:
@@ -132,7 +132,7 @@ def _check(name: str, value: object, of: Any) -> None:
 
 
 def _task(about: Mapping[str, Any]) -> Task:
-    """What it predicts; folders of version 1.0 have classes alone.
+    """Read the task; folders of version 1.0 have classes only.
 
     Classes and labels are two or more, different, and of one plain type.
     """
@@ -150,7 +150,7 @@ def _task(about: Mapping[str, Any]) -> Task:
 
 
 def _thresholds(values: Any, task: Task) -> tuple[Thresholds, ...]:
-    """Those by `Where`."""
+    """Thresholds by `Where`."""
     if values is None:  # version 1.0 had none
         return (None,) * len(Where)
     if len(values) != len(Where):
@@ -174,7 +174,7 @@ def _config(classifier: FittedEstimator) -> dict[str, Any]:
 
 
 def _parameters(classifier: FittedEstimator) -> dict[str, Any]:
-    """What the classifier was made with; JSON has no mapping whose keys are numbers."""
+    """Constructor arguments as JSON, which has no numeric keys."""
     found: dict[str, Any] = classifier.get_params()
     for name in ("model", "device", "graph", "verbose"):  # of this machine, or stored elsewhere
         del found[name]
@@ -239,7 +239,7 @@ def _read_graph(file: Path, classifier: FittedEstimator) -> tuple[list[Any], Dat
 
 
 def _check_graph(ids: Any, found: Mapping[str, Tensor], classifier: FittedEstimator) -> None:
-    """Requires the graph of a training: what reads it later trusts its sizes."""
+    """Require a valid training graph, since later code trusts its sizes."""
     _check("ids", ids, list)
     n = len(ids)
     if found.keys() - set(OPTIONAL) != set(TENSORS):
@@ -298,8 +298,8 @@ def _card(classifier: FittedEstimator, scores: Mapping[str, AnyScores], fingerpr
         f'model = {kind}.load("THIS FOLDER")\n'
         'model.predict("nodes.csv", edges="edges.csv")\n```\n\n'
         "or `gread predict THIS_FOLDER --nodes nodes.csv --edges edges.csv --out predictions.csv`. "
-        f"`{GRAPH}` holds the graph of the training, features and classes included: remove it "
-        "before sharing what must stay private."
+        f"`{GRAPH}` contains the training graph with features and classes: delete it before "
+        "you share a model of private data."
     )
     notes = "\n".join(f"- {warning}" for warning in classifier.diagnosis_.warnings)
     texts = {"about": about, "fingerprint": fingerprint, "usage": usage, "notes": notes}
@@ -326,12 +326,14 @@ def _local(path: str | Path) -> Path:
 
 def _read_json(file: Path) -> dict[str, Any]:
     if not file.is_file():
-        raise InputError(f"{file.parent} is no model folder of gread: it has no file {file.name}")
+        raise InputError(
+            f"{file.parent} is not a model folder of gread: it has no file {file.name}"
+        )
     check_fits(file, 20)
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{file.parent} is no model folder of gread: {error}") from error
+        raise InputError(f"{file.parent} is not a model folder of gread: {error}") from error
     if not isinstance(found, dict):
         raise InputError(f"{file} must hold an object, got {type(found).__name__}")
     return found

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def as_graph(graph: Any, edges: Any = None, **columns: Unpack[Columns]) -> TableGraph:
-    """The graph that a user has.
+    """Convert nodes and edges of any supported kind to a graph.
 
     Args:
         graph: A PyG ``Data`` or a NetworkX graph, which have edges; or the nodes: a file, a list of
@@ -55,7 +55,7 @@ def as_graph(graph: Any, edges: Any = None, **columns: Unpack[Columns]) -> Table
     directed = columns.get("directed", False)
     if isinstance(graph, Data) or _is_a("networkx", "Graph", graph):
         if edges is not None:
-            raise InputError("edges must be left out with a graph that has its own")
+            raise InputError("edges must be omitted with a graph that contains them")
         if isinstance(graph, Data):
             return _from_data(graph, directed, edge_type)
         return from_networkx(graph, "the graph", weight, directed, edge_type)
@@ -178,7 +178,7 @@ def _node_table(nodes: Any, id: str | None) -> Table:
 
 
 def column_of(values: Any) -> Column:
-    """A column from what a user has: a list, an array, a tensor or a pandas series."""
+    """Convert a list, an array, a tensor or a pandas series to a column."""
     if _is_a("pandas", "Series", values):
         return _from_series(values)
     values = _to_numpy(values)
@@ -202,7 +202,7 @@ def _nodes(nodes: Any, id: str | None) -> Table:
     nodes = _to_numpy(nodes)
     if not isinstance(nodes, np.ndarray) or nodes.ndim != 2:
         raise InputError(
-            "a graph must be a PyG Data, a NetworkX graph, a pandas frame, a file, or features "
+            "a graph must be a PyG Data, a NetworkX graph, a pandas DataFrame, a file, or features "
             f"[N, F], got {type(nodes).__name__}"
         )
     return Table("nodes", {ROW: column(np.arange(len(nodes))), "x": column(nodes)})
@@ -254,7 +254,7 @@ def _from_data(data: Data, directed: bool, edge_type: str | None) -> TableGraph:
 
 
 def masks_of_data(data: Data, which: int) -> NDArray[np.int64]:
-    """The parts that the masks of a ``Data`` give: 0 to 2, and −1 for none."""
+    """Sets from the masks of a ``Data``: 0 to 2, and −1 for none."""
     parts = torch.full((int(data.num_nodes),), -1)
     for part, name in enumerate(MASKS):
         mask = data[name].bool()
@@ -270,7 +270,7 @@ def _to_numpy(values: Any) -> Any:
 
 
 def _is_a(package: str, name: str, value: Any) -> bool:
-    """Whether it is of a class of another package, which who has such a thing has imported."""
+    """Whether an object belongs to a class of an optional package."""
     module = sys.modules.get(package)
     return module is not None and isinstance(value, getattr(module, name))
 
@@ -281,7 +281,7 @@ def _from_frame(name: str, frame: Any) -> Table:
 
 
 def _from_series(series: Any) -> Column:
-    """A column of pandas, for which NaN is what is missing."""
+    """Convert a pandas series; NaN is a missing value."""
     missing = series.isna().to_numpy()
     if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biuf":
         values = series.to_numpy()

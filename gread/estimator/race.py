@@ -1,4 +1,4 @@
-"""The choice of a predictor for a graph: candidates, a race between them within a time, a blend.
+"""Selection of a predictor: candidates, their comparison within a time budget, and a blend.
 
 Every candidate is scored on nodes that it was not trained on: on folds of the labelled nodes where
 these are few, on one part of them otherwise. The test nodes take no part.
@@ -56,7 +56,7 @@ TRIED = ("none", "row", "binary")
 
 @dataclass(frozen=True)
 class Candidate:
-    """A way to predict.
+    """A candidate: a model with its settings and encoding.
 
     Attributes:
         title: For a reader.
@@ -92,7 +92,7 @@ class Candidate:
 
     def __post_init__(self) -> None:
         if self.neighbours and self.model != "mlp":
-            raise InputError(f"neighbours must be features of an mlp alone, got {self.model!r}")
+            raise InputError(f"neighbours must be features of an mlp only, got {self.model!r}")
         if self.typed and not self.can_be_typed():
             raise InputError(f"typed must be false for {self.model!r}, which has one operator")
 
@@ -115,17 +115,17 @@ class Candidate:
 
     @property
     def without_graph(self) -> bool:
-        """Whether it sees no edge."""
+        """Whether the candidate uses no edges."""
         return self.model == "mlp" and not (self.smooth or self.neighbours or self.positions)
 
     def transductive(self) -> bool:
-        """Whether it can predict nodes of its graph alone, or of this with nodes added."""
+        """Whether the candidate can predict only its graph, possibly with added nodes."""
         return self.smooth or self.neighbours or self.model == PROPAGATION or self.bound()
 
     def bound(self) -> bool:
-        """Whether it has weights or positions of each node, so that it cannot predict added ones.
+        """Whether the candidate is tied to the nodes of its graph and cannot predict added nodes.
 
-        Eigenvectors of a grown graph are others.
+        A grown graph has other eigenvectors.
         """
         if self.model == PROPAGATION:
             return False
@@ -141,14 +141,14 @@ def takes_types(model: str) -> bool:
 
 @cache
 def portfolio() -> tuple[Candidate, ...]:
-    """Those of ``portfolio.toml``."""
+    """Candidates of ``portfolio.toml``."""
     table = read_toml("estimator", "portfolio.toml") or {}
     return tuple(Candidate(**row) for row in table["candidates"])
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A graph whose labelled nodes are to be learned from.
+    """A graph with labelled nodes to learn from.
 
     Attributes:
         data: ``x``, ``edge_index`` with directions if there are any, ``edge_weight`` perhaps, types
@@ -260,7 +260,7 @@ class Problem:
         return self.encoded[name]
 
     def graph(self, candidate: Candidate, known: Tensor | None = None) -> Data:
-        """What a candidate sees, without masks.
+        """The graph as a candidate uses it, without masks.
 
         Args:
             candidate: Which.
@@ -298,11 +298,11 @@ class Problem:
         return data
 
     def gain(self, predictions: Figures, nodes: NDArray[np.int64]) -> tuple[float, float]:
-        """What is to be large, see `Task.gain`."""
+        """The value to maximize, see `Task.gain`."""
         return self.task.gain(predictions, self.data.y.numpy()[nodes])
 
     def weights(self, candidate: Candidate, nodes: NDArray[np.int64]) -> Tensor | None:
-        """How much nodes of each class count where a candidate learns from ``nodes``."""
+        """Class weights of a candidate that learns from ``nodes``."""
         if self.class_weight is not None or not candidate.balanced:
             return self.class_weight
         return balanced(self.data.y[nodes], self.task.width)
@@ -316,7 +316,7 @@ def balanced(y: Tensor, classes: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Trained:
-    """A candidate that has learned.
+    """A trained candidate.
 
     Attributes:
         candidate: What it is, with all that its network is built from.
@@ -365,7 +365,7 @@ def train(
     until: float = float("inf"),
     seed: int = 0,
 ) -> Trained:
-    """A candidate that has learned from ``nodes``.
+    """Train a candidate on ``nodes``.
 
     Args:
         problem: The graph.
@@ -492,7 +492,7 @@ def race(
     seconds: float,
     on_score: Callable[[Scored], None] | None = None,
 ) -> list[Scored]:
-    """Candidates with their scores, the best first, within a time.
+    """Score candidates within a time budget, best first.
 
     Every candidate may take twice its share of what is left; what it does not need is for the
     others. One that can predict on other graphs is always among them, if it trains for one epoch.
@@ -548,7 +548,7 @@ def _scored(problem: Problem, candidate: Candidate, until: float) -> Scored | No
 
 
 def _variants(problem: Problem, found: list[Scored], end: float) -> Iterator[Candidate]:
-    """Around the best network so far, as long as there is time."""
+    """Variants of the best network while time remains."""
     tried: set[str] = set()
     random = np.random.default_rng(0)
     while time.monotonic() < end:
@@ -568,7 +568,7 @@ def _variants(problem: Problem, found: list[Scored], end: float) -> Iterator[Can
 
 
 def _near(problem: Problem, best: Candidate) -> Iterator[Candidate]:
-    """What is tried of every network."""
+    """Variants of a network."""
     uneven = isinstance(problem.task, Classes) and problem.task.metric != "accuracy"
     if uneven and problem.class_weight is None and not best.balanced:
         yield replace(
@@ -623,7 +623,7 @@ def _moved(best: Candidate, random: np.random.Generator) -> Candidate:
 
 @dataclass(frozen=True)
 class Choice:
-    """What came of a race.
+    """Result of a comparison of candidates.
 
     Attributes:
         scored: All candidates, the best first.

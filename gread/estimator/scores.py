@@ -1,4 +1,4 @@
-"""Measures of predictions: of classes, of labels and of numbers."""
+"""Measures of predictions for classes, labels and numbers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Headline:
 
     @property
     def gain(self) -> float:
-        """The value with the sign with which higher is better."""
+        """The value with a sign such that higher is better."""
         return -np.inf if self.value is None else METRICS[self.metric].sign * self.value
 
 
@@ -48,7 +48,7 @@ def apart(metric: str, difference: float) -> str:
 
 
 def headline(metric: str, outputs: Tensor, y: Tensor) -> Headline:
-    """A metric of outputs [n, k] beside targets."""
+    """Compute a metric of outputs [n, k] and targets."""
     value, count = value_of(metric, outputs, y), len(y)
     if not np.isfinite(value):
         return Headline(metric, None, 0.0)
@@ -94,7 +94,7 @@ class Scores:
     headline: Headline
 
     def measures(self) -> Mapping[str, float | None]:
-        """By the names that a reader knows."""
+        """Measures by their usual names."""
         return {
             "accuracy": self.accuracy,
             "macro-F1": self.macro_f1,
@@ -110,7 +110,7 @@ def score(
     predicted: NDArray[np.int64] | None = None,
     metric: str = "accuracy",
 ) -> Scores:
-    """Compares classes [n] with probabilities [n, classes].
+    """Compare classes [n] with probabilities [n, classes].
 
     Args:
         y: The true classes.
@@ -213,7 +213,7 @@ class LabelScores:
     headline: Headline
 
     def measures(self) -> Mapping[str, float | None]:
-        """By the names that a reader knows."""
+        """Measures by their usual names."""
         return {
             "micro-F1": self.micro_f1,
             "macro-F1": self.macro_f1,
@@ -229,7 +229,7 @@ def score_labels(
     predicted: NDArray[np.bool_],
     metric: str,
 ) -> LabelScores:
-    """Compares labels [n, k], as 0 and 1, with their probabilities and with predicted ones."""
+    """Compare labels [n, k], as 0 and 1, with their probabilities and with predicted ones."""
     each = []
     for place, name in enumerate(names):
         truth, outputs = torch.from_numpy(y[:, [place]]), log_odds(probabilities[:, [place]])
@@ -278,12 +278,12 @@ class NumberScores:
     headline: Headline
 
     def measures(self) -> Mapping[str, float | None]:
-        """By the names that a reader knows."""
+        """Measures by their usual names."""
         return {"R²": self.r2, "MAE": self.mae, "RMSE": self.rmse}
 
 
 def score_numbers(y: Figures, values: Figures, metric: str) -> NumberScores:
-    """Compares numbers [n] with predicted ones [n].
+    """Compare numbers [n] with predicted ones [n].
 
     Example:
         >>> score_numbers(np.array([0.0, 2.0]), np.array([0.5, 1.5]), "r2").r2

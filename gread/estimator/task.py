@@ -1,4 +1,4 @@
-"""What is predicted of a node: a class, labels or a number.
+"""Kinds of targets: a class, several labels or a number.
 
 A task says how targets become what a network learns, how its outputs become predictions [N, k], by
 which metric these are compared, and how they are calibrated, decided, scored and written. All else
@@ -60,7 +60,7 @@ T = TypeVar("T", bound="Task")
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """What is predicted.
+    """Kind of target, and how it is learned, predicted and scored.
 
     Attributes:
         names: Classes, labels, or the column of numbers.
@@ -191,14 +191,14 @@ class Task(ABC):
 
     @abstractmethod
     def check(self, y: NDArray[Any], parts: NDArray[np.int64]) -> None:
-        """Requires parts of a split, 0 to 2, from which all targets can be learned."""
+        """Require parts of a split, 0 to 2, from which all targets can be learned."""
 
     def fitted(self: T, y: NDArray[Any], learned: NDArray[np.bool_]) -> T:
         """The task with what it takes from the targets of the nodes that are learned from."""
         return self
 
     def check_metric(self, name: str) -> None:
-        """Requires a metric of such targets."""
+        """Require a metric of such targets."""
         if self.targets not in METRICS[name].targets:
             fitting = ", ".join(metrics_of(self.targets))
             raise InputError(f"metric must be one of {fitting} for {self.targets}, got {name!r}")
@@ -356,7 +356,7 @@ class Classes(Task):
         return replace(self, rare=int(sizes[1] <= sizes[0]) if self.width == 2 else 1)
 
     def check(self, y: NDArray[np.int64], parts: NDArray[np.int64]) -> None:
-        """Requires training nodes of every class that has nodes."""
+        """Require training nodes of every class that has nodes."""
         trained = np.unique(y[parts == 0])
         if len(trained) < 2:
             raise InputError("training nodes must be of two classes or more, got one")
@@ -466,7 +466,7 @@ class LabelSets(Task):
         }
 
     def check(self, y: Figures, parts: NDArray[np.int64]) -> None:
-        """Requires training nodes with and without every label."""
+        """Require training nodes with and without every label."""
         shares = y[parts == 0].mean(axis=0)
         for name, share in zip(self.names, shares, strict=True):
             if share in (0, 1):
@@ -559,7 +559,7 @@ class Numbers(Task):
         return replace(self, centre=float(known.mean()), scale=float(known.std()) or 1.0)
 
     def check(self, y: Figures, parts: NDArray[np.int64]) -> None:
-        """Requires different numbers in every part."""
+        """Require different numbers in every part."""
         for part, name in enumerate(("training", "validation", "test")):
             found = np.unique(y[parts == part])
             if len(found) == 1:
@@ -641,7 +641,7 @@ def read_targets(
 
 
 def _checked(task: LabelSets, y: Figures, where: str) -> LabelSets:
-    """Requires labels that some nodes have and others have not."""
+    """Require labels that some nodes have and others have not."""
     known = y[task.known(y)]
     if not len(known):
         raise InputError(f"{where} must hold the labels of some nodes, got none")

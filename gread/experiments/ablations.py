@@ -98,10 +98,12 @@ def render(
             if dataset in PUBLISHED[ablation.name]:
                 rows.append(("", *paper_row(PUBLISHED[ablation.name][dataset][value], titles)))
     first, second = ablation.values.values()
-    note = "Test accuracy in percent, mean ± deviation over splits and seeds; the better is bold."
+    note = (
+        "Test accuracy in percent, mean ± standard deviation over splits and seeds; bold: better."
+    )
     note += said_of_failed(results) + said_of_fewer(ours)
     here = f"{second} is better than {first} in {ahead} of {pairs} pairs"
-    here += f" and as good in {level}" if level else ""
+    here += f" and equal in {level}" if level else ""
     claims = []
     if said is not None and pairs:
         if said.without:

@@ -104,8 +104,8 @@ def accuracy_table(title: str, baselines: Sequence[str], results: Sequence[Resul
             rows.append([*paper_row(paper), average(paper)])
             apart = [_difference(shown[name].get(d), paper[d]) for d in DATASETS]
             rows.append(["– difference", *apart, ""])
-    note = "Test accuracy in percent, mean ± deviation over splits and seeds."
-    note += f" {len(results)} runs of ours.{said_of_diverged(results)}"
+    note = "Test accuracy in percent, mean ± standard deviation over splits and seeds."
+    note += f" Ours: {len(results)} runs.{said_of_diverged(results)}"
     note += said_of_failed(results) + said_of_fewer(found)
     if len(run_here) < len(names):
         note += " Rows marked (paper) are copied from the paper."
@@ -126,7 +126,7 @@ def _best_in(shown: Accuracies, ours: Accuracies) -> tuple[Claim, ...]:
         return ()
     here = f"others are better on {listed(ahead.values())}"
     if any(name not in ours for name in shown):
-        here += ", where those that are not run here have the paper's numbers"
+        here += ", using the paper's numbers for models without runs here"
     says = "a GREAD model is the best in all datasets except for Squirrel and Citeseer"
     return (Claim(says, here, ahead.keys() <= {"squirrel", "citeseer"}),)
 
@@ -155,9 +155,9 @@ def ranking_table(title: str, rows: int, results: Sequence[Result]) -> TextTable
     note += _marked(means)
     if len(datasets) < len(DATASETS):
         names = listed(CATALOGUE[name].title for name in datasets)
-        note += f" Over {names} alone, where there are runs."
+        note += f" Only {names} have runs and are compared."
     if gaps:
-        note += f" Left out, since some of their cells have no number: {', '.join(gaps)}."
+        note += f" Omitted because some of their cells have no number: {', '.join(gaps)}."
     ordered = standings(means)
     columns = ["model", "average rank", "– paper", "average accuracy", "– paper"]
     columns += ["gold", "silver", "bronze", "– paper"]
@@ -170,7 +170,7 @@ def _ranked_first(ordered: Sequence[Standing]) -> tuple[Claim, ...]:
     says = "GREAD-BS is ranked at the top, with an average rank of 1.56"
     for place, standing in enumerate(ordered, 1):
         if standing.model == "GREAD-BS":
-            here = f"it is number {place} with an average rank of {standing.rank:.2f}"
+            here = f"it is in place {place} with an average rank of {standing.rank:.2f}"
             here += "" if place == 1 else f", and {ordered[0].model} is at the top"
             return (Claim(says, here, place == 1),)
     return ()
@@ -189,7 +189,7 @@ def marks(means: Mapping[str, Mapping[str, float]], model: str) -> str:
 
 def _marked(means: Mapping[str, Mapping[str, float]]) -> str:
     """What the marks mean, and where the paper has others."""
-    note = "∗ and † mark a better accuracy than GloGNN and ACM-GCN, p < 0.05 by Wilcoxon's "
+    note = "∗ and † mark a better accuracy than GloGNN and ACM-GCN with p < 0.05 in Wilcoxon's "
     note += "signed-rank test over the datasets."
     paper = PUBLISHED["wilcoxon"].items()
     printed = {name: "".join(RIVALS[rival] for rival in rivals) for name, rivals in paper}

@@ -85,7 +85,7 @@ def quick(artefact: Artefact) -> Plan:
         groups.setdefault(_number_of(short), []).append(short)
     if not groups:
         return Plan([])
-    note = f"Quick scale: {_count(rule.runs, 'run')} a number, at most {rule.epochs} epochs"
+    note = f"Quick scale: {_count(rule.runs, 'run')} per number, at most {rule.epochs} epochs"
     note += f", without {', '.join(left_out)}." if left_out else "."
     return Plan([spec for group in groups.values() for spec in group[: rule.runs]], note)
 
@@ -101,8 +101,8 @@ def show(artefact: Artefact, plan: Plan, results: Sequence[Result]) -> TextTable
     notes = [plan.note]
     if missing:
         notes.append(
-            f"Not computed yet: {missing} of {_count(len(plan.specs), 'run')}, and numbers "
-            "that need them are not shown."
+            f"Not yet computed: {missing} of {_count(len(plan.specs), 'run')}. Numbers that need "
+            "them are not shown."
         )
     claims = () if missing or plan.note else shown.claims
     return replace(shown, note=" ".join(filter(None, [*notes, shown.note])), claims=claims)

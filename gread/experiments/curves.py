@@ -90,14 +90,14 @@ def said_of_failed(results: Sequence[Result]) -> str:
     failed = sum(result.test is None for result in results)
     if not failed:
         return ""
-    return f" {failed} of {len(results)} runs diverged in their first epoch and do not count."
+    return f" {failed} of {len(results)} runs diverged in their first epoch and are not counted."
 
 
 def said_of_fewer(found: Mapping[K, Measured]) -> str:
     """A sentence about means over fewer runs than there were, if there are any."""
     if not any(values and values.failed for values in found.values()):
         return ""
-    return " A mean over fewer runs is marked, and takes no part in comparisons."
+    return " A mean over fewer runs is marked and not compared."
 
 
 def said_of_diverged(results: Sequence[Result]) -> str:
@@ -106,7 +106,7 @@ def said_of_diverged(results: Sequence[Result]) -> str:
     if not counts:
         return ""
     named = listed(f"{title} on {CATALOGUE[d].title} ({n})" for (title, d), n in counts.items())
-    return f" Runs that diverged count with their best epoch before: {named}."
+    return f" Diverged runs count with their best epoch before the divergence: {named}."
 
 
 def splits_of(results: Iterable[Result]) -> str:

@@ -25,8 +25,8 @@ def render_models(results: Sequence[Result]) -> TextTable:
         "Table 1: diffusion, reaction and continuous time",
         ("model", "diffusion", "reaction", "continuous time", "– here", "group"),
         rows,
-        "The first three columns are the paper's; in part means one specific type of reaction. "
-        "What is continuous here has `evolve`, and can be followed over time.",
+        "The first three columns are the paper's; ‘in part’ means one specific type of reaction. "
+        "Models marked as continuous here have `evolve`, which returns states over time.",
     )
 
 
@@ -42,9 +42,9 @@ def render_statistics(results: Sequence[Result]) -> TextTable:
         "Table 3: datasets",
         [*columns, "node homophily", "edge homophily"],
         rows,
-        "≠ marks a slip of the paper, whose value is not that of the data: it swaps the classes of "
-        "Cora and Citeseer, lacks a digit in the features of Chameleon, counts self loops for "
-        "Wisconsin and Film alone, and defines the node homophily but prints the edge homophily.",
+        "≠ marks a value of the paper that differs from the data. The paper swaps the classes of "
+        "Cora and Citeseer, omits a digit in the features of Chameleon, counts self loops only for "
+        "Wisconsin and Film, and defines node homophily but prints edge homophily.",
     )
 
 
@@ -71,9 +71,9 @@ def render_synthetic(results: Sequence[Result]) -> TextTable:
         "Table 9: synthetic Cora",
         [*columns, "smallest degree", "– paper"],
         rows,
-        "Means over the three graphs of every level. "
+        "Means over the three graphs per level. "
         + " or ".join(f"{nodes} nodes and {edges} edges" for nodes, edges in sorted(sizes))
-        + " each, where the paper's caption has 1480 nodes and 5936 edges.",
+        + " each; the paper's caption has 1480 nodes and 5936 edges.",
     )
 
 

@@ -91,7 +91,7 @@ def demo(out: str | Path, on_run: Callable[[], None] = lambda: None) -> Demo:
 
 
 def compare(on_run: Callable[[], None]) -> list[Cell]:
-    """Trains every model on every graph and split; ``on_run`` is called after each training."""
+    """Train every model on every graph and split; ``on_run`` is called after each training."""
     cells = []
     for homophily in HOMOPHILIES:
         data = csbm(500, 5, homophily=homophily, degree=10, num_features=64, num_splits=SPLITS)
@@ -107,7 +107,7 @@ def compare(on_run: Callable[[], None]) -> list[Cell]:
 
 
 def draw(folder: Path) -> list[Path]:
-    """Writes Figure 1 of the paper, and the Dirichlet energy of the same two processes."""
+    """Write Figure 1 of the paper, and the Dirichlet energy of the same two processes."""
     edges = grid(SIZE, SIZE).edge_index
     times = np.geomspace(0.1, 50.0, 80).round(6).tolist()
     curves = []
@@ -117,8 +117,10 @@ def draw(folder: Path) -> list[Path]:
     axes = Axis("time t", log=True, limits=(0.1, 50.0)), Axis("Dirichlet energy (Eq. 18)", log=True)
     panel = Panel.of("", curves, *axes)
     charts = {
-        "grid.png": Chart("Diffusion forgets; the reaction remembers", snapshots(), columns=4),
-        "energy.png": Chart("How fast the nodes of the grid become alike", (panel,)),
+        "grid.png": Chart(
+            "Diffusion blurs the letter, the reaction keeps it", snapshots(), columns=4
+        ),
+        "energy.png": Chart("Dirichlet energy of the grid over time", (panel,)),
     }
     folder.mkdir(parents=True, exist_ok=True)
     for file, chart in charts.items():

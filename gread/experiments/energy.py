@@ -25,7 +25,7 @@ ENERGY = PROTOCOL["energy"]
 DEPTH = PROTOCOL["depth"]
 
 LAYER = Axis("layer", limits=(0, 40))
-TABLE_10 = "the setting of Table 10 with features a tenth as large"
+TABLE_10 = "the setting of Table 10 with features scaled by 0.1"
 
 SHOWN = (1e-14, 1e6)
 """Energies in a picture: below, float32 has lost the differences of the states."""
@@ -119,8 +119,8 @@ def render_depth(results: Sequence[Result]) -> Chart:
         "Every model over forty layers: energy, and effective rank",
         tuple(panels) or (Panel(remark="no runs yet"),) * 2,
         columns=2,
-        note=_setting(results, "sixteen features and channels, Euler's steps of 1 as layers")
-        + f" Not shown, since their layers are two or none: {shallow}.",
+        note=_setting(results, "sixteen features and channels, Euler steps of size 1 as layers")
+        + f" Not shown because they have at most two layers: {shallow}.",
     )
 
 
@@ -144,10 +144,10 @@ def _setting(results: Sequence[Result], setting: str = TABLE_10, *, band: bool =
     seeds = len({result.spec.seed for result in results})
     note = f"cSBM of 100 nodes, {setting}"
     note += f"; median of {seeds} seeds" if seeds > 1 else ""
-    note += " in a band of the middle half." if band and seeds > 1 else "."
+    note += " with a band from the first to the third quartile." if band and seeds > 1 else "."
     if failed:
         counts = ", ".join(f"{title} {count}" for title, count in failed.items())
-        note += f" Runs that left float32 in their first epoch and are not shown: {counts}."
+        note += f" Not shown because they overflowed float32 in their first epoch: {counts}."
     return note
 
 

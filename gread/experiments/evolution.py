@@ -102,7 +102,7 @@ def _square(h: Tensor) -> tuple[tuple[float, ...], ...]:
 def render_grid(results: Sequence[Result]) -> Chart:
     """Figure 1: blurring-sharpening above diffusion."""
     return Chart(
-        "Figure 1: diffusion forgets, the reaction remembers",
+        "Figure 1: diffusion blurs the letter, the reaction keeps it",
         snapshots(),
         columns=len(TIMES),
         note="Blurring-sharpening is Eq. (14), diffusion Eq. (11); a grid of 1600 nodes with one "
@@ -131,11 +131,11 @@ def render_journey(results: Sequence[Result]) -> Chart:
     }
     shown = [panel for time, panel in panels.items() if time in (0.0, 1.0, max(panels))]
     return Chart(
-        "Figure 2: the nodes of Cora on their way",
+        "Figure 2: the nodes of Cora over time",
         tuple(shown) or (Panel.of("", (), HIDDEN, HIDDEN),) * 3,
         columns=3,
-        note="H(t) of a trained GREAD-BS in the plane by t-SNE, each map from where the one before "
-        f"ended; {MAPPED} nodes, coloured by class.",
+        note="H(t) of a trained GREAD-BS by t-SNE, each map initialized by the previous one; "
+        f"{MAPPED} nodes, coloured by class.",
         frames=tuple(Frame(panel.title, (panel,)) for panel in panels.values()),
     )
 
@@ -151,8 +151,8 @@ def render_final(results: Sequence[Result]) -> Chart:
         "Figure 10: the final states of all datasets",
         panels,
         columns=3,
-        note=f"H(T) of a trained GREAD-BS in the plane by t-SNE; at most {MAPPED} nodes a dataset, "
-        "coloured by class.",
+        note=f"H(T) of a trained GREAD-BS by t-SNE; at most {MAPPED} nodes per dataset, coloured "
+        "by class.",
     )
 
 

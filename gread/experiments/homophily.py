@@ -60,7 +60,8 @@ def render(results: Sequence[Result]) -> Chart:
         "Figure 6: accuracy by homophily, synthetic Cora",
         tuple(panels),
         columns=2,
-        note=f"Mean over the graphs of a level in a band of one deviation. {_ahead(means)}".strip(),
+        note="Mean over the graphs of a level, with a band of one standard deviation. "
+        f"{_ahead(means)}".strip(),
         claims=(*_poor(means), *_best_overall(means), *_steady(means)),
     )
 
@@ -75,7 +76,7 @@ def _ahead(found: Means) -> str:
     if not ahead:
         return ""
     points = ", ".join(f"{value:+.1f}" for value in ahead).replace("-", "−")
-    return f"GREAD-BS less GCN at homophily 0.0 to 0.2, in points: {points}."
+    return f"GREAD-BS minus GCN at homophily 0.0 to 0.2, in points: {points}."
 
 
 def _poor(found: Means) -> tuple[Claim, ...]:

@@ -38,10 +38,9 @@ DATASETS: tuple[str, ...] = tuple(ABOUT["datasets"])
 COMPARED = (*ABOUT["baselines"], *GREAD)
 SMALLEST = "chameleon-filtered"
 NOTE = (
-    "Nothing is tuned here: the two filtered graphs have the settings of the graphs that they come "
-    "from, the others the defaults of every model. Accuracy on all of them, also where others "
-    "report the area under the ROC curve: on Minesweeper, Tolokers and Questions, where one class "
-    "has most nodes."
+    "Nothing is tuned here: the two filtered graphs use the settings of their source graphs, and "
+    "the others the defaults of every model. The metric is accuracy on all graphs. On Minesweeper, "
+    "Tolokers and Questions, where one class has most nodes, others report ROC-AUC."
 )
 
 
@@ -65,7 +64,7 @@ def render(datasets: Sequence[str], results: Sequence[Result]) -> TextTable:
         "Newer graphs: accuracy",
         ("model", *(CATALOGUE[d].title for d in datasets), "average rank"),
         rows,
-        f"Test accuracy in percent, mean ± deviation over {splits_of(results)}."
+        f"Test accuracy in percent, mean ± standard deviation over {splits_of(results)}."
         + said_of_failed(results)
         + said_of_fewer(found),
     )

@@ -38,8 +38,8 @@ def write_report(path: str | Path, *, store: str | Path) -> None:
     known = known_results(store)
     sections = [_section(name, known) for name in sorted(ARTEFACTS, key=_order)]
     about = (
-        "Graph neural reaction-diffusion networks (ICML 2023), run again: with the paper’s own "
-        f"numbers beside ours. Written by gread {__version__} on {date.today():%d %B %Y}."
+        "Graph neural reaction-diffusion networks (ICML 2023), run again, with the paper’s numbers "
+        f"next to ours. Written by gread {__version__} on {date.today():%d %B %Y}."
     )
     write_text(path, page(sections, title="GREAD: every table and figure", about=about))
 
@@ -56,7 +56,7 @@ def _section(name: str, known: Mapping[str, Result]) -> Section:
         shown = show(artefact, plan, found)
     except DataError as error:  # the page has the others nevertheless
         title = name.replace("-", " ").capitalize()
-        shown = TextTable(title, (), (), f"Its data is not here: {error}")
+        shown = TextTable(title, (), (), f"Its data is missing: {error}")
     return Section(name, shown, len(found), len(plan.specs), scale, f"gread reproduce {name}")
 
 

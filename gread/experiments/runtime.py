@@ -31,7 +31,7 @@ def specs() -> list[RunSpec]:
 def render(results: Sequence[Result]) -> Chart:
     """A panel for every solver, a bar for every model."""
     ticks = tuple((float(n), MODELS[model].title) for n, model in enumerate(MODELS_SHOWN))
-    axes = Axis(ticks=ticks, limits=(-0.7, len(ticks) - 0.3)), Axis("ms an epoch")
+    axes = Axis(ticks=ticks, limits=(-0.7, len(ticks) - 0.3)), Axis("ms per epoch")
     panels = []
     for solver in ABOUT["solvers"]:
         bars = []
@@ -47,15 +47,15 @@ def render(results: Sequence[Result]) -> Chart:
                 bars.append(_bar(place, title, times, model in GREAD))
         panels.append(Panel.of({"euler": "Euler", "rk4": "RK4"}[solver], bars, *axes))
     devices = sorted({result.device for result in results})
-    note = "Cora, T = 3, τ = 1, SC and OA, width 64: a training step and the evaluation after it; "
-    note += "median with the middle half of the epochs. The paper names no baselines."
+    note = "Cora, T = 3, τ = 1, SC and OA, width 64: a training step with its evaluation. Bars are "
+    note += "medians, whiskers quartiles over epochs. The paper names no baselines."
     if devices:
         note += f" Measured on {' and '.join(devices)}."
     if any(device.startswith("cuda") for device in devices):
-        note += " There epochs go by several at a time, and each counts as their mean."
+        note += " There, several epochs are launched together, and each counts as their mean."
     failed = sorted({title_of(result) for result in results if not result.records})
     if failed:
-        note += f" Diverged before it could be timed: {', '.join(failed)}."
+        note += f" Diverged before they could be timed: {', '.join(failed)}."
     return Chart(
         "Figure 9: running time of an epoch on Cora",
         tuple(panels),

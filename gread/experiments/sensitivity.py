@@ -84,9 +84,10 @@ def render(
             own = {x: found[d, t, x] for d, t, x in found if (d, t) == (dataset, name)}
             series.append(curve(name, own))
         panels.append(Panel.of(CATALOGUE[dataset].title, series, *axes))
-    note = f"Mean over {splits_of(results)} in a band of one deviation.{said_of_failed(results)}"
+    note = f"Mean over {splits_of(results)} with a band of one standard deviation."
+    note += said_of_failed(results)
     if not all(found.values()):
-        note += " Where all did, a line has a gap or ends."
+        note += " If all runs of a point did, the line has a gap or ends."
     return Chart(
         title,
         tuple(panels),

@@ -58,9 +58,9 @@ def render(results: Sequence[Result]) -> TextTable:
         "GREAD by the source of its settings",
         ("model", *TITLES, "average"),
         rows,
-        note="Test accuracy in percent, mean ± deviation over ten splits and the seeds that "
-        "docs/reproducibility.md names. Tuned settings are those of the search described there, "
-        "selected by validation alone.",
+        note="Test accuracy in percent, mean ± standard deviation over ten splits and the seeds in "
+        "docs/reproducibility.md. Tuned settings come from the search described there, "
+        "selected only by validation.",
     )
 
 

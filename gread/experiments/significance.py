@@ -41,9 +41,10 @@ def render(results: Sequence[Result]) -> TextTable:
         "Table 24: GRAND and GREAD-BS, unpaired t-test",
         ("model", *TITLES),
         rows,
-        "Test accuracy in percent, mean ± deviation over splits and seeds. The hundred runs on ten "
-        "splits are not independent, so the test makes differences look surer than they are. Where "
-        f"GRAND has no published setting it has one found by validation.{said_of_failed(results)}",
+        "Test accuracy in percent, mean ± standard deviation over splits and seeds. The hundred "
+        "runs on ten splits are not independent, so p-values look more certain than they are. "
+        "Without a published setting, GRAND uses one selected by validation."
+        + said_of_failed(results),
         _improves(dict(zip(DATASETS, tests, strict=True))),
     )
 

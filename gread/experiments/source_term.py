@@ -58,8 +58,8 @@ def render(results: Sequence[Result]) -> TextTable:
         "Table 22: GREAD-ST and GRAND++",
         ("model", *TITLES),
         rows,
-        "Test accuracy in percent, mean ± deviation over splits and seeds; the better is bold. "
-        "Where GRAND++ has no published setting it has one found by validation."
+        "Test accuracy in percent, mean ± standard deviation over splits and seeds; the better "
+        "value is bold. Without a published setting, GRAND++ uses one selected by validation."
         + said_of_failed(results)
         + said_of_fewer(ours),
         claims,
@@ -80,8 +80,9 @@ def render_depth(results: Sequence[Result]) -> TextTable:
         "Table 23: GREAD-ST and GRAND++ on Cora by the number of layers",
         ("model", *map(str, LAYERS["numbers"])),
         rows,
-        "Test accuracy in percent, mean ± deviation over splits. A layer is a step of the solver, "
-        f"as long as in the preset.{said_of_failed(results)}{said_of_fewer(found)}",
+        "Test accuracy in percent, mean ± standard deviation over splits. A layer is one step of "
+        f"the solver with the step size of the preset.{said_of_failed(results)}"
+        + said_of_fewer(found),
         _robust(means_of(found)),
     )
 
@@ -94,7 +95,7 @@ def _robust(means: Mapping[tuple[str, int], float]) -> tuple[Claim, ...]:
     theirs, ours = (
         max(means[name, depth] for depth in depths) - means[name, depths[-1]] for name in NAMES
     )
-    here = f"from their best depth to {depths[-1]} layers, which is how robust is understood here, "
+    here = f"from their best depth to {depths[-1]} layers, the definition of robust used here, "
     here += f"{NAMES[0]} loses {theirs:.2f} points and {NAMES[1]} {ours:.2f}"
     return (Claim("GREAD-ST is more robust to oversmoothing than GRAND++", here, ours < theirs),)
 

@@ -53,10 +53,9 @@ def render_response(results: Sequence[Result]) -> Chart:
         "The frequency response of GREAD-BS",
         tuple(panels),
         columns=3,
-        note="H(T) is a polynomial of Ã applied to H(0), one for every channel: λ = 1 is constant "
-        f"over the graph, λ = −1 alternates along every edge. At most {CHANNELS} channels a "
-        "dataset, evenly spread over the order of their β. Diffusion alone would fall from 1 at "
-        "λ = 1.",
+        note="H(T) is a polynomial of Ã applied to H(0), one per channel. λ = 1 is constant over "
+        f"the graph, λ = −1 alternates along every edge. At most {CHANNELS} channels per dataset, "
+        "evenly spaced in the order of β. Diffusion alone would decrease from 1 at λ = 1.",
     )
 
 
@@ -79,7 +78,7 @@ def render_beta(results: Sequence[Result]) -> Chart:
         "The β that GREAD-BS learns",
         tuple(panels),
         columns=3,
-        note="One value a channel, uniform in [−1, 1] before training.",
+        note="One value per channel, initialized uniformly in [−1, 1].",
     )
 
 

@@ -1,4 +1,4 @@
-"""Stored results beside the paper's numbers, for a table and plots on the page."""
+"""Stored results and the paper's numbers, for a table and plots on the page."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def leaderboard(results: Iterable[Result]) -> dict[str, Any]:
             {"model": title, "group": family.get(title, "others"), "cells": row}
             for title, row in sorted(cells.items(), key=lambda item: item[0] not in run_here)
         ],
-        "note": "Ours: mean and deviation over splits and seeds of the runs of the paper’s "
-        "protocol, or where there are none of the settings with the most runs; by validation "
-        "accuracy among equals. Models without runs here have the paper’s numbers, marked so.",
+        "note": "Ours: mean and standard deviation over splits and seeds. The runs are those of "
+        "the paper’s protocol; otherwise the settings with the most runs, then with the best "
+        "validation accuracy. Models without runs here show the paper’s numbers and are marked.",
     }
 
 

@@ -98,7 +98,7 @@ class Runs:
         return self._answers[key]
 
     def close(self) -> None:
-        """Ends trainings after their epoch: PyTorch aborts in a process that leaves without it."""
+        """End trainings after their epoch: PyTorch aborts in a process that leaves without it."""
         self._ended.set()
         for training in self._trainings:
             training.join()
@@ -160,11 +160,11 @@ class _Handler(BaseHTTPRequestHandler):
         hosts = {f"{name}:{self.server.server_port}" for name in (ADDRESS, "localhost")}
         origin = self.headers.get("Origin")
         if self.headers.get("Host") not in hosts:
-            return self._send(_refusal(HTTPStatus.FORBIDDEN, "another host was asked for"))
+            return self._send(_refusal(HTTPStatus.FORBIDDEN, "the request names another host"))
         if origin is not None and origin not in {f"http://{host}" for host in hosts}:
-            return self._send(_refusal(HTTPStatus.FORBIDDEN, "the request comes from elsewhere"))
+            return self._send(_refusal(HTTPStatus.FORBIDDEN, "the request has a foreign Origin"))
         found = self.server.find(self.path.partition("?")[0])
-        return self._send(found or _refusal(HTTPStatus.NOT_FOUND, "there is nothing here"))
+        return self._send(found or _refusal(HTTPStatus.NOT_FOUND, "not found"))
 
     do_HEAD = do_GET
 
@@ -187,7 +187,7 @@ def _refusal(status: HTTPStatus, reason: str) -> Answer:
 
 
 def serve(page: str, runs: Runs, port: int, on_start: Callable[[str], None]) -> None:
-    """Serves a page, and the runs it may ask for, until Ctrl-C; see `gread.explorer.explore`."""
+    """Serve a page, and the runs it may ask for, until Ctrl-C; see `gread.explorer.explore`."""
     try:
         server = ExplorerServer(page, runs, port)
     except OSError as error:

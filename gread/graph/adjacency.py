@@ -1,4 +1,4 @@
-"""Ã from a graph: normalised (original, OA) or learned from the first state (soft, SA)."""
+"""The operator Ã: normalized adjacency (original, OA) or attention over edges (soft, SA)."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ NORMALIZATIONS: Registry[Normalization] = Registry("normalization")
 
 @NORMALIZATIONS.register("symmetric")
 def symmetric(weight: Tensor, row_sum: Tensor, column_sum: Tensor) -> Tensor:
-    """D^-½ A D^-½, the paper's choice."""
+    """Symmetric normalization D^-½ A D^-½, as in the paper."""
     return weight * _power(row_sum, -0.5) * _power(column_sum, -0.5)
 
 
 @NORMALIZATIONS.register("row")
 def row(weight: Tensor, row_sum: Tensor, column_sum: Tensor) -> Tensor:
-    """D^-1 A: every node takes the mean of its neighbours."""
+    """Row normalization D^-1 A: the mean over neighbours."""
     return weight * _power(row_sum, -1.0)
 
 
 @NORMALIZATIONS.register("column")
 def column(weight: Tensor, row_sum: Tensor, column_sum: Tensor) -> Tensor:
-    """A D^-1: every node spreads itself evenly, as the published code does on Squirrel."""
+    """Column normalization A D^-1, which the published code uses on Squirrel."""
     return weight * _power(column_sum, -1.0)
 
 
@@ -44,9 +44,10 @@ class OriginalAdjacency(nn.Module):
 
     Args:
         normalization: ``"symmetric"``, ``"row"`` or ``"column"``.
-        self_loops: Weight of the loop that every node without one receives before
-            normalising; 0 adds none.
-        own_loops: Whether a loop of the graph itself keeps its weight; else it is ``self_loops``.
+        self_loops: Weight of the self loop that is added to every node without one, before
+            normalization; 0 adds none.
+        own_loops: Whether a self loop of the graph keeps its weight; otherwise it is
+            ``self_loops``.
 
     Example:
         >>> edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
@@ -69,7 +70,7 @@ class OriginalAdjacency(nn.Module):
     def forward(
         self, h0: Tensor, edge_index: Tensor | EdgeSource, edge_weight: Tensor | None = None
     ) -> Operator:
-        """Ã of the graph; of ``h0`` only the size and type matter."""
+        """Compute Ã of the graph; only the size and type of ``h0`` are used."""
         edges = edges_of(edge_index, edge_weight, h0, self.self_loops)
         fixed = edge_weight is None and not self.explained.explain
         key = (self.normalize, self.self_loops, self.own_loops, h0.dtype, h0.size(-2))
@@ -99,7 +100,8 @@ class Queries(nn.Module):
     Args:
         channels: Width of the state.
         heads: Number of heads.
-        attention_channels: Width of all queries together; d_k is this over ``heads``.
+        attention_channels: Total width of the queries of all heads; d_k is this divided by
+            ``heads``.
     """
 
     def __init__(self, channels: int, heads: int, attention_channels: int):
@@ -115,7 +117,7 @@ class Queries(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Start with nearly equal scores, that is, with the average over the neighbours."""
+        """Initialize with nearly equal scores, so that Ã is the average over neighbours."""
         for linear in (self.query, self.key):
             linear.reset_parameters()
             nn.init.constant_(linear.weight, 1e-5)
@@ -123,7 +125,7 @@ class Queries(nn.Module):
     def queries_and_keys(
         self, h: Tensor, reach: Callable[[Tensor], Tensor] = lambda keys: keys
     ) -> tuple[Tensor, Tensor]:
-        """q [N, heads, d_k], and k of the nodes that `Edges.reach` gives."""
+        """Queries [N, heads, d_k], and keys of the nodes that `Edges.reach` returns."""
         q, k = self.query(h), reach(self.key(h))
         return q.unflatten(-1, (self.heads, -1)), k.unflatten(-1, (self.heads, -1))
 
@@ -134,11 +136,11 @@ class SoftAdjacency(Queries):
     Ã[i, j] = mean over heads of softmax_j( q_i · k_j / √d_k ), with q, k linear in H(0) and j
     among the neighbours of i. With edge weights, Ã[i, j] ∝ w_ij exp(q_i · k_j / √d_k).
 
-    Paper: Eq. (9), Sec. 3.2, with the root of d_k where the paper prints d_K.
+    Paper: Eq. (9), Sec. 3.2, with √d_k instead of the printed d_K.
 
     Args:
         channels, heads, attention_channels: As in `Queries`.
-        self_loops: Weight of the loop that every node without one receives; 0 adds none.
+        self_loops: Weight of the self loop that is added to every node without one; 0 adds none.
 
     Example:
         >>> edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
@@ -159,7 +161,7 @@ class SoftAdjacency(Queries):
     def forward(
         self, h0: Tensor, edge_index: Tensor | EdgeSource, edge_weight: Tensor | None = None
     ) -> Operator:
-        """Ã of the graph and its first state."""
+        """Compute Ã from the graph and H(0)."""
         edges = edges_of(edge_index, edge_weight, h0, self.self_loops)
         plain = edge_weight is None and self.self_loops in (0, 1) and not edges.weighted
         q, k = self.queries_and_keys(h0, edges.reach)
@@ -168,14 +170,14 @@ class SoftAdjacency(Queries):
 
 
 class ExplainedEdges(MessagePassing):
-    """The door through which PyG's explainers reach our edges.
+    """Message passing module through which PyG's explainers mask edges.
 
-    They look for message passing modules and give them a mask over the edges of
-    ``edge_index``; without an explainer this is the identity.
+    Explainers set a mask over the edges of ``edge_index`` on such modules. Without an explainer
+    this is the identity.
     """
 
     def forward(self, weight: Tensor, edges: Edges) -> Tensor:
-        """The entries of Ã, times the mask where there is one."""
+        """The entries of Ã, multiplied by the mask if there is one."""
         if not self.explain:
             return weight
         given = torch.empty_like(edges.order)
@@ -187,13 +189,13 @@ class ExplainedEdges(MessagePassing):
 def edges_of(
     edge_index: Tensor | EdgeSource, edge_weight: Tensor | None, h0: Tensor, self_loops: float
 ) -> Edges:
-    """The edges of a graph or of a shard.
+    """Edges of a graph or a shard as a matrix.
 
     Args:
-        edge_index: The edges [2, E], or a shard, which has weights of its own.
+        edge_index: Edges [2, E], or a shard with its own weights.
         edge_weight: Weights of the edges, [E]; by default all are 1.
         h0: A state [N, d], for the number of nodes and the number type.
-        self_loops: Weight of the loop that every node without one receives; 0 adds none.
+        self_loops: Weight of the self loop that is added to every node without one; 0 adds none.
     """
     check_edges(edge_index, edge_weight, h0)
     if not isinstance(edge_index, Tensor):
@@ -208,10 +210,10 @@ def edges_of(
 
 
 def ones_for(x: Tensor, count: int) -> Tensor:
-    """[count], of the type and on the device of features, which may be sparse."""
+    """Ones [count] with the type and device of the features, which may be sparse."""
     return torch.ones(count, dtype=x.dtype, device=x.device)
 
 
 def _power(degree: Tensor, exponent: float) -> Tensor:
-    """degree^exponent for a negative exponent, zero where the degree is zero."""
+    """degree^exponent for a negative exponent; zero if the degree is zero."""
     return degree.masked_fill(degree == 0, torch.inf).pow(exponent)

@@ -12,7 +12,7 @@ from gread.kernels.pattern import remember
 
 
 def check_features(name: str, x: Tensor, channels: int) -> None:
-    """Requires a finite floating-point tensor [N, channels], strided or CSR."""
+    """Require a finite floating-point tensor [N, channels], strided or CSR."""
     if not isinstance(x, Tensor) or not x.is_floating_point():
         raise InputError(f"{name} must be a floating-point tensor, got {_describe(x)}")
     if x.dim() != 2 or x.size(1) != channels:

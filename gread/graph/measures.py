@@ -1,4 +1,4 @@
-"""Numbers about a graph and a signal on it: Dirichlet energy, effective rank and homophily."""
+"""Measures of a graph and its states: Dirichlet energy, effective rank and homophily."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from torch_geometric.utils import degree, remove_self_loops, scatter, to_undirec
 
 
 def dirichlet_energy(h: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-    """E(H, A) = 1/N Σ_i Σ_{j ∈ N_i} A[i, j] ‖H_i − H_j‖².
+    """Dirichlet energy E(H, A) = 1/N Σ_i Σ_{j ∈ N_i} A[i, j] ‖H_i − H_j‖².
 
-    Paper: Eq. (18), Sec. 4.3. It falls to zero when all nodes become alike.
+    Paper: Eq. (18), Sec. 4.3. It is zero if all neighbours have the same state.
 
     Example:
         >>> import torch
@@ -26,10 +26,10 @@ def dirichlet_energy(h: Tensor, edge_index: Tensor, edge_weight: Tensor | None =
 
 
 def effective_rank(h: Tensor) -> float:
-    """exp of the entropy of the singular values of H, as shares of their sum.
+    """Effective rank: exp of the entropy of the normalized singular values of H.
 
-    Between 1, where all nodes lie on one line through zero, and the width of H. Roy and Vetterli,
-    EUSIPCO 2007; not in the paper. Zero for H = 0.
+    It lies between 1, if all states are multiples of one vector, and the width of H. It is zero for
+    H = 0. Roy and Vetterli, EUSIPCO 2007; not in the paper.
 
     Example:
         >>> import torch
@@ -42,19 +42,21 @@ def effective_rank(h: Tensor) -> float:
 
 
 def log_degree(ends: Tensor, num_nodes: int) -> Tensor:
-    """log(1 + d_i) of every node i that occurs d_i times among ``ends`` of edges, [N].
+    """log(1 + d_i) for every node i, where d_i is its number of occurrences in ``ends``, [N].
 
-    Of targets, d_i counts the incoming edges of i, of sources its outgoing ones. It stands in for
-    the features of a graph that has none.
+    For targets, d_i is the in-degree; for sources, the out-degree. It is the feature of graphs
+    without features.
     """
     return degree(ends, num_nodes).log1p()
 
 
 def node_homophily(edge_index: Tensor, y: Tensor) -> float:
-    """Mean over the nodes of the share of neighbours with the node's own label.
+    """Node homophily: mean over nodes of the share of neighbours with the same label.
 
-    Paper: Eq. (19). Taken on the undirected graph without loops, over the nodes that have
-    neighbours; NaN where there are none.
+    Paper: Eq. (19). It uses the undirected graph without self loops and nodes with neighbours.
+
+    Returns:
+        A number in [0, 1]; NaN if there are no edges.
 
     Example:
         >>> edges = torch.tensor([[0, 1, 2], [1, 2, 3]])
@@ -68,10 +70,10 @@ def node_homophily(edge_index: Tensor, y: Tensor) -> float:
 
 
 def edge_homophily(edge_index: Tensor, y: Tensor) -> float:
-    """Share of the edges that join equal labels.
+    """Edge homophily: share of the edges that join equal labels.
 
-    Every unordered pair of nodes and every loop counts once. This is what the paper's dataset
-    table holds, although its text defines `node_homophily`.
+    Every unordered pair of nodes and every self loop counts once. The paper's dataset table has
+    these values, although its text defines `node_homophily`.
 
     Example:
         >>> edges = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
@@ -85,12 +87,14 @@ def edge_homophily(edge_index: Tensor, y: Tensor) -> float:
 
 
 def adjusted_homophily(edge_index: Tensor, y: Tensor) -> float:
-    """(h − Σ_k p_k²) / (1 − Σ_k p_k²), where p_k is the share of edge ends in class k.
+    """Adjusted homophily (h − Σ_k p_k²) / (1 − Σ_k p_k²), p_k the share of edge ends in class k.
 
-    Platonov et al., NeurIPS 2023. `edge_homophily` less what classes of these sizes would give by
-    chance: 1 where all neighbours share a class, 0 where edges do not care, below 0 where they
-    avoid it. Taken on the undirected graph without loops; NaN where there are no edges, or one
-    class alone.
+    Platonov et al., NeurIPS 2023. It corrects `edge_homophily` for class sizes: 1 if all neighbours
+    share a class, 0 if edges are independent of the class, negative if neighbours tend to differ.
+    It uses the undirected graph without self loops.
+
+    Returns:
+        A number of at most 1; NaN without edges or with a single class.
 
     Example:
         >>> import torch

@@ -28,49 +28,49 @@ from gread.kernels.program import Program, Ran
 
 
 class Operator(Protocol):
-    """Ã as a linear map of the states of the nodes in this process, N of them."""
+    """Ã as a linear map on the states of the N nodes in this process."""
 
     @property
     def num_nodes(self) -> int:
-        """N."""
+        """Number N of nodes."""
 
     @property
     def weight(self) -> Tensor:
-        """The entries, [E], through which gradients reach the parameters of Ã."""
+        """Entries [E]; gradients of the parameters of Ã pass through them."""
 
     @property
     def symmetric(self) -> bool:
-        """Whether Ã is known to be its own transpose."""
+        """Whether Ã is known to be symmetric."""
 
     @property
     def lowest(self) -> float:
-        """A lower bound of the eigenvalues of a symmetric Ã, −1 at least."""
+        """Lower bound of the eigenvalues of a symmetric Ã, at least −1."""
 
     @property
     def whole(self) -> bool:
         """Whether the N nodes are all nodes of the graph."""
 
     def __matmul__(self, h: Tensor) -> Tensor:
-        """Ã H, for H of shape [N, d]."""
+        """Product Ã H for H [N, d]."""
 
     def laplacian(self, h: Tensor) -> Tensor:
-        """L̃ H = H − Ã H."""
+        """Laplacian L̃ H = H − Ã H."""
 
     def run(self, program: Program, inputs: Sequence[Tensor], coef: Tensor) -> Ran:
-        """Run a program of passes with Ã; its sums are over the N nodes."""
+        """Run a program of passes with Ã; sums are over the N nodes."""
 
     def total(self, sums: Tensor) -> Tensor:
-        """Sums over all nodes of the graph, from those over the N nodes; with their gradient."""
+        """Sum over all nodes of the graph from sums over the N nodes, with gradient."""
 
 
 @dataclass(frozen=True)
 class Adjacency:
-    """Ã, a sparse matrix with all its entries: the `Operator` of a whole graph.
+    """The sparse matrix Ã of a whole graph, an `Operator`.
 
     Attributes:
-        pattern: Where its entries are.
-        weight: The entries, row after row, [E].
-        symmetric: Whether Ã is known to be its own transpose.
+        pattern: Positions of the entries.
+        weight: Entries in row order, [E].
+        symmetric: Whether Ã is known to be symmetric.
 
     Example:
         >>> path = Adjacency.from_edges(torch.tensor([[0, 1], [1, 0]]), torch.ones(2), num_nodes=2)
@@ -88,44 +88,44 @@ class Adjacency:
 
     @staticmethod
     def from_edges(edge_index: Tensor, weight: Tensor, num_nodes: int) -> Adjacency:
-        """Ã with the entry ``weight[e]`` for every edge, [E]."""
+        """Build Ã with the entry ``weight[e]`` for every edge e."""
         pattern, _, entries = entries_of(edge_index, weight, (num_nodes, num_nodes), self_loops=0)
         return Adjacency(pattern, entries)
 
     @property
     def num_nodes(self) -> int:
-        """N."""
+        """Number N of nodes."""
         return self.pattern.num_columns
 
     def __matmul__(self, h: Tensor) -> Tensor:
-        """Ã H, for H of shape [N, d]."""
+        """Product Ã H for H [N, d]."""
         fixed = not self.weight.requires_grad
         return product(
             self.pattern, self.weight, h, (lambda: self.transposed_weight) if fixed else None
         )
 
     def laplacian(self, h: Tensor) -> Tensor:
-        """L̃ H = H − Ã H."""
+        """Laplacian L̃ H = H − Ã H."""
         return h - self @ h
 
     def run(self, program: Program, inputs: Sequence[Tensor], coef: Tensor) -> Ran:
-        """A program of passes with this matrix, see `gread.kernels.interpreter.run`."""
+        """Run a program of passes with this matrix, see `gread.kernels.interpreter.run`."""
         return run(program, self, inputs, coef)
 
     def total(self, sums: Tensor) -> Tensor:
-        """Sums over all nodes from those over the nodes at hand, which here are all."""
+        """Return the sums unchanged, since all nodes are in this process."""
         return sums
 
     @cached_property
     def transposed_weight(self) -> Tensor:
-        """The entries column after column."""
+        """Entries in column order."""
         return self.weight if self.symmetric else self.weight.index_select(-1, self.pattern.order)
 
     @cached_property
     def lowest(self) -> float:
-        """A bound below the eigenvalues of a symmetric Ã: the lowest and a margin, or −1.
+        """Lower bound of the eigenvalues of a symmetric Ã: the smallest minus a margin, or −1.
 
-        By Lanczos' method, where that takes no time worth mentioning.
+        Lanczos' method computes it on graphs where that takes negligible time.
         """
         if self.num_nodes < SMALLEST or self.weight.numel() > LARGEST:
             return -1.0
@@ -169,7 +169,7 @@ class Edges:
 
     @property
     def num_nodes(self) -> int:
-        """N."""
+        """Number N of nodes."""
         return self.pattern.rows.start.numel() - 1
 
     def reach(self, x: Tensor) -> Tensor:

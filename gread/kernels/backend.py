@@ -1,4 +1,4 @@
-"""Backends: the kernels in C on a CPU, in Triton on a GPU, in plain PyTorch without those."""
+"""Backends of the kernels: C on a CPU, Triton on a GPU, plain PyTorch otherwise."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Backend(Protocol):
     def run(
         self, program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor
     ) -> Ran | None:
-        """Run a whole program; None where it has to go pass by pass."""
+        """Run a whole program; None if it must run pass by pass."""
 
 
 _plain = bool(os.environ.get("GREAD_PLAIN"))
@@ -63,9 +63,9 @@ _plain = bool(os.environ.get("GREAD_PLAIN"))
 
 @contextmanager
 def plain_only() -> Iterator[None]:
-    """Turn every fast path off: plain PyTorch, step by step, dense features.
+    """Context manager that disables all fast paths: plain PyTorch, step by step, dense features.
 
-    The environment variable ``GREAD_PLAIN=1`` does so for a whole process.
+    The environment variable ``GREAD_PLAIN=1`` does the same for a whole process.
 
     Example:
         >>> import gread
@@ -85,7 +85,7 @@ def plain_only() -> Iterator[None]:
 
 
 def fast() -> bool:
-    """Whether fast paths may be taken; torch.compile sees the plain ones."""
+    """Whether fast paths may be used; torch.compile uses the plain ones."""
     return not (_plain or torch.compiler.is_compiling())
 
 
@@ -99,7 +99,7 @@ def backend_for(x: Tensor) -> Backend:
 
 @cache
 def available(device: str) -> Backend | Exception:
-    """The fast backend for a kind of device, or why there is none."""
+    """The fast backend of a device type, or the reason why there is none."""
     try:
         if device == "cpu":
             from gread.kernels import cpu

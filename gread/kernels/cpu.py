@@ -1,4 +1,4 @@
-"""The kernels in C, compiled at first use where there is a C compiler, and kept.
+"""The kernels in C, compiled at first use and cached.
 
 Tensors go to C as addresses. The threads are those of PyTorch: the library is linked to the OpenMP
 that PyTorch brought along, since two of them would fight over the cores.
@@ -34,7 +34,7 @@ PARTS = 64
 
 
 class NoCompiler(ImportError):
-    """The kernels cannot be compiled here; the message says why."""
+    """The kernels cannot be compiled; the message gives the reason."""
 
 
 @one_by_one(1, 2, 2)
@@ -128,7 +128,7 @@ FEW = 2**20
 
 
 def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor) -> Ran | None:
-    """Run a program: every thread takes some channels through all passes.
+    """Run a program; every thread processes some channels through all passes.
 
     None where pass by pass is faster: there are fewer channels than the threads need.
     """
@@ -159,13 +159,13 @@ def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor
 
 @cache
 def library(dtype: torch.dtype = torch.float32) -> ctypes.CDLL:
-    """The compiled kernels for a number type, from the cache if they are there.
+    """The compiled kernels of a number type, from the cache if possible.
 
     Raises:
         NoCompiler: There is no compiler, or it fails.
     """
     if os.name != "posix":
-        raise NoCompiler(f"they are not made for {platform.system()}")
+        raise NoCompiler(f"they do not support {platform.system()}")
     compiler = os.environ.get("CC") or next(filter(shutil.which, ("cc", "gcc", "clang")), None)
     if compiler is None:
         raise NoCompiler("there is no C compiler")
@@ -187,11 +187,11 @@ def library(dtype: torch.dtype = torch.float32) -> ctypes.CDLL:
                 return ctypes.CDLL(str(path))
         except OSError:
             continue
-    raise NoCompiler("there is no folder to keep the compiled kernels in")
+    raise NoCompiler("there is no folder for the compiled kernels")
 
 
 def _compile(compiler: list[str], path: Path) -> None:
-    """Compiles to ``path`` at once, so that two processes may do it at the same time."""
+    """Compile to ``path`` atomically, since two processes may do it at the same time."""
     openmp = [str(file) for file in (Path(torch.__file__).parent / "lib").glob("libgomp*")]
     failed = ""
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
@@ -211,7 +211,7 @@ def _compile(compiler: list[str], path: Path) -> None:
 
 
 def _processor() -> str:
-    """What -march=native depends on: a home folder may be shared by unlike machines."""
+    """The processor, on which -march=native depends; machines may share a home folder."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -18,7 +18,7 @@ _reading = True
 
 
 def values_can_be_read() -> bool:
-    """Whether a check may depend on values: it may not where a graph is made of the calls.
+    """Whether values may be read: not while a graph is recorded or compiled.
 
     That is under torch.compile, while a CUDA graph is captured, and in the calls before that.
     """
@@ -29,7 +29,7 @@ def values_can_be_read() -> bool:
 
 
 class Recording:
-    """Calls ``function``, which takes nothing and gives a tensor, as a CUDA graph.
+    """A function without arguments that returns a tensor, replayed as a CUDA graph.
 
     The first calls run as they are. A function that waits for the device somewhere cannot be
     recorded, and is called as it is for good.
@@ -42,7 +42,7 @@ class Recording:
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def __call__(self) -> Tensor:
-        """What the function gives, now."""
+        """Return the current value of the function."""
         if self.graph is not None:
             self.graph.replay()
             return self.result
@@ -59,7 +59,7 @@ class Recording:
         return result
 
     def _record(self) -> None:
-        """Nothing is computed here: that is for the next call."""
+        """Record the function; the next call computes it."""
         self.graph = torch.cuda.CUDAGraph()
         with (
             _without_reading(),
@@ -71,7 +71,7 @@ class Recording:
 
 @cache
 def _stream(device: int) -> torch.cuda.Stream:
-    """One for all recordings: cuBLAS may keep a workspace for each, 32 MiB on Hopper."""
+    """One stream for all recordings, since cuBLAS keeps a workspace for each, 32 MiB on Hopper."""
     return torch.cuda.Stream(device)
 
 
@@ -87,7 +87,7 @@ def _without_reading() -> Iterator[None]:
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Keeps Python from freeing, say, the graph of a model before, which would end the capture."""
+    """Context manager without garbage collection, since freeing another graph ends the capture."""
     before = gc.isenabled()
     gc.disable()
     try:
@@ -99,7 +99,7 @@ def _without_collection() -> Iterator[None]:
 
 @contextmanager
 def _waits() -> Iterator[list[warnings.WarningMessage]]:
-    """Tells of everything that waits for the device: an attempt to record it would do harm."""
+    """Detect synchronizations with the device, which must not be recorded."""
     before = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")

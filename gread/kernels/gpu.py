@@ -27,11 +27,11 @@ from gread.kernels.reference import Pair, Terms, run as run, threshold
 CHANNELS = 128
 """Most channels in a program of `gather` and `pull`: one warp reads them with one instruction."""
 IN_FLIGHT = 128
-"""Bytes a thread asks for at once: with the sums, two thirds of 96 registers, and 20 warps fit."""
+"""Bytes that a thread loads at once: with the sums two thirds of 96 registers, and 20 warps fit."""
 SMALL = 2**14
-"""Up to so many rows, a row may have four warps and the GPU still holds nearly all of them."""
+"""Largest number of rows for which a row may use four warps and the GPU still holds nearly all."""
 MANY = 2**19
-"""From so many entries on, a larger graph is worth a second launch, for its heavy rows."""
+"""Smallest number of entries for which a second launch for heavy rows is worthwhile."""
 HEAVY = 512
 """Entries above which a row is left to that second launch: alone, it would take the longest."""
 PROGRAMS = 2**13
@@ -115,7 +115,7 @@ def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Te
 def _attend(
     rows: Rows, out: Tensor, q: Tensor, k: Tensor, weight: Tensor | None, d: int, given: bool
 ) -> Tensor:
-    """Fills ``out`` [E, heads] from q and k, or from scores that are given in the place of q."""
+    """Fill ``out`` [E, heads] from q and k, or from scores that are given in the place of q."""
     *members, entries, heads = out.shape
     block = {"BLOCK_H": _ceil2(heads), "BLOCK_D": _ceil2(d)}
     for launch in _launches(rows, math.prod(block.values()) * out.element_size()):
@@ -194,7 +194,7 @@ class _Launch(NamedTuple):
 def _launches(
     rows: Rows, width: int, in_flight: int = IN_FLIGHT, most_programs: int = EVERY
 ) -> list[_Launch]:
-    """How to walk over the rows, from what is known without asking the GPU.
+    """Launch parameters by rows, from values that are known without a synchronization.
 
     Args:
         rows: The matrix.
@@ -214,7 +214,7 @@ def _launches(
         fitting = max(32 * warps * in_flight // width, 1)
         options = {
             "each": each,
-            # Of no use where no row is too short: one number, so that nothing is compiled anew.
+            # Unused if no row is too short: a constant, so that nothing is recompiled.
             "SPAN": _ceil2(each) if fewest else 1,
             "FEWEST": fewest,
             "MOST": most,
@@ -293,7 +293,7 @@ def _rows(start, n, each, FEWEST: tl.constexpr, SPAN: tl.constexpr):
 
 @triton.jit
 def _entries(start, row, FEWEST: tl.constexpr, MOST: tl.constexpr):
-    """Where the entries of a row begin, how many they are, and whether this launch has the row."""
+    """Start and number of the entries of a row, and whether this launch processes the row."""
     begin = tl.load(start + row)
     count = (tl.load(start + row + 1) - begin).to(tl.int32)
     return begin, count, (count >= FEWEST) & (count <= MOST)

@@ -1,4 +1,4 @@
-"""Programs run pass by pass, by the kernels for single passes."""
+"""Execution of programs pass by pass."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MANY = 2**20
 
 
 def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor) -> Ran:
-    """Run a program, as a whole where the backend does so.
+    """Run a program, as a whole if the backend supports it.
 
     Args:
         program: The passes.
@@ -39,7 +39,7 @@ def _ones(d: int, dtype: torch.dtype, device: torch.device) -> Tensor:
 
 
 class Passes(Protocol):
-    """The passes in which a matrix occurs, for a matrix that is all here or on several processes.
+    """Passes with a matrix, which is in this process or distributed.
 
     Each is for the first ``members`` of several, and for all if that is 0.
     """
@@ -60,7 +60,7 @@ class Passes(Protocol):
 
 
 class MatrixPasses(NamedTuple):
-    """The passes with a matrix that is all here."""
+    """Passes with a matrix in this process."""
 
     matrix: Matrix
     backend: Backend
@@ -146,7 +146,7 @@ def interpret(program: Program, passes: Passes, inputs: Sequence[Tensor], coef: 
 
 
 def _first(states: Tensor, members: int) -> Tensor:
-    """Of the first members; of all for 0."""
+    """Values of the first members; all for 0."""
     return states[:members] if members else states
 
 

@@ -36,7 +36,7 @@ def product(
 
 
 def _alike(*tensors: Tensor | None) -> Any:
-    """All in the widest of their number types: kernels read one, and autocast mixes them."""
+    """Convert all tensors to the widest of their types, since kernels need one type."""
     types = {tensor.dtype for tensor in tensors if tensor is not None}
     if len(types) == 1:
         return tensors
@@ -142,7 +142,7 @@ _product.register_autograd(
 
 
 def _edge_dots_back(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    """For a second derivative, in plain PyTorch: nothing here asks for it, a user may."""
+    """Backward pass of `edge_dots` in plain PyTorch, for second derivatives of users."""
     start, column, a, b = ctx.saved_tensors
     row, factor = Rows(start, column).numbers(), grad.unsqueeze(-1)
     grad_a = torch.zeros_like(a).index_add(0, row, factor * b.index_select(0, column))
@@ -269,7 +269,7 @@ class _Shares(torch.autograd.Function):
 
 
 def permuted(x: Tensor, axis: int, there: Tensor, back: Tensor) -> Tensor:
-    """`index_select` by a permutation, whose way ``back`` has nothing to add up."""
+    """`index_select` by a permutation, whose backward pass needs no sums."""
     return _Permuted.apply(x, axis, there, back)
 
 

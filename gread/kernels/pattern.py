@@ -1,4 +1,4 @@
-"""Where a sparse matrix has entries: by row and by column, found once and remembered."""
+"""Sparsity patterns by row and by column, computed once and cached."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Rows(NamedTuple):
-    """Where the entries of a sparse matrix are, row after row."""
+    """Positions of the entries of a sparse matrix in row order."""
 
     start: Tensor
     """Row i has the entries ``start[i]`` to ``start[i + 1] - 1``; int64 [N + 1]."""
@@ -31,7 +31,7 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """The places of the entries of a sparse matrix, in the order row after row.
+    """Sparsity pattern of a matrix in row order.
 
     Attributes:
         rows: Column of every entry, row after row.
@@ -43,7 +43,7 @@ class Pattern:
 
     @staticmethod
     def from_entries(row: Tensor, column: Tensor, shape: tuple[int, int]) -> tuple[Pattern, Tensor]:
-        """The pattern of entries in any order, and their order in it, [E]."""
+        """Build a pattern from entries in any order; also returns their order, [E]."""
         order = (row * shape[1] + column).argsort(stable=True)
         rows = Rows(_starts(row, shape[0]), column[order].int())
         return Pattern(rows, shape[1]), order
@@ -56,26 +56,26 @@ class Pattern:
 
     @cached_property
     def order(self) -> Tensor:
-        """Which entry comes where in ``columns``, [E]."""
+        """Permutation of the entries to column order, [E]."""
         return self.rows.column.argsort(stable=True)
 
     @cached_property
     def orders(self) -> tuple[Tensor, Tensor]:
-        """``order``, and the way back."""
+        """``order`` and its inverse."""
         back = torch.empty_like(self.order)
         back[self.order] = torch.arange(back.numel(), device=back.device)
         return self.order, back
 
     @cached_property
     def symmetric(self) -> bool:
-        """Whether the transpose has its entries in the same places."""
+        """Whether the pattern is symmetric."""
         if self.rows.start.numel() - 1 != self.num_columns:
             return False
         return all(map(torch.equal, self.rows, self.columns))
 
 
 def _starts(index: Tensor, size: int) -> Tensor:
-    """Where 0, 1, ... begin once ``index`` is sorted, [size + 1]."""
+    """Start of each value in the sorted ``index``, [size + 1]."""
     counts = torch.zeros(size + 1, dtype=torch.int64, device=index.device)
     one = counts.new_ones(1).expand(index.size(0))
     return counts.index_add(0, index + 1, one).cumsum(0)
@@ -85,7 +85,7 @@ _kept: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
 def remember(tensor: Tensor, key: Hashable, make: Callable[[], T], *, when: bool = True) -> T:
-    """``make()``, called once for a tensor as it is now: what is found of a graph stays known.
+    """Cache ``make()`` with a tensor until the tensor is written to.
 
     It is forgotten with the tensor, and when the tensor is written to. ``make`` must not keep the
     tensor itself. Unless ``when``, it is called every time.

@@ -1,4 +1,4 @@
-"""Programs: what a flow does to the states of the nodes, forward or backward, as passes.
+"""Programs: the passes of a flow over the states, forward or backward.
 
 A pass takes all nodes one step further. Channels are independent, except in the gradient of the
 matrix. So a CPU takes some channels through the whole program while they lie in its cache
@@ -58,7 +58,7 @@ FIELDS = Pass._fields[:6]
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Passes in their order, and how much room they take.
+    """A list of passes with the slots that they need.
 
     Attributes:
         passes: All of them.
@@ -82,7 +82,7 @@ class Program:
 
     @cached_property
     def for_some(self) -> bool:
-        """Whether a pass leaves members out."""
+        """Whether a pass skips members."""
         return any(p.members for p in self.passes)
 
     @cached_property
@@ -103,7 +103,7 @@ class ProgramBuilder:
     """Builder of a program. States are numbered in order; `done` finds a slot for each.
 
     Attributes:
-        members: What is written next is for so many of the first members; 0 means all.
+        members: Number of leading members that the next passes apply to; 0 means all.
 
     Example:
         >>> w = ProgramBuilder()
@@ -207,7 +207,7 @@ def _reads(p: Pass) -> set[int]:
 
 
 class Ran(NamedTuple):
-    """What came out of a program."""
+    """Outputs of a program."""
 
     outputs: list[Tensor]
     """[N, d] each."""
@@ -222,7 +222,7 @@ class Matrix(Protocol):
 
     @property
     def pattern(self) -> Pattern:
-        """Where its entries are."""
+        """Positions of the entries."""
 
     @property
     def weight(self) -> Tensor:

@@ -1,11 +1,11 @@
-"""The kernels in plain PyTorch: slow, short, and what the others are tested against.
+"""The kernels in plain PyTorch: short and slow, the reference for all other backends.
 
 A kernel works on the rows of a sparse matrix A with entries ``weight``, on dense matrices of d
-channels, and adds in a fixed order or in none that matters. It knows nothing of gradients: those
+channels, and adds in a fixed order or in none that matters. Gradients are not computed here: those
 are in `gread.kernels.operators`, put together from the same kernels.
 
-Every kernel also does the same for several members at once: then the matrices, and whatever else
-differs from member to member, have one more axis in front, and so has what comes out.
+Every kernel also works on several members at once. The matrices, and other arguments that differ
+between members, then have a leading axis, and so do the results.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def one_by_one(*axes: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Let a kernel for one member take several: it is called for each, and results are stacked.
+    """Decorator that applies a kernel to several members and stacks the results.
 
     Args:
         axes: Number of axes of each argument behind the rows for one member. With one more, it has
@@ -77,7 +77,7 @@ def _of_member(value: Any, axes: int, member: int) -> Any:
 
 
 class Terms(NamedTuple):
-    """What `gather` and `pull` add up, c₀ A y and more: see there."""
+    """Terms that `gather` and `pull` add, c₀ A y and more."""
 
     coef: Tensor
     """One row of d numbers for each term, [1 + degree + bases, d]."""
@@ -148,7 +148,7 @@ class Pair(NamedTuple):
     """One or two."""
     right: Tensor
     coef: Tensor | None = None
-    """[left, d]; without it, left is one matrix by itself."""
+    """[left, d]; without it, left is a single matrix."""
 
     def combined(self) -> Tensor:
         """Σ c_m left[m]."""
@@ -259,7 +259,7 @@ def dropout(x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
 
 
 def threshold(rate: float) -> int:
-    """The 32-bit number below which a hash means: drop."""
+    """32-bit threshold; smaller hashes drop an element."""
     return math.floor(rate * 2**32)
 
 
@@ -278,7 +278,7 @@ def hashed(seed: Tensor, count: int) -> Tensor:
 
 
 def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor) -> None:
-    """No whole programs: they go pass by pass."""
+    """Return None: programs run pass by pass."""
 
 
 def _product(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:

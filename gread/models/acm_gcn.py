@@ -1,4 +1,4 @@
-"""ACM-GCN: every node mixes a blurred, a sharpened and an untouched version of its state."""
+"""ACM-GCN: adaptive mixture of a low-pass, a high-pass and an identity channel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ACMP: particles that attract or repel each other, in a double well."""
+"""ACMP: attraction and repulsion of neighbours with an Allen-Cahn term."""
 
 from __future__ import annotations
 

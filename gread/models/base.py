@@ -1,4 +1,4 @@
-"""What models share: checked inputs, a reset, and the way from layers to logits."""
+"""Base classes of models: input checks, reset, and logits from layers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class GraphModel(nn.Module):
         self.num_nodes = num_nodes
 
     def reset_parameters(self) -> None:
-        """Draw every parameter again."""
+        """Reinitialize all parameters."""
         for part in self.children():
             reset(part)
 
@@ -46,7 +46,7 @@ class GraphModel(nn.Module):
 
 
 class LayeredGNN(GraphModel, ABC):
-    """A network of layers, each of which sees the graph through one operator.
+    """A network of layers that use the graph through one operator.
 
     Args:
         in_channels: Number of features.
@@ -79,18 +79,18 @@ class LayeredGNN(GraphModel, ABC):
     def hidden_states(
         self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
     ) -> list[Tensor]:
-        """The first state and that behind every layer, see `states`."""
+        """The first state and the state after every layer, see `states`."""
         self.check(x, edge_index, edge_weight)
         return self.states(x, self.operator(x, edge_index, edge_weight))
 
     def operator(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Any:
-        """What the layers see of the graph."""
+        """The operator that the layers use."""
         return self.adjacency(x, edge_index, edge_weight)
 
     @abstractmethod
     def states(self, x: Tensor, adj: Any) -> list[Tensor]:
-        """The first state and that behind every layer, from features and `operator`."""
+        """Compute the first state and the state after every layer."""
 
     def decode(self, states: list[Tensor]) -> Tensor:
-        """Logits from the states: the last one, behind the decoder of a model that has one."""
+        """Logits from the states, by default the last one."""
         return self.decoder(states[-1]) if hasattr(self, "decoder") else states[-1]

@@ -1,4 +1,4 @@
-"""BLEND: what a node is and where it stands diffuse together (Beltrami flow)."""
+"""BLEND: joint diffusion of features and positions (Beltrami flow)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The catalogue of models, which imports none of them.
+"""The catalogue of models; models are imported at first use.
 
 ``models.toml`` has every shipped model. Its ``build`` is imported when it is first called, and its
 hyperparameters are read from the source: listing models or filling in a run spec needs no torch.
@@ -41,7 +41,7 @@ class GraphSize(NamedTuple):
 
 
 def integration_of(hyper: Hyper) -> Integration:
-    """The integration that hyperparameters ask for; one Euler step where they name none."""
+    """The integration of these hyperparameters; one Euler step if they have none."""
     time, step_size = (float(hyper.get(name, 1.0) or 0.0) for name in ("time", "step_size"))
     return Integration(time, step_size, str(hyper.get("solver", "euler")))
 
@@ -73,7 +73,7 @@ MEMORY = {"flow": flow_memory, "layered": layered_memory}
 
 @dataclass(frozen=True)
 class Population:
-    """What members of a population may differ in; a model without one is trained alone.
+    """Hyperparameters that may differ between members of a population.
 
     Attributes:
         varying: Hyperparameters of which each member may have its own.
@@ -143,7 +143,7 @@ class ModelEntry:
 
     @property
     def fixed(self) -> dict[str, Any]:
-        """Arguments of ``build`` that make the model what it is."""
+        """Fixed arguments of ``build``."""
         return dict(self.build.fixed) if isinstance(self.build, Reference) else {}
 
     @property
@@ -157,18 +157,18 @@ class ModelEntry:
 
     @property
     def records(self) -> tuple[str, ...]:
-        """Names of ``gread.runs.RECORDS`` that are worth keeping of every run."""
+        """Names of ``gread.runs.RECORDS`` to store with every run."""
         return (*(("energy", "evaluations") if self.continuous else ()), *self.learns)
 
     def transductive(self, hyper: Hyper) -> bool:
-        """Whether it then has weights for each node, so that it is of one graph and no other."""
+        """Whether the model has weights for each node and is bound to one graph."""
         if NUM_NODES not in self._keywords:
             return False
         chosen = {**self.hyperparameters, **self.fixed, **hyper}
         return bool(chosen.get(self.transductive_if, True))
 
     def divisible(self, hyper: Hyper) -> bool:
-        """Whether it can be trained on parts of a graph; means over nodes are then of a part."""
+        """Whether it can be trained on a partitioned graph; means over nodes are then per part."""
         typed = int(hyper.get("num_relations", 1) or 1) > 1  # of every edge, not of every node
         return self.structure is None and not self.transductive(hyper) and not typed
 
@@ -179,7 +179,7 @@ class ModelEntry:
 
     @property
     def year(self) -> int | None:
-        """Of the reference, which ends with it."""
+        """Year at the end of the reference."""
         word = self.reference.split()[-1]
         return int(word) if word.isdigit() else None
 
@@ -192,7 +192,7 @@ class ModelEntry:
         num_nodes: int,
         **hyper: Any,
     ) -> nn.Module:
-        """Builds the model for a graph of so many nodes, which not every model asks for."""
+        """Build the model for a graph with the given number of nodes, which some models need."""
         if self.transductive(hyper):
             hyper[NUM_NODES] = num_nodes
         return self.build(in_channels, hidden_channels, out_channels, **hyper)
@@ -213,7 +213,7 @@ MODELS: Registry[ModelEntry] = Registry("model")
 
 
 def model(name: str, *, title: str, group: str, reference: str, **about: Any) -> Callable[[B], B]:
-    """Enter the class or function below it into the catalogue, and leave it as it is.
+    """Decorator that registers a class or function in the catalogue.
 
     Args:
         name: In commands and run specs.
@@ -243,7 +243,7 @@ def _enter(name: str, row: Mapping[str, Any], **fixed: Any) -> None:
 
 
 def _enter_gread(row: Mapping[str, Any], reaction: str, _: object) -> None:
-    """Every reaction is a model, one that a user registers later too."""
+    """Add a model for a reaction, also one that is registered later."""
     title = row["title"].replace("*", reaction.upper())
     _enter(f"gread-{reaction}", {**row, "title": title}, reaction=reaction)
 

@@ -1,4 +1,4 @@
-"""CGNN: diffusion that every node takes part in as much as it likes, with a source."""
+"""CGNN: diffusion with a learned rate per node and a source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gread.models.layers import Gate, build_decoder, build_encoder
 
 
 class CGNN(ContinuousGNN):
-    """Continuous GNN: dH/dt = ½ σ(α) (Â − I) H + H (W − I) + H(0), with one α a node.
+    """Continuous GNN: dH/dt = ½ σ(α) (Â − I) H + H (W − I) + H(0), with one α per node.
 
     The state is the encoded features and as many channels of zeros; the first half is decoded.
     Â = D^-½ (A + ωI) D^-½. H(0) as a source passes no gradient. Paper: Eq. (16).

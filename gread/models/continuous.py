@@ -1,4 +1,4 @@
-"""Networks in continuous time: an encoder, a right-hand side that is integrated, a decoder.
+"""Continuous-time networks: encoder, integrated right-hand side, decoder.
 
     H(0) = e(X),    dH/dt = f(t, H),    ŷ = o(H(T))
 
@@ -26,7 +26,7 @@ def solve_from(
     integration: Integration,
     save_at: Sequence[float] = (),
 ) -> Solution:
-    """Follow f = ``field(h0)`` from H(0) to H(T).
+    """Integrate f = ``field(h0)`` from H(0) to H(T).
 
     In full precision under autocast as well, since the errors of steps add up.
     """
@@ -63,11 +63,11 @@ class ContinuousGNN(GraphModel, ABC):
 
     @abstractmethod
     def field(self, h0: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> VectorField:
-        """f, the right-hand side, on a graph and from H(0) = ``h0``."""
+        """The right-hand side f on a graph, for H(0) = ``h0``."""
 
     @property
     def time(self) -> float:
-        """T."""
+        """End time T."""
         return self.integration.time
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
@@ -75,11 +75,11 @@ class ContinuousGNN(GraphModel, ABC):
         return self.decode(self.evolve(x, edge_index, edge_weight).final, edge_index, edge_weight)
 
     def encode(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """H(0) from features [N, F]."""
+        """Compute H(0) from features [N, F]."""
         return self.encoder(x)
 
     def decode(self, h: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """Logits [N, classes] from a state, at T or before."""
+        """Compute logits [N, classes] from a state at any time."""
         return self.decoder(h)
 
     def evolve(
@@ -91,7 +91,7 @@ class ContinuousGNN(GraphModel, ABC):
         save_at: Sequence[float] = (),
         **known: Tensor | None,
     ) -> Solution:
-        """H(T), and H at the times of ``save_at``: the trajectory of the node states.
+        """Compute H(T), and H at the times of ``save_at``.
 
         ``known`` is what the `field` of a model takes besides the graph.
         """
@@ -106,13 +106,13 @@ class ContinuousGNN(GraphModel, ABC):
     def hidden_states(
         self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
     ) -> list[Tensor]:
-        """H(0), and the state after every step of the solver: its layers."""
+        """H(0) and the state after every step of the solver."""
         times = [0.0, *(end for _, end in self.integration.steps())]
         return list(self.evolve(x, edge_index, edge_weight, save_at=times).saved)
 
 
 class ContinuousGNNs(Stacked):
-    """Several models of one form, each with its T and τ.
+    """Several models of one form, each with its own T and τ.
 
     Attributes:
         model: With the parts of all members.
@@ -124,7 +124,7 @@ class ContinuousGNNs(Stacked):
     def __init__(self, models: Sequence[ContinuousGNN]):
         super().__init__()
         if models[0].integration.tableau is None:
-            raise CannotStack("an adaptive solver chooses its steps for each state by itself")
+            raise CannotStack("an adaptive solver chooses different steps for each state")
         self.model = part_by_part(models)
         self.integrations = tuple(model.integration for model in models)
 
@@ -137,5 +137,5 @@ class ContinuousGNNs(Stacked):
         return model.decode(final, edge_index, edge_weight)
 
     def give(self, models: Sequence[nn.Module], members: Sequence[int]) -> None:
-        """Give parameters of members to the parts that they are of."""
+        """Copy the parameters of members to their parts."""
         unstack(self.model, models, members)

@@ -1,4 +1,4 @@
-"""Stacks of convolutions: models that differ only in what a layer does with the graph."""
+"""Stacks of convolutions that differ only in how a layer uses the graph."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gread.models.layers import Dropout, FeatureMap
 
 
 class Mix(NamedTuple):
-    """What a layer does with the graph, behind its linear map.
+    """Operation of a layer on the graph, after its linear map.
 
     Attributes:
         apply: From Y [N, taken · channels] and Ã to [N, given · channels]; a module if it has
@@ -57,7 +57,7 @@ class Layer(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Weights by Glorot and Bengio's rule, each part as a matrix of its own; no bias."""
+        """Initialize each part by Glorot and Bengio's rule, and the bias with zero."""
         reset(self.mix)
         for weight in self.linear.parameters():
             nn.init.uniform_(weight, -self.bound, self.bound)
@@ -123,19 +123,19 @@ class ConvStack(LayeredGNN):
         self.layers.append(make(width, out_channels, self.mix(out_channels, True), rate))
 
     def mix(self, channels: int, last: bool) -> Mix:
-        """What a layer does with the graph, from its width and whether it is the last."""
+        """Operation of a layer on the graph, from its width and whether it is the last."""
         return Mix(gather)
 
     def activate(self, h: Tensor, number: int) -> Tensor:
-        """What stands between layer ``number`` and the next, from 0."""
+        """Apply the activation between layer ``number`` and the next."""
         return h.relu()
 
     def normalized(self) -> nn.Module:
-        """What makes Ã, by default D^-½ (A + I) D^-½."""
+        """Module that computes Ã, by default D^-½ (A + I) D^-½."""
         return OriginalAdjacency()
 
     def states(self, x: Tensor, adj: Operator) -> list[Tensor]:
-        """X, the state behind every layer, and the logits as the last."""
+        """X, the state after every layer, and the logits."""
         *hidden, last = self.layers
         states = [x]
         for number, layer in enumerate(hidden):
@@ -144,7 +144,7 @@ class ConvStack(LayeredGNN):
 
 
 def keep(y: Tensor, adj: Operator) -> Tensor:
-    """Y: the layer that does not look at the graph."""
+    """Y, for a layer that does not use the graph."""
     return y
 
 
@@ -174,11 +174,11 @@ class MLP(ConvStack):
     """Multilayer perceptron on the features of each node, H ↦ ELU(H W + b)."""
 
     def mix(self, channels: int, last: bool) -> Mix:
-        """Nothing."""
+        """Identity: the graph is not used."""
         return Mix(keep)
 
     def activate(self, h: Tensor, number: int) -> Tensor:
-        """ELU."""
+        """Apply an ELU."""
         return elu(h)
 
 
@@ -194,12 +194,12 @@ class GraphSAGE(ConvStack):
         return Mix(add_mean, taken=2)
 
     def normalized(self) -> nn.Module:
-        """D⁻¹ A with no loop anywhere."""
+        """Row-normalized adjacency D⁻¹ A without self loops."""
         return OriginalAdjacency(normalization="row", self_loops=0.0, own_loops=False)
 
 
 class SGC(ConvStack):
-    """Simple graph convolution, (D^-½ (A + I) D^-½)^power X W + b: one layer, nothing hidden.
+    """Simple graph convolution (D^-½ (A + I) D^-½)^power X W + b, a single layer.
 
     Args:
         in_channels, out_channels, input_dropout: As in `LayeredGNN`.
@@ -261,7 +261,7 @@ class ChebNet(ConvStack):
         return Mix(partial(chebyshev, order=self.order), taken=self.order + 1)
 
     def normalized(self) -> nn.Module:
-        """D^-½ A D^-½ with no loop anywhere."""
+        """Symmetric normalization D^-½ A D^-½ without self loops."""
         return OriginalAdjacency(self_loops=0.0, own_loops=False)
 
 
@@ -295,7 +295,7 @@ class PairNormGCN(ConvStack):
         self.norm = PairNorm(scale)
 
     def activate(self, h: Tensor, number: int) -> Tensor:
-        """The norm and a ReLU."""
+        """Apply the norm and a ReLU."""
         return self.norm(h).relu()
 
     def mix(self, channels: int, last: bool) -> Mix:

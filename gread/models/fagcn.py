@@ -1,4 +1,4 @@
-"""FA-GCN: attention from −1 to 1, so that neighbours can be told apart as well as blended."""
+"""FA-GCN: signed attention from −1 to 1."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class FAGCN(LayeredGNN):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws every parameter anew, weights as its authors do."""
+        """Reinitialize all parameters, weights as in the authors' code."""
         super().reset_parameters()
         for part in (self.encoder, self.decoder):
             nn.init.xavier_normal_(part.weight, gain=GAIN)
@@ -78,7 +78,7 @@ class SignedAttention(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws g and c anew."""
+        """Reinitialize g and c."""
         self.gate.reset_parameters()
         nn.init.xavier_normal_(self.gate.weight, gain=GAIN)
 

@@ -1,4 +1,4 @@
-"""GAT: neighbours are weighed by attention that each layer learns anew."""
+"""GAT: graph attention, learned in each layer."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Attention(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws s and t anew."""
+        """Reinitialize s and t."""
         glorot(self.source)
         glorot(self.target)
 

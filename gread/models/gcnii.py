@@ -61,7 +61,7 @@ class GCNII(LayeredGNN):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws every parameter again; W and V uniform within 1 / √width, as its authors do."""
+        """Reinitialize all parameters; W and V uniform within 1 / √width, as published."""
         super().reset_parameters()
         for weight in self.weights:
             bound = weight.size(1) ** -0.5

@@ -80,7 +80,7 @@ class GloGNN(LayeredGNN):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws the maps anew; the weights of hops and classes are equal and sum to one."""
+        """Reinitialize the maps; the weights of hops and classes are equal and sum to one."""
         super().reset_parameters()
         for weight in (self.hop_weight, self.class_weight):
             if weight is not None:

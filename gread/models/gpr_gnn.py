@@ -52,7 +52,7 @@ class GPRGNN(LayeredGNN):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws the perceptron anew, and begins with PageRank again."""
+        """Reinitialize the perceptron, and reset the filter to PageRank."""
         super().reset_parameters()
         powers = (1 - self.alpha) ** torch.arange(self.gamma.numel())
         with torch.no_grad():

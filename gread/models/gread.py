@@ -7,7 +7,7 @@
 
 Beyond the paper, coefficients may be matrices (cross-diffusion), and there may be a local term γ H.
 
-Ã is the normalised adjacency of the graph, or learned from H(0) by Eq. (9)
+Ã is the normalized adjacency of the graph, or learned from H(0) by Eq. (9)
 (`gread.graph.adjacency`); r is one of the reactions of Eq. (10) (`gread.dynamics.reactions`).
 """
 
@@ -43,37 +43,38 @@ from gread.models.stacking import CannotStack, PartByPart
 
 
 class ReactionDiffusionConv(PartByPart):
-    """The reaction-diffusion layer, h(0) ↦ h(T): a drop-in for a PyG convolution.
+    """Reaction-diffusion layer h(0) ↦ h(T), a drop-in replacement for a PyG convolution.
 
-    It keeps the width, so it goes between any two layers of a network.
+    The number of channels stays the same.
 
     Paper: Eq. (7), Sec. 3.3; with ``reaction="bs"`` f is Eq. (14).
 
     Args:
         channels: Width d of the state.
         reaction: A name of ``gread.REACTIONS``, a function of a ``gread.State``, or an
-            ``nn.Module`` called with one; ``None`` leaves diffusion alone.
+            ``nn.Module`` called with one; ``None`` for pure diffusion.
         adjacency: ``"soft"`` (SA, learned by Eq. 9) or ``"original"`` (OA).
-        alpha: Diffusion coefficient in (0, 1): one (``"scalar"``) or one a channel
+        alpha: Diffusion coefficient in (0, 1): one (``"scalar"``) or one per channel
             (``"vector"``); a matrix that mixes channels (``"matrix"``, −L̃ H α); or fixed to
             ``"one"``.
         beta: Reaction coefficient: one in (0, 1) (``"scalar"``), a signed one for every channel
             (``"vector"``), one in (0, 1) for every channel (``"positive-vector"``), a matrix
-            (``"matrix"``, r(H) β), or fixed to ``"one"``. With a negative one F, AC and Z blow up
-            in finite time.
-        time: T, where the integration ends.
-        step_size: τ of a fixed-step solver. With α = β = 1 on a bipartite graph, BS under
+            (``"matrix"``, r(H) β), or fixed to ``"one"``. With a negative β, F, AC and Z
+            diverge in finite time.
+        time: End time T.
+        step_size: Step τ of a fixed-step solver. With α = β = 1 on a bipartite graph, BS under
             ``"rk4"`` is stable only for τ below 0.7.
         solver: A name of ``gread.SOLVERS``.
 
     Other Args:
-        normalization: Of the original adjacency: ``"symmetric"``, ``"row"`` or ``"column"``.
-        self_loops: Weight of the loop given to every node without one; 0 gives none.
+        normalization: Normalization of the original adjacency: ``"symmetric"``, ``"row"`` or
+            ``"column"``.
+        self_loops: Weight of the self loop that is added to every node without one; 0 adds none.
         heads: Attention heads of the soft adjacency.
-        attention_channels: Width of all its queries together.
+        attention_channels: Total width of the queries of all heads.
         detach_source: Detach the H(0) that a reaction receives, as in the published code.
-        tolerance: Error allowed to an adaptive solver.
-        local: Coefficient γ of a local term γ H, at first 0: ``"none"``, ``"scalar"``,
+        tolerance: Relative and absolute error tolerance of an adaptive solver.
+        local: Coefficient γ of a local term γ H, initialized to 0: ``"none"``, ``"scalar"``,
             ``"vector"`` or ``"matrix"``.
 
     Example:
@@ -124,12 +125,12 @@ class ReactionDiffusionConv(PartByPart):
         self.detach_source = detach_source
 
     def reset_parameters(self) -> None:
-        """Draws every parameter anew."""
+        """Reinitialize all parameters."""
         for part in self.children():
             reset(part)
 
     def forward(self, h: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """H(T) [N, d] from H(0) = ``h`` [N, d]."""
+        """Compute H(T) [N, d] from H(0) = ``h`` [N, d]."""
         check_features("h", h, self.channels)
         return self.evolve(h, edge_index, edge_weight).final
 
@@ -141,7 +142,7 @@ class ReactionDiffusionConv(PartByPart):
         *,
         save_at: Sequence[float] = (),
     ) -> Solution:
-        """H(T), and H at the times of ``save_at``."""
+        """Compute H(T), and H at the times of ``save_at``."""
         return solve_from(
             lambda h0: self.field(h0, edge_index, edge_weight), h0, self.integration, save_at
         )
@@ -149,7 +150,7 @@ class ReactionDiffusionConv(PartByPart):
     def field(
         self, h0: Tensor, edge_index: Tensor | EdgeSource, edge_weight: Tensor | None
     ) -> ReactionDiffusion:
-        """f(H) = −α L̃ H + β r(H) + γ H."""
+        """The right-hand side f(H) = −α L̃ H + β r(H) + γ H."""
         adj = self.adjacency(h0, edge_index, edge_weight)  # Eq. (9), or A itself
         source = h0.detach() if self.detach_source else h0
         local = None if self.local is None else self.local()
@@ -157,14 +158,14 @@ class ReactionDiffusionConv(PartByPart):
 
     @property
     def terms(self) -> Terms | None:
-        """The reaction as numbers; None where it is not made of the known terms."""
+        """The reaction as coefficients; None if it is not a polynomial of the known terms."""
         return terms_of(self.reaction)
 
     @classmethod
     def stacked(cls, members: Sequence[ReactionDiffusionConv]) -> nn.Module:
-        """Several members as one, each with its α and β."""
+        """Stack several members, each with its own α and β."""
         if members[0].terms is None:
-            raise CannotStack("the reaction is not made of the known terms")
+            raise CannotStack("the reaction is not a polynomial of the known terms")
         if any(m.local or isinstance(c, Matrix) for m in members for c in (m.alpha, m.beta)):
             raise CannotStack("matrix coefficients and local terms have no program of passes")
         made = super().stacked(members)
@@ -178,19 +179,19 @@ class ReactionDiffusionConv(PartByPart):
 class GREAD(ContinuousGNN, Pretrained):
     """Graph neural reaction-diffusion network (Choi et al., ICML 2023).
 
-    ``model.save_pretrained(folder)`` and ``GREAD.from_pretrained(folder)`` keep it as safetensors
-    and JSON, in a folder or on the Hugging Face Hub (the extra ``gread[hub]``).
+    ``model.save_pretrained(folder)`` and ``GREAD.from_pretrained(folder)`` store it as safetensors
+    and JSON, in a folder or on the Hugging Face Hub (extra ``gread[hub]``).
 
     Args:
-        in_channels: Number F of features of a node.
+        in_channels: Number F of features per node.
         hidden_channels: Width d of the state.
         out_channels: Number of classes.
         reaction, adjacency, alpha, beta, time, step_size, solver: As in `ReactionDiffusionConv`.
         input_dropout: Dropout on the features.
-        dropout: Dropout before the decoder, and inside the ``"mlp"`` forms.
+        dropout: Dropout before the decoder, and inside an ``"mlp"`` encoder or decoder.
         encoder: ``"linear"``, or ``"mlp"`` with two residual blocks.
         decoder: ``"linear"``, or ``"mlp"`` with a residual block.
-        output_activation: Whether H(T) passes a ReLU.
+        output_activation: Whether a ReLU is applied to H(T).
 
     Other Args:
         normalization, self_loops, heads, attention_channels, detach_source, tolerance, local: As
@@ -258,10 +259,10 @@ class GREAD(ContinuousGNN, Pretrained):
     def field(
         self, h0: Tensor, edge_index: Tensor | EdgeSource, edge_weight: Tensor | None
     ) -> ReactionDiffusion:
-        """f(H) = −α L̃ H + β r(H) + γ H."""
+        """The right-hand side f(H) = −α L̃ H + β r(H) + γ H."""
         return self.layer.field(h0, edge_index, edge_weight)
 
     @classmethod
     def stacked(cls, members: Sequence[GREAD]) -> nn.Module:
-        """Several members as one, each with its α, β, T and τ."""
+        """Stack several members, each with its own α, β, T and τ."""
         return ContinuousGNNs(members)

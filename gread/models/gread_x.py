@@ -7,7 +7,7 @@
 In a system of several species the diffusion coefficient is a matrix: the flux of one species
 depends on the gradients of all (cross-diffusion). So the coefficients R, P, Q are d × d:
 
-- H R is local: what a node keeps of itself, the ego term of heterophilous networks;
+- H R is local: the ego term of heterophilous networks;
 - (Ã H) P is the diffusion;
 - r(H) Q is the reaction, any of `gread.dynamics.reactions`; BS gives Ã L̃ H, a band-pass.
 
@@ -45,7 +45,7 @@ from gread.models.steps import SteppedGNN
 
 
 class Embedding(nn.Module):
-    """Ã W with a row of W for each node: who the neighbours of a node are, as features of it."""
+    """Adjacency embedding Ã W with one row of W per node, which encodes who the neighbours are."""
 
     def __init__(self, num_nodes: int, channels: int):
         super().__init__()
@@ -53,16 +53,16 @@ class Embedding(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Normal with variance 1 / channels."""
+        """Initialize with a normal distribution of variance 1 / channels."""
         nn.init.normal_(self.weight, std=self.weight.size(1) ** -0.5)
 
     def forward(self, adj: Operator) -> Tensor:
-        """[N, channels]."""
+        """Compute Ã W, [N, channels]."""
         return adj @ self.weight
 
     @classmethod
     def stacked(cls, members: Sequence[Embedding]) -> nn.Module:
-        """Each member with its rows."""
+        """Stack several members, each with its own rows."""
         return Embeddings(members)
 
 
@@ -74,7 +74,7 @@ class Embeddings(Stacked):
         self.weight = together([one.weight for one in members])
 
     def forward(self, adj: Operator) -> Tensor:
-        """[members, N, channels]."""
+        """Compute Ã W of every member, [members, N, channels]."""
         return adj @ self.weight
 
 
@@ -87,25 +87,25 @@ class GREADX(SteppedGNN, Pretrained):
         in_channels: Number of features.
         hidden_channels: Width d of the state.
         out_channels: Number of classes.
-        reaction: r: a name of ``gread.REACTIONS``, a function of a ``gread.State`` or a module;
-            ``"none"`` leaves the third term out.
-        num_steps: K.
+        reaction: Reaction r: a name of ``gread.REACTIONS``, a function of a ``gread.State`` or a
+            module; ``"none"`` drops the third term.
+        num_steps: Number K of steps.
         coefficients: ``"matrix"``, ``"vector"`` or ``"scalar"``: the kind of R, P and Q.
-        weights: ``"per-step"`` gives every step coefficients of its own, ``"shared"`` one set.
-        norm: ``"batch"``, ``"layer"`` or ``"none"``.
-        activation: φ: ``"relu"``, ``"elu"``, ``"gelu"`` or ``"none"``.
+        weights: ``"per-step"`` for separate coefficients in every step, ``"shared"`` for one set.
+        norm: Normalization: ``"batch"``, ``"layer"`` or ``"none"``.
+        activation: Activation φ: ``"relu"``, ``"elu"``, ``"gelu"`` or ``"none"``.
         local: Whether H R is a term.
-        residual: Whether a step adds its state.
+        residual: Whether a step adds its input.
         jump: Whether the decoder receives all states.
         direction: ``"undirected"``, or ``"both"`` for separate operators and coefficients of
             incoming and outgoing edges of a directed graph.
         num_relations: Number of edge types, each with operators and coefficients of its own. With
             more than one, `forward` takes ``edge_type``.
-        embedding: Whether H_0 has Ã W, with weights for every node of one graph.
-        num_nodes: How many that graph has; needed for the embedding.
+        embedding: Whether H_0 contains Ã W. The model is then bound to one graph.
+        num_nodes: Number of nodes of that graph; required by the embedding.
         input_dropout: Dropout on the features.
         dropout: Dropout on the states.
-        normalization, self_loops: Of Ã, as in `gread.ReactionDiffusionConv`.
+        normalization, self_loops: Arguments of Ã, as in `gread.ReactionDiffusionConv`.
 
     Example:
         >>> import gread
@@ -174,7 +174,7 @@ class GREADX(SteppedGNN, Pretrained):
         )
 
     def check(self, x: Tensor, edge_index: Tensor | EdgeSource, edge_weight: Tensor | None) -> None:
-        """Require a graph the model was built for, or a shard that it can be trained on."""
+        """Require the graph of the model, or a shard that it can be trained on."""
         if not isinstance(edge_index, Tensor) and isinstance(edge_index, EdgeSource):
             if self.embeddings:
                 raise InputError("embedding must be False over several processes, got True")
@@ -234,14 +234,14 @@ class GREADX(SteppedGNN, Pretrained):
         )
 
     def first(self, x: Tensor, adj: tuple[Operator, ...]) -> Tensor:
-        """e(X), or e(X) + Ã W."""
+        """Compute e(X), or e(X) + Ã W."""
         encoded: Tensor = self.encoder(x)
         for embedding, one in zip(self.embeddings, adj, strict=False):
             encoded = encoded + embedding(one)
         return encoded
 
     def terms(self, number: int, h: Tensor, h0: Tensor, adj: tuple[Operator, ...]) -> list[Tensor]:
-        """H, and for every operator Ã H and r(H)."""
+        """The terms H, and Ã H and r(H) for every operator."""
         found = [h] if self.local else []
         for one in adj:
             ah = one @ h
@@ -259,7 +259,7 @@ class GREADX(SteppedGNN, Pretrained):
         edge_type: Tensor | None = None,
         save_at: Sequence[int] = (),
     ) -> Solution:
-        """H_K, and the states after the steps of ``save_at``, 0 to K."""
+        """Compute H_K, and the states after the steps in ``save_at``, 0 to K."""
         for step in save_at:
             if step not in range(self.num_steps + 1):
                 raise InputError(f"save_at must name steps 0 to {self.num_steps}, got {step}")

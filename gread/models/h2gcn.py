@@ -1,4 +1,4 @@
-"""H2GCN: a node, its neighbours and those two steps away, kept apart to the end."""
+"""H2GCN: separate states of a node, its neighbours and its two-hop neighbours."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class H2GCN(LayeredGNN):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws every parameter anew, by Glorot and Bengio's rule."""
+        """Reinitialize all parameters by Glorot and Bengio's rule."""
         for part in (self.encoder, self.decoder):
             nn.init.xavier_uniform_(part.weight)
 

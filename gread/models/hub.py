@@ -43,24 +43,24 @@ try:
 except ImportError:
 
     class ModelHubMixin:  # type: ignore[no-redef]
-        """Says what is missing."""
+        """Replacement of the mixin without huggingface_hub; its methods raise an error."""
 
         def __new__(cls, *arguments: Any, **options: Any) -> Any:
-            """As without it."""
+            """Ignore the arguments of the mixin."""
             return super().__new__(cls)
 
         def save_pretrained(self, *arguments: Any, **options: Any) -> NoReturn:
-            """Needs huggingface_hub."""
+            """Raise an error that names the missing package."""
             raise InputError(f"save_pretrained needs huggingface_hub: {EXTRA}")
 
         @classmethod
         def from_pretrained(cls, *arguments: Any, **options: Any) -> NoReturn:
-            """Needs huggingface_hub."""
+            """Raise an error that names the missing package."""
             raise InputError(f"from_pretrained needs huggingface_hub: {EXTRA}")
 
 
 class Pretrained(ModelHubMixin):
-    """What a module inherits to have ``save_pretrained`` and ``from_pretrained``.
+    """Mixin with ``save_pretrained`` and ``from_pretrained``.
 
     The arguments of its ``__init__`` are the config, so all of them must be plain values.
     """
@@ -68,7 +68,7 @@ class Pretrained(ModelHubMixin):
     _not_plain: list[str]
 
     def __new__(cls, *arguments: Any, **options: Any) -> Any:
-        """Remembers which arguments a config cannot hold."""
+        """Record arguments that a config cannot contain."""
         model = super().__new__(cls, *arguments, **options)
         names = list(inspect.signature(cls.__init__).parameters)[1:]
         given = dict(zip(names, arguments, strict=False)) | options
@@ -94,7 +94,7 @@ class Pretrained(ModelHubMixin):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Any:
-        """The model in a folder, or in a repository of the Hugging Face Hub."""
+        """Load a model from a folder or a repository of the Hugging Face Hub."""
         place = pretrained_model_name_or_path
         try:
             return super().from_pretrained(place, **options)
@@ -106,7 +106,7 @@ class Pretrained(ModelHubMixin):
     def generate_model_card(
         self, *, fingerprint: str = "", metrics: Mapping[str, float] | None = None, **others: Any
     ) -> Any:
-        """The card, with what is known of the training.
+        """Build the model card, with information about the training.
 
         ``save_pretrained(folder, model_card_kwargs={"fingerprint": ..., "metrics": {...}})`` hands
         it over.
@@ -116,12 +116,12 @@ class Pretrained(ModelHubMixin):
 
 
 def save_weights(module: Any, folder: Path, name: str = WEIGHTS) -> None:
-    """Writes the parameters of a module."""
+    """Write the parameters of a module."""
     write_tensors(folder / name, module.state_dict(), {"format": "pt"})
 
 
 def load_module(build: Callable[[], nn.Module], file: Path) -> nn.Module:
-    """The module that ``build`` makes, with the weights in a file, which must be its own.
+    """Build a module with the weights in a file, which must match its parameters.
 
     It is first built without memory for its weights. So the settings of a stranger can ask for no
     more of it than is in the file.
@@ -148,7 +148,7 @@ def load_module(build: Callable[[], nn.Module], file: Path) -> nn.Module:
 
 
 def _shapes(build: Callable[[], nn.Module], most: int) -> dict[str, list[int]]:
-    """Of the parameters of the module, without memory for them and of ``most`` parts at most."""
+    """Shapes of the parameters, without allocating them; at most ``most`` modules."""
     parts = 0
 
     def count(*_: Any) -> None:
@@ -166,7 +166,7 @@ def _shapes(build: Callable[[], nn.Module], most: int) -> dict[str, list[int]]:
 
 
 def _difference(found: Mapping[str, list[int]], expected: Mapping[str, list[int]]) -> str:
-    """The first weight that is not as it should be, in words."""
+    """Description of the first mismatching weight."""
     for name in [*expected, *found]:
         if found.get(name) != expected.get(name):
             wanted, got = (
@@ -185,7 +185,7 @@ def model_card(
     usage: str = "",
     notes: str = "",
 ) -> str:
-    """The text of a model card, with the head that the Hub reads.
+    """Text of a model card, with the metadata of the Hub.
 
     Args:
         title: What the model is called.

@@ -1,4 +1,4 @@
-"""JKNet: every node chooses from the states of all layers."""
+"""JKNet: jumping connections from all layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What models are put together from: encoders, decoders and coefficients, by name."""
+"""Parts of models: encoders, decoders and coefficients."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Coefficient(nn.Module):
 
     @property
     def parameter(self) -> nn.Parameter | None:
-        """What is learned; None of a constant, which is one."""
+        """The learned parameter; None for the constant one."""
         return next(self.parameters(), None)
 
     @classmethod
     def stacked(cls, members: Sequence[Coefficient]) -> nn.Module:
-        """Coefficients of any kinds together."""
+        """Stack coefficients of any kinds."""
         return Coefficients(members)
 
 
@@ -48,11 +48,11 @@ class Gate(Coefficient):
         self.logit = nn.Parameter(torch.full(shape, start))
 
     def reset_parameters(self) -> None:
-        """Back to the start."""
+        """Reset to the initial value."""
         nn.init.constant_(self.logit, self.start)
 
     def forward(self) -> Tensor:
-        """The coefficient, of the shape given."""
+        """The coefficient, broadcast to a shape."""
         return self.logit.sigmoid()
 
 
@@ -67,11 +67,11 @@ class Signed(Coefficient):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Back to zero."""
+        """Reset to zero."""
         nn.init.zeros_(self.value)
 
     def forward(self) -> Tensor:
-        """The coefficient, of the shape given."""
+        """The coefficient, broadcast to a shape."""
         return self.value
 
 
@@ -82,7 +82,7 @@ class SignedVector(Signed):
     """
 
     def reset_parameters(self) -> None:
-        """Draw again."""
+        """Reinitialize."""
         nn.init.uniform_(self.value, -1, 1)
 
 
@@ -105,7 +105,7 @@ class Matrix(Coefficient):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Back to a diagonal matrix."""
+        """Reset to a diagonal matrix."""
         diagonal = self.value.new_empty(len(self.value)).uniform_(-1, 1)
         if self.start is not None:
             diagonal.fill_(self.start)
@@ -126,7 +126,7 @@ class One(Coefficient):
 
 
 class Coefficients(Stacked):
-    """α or β of every member, of whatever kinds, [members, channels].
+    """α or β of every member, of any kinds, [members, channels].
 
     A scalar is the first number of its row; the others of that row are not used.
 
@@ -163,7 +163,7 @@ class Coefficients(Stacked):
         return torch.where(self.signed, row, row.sigmoid()).masked_fill(self.fixed, 1.0)
 
     def give(self, models: Sequence[nn.Module], members: Sequence[int]) -> None:
-        """As much of a row as the kind of the coefficient has."""
+        """Copy the part of a row that the kind of coefficient uses."""
         for model, member in zip(models, members, strict=True):
             for own in model.parameters():
                 own.copy_(self.row[member, : own.numel()].view(own.shape))
@@ -203,19 +203,19 @@ LOCALS: Registry[BuildCoefficient | None] = Registry(
 
 
 class Dropout(nn.Module):
-    """Sets elements to zero with probability ``rate`` while training, and scales the others up."""
+    """Dropout with probability ``rate`` in training."""
 
     def __init__(self, rate: float):
         super().__init__()
         self.rate = rate
 
     def forward(self, h: Tensor) -> Tensor:
-        """Of the shape given."""
+        """Apply the layer; the shape is unchanged."""
         return drop(h, self.rate) if self.training else h
 
     @classmethod
     def stacked(cls, members: Sequence[Dropout]) -> nn.Module:
-        """With a rate for every member."""
+        """Stack several members, each with its rate."""
         return Dropouts([one.rate for one in members])
 
 
@@ -315,7 +315,7 @@ class FeatureMaps(Stacked):
 
 
 def sparse_features(x: Tensor) -> tuple[Pattern, Tensor] | None:
-    """Where x has non-zeros and which, if there are few or x is a CSR tensor; found once."""
+    """Sparse form of x if it has few non-zeros or is a CSR tensor; cached."""
     if x.layout is torch.sparse_csr:
         return remember(x, "sparse", lambda: _entries(x))
     if not fast() or x.requires_grad:
@@ -388,7 +388,7 @@ class StateActivation(nn.Module):
         self.active = active
 
     def forward(self, h: Tensor) -> Tensor:
-        """Of the shape given."""
+        """Apply the layer; the shape is unchanged."""
         return h.relu() if self.active else h
 
     @classmethod
@@ -408,7 +408,7 @@ class StateActivations(Stacked):
         self.register_buffer("active", active.view(-1, 1, 1))
 
     def forward(self, h: Tensor) -> Tensor:
-        """Of the shape given."""
+        """Apply the layer; the shape is unchanged."""
         return torch.where(self.active, h.relu(), h)
 
 

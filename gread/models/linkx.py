@@ -1,4 +1,4 @@
-"""LINKX: features and neighbours, each through an MLP of its own."""
+"""LINKX: separate MLPs for features and adjacency."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MixHop: a layer sees the neighbours at several distances side by side."""
+"""MixHop: layers with several powers of the adjacency."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class MixHop(ConvStack):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws every parameter anew; at first all powers weigh the same."""
+        """Reinitialize all parameters; all powers start with the same weight."""
         super().reset_parameters()
         nn.init.zeros_(self.scores)
 

@@ -1,4 +1,4 @@
-"""Several models of one form as one model, whose parameters have an axis of members in front.
+"""Several models of one form as one, with a leading axis of members.
 
 The members share the graph and what decides shapes; dropout rates, the kinds of α and β, T and τ
 are their own. Every operation treats them apart, so that each member gives what it gives alone.
@@ -33,11 +33,11 @@ M = TypeVar("M", bound=nn.Module)
 
 
 class CannotStack(TypeError):
-    """These models cannot be one; the message says why."""
+    """The models cannot be stacked; the message gives the reason."""
 
 
 class PartByPart(nn.Module):
-    """A layer without parameters of its own that only calls its parts."""
+    """A layer without own parameters that only calls its parts."""
 
     @classmethod
     def stacked(cls, members: Sequence[Any]) -> nn.Module:
@@ -46,7 +46,7 @@ class PartByPart(nn.Module):
 
 
 def stack(models: Sequence[nn.Module]) -> nn.Module:
-    """One model for all of them: it is called as each of them, and gives logits [members, N, C].
+    """Stack models into one with the same call, which returns logits [members, N, C].
 
     Args:
         models: Of one form, with parameters of the same shapes but for those of α and β.
@@ -84,7 +84,7 @@ def part_by_part(models: Sequence[M]) -> M:
 
 @torch.no_grad()
 def unstack(stacked: nn.Module, models: Sequence[nn.Module], members: Sequence[int]) -> None:
-    """Gives parameters back: those of the member with each number to the model beside it."""
+    """Copy the parameters of members back to their models."""
     if isinstance(stacked, Stacked):
         stacked.give(models, members)
     else:
@@ -92,14 +92,14 @@ def unstack(stacked: nn.Module, models: Sequence[nn.Module], members: Sequence[i
 
 
 def keep(model: nn.Module, members: Sequence[int]) -> None:
-    """Lets all other members of a stacked model go."""
+    """Drop all other members of a stacked model."""
     for module in model.modules():
         if isinstance(module, Stacked):
             module.keep(members)
 
 
 class Stacked(nn.Module):
-    """A part of several members, which stand in front of its parameters and buffers.
+    """A layer of several members, the leading axis of its parameters and buffers.
 
     Attributes:
         each: Names of attributes that have an entry for every member.
@@ -108,7 +108,7 @@ class Stacked(nn.Module):
     each: tuple[str, ...] = ()
 
     def give(self, models: Sequence[nn.Module], members: Sequence[int]) -> None:
-        """Gives parameters of members to the parts that they are of."""
+        """Copy the parameters of members to their layers."""
         for name, parameter in self._parameters.items():
             for model, member in zip(models, members, strict=True):
                 if parameter is not None:
@@ -116,7 +116,7 @@ class Stacked(nn.Module):
         _children(self, models, members)
 
     def keep(self, members: Sequence[int]) -> None:
-        """Lets all other members go."""
+        """Drop all other members."""
         for tensor in (*self._parameters.values(), *self._buffers.values()):
             if tensor is not None:
                 index = torch.tensor(members, device=tensor.device)
@@ -142,7 +142,7 @@ class Linears(Stacked):
         self.bias = together([linear.bias for linear in linears])
 
     def forward(self, h: Tensor) -> Tensor:
-        """Each member by itself."""
+        """Apply each member's map."""
         return torch.baddbmm(self.bias.unsqueeze(1), h, self.weight.mT)
 
 
@@ -168,7 +168,7 @@ class LayerNorms(Norms):
     """Layer normalization over the channels."""
 
     def forward(self, h: Tensor, adj: Operator) -> Tensor:
-        """Of the shape given, [members, N, d]."""
+        """Normalize [members, N, d]."""
         weight, bias = self.weight.unsqueeze(1), self.bias.unsqueeze(1)
         return torch.addcmul(bias, layer_norm(h, h.shape[-1:], eps=self.eps), weight)
 
@@ -186,7 +186,7 @@ class BatchNorms(Norms):
             self.register_buffer(name, torch.stack([one.get_buffer(name) for one in members]))
 
     def forward(self, h: Tensor, adj: Operator) -> Tensor:
-        """Of the shape given, [members, N, d]."""
+        """Normalize [members, N, d]."""
         rows = h.transpose(0, 1)
         out = batch_norm(
             rows.flatten(1),
@@ -213,7 +213,7 @@ class Dropouts(Stacked):
         self.seeds: Seeds | None = None
 
     def forward(self, h: Tensor) -> Tensor:
-        """Of the shape given."""
+        """Apply dropout."""
         if not self.training or self.unused:
             return h
         assert self.seeds is not None, "Seeds.give_to(model) comes before training"
@@ -221,7 +221,7 @@ class Dropouts(Stacked):
 
 
 class Seeds:
-    """Where dropout gets its seeds: each member has the numbers that it would draw alone.
+    """Seeds of dropout; each member draws the numbers that it would draw alone.
 
     A member draws one wherever its rate is not zero.
 
@@ -237,7 +237,7 @@ class Seeds:
         self.next = torch.zeros(len(drawn), 1, dtype=torch.int64, device=device)
 
     def give_to(self, model: nn.Module) -> None:
-        """Lets every dropout of a stacked model draw from here."""
+        """Connect every dropout of a stacked model to these seeds."""
         for module in model.modules():
             if isinstance(module, Dropouts):
                 module.seeds = self
@@ -249,7 +249,7 @@ class Seeds:
         return found
 
     def keep(self, members: Sequence[int]) -> None:
-        """Lets all other members go."""
+        """Drop all other members."""
         index = torch.tensor(members, device=self.next.device)
         self.numbers, self.next = self.numbers[index], self.next[index]
 
@@ -288,7 +288,7 @@ class OriginalAdjacencies(Stacked):
         return remember(edge_index, key, together, when=edge_weight is None)
 
     def give(self, models: Sequence[nn.Module], members: Sequence[int]) -> None:
-        """Nothing: there is nothing to learn here."""
+        """Do nothing, since there are no parameters."""
 
 
 class SoftAdjacencies(Stacked):
@@ -344,5 +344,5 @@ FROM_BELOW: dict[type[nn.Module], Callable[[Sequence[Any]], nn.Module]] = {
 
 
 def together(parameters: Sequence[Tensor]) -> nn.Parameter:
-    """Parameters of every member as one, [members, ...]."""
+    """Stack the parameters of every member, [members, ...]."""
     return nn.Parameter(torch.stack([parameter.detach() for parameter in parameters]))

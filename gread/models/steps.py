@@ -1,4 +1,4 @@
-"""Networks of steps: a state is replaced by a normalized mixture of terms, again and again.
+"""Networks of steps; each step mixes terms of the state and normalizes the result.
 
     H_0     = φ(e(X))
     H_{k+1} = φ(Norm(Σ_i Z_i C_ik)),   k = 0, ..., K − 1
@@ -51,7 +51,7 @@ class BatchNorm(nn.BatchNorm1d):
     momentum: float
 
     def forward(self, h: Tensor, adj: Operator) -> Tensor:  # type: ignore[override]
-        """Of the shape given, [N, d]."""
+        """Normalize [N, d]."""
         if adj.whole or not self.training:
             return super().forward(h)
         sums = adj.total(torch.cat([h.sum(0), h.new_full((1,), h.size(0))]))
@@ -66,7 +66,7 @@ class BatchNorm(nn.BatchNorm1d):
 
     @classmethod
     def stacked(cls, members: Sequence[BatchNorm]) -> nn.Module:
-        """Each member with its statistics."""
+        """Stack several members, each with its statistics."""
         return BatchNorms(members)
 
 
@@ -74,23 +74,23 @@ class LayerNorm(nn.LayerNorm):
     """Layer normalization over the channels."""
 
     def forward(self, h: Tensor, adj: Operator) -> Tensor:  # type: ignore[override]
-        """Of the shape given."""
+        """Normalize the channels."""
         return super().forward(h)
 
     @classmethod
     def stacked(cls, members: Sequence[LayerNorm]) -> nn.Module:
-        """Each member with its weight and bias."""
+        """Stack several members, each with its weight and bias."""
         return LayerNorms(members)
 
 
 class NoNorm(PartByPart):
-    """The state as it is."""
+    """No normalization."""
 
     def __init__(self, channels: int):
         super().__init__()
 
     def forward(self, h: Tensor, adj: Operator) -> Tensor:
-        """What was given."""
+        """Return the state unchanged."""
         return h
 
 
@@ -125,7 +125,7 @@ class Mixture(nn.Module):
 
     @classmethod
     def stacked(cls, members: Sequence[Mixture]) -> nn.Module:
-        """Each member with its numbers."""
+        """Stack several members, each with its coefficients."""
         return Mixtures(members)
 
 
@@ -250,17 +250,17 @@ class SteppedGNN(LayeredGNN):
     def operator(
         self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None
     ) -> tuple[Operator, ...]:
-        """Ã, or several."""
+        """The operator Ã, or several operators."""
         return (self.adjacency(x, edge_index, edge_weight),)
 
     def first(self, x: Tensor, adj: tuple[Operator, ...]) -> Tensor:
-        """What H_0 is φ of: e(X)."""
+        """Compute e(X), the argument of φ in H_0."""
         encoded: Tensor = self.encoder(x)
         return encoded
 
     @abstractmethod
     def terms(self, number: int, h: Tensor, h0: Tensor, adj: tuple[Any, ...]) -> list[Tensor]:
-        """What step ``number`` mixes, from the state, the first state and `operator`."""
+        """Terms of step ``number``, from the state, the first state and `operator`."""
 
     def states(self, x: Tensor, adj: tuple[Operator, ...]) -> list[Tensor]:
         """H_0, ..., H_K."""
@@ -276,5 +276,5 @@ class SteppedGNN(LayeredGNN):
 
     @classmethod
     def stacked(cls, members: Sequence[SteppedGNN]) -> nn.Module:
-        """Several members as one, each with its dropout and its Ã."""
+        """Stack several members, each with its dropout and Ã."""
         return part_by_part(members)

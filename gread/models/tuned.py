@@ -1,4 +1,4 @@
-"""Graph attention with what deep networks need: residuals, normalization, depth.
+"""Graph attention networks with residuals, normalization and depth.
 
 Classical networks with these are strong on heterophilous graphs: Platonov et al., ICLR 2023, and
 Luo et al., NeurIPS 2024. GCN and GraphSAGE of this kind are `gread.GREADX` without a reaction.
@@ -19,7 +19,7 @@ from gread.models.steps import SteppedGNN
 
 
 def attention_heads(channels: int, heads: int) -> Attention:
-    """Heads side by side that together are as wide as the state."""
+    """Attention heads whose total width is that of the state."""
     check_count("heads", heads)
     if channels % heads:
         raise InputError(f"hidden_channels must be a multiple of {heads} heads, got {channels}")
@@ -76,7 +76,7 @@ class TunedGAT(SteppedGNN):
         )
 
     def terms(self, number: int, h: Tensor, h0: Tensor, adj: tuple[Adjacency, ...]) -> list[Tensor]:
-        """H, and what the heads gather."""
+        """The terms H and attention(H)."""
         gathered = self.attention[number](self.linear[number](h), adj[0])
         return [h, gathered] if self.local else [gathered]
 
@@ -116,7 +116,7 @@ class GATSep(LayeredGNN):
         )
 
     def states(self, x: Tensor, adj: Adjacency) -> list[Tensor]:
-        """The encoded features, and the state behind every block."""
+        """The encoded features and the state after every block."""
         states = [gelu(self.dropout(self.encoder(x)))]
         for block in self.blocks:
             states.append(block(states[-1], adj))
@@ -136,7 +136,7 @@ class SeparateBlock(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, h: Tensor, adj: Adjacency) -> Tensor:
-        """[N, channels] to the same."""
+        """Apply the block, [N, channels] to [N, channels]."""
         z = self.linear(self.norm(h))
         both = cat([z, self.attention(z, adj)], dim=-1)
         return h + self.dropout(self.outer(gelu(self.dropout(self.inner(both)))))

@@ -1,1 +1,1 @@
-"""Numbers to tables, and statistics of them."""
+"""Tables, charts and statistics."""

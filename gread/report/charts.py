@@ -1,4 +1,4 @@
-"""Figures as values: what is shown, before it is drawn.
+"""Figures as values, before they are drawn.
 
 `gread.report.figures.draw` makes a picture of a chart; a page draws the same chart from its JSON.
 """
@@ -21,7 +21,7 @@ MARKS = ("line", "points", "bars")
 
 @dataclass(frozen=True)
 class Series:
-    """Numbers that belong together.
+    """A series of numbers.
 
     Attributes:
         label: Its name in the legend, where those of equal names share an entry; empty for none.
@@ -74,7 +74,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Axis:
-    """What is said beside an axis.
+    """Labels and scale of an axis.
 
     Attributes:
         label: What it measures.

@@ -1,4 +1,4 @@
-"""What the paper's text says, beside what is found."""
+"""Claims of the paper, compared with our results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper, and whether ours agrees.
+    """A claim of the paper, and whether our results agree.
 
     Attributes:
         says: What the paper says, as it follows "that".
@@ -17,7 +17,7 @@ class Claim:
 
     Example:
         >>> print(Claim("A is the best", "B is", holds=False))
-        The paper says that A is the best. Ours disagree: B is.
+        The paper says that A is the best. Our results disagree: B is.
     """
 
     says: str
@@ -25,7 +25,7 @@ class Claim:
     holds: bool
 
     def __str__(self) -> str:
-        verdict = "Ours agree" if self.holds else "Ours disagree"
+        verdict = "Our results agree" if self.holds else "Our results disagree"
         return f"The paper says that {self.says}. {verdict}: {self.here}."
 
 

@@ -91,7 +91,7 @@ def draw(chart: Chart) -> Figure:
 
 
 def _legend_columns(labels: Mapping[str, Series], width: float) -> int:
-    """As many as fit beside each other, in rows of about the same length."""
+    """Number of legend columns that fit, in rows of similar length."""
     longest = max(map(len, labels), default=1)
     fit = max(1, int(width / (0.5 + 0.075 * longest)))
     rows = max(1, math.ceil(len(labels) / fit))
@@ -121,7 +121,7 @@ def _draw_panel(axis: Axes, panel: Panel, *, outer: tuple[bool, bool]) -> None:
     else:
         axis.grid(axis="y", which="major", alpha=0.25, linewidth=0.6)
         axis.set_axisbelow(True)
-    if panel.remark:  # numbers beside nothing
+    if panel.remark:  # an axis without data
         axis.set(xticks=[], yticks=[])
     middle = {"transform": axis.transAxes, "ha": "center", "va": "center"}
     axis.text(0.5, 0.5, panel.remark, color="#777777", fontsize=9, **middle)  # type: ignore[arg-type]
@@ -296,7 +296,7 @@ def selection(
     panels[0].set_ylabel(f"mean test {what}")
     marks = {
         f"selected by validation: test {chosen[1]:.2f}": _DISC,
-        f"best by test, which nobody may select: {lucky[1]:.2f}": _RING,
+        f"best by test (for reference, not a valid selection): {lucky[1]:.2f}": _RING,
     }
     handles = [panels[0].scatter([], [], label=text, **mark) for text, mark in marks.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
@@ -310,7 +310,7 @@ _RING: Mapping[str, Any] = {"s": 190, "facecolor": "none", "edgecolor": COLOURS[
 
 
 def save(figure: Figure, file: Path, metadata: Mapping[str, Any] | None = None) -> None:
-    """Writes a figure; letters of a user's names that the font lacks are empty boxes."""
+    """Write a figure; letters of a user's names that the font lacks are empty boxes."""
     with warnings.catch_warnings(), whole_file(file) as part:
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         figure.savefig(part, format=file.suffix[1:], metadata=metadata)
@@ -324,7 +324,7 @@ def portrait(
     *,
     title: str,
 ) -> Figure:
-    """A graph before training: degrees, sizes of the classes, and who is joined to whom.
+    """Draw degrees, class sizes and mixing of classes.
 
     Args:
         degrees: How many nodes have 0, 1, 2 to 3, 4 to 7, ... neighbours.
@@ -337,7 +337,7 @@ def portrait(
     bounds = [0, 1, *(2**k for k in range(1, len(degrees) - 1))][: len(degrees)]
     left.bar(range(len(degrees)), degrees, color=COLOURS[1])
     left.set_xticks(range(len(degrees)), [str(bound) for bound in bounds], rotation=45)
-    left.set(xlabel="neighbours, at least", ylabel="nodes", yscale="symlog")
+    left.set(xlabel="number of neighbours, at least", ylabel="nodes", yscale="symlog")
     left.set_title("Degrees", loc="left")
     middle.barh(range(len(classes)), list(classes.values()), color=COLOURS[2])
     middle.set_yticks(range(len(classes)), [_shown(name, 14) for name in classes])
@@ -352,7 +352,7 @@ def portrait(
 
 @matplotlib.rc_context(STYLE)
 def confusion(classes: Sequence[str], counts: Sequence[Sequence[int]], *, title: str) -> Figure:
-    """What nodes of each class were taken for, as shares of the class."""
+    """Draw a confusion matrix, as shares of each class."""
     table = np.asarray(counts, dtype=np.float64)
     shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
     size = 3.6 + 0.35 * len(classes)
@@ -365,13 +365,13 @@ def confusion(classes: Sequence[str], counts: Sequence[Sequence[int]], *, title:
 def reliability(
     confidences: Sequence[float], accuracies: Sequence[float], sizes: Sequence[int], *, title: str
 ) -> Figure:
-    """How often predictions of a confidence are right; on the diagonal, as often as they say."""
+    """Draw accuracy against confidence; a calibrated model is on the diagonal."""
     figure, axis = one_axis(5.2, 4.8, title)
     axis.plot([0, 1], [0, 1], color=COLOURS[6], linewidth=1, linestyle="--")
     axis.plot(confidences, accuracies, color=COLOURS[1], linewidth=1.5)
     areas = 20 + 280 * np.asarray(sizes) / max(1, *sizes, 1)
     axis.scatter(confidences, accuracies, s=areas, color=COLOURS[1], edgecolor="white", zorder=3)
-    axis.set(xlabel="confidence", ylabel="share that is right", xlim=(0, 1), ylim=(0, 1))
+    axis.set(xlabel="confidence", ylabel="accuracy", xlim=(0, 1), ylim=(0, 1))
     axis.grid(alpha=0.2)
     return figure
 

@@ -71,7 +71,7 @@ class Comparison:
 
 
 def compare(first: Sequence[float], second: Sequence[float]) -> Comparison:
-    """Compares accuracies that belong together pairwise."""
+    """Compare paired accuracies."""
     import numpy as np
     from scipy import stats
 

@@ -1,4 +1,4 @@
-"""Results as a file that is small enough to commit: a line of JSON a run, compressed."""
+"""Archives of results: JSON lines without histories, compressed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LARGEST = 2**28
 
 
 def write_results(path: Path, results: Iterable[Result]) -> None:
-    """Writes them without histories; ``xzcat`` shows the file.
+    """Write results without histories; ``xzcat`` shows the file.
 
     Example:
         >>> import tempfile
@@ -40,29 +40,29 @@ def write_results(path: Path, results: Iterable[Result]) -> None:
 
 
 def read_results(path: Path) -> list[Result]:
-    """The results that `write_results` wrote."""
+    """Read results from `write_results`."""
     unpacking = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=LARGEST)
     try:
         text = unpacking.decompress(path.read_bytes(), max_length=LARGEST).decode()
     except (lzma.LZMAError, UnicodeDecodeError) as error:
-        raise StoreError(f"{path} must be text in UTF-8, packed by xz: {error}") from error
+        raise StoreError(f"{path} must be UTF-8 text, compressed by xz: {error}") from error
     if not unpacking.eof or unpacking.unused_data:
         raise StoreError(
-            f"{path} must be one whole file of xz, and at most {LARGEST} bytes when unpacked"
+            f"{path} must be one complete xz file, and at most {LARGEST} bytes when unpacked"
         )
     results = []
     for number, line in enumerate(text.splitlines(), start=1):
         try:
             results.append(Result.from_json(line))
         except InputError as error:
-            raise StoreError(f"{path}, line {number}, is no result: {error}") from error
+            raise StoreError(f"{path}, line {number}, is not a result: {error}") from error
     return results
 
 
 def known_results(
     store: str | Path, *, keys: Iterable[str] | None = None, order: Iterable[str] = ()
 ) -> dict[str, Result]:
-    """By key: the results in a store, in files of ``results/``, and in those of the package.
+    """Results by key, from a store, from files in ``results/`` and from the package.
 
     If several have a run, the first of these counts. A file that cannot be read is left out with a
     warning, so its runs are computed again.

@@ -1,4 +1,4 @@
-"""From what a user gives to the spec whose key is stored."""
+"""Completion of specs with defaults."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def known_hyperparameters(model: str) -> dict[str, Any]:
 
 
 def check_keys(given: Mapping[str, Value], known: Mapping[str, Any], model: str) -> None:
-    """Requires that every key is one the model takes."""
+    """Require hyperparameters of the model."""
     for key in given:
         if key not in known:
             near = get_close_matches(key, known, n=1)

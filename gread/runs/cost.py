@@ -1,4 +1,4 @@
-"""About how long runs take: enough for a plan and for the time left, no more."""
+"""Rough estimates of the duration of runs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def estimate(spec: RunSpec) -> float:
 
 
 def speed(known: Iterable[Result], device: str) -> float:
-    """How many times longer than estimated runs took on this kind of device; 1 if nobody knows."""
+    """Ratio of measured to estimated time on this kind of device; 1 if unknown."""
     kind = device.partition(":")[0]
     taken = [(r.seconds, estimate(r.spec)) for r in known if r.device.startswith(kind)]
     if len(taken) < ENOUGH:
@@ -45,7 +45,7 @@ def speed(known: Iterable[Result], device: str) -> float:
 
 
 def _products(spec: RunSpec) -> int:
-    """With Ã, in a forward pass."""
+    """Number of products with Ã in a forward pass."""
     hyper = spec.hyper
     if "time" in hyper and "step_size" in hyper:
         method = SOLVERS.get(str(hyper.get("solver")))

@@ -35,33 +35,32 @@ def launch(
     imports: Sequence[str] = (),
     on_result: Callable[[Result], None] | None = None,
 ) -> None:
-    """Computes and stores every spec that has no result yet.
+    """Compute and store every spec that has no result yet.
 
-    Results are stored as they come, by this process alone: whatever ends the launch, calling it
-    again goes on. Runs that are lost with a process that dies are computed again. Specs with a
-    record that measures the machine come last, one by one and with nothing beside them.
+    Only this process writes results, one by one. An interrupted launch is resumed by the same call.
+    Runs lost with a dead process are retried. Specs with a record that measures the machine run
+    last, one at a time and without other load.
 
     Args:
-        specs: What to compute.
-        store: Where results go.
-        executor: Where to compute: ``"local"`` is this machine, ``"ray"`` a Ray that is started on
-            it or that ``RAY_ADDRESS`` names, ``"ray=ADDRESS"`` the cluster there; see
+        specs: Runs to compute.
+        store: Store of the results.
+        executor: ``"local"`` for this machine, ``"ray"`` for a Ray instance that is started here
+            or that ``RAY_ADDRESS`` names, ``"ray=ADDRESS"`` for a cluster; see
             ``gread.runs.EXECUTORS``.
-        devices: Runs take turns on them.
-        workers: Number of processes. By default one, which is this process; on a cluster as many
-            as there is room for.
+        devices: Devices that are used in turn.
+        workers: Number of processes. The default is 1, which is this process; on a cluster it is
+            the number that fits.
         root: The data root.
         deterministic: As in `run`.
         together: Whether specs of one form are computed as populations, as large as memory allows.
-            By default they are on GPUs, where many cost little more than one; on a CPU they gain
-            less, and apart each gives the same numbers as `run`, bit by bit. One that needs more
-            memory than there is after all is halved.
-        histories: Whether results keep the numbers of every epoch, most of what is stored.
-        imports: Modules that every process imports first: those that register what specs name.
-        on_result: Called with every new result.
+            This is the default on GPUs. On a CPU it gains less, and separate runs give bitwise the
+            numbers of `run`. A population that runs out of memory is halved.
+        histories: Whether results contain the numbers of every epoch, most of the stored data.
+        imports: Modules that every process imports first, for names that they register.
+        on_result: Function that is called with every new result.
 
     Raises:
-        ConnectionError: Whatever was tried, the processes that compute died.
+        ConnectionError: All retries of some runs failed because their processes died.
     """
     if workers is not None:
         check_count("workers", workers)
@@ -78,7 +77,7 @@ def launch(
     if together and others:
         groups = populations(others, devices[0], root, executor.memory(devices[0], workers))
     if workers != 1:
-        # So that nobody waits for the longest at the end.
+        # Longest first, so that no long run is left at the end.
         groups.sort(key=lambda group: sum(map(estimate, group)), reverse=True)
     jobs = [
         Job(group, root, devices[turn % len(devices)], deterministic, histories)
@@ -99,7 +98,7 @@ def _insist(
 ) -> Generator[list[Result], None, None]:
     """Results as they come; jobs that are lost come again after the others.
 
-    One that found no room beside others comes last, alone.
+    A job that ran out of memory is retried last, alone.
     """
     attempts = 0
     crowded = []
@@ -120,9 +119,9 @@ def _insist(
         runs, reason = sum(len(job.specs) for job in jobs), next(iter(lost.values()), "")
         if attempts == ATTEMPTS:
             raise ConnectionError(
-                f"{runs} runs were lost {ATTEMPTS} times in a row, the others are stored: {reason}"
+                f"{runs} runs failed {ATTEMPTS} times in a row, the others are stored: {reason}"
             )
         if jobs:
-            warnings.warn(f"{runs} runs were lost and are computed again: {reason}", stacklevel=3)
+            warnings.warn(f"{runs} runs were lost and are retried: {reason}", stacklevel=3)
     for job in crowded:
         yield from _insist(executor, [job], workers, imports)

@@ -96,7 +96,7 @@ def journey(model: Any, data: Data) -> dict[str, Any]:
 
 
 MAPPED = 1000
-"""Nodes on a map, at most: t-SNE takes seconds for so many, and a picture shows no more."""
+"""Largest number of nodes on a map: t-SNE takes seconds for it, and a picture shows no more."""
 
 
 def _maps(model: Any, data: Data, times: Sequence[float]) -> dict[str, Any]:
@@ -135,4 +135,4 @@ def epoch_seconds(model: Any, data: Data) -> list[float]:
 
 
 ALONE = ("epoch_seconds",)
-"""Records that measure the machine: `gread.runs.launch` runs such a spec with nothing beside it."""
+"""Records that measure the machine: `gread.runs.launch` runs such a spec without other load."""

@@ -24,23 +24,23 @@ _TYPES: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Result:
-    """What a run gave, with what produced it.
+    """The result of a run with its provenance.
 
     Attributes:
-        spec: The run.
-        status: ``"ok"``; ``"diverged"``, where the numbers are those of the best epoch before; or
-            ``"failed"``, where there are none.
-        message: What went wrong, if anything did.
-        epoch: The epoch chosen by the validation metric.
+        spec: Spec of the run.
+        status: ``"ok"``; ``"diverged"``, with the numbers of the best epoch before; or
+            ``"failed"``, without numbers.
+        message: Reason of a failure or divergence, otherwise empty.
+        epoch: Epoch selected by the validation metric.
         train, val, test: The metric of the spec at that epoch, by default the accuracy, 0 to 1.
         val_loss: Mean loss on the validation nodes at that epoch.
-        seconds: How long training took.
-        device: Where it ran.
-        fingerprint: Of the data.
-        versions: Of what computed it.
-        finished: When, in UTC.
-        history: Loss and metric of every epoch; empty where they were left out.
-        records: What the spec asked to record.
+        seconds: Duration of the training.
+        device: Device of the training.
+        fingerprint: Fingerprint of the data.
+        versions: Versions of gread, Python and packages.
+        finished: Time of completion, in UTC.
+        history: Loss and metric of every epoch; empty if they were not stored.
+        records: Additional measurements of the spec, by name.
     """
 
     spec: RunSpec
@@ -60,7 +60,7 @@ class Result:
     records: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """One line of JSON."""
+        """The result as one line of JSON."""
         values = {part.name: getattr(self, part.name) for part in fields(self)}
         values["spec"] = self.spec.values()
         for name in ADDED:
@@ -70,10 +70,10 @@ class Result:
 
     @staticmethod
     def from_json(text: str) -> Result:
-        """The result that `to_json` wrote, of whatever model and dataset.
+        """Read a result from the JSON of `to_json`; model and dataset need not be registered.
 
         Raises:
-            InputError: It is none.
+            InputError: The text is not a result.
         """
         try:
             values: dict[str, Any] = json.loads(text)
@@ -84,11 +84,13 @@ class Result:
         except InputError:
             raise
         except Exception as error:  # a stranger's text may be wrong in any way
-            raise InputError(f"a result must be as gread writes it, got {error!r:.200}") from error
+            raise InputError(
+                f"a result must have the format of gread, got {error!r:.200}"
+            ) from error
         return found
 
     def check(self) -> None:
-        """Requires values of their types, and numbers that the metric can have."""
+        """Require values of the right types and numbers in the range of the metric."""
         if self.status not in STATUSES:
             raise InputError(f"status must be {', '.join(STATUSES)}, got {self.status!r:.80}")
         train = self.spec.train
@@ -104,8 +106,8 @@ class Result:
             if not isinstance(getattr(self, name), of):
                 raise InputError(f"{name} must be {of}, got {getattr(self, name)!r:.80}")
         if any(len(epoch) != 4 for epoch in self.history):
-            raise InputError("history must have four numbers an epoch")
+            raise InputError("history must have four numbers per epoch")
 
     def without_history(self) -> Result:
-        """The same, small enough to commit."""
+        """A copy without history, which is much smaller."""
         return replace(self, history=())

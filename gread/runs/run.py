@@ -40,7 +40,7 @@ from gread.training.memory import Division, parts_that_fit
 from gread.training.population import fit_together
 
 Graph: TypeAlias = tuple[Data, str]
-"""A graph with what a model asks for, and its fingerprint."""
+"""A graph with the structure that a model needs, and its fingerprint."""
 
 
 def run(
@@ -53,17 +53,17 @@ def run(
     imports: Sequence[str] = (),
     graph: Graph | None = None,
 ) -> Result:
-    """Computes ``spec``. On a CPU the same spec gives the same numbers, bit by bit.
+    """Compute the result of ``spec``; on a CPU it is bitwise reproducible.
 
     Args:
-        spec: What to compute.
-        root: The data root.
-        device: Where to compute it.
-        deterministic: Whether a GPU must give the same numbers every time too, which is slower.
-        on_epoch: Called after every epoch with the epoch, the model and the data; not where the
+        spec: Run to compute.
+        root: Data root.
+        device: Device to compute on.
+        deterministic: Whether to use only deterministic algorithms, also on a GPU; slower.
+        on_epoch: Function that is called with the epoch, the model and the data; not used if the
             graph is sharded over processes.
-        imports: Modules that those processes import first.
-        graph: That of the spec as `prepared` gives it, where it need not be loaded.
+        imports: Modules that these processes import first.
+        graph: Graph of the spec from `prepared`, if it is already loaded.
     """
     spec = complete(spec) if graph is None else spec  # whoever gives a graph has completed it
     if spec.train.processes > 1:
@@ -113,7 +113,7 @@ def run_together(
     deterministic: bool = False,
     graph: Graph | None = None,
 ) -> list[Result]:
-    """Computes specs of one form as one batched computation, see `gread.training.population`.
+    """Compute specs of one form as one batched computation, see `gread.training.population`.
 
     Each gives what `run` gives, up to rounding; on a GPU its dropout draws other numbers. Of the
     time that all of them took, each is given its part. The other arguments are those of `run`.
@@ -238,7 +238,7 @@ def _moved(graph: Graph | None, device: str) -> Graph | None:
 
 
 def prepared(spec: RunSpec, root: str | None, device: str) -> Graph:
-    """The graph of a spec on the device, with what its model asks for, and its fingerprint."""
+    """Load the graph of a spec with the structure that its model needs, and its fingerprint."""
     options = json.dumps(dict(spec.options))
     return _prepared(spec.dataset, options, root, device, MODELS[spec.model].structure)
 
@@ -257,7 +257,7 @@ def _prepared(
 
 
 def with_structure(spec: RunSpec, root: str | None = None) -> Prepared:
-    """The graph of a spec whose model asks for structure, and what that costs."""
+    """Load the graph of a spec with structure, and the cost of the structure."""
     structure = MODELS[spec.model].structure
     assert structure is not None
     data = load(spec.dataset, root=root, **spec.options)

@@ -98,12 +98,12 @@ def shards_of(load: Callable[[], tuple[Data, str]], processes: int, root: Path) 
 
 
 def started_as() -> int | None:
-    """How many processes torchrun, or who else sets its variables, has started; None if nobody."""
+    """Number of processes started by torchrun; None without its variables."""
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         return None
     said = os.environ["WORLD_SIZE"]
     if not said.isdigit():
-        raise InputError(f"WORLD_SIZE must be how many processes were started, got {said!r}")
+        raise InputError(f"WORLD_SIZE must be the number of started processes, got {said!r}")
     return int(said)
 
 

@@ -44,13 +44,13 @@ class RunSpec:
     Attributes:
         dataset: A name of ``gread.DATASETS``.
         model: A name of ``gread.MODELS``.
-        split: Which column of the masks.
-        seed: Where the random numbers start.
-        hyper: Hyperparameters of the model, ``hidden_channels`` among them; `launch`, `run` and
-            `ResultStore` fill in the defaults of those left out.
-        train: How to train.
+        split: Column of the masks.
+        seed: Random seed.
+        hyper: Hyperparameters of the model, including ``hidden_channels``. `launch`, `run` and
+            `ResultStore` fill in defaults.
+        train: Training settings.
         options: Options of the dataset.
-        record: What to keep besides the accuracies; names of ``gread.runs.RECORDS``.
+        record: Additional measurements to store; names of ``gread.runs.RECORDS``.
     """
 
     dataset: str
@@ -83,11 +83,11 @@ class RunSpec:
         return hash(self.key)
 
     def to_json(self) -> str:
-        """Canonical JSON."""
+        """The spec as canonical JSON."""
         return _canonical(self.values())
 
     def values(self) -> dict[str, Any]:
-        """The fields as JSON has them; fields of `train` as `ALWAYS` says."""
+        """The fields as plain values; `train` omits defaults except for `ALWAYS`."""
         values = {part.name: getattr(self, part.name) for part in fields(self)}  # asdict copies all
         values["hyper"], values["options"] = dict(self.hyper), dict(self.options)
         values["train"] = {
@@ -99,21 +99,21 @@ class RunSpec:
 
     @staticmethod
     def from_json(text: str) -> RunSpec:
-        """The spec that `to_json` wrote.
+        """Read a spec from the JSON of `to_json`.
 
         Raises:
-            InputError: It is none.
+            InputError: The text is not a spec.
         """
         try:
             return RunSpec.from_values(json.loads(text))
         except InputError:
             raise
         except Exception as error:  # a stranger's text may be wrong in any way
-            raise InputError(f"a spec must be as gread writes it, got {error!r:.200}") from error
+            raise InputError(f"a spec must have the format of gread, got {error!r:.200}") from error
 
     @staticmethod
     def from_values(values: dict[str, Any]) -> RunSpec:
-        """The spec with these `values`."""
+        """Build a spec from its `values`."""
         train, record = TrainConfig(**values["train"]), tuple(values["record"])
         return RunSpec(**(values | {"train": train, "record": record}))
 
@@ -123,7 +123,7 @@ def _at_default(train: TrainConfig, name: str) -> bool:
 
 
 def check_plain(values: Mapping[str, object]) -> None:
-    """Requires values that are no lists, tables, dates or the like."""
+    """Require numbers, texts or booleans."""
     for key, value in values.items():
         if not isinstance(value, _PLAIN):
             raise InputError(f"{key} must be a number, text, true or false, got {value!r:.80}")

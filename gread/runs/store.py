@@ -31,13 +31,13 @@ class StoreError(OSError):
 
 
 class ResultStore:
-    """The results in a folder.
+    """A store of results in a folder, backed by SQLite.
 
-    Every result is one transaction: a process killed at any moment leaves those before it, and
-    several processes may write at once.
+    Every result is one transaction. A killed process loses only its current run, and several
+    processes may write at the same time.
 
     Args:
-        folder: Where ``results.sqlite`` lies or will lie.
+        folder: Folder of ``results.sqlite``, which is created if missing.
 
     Example:
         >>> import tempfile
@@ -70,14 +70,14 @@ class ResultStore:
                 self.path.replace(aside)
                 self._make_table()
                 message = f"the store {self.path} is broken ({error}) and was moved to {aside.name}"
-                warnings.warn(f"{message}: its results are computed anew", stacklevel=3)
+                warnings.warn(f"{message}: a new one was created", stacklevel=3)
 
     def _make_table(self) -> None:
         with closing(self._connect("rwc")) as connection, connection:
             connection.execute(SCHEMA)
 
     def put(self, *results: Result) -> None:
-        """Stores results, all or none; a second one for a spec takes the place of the first."""
+        """Store results in one transaction; a second result of a spec replaces the first."""
         rows = [_row(result) for result in results]
         if not rows:
             return
@@ -90,7 +90,7 @@ class ResultStore:
             raise self._unusable("written", error) from error
 
     def get(self, spec: RunSpec) -> Result | None:
-        """The result of ``spec``, if there is one; what the spec leaves out has its default."""
+        """The result of ``spec``, or None; missing hyperparameters have their defaults."""
         return self._get(spec) or self._get(complete(spec))
 
     def _get(self, spec: RunSpec) -> Result | None:
@@ -102,18 +102,18 @@ class ResultStore:
         return None
 
     def find(self, keys: Iterable[str]) -> Iterator[Result]:
-        """The results that are stored under some keys."""
+        """The results stored under the given keys."""
         statement = "SELECT result FROM runs WHERE key IN (SELECT value FROM json_each(?))"
         for (text,) in self._query(statement, json.dumps(list(keys))):
             yield self._read(text)
 
     def missing(self, specs: Iterable[RunSpec]) -> list[RunSpec]:
-        """Those without a result, completed, each once, in their order."""
+        """Specs without a result, completed and without repetition, in their order."""
         keys = {key for (key,) in self._query("SELECT key FROM runs")}
         return [spec for spec in dict.fromkeys(map(complete, specs)) if spec.key not in keys]
 
     def numbers(self, kind: str) -> dict[str, float | None]:
-        """Of all runs, by key, without reading their histories.
+        """One number of every run, by key, without reading histories.
 
         Args:
             kind: ``"train"``, ``"val"``, ``"test"`` or ``"val_loss"``, at the epoch chosen by
@@ -136,7 +136,7 @@ class ResultStore:
             return Result.from_json(text)
         except InputError as error:
             raise StoreError(
-                f"the store {self.path} has a row that is no result: {error}"
+                f"the store {self.path} has a row that is not a result: {error}"
             ) from error
 
     def _query(self, statement: str, *values: str) -> list[tuple[str, ...]]:
@@ -152,7 +152,7 @@ class ResultStore:
 
     def _connect(self, mode: str = "rw") -> sqlite3.Connection:
         # Writers wait for each other; a connection for each call is what survives forks and kills.
-        # One that is deleted is not made anew: who deletes it means it.
+        # A deleted store is not recreated during a run.
         return sqlite3.connect(f"{self.path.absolute().as_uri()}?mode={mode}", timeout=60, uri=True)
 
 

@@ -220,7 +220,7 @@ def train_shards(
 
 
 def is_sharded(dataset: str) -> bool:
-    """Whether it is a folder that `gread.distributed.shard` wrote, and not a dataset's name."""
+    """Whether a name is a folder of `gread.distributed.shard`."""
     return Path(dataset, "graph.json").exists()
 
 
@@ -247,7 +247,7 @@ def _given(
     preset: str | None,
     processes: int | None,
 ) -> Preset:
-    """The preset with what a user has changed of it."""
+    """The preset with the user's settings."""
     started = started_as()
     if processes is not None and started is not None and processes != started:
         raise InputError(f"processes must be the {started} that were started, got {processes}")

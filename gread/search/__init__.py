@@ -1,4 +1,4 @@
-"""Search: settings drawn from a space, trained on all splits, selected by validation alone."""
+"""Search: settings drawn from a space, trained on all splits, selected only by validation."""
 
 from typing import TYPE_CHECKING
 

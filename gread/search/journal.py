@@ -1,4 +1,4 @@
-"""The file of a study: a line for each event, written as a whole or not at all.
+"""Journal of a study: one line per event, written atomically.
 
 With Optuna's own file, a full disk or a kill leaves half a line; the next line is appended to it,
 and the file can no longer be read.
@@ -31,7 +31,7 @@ class Journal(BaseJournalBackend):
         self.lines = JournalFileBackend(str(path), self.lock)
 
     def read_logs(self, log_number_from: int) -> Iterable[dict[str, Any]]:
-        """The events from that number on."""
+        """Events from a number on."""
         try:
             yield from self.lines.read_logs(log_number_from)
         except OSError as error:
@@ -52,7 +52,7 @@ class Journal(BaseJournalBackend):
 
 
 def _append(path: Path, text: bytes) -> None:
-    """Writes behind the last whole line, or leaves the file as it was."""
+    """Append after the last complete line, or leave the file unchanged."""
     end = _end_of_lines(path)
     if end < path.stat().st_size:
         os.truncate(path, end)

@@ -37,7 +37,7 @@ class Objective(NamedTuple):
         return 0.0 if self.is_share else -self.metric.sign * math.inf
 
     def gain(self, value: float) -> float:
-        """The value with the sign with which higher is better."""
+        """The value with a sign such that higher is better."""
         return self.metric.sign * value
 
     def shown(self, value: float) -> str:

@@ -56,7 +56,7 @@ class Report:
 
     @property
     def finished(self) -> bool:
-        """Whether the study has all its trials; before, nobody sees a test accuracy."""
+        """Whether the study has all its trials; test accuracies are hidden until then."""
         return len(self.trials) >= self.wanted
 
     @property
@@ -98,7 +98,7 @@ class Report:
         return preset_table(plan.dataset, facts, selected.settings, plan.options)
 
     def write(self, folder: Path) -> list[Path]:
-        """Writes the preset to ``tuned/MODEL.toml`` and a picture, once the study is finished."""
+        """Write the preset to ``tuned/MODEL.toml`` and a picture, once the study is finished."""
         from gread.report.figures import save
 
         if not self.finished:
@@ -116,9 +116,13 @@ class Report:
 def report(
     study: str, store: ResultStore, *, storage: str | None = None, rule: str = "best-mean"
 ) -> Report:
-    """Report on the study of a name whose runs are in ``store``.
+    """Report on a study whose runs are in ``store``.
 
-    Args as in `gread.search.search`; ``rule`` is a name of ``gread.search.RULES``.
+    Args:
+        study: Name of the study.
+        store: Store of the runs.
+        storage: As in `gread.search.search`.
+        rule: A name of ``gread.search.RULES``.
     """
     kept, plan = load_study(study, storage, store.path.parent / "studies")
     space = Space(plan.model, plan.space)
@@ -165,7 +169,7 @@ def preset_table(
 
 def merge_preset(path: Path, table: str, title: str) -> None:
     """Write a table of TOML into a file of presets, in the place of one of the same name."""
-    heading = f"# {title}: settings found by gread search, selected by validation alone."
+    heading = f"# {title}: settings found by gread search, selected by validation only."
     text = path.read_text("utf-8") if path.exists() else heading + "\n"
     first, *tables = re.split(r"(?m)^(?=\[)", text)
     name = table.partition("\n")[0]
@@ -176,7 +180,7 @@ def merge_preset(path: Path, table: str, title: str) -> None:
 def _tests(
     plan: StudySettings, trials: list[Trial], store: ResultStore
 ) -> dict[int, tuple[float, ...]]:
-    """A run that failed has the worst value of the metric, like its validation."""
+    """Test metrics; a failed run has the worst value, as in validation."""
     failed = plan.objective.failed
     known = store.numbers("test")
     tests = {}
@@ -200,7 +204,7 @@ def _importance(study: optuna.Study) -> dict[str, float]:
 
 
 def _ranges(numbers: Any) -> str:
-    """0, 1, 2, 5 is ``0-2,5``."""
+    """Format numbers as ranges: 0, 1, 2, 5 is ``0-2,5``."""
     spans: list[list[int]] = []
     for number in numbers:
         if spans and number == spans[-1][-1] + 1:

@@ -76,39 +76,42 @@ def search(
     imports: Sequence[str] = (),
     on_progress: Callable[[SearchProgress], None] | None = None,
 ) -> list[Trial]:
-    """Search until the study has ``trials`` finished trials, and give them all.
+    """Search until the study has ``trials`` finished trials, and return them.
 
-    A trial is a setting on all splits and seeds; its value is the mean of the validation metric,
-    where a run that failed has the worst value (0 for shares, infinity for nll). A search that
-    ended for any reason is resumed by the same call: stored runs are not computed again, and trials
-    of a dead process are taken over. Any number of processes and machines may call it at once.
+    A trial is a setting on all splits and seeds. Its value is the mean of the validation metric; a
+    failed run has the worst value (0, or infinity for nll). An interrupted search is resumed by the
+    same call: stored runs are not computed again, and trials of a dead process are taken over. Any
+    number of processes and machines may call it at the same time.
 
-    Trial ``k`` of a random search depends on the name of the study and on ``k`` alone.
+    Trial ``k`` of a random search depends only on the name of the study and on ``k``.
 
     Args:
         dataset: A name of ``gread.DATASETS``.
         model: A name of ``gread.MODELS``.
-        trials: How many in all, those of other processes and of earlier calls included.
-        store: Where the results of runs go.
-        space: What settings are drawn from; by default that of the paper.
+        trials: Total number of trials, including those of other processes and earlier calls.
+        store: Store of the runs.
+        space: Search space; by default the one shipped for the model.
         sampler: A name of `SAMPLERS`.
-        prune: Whether trials end early that are not in the best third of all on the first few
-            splits; see `rungs`.
-        splits: Of every trial.
-        seeds: Of every trial.
-        options: Of the dataset.
-        study: Its name; by default from dataset and model.
-        storage: The URL of a database, for many machines; by default a journal beside the store.
-        batch: How many trials are under way at a time; by default 8, on a GPU or a cluster 512 of a
-            random search and 64 of one that learns from the trials before.
-        executor: As in `gread.runs.launch`, for the runs; the study is for this process.
-        devices: Likewise.
-        root: Likewise.
-        deterministic: Likewise.
-        imports: Likewise.
-        workers: Likewise; by default one, on a GPU up to 8: one process spends more time on
-            preparing small populations than the GPU on training them.
-        on_progress: Called after every run and every trial.
+        prune: Whether to stop trials that are not in the best third on the first few splits; see
+            `rungs`.
+        splits: Splits of every trial.
+        seeds: Seeds of every trial.
+        options: Options of the dataset.
+        study: Name of the study; by default made from dataset and model.
+        storage: URL of a database that several machines share; by default a journal in the store.
+        batch: Number of trials at a time; by default 8, on a GPU or a cluster 512 for a random
+            search and 64 for a sampler that learns from earlier trials.
+        executor: Executor of the runs, as in `gread.runs.launch`.
+        devices: Devices of the runs, used in turn.
+        root: Data root.
+        deterministic: As in `gread.runs.run`.
+        imports: Modules that every process imports first.
+        workers: Number of processes; by default 1, on a GPU up to 8, because preparing small
+            populations takes longer than training them.
+        on_progress: Function that is called after every run and every trial.
+
+    Returns:
+        All finished trials of the study.
 
     Example:
         >>> import tempfile
@@ -144,7 +147,7 @@ def search(
         workers=workers,
         root=root,
         deterministic=deterministic,
-        histories=False,  # of thousands of runs that nobody will look at
+        histories=False,  # of thousands of runs, which are never read
         imports=imports,
     )
     with storage_errors(storage or journal(name, folder)), Worker(kept) as worker:
@@ -173,7 +176,7 @@ class _Job:
 
 @dataclass
 class _Search:
-    """What one process does for a study."""
+    """The work of one process on a study."""
 
     study: optuna.Study
     plan: StudySettings
@@ -188,7 +191,7 @@ class _Search:
     runs: int = 0
 
     def run(self, size: int) -> list[Trial]:
-        """Goes on until the study has all its trials."""
+        """Run until the study has all its trials."""
         while True:
             self._know(trials_of(self.study, self.space))
             if len(self.known) >= self.trials:
@@ -209,7 +212,7 @@ class _Search:
             self.on_progress(SearchProgress(len(self.known), self.trials, self.runs, self.best))
 
     def _jobs(self, size: int) -> list[_Job]:
-        """Trials that others have left, then new ones."""
+        """Abandoned trials of other processes, then new ones."""
         from optuna.exceptions import UpdateFinishedTrialError
 
         jobs: list[_Job] = []
@@ -221,7 +224,7 @@ class _Search:
         return jobs
 
     def _job(self, trial: optuna.Trial) -> _Job:
-        """Draws the settings, or what a process that was killed had not drawn yet."""
+        """Draw the settings, or complete those of a killed process."""
         self.worker.takes(trial)
         seed = zlib.crc32(f"{self.study.study_name} {trial.number}".encode())
         self.study.sampler = SAMPLERS[self.plan.sampler](seed)
@@ -248,7 +251,7 @@ class _Search:
     def _compute(
         self, jobs: Iterable[_Job], step: int, on_job: Callable[[_Job, Trial], None]
     ) -> None:
-        """Computes the first runs of all jobs; what is known of a job then is handed over.
+        """Compute the first runs of all jobs, and pass each job on when they are complete.
 
         A run that failed has the worst value of the metric.
         """
@@ -282,7 +285,7 @@ class _Search:
             hand_over()
 
     def _best_third(self, found: Mapping[_Job, Trial], step: int) -> list[_Job]:
-        """Reports all jobs, then prunes those that are not in the best third of the whole study.
+        """Report all jobs, then prune those outside the best third of the whole study.
 
         Optuna's SuccessiveHalvingPruner decides on a trial when it is asked, with those that were
         asked before: the first of a batch would always go on.
@@ -300,7 +303,7 @@ class _Search:
         return going
 
     def _reported(self, step: int) -> dict[int, float]:
-        """The means after so many runs, by the number of the trial."""
+        """Means after a number of runs, by trial."""
         return {
             trial.number: trial.intermediate_values[step]
             for trial in self.study.get_trials(deepcopy=False)
@@ -308,7 +311,7 @@ class _Search:
         }
 
     def _finish(self, job: _Job, trial: Trial) -> None:
-        """Tells the study of a trial: complete, or pruned where runs are left."""
+        """Report a trial to the study as complete, or as pruned if runs are left."""
         from optuna.exceptions import UpdateFinishedTrialError
         from optuna.trial import TrialState
 
@@ -321,7 +324,7 @@ class _Search:
 
 
 def _ask(study: optuna.Study, trials: int) -> optuna.Trial | None:
-    """A new trial, if there are not ``trials`` yet; with others asking, the first ones stay."""
+    """Create a trial unless there are ``trials`` already; of concurrent ones the first stay."""
     from optuna.trial import TrialState
 
     def others(below: float) -> int:

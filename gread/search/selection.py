@@ -1,4 +1,4 @@
-"""Rules that select a trial, by validation alone."""
+"""Rules that select a trial, by validation only."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Trial:
 
     @property
     def standard_error(self) -> float:
-        """Of that mean, as if the runs were independent, which splits of one graph are not."""
+        """Standard error of the mean, if runs were independent; splits of a graph are not."""
         if len(self.validation) < 2 or not math.isfinite(self.mean):
             return 0.0
         return stdev(self.validation) / len(self.validation) ** 0.5
@@ -56,10 +56,10 @@ RULES: Registry[Callable[[Sequence[Trial], Space], Trial]] = Registry("rule")
 
 
 def select(trials: Sequence[Trial], space: Space, rule: str = "best-mean") -> Trial:
-    """The complete trial that a rule of `RULES` selects, by validation alone.
+    """Select a complete trial by a rule of `RULES`, which uses validation only.
 
-    By default the one with the best mean validation metric over all splits and seeds, the earliest
-    on ties.
+    The default rule selects the best mean validation metric over all splits and seeds, and the
+    earliest trial on ties.
 
     Example:
         >>> from gread.search import read_space

@@ -46,7 +46,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Range:
-    """A number from ``low`` to ``high``, both included; a whole one if both are."""
+    """A number from ``low`` to ``high``, inclusive; an integer if both are."""
 
     low: float
     high: float
@@ -60,29 +60,29 @@ class Range:
         return min(self.high, max(self.low, float(f"{drawn:.{DIGITS}g}")))
 
     def ends(self) -> tuple[Value, ...]:
-        """What must be allowed for all to be."""
+        """The bounds, which the model must accept."""
         return self.low, self.high
 
     def distance(self, one: Any, other: Any) -> float:
-        """As a share of the range, in the logarithm where it is drawn so."""
+        """Distance as a share of the range, on its scale."""
         scale = math.log if self.log else float
         return abs(scale(one) - scale(other)) / (scale(self.high) - scale(self.low))
 
 
 class Space:
-    """What the settings of a model are drawn from.
+    """Search space of a model.
 
     Args:
         model: A name of ``gread.MODELS``.
-        table: From the names of hyperparameters and of `gread.TrainConfig` to a list (a choice),
-            a table with ``low``, ``high`` and perhaps ``log = true`` (a range), or a value (fixed).
+        table: Names of hyperparameters and of `gread.TrainConfig`, each with a list (a choice), a
+            table with ``low``, ``high`` and optionally ``log = true`` (a range), or a fixed value.
             A table under the name of a model replaces entries for that model. ``"options.NAME"``
             is an option of the dataset.
 
     Attributes:
-        table: The entries that hold for this model.
-        parts, fixed: Those that are drawn, and those that are not.
-        objective: The validation metric of the training, by which trials are compared.
+        table: Entries for this model.
+        parts, fixed: Entries that are drawn, and fixed entries.
+        objective: Validation metric that compares trials.
 
     Example:
         >>> space = Space("gread-bs", {"epochs": 50, "time": {"low": 0.1, "high": 6.0}})
@@ -116,7 +116,7 @@ class Space:
         self.objective = objective_of(self.table)
 
     def _check(self, settings: Mapping[str, Value]) -> None:
-        """Builds the model, so that a value it does not take fails before anything is computed."""
+        """Build the model, so that invalid values fail before anything is computed."""
         hyper, train = split_settings(self.model, split_options(settings)[0])
         TrainConfig(**train)  # type: ignore[arg-type]
         hyper = {"hidden_channels": HIDDEN_CHANNELS} | hyper
@@ -127,18 +127,18 @@ class Space:
             raise InputError(f"{dict(settings)} makes a model of {size / GB:,.0f} GB, too large")
 
     def suggest(self, trial: BaseTrial) -> dict[str, Value]:
-        """The settings of a trial: what is fixed, and what is drawn."""
+        """Draw the settings of a trial, including fixed ones."""
         drawn = {name: part.suggest(name, trial) for name, part in self.parts.items()}
         return self.fixed | drawn
 
     def distance(self, one: Mapping[str, Value], other: Mapping[str, Value]) -> float:
-        """Between two settings: Euclidean, every range scaled to 1, unequal choices 1 apart."""
+        """Euclidean distance of settings; ranges have length 1, different choices distance 1."""
         parts = self.parts.items()
         return math.hypot(*(part.distance(one[name], other[name]) for name, part in parts))
 
 
 def read_space(model: str, path: str | Path | None = None) -> Space:
-    """The space in a TOML file, or else the one that ships for the model.
+    """Read a space from a TOML file, or the one shipped for the model.
 
     Example:
         >>> read_space("gread-bs").parts["lr"]

@@ -31,13 +31,13 @@ SAMPLERS: Registry[Callable[[int], Any]] = Registry("sampler")  # from a seed to
 
 @SAMPLERS.register("random")
 def random_sampler(seed: int) -> optuna.samplers.BaseSampler:
-    """Every setting for itself, as in the paper."""
+    """Independent random settings, as in the paper."""
     return import_optuna().samplers.RandomSampler(seed)
 
 
 @SAMPLERS.register("tpe")
 def tpe_sampler(seed: int) -> optuna.samplers.BaseSampler:
-    """Settings like the good ones so far; those of a batch that is under way count as poor."""
+    """Settings near good ones (TPE); running trials of a batch count as poor."""
     optuna = import_optuna()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -46,7 +46,7 @@ def tpe_sampler(seed: int) -> optuna.samplers.BaseSampler:
 
 @dataclass(frozen=True)
 class StudySettings:
-    """What makes the trials of a study comparable; it is stored with the study and never changes.
+    """Fixed settings of a study, which make its trials comparable.
 
     Its attributes are arguments of `gread.search.search`; ``space`` is the table of a `Space`.
     """
@@ -90,7 +90,7 @@ def study_name(dataset: str, model: str) -> str:
 def create_study(
     name: str, plan: StudySettings, storage: str | None, folder: Path, trials: int
 ) -> optuna.Study:
-    """The study of that name: a new one, or one begun before with the same settings.
+    """Create a study, or open one with the same settings.
 
     Args:
         name: Of the study.
@@ -126,11 +126,11 @@ def create_study(
 
 
 def load_study(name: str, storage: str | None, folder: Path) -> tuple[optuna.Study, StudySettings]:
-    """A study that there is, and its plan."""
+    """Open an existing study with its settings."""
     optuna = import_optuna()
     place = storage or journal(name, folder)
     if isinstance(place, Path) and not place.exists():
-        raise InputError(f"there is no study {name!r}, which would be {place}: --trials begins it")
+        raise InputError(f"there is no study {name!r} at {place}: --trials starts it")
     with storage_errors(place):
         try:
             study = optuna.load_study(storage=_open(place), study_name=name)
@@ -157,12 +157,12 @@ def trials_of(study: optuna.Study, space: Space) -> list[Trial]:
 
 
 def journal(name: str, folder: Path) -> Path:
-    """Where a study lies that is in no database."""
+    """Path of the journal of a study."""
     return folder / f"{name}.journal"
 
 
 def import_optuna() -> Any:
-    """The package, or a sentence that says how to get it."""
+    """Import Optuna, or raise an error that names the extra."""
     try:
         import optuna
     except ImportError as error:
@@ -173,7 +173,7 @@ def import_optuna() -> Any:
 
 @contextmanager
 def storage_errors(place: str | Path) -> Iterator[None]:
-    """Turn an error of the storage into a `StoreError` that names it."""
+    """Context manager that converts errors of the storage to `StoreError`."""
     from optuna.exceptions import StorageInternalError
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError, SQLAlchemyError

@@ -1,4 +1,4 @@
-"""Processes that work on a study: heartbeats, and trials that dead processes have left."""
+"""Processes of a study: heartbeats, and trials of dead processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STALE = 30.0  # a process silent for longer is taken for dead; if wrongly, its t
 
 
 class Worker:
-    """This process at work on a study, with a thread for the signs; leaving frees its trials."""
+    """Registration of this process with a study, with a heartbeat; leaving frees its trials."""
 
     def __init__(self, study: optuna.Study):
         self.study = study
@@ -39,11 +39,11 @@ class Worker:
         try:
             self._say(0.0)
         except Exception:
-            if error is None:  # else that is what ended the search, and is told
+            if error is None:  # otherwise the error that ended the search is reported
                 raise
 
     def takes(self, trial: optuna.Trial) -> None:
-        """Signs a trial with its name."""
+        """Mark a trial as taken by this process."""
         trial.set_user_attr("worker", self.name)
 
     def _live(self) -> None:
@@ -56,7 +56,7 @@ class Worker:
 
 
 def abandoned(study: optuna.Study) -> list[optuna.Trial]:
-    """The trials that are marked as running and that nobody runs any more."""
+    """Trials marked as running whose process is dead."""
     import optuna
     from optuna.trial import TrialState
 

@@ -1,4 +1,4 @@
-"""A user's tables: files in, a graph of nodes with ids and columns out."""
+"""Tables of users: from files to a graph with ids and columns."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""A Parquet file as an Arrow stream: ``python arrow.py FILE``, a process of its own.
+"""Conversion of a Parquet file to an Arrow stream in a separate process: ``python arrow.py FILE``.
 
 Some broken files make pyarrow end its process, with a C++ exception that Python cannot catch. This
 file imports nothing of gread, which would take seconds.
@@ -17,7 +17,7 @@ FULL = 3  # the exit status if memory is full
 
 
 def main(path: str) -> None:
-    """Tells sizes, as JSON in one line, and what they are the sizes of when it is asked to."""
+    """Print sizes as one line of JSON, and the data on request."""
     with pyarrow.parquet.ParquetFile(path) as file:
         sizes = (file.metadata.num_rows, file.metadata.num_columns, _unpacked(file))
         texts = [of.name for of in file.schema_arrow if is_text(of.type)]
@@ -33,7 +33,7 @@ def main(path: str) -> None:
 
 
 def is_text(of: Any) -> bool:
-    """Whether a type of Arrow's is one of texts."""
+    """Whether an Arrow type is text."""
     kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
     return any(is_kind(of) for is_kind in kinds)
 

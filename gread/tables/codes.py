@@ -1,4 +1,4 @@
-"""Whole numbers that are codes of categories, told from those that are quantities."""
+"""Detection of integers that are codes of categories."""
 
 from __future__ import annotations
 

@@ -79,11 +79,11 @@ class Column:
 
     @property
     def numeric(self) -> bool:
-        """Whether one can calculate with the values."""
+        """Whether the values are numbers or booleans."""
         return self.kind in ("whole", "number", "truth", "vector")
 
     def unusable(self) -> NDArray[np.bool_]:
-        """[N], which values are there, but NaN or infinite."""
+        """Mask [N] of values that are NaN or infinite."""
         if self.kind not in ("number", "vector"):
             return np.zeros(len(self), dtype=bool)
         if self.sparse:
@@ -184,7 +184,7 @@ def _filled(
 
 
 def column_of_texts(texts: Sequence[str]) -> Column:
-    """A column of a file that holds text alone: numbers where all of it reads as numbers.
+    """A column from texts; numbers if all of them are numbers.
 
     An empty text is missing; so is what `MISSING_NUMBERS` names among numbers. A leading zero makes
     a code, which is text: 007 is not 7.
@@ -202,7 +202,7 @@ def column_of_texts(texts: Sequence[str]) -> Column:
 
 
 def _among(words: Set[str], texts: Sequence[str]) -> NDArray[np.bool_]:
-    """Which texts are some of the words; that none are is found fast."""
+    """Mask of texts that are among the words."""
     if words.isdisjoint(texts):
         return np.zeros(len(texts), dtype=bool)
     return np.fromiter((text in words for text in texts), bool, len(texts))
@@ -214,7 +214,7 @@ _TRUTH = {"true": True, "false": False}
 
 
 def _numbers(texts: list[str]) -> tuple[Kind, NDArray[Any] | None]:
-    """The texts as truth values or numbers, where all of them are."""
+    """The texts as booleans or numbers, if all of them are."""
     if texts[0].lower() in _TRUTH:
         truths = [_TRUTH.get(text.lower()) for text in texts]
         return "truth", None if None in truths else np.array(truths, dtype=bool)
@@ -273,7 +273,7 @@ def _vectors(rows: list[Any], absent: NDArray[np.bool_]) -> Column:
 
 
 def _kind_of(values: Iterable[Any]) -> Kind:
-    """The one kind that holds all of the values."""
+    """The common kind of the values."""
     kinds: set[Kind] = set()
     for of in set(map(type, values)):
         if issubclass(of, dict):

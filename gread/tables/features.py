@@ -1,4 +1,4 @@
-"""From columns to features: every column has an encoder that is fitted to the training rows.
+"""Encoders of columns as features, fitted on training rows.
 
 An encoder holds plain numbers and texts, so that a fitted preprocessing is JSON and a new table is
 encoded as the first one was.
@@ -46,7 +46,7 @@ WORTH = 1 << 22  # features from which on a sparse matrix is worth its trouble
 
 
 class Encoder(ABC):
-    """What turns a column into features; a dataclass of plain values.
+    """Encoder of a column as features, a dataclass of plain values.
 
     With ``indicator`` the last feature says that a value is missing, as in some training rows.
     """
@@ -72,13 +72,13 @@ class Encoder(ABC):
         return np.hstack([found, missing])
 
     def names(self, column: str) -> list[str]:
-        """What to call the features of a column."""
+        """Names of the features of a column."""
         return self._names(column) + [f"{column} is missing"] * self.indicator
 
     @property
     @abstractmethod
     def about(self) -> str:
-        """What is done with a column, in a few words."""
+        """Short description of the encoding."""
 
     @abstractmethod
     def _encode(self, column: Column) -> Block:
@@ -93,7 +93,7 @@ ENCODERS: Registry[type[Encoder]] = Registry("encoder")
 
 
 def check_numbers(name: str, values: object) -> None:
-    """Requires finite numbers, as a tuple."""
+    """Require finite numbers, as a tuple."""
     if not isinstance(values, tuple) or not all(
         type(value) in (int, float) and math.isfinite(value) for value in values
     ):
@@ -103,7 +103,7 @@ def check_numbers(name: str, values: object) -> None:
 @ENCODERS.register("numbers")
 @dataclass(frozen=True)
 class Numbers(Encoder):
-    """(x − shift) / scale of every number of a row, zero where it is missing.
+    """Scaled numbers (x − shift) / scale; zero for missing values.
 
     A column whose training rows are mostly zero keeps its zeros.
 
@@ -133,7 +133,7 @@ class Numbers(Encoder):
     def fit(
         column: Column, rows: NDArray[np.int64], written: str = "", scaling: str = "auto"
     ) -> Numbers:
-        """From the training rows."""
+        """Fit to the training rows."""
         column = as_numbers(column, written)
         found = _Moments.of(column, rows)
         zeros, ones = np.zeros(found.width), np.ones(found.width)
@@ -158,16 +158,16 @@ class Numbers(Encoder):
 
     @property
     def about(self) -> str:
-        """What happens to the numbers."""
+        """Description of the scaling."""
         what = f"numbers with {self.written}" if self.written else "numbers"
         if self.counts:
             return (
                 f"{'numbers' if self.counts == 'none' else 'counts'}, {SCALINGS[self.counts].about}"
             )
         if any(self.shift):
-            return f"{what}, mean 0 and deviation 1"
+            return f"{what}, standardized"
         same = all(scale == 1 for scale in self.scale)
-        return f"{what}, mostly zero, {'as they are' if same else 'scaled'}"
+        return f"{what}, mostly zero, {'unchanged' if same else 'scaled'}"
 
     def _encode(self, column: Column) -> Block:
         column = as_numbers(column, self.written)
@@ -179,7 +179,7 @@ class Numbers(Encoder):
         )
         if values.shape != shape:
             raise InputError(
-                f"must hold {len(self.scale)} numbers a row, as in training, got {values.shape[1]}"
+                f"must hold {len(self.scale)} numbers per row as in training, got {values.shape[1]}"
             )
         if column.sparse and not any(self.shift):
             out = values.astype(np.float64).tocsc()
@@ -284,7 +284,7 @@ def _nonzeros(
 @ENCODERS.register("categories")
 @dataclass(frozen=True)
 class Categories(Encoder):
-    """A feature for each value, as text: 1 where the column has it; none for unseen values.
+    """One-hot encoding of values as text; unseen values get zeros.
 
     Attributes:
         codes: Whether the values are whole numbers.
@@ -301,14 +301,14 @@ class Categories(Encoder):
 
     @staticmethod
     def fit(column: Column, rows: NDArray[np.int64]) -> Categories:
-        """From the training rows."""
+        """Fit to the training rows."""
         present = rows[~column.missing[rows]]
         values = sorted(set(column[present].texts()), key=_by_number)
         return Categories(tuple(values), len(present) < len(rows), column.kind in NUMERIC)
 
     @property
     def about(self) -> str:
-        """Numbers are named, since they could have been something else."""
+        """Description of the encoding; codes are mentioned, since they could be quantities."""
         if self.codes:
             return "codes, one feature for each value (quantities with --numeric COLUMNS)"
         return "text, one feature for each value"
@@ -361,7 +361,7 @@ class Dates(Encoder):
 
     @staticmethod
     def fit(column: Column, rows: NDArray[np.int64], way: str) -> Dates:
-        """From the training rows."""
+        """Fit to the training rows."""
         days = as_days(column[rows], way)
         missing = column.missing[rows]
         first = int(days[~missing].min()) if not missing.all() else 0
@@ -371,7 +371,7 @@ class Dates(Encoder):
 
     @property
     def about(self) -> str:
-        """With the way they are written, which may be the wrong one."""
+        """Description with the detected date format."""
         return f"dates ({self.way}), their year, month, day of the week and days since the first"
 
     def _encode(self, column: Column) -> Block:
@@ -427,7 +427,7 @@ class Words(Encoder):
 
     @property
     def about(self) -> str:
-        """With the number of features."""
+        """Description with the number of features."""
         pairs = " and pairs of words" if self.longest == 2 else ""
         return f"text, its words{pairs} hashed to {len(self.weights):,} features"
 
@@ -608,15 +608,15 @@ class Preprocessing:
 
     @property
     def width(self) -> int:
-        """F."""
+        """Number F of features."""
         return sum(encoder.width for encoder in self.encoders.values())
 
     def names(self) -> list[str]:
-        """Of the features."""
+        """Names of the features."""
         return [text for name, encoder in self.encoders.items() for text in encoder.names(name)]
 
     def about(self) -> list[str]:
-        """How columns are encoded, a line for each way, with the names of some columns.
+        """Descriptions of the encodings, one line each, with names of some columns.
 
         Example:
             >>> from gread.tables import column
@@ -639,7 +639,7 @@ class Preprocessing:
 
     @staticmethod
     def from_dict(values: Sequence[Mapping[str, Any]]) -> Preprocessing:
-        """What `to_dict` gave."""
+        """Restore a preprocessing from `to_dict`."""
         encoders = {}
         for entry in values:
             fields: dict[str, Any] = dict(entry)
@@ -680,7 +680,7 @@ def named(table: Table, wanted: str | Sequence[str]) -> list[str]:
 
 
 def _fitted(column: Column, rows: NDArray[np.int64], scaling: str) -> Encoder:
-    """The encoder that suits what a column holds."""
+    """Choose and fit the encoder of a column."""
     present = rows[~column.missing[rows]]
     if column.categorical and column.kind != "vector":
         return _categories(column, rows)
@@ -699,7 +699,7 @@ def _fitted(column: Column, rows: NDArray[np.int64], scaling: str) -> Encoder:
 
 
 def _categories(column: Column, rows: NDArray[np.int64]) -> Categories:
-    """For a column that is said to hold categories."""
+    """Fit categories to a column that is declared categorical."""
     column = column.dense()
     if column.kind == "vector":
         raise InputError("must hold single values to be categorical, got lists of numbers")
@@ -718,9 +718,9 @@ def _zeros(rows: int, width: int) -> NDArray[np.float32]:
 def _check_finite(table: str, name: str, column: Column) -> None:
     bad = column.unusable()
     if bad.any():
-        advice = "leave empty what is missing"
+        advice = "leave missing cells empty"
         if column.kind == "vector":
-            advice = "replace them, or make every feature a column, in which values may be missing"
+            advice = "replace them, or use one column per feature, where values may be missing"
         raise InputError(
             f"column {name!r} of {table} must hold finite numbers, got NaN or infinity in "
             f"{int(bad.sum())} rows, the first in row {int(bad.argmax()) + 1}: {advice}"

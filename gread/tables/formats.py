@@ -1,4 +1,4 @@
-"""Readers of tables, by the ending of the file."""
+"""Readers of tables by file extension."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ROWS, CELLS = 1 << 15, 1 << 20  # rows of text, and fields, that are held at a t
 
 
 def read_table(path: str | Path) -> Table:
-    """The table in a file, in the format that its ending names."""
+    """Read a table in the format of its file extension."""
     file = Path(path)
     try:
         read = FORMATS[file.suffix.lower().removeprefix(".")]
@@ -56,7 +56,7 @@ def read_table(path: str | Path) -> Table:
         raise InputError(f"{file} cannot be read: {error}") from error
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{file} must be text in UTF-8, got the byte 0x{error.object[error.start]:02x} "
+            f"{file} must be UTF-8 text, got the byte 0x{error.object[error.start]:02x} "
             f"({error.reason}): save it with that encoding"
         ) from error
     except MemoryError as error:
@@ -64,7 +64,7 @@ def read_table(path: str | Path) -> Table:
 
 
 def check_file(file: Path) -> None:
-    """Requires a file that has something in it."""
+    """Require a non-empty file."""
     if not file.exists():
         raise InputError(f"there is no file {file}")
     if not file.is_file():
@@ -76,7 +76,7 @@ def check_file(file: Path) -> None:
 
 @FORMATS.register("csv")
 def read_csv(path: Path) -> Table:
-    """Fields between commas, semicolons, tabs or bars: what gives the first rows most fields."""
+    """Read CSV; the delimiter is the one that gives the first rows the most fields."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         # A file without line breaks may be larger than the memory.
         lines = [line for line in (file.readline(2**20) for _ in range(PEEK)) if line]
@@ -96,13 +96,13 @@ def _widths(lines: list[str], delimiter: str) -> tuple[int, int]:
 
 @FORMATS.register("tsv")
 def read_tsv(path: Path) -> Table:
-    """Fields between tabs."""
+    """Read TSV."""
     return _read_texts(path, "\t")
 
 
 @FORMATS.register("jsonl")
 def read_json_lines(path: Path) -> Table:
-    """An object a line; a key that a line lacks, and null, are missing values."""
+    """Read JSON lines; missing keys and null are missing values."""
     check_fits(path, 6)
     rows: list[dict[str, Any]] = []
     with path.open(encoding="utf-8-sig") as file:
@@ -121,7 +121,7 @@ FORMATS.add("ndjson", read_json_lines)
 
 @FORMATS.register("npz")
 def read_npz(path: Path) -> Table:
-    """An array a column, [N] or, for features, [N, d]; or a sparse matrix of SciPy.
+    """Read NPZ: one array per column, [N] or [N, d], or a sparse SciPy matrix.
 
     The parts of a sparse matrix among other arrays are ``x_data``, ``x_indices``, ``x_indptr`` and
     ``x_shape`` of the column x.
@@ -152,7 +152,7 @@ def read_npz(path: Path) -> Table:
     except (InputError, MemoryError):
         raise
     except Exception as error:  # archives and arrays may be broken in many ways
-        raise InputError(f"it is no NPZ file of plain arrays ({_first_line(error)})") from error
+        raise InputError(f"it is not an NPZ file of plain arrays ({_first_line(error)})") from error
     return Table(path.name, columns)
 
 
@@ -161,7 +161,7 @@ CSR = ("data", "indices", "indptr", "shape")
 
 
 def _checked(matrix: Any) -> Any:
-    """Requires a sparse matrix whose indices are its own, and not much larger than its entries."""
+    """Require a sparse matrix whose indices are its own, and not much larger than its entries."""
     rows, columns = matrix.shape
     check_shape(rows, 1, matrix.nnz)
     if columns > MOST_FEATURES:
@@ -188,7 +188,7 @@ def read_svm(path: Path) -> Table:
     try:
         matrix, labels = load_svmlight_file(str(path), zero_based=True)
     except (ValueError, OverflowError) as error:
-        raise InputError(f"it is no file of libsvm ({_first_line(error)})") from error
+        raise InputError(f"it is not a libsvm file ({_first_line(error)})") from error
     return _matrix(path, sparse_vectors(_checked(matrix)), label=column(labels))
 
 
@@ -198,14 +198,14 @@ FORMATS.add("svmlight", read_svm)
 
 @FORMATS.register("parquet")
 def read_parquet(path: Path) -> Table:
-    """Columns of plain values, or lists of numbers."""
+    """Read Parquet: columns of plain values or lists of numbers."""
     import_pyarrow()
     check_fits(path, 4)
     with path.open("rb") as file:
         begins = file.read(4)
         file.seek(-min(4, path.stat().st_size), os.SEEK_END)
         if not begins == file.read() == b"PAR1":  # no process is needed to see that
-            raise InputError("it is no Parquet file: these begin and end with PAR1")
+            raise InputError("it is not a Parquet file, which begins and ends with PAR1")
     found = _streamed(path)
     try:
         chunks = ((name, found.column(name).combine_chunks()) for name in found.column_names)
@@ -218,11 +218,11 @@ def read_parquet(path: Path) -> Table:
     except (InputError, MemoryError):
         raise
     except Exception as error:  # names that come twice, dates that Python has not
-        raise InputError(f"it holds what cannot be taken ({_first_line(error)})") from error
+        raise InputError(f"it contains unsupported data ({_first_line(error)})") from error
 
 
 def _streamed(path: Path) -> Any:
-    """What is in a Parquet file, read by another process, which a broken file may end."""
+    """Read a Parquet file in another process, which a broken file may crash."""
     import pyarrow as pa
 
     from gread.tables import arrow as parquet
@@ -256,12 +256,12 @@ def _streamed(path: Path) -> Any:
         if status != 0:
             said.seek(0)
             why = said.read().decode(errors="replace").strip().rpartition("\n")[2].strip()
-            raise InputError(f"it is no Parquet file that pyarrow reads ({why})")
+            raise InputError(f"it is not a Parquet file that pyarrow can read ({why})")
         return found
 
 
 def import_pyarrow() -> Any:
-    """Pyarrow, which is an extra."""
+    """Import pyarrow, or raise an error that names the extra."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -378,7 +378,7 @@ def _fields(file: Any, delimiter: str) -> Iterator[list[str]]:
             if row:
                 yield row
     except csv.Error as error:
-        raise InputError(f"it is no table of text ({error})") from error
+        raise InputError(f"it is not a table of text ({error})") from error
 
 
 def _joined(parts: list[Column]) -> Column | None:
@@ -407,7 +407,7 @@ def _object(line: str, number: int) -> dict[str, Any]:
         if "\\ud" in line.lower():
             json.dumps(found, ensure_ascii=False).encode()  # half a character cannot be written
     except (ValueError, RecursionError) as error:
-        raise InputError(f"line {number} is no JSON ({error})") from error
+        raise InputError(f"line {number} is not valid JSON ({error})") from error
     if not isinstance(found, dict):
         raise InputError(f"line {number} must be an object, got {type(found).__name__}")
     return found

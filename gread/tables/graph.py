@@ -185,21 +185,21 @@ class TableGraph:
 
     @property
     def num_nodes(self) -> int:
-        """N."""
+        """Number N of nodes."""
         return len(self.ids)
 
     @property
     def num_edges(self) -> int:
-        """Of an undirected graph, pairs of nodes that are joined."""
+        """Number of edges; an undirected edge counts once."""
         return self.edge_index.size(1) // (1 if self.directed else 2)
 
     def table(self) -> Table:
-        """The nodes."""
+        """The table of nodes."""
         return Table(self.name, self.columns)
 
 
 class Columns(TypedDict, total=False):
-    """Columns that make two tables a graph, as keywords.
+    """Keyword arguments that name the columns of a graph.
 
     Attributes:
         id: Column of the node ids; by default one of `IDS`.
@@ -224,7 +224,7 @@ Files: TypeAlias = "str | Path | Sequence[str | Path]"
 
 
 def read_nodes(nodes: Files) -> Table:
-    r"""The table of a file, or of several whose rows are of the same nodes.
+    r"""Read one file, or several whose rows belong to the same nodes.
 
     Example:
         >>> import tempfile
@@ -255,7 +255,7 @@ def read_nodes(nodes: Files) -> Table:
 def read_graph(
     nodes: Files, edges: str | Path | None = None, **columns: Unpack[Columns]
 ) -> TableGraph:
-    """A graph from two files, or from one that holds nodes and edges.
+    """Read a graph from two files, or from one with nodes and edges.
 
     Args:
         nodes: A table with a row a node (CSV, TSV, Parquet, JSON lines, NPZ, libsvm), or several as
@@ -268,7 +268,7 @@ def read_graph(
     if not isinstance(nodes, str | Path) or Path(nodes).suffix.lower() not in GRAPHS:
         if edges is None:
             raise InputError(
-                f"edges must be given with {_path(nodes)}: a file of nodes alone is no graph "
+                f"edges must be given with {_path(nodes)}: a file of nodes is not a graph "
                 f"({', '.join(GRAPHS)} hold both)"
             )
         return join(read_nodes(nodes), read_table(edges), **columns)
@@ -277,7 +277,7 @@ def read_graph(
     columns.pop("time_column", None)  # of nodes
     if any(given is not None for given in (edges, *columns.values())):
         raise InputError(
-            f"edges, id, source and target must be left out with {nodes}, which names its nodes "
+            f"edges, id, source and target must be omitted with {nodes}, which contains its nodes "
             "and edges itself"
         )
     return from_networkx(_parsed(Path(nodes)), Path(nodes).name, weight, directed, edge_type)
@@ -300,7 +300,7 @@ def join(
     time_column: str | None = None,
     directed: bool = False,
 ) -> TableGraph:
-    """The graph of two tables; arguments as in `Columns`.
+    """Join a table of nodes and a table of edges; arguments as in `Columns`.
 
     Repeated edges count once, with the mean of their weights; loops are left out.
     """
@@ -344,7 +344,7 @@ def cleaned(
     unused: Sequence[str] = (),
     types: Sequence[str] | None = None,
 ) -> TableGraph:
-    """A graph of pairs [2, E] of node numbers, without loops and repetitions."""
+    """Build a graph from pairs [2, E] without self loops and repetitions."""
     n, edge_index = len(ids), torch.from_numpy(np.ascontiguousarray(pairs))
     keep = edge_index[0] != edge_index[1]
     loops, edge_index = int((~keep).sum()), edge_index[:, keep]
@@ -511,7 +511,7 @@ class _Prologue(Exception):
 
 
 def _check_prologue(path: Path) -> None:
-    """Requires XML that declares nothing: an entity may stand for gigabytes, or another file."""
+    """Require XML without declarations, since entities may expand to gigabytes or read files."""
 
     def refuse(*_: Any) -> None:
         raise InputError("it must not declare a document type, got one: remove <!DOCTYPE ...>")
@@ -554,7 +554,7 @@ def from_networkx(
     directed: bool = False,
     edge_type: str | None = None,
 ) -> TableGraph:
-    """The graph of a NetworkX graph, whose nodes may be anything; attributes become columns."""
+    """Convert a NetworkX graph; attributes become columns."""
     ids = list(graph)
     if not ids:
         raise InputError(f"{name} must have a node, got none")

@@ -44,7 +44,7 @@ class Labels:
 
 
 def read_labels(table: Table, name: str, classes: Sequence[Any] | None = None) -> Labels:
-    """The classes in a column; a node where it is empty is one to predict.
+    """Read classes from a column; nodes with an empty cell are to be predicted.
 
     Args:
         table: The nodes.
@@ -192,7 +192,7 @@ def _whole(found: Column) -> NDArray[np.bool_]:
 
 
 def read_split(table: Table, name: str) -> NDArray[np.int64]:
-    """What part a column gives each node: 0 train, 1 validation, 2 test, −1 none."""
+    """Read the set of each node: 0 train, 1 validation, 2 test, −1 none."""
     found = table[name]
     parts = np.full(len(found), -1, dtype=np.int64)
     for row in np.flatnonzero(~found.missing):
@@ -209,7 +209,7 @@ def read_split(table: Table, name: str) -> NDArray[np.int64]:
 def draw_split(
     y: NDArray[np.int64], fractions: tuple[float, float, float], seed: int
 ) -> NDArray[np.int64]:
-    """Parts as in `read_split` for the nodes that have a class, drawn class by class."""
+    """Draw the sets of labelled nodes, stratified by class; values as in `read_split`."""
     rng = np.random.default_rng(seed)
     parts = np.full(len(y), -1, dtype=np.int64)
     bounds = np.cumsum(fractions)[:-1]
@@ -279,7 +279,7 @@ def split_by_time(
 
 
 def check_split(parts: NDArray[np.int64], known: NDArray[np.bool_], *, tested: bool = True) -> None:
-    """Requires labelled nodes in all parts.
+    """Require labelled nodes in all sets.
 
     Args:
         parts: As in `read_split`.

@@ -1,4 +1,4 @@
-"""A table: columns by name, and what to call it in a sentence."""
+"""Tables: columns by name, with a name for messages."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ MOST_EMPTY = 10_000_000  # cells that may be empty; in larger tables one of a hu
 
 
 def check_shape(rows: int, columns: int, values: int | None = None) -> None:
-    """Requires a table that is not much larger than the number of cells with ``values``."""
+    """Require a table that is not much larger than the number of cells with ``values``."""
     if columns > MOST_COLUMNS:
         raise InputError(
-            f"it must have {MOST_COLUMNS:,} columns or fewer, got {columns:,}: features so wide "
-            "are one column of lists of numbers, in NPZ or Parquet"
+            f"it must have {MOST_COLUMNS:,} columns or fewer, got {columns:,}: store wide "
+            "features as one column of lists of numbers, in NPZ or Parquet"
         )
     if values is not None and rows * columns > max(MOST_EMPTY, 100 * values):
         raise InputError(
-            f"its {columns:,} columns must hold something in {rows:,} rows, got {values:,} values "
-            "in all: values seem to be used as names"
+            f"its {columns:,} columns must contain enough values in {rows:,} rows, got {values:,} "
+            "in total: values seem to be used as names"
         )
 
 

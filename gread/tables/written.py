@@ -1,4 +1,4 @@
-"""Numbers and dates as people write them: 1,234.50 and 31.12.2020."""
+"""Formats of numbers and dates in text: 1,234.50 and 31.12.2020."""
 
 from __future__ import annotations
 

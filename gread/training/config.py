@@ -1,4 +1,4 @@
-"""How to train, as a value."""
+"""Training settings as a value."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ class TrainConfig:
     """Settings of a training.
 
     Attributes:
-        epochs: Number of steps, each on all training nodes.
+        epochs: Largest number of epochs; an epoch is one step on all training nodes.
         lr: Learning rate of Adam.
-        weight_decay: L2 penalty on all parameters, inside the gradient (Adam, not AdamW).
-        patience: Stop after this many epochs without a better validation metric.
-        parts: Number of parts into which the graph is cut, trained one after the other to save
-            memory (`gread.graph.partition`). Their gradients are added before each step.
+        weight_decay: L2 penalty in the gradient of all parameters (Adam, not AdamW).
+        patience: Number of epochs without improvement of the validation metric before training
+            stops.
+        parts: Number of parts of the graph, trained in turn to save memory
+            (`gread.graph.partition`). Their gradients are added before each step.
         halo: Hops around each part.
         processes: Number of processes over which the graph is sharded (`gread.distributed`).
         loss: A name of ``gread.training.LOSSES``.
         metric: A name of ``gread.training.METRICS``, which selects the epoch on validation nodes;
-            by default that of the loss, which is the accuracy for classes and R² for numbers.
+            by default that of the loss: accuracy for classes, R² for numbers.
 
     Example:
         >>> TrainConfig(epochs=50, patience=10).lr

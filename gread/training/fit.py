@@ -1,4 +1,4 @@
-"""Algorithm 1 of the paper as a function. It knows no model and no dataset."""
+"""Algorithm 1 of the paper, for any model and dataset."""
 
 from __future__ import annotations
 
@@ -43,25 +43,30 @@ def fit(
     class_weight: Tensor | None = None,
     on_epoch: Callable[[Epoch], object] | None = None,
 ) -> Fit:
-    """Train ``model`` on one split of ``data`` and leave it with the best parameters.
+    """Train ``model`` on one split of ``data`` and keep its best parameters.
 
     Paper: Algorithm 1, by default with the mean cross entropy over the training nodes (Eq. 15 with
-    its sign). The epoch is chosen by the validation metric alone. A model that diverges stops
-    there with the best epoch so far; one that diverges in its first epoch raises.
+    its sign). Only the validation metric selects the epoch. Training of a diverging model stops
+    with the best epoch so far.
 
     Args:
-        model: Called with ``(x, edge_index, edge_weight)``, gives logits [N, classes]. Tensors of
-            ``data`` that are named as keyword-only arguments of its ``forward`` are handed over
-            too, of ``train_mask`` the column of the split. If it is a `HasParameterGroups`, it
-            says which of its parameters decay.
-        data: With ``x, edge_index, y, train_mask, val_mask, test_mask``, masks [N] or [N, splits];
-            where it is cut into parts, these go to the device of the model in turn.
-        config: How to train.
-        split: Which column of the masks.
-        class_weight: [classes], how much a node of each class counts in the loss and in metrics;
-            by default all count alike.
-        on_epoch: Called after every epoch, for progress; on a GPU after some, for each of them. If
-            it returns True, the training ends.
+        model: Module that is called with ``(x, edge_index, edge_weight)`` and returns logits
+            [N, classes]. Keyword-only arguments of its ``forward`` are taken from ``data`` by name;
+            ``train_mask`` is the column of the split. A `HasParameterGroups` selects its
+            parameters with weight decay.
+        data: Graph with ``x, edge_index, y, train_mask, val_mask, test_mask``; masks are [N] or
+            [N, splits]. Parts of a partition are moved to the device of the model in turn.
+        config: Training settings.
+        split: Column of the masks.
+        class_weight: Weights [classes] of nodes by class in the loss and in metrics; by default 1.
+        on_epoch: Function that is called with every epoch; on a GPU several epochs are reported
+            together. Training stops if it returns True.
+
+    Returns:
+        The best epoch by validation, and the history.
+
+    Raises:
+        ArithmeticError: The model diverges in its first epoch.
 
     Example:
         >>> import gread
@@ -74,7 +79,7 @@ def fit(
     if config.processes > 1:
         raise InputError(
             f"processes must be 1 in gread.fit, which has the whole graph, got {config.processes}: "
-            "take gread.distributed.fit_shard"
+            "use gread.distributed.fit_shard"
         )
     masks = masks_of(data, split, config)
     graph = PartedGraph(model, data, masks[0], config)
@@ -116,7 +121,7 @@ def fit(
 def _weights(
     data: Data, masks: tuple[Tensor, Tensor, Tensor], class_weight: Tensor | None
 ) -> Tensor:
-    """How much every node counts in training, validation and test, [3, N]."""
+    """Weights of nodes in training, validation and test, [3, N]."""
     dtype = data.x.dtype if data.x.is_floating_point() else torch.get_default_dtype()
     weight = torch.stack(masks).to(dtype)
     if class_weight is None:
@@ -135,7 +140,7 @@ class PartedGraph:
         if config.parts > 1 and (others := set(self.extra) - {"train_mask"}):
             raise InputError(
                 f"parts must be 1 for a model that uses {', '.join(sorted(others))}, which is "
-                f"known of the whole graph alone, got {config.parts}"
+                f"computed from the whole graph, got {config.parts}"
             )
         self.device = next((p.device for p in model.parameters()), data.x.device)
 
@@ -166,7 +171,7 @@ class PartedGraph:
 
 @torch.no_grad()
 def logits_of(model: nn.Module, data: Data, train_mask: Tensor, config: TrainConfig) -> Tensor:
-    """What a trained model says of every node, [N, classes], by the parts of ``config``."""
+    """Logits [N, classes] of a trained model, computed by the parts of ``config``."""
     model.eval()
     graph = PartedGraph(model, data, train_mask, config)
     found = [graph.outputs(part).to(data.x.device) for part in graph.parts]
@@ -177,7 +182,7 @@ def logits_of(model: nn.Module, data: Data, train_mask: Tensor, config: TrainCon
 
 
 def inputs_of(model: nn.Module, data: Data, train_mask: Tensor) -> dict[str, Tensor]:
-    """What a model asks for besides the graph: tensors of ``data``, by their names."""
+    """Keyword-only arguments of a model's ``forward``: tensors of ``data`` by name."""
     names = [
         name
         for name, parameter in inspect.signature(model.forward).parameters.items()
@@ -216,5 +221,5 @@ def _column(data: Data, name: str, split: int) -> Tensor:
     if split >= mask.size(1):
         raise InputError(f"split must be below {mask.size(1)}, the number of splits, got {split}")
     if not mask[:, split].any():
-        raise InputError(f"{name} must choose a node, got none in split {split}")
+        raise InputError(f"{name} must select a node, got none in split {split}")
     return mask[:, split]

@@ -1,4 +1,4 @@
-"""One epoch, written once: a step on the training nodes, then the metric on all sets of nodes.
+"""One epoch: a step on the training nodes, then the metric on all sets of nodes.
 
 A training is the loop of it over a model on a whole graph or its parts (`gread.training.fit`), over
 the members of a population (`gread.training.population`) or over processes that each hold a shard
@@ -81,7 +81,7 @@ class Nodes(NamedTuple):
 
     @staticmethod
     def of(weight: Tensor, size: Tensor) -> Nodes:
-        """Those with a weight, [N] or with members in front [members, N]."""
+        """Nodes with a weight, from weights [N] or [members, N]."""
         if weight.dim() > 1:
             return Nodes(None, weight, size)
         places = weight.nonzero().squeeze(1)
@@ -90,7 +90,7 @@ class Nodes(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A part of the nodes that a forward pass gives the outputs of: a graph, a part or a shard.
+    """Nodes of one forward pass: a graph, a part or a shard.
 
     Attributes:
         outputs: The forward pass, [..., N, k].
@@ -106,7 +106,7 @@ class Piece(NamedTuple):
 
 
 class Epochs:
-    """Computes one epoch after the other.
+    """Computation of epochs.
 
     Args:
         model: What is trained.
@@ -138,12 +138,12 @@ class Epochs:
 
     @torch.no_grad()
     def check(self) -> None:
-        """Require targets that the model can have, and sets on which the metric is defined."""
+        """Require targets that fit the model, and sets on which the metric is defined."""
         outputs = self.outputs()
         counted = self.y[(self.weight > 0).flatten(0, -2).any(0)]
         fault = self.loss.fault_of(counted, outputs.size(-1))
         if self.reduction.total(self.size.new_tensor(float(bool(fault)))) > 0:
-            raise InputError(fault or "y must be valid on every process, got one where it is not")
+            raise InputError(fault or "y must be valid on every process, got an invalid one")
         undefined = ~self.values(outputs).isfinite().all() & outputs.isfinite().all()
         if self.reduction.total(undefined.to(self.size.dtype)) > 0:
             raise InputError(
@@ -164,7 +164,7 @@ class Epochs:
         return numbers
 
     def _learn(self, piece: Piece, nodes: Nodes) -> Tensor:
-        """Add the gradient of a piece; its loss."""
+        """Add the gradient of a piece, and return its loss."""
         loss = self._loss(piece.outputs(), piece.y, nodes)
         loss.sum().backward()
         return loss.detach()
@@ -180,7 +180,7 @@ class Epochs:
         return torch.cat([loss, self.values(outputs) + no_number, val_loss], -1)
 
     def outputs(self) -> Tensor:
-        """Those of all pieces, [..., N, k], as the model is to be judged."""
+        """Outputs of all pieces in evaluation mode, [..., N, k]."""
         self.model.eval()
         return _joined([piece.outputs() for piece in self.pieces], -2)
 
@@ -201,14 +201,14 @@ def _joined(tensors: list[Tensor], dim: int) -> Tensor:
 
 
 def several(epoch: Callable[[], Tensor], count: int) -> list[list[list[float]]]:
-    """Loss, accuracies and validation loss of so many epochs of every member."""
+    """Compute several epochs: loss, metrics and validation loss of every member."""
     numbers = torch.stack([epoch().clone() for _ in range(count)], 1)
     found: list[list[list[float]]] = numbers.tolist()  # the one moment that waits for the device
     return found
 
 
 class Progress:
-    """The epochs of one training, and when it is over."""
+    """Progress of one training, which determines its end."""
 
     def __init__(self, config: TrainConfig):
         self.config = config
@@ -220,7 +220,7 @@ class Progress:
 
     @property
     def done(self) -> bool:
-        """Whether no epoch is to come."""
+        """Whether training is over."""
         number, patience = len(self.history), self.config.patience
         if self.diverged or self.stopped or number == self.config.epochs:
             return True
@@ -229,7 +229,7 @@ class Progress:
         return number - 1 - self.best.number >= patience
 
     def add(self, loss: float, train: float, val: float, test: float, val_loss: float) -> Epoch:
-        """One more epoch."""
+        """Add an epoch."""
         epoch = Epoch(len(self.history), loss, train, val, test, val_loss)
         self.history.append(epoch)
         if self.best is None or self.sign * epoch.val > self.sign * self.best.val:
@@ -239,7 +239,7 @@ class Progress:
     def follow(
         self, numbers: Iterable[Sequence[float]], explain: Callable[[], ArithmeticError]
     ) -> list[Epoch]:
-        """Add epochs until the training is over, and give them.
+        """Add epochs until training is over, and return them.
 
         Args:
             numbers: Those of every epoch.
@@ -256,19 +256,19 @@ class Progress:
         return added
 
     def diverge(self, error: ArithmeticError) -> None:
-        """The end, before the epoch that would have been the next; raises if it is the first."""
+        """End training because the next epoch diverged; raise if it is the first."""
         if self.best is None:
             raise error
         self.diverged = f"epoch {len(self.history)}: {error}"
 
     def fit(self) -> Fit:
-        """What came of it."""
+        """The result of the training."""
         assert self.best is not None  # there is at least one epoch
         return Fit(self.best, tuple(self.history), self.diverged)
 
 
 class Best:
-    """The best state of every member by validation, kept without a look at the numbers.
+    """The best state of every member by validation, kept without reading numbers.
 
     It follows the rules of `Progress`, for all members at once and on their device.
 
@@ -299,7 +299,7 @@ class Best:
 
     @torch.no_grad()
     def look(self, numbers: Tensor) -> None:
-        """At the numbers [members, 5] of one more epoch."""
+        """Update with the numbers [members, 5] of an epoch."""
         epochs, patience = self.limits
         self.running &= numbers.isfinite().all(-1)
         val = self.sign * numbers[:, 2]
@@ -315,7 +315,7 @@ class Best:
         self.running &= self.epoch < epochs
 
     def keep(self, members: Sequence[int]) -> None:
-        """Lets all other members go; their states are gone already."""
+        """Drop all other members; their states are dropped already."""
         index = torch.tensor(members, device=self.epoch.device)
         self.limits = self.limits[:, index]
         for name in ("epoch", "number", "val", "running"):

@@ -21,7 +21,7 @@ Targets: TypeAlias = Literal["classes", "labels", "numbers"]
 
 
 class Loss(NamedTuple):
-    """What is minimized, and what it expects.
+    """A loss, with its expected targets and outputs.
 
     Attributes:
         sum: Called with outputs [..., n, k], targets [n] or [n, k], and weights [..., n], or None
@@ -39,7 +39,7 @@ class Loss(NamedTuple):
     targets: Targets = "classes"
 
     def scores(self, outputs: Tensor) -> Tensor:
-        """A score for every class, [..., n, classes]; those of labels and numbers as they are.
+        """Scores for every class, [..., n, classes]; outputs for labels and numbers.
 
         One output that tells two classes apart is the log-odds of class 1.
         """
@@ -49,14 +49,14 @@ class Loss(NamedTuple):
         return torch.cat([torch.zeros_like(outputs), outputs], -1)
 
     def fault_of(self, y: Tensor, outputs: int) -> str:
-        """Why a model with this number of outputs cannot learn targets; empty if it can."""
+        """Reason why a model with these outputs cannot learn the targets; empty if it can."""
         if self.classes is None:
             width = y.size(1) if y.dim() == 2 else 1
             valid = ((y == 0) | (y == 1)) if self.targets == "labels" else y.isfinite()
             if width == outputs and valid.all():
                 return ""
             values = "values 0 or 1" if self.targets == "labels" else "finite numbers"
-            wanted = f"y must be {outputs} {values} a node, as many as the model has outputs"
+            wanted = f"y must be {outputs} {values} per node, one for each output of the model"
             return f"{wanted}, got shape {list(y.shape)}"
         classes = self.classes(outputs)
         wrong = y[(y < 0) | (y >= classes)]

@@ -1,4 +1,4 @@
-"""How much memory a training step takes, and into how many parts a graph must go to fit."""
+"""Memory of a training step, and the number of parts that fits."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ LARGEST = 4.0
 
 @dataclass(frozen=True)
 class Division:
-    """Into how many parts a graph goes, and why.
+    """Number of parts of a graph, with the reason.
 
     Attributes:
-        parts: One, where a training step fits into memory.
-        halo: Hops around each.
-        needed: Bytes that a step on the whole graph takes, about.
-        free: Bytes that there are.
+        parts: Number of parts; 1 if a training step on the whole graph fits into memory.
+        halo: Hops around each part.
+        needed: Estimated bytes of a step on the whole graph.
+        free: Free bytes.
     """
 
     parts: int
@@ -42,18 +42,18 @@ class Division:
     def __str__(self) -> str:
         return (
             f"training on the whole graph takes about {self.needed / GB:.1f} GB and "
-            f"{self.free / GB:.1f} GB are free, so it goes in {self.parts} parts with a halo of "
-            f"{self.halo} hops (parts=1 trains on the whole graph)"
+            f"{self.free / GB:.1f} GB are free, so the graph is partitioned into {self.parts} "
+            f"parts with a halo of {self.halo} hops (parts=1 trains on the whole graph)"
         )
 
 
 def parts_that_fit(model: nn.Module, data: Data, free: float | None = None) -> Division:
-    """As few parts as fit into memory, with as deep a halo as is sensible, up to `HALO`.
+    """Find the smallest number of parts that fits into memory, with a halo of up to `HALO` hops.
 
     Args:
-        model: On the device where it will be trained.
-        data: With ``x`` and ``edge_index``.
-        free: Bytes that there are; by default as many as the device has.
+        model: Model on the device of the training.
+        data: Graph with ``x`` and ``edge_index``.
+        free: Free bytes; by default those of the device.
     """
     device = next(model.parameters()).device
     free = free_memory(str(device)) if free is None else free
@@ -69,22 +69,22 @@ def parts_that_fit(model: nn.Module, data: Data, free: float | None = None) -> D
         while parts <= min(MOST, n):
             nodes = [inside for _, inside in ranges(near, order, parts, halo)]
             if sum(map(len, nodes)) > LARGEST * n:
-                break  # more parts have more halo still
+                break  # more parts have larger halos
             if max(a_node * len(k) + an_edge * degrees[k].sum() for k in nodes) <= free:
                 return Division(parts, halo, needed, free)
             parts *= 2
     raise InputError(
-        f"the graph must fit into memory in at most {MOST} parts, got one on which training takes "
+        f"the graph must fit into memory in at most {MOST} parts, got one whose training needs "
         f"about {needed / GB:.1f} GB, and {free / GB:.1f} GB are free: choose a smaller model"
     )
 
 
 PROBE = 1000
-"""Nodes of the graphs on which costs are measured."""
+"""Nodes of the graphs that costs are measured on."""
 
 
 def _costs(model: nn.Module, data: Data, device: torch.device) -> tuple[float, float]:
-    """Bytes that a training step takes for a node and for an edge.
+    """Bytes of a training step per node and per edge.
 
     Measured on two small graphs. What autograd holds counts four times: gradients are as large, and
     what is only there on the way may be too. An edge has its place in rows and in columns.
@@ -104,7 +104,7 @@ def _costs(model: nn.Module, data: Data, device: torch.device) -> tuple[float, f
 def bytes_held(
     model: nn.Module, x: Tensor, edge_index: Tensor, extra: Mapping[str, Tensor] | None = None
 ) -> int:
-    """Storages that autograd keeps after a forward pass, small ones left out.
+    """Bytes that autograd keeps after a forward pass, without small storages.
 
     The model is left as it was: a forward pass in training moves the means of normalizations.
     """

@@ -23,7 +23,7 @@ from gread.training.losses import LOSSES, Targets
 
 
 class Reduction(Protocol):
-    """How numbers that a process knows in part come together."""
+    """Combination of partial numbers of processes."""
 
     def total(self, sums: Tensor) -> Tensor:
         """Sums over all nodes, from those over the nodes at hand."""
@@ -55,7 +55,7 @@ WHOLE = Whole()
 
 @dataclass(frozen=True)
 class Predictions:
-    """Outputs of a model beside the targets.
+    """Outputs of a model with the targets.
 
     Attributes:
         outputs: Scores of the classes, log-odds of the labels, or numbers, [..., n, k]; with
@@ -110,7 +110,7 @@ class Predictions:
 
 
 class Metric(NamedTuple):
-    """What selects the epoch.
+    """A metric, which selects the epoch.
 
     Attributes:
         of: From predictions to a number for each set, [..., sets].
@@ -124,7 +124,7 @@ class Metric(NamedTuple):
 
     @property
     def sign(self) -> int:
-        """The factor with which a higher value is better."""
+        """1 if higher is better, otherwise −1."""
         return 1 if self.higher_is_better else -1
 
 
@@ -134,7 +134,7 @@ METRICS: Registry[Metric] = Registry("metric")
 def metric(
     name: str, *targets: Targets, higher_is_better: bool = True
 ) -> Callable[[Callable[[Predictions], Tensor]], Callable[[Predictions], Tensor]]:
-    """Register the function below as a metric of some targets, by default of classes."""
+    """Decorator that registers a metric for some kinds of targets, by default classes."""
 
     def decorate(of: Callable[[Predictions], Tensor]) -> Callable[[Predictions], Tensor]:
         METRICS.add(name, Metric(of, higher_is_better, targets or ("classes",)))
@@ -160,7 +160,7 @@ def metric_of(config: TrainConfig) -> Metric:
 
 @metric("accuracy")
 def accuracy(p: Predictions) -> Tensor:
-    """Share of the nodes whose class is predicted."""
+    """Share of nodes with a correct prediction."""
     return p.mean(p.classes == p.y)
 
 
@@ -186,7 +186,7 @@ def _class_mean(parts: Tensor, wholes: Tensor, p: Predictions) -> Tensor:
 
 @metric("roc-auc", "classes", "labels")
 def roc_auc(p: Predictions) -> Tensor:
-    """Chance that a node of a class has a higher probability of it than one of another class.
+    """Area under the ROC curve: probability that a node of a class is ranked above another node.
 
     Ties count half. With more than two classes, and of labels, the mean over those that it is
     defined for.
@@ -224,7 +224,7 @@ class _Ranks(NamedTuple):
     """Nodes in the order of their probability of one class."""
 
     positive: Tensor
-    """Nodes of the class, [..., sets, n]; those of a set count alike, whatever their weight."""
+    """Nodes of the class, [..., sets, n]; nodes of a set have equal weight."""
     negative: Tensor
     """Other nodes of the set."""
     order: Tensor

@@ -14,7 +14,7 @@ from gread.training.config import TrainConfig
 
 @runtime_checkable
 class HasParameterGroups(Protocol):
-    """A model that does not treat all parameters alike."""
+    """A model with several parameter groups."""
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
         """Groups for an optimizer of PyTorch, where ``weight_decay`` is that of the training."""
@@ -60,7 +60,7 @@ class MemberAdam:
         self.rates = torch.tensor([(c.lr, c.weight_decay) for c in configs]).to(like)
 
     def zero_grad(self) -> None:
-        """Forget the gradients."""
+        """Reset the gradients."""
         for parameter in self.parameters:
             parameter.grad = None
 

@@ -30,7 +30,7 @@ def fit_together(
     splits: Sequence[int],
     generators: Sequence[torch.Generator],
 ) -> list[Fit | ArithmeticError]:
-    """Train all models at once; what `gread.fit` gives for every one, or the error that it raises.
+    """Train all models at once; return the result of `gread.fit` for each, or its error.
 
     Each has its own split, learning rate, weight decay, number of epochs and patience. Up to
     rounding, each gives what it gives alone with the same random numbers, and is left with its best
@@ -123,11 +123,11 @@ class Population:
         return Epochs(self.model, [piece], self.configs[0], self.optimizer, self.best)
 
     def recorded(self) -> Callable[[], Tensor]:
-        """The epoch of the members that are left, on a GPU as one to be recorded."""
+        """The epoch of the remaining members, on a GPU recorded as a CUDA graph."""
         return Recording(self.epochs) if self.weight.is_cuda and fast() else self.epochs
 
     def keep(self, members: Sequence[int]) -> None:
-        """Drop all other members, and give them their best parameters."""
+        """Drop all other members after restoring their best parameters."""
         index = [self.members.index(member) for member in members]
         leaving = [k for k in range(len(self.members)) if k not in index]
         unstack(self.best_model, [self.models[self.members[k]] for k in leaving], leaving)
@@ -143,7 +143,7 @@ class Population:
         self.epochs = self._epochs()
 
     def explain(self, member: int) -> ArithmeticError:
-        """What a member says alone, as it was before its first step, if its state overflows."""
+        """The error of an overflowing member, from a separate forward pass."""
         alone = copy.deepcopy(self.models[member]).to(self.y.device).eval()
         try:
             with torch.no_grad():

@@ -31,12 +31,12 @@ def row(passed: bool) -> Row:
     run, lines = (sum(room[place] for room in rooms.values()) for place in (0, 1))
     least = sorted(rooms, key=lambda name: rooms[name][0] / max(1, rooms[name][1]))[:3]
     worst = ", ".join(f"{name} {rooms[name][0] / rooms[name][1]:.0%}" for name in least)
-    found = f"{run / lines:.1%} are run by a test; the least: {worst}"
+    found = f"{run / lines:.1%} are executed by a test; lowest: {worst}"
     found += "" if passed else "; not all tests passed in this run"
     return Row(
         "Coverage of the package",
-        "95 % by lines",
-        "lines of `gread`, kernels of the GPU left out, by the whole suite: `make coverage`",
+        "95 % of the lines",
+        "lines of `gread` without the GPU kernels, whole test suite: `make coverage`",
         lines,
         found if run >= 0.95 * lines else f"DID NOT HOLD: {found}",
         "studies/soak/coverage.py",

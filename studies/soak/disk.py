@@ -25,7 +25,7 @@ from studies.soak.commands import (
 )
 from studies.soak.rows import SCRIPTS, Row
 
-FAULT = "Disk full, read-only store, store deleted under a run"
+FAULT = "Disk full, read-only store, store deleted during a run"
 MUST_HOLD = "one clear error, earlier results intact"
 SCRIPT = "studies/soak/disk.py"
 EACH = 8
@@ -45,14 +45,14 @@ def disk(times: int | None) -> list[Row]:
     rows = []
     for name in COMMANDS:
         count, said = in_fresh_process(_full, name, times or EACH)
-        found = f"each time one sentence ({said}), results and files before as they were; with "
-        found += "room again, the same command ends with the uninterrupted result"
+        found = f"each time a one-line error ({said}), earlier results and files "
+        found += "unchanged; with free space again, the same command gives the uninterrupted result"
         rows.append(
-            _row(f"`gread {name}` on a tmpfs with room for a random part of it", count, found)
+            _row(f"`gread {name}` on a tmpfs that fills up at a random point", count, found)
         )
-    rows.append(_row("data root full: `h2gcn`, whose structure is kept there", *_data_root()))
-    rows.append(_row("read-only tmpfs: commands that read, and that write", *_read_only()))
-    rows.append(_row("store, its file or the study deleted under a run", *_deleted()))
+    rows.append(_row("data root full: `h2gcn`, whose structure is cached there", *_data_root()))
+    rows.append(_row("read-only tmpfs: commands that read and commands that write", *_read_only()))
+    rows.append(_row("store, its file or the study deleted during a run", *_deleted()))
     return rows
 
 
@@ -144,7 +144,7 @@ def _full_data_root() -> tuple[int, str]:
         assert not files(place / "none") and not files(place / "little")
         found = [results(Path(folder, name, "store")) for name in ("plenty", "none", "little")]
         assert found[0] == found[1] == found[2]
-    return 2, "trains as with room: the structure is computed and not kept"
+    return 2, "trains as usual: the structure is computed and not cached"
 
 
 def _read_only() -> tuple[int, str]:
@@ -181,7 +181,8 @@ def _write_and_read() -> tuple[int, str]:
             said = sentence(ended(forked(command, work, log)), log.read_text())
             assert "read-only" in said.lower() or "readonly" in said.lower(), said
         assert _visible(work) == before
-    found = f"{len(reads) - 1} commands that read do; {len(writes)} that write end in one sentence"
+    found = f"{len(reads) - 1} reading commands work; {len(writes)} writing commands end with a "
+    found += "one-line error"
     return len(reads) - 1 + len(writes), found
 
 
@@ -206,6 +207,7 @@ def _delete() -> tuple[int, str]:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
                 said = sentence(ended(child), (work / "log").read_text())
                 assert "deleted" in said or "No such file" in said, said
-                assert not path.exists(), "it was made anew"
-                assert ended(forked(COMMANDS[name], work)) == 0, "the same command begins anew"
-    return 5, "one sentence each (it was deleted), nothing made anew until the same command is run"
+                assert not path.exists(), "it was recreated"
+                assert ended(forked(COMMANDS[name], work)) == 0, "the same command starts over"
+    found = "a one-line error each (it was deleted); nothing is recreated until the same command"
+    return 5, f"{found} is run"

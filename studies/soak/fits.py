@@ -45,7 +45,7 @@ def _fit(device: str, count: int) -> Row:
     assert max(on_gpu) <= 1.05 * on_gpu[0], f"memory of the GPU: {on_gpu}"
     found = (
         f"at most {growth:+.1%} of {memory[0] / 1e6:.0f} MB after {WARM_UP} fits, "
-        f"{handles[-1]} files open at the end as at the beginning"
+        f"{handles[-1]} open files at the start and at the end"
     )
     tried = f"`GraphClassifier` on the {device}: fit, save, load, predict, in one process"
     return Row(FAULT, MUST_HOLD, tried, count, found, "studies/soak/fits.py")

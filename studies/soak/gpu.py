@@ -16,8 +16,8 @@ from gread.training.config import TrainConfig
 from studies.soak.commands import HIDDEN, gread, in_fresh_process, prepared, sentence
 from studies.soak.rows import SCRIPTS, Row
 
-FAULT = "GPU: none, busy, wrong build, determinism switch"
-MUST_HOLD = "falls back or says so; same bytes twice with the switch on"
+FAULT = "GPU: none, busy, wrong build, `--deterministic`"
+MUST_HOLD = "falls back or prints an error; identical bytes twice with `--deterministic`"
 SCRIPT = "studies/soak/gpu.py"
 MODELS = ("gread-bs", "gread-fb", "gcn", "gat", "grand")
 SHORT = ("train", "csbm", "--splits", "0", "--epochs", "3", "--json")
@@ -37,12 +37,14 @@ def gpu(times: int | None) -> list[Row]:
         rows = [
             _row("no GPU: `--device auto`", 1, _falls_back(work)),
             _row("no GPU: `--device cuda`, `cuda:7`, `mps`, `meta`", 4, _says_so(work)),
-            _row("a GPU that this build of PyTorch cannot use: `auto`", 1, _wrong_build(work)),
+            _row("a GPU that this PyTorch build does not support: `auto`", 1, _wrong_build(work)),
         ]
     rows.append(_row("`--deterministic`, twice, alone", len(MODELS), _same_bytes(times or 2)))
     if torch.cuda.is_available():
         rows.append(_row("`--deterministic`, twice, as a population", 2, _same_population()))
-        rows.append(_row("a GPU that others have filled: `auto`", 1, in_fresh_process(_filled)))
+        rows.append(
+            _row("a GPU whose memory other processes use: `auto`", 1, in_fresh_process(_filled))
+        )
     return rows
 
 
@@ -62,14 +64,14 @@ def _says_so(work: Path) -> str:
         done = gread(*SHORT, "--store", "none", "--device", device, cwd=work, **HIDDEN)
         said = sentence(done.returncode, done.stderr)
         assert f"device must be one that this machine has, got '{device}'" in said, said
-    return f"one sentence each, the last: {said.removeprefix('gread: ')}"
+    return f"a one-line error each; the last: {said.removeprefix('gread: ')}"
 
 
 def _wrong_build(work: Path) -> str:
     done = gread(*SHORT, "--store", "wrong", "--device", "auto", cwd=work, before=WRONG, **HIDDEN)
     assert done.returncode == 0 and '"device": "cpu' in done.stdout, done
     assert "the GPU cannot compute, so the CPU does: " in done.stderr, done.stderr
-    return "warns, and trains on the CPU"
+    return "prints a warning and trains on the CPU"
 
 
 def _specs(model: str) -> list[RunSpec]:
@@ -91,7 +93,7 @@ def _same_bytes(times: int) -> str:
         spec = _specs(model)[0]
         first, *others = (run(spec, device=device, deterministic=True) for _ in range(times))
         assert first.history and all(other.history == first.history for other in others), model
-    return f"the same history bit by bit on the {device}: {', '.join(MODELS)}"
+    return f"bitwise identical history on {device}: {', '.join(MODELS)}"
 
 
 def _same_population() -> str:
@@ -102,7 +104,7 @@ def _same_population() -> str:
             launch(_specs("gread-bs"), store, devices=["cuda"], deterministic=True, together=True)
             found.append({result.spec.key: result.history for result in store})
     assert found[0] == found[1] and len(found[0]) == 4
-    return "the same histories bit by bit"
+    return "bitwise identical histories"
 
 
 def _filled() -> str:
@@ -122,7 +124,7 @@ def _filled() -> str:
         other.join()
     if done.returncode == 0:
         assert '"device": "c' in done.stdout, done
-        return "trains with what is left, or falls back to the CPU"
+        return "trains with the remaining memory, or falls back to the CPU"
     said = sentence(done.returncode, done.stderr)
     assert "memory" in said, said
     return f"one sentence: {said.removeprefix('gread: ')}"

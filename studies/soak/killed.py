@@ -26,8 +26,8 @@ from studies.soak.rows import SCRIPTS, Row
 
 FAULT = "`kill -9` at random moments"
 MUST_HOLD = (
-    "resume gives the uninterrupted result, byte for byte where determinism is promised; nothing "
-    "lost but the runs in flight; no corrupt file"
+    "a resumed command gives the uninterrupted result, byte for byte if determinism is promised; "
+    "only runs in progress are lost; no corrupt file"
 )
 EACH = 25
 AT_A_TIME = 5
@@ -47,8 +47,8 @@ def killed(times: int | None) -> list[Row]:
     rows = []
     for name in COMMANDS:
         kills, rounds, stored = in_fresh_process(_kill, name, times or EACH)
-        found = f"ended {rounds} times, each time with the bytes of the uninterrupted one"
-        found += f"; {stored} results were there at the kills, and stayed" if stored else ""
+        found = f"ended {rounds} times, each time with the bytes of an uninterrupted command"
+        found += f"; {stored} results were stored at the kills, and all remained" if stored else ""
         rows.append(
             Row(FAULT, MUST_HOLD, f"`gread {name}`", kills, found, "studies/soak/killed.py")
         )

@@ -12,7 +12,9 @@ from studies.soak.commands import HIDDEN, TRAIN, gread, in_fresh_process, prepar
 from studies.soak.rows import SCRIPTS, Row
 
 FAULT = "Out of memory, host and GPU"
-MUST_HOLD = "the population halves itself, parts are used, or one sentence says what to reduce"
+MUST_HOLD = (
+    "the population is halved, the graph is partitioned, or a one-line error says what to reduce"
+)
 SCRIPT = "studies/soak/memory.py"
 ROOM = 150 * 2**20
 """Bytes that a population may take more than a small one has taken."""
@@ -32,11 +34,11 @@ def memory(times: int | None) -> list[Row]:
     rows = []
     for device in ("cpu", *(["cuda"] if torch.cuda.is_available() else [])):
         sizes = in_fresh_process(_population, device)
-        found = f"tried with {', '.join(map(str, sizes))} members, and each has its result"
-        rows.append(_row(f"a population that does not fit, on the {device}", len(sizes), found))
+        found = f"tried with {', '.join(map(str, sizes))} members; every run has its result"
+        rows.append(_row(f"a population that does not fit, on {device}", len(sizes), found))
     parts = in_fresh_process(_parts)
-    found = f"trains in {parts} parts, which it chose by the limit, and says so"
-    rows.append(_row("`GraphClassifier` on 20,000 nodes where 100 MB are free", 1, found))
+    found = f"trains in {parts} parts, chosen by the limit, and prints it"
+    rows.append(_row("`GraphClassifier` on 20,000 nodes with 100 MB of free memory", 1, found))
     rows.append(_row("`gread train` and `gread fit` that cannot fit", *_commands()))
     return rows
 
@@ -124,7 +126,7 @@ def _commands() -> tuple[int, str]:
             said = sentence(done.returncode, done.stderr)
             assert "memory" in said and "choose" in said, said
         assert not (work / "wide").exists()
-    return len(tried), f"one sentence each, the last: {said.removeprefix('gread: ')}"
+    return len(tried), f"a one-line error each; the last: {said.removeprefix('gread: ')}"
 
 
 def _limit(room: int) -> None:

@@ -16,7 +16,7 @@ else:
     import tomli as tomllib
 
 FAULT = "Mutation of the core"
-MUST_HOLD = "no mutant survives that matters"
+MUST_HOLD = "no relevant mutant survives"
 SCRIPT = "studies/soak/mutation.py"
 REASONS = ROOT / "studies" / "soak" / "survivors.toml"
 """Of survivors, why they do not matter."""
@@ -97,10 +97,10 @@ def reason(file: str, change: str) -> str:
 
 def _summary(file: str, count: int, left: dict[str, list[str]]) -> Row:
     survive = sum(map(len, left.values()))
-    found = f"{count - survive} noticed; {survive} survive"
+    found = f"{count - survive} detected; {survive} survive"
     if "" in left:
         found = f"DID NOT HOLD for {len(left[''])}: {found}"
-    return Row(FAULT, MUST_HOLD, f"`{file}` with one mistake", count, found, SCRIPT)
+    return Row(FAULT, MUST_HOLD, f"`{file}` with one mutation", count, found, SCRIPT)
 
 
 def _row(file: str, why: str, changes: list[str]) -> Row:

@@ -131,11 +131,11 @@ for _name, _check in {
     "autocast to float16": _autocast(torch.float16, 0.01),
     "model and features in bfloat16": _precision(torch.bfloat16, 0.1),
     "model and features in float16": _precision(torch.float16, 0.02),
-    "a graph of no nodes": _nodes(0, 0),
+    "a graph without nodes": _nodes(0, 0),
     "a graph of one node": _nodes(1, 0),
     "two nodes without an edge": _nodes(2, 0),
     "weights 0": _weights(lambda k: torch.zeros(len(k))),
-    "weights of which a third is 0": _weights(lambda k: (k % 3).float()),
+    "weights, a third of them 0": _weights(lambda k: (k % 3).float()),
     "weights −1": _weights(lambda k: -torch.ones(len(k))),
     "weights 1e30": _weights(lambda k: torch.full((len(k),), 1e30)),
     "weights 1e30 and 1e-30": _weights(lambda k: torch.where(k % 2 == 0, 1e30, 1e-30)),
@@ -144,8 +144,8 @@ for _name, _check in {
     "weights NaN": _weights(lambda k: torch.full((len(k),), torch.nan)),
     "weights in float64": _type(torch.float64),
     "weights in float16": _type(torch.float16),
-    "weights that are whole numbers": _type(torch.int64),
-    "weights that are truth values": _type(torch.bool),
+    "integer weights": _type(torch.int64),
+    "boolean weights": _type(torch.bool),
 }.items():
     CHECKS.add(_name, _check)
 
@@ -186,12 +186,13 @@ def _resident() -> int:
 
 
 REPAIRED = {
-    "autocast to bfloat16": "most models raised, and the dynamics of four read half precision as "
-    "single, so that numbers were wrong",
-    "weights in float64": "the compiled kernel read them as single precision: numbers were wrong",
-    "weights 3e38": "degrees overflowed, and nodes lost their neighbours silently",
+    "autocast to bfloat16": "most models raised errors, and the dynamics of four read half "
+    "precision as single precision, which gave wrong numbers",
+    "weights in float64": "the compiled kernel read them as single precision, which gave wrong "
+    "numbers",
+    "weights 3e38": "degrees overflowed, and nodes silently lost their neighbours",
     "weights 1e-40": "GraphSAGE gave NaN",
-    "a graph of no nodes": "Geom-GCN and WRGAT raised errors of NumPy",
+    "a graph without nodes": "Geom-GCN and WRGAT raised NumPy errors",
 }
 
 
@@ -213,7 +214,7 @@ def row(check: str, times: int | None) -> Row:
     found = Counter(outcome(check, name, seed) for name in MODELS for seed in range(times or SEEDS))
     told = ", ".join(f"{count} {kind}" for kind, count in sorted(found.items()))
     if check in REPAIRED:
-        told = f"{told}. Repaired: {REPAIRED[check]}"
+        told = f"{told}. Fixed: {REPAIRED[check]}"
     print(f"{check}: {told}", flush=True)
     return Row(
         *FAULT, f"{check}, {len(MODELS)} models", found.total(), told, "studies/soak/numbers.py"

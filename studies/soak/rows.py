@@ -1,4 +1,4 @@
-"""What a script has to say, and the page made of it."""
+"""Rows of the soak scripts, and the page made of them."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -11,8 +11,8 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "studies" / "soak" / "results"
 PAGE = ROOT / "docs" / "reliability.md"
 
-# A script is a function of how often to try (None: as often as the page should say), in a file of
-# its own below studies/soak/: @SCRIPTS.register("name").
+# A script is a function of the number of attempts (None: the number for the page), in its own file
+# below studies/soak/: @SCRIPTS.register("name").
 SCRIPTS: Registry[Callable[[int | None], "Iterable[Row]"]] = Registry("soak script")
 
 
@@ -21,12 +21,12 @@ class Row:
     """One line of the page.
 
     Attributes:
-        fault: What goes wrong, as the issue's table names it; rows of one fault stand together.
-        must_hold: What must be so all the same.
-        tried: What was done.
-        times: How often.
-        found: What was seen, and what was repaired for it.
-        script: What repeats it: a file, or a test as ``tests/test_x.py::test_y``.
+        fault: Kind of fault; rows of one kind form a section.
+        must_hold: Requirement that must hold despite the fault.
+        tried: The attempt.
+        times: Number of attempts.
+        found: Outcome, and what was fixed.
+        script: File that repeats it, or a test as ``tests/test_x.py::test_y``.
     """
 
     fault: str
@@ -38,7 +38,7 @@ class Row:
 
 
 def store(name: str, rows: list[Row], on: str, seconds: float) -> None:
-    """Keeps the rows of one script, with what they were seen on."""
+    """Store the rows of one script with the machine that they were measured on."""
     RESULTS.mkdir(exist_ok=True)
     kept = {"on": on, "seconds": round(seconds), "rows": [asdict(row) for row in rows]}
     text = json.dumps(kept, indent=2, ensure_ascii=False)
@@ -46,29 +46,30 @@ def store(name: str, rows: list[Row], on: str, seconds: float) -> None:
 
 
 def stored() -> Iterator[tuple[str, str, int, list[Row]]]:
-    """Name, machine, seconds and rows of every script that has run."""
+    """Name, machine, seconds and rows of every stored script."""
     for path in sorted(RESULTS.glob("*.json")):
         kept = json.loads(path.read_text(encoding="utf-8"))
         yield path.stem, kept["on"], kept["seconds"], [Row(**row) for row in kept["rows"]]
 
 
 def page() -> str:
-    """docs/reliability.md, from the stored rows alone."""
+    """Render docs/reliability.md from the stored rows."""
     parts = [
         "# Reliability",
-        "What was tried, how often, and what was found. Written by `make soak` from\n"
-        "`studies/soak/results/`; do not edit. One of them: `python -m studies.soak NAME`.",
+        "This page lists the faults that were injected, the number of attempts and the outcome. "
+        "`make soak` writes it from `studies/soak/results/`; do not edit it. `python -m "
+        "studies.soak NAME` repeats one script.",
     ]
     faults: dict[tuple[str, str], list[Row]] = {}
     for _, _, _, rows in stored():
         for row in rows:
             faults.setdefault((row.fault, row.must_hold), []).append(row)
     for (fault, must_hold), rows in faults.items():
-        lines = ["| tried | times | found | again with |", "| --- | ---: | --- | --- |"]
+        lines = ["| fault | attempts | outcome | script |", "| --- | ---: | --- | --- |"]
         for row in rows:
             tried, found = (text.replace("|", r"\|") for text in (row.tried, row.found))
             lines.append(f"| {tried} | {row.times:,} | {found} | `{row.script}` |")
-        parts += [f"## {fault}", f"Must hold: {must_hold}.", "\n".join(lines)]
+        parts += [f"## {fault}", f"Requirement: {must_hold}.", "\n".join(lines)]
     seen = [f"- `{name}`: {on}; {seconds:,} s" for name, on, seconds, _ in stored()]
-    parts += ["## Seen on", "\n".join(seen)]
+    parts += ["## Machines", "\n".join(seen)]
     return "\n\n".join(parts) + "\n"

@@ -14,8 +14,8 @@ from studies.soak.rows import SCRIPTS, Row
 
 FAULT = "Stiff or exploding dynamics"
 MUST_HOLD = (
-    "bounded time, a recorded status, a message with the stable step; never a hang, never a "
-    "silent NaN in a table"
+    "bounded time, a stored status, a message with the stable step; no hang, no silent NaN in a "
+    "table"
 )
 SECONDS = 120.0
 SOLVERS = ("euler", "heun", "rk4", "rk4-classic", "dopri5")
@@ -59,10 +59,10 @@ def _row(tried: str, model: str, hyper: dict[str, object], ends: tuple[float, ..
     found = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     if steps:
         found += (
-            f"; {len(steps)} messages name the stable step, from {min(steps):g} to {max(steps):g}"
+            f"; {len(steps)} messages give the stable step, from {min(steps):g} to {max(steps):g}"
         )
-    grows = sum("grow by themselves" in result.message for result in results)
-    found += f"; {grows} say that no step helps" if grows else ""
+    grows = sum("the equation itself grows" in result.message for result in results)
+    found += f"; {grows} say that no step size helps" if grows else ""
     found += f"; the longest took {max(result.seconds for result in results):.1f} s"
     return Row(FAULT, MUST_HOLD, tried, len(results), found, "studies/soak/stiff.py")
 

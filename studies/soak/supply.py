@@ -40,7 +40,7 @@ CALLS = {
     "gread train csbm": "command('train', 'csbm', '--splits', '0', '--epochs', '1')",
     "gread explore --export": "command('explore', '--export', 'page.html')",
     "gread report": "command('report')",
-    "ogb, where a dataset needs it": "from gread.data.ogb import _silent\n"
+    "ogb, if a dataset needs it": "from gread.data.ogb import _silent\n"
     "with _silent(): import ogb.nodeproppred",
     "the tracker tensorboard": "track('tensorboard')",
     "the tracker mlflow": "track('mlflow')",
@@ -56,8 +56,8 @@ def main(times: int | None) -> list[Row]:
     told = {name: called(code) for name, code in list(CALLS.items())[:times]}
     wrong = [f"{name}: {found}" for name, found in told.items() if found]
     calls = "; ".join(wrong) or (
-        "none reached for the network. Repaired: MLflow told its makers of its use, W&B would of "
-        "errors, and ogb, beside an older setuptools, would ask for its newest release"
+        "none used the network. Fixed: MLflow sent usage data, W&B would send error reports, and "
+        "ogb with an older setuptools would look up its newest release"
     )
     rows = [
         Row(*common, ", ".join(told), len(told), calls, "studies/soak/supply.py"),
@@ -92,7 +92,7 @@ def locked() -> tuple[int, str]:
     text = LOCK.read_text()
     pins = re.findall(r"^[a-z0-9._-]+==", text, re.MULTILINE)
     hashes = re.findall(r"--hash=sha256:[0-9a-f]{64}", text)
-    return len(pins), f"{len(hashes):,} SHA-256 hashes, of every file that a platform may take"
+    return len(pins), f"{len(hashes):,} SHA-256 hashes, one for every file of every platform"
 
 
 def installs() -> str:
@@ -116,5 +116,5 @@ def audited() -> str:
     told = done.stdout + done.stderr
     unknown = told.count("could not be audited")
     if unknown:
-        return f"it has no data here: {unknown} packages could not be looked up"
+        return f"no vulnerability data available: {unknown} packages could not be looked up"
     return told.strip().splitlines()[0] if told.strip() else f"exit status {done.returncode}"

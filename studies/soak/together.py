@@ -20,7 +20,9 @@ from studies.soak.commands import (
 from studies.soak.rows import SCRIPTS, Row
 
 FAULT = "Two processes on one store, one study, one data root"
-MUST_HOLD = "no corruption, no duplicated work beyond the documented (docs/runs.md, docs/search.md)"
+MUST_HOLD = (
+    "no corruption, and no more duplicated work than documented (docs/runs.md, docs/search.md)"
+)
 STORE = ("--store", "store")
 EACH = 5
 
@@ -68,7 +70,8 @@ def _one_and_two(command: tuple[str, ...], folder: str) -> tuple[Path, Path]:
 def _store() -> str:
     with tempfile.TemporaryDirectory() as folder:
         _one_and_two((*TRAIN, *STORE), folder)
-    return "the results of one alone; as documented, each computes what was missing when it began"
+    found = "the same results as one command; as documented, each computes what was missing when"
+    return f"{found} it started"
 
 
 def _study() -> str:
@@ -81,7 +84,8 @@ def _study() -> str:
         signed = [attribute["worker"] for attribute in attributes if "worker" in attribute]
         assert len(signed) == 10, "a trial was taken by two"
         shares = sorted(signed.count(worker) for worker in set(signed))
-    return f"the trials of one alone, shared {' and '.join(map(str, shares))}; none computed twice"
+    divided = " and ".join(map(str, shares))
+    return f"the same trials as one command, divided into {divided}; none computed twice"
 
 
 def _data_root() -> str:
@@ -94,7 +98,7 @@ def _data_root() -> str:
         assert results(work / "a") == results(work / "b") != {}
         kept = files(work / "data")
         assert len(kept) == 1, kept.keys()
-    found = "the same results in both stores, one whole file in the root"
+    found = "the same results in both stores, one complete file in the root"
     return f"{found}; as documented, each may compute it"
 
 
@@ -104,7 +108,7 @@ def _output() -> str:
         one, two = _one_and_two(command, folder)
         assert files(one / "out") == files(two / "out")
         assert not list((two / "out").glob(".*"))
-    return "the files and results of one alone"
+    return "the same files and results as one command"
 
 
 def _folder() -> str:
@@ -119,4 +123,4 @@ def _folder() -> str:
         weights = "model.safetensors"
         assert files(one / "model")[weights] == files(two / "model")[weights]
         assert not list(two.glob(".model*"))
-    return "the folder of the first; the second says that the name is taken"
+    return "the folder of the first command; the second reports that the name is taken"

@@ -20,5 +20,5 @@ def test_auto_is_one_that_can():
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the GPU here can compute")
 def test_auto_falls_back_where_a_gpu_is_seen_that_cannot_compute(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    with pytest.warns(UserWarning, match="the GPU cannot compute, so the CPU does: "):
+    with pytest.warns(UserWarning, match="the GPU is not usable, so the CPU is used: "):
         assert choose_device("auto") == "cpu"

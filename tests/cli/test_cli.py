@@ -205,7 +205,7 @@ def test_train_goes_by_parts(train):
 def test_train_says_when_a_graph_must_go_by_parts(train, monkeypatch):
     monkeypatch.setattr("gread.training.memory.free_memory", lambda device: 1e6)
     shown = train("--splits", "0", "--json")
-    assert "so it goes in" in shown.stderr
+    assert "so the graph is partitioned into" in shown.stderr
     assert json.loads(shown.stdout)[0]["spec"]["train"]["parts"] > 1
     whole = train("--splits", "0", "--set", "parts=1", "--json")
     assert json.loads(whole.stdout)[0]["spec"]["train"]["parts"] == 1
@@ -261,8 +261,8 @@ def test_train_shows_what_the_paper_prints_and_its_code_reaches(train, real_root
     monkeypatch.setenv("GREAD_DATA", str(real_root))
     shown = train("--splits", "0", dataset="texas").stdout
     assert "preset: tuned" in shown
-    assert "the paper prints 88.92 ± 3.72" in shown
-    assert "its published code reaches 86.30" in shown
+    assert "paper: 88.92 ± 3.72" in shown
+    assert "published code: 86.30" in shown
 
 
 def test_train_logs_new_runs_to_trackers(train, tmp_path):
@@ -361,7 +361,7 @@ def test_a_broken_file_of_results_is_named_and_left_out(gread, tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     shown = gread("reproduce", "table-4", "--stored")
     assert shown.returncode == 0
-    assert "table-4.jsonl.xz, line 1, is no result" in " ".join(shown.stderr.split())
+    assert "table-4.jsonl.xz, line 1, is not a result" in " ".join(shown.stderr.split())
     assert "| GREAD-BS | " in shown.stdout  # those of the package
 
 
@@ -391,7 +391,7 @@ def test_ctrl_c_is_a_way_to_stop(tmp_path):
     process.send_signal(signal.SIGINT)
     done = process.end(timeout=30)
     assert done.returncode == 130
-    assert "gread: stopped; what is done is stored" in done.stderr
+    assert "gread: stopped; finished runs are stored" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -461,4 +461,4 @@ def test_report_goes_on_without_the_data(gread, tmp_path, monkeypatch):
     monkeypatch.setattr("gread.experiments.report.ARTEFACTS", some)
     shown = gread("report")
     assert shown.returncode == 0, shown.stderr
-    assert "Its data is not here: there is no network" in Path("report.html").read_text()
+    assert "Its data is missing: there is no network" in Path("report.html").read_text()

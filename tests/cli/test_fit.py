@@ -72,9 +72,15 @@ def test_two_files_give_a_model_and_predictions(fit, gread, tmp_path):  # noqa: 
     shown = fit()
     assert shown.returncode == 0, shown.stderr
     text = " ".join(shown.stdout.split())
-    for words in ("homophily", "Begin with the reaction bs", "macro-F1", "ROC-AUC", "MLP"):
+    for words in ("homophily", "Recommended: reaction bs", "macro-F1", "ROC-AUC", "MLP"):
         assert words in text
-    for words in ("Label propagation", "GCN", "true \\ predicted", "sure on average", "10 are to"):
+    for words in (
+        "Label propagation",
+        "GCN",
+        "true \\ predicted",
+        "mean confidence",
+        "10 nodes to predict",
+    ):
         assert words in text
     assert "reading" in shown.stderr
     names = {path.name for path in (tmp_path / "model").iterdir()}
@@ -233,17 +239,17 @@ def test_tuning_says_what_it_did(fit):
     pytest.importorskip("optuna")
     text = " ".join(fit("--tune", "0.02").stdout.split())
     assert re.search(r"Tuning: \d+ trials", text)
-    assert "None was better on validation" in text or "Validation accuracy from" in text
+    assert "No trial improved validation" in text or "Validation accuracy improved" in text
 
 
 @pytest.mark.parametrize(
     ("told", "words"),
     [
-        (Tuning(0, 0, 0.8, None, False, {}), "No trial ended in time"),
-        (Tuning(3, 2, 0.8, 0.7, False, {}), "3 trials (2 more diverged). None was better on"),
+        (Tuning(0, 0, 0.8, None, False, {}), "No trial finished in time"),
+        (Tuning(3, 2, 0.8, 0.7, False, {}), "3 trials (2 more diverged). No trial improved"),
         (
             Tuning(9, 0, 0.8, 0.85, True, {"lr": (0.01, 0.02)}),
-            "Validation accuracy from 80.0% to 85.0% with these settings",
+            "Validation accuracy improved from 80.0% to 85.0% with these settings",
         ),
     ],
 )
@@ -259,7 +265,9 @@ def test_a_tuning_of_numbers_is_told_by_their_metric(capsys):
     regressor.config_ = regressor.config()
     regressor.tuning_ = Tuning(2, 0, -0.25, 0.5, True, {"lr": (0.01, 0.02)})
     _print_tuning(regressor)
-    assert "Validation r2 from -0.250 to 0.500" in " ".join(capsys.readouterr().out.split())
+    assert "Validation r2 improved from -0.250 to 0.500" in " ".join(
+        capsys.readouterr().out.split()
+    )
 
 
 @pytest.mark.slow
@@ -336,7 +344,13 @@ def test_a_number_is_recognized_and_predicted(fit, gread, files, tmp_path):  # n
     shown = fit(nodes=path)
     assert shown.returncode == 0, shown.stderr
     text = " ".join(shown.stdout.split())
-    for words in ("it is predicted as a number", "55 with a number", "MAE", "R²", "10 are to"):
+    for words in (
+        "it is predicted as a number",
+        "55 with a number",
+        "MAE",
+        "R²",
+        "10 nodes to predict",
+    ):
         assert words in text
     assert gread("predict", tmp_path / "model", "--out", tmp_path / "p.csv").returncode == 0
     rows = rows_of(tmp_path / "p.csv")
@@ -382,10 +396,10 @@ def test_a_rare_class_is_said_and_has_a_threshold(fit, files, tmp_path):
     assert shown.returncode == 0, shown.stderr
     text = " ".join(shown.stdout.split())
     assert "are compared by average-precision instead of accuracy (--metric overrides)" in text
-    assert "Class b is predicted from a probability of" in text
+    assert "Class b is predicted if its probability is at least" in text
     shown = fit("--metric", "accuracy", nodes=tmp_path / "r.csv", out="other")
     assert "average-precision instead" not in shown.stdout
-    assert "predicted from a probability" not in shown.stdout
+    assert "predicted if its probability" not in shown.stdout
 
 
 def test_the_help_names_every_metric(gread):  # noqa: F811
@@ -394,8 +408,8 @@ def test_the_help_names_every_metric(gread):  # noqa: F811
     assert "--metric" in shown
     for name, entry in METRICS.items():
         for targets in entry.targets:
-            start = {"classes": "by: ", "labels": "of labels ", "numbers": "of numbers "}[targets]
-            assert name in re.split("[;.]", about.partition(start)[2])[0].split(", ")
+            start = {"classes": "Classes: ", "labels": "labels: ", "numbers": "Numbers: "}[targets]
+            assert name in about.partition(start)[2].partition(".")[0].split(", ")
 
 
 def changed(**columns):
@@ -469,7 +483,7 @@ BAD = {
         ("--set", "parts=2", "--model", "linkx"),
         "parts must be 1 for LINKX",
     ),
-    "divergence": (None, None, ("--set", "lr=1e30"), "finite"),
+    "divergence": (None, None, ("--set", "lr=1e30"), "the state overflows"),
 }
 
 
@@ -488,7 +502,7 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(
     ("content", "sentence"),
     [
         (b"", "n.csv is empty"),
-        ("id,topic\nä,b\n".encode("latin-1"), "must be text in UTF-8"),
+        ("id,topic\nä,b\n".encode("latin-1"), "must be UTF-8 text"),
         (b'{"id": 1, "topic": "a"}\n{"id": "1", "topic": "b"}\n', "ids must be of one type"),
         (b"id,topic\n", "must have a node, got no rows"),
     ],
@@ -520,7 +534,7 @@ def test_a_folder_that_exists_is_left_alone(fit, gread, tmp_path):  # noqa: F811
     assert not list((tmp_path / "model").iterdir())
     named = gread("predict", tmp_path / "model", "--out", tmp_path / "p.csv")
     assert named.returncode == 2
-    assert "is no model folder of gread" in named.stderr
+    assert "is not a model folder of gread" in named.stderr
     assert not (tmp_path / "p.csv").exists()
 
 
@@ -531,7 +545,7 @@ def test_predictions_that_cannot_be_made_leave_nothing(fit, gread, tmp_path):  #
         (("--nodes", "none.csv", "--edges", "none.csv"), "there is no file none.csv"),
         (("--edges", "e.csv"), "--edges must come with --nodes"),
         (("--add-edges", "e.csv"), "--add-edges must come with --add-nodes"),
-        (("--add-nodes", "n.csv", "--nodes", "n.csv"), "leave out --nodes and --edges"),
+        (("--add-nodes", "n.csv", "--nodes", "n.csv"), "omit --nodes and --edges"),
     ):
         shown = gread("predict", tmp_path / "model", *arguments, "--out", tmp_path / "p.csv")
         assert shown.returncode == 2
@@ -561,7 +575,7 @@ def test_ctrl_c_leaves_nothing(files, tmp_path):
     process.send_signal(signal.SIGINT)
     done = process.end(timeout=30)
     assert done.returncode == 130
-    assert "stopped; nothing is written" in done.stderr
+    assert "stopped; nothing was written" in done.stderr
     assert not [path for path in tmp_path.iterdir() if "model" in path.name]
 
 

@@ -77,7 +77,7 @@ def test_json_has_validation_and_no_test_until_asked_for(find):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ((), "--trials must say how many there shall be, or --report show what is there"),
+        ((), "--trials must be a number of trials, unless --report is given"),
         (("--report",), "there is no study 'csbm-gread-bs'"),
         (("--trials", "0"), "trials must be a whole number of at least 1, got 0"),
         (("--trials", "2", "--sampler", "tpx"), "unknown sampler 'tpx', did you mean 'tpe'?"),
@@ -125,7 +125,7 @@ def test_stopped_it_goes_on_with_the_same_command(tmp_path, how):
     stopped = process.end(timeout=60)
     if how is signal.SIGINT:
         assert stopped.returncode == 130, stopped.stderr
-        assert "gread: stopped; what is done is stored" in stopped.stderr
+        assert "gread: stopped; finished runs are stored" in stopped.stderr
         assert "Traceback" not in stopped.stderr
     store = ResultStore(database.parent)
     before = {result.spec.key: result.finished for result in store}

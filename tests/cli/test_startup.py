@@ -82,4 +82,4 @@ def test_completion_of_options_knows_those_of_the_command():
 
 def test_the_help_of_shard_names_every_partition():
     ((_, shown, _),) = start("shard --help", COLUMNS="200")
-    assert f"Which nodes go together: {', '.join(ORDERS)}." in shown
+    assert f"How nodes are assigned to shards: {', '.join(ORDERS)}." in shown

@@ -82,7 +82,7 @@ def test_a_file_without_an_address_is_asked_for_and_never_removed(root, tmp_path
     shutil.copytree(root / "real", tmp_path / "real")
     for file in (tmp_path / "real").iterdir():
         file.write_bytes(b"another")
-    with pytest.raises(DataError, match=r"npz is not the file it should be .*: replace it"):
+    with pytest.raises(DataError, match=r"npz is not the expected file .*: replace it"):
         gread.load(name, root=tmp_path)
     assert len(list((tmp_path / "real").iterdir())) == 3
 
@@ -91,7 +91,7 @@ def test_a_file_that_is_another_is_not_read(root, tmp_path):
     other = tmp_path / "other"
     shutil.copytree(root / "WebKB", other / "WebKB")
     (other / "WebKB/texas/raw/out1_graph_edges.txt").write_text("node_id\tnode_id\n0\t1\n")
-    with pytest.raises(DataError, match=r"out1_graph_edges\.txt is not the file it should be"):
+    with pytest.raises(DataError, match=r"out1_graph_edges\.txt is not the expected file"):
         gread.load("texas", root=other)
 
 

@@ -179,7 +179,7 @@ def test_a_pickle_that_is_not_the_pinned_one_is_never_opened(real_root, tmp_path
 
     bad = root / "Planetoid/Cora/geom-gcn/raw/ind.cora.tx"
     bad.write_bytes(pickle.dumps(Opened()))
-    with pytest.raises(DataError, match=r"ind.cora.tx is not the file it should be"):
+    with pytest.raises(DataError, match=r"ind.cora.tx is not the expected file"):
         gread.load("cora", root=root)
     assert not trace.exists()
     assert not bad.exists()

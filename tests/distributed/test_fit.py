@@ -205,7 +205,7 @@ def test_the_bytes_sent_are_those_of_the_halo(shards):
 
 @pytest.mark.parametrize(
     ("solver", "sentence"),
-    [("rk4", "the state is not finite any more at t = "), ("dopri5", "dopri5 cannot go on")],
+    [("rk4", "the state overflows at t = "), ("dopri5", "dopri5 cannot continue")],
 )
 def test_a_state_that_blows_up_on_one_process_is_an_error_on_all(shards, solver, sentence):
     with pytest.raises(ArithmeticError, match=sentence):
@@ -236,7 +236,9 @@ def test_a_process_that_is_killed_ends_all_or_starts_them_again(shards, tmp_path
             work.die_once, (shards / "2", tmp_path / "first", 99), processes=2, seconds=30
         )
     assert time.monotonic() - start < 90
-    with pytest.warns(UserWarning, match="process 1 of 2 was killed by SIGKILL.*: all start again"):
+    with pytest.warns(
+        UserWarning, match="process 1 of 2 was killed by SIGKILL.*: all processes are restarted"
+    ):
         through, again = run_processes(
             work.die_once, (shards / "2", tmp_path / "second", 1), processes=2, restarts=1
         )
@@ -275,6 +277,6 @@ def test_a_process_that_lost_another_says_so(shards, tmp_path):
     started[1].kill()
     started[0].join(60)
     assert (
-        "process 0 of 2 has lost another one, which died or does not answer"
+        "process 0 of 2 lost the connection to another one, which died or does not answer"
         in (tmp_path / "said-0").read_text()
     )

@@ -177,7 +177,7 @@ def test_what_is_left_out_is_named(blended):
     other.blend_ = replace(other.blend_, members=members)
     assert other.left_out(added=True) == ["LINKX"]
     assert other.left_out() == ["Label propagation", "LINKX"]
-    with pytest.raises(InputError, match="no candidate that was trained can predict"):
+    with pytest.raises(InputError, match="no trained candidate can predict"):
         other.predict_proba(torch.ones(1, 12), added=True)
 
 
@@ -230,5 +230,5 @@ def test_a_folder_without_its_graph_says_so(trained, tmp_path):
     shutil.copytree(folder, tmp_path / "shared")
     (tmp_path / "shared" / "graph.safetensors").unlink()
     loaded = GraphClassifier.load(tmp_path / "shared")
-    with pytest.raises(InputError, match="was shared without the graph of its training"):
+    with pytest.raises(InputError, match="was shared without its training graph"):
         loaded.predict(torch.ones(1, 12), added=True)

@@ -118,7 +118,7 @@ def test_test_nodes_are_not_learned_from(data, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"settings": {"lr": 0.1}}, "settings must be left out where the model is chosen"),
+        ({"settings": {"lr": 0.1}}, "settings must be omitted with model 'auto'"),
         ({"time": 0.0}, "time must be a positive number, got 0.0"),
         ({"settings": {"metric": "accuracee"}}, "unknown metric 'accuracee'"),
         ({"metric": "accuracee"}, "unknown metric 'accuracee'"),

@@ -54,9 +54,9 @@ def right_in(share, nodes=1000):
         ({"GREAD-BS": 0.9}, 1000, "GREAD-BS is 20.0 points better than MLP"),
         ({"GREAD-BS": 0.5, "GCN": 0.9}, 1000, "GCN is 20.0 points better than MLP"),
         ({"GREAD-BS": 0.71, "Label propagation": 0.95}, 1000, "the graph helps"),
-        ({"GREAD-BS": 0.5, "GCN": 0.6}, 1000, "MLP, which sees no edge, is 10.0 points better"),
-        ({"GREAD-BS": 0.72}, 1000, "the graph makes no certain difference"),
-        ({"GREAD-BS": 0.9}, 10, "the graph makes no certain difference"),
+        ({"GREAD-BS": 0.5, "GCN": 0.6}, 1000, "MLP, which uses no edges, is 10.0 points better"),
+        ({"GREAD-BS": 0.72}, 1000, "the graph makes no significant difference"),
+        ({"GREAD-BS": 0.9}, 10, "the graph makes no significant difference"),
     ],
 )
 def test_the_verdict_is_of_the_best_with_and_without_the_graph(others, nodes, words):

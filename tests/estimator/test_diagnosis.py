@@ -42,14 +42,14 @@ def test_a_small_graph_is_counted():
 def test_without_edges_between_labelled_nodes_homophily_is_unknown():
     found = diagnosed({"label": ["a", "b"], "x": [1, 2]})
     assert found.edge_homophily is found.node_homophily is found.adjusted_homophily is None
-    assert "nobody knows yet" in found.recommendation.reason
+    assert "homophily is unknown" in found.recommendation.reason
 
 
 def test_nodes_with_the_values_and_neighbours_of_another_are_duplicates():
     edges = ([0, 1, 2], [3, 3, 4])
     same = diagnosed({"label": list("ababa"), "x": [7, 7, 7, 0, 0]}, edges)
     assert same.duplicates == 1  # 0 and 1; 2 has another neighbour
-    assert any("the test is no test" in warning for warning in same.warnings)
+    assert any("test scores are too high" in warning for warning in same.warnings)
     assert diagnosed({"label": list("ababa"), "x": [7, 6, 7, 0, 0]}, edges).duplicates == 0
 
 
@@ -69,7 +69,7 @@ def test_nodes_with_the_values_and_neighbours_of_another_are_duplicates():
 def test_a_column_that_equals_the_label_up_to_names_is_found(values, leaks):
     found = diagnosed({"label": ["a", "b"] * 50, "x": values})
     assert [leak.column for leak in found.leaks] == ["x"] * leaks
-    assert any("leave it out with --features" in text for text in found.warnings) == leaks
+    assert any("exclude it with --features" in text for text in found.warnings) == leaks
 
 
 def test_a_number_whose_quantiles_are_the_classes_is_found():
@@ -85,12 +85,14 @@ def test_columns_of_edges_that_are_not_used_are_said():
     ends = {"source": column([0]), "target": column([1]), "type": column(["friend"])}
     graph = join(nodes, Table("edges", ends))
     found = diagnose(graph, read_labels(graph.table(), "label"), [])
-    assert any("edges that are not used: type" in text for text in found.warnings)
+    assert any("Unused columns of the edges: type" in text for text in found.warnings)
 
 
 def test_the_rows_with_nan_are_those_of_the_table():
     values = [float("nan") if 5 <= k < 12 else float(k) for k in range(50)]
-    with pytest.raises(InputError, match="in 7 rows, the first in row 6: leave empty"):
+    with pytest.raises(
+        InputError, match="in 7 rows, the first in row 6: leave missing cells empty"
+    ):
         diagnosed({"label": ["a", "b"] * 25, "x": values})
     rows = np.array(values)[:, None].repeat(2, axis=1)
     with pytest.raises(InputError, match="the first in row 6: replace them"):
@@ -100,12 +102,12 @@ def test_the_rows_with_nan_are_those_of_the_table():
 def test_rare_classes_and_imbalance_are_warned_of():
     found = diagnosed({"label": ["a"] * 90 + ["b"] * 3, "x": list(range(93))})
     assert any("1 of 2 classes (b)" in text for text in found.warnings)
-    assert any("macro-F1 rather than accuracy" in text for text in found.warnings)
+    assert any("macro-F1 instead of accuracy" in text for text in found.warnings)
 
 
 def test_a_graph_without_features_says_what_stands_in():
     found = diagnosed({"label": ["a", "b"]}, features=[])
-    assert any("the number of neighbours stands in" in text for text in found.warnings)
+    assert any("number of neighbours is used instead" in text for text in found.warnings)
     assert found.recommendation.adjacency == "original"
 
 
@@ -113,9 +115,9 @@ def test_a_graph_without_features_says_what_stands_in():
     ("homophily", "words"),
     [
         (0.8, "mostly share"),
-        (0.0, "hardly care"),
-        (-0.3, "mostly avoid"),
-        (None, "nobody knows yet"),
+        (0.0, "nearly independent"),
+        (-0.3, "mostly differ"),
+        (None, "homophily is unknown"),
     ],
 )
 def test_the_reason_names_the_homophily(homophily, words):

@@ -119,7 +119,7 @@ def test_of_a_blend_the_strongest_network_is_explained(data):
 
 def test_a_blend_without_a_network_says_so(data):
     classifier = blend_of(data, Candidate("Label propagation", "label-propagation"))
-    with pytest.raises(InputError, match="must have a network to be explained"):
+    with pytest.raises(InputError, match="must contain a network to be explained"):
         classifier.explain(7)
 
 

@@ -80,7 +80,7 @@ def test_text_columns_classes_and_ids_come_back(table_graph, tmp_path):
     assert loaded.predict(table_graph).tolist() == classifier.predict(table_graph).tolist()
     card = (tmp_path / "m" / "README.md").read_text()
     assert "blue, green, red" in card
-    assert "- numbers, mean 0 and deviation 1: x0, x1" in card
+    assert "- numbers, standardized: x0, x1" in card
     assert "GREAD-BS, macro-F1" in card
     fingerprint = json.loads((tmp_path / "m" / "classifier.json").read_text())["fingerprint"]
     assert fingerprint in card

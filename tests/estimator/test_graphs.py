@@ -138,8 +138,8 @@ def test_in_python_nan_is_what_is_missing(series, kind, missing):
         ((X, np.array([[0], [7]])), "edges must name nodes 0 to 2, got node 7"),
         ((X, scipy.sparse.identity(4)), r"edges must be a matrix \[3, 3\], got \[4, 4\]"),
         ((X, -matrix()), "edges must have finite weights"),
-        ((network(), EDGES), "edges must be left out"),
-        ((data(), EDGES), "edges must be left out"),
+        ((network(), EDGES), "edges must be omitted"),
+        ((data(), EDGES), "edges must be omitted"),
         ((Data(x=torch.tensor(X)),), "data must have edge_index"),
     ],
 )

@@ -144,7 +144,7 @@ def test_the_column_to_predict_is_no_feature(table_graph):
         ([[1, 2], [3, 4]], {}, r"got int64 \[2, 2\]"),
         ([0, 150], {}, "X must name nodes 0 to 149, got node 150"),
         ([-1, 0], {}, "X must name nodes 0 to 149, got node -1"),
-        ([0, 1], {"split": [0, 1]}, "edges and split must be left out"),
+        ([0, 1], {"split": [0, 1]}, "edges and split must be omitted"),
         ([0, 1], {}, "to train, to validate, got 2 train, 0 validation"),
     ],
 )

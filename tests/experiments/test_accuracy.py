@@ -44,7 +44,7 @@ def test_a_mean_over_fewer_runs_is_marked_and_not_compared():
     assert cell.text == "99.00 ± 0.00 (2 of 3)"
     assert cell.place is None
     assert (
-        "1 of 3 runs diverged in their first epoch and do not count. A mean over fewer"
+        "1 of 3 runs diverged in their first epoch and are not counted. A mean over fewer"
         in table.note
     )
 

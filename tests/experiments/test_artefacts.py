@@ -130,8 +130,8 @@ def test_a_number_is_shown_once_all_of_its_runs_are_there(name):
     last = results[-1].spec
     others = [result for result in results if not of_one_number(result.spec, last)]
     shown, expected = show(artefact, plan, results[:-1]), artefact.render(others)
-    assert shown.note.startswith(f"Not computed yet: 1 of {len(results)} run")
-    assert shown.note.endswith(f", and numbers that need them are not shown. {expected.note}")
+    assert shown.note.startswith(f"Not yet computed: 1 of {len(results)} run")
+    assert shown.note.endswith(f"Numbers that need them are not shown. {expected.note}")
     assert shown == replace(expected, note=shown.note, claims=())
     assert show(artefact, plan, results) == artefact.render(results)
 

@@ -24,9 +24,9 @@ def test_the_page_counts_the_settings_that_are_published_and_those_that_are_not(
     cells = {(spec.model, spec.dataset) for spec in ARTEFACTS["table-8"].specs()}
     sources = [preset_of(*place).source for place in cells if place[0] not in GREAD]
     text = (ROOT / "docs" / "baselines.md").read_text("utf-8")
-    said = re.search(r"for (\d+) of the\s+(\d+) pairs", text)
+    said = re.search(r"\| (\d+) of (\d+) \|", text)
     assert [int(number) for number in said.groups()] == [sources.count("published"), len(sources)]
-    others = re.search(r"for the other (\d+), of (\w+) models", text)
+    others = re.search(r"\| (\d+) \| our search, for (\w+) models", text)
     assert int(others[1]) == sources.count("tuned")
     tuned = {model for model, dataset in cells if preset_of(model, dataset).source == "tuned"}
     assert (others[2], len(tuned - {*GREAD})) == ("thirteen", 13)

@@ -94,7 +94,7 @@ def test_quick_rankings_are_over_the_datasets_with_runs():
     test = {"gread-bs": 0.95}
     results = [Result(spec, "ok", test=test.get(spec.model, 0.8)) for spec in specs]
     table = ARTEFACTS["table-2"].render(results)
-    assert "Over Texas and Cora alone" in table.note
+    assert "Only Texas and Cora have runs" in table.note
     assert table.rows[0][0].text == "GREAD-BS"
 
 
@@ -191,7 +191,7 @@ def test_a_line_has_a_gap_where_all_runs_diverged():
     chart = ARTEFACTS["figure-3"].render(results)
     (line,) = [series for panel in chart.panels for series in panel.series if series.y]
     assert [x for x, y in zip(line.x, line.y, strict=True) if np.isnan(y)] == [1.0]
-    assert "a line has a gap" in chart.note
+    assert "the line has a gap" in chart.note
 
 
 @pytest.mark.parametrize("name", ["newer-accuracy", "newer-beta", "newer-time"])
@@ -211,7 +211,7 @@ def test_what_disagrees_is_named():
     (claim,) = ARTEFACTS["table-22"].render(as_printed("table-22", means)).claims
     assert str(claim) == (
         "The paper says that GREAD-ST is superior in all datasets. "
-        "Ours disagree: it is ahead on 8 of 9, not on Cora."
+        "Our results disagree: it is ahead on 8 of 9, not on Cora."
     )
 
 

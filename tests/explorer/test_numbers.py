@@ -297,7 +297,7 @@ def test_a_file_becomes_a_graph_and_goes_through_a_link(javascript, name):
         ("a,b,heavy\n", "line 1: expected a weight above zero, got “heavy”"),
         ("a,b,-1\n", "expected a weight above zero"),
         ("a,a\nb,b\n", "has no edges between different nodes"),
-        ('{"nodes": [', "is no JSON"),
+        ('{"nodes": [', "is not valid JSON"),
         ('{"vertices": []}', "must have a list “edges” or “links”, got vertices"),
         ('{"nodes": [{"id": 1}], "edges": [[1, 2]]}', "edge 1: expected the id of a node, got 2"),
         ('{"edges": [{"source": 1}]}', "edge 1: expected the id of a node, got nothing"),

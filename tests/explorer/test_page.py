@@ -175,7 +175,7 @@ def test_time_goes_to_and_fro_and_leads_to_the_same_state(visit):
     slide(tab, "time t", "30")
     rest(tab)
     assert picture(tab) == later
-    tab.get_by_label("a step on").click()
+    tab.get_by_label("one step forward").click()
     rest(tab)
     assert clock(tab) == 7.75
 
@@ -283,7 +283,7 @@ def test_where_the_states_are_not_finite_it_stops_and_says_so(visit):
     tab = visit(SMALL + "&reaction=ac&beta=-2&tau=1&time=100&solver=rk4")
     slide(tab, "time t", "100")
     rest(tab)
-    assert "not finite any more at t =" in tab.locator(".playground .scene .warning").inner_text()
+    assert "The states overflow at t =" in tab.locator(".playground .scene .warning").inner_text()
     assert clock(tab) < 100
 
 
@@ -439,9 +439,9 @@ def test_the_leaderboard_sorts_and_filters(visit):
     assert "sort=Texas%3Adescending" in link(tab)
     again = visit(link(tab)).locator(".leaderboard tbody tr:not(.below) th")
     assert again.all_inner_texts() == models.all_inner_texts()
-    tab.get_by_label("models with").fill("gcn")
+    tab.get_by_label("model name contains").fill("gcn")
     assert {"gcn" in name.lower() for name in models.all_inner_texts()} == {True}
-    tab.get_by_label("models with").fill("")
+    tab.get_by_label("model name contains").fill("")
     choose(tab, "dataset", "texas")
     assert tab.locator(".dotplots figure").count() == 1
     assert tab.locator(".dotplots circle.own").count() == 2

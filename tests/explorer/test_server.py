@@ -168,7 +168,7 @@ def test_the_command_ends_cleanly_in_the_middle_of_a_training(tmp_path, how):
     process.send_signal(how)
     ended = process.end(timeout=20)
     assert ended.returncode == 0
-    assert ended.stderr == address + "The explorer has ended.\n"
+    assert ended.stderr == address + "The explorer has stopped.\n"
     with socket.socket() as again:
         again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         again.bind((ADDRESS, port))

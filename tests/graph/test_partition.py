@@ -158,8 +158,8 @@ def test_what_never_fits_is_one_sentence(long):
 def test_a_division_says_why_and_what_else_there_is():
     told = str(Division(4, 2, 30e9, 20e9))
     assert told == (
-        "training on the whole graph takes about 30.0 GB and 20.0 GB are free, so it goes in 4 "
-        "parts with a halo of 2 hops (parts=1 trains on the whole graph)"
+        "training on the whole graph takes about 30.0 GB and 20.0 GB are free, so the graph is "
+        "partitioned into 4 parts with a halo of 2 hops (parts=1 trains on the whole graph)"
     )
 
 

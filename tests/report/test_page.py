@@ -256,7 +256,7 @@ def test_text_of_the_data_stays_text(visit):
 def test_claims_that_fail_are_told_first_and_lead_to_their_section(visit):
     tab = visit()
     first = tab.locator("#claims li").first
-    assert "Ours disagree" in first.inner_text()
+    assert "Disagrees" in first.inner_text()
     assert first.locator("a").get_attribute("href") == "#table-4"
 
 

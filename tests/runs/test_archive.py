@@ -23,12 +23,12 @@ def test_results_travel_as_json_lines_without_histories(tmp_path, small):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (lzma.compress(b"\xff"), "must be text in UTF-8"),
-        (b"neither packed nor a result", "packed by xz"),
-        (lzma.compress(b"")[:-4], "must be one whole file"),
-        (lzma.compress(b"") + b"more", "must be one whole file"),
+        (lzma.compress(b"\xff"), "must be UTF-8 text"),
+        (b"neither packed nor a result", "compressed by xz"),
+        (lzma.compress(b"")[:-4], "must be one complete xz file"),
+        (lzma.compress(b"") + b"more", "must be one complete xz file"),
         (lzma.compress(bytes(2**24 + 1), preset=0), f"at most {2**24} bytes when unpacked"),
-        (lzma.compress(b'{"half": '), "line 1, is no result"),
+        (lzma.compress(b'{"half": '), "line 1, is not a result"),
     ],
     ids=["no text", "not packed", "cut", "followed by more", "too large", "no result"],
 )

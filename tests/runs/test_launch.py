@@ -275,7 +275,7 @@ def test_a_process_that_is_killed_loses_no_run(tmp_path, small):
         if len(seen) == 1:
             multiprocessing.active_children()[0].kill()
 
-    with pytest.warns(UserWarning, match="runs were lost and are computed again"):
+    with pytest.warns(UserWarning, match="runs were lost and are retried"):
         launch(specs, store, workers=2, on_result=kill)
     assert sorted(spec.seed for spec in seen) == list(range(8))
     assert all(store.get(spec).history == run(spec).history for spec in specs)
@@ -292,7 +292,7 @@ def test_processes_stay_for_the_next_launch_and_end_with_their_executor(tmp_path
     first, _ = own[0]
     first.kill()  # while there is nothing to do
     first.join()
-    with pytest.warns(UserWarning, match="runs were lost and are computed again"):
+    with pytest.warns(UserWarning, match="runs were lost and are retried"):
         launch([small(seed=seed) for seed in range(6)], store, executor=executor, workers=2)
     assert len(store) == 6
     del executor
@@ -316,8 +316,8 @@ class Hopeless:
 )
 def test_what_is_lost_again_and_again_is_given_up(tmp_path, small):
     store = ResultStore(tmp_path)
-    lost = pytest.raises(ConnectionError, match=r"2 runs were lost 3 times in a row.* lightning")
-    with pytest.warns(UserWarning, match="computed again"), lost:
+    lost = pytest.raises(ConnectionError, match=r"2 runs failed 3 times in a row.* lightning")
+    with pytest.warns(UserWarning, match="are retried"), lost:
         launch([small(seed=seed) for seed in range(3)], store, executor=Hopeless())
     assert len(store) == 1
     with pytest.raises(InputError, match="unknown executor 'cloud'; choose from: local, ray"):

@@ -178,7 +178,9 @@ def test_what_a_run_says_is_said_here(tmp_path, executor, small, monkeypatch):
         launch([small(split=10)], ResultStore(tmp_path), executor=executor)
     with pytest.raises(ModuleNotFoundError, match="no_such_module"):
         launch([small()], ResultStore(tmp_path), executor=executor, imports=["no_such_module"])
-    with pytest.raises(InputError, match=r"every node must have the gread of this one.*only_here"):
+    with pytest.raises(
+        InputError, match=r"every node must have the same version of gread.*only_here"
+    ):
         launch([small()], ResultStore(tmp_path), executor=executor, imports=[newer])
     with pytest.raises(InputError, match="processes must be 1 on Ray"):
         several = TrainConfig(epochs=1, processes=2)
@@ -218,7 +220,7 @@ def test_a_worker_is_killed_in_the_middle_of_a_run(tmp_path, cluster, executor, 
         if len(seen) == 1:
             os.kill(killed[0], signal.SIGKILL)
 
-    with pytest.warns(UserWarning, match="runs were lost and are computed again"):
+    with pytest.warns(UserWarning, match="runs were lost and are retried"):
         launch(table, store, executor=executor, on_result=kill)
     assert_same(store, table)
     assert len(seen) == len(table)
@@ -238,7 +240,7 @@ def test_a_search_in_postgresql_loses_no_trial_with_a_worker(
             os.kill(killed[0], signal.SIGKILL)
 
     store = ResultStore(tmp_path / "cluster")
-    with pytest.warns(UserWarning, match="runs were lost and are computed again"):
+    with pytest.warns(UserWarning, match="runs were lost and are retried"):
         found = search(
             "csbm", store=store, storage=postgresql, executor=executor, on_progress=kill, **settings
         )
@@ -301,7 +303,7 @@ def test_a_node_goes_in_the_middle_of_a_table(tmp_path, cluster, executor, table
         for process in processes:
             os.kill(process, signal.SIGKILL)
 
-    with pytest.warns(UserWarning, match="runs were lost and are computed again"):
+    with pytest.warns(UserWarning, match="runs were lost and are retried"):
         launch(table, store, executor=executor, on_result=remove)
     assert_same(store, table)
     assert len(seen) == len(table)

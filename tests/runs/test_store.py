@@ -144,7 +144,7 @@ def test_a_row_of_another_run_or_of_none_is_named(store, small):
         store.get(small())
     with closing(sqlite3.connect(store.path)) as connection, connection:
         connection.execute("UPDATE runs SET result = '{}'")
-    with pytest.raises(StoreError, match=r"results.sqlite has a row that is no result: "):
+    with pytest.raises(StoreError, match=r"results.sqlite has a row that is not a result: "):
         store.get(small())
 
 

@@ -150,7 +150,7 @@ def test_a_model_of_a_stranger_takes_no_more_than_its_weights(tmp_path):
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"train": 1}', "[" * 100_000])
 def test_a_spec_that_is_none_is_one_sentence(text):
-    with pytest.raises(InputError, match="a spec must be as gread writes it"):
+    with pytest.raises(InputError, match="a spec must have the format of gread"):
         RunSpec.from_json(text)
 
 
@@ -167,7 +167,7 @@ def test_memory_that_runs_out_while_reading_is_one_sentence(tmp_path, monkeypatc
     monkeypatch.setattr("gread.base.memory.LEAST", 2**60)
     path = tmp_path / "t.csv"
     path.write_text("id\n1\n")
-    with pytest.raises(InputError, match=r"t.csv cannot be read: what it holds must fit"):
+    with pytest.raises(InputError, match=r"t.csv cannot be read: its content must fit"):
         read_table(path)
 
 
@@ -188,7 +188,7 @@ def test_an_npz_member_that_is_no_array_is_refused(tmp_path):
     np.savez(tmp_path / "t.npz", id=np.arange(2))
     with zipfile.ZipFile(tmp_path / "t.npz", "a") as archive:
         archive.writestr("x", b"no array")
-    with pytest.raises(InputError, match="it is no NPZ file of plain arrays"):
+    with pytest.raises(InputError, match="it is not an NPZ file of plain arrays"):
         read_table(tmp_path / "t.npz")
 
 
@@ -217,7 +217,7 @@ def test_a_parquet_file_at_which_pyarrow_ends_its_process_is_one_sentence(tmp_pa
     broken = content.replace(b"%\x02\x18\x02id", b"%\x03\x18\x02id")  # it may not be missing
     assert broken != content
     (tmp_path / "t.parquet").write_bytes(broken)
-    with pytest.raises(InputError, match="it is no Parquet file that pyarrow reads"):
+    with pytest.raises(InputError, match="it is not a Parquet file that pyarrow can read"):
         read_table(tmp_path / "t.parquet")
 
 
@@ -253,7 +253,7 @@ def test_parquet_with_a_name_twice_or_with_dates_that_python_has_not_is_one_sent
     late = pyarrow.table({"id": pyarrow.array([2**62], pyarrow.timestamp("us"))})
     for table in (twice, late):
         pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
-        with pytest.raises(InputError, match="it holds what cannot be taken"):
+        with pytest.raises(InputError, match="it contains unsupported data"):
             read_table(tmp_path / "t.parquet")
 
 

@@ -9,9 +9,9 @@ from studies.soak.fuzz import TARGETS, checked
 
 SLOW = {
     "command lines": 20,
-    "graphs of any names, diagnosed and fitted by the command": 3,
-    "Parquet of any columns": 10,
-    "sound files of six formats with bytes changed": 15,
+    "graphs with arbitrary names, diagnosed and fitted by the command": 3,
+    "Parquet with arbitrary columns": 10,
+    "valid files of six formats with changed bytes": 15,
 }
 
 

@@ -152,7 +152,7 @@ def test_a_column_without_a_value_is_missing_everywhere():
         ({"height": ["tall"]}, "column 'height' of new.csv must hold numbers, got text: 'tall'"),
         ({"height": [float("nan")]}, "must hold finite numbers, got NaN or infinity in 1 rows"),
         ({"width": [1]}, "new.csv has no column 'height'"),
-        ({"height": [[1, 2]]}, "must hold 1 numbers a row, as in training, got 2"),
+        ({"height": [[1, 2]]}, "must hold 1 numbers per row as in training, got 2"),
     ],
 )
 def test_a_new_table_that_does_not_fit_is_one_sentence(new, sentence):
@@ -250,7 +250,7 @@ def test_lines_say_how_columns_are_encoded():
     table = Table("t", {**columns, "colour": column(["a", "b", "a"])})
     lines = Preprocessing.fit(table, list(table.columns), np.arange(3)).about()
     assert lines == [
-        "numbers, mean 0 and deviation 1: w0, w1, w2, w3, w4, w5 and 739 more",
+        "numbers, standardized: w0, w1, w2, w3, w4, w5 and 739 more",
         "text, one feature for each value: colour",
     ]
 

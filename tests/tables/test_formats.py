@@ -79,17 +79,17 @@ def test_arrays_and_lists_are_columns_of_vectors(tmp_path):
             b"a,b\n1\n",
             "its rows must have 2 fields, as many as the header, got 1 in row 1",
         ),
-        ("t.csv", b'a,b\n1,"2\n', "it is no table of text"),
-        ("t.csv", "id\nköln\n".encode("latin-1"), "must be text in UTF-8, got the byte 0xf6"),
-        ("t.csv", "id\na\n".encode("utf-16"), "must be text in UTF-8"),
+        ("t.csv", b'a,b\n1,"2\n', "it is not a table of text"),
+        ("t.csv", "id\nköln\n".encode("latin-1"), "must be UTF-8 text, got the byte 0xf6"),
+        ("t.csv", "id\na\n".encode("utf-16"), "must be UTF-8 text"),
         ("t.xlsx", b"PK", "unknown format of a table 'xlsx'"),
         ("t.jsonl", b"{}\n[1]\n", "line 2 must be an object, got list"),
-        ("t.jsonl", b'{"a": 1\n', "line 1 is no JSON"),
-        ("t.jsonl", b'{"a":' + 10**5 * b"[", "line 1 is no JSON"),
-        ("t.jsonl", b'{"a": "\\ud800"}', "line 1 is no JSON"),
+        ("t.jsonl", b'{"a": 1\n', "line 1 is not valid JSON"),
+        ("t.jsonl", b'{"a":' + 10**5 * b"[", "line 1 is not valid JSON"),
+        ("t.jsonl", b'{"a": "\\ud800"}', "line 1 is not valid JSON"),
         ("t.jsonl", b'{"a": {"b": 1}}', "column 'a': a column must hold plain values"),
-        ("t.npz", b"no zip", "it is no NPZ file"),
-        ("t.parquet", b"no parquet", "it is no Parquet file"),
+        ("t.npz", b"no zip", "it is not an NPZ file"),
+        ("t.parquet", b"no parquet", "it is not a Parquet file"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path, name, content, sentence):
@@ -101,7 +101,7 @@ def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path, name, content, sen
 
 def test_an_npz_file_with_objects_is_not_unpickled(tmp_path):
     np.savez(tmp_path / "t.npz", a=np.array([{}], dtype=object))
-    with pytest.raises(InputError, match="no NPZ file of plain arrays"):
+    with pytest.raises(InputError, match="not an NPZ file of plain arrays"):
         read_table(tmp_path / "t.npz")
 
 
@@ -219,11 +219,11 @@ def test_sparse_matrices_are_read_from_scipy_npz_and_libsvm(tmp_path):
 @pytest.mark.parametrize(
     ("parts", "sentence"),
     [
-        ({"indices": [9, 1]}, "it is no NPZ file of plain arrays"),
-        ({"indptr": [0, 1, 5]}, "it is no NPZ file of plain arrays"),
+        ({"indices": [9, 1]}, "it is not an NPZ file of plain arrays"),
+        ({"indptr": [0, 1, 5]}, "it is not an NPZ file of plain arrays"),
         ({"shape": [2, 10**12]}, "its matrix must have 10,000,000 columns or fewer"),
-        ({"shape": [10**12, 3]}, "it is no NPZ file of plain arrays|must hold something"),
-        ({"data": ["a", "b"]}, "no NPZ file of plain arrays|must be .* of numbers"),
+        ({"shape": [10**12, 3]}, "it is not an NPZ file of plain arrays|must contain enough"),
+        ({"data": ["a", "b"]}, "not an NPZ file of plain arrays|must be .* of numbers"),
     ],
 )
 def test_a_broken_sparse_matrix_is_one_sentence(tmp_path, parts, sentence):
@@ -237,5 +237,5 @@ def test_a_broken_sparse_matrix_is_one_sentence(tmp_path, parts, sentence):
 @pytest.mark.parametrize("text", ["1 a:b\n", "x 1:2\n", "1,2 3:4\n", "1 2:1 1:1\n"])
 def test_a_broken_libsvm_file_is_one_sentence(tmp_path, text):
     (tmp_path / "t.svm").write_text(text)
-    with pytest.raises(InputError, match="it is no file of libsvm"):
+    with pytest.raises(InputError, match="it is not a libsvm file"):
         read_table(tmp_path / "t.svm")

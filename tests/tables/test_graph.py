@@ -55,7 +55,7 @@ def test_graph_files_hold_nodes_and_edges(tmp_path, ending, write):
     graph = read_graph(tmp_path / f"graph.{ending}", weight="w")
     check_graph(graph, ids=["a", "b", "c", "d"] if ending == "graphml" else [0, 1, 2, 3])
     assert graph.columns["age"].missing.tolist() == [False, True, False, False]
-    with pytest.raises(InputError, match="must be left out"):
+    with pytest.raises(InputError, match="must be omitted"):
         read_graph(tmp_path / f"graph.{ending}", id="name")
 
 

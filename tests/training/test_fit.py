@@ -184,7 +184,7 @@ def test_an_easy_graph_is_learnt():
         ({"train_mask": torch.ones(5, 2)}, 0, r"train_mask must be \[6, splits\], got \[5, 2\]"),
         ({}, 3, "split must be below 1, the number of splits, got 3"),
         ({}, -1, "split must be a whole number of at least 0, got -1"),
-        ({"val_mask": torch.zeros(6)}, 0, "val_mask must choose a node, got none in split 0"),
+        ({"val_mask": torch.zeros(6)}, 0, "val_mask must select a node, got none in split 0"),
     ],
 )
 def test_bad_data_is_refused_in_a_sentence(six, change, split, sentence):

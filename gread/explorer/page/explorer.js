@@ -61,7 +61,7 @@ async function share() {
     await navigator.clipboard.writeText(location.href);
     copied.textContent = "copied";
   } catch {
-    copied.textContent = "the link is in the address bar"; // where a page may not write to the clipboard
+    copied.textContent = "copy the link from the address bar"; // where a page may not write to the clipboard
   }
   setTimeout(() => (copied.textContent = "copy link"), 2500);
 }
@@ -75,7 +75,7 @@ for (const [name, view] of Object.entries(views)) {
 const notice = html(
   "p",
   { class: "warning", role: "alert", hidden: unknown.length === 0 },
-  unknown.length ? `This link says something of ${unknown.join(", ")} that this page does not understand; the rest is as it says.` : "",
+  unknown.length ? `This page does not support these settings of the link: ${unknown.join(", ")}. The other settings are applied.` : "",
 );
 
 document.body.append(
@@ -84,7 +84,7 @@ document.body.append(
   html(
     "footer",
     {},
-    `Graph neural reaction-diffusion networks (Choi et al., ICML 2023). gread ${DATA.version}. All of this is computed ${DATA.served ? "on this machine" : "in this file"}.`,
+    `Graph neural reaction-diffusion networks (Choi et al., ICML 2023). gread ${DATA.version}. Everything is computed ${DATA.served ? "on this machine" : "in your browser"}.`,
   ),
   tooltip,
 );

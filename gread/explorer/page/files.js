@@ -9,10 +9,10 @@ function graphFromText(text, name) {
   const found = /^\s*[{[]/.test(text) ? fromJson(text, name) : fromLines(text, name);
   const count = found.ids.length;
   if (count < 2) throw new FileProblem(`${name} must hold edges between at least two nodes, got ${count === 0 ? "none" : "one node"}.`);
-  if (count > MOST.nodes) throw new FileProblem(`${name} has ${count} nodes; this page takes ${MOST.nodes}.`);
+  if (count > MOST.nodes) throw new FileProblem(`${name} has ${count} nodes; at most ${MOST.nodes} are accepted.`);
   const { pairs, weights } = once(found.edges);
   if (weights.length === 0) throw new FileProblem(`${name} has no edges between different nodes.`);
-  if (weights.length > MOST.edges) throw new FileProblem(`${name} has ${weights.length} edges; this page takes ${MOST.edges}.`);
+  if (weights.length > MOST.edges) throw new FileProblem(`${name} has ${weights.length} edges; at most ${MOST.edges} are accepted.`);
   const [x, y] = (found.places ?? layout(count, pairs)).map((places) => places.map(rounded)); // as in a link
   const labels = found.classes && [...new Set(found.classes)].sort();
   return graphOf(count, pairs, x, y, {
@@ -37,7 +37,7 @@ function fromLines(text, name) {
       .split(/[\t,;]|\s+/)
       .map((part) => part.trim().replace(/^"(.*)"$/, "$1"));
     if (parts.length < 2 || parts.length > 3 || parts[0] === "" || parts[1] === "") {
-      throw new FileProblem(`${name}, line ${k + 1}: expected source, target and perhaps a weight, got “${line.trim().slice(0, 40)}”.`);
+      throw new FileProblem(`${name}, line ${k + 1}: expected source, target and an optional weight, got “${line.trim().slice(0, 40)}”.`);
     }
     const first = header;
     header = false;
@@ -57,7 +57,7 @@ function fromJson(text, name) {
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw new FileProblem(`${name} is no JSON: ${error.message}.`);
+    throw new FileProblem(`${name} is not valid JSON: ${error.message}.`);
   }
   const list = Array.isArray(value) ? value : (value.edges ?? value.links);
   if (!Array.isArray(list))
@@ -66,7 +66,7 @@ function fromJson(text, name) {
     ? value.nodes.map((node) => (typeof node === "object" && node !== null ? node : { id: node }))
     : null;
   const numbers = new Map(nodes?.map((node, k) => [String(node.id), k]));
-  if (nodes && numbers.size !== nodes.length) throw new FileProblem(`${name} must give every node an id of its own.`);
+  if (nodes && numbers.size !== nodes.length) throw new FileProblem(`${name} must give every node a unique id.`);
   const node = (id, k) => {
     const known = String(id);
     if (id === undefined || id === null || (nodes && !numbers.has(known))) {

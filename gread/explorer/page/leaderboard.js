@@ -29,15 +29,15 @@ class Leaderboard {
     this.root = html(
       "div",
       { class: "leaderboard" },
-      html("div", { class: "choices" }, labelled("models with", this.search), this.group.root, this.dataset.root),
+      html("div", { class: "choices" }, labelled("model name contains", this.search), this.group.root, this.dataset.root),
       this.count,
       this.table,
       html("h2", {}, "By dataset"),
       html(
         "div",
         { class: "keys" },
-        html("span", {}, html("i", { style: `background:${ink("#D55E00")}` }), "ours, with its deviation"),
-        html("span", {}, html("i", { class: "hollow" }), "the paper’s"),
+        html("span", {}, html("i", { style: `background:${ink("#D55E00")}` }), "ours, with standard deviation"),
+        html("span", {}, html("i", { class: "hollow" }), "paper"),
       ),
       this.plots,
       html("p", { class: "note" }, DATA.leaderboard.note),
@@ -60,7 +60,7 @@ class Leaderboard {
     const shown = rows.filter(
       (row) => row.model.toLowerCase().includes(wanted) && (!group || row.group === group) && columns.some(({ name }) => row.cells[name]),
     );
-    this.count.textContent = `${shown.length} of ${rows.length} models. Test accuracy in percent; click a column to sort by it.`;
+    this.count.textContent = `${shown.length} of ${rows.length} models. Test accuracy in percent; click a column to sort.`;
     this.table.replaceChildren(drawTable(tableOf(shown, columns)));
     this.keepSorted();
     this.table.querySelector(".scroll").setAttribute("role", "region");
@@ -146,7 +146,7 @@ function dotPlot({ name, title }, rows) {
   }
   models.forEach(({ model, ours, paper }, k) => {
     const y = 14 + k * row;
-    const said = [ours && `ours ${printed(ours)} over ${ours[2]} runs`, paper && `the paper’s ${printed(paper)}`]
+    const said = [ours && `ours ${printed(ours)} over ${ours[2]} runs`, paper && `paper ${printed(paper)}`]
       .filter(Boolean)
       .join(", ");
     const line = svg(

@@ -40,7 +40,7 @@ class TrainedView {
           "p",
           {},
           DATA.runs.length
-            ? "Choose a stored run above: it is trained again from its settings and its seed."
+            ? "Choose a stored run above: it is trained again from its settings and seed."
             : "This view shows a model from a folder, or a run from a store:",
         ),
         ...(DATA.runs.length
@@ -49,7 +49,7 @@ class TrainedView {
               html(
                 "p",
                 {},
-                html("code", {}, "gread fit nodes.csv edges.csv --label class --out model"),
+                html("code", {}, "gread fit --nodes nodes.csv --edges edges.csv --label class --model gread-bs --out model"),
                 html("br"),
                 html("code", {}, "gread explore --model model"),
               ),
@@ -124,12 +124,12 @@ class TrainedView {
       }
       const answer = await fetch(`/runs/${key}.json`).catch(() => null);
       if (this.wanted !== key) return undefined;
-      if (!answer) return this.say("The server has ended: start gread explore again.");
+      if (!answer) return this.say("The server has stopped: start gread explore again.");
       const value = await answer.json();
       if (answer.status === 200) this.known.set(key, value);
       else if (answer.status !== 202) return this.say(value.error);
       else {
-        this.say(`Training it again from its settings and its seed: epoch ${value.epoch} of ${value.epochs} …`);
+        this.say(`Training again from its settings and seed: epoch ${value.epoch} of ${value.epochs} …`);
         await new Promise((resolve) => setTimeout(resolve, 400));
       }
     }
@@ -460,7 +460,7 @@ class TrainedView {
       html(
         "p",
         { class: "note" },
-        `${wrong.length} of ${p.classes.length} nodes shown, the most confident mistakes first${wrong.length > 60 ? "; 60 of them" : ""}.`,
+        `${wrong.length} of ${p.classes.length} nodes shown, most confident mistakes first${wrong.length > 60 ? "; 60 of them" : ""}.`,
       ),
       html(
         "div",

@@ -2,7 +2,7 @@
 
 const ZERO = { source: 0, linear: 0, square: 0, cube: 0, laplacian: 0, blurred: 0 };
 
-const LOOKS = { beside: "diffusion beside it", alone: "alone", channels: "all channels" };
+const LOOKS = { beside: "with diffusion for comparison", alone: "only this reaction", channels: "all channels" };
 
 class Playground {
   constructor(settings, changed) {
@@ -50,7 +50,7 @@ class Playground {
       { class: "playground" },
       html(
         "div",
-        { class: "scenes", role: "group", "aria-label": "things worth seeing" },
+        { class: "scenes", role: "group", "aria-label": "examples" },
         ...SCENES.map((scene) => this.sceneButton(scene)),
       ),
       html("aside", { class: "controls", "aria-label": "settings" }, this.controlPanel()),
@@ -72,7 +72,7 @@ class Playground {
         html(
           "p",
           { class: "hint" },
-          "The spectrum is how the squares of the states are spread over the eigenvalues of Ã: λ = 1 is smooth over the graph, λ = −1 alternates along every edge.",
+          "The spectrum shows how the squared state is distributed over the eigenvalues of Ã: λ = 1 is constant over the graph, λ = −1 alternates along every edge.",
         ),
       ),
     );
@@ -112,8 +112,8 @@ class Playground {
       n: slideControl("nodes", { min: 3, max: 10000, log: true, text: (value) => String(Math.round(value)) }, (value) =>
         this.set({ n: Math.round(value), strokes: [] }),
       ),
-      degree: slideControl("neighbours of a node", { min: 2, max: 30, step: 1 }, set("degree")),
-      homophily: slideControl("homophily", { min: 0, max: 1, step: 0.01, hint: "share of the edges within a class" }, set("homophily")),
+      degree: slideControl("neighbours per node", { min: 2, max: 30, step: 1 }, set("degree")),
+      homophily: slideControl("homophily", { min: 0, max: 1, step: 0.01, hint: "share of edges within a class" }, set("homophily")),
       blocks: slideControl("classes", { min: 2, max: 6, step: 1 }, set("blocks")),
       reaction: choiceControl("reaction r(H)", reactions, set("reaction")),
       alpha: coefficientControl("α, diffusion", { min: 0, max: 2, step: 0.01 }, set("alpha")),
@@ -128,7 +128,7 @@ class Playground {
       tau: slideControl("step τ", { min: 0.01, max: 3, log: true }, (tau) =>
         this.set({ tau, step: Math.round(this.simulation.t / tau), strokes: this.settings.strokes.filter(({ step }) => step === 0) }),
       ),
-      time: slideControl("until T", { min: 1, max: 400, log: true }, set("time")),
+      time: slideControl("end time T", { min: 1, max: 400, log: true }, set("time")),
       solver: choiceControl(
         "solver",
         DATA.solvers.map(({ name, title }) => [name, title.split(" (")[0]]),
@@ -138,12 +138,12 @@ class Playground {
         "Ã is",
         [
           ["symmetric", "D^−½ A D^−½"],
-          ["row", "D⁻¹ A, the mean of neighbours"],
+          ["row", "D⁻¹ A, mean of neighbours"],
           ["column", "A D⁻¹"],
         ],
         set("normalization"),
       ),
-      loops: checkControl("a loop at every node", (on) => this.set({ loops: on ? 1 : 0 })),
+      loops: checkControl("self loops", (on) => this.set({ loops: on ? 1 : 0 })),
       look: choiceControl("show", Object.entries(LOOKS), set("look")),
       channel: choiceControl("channel", [["0", "1"]], (channel) => this.set({ channel: Number(channel) })),
       palette: choiceControl(
@@ -152,16 +152,16 @@ class Playground {
         set("palette"),
       ),
       colours: choiceControl(
-        "from low to high",
+        "colour range",
         [
-          ["start", "of H(0)"],
-          ["now", "of the moment"],
+          ["start", "range of H(0)"],
+          ["now", "current range"],
         ],
         set("colours"),
       ),
       speed: choiceControl(
         "speed",
-        [1, 2, 4, 8, 16].map((k) => [String(k), k === 1 ? "1 step a frame" : `${k} steps a frame`]),
+        [1, 2, 4, 8, 16].map((k) => [String(k), k === 1 ? "1 step per frame" : `${k} steps per frame`]),
         (speed) => this.set({ speed: Number(speed) }),
       ),
     });
@@ -169,7 +169,7 @@ class Playground {
       type: "file",
       class: "picker",
       accept: ".csv,.tsv,.txt,.edges,.json",
-      "aria-label": "a file with your graph",
+      "aria-label": "file with your graph",
       onchange: () => this.picker.files[0] && this.take(this.picker.files[0]),
     });
     this.trouble = html("p", { class: "warning", role: "alert", hidden: true });
@@ -183,7 +183,7 @@ class Playground {
         "Graph",
         wide,
         c.graph.root,
-        html("p", { class: "hint" }, "Or drop a file: lines of source, target, weight, or JSON with nodes and edges."),
+        html("p", { class: "hint" }, "Or drop a file on the page: lines of source, target, weight, or JSON with nodes and edges."),
         this.picker,
         this.trouble,
         c.n.root,
@@ -202,7 +202,7 @@ class Playground {
         html(
           "p",
           { class: "hint" },
-          "Space plays and pauses, ← and → make a step, R goes back to t = 0, P takes the brush. With the brush, arrows move it in the focused picture and Enter paints.",
+          "Space plays and pauses, ← and → make one step, R returns to t = 0, P selects the brush. In a focused picture, the arrows then move the brush and Enter paints.",
         ),
       ),
     );
@@ -230,9 +230,9 @@ class Playground {
       "div",
       { class: "transport" },
       step(-Infinity, "❙◂", "back to t = 0"),
-      step(-1, "◂", "a step back"),
+      step(-1, "◂", "one step back"),
       this.playButton,
-      step(1, "▸", "a step on"),
+      step(1, "▸", "one step forward"),
       this.timeline,
       this.clock,
       this.rate,
@@ -254,7 +254,7 @@ class Playground {
     );
     value.sync(1);
     reach.sync(0.06);
-    const forget = html("button", { type: "button", class: "play", onclick: () => this.set({ strokes: [] }) }, "wipe");
+    const forget = html("button", { type: "button", class: "play", onclick: () => this.set({ strokes: [] }) }, "clear");
     this.brushTools = html("div", { class: "brushes", hidden: true }, value.root, reach.root, forget);
     return html("div", { class: "brushing" }, this.brushButton, this.brushTools);
   }
@@ -310,7 +310,7 @@ class Playground {
     }
     const text = await packed(this.own);
     this.trouble.hidden = text !== null;
-    if (text === null) this.trouble.textContent = "This graph is too large for a link: who opens yours must drop the same file.";
+    if (text === null) this.trouble.textContent = "This graph is too large for a link. Others must drop the same file on the page.";
     this.set({ graph: "own", own: text ?? "", start: this.own.labels ? "classes" : "noise", strokes: [], step: 0 });
   }
 
@@ -324,7 +324,7 @@ class Playground {
         this.own = null;
       }
       if (!this.own) {
-        this.trouble.textContent = "The graph of this link is not in it: drop its file here.";
+        this.trouble.textContent = "The link does not contain its graph: drop the file here.";
         this.trouble.hidden = false;
         settings.graph = "grid";
       }
@@ -636,7 +636,7 @@ class Playground {
     const texts = found ? [found.text] : [];
     if (simulation.broken !== null)
       texts.unshift(
-        `The states are not finite any more at t = ${number(timeOf(simulation.broken, this.settings.time, this.settings.tau))}.`,
+        `The states overflow at t = ${number(timeOf(simulation.broken, this.settings.time, this.settings.tau))}.`,
       );
     this.warning.hidden = texts.length === 0;
     if (this.warning.textContent !== texts.join(" ")) this.warning.textContent = texts.join(" ");

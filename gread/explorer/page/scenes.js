@@ -1,16 +1,16 @@
 // Where to begin.
 
-/** Things worth seeing, as settings over the defaults. */
+/** Examples, as settings over the defaults. */
 const SCENES = [
-  { title: "Figure 1", about: "A noisy letter: diffusion washes it out, blurring-sharpening keeps it.", to: {} },
+  { title: "Figure 1", about: "A noisy letter: diffusion blurs it, blurring-sharpening keeps it.", to: {} },
   {
     title: "Oversmoothing",
-    about: "The karate club under diffusion alone: two sides, then one opinion. FB* resists.",
+    about: "The karate club: diffusion makes both groups equal, FB* keeps them apart.",
     to: { graph: "karate", start: "classes", reaction: "fb*", beta: [0.35], tau: 0.1, time: 20, loops: 1, palette: "blue-orange" },
   },
   {
     title: "Two phases",
-    about: "Allen-Cahn: every node must choose −1 or 1, and regions fight for the border.",
+    about: "Allen-Cahn: every node moves to −1 or 1, and regions form with moving borders.",
     to: {
       graph: "geometric",
       n: 4000,
@@ -28,17 +28,17 @@ const SCENES = [
   },
   {
     title: "A wave",
-    about: "Fisher: a spot of a new species takes the land, on 10,000 nodes.",
+    about: "Fisher: a spot spreads as a wave over 10,000 nodes.",
     to: { n: 10000, start: "spot", reaction: "f", beta: [0.5], tau: 0.5, time: 120, palette: "viridis" },
   },
   {
     title: "A pattern from noise",
-    about: "Blurring-sharpening with β > α: one wavelength grows fastest, as Turing explained stripes and spots.",
+    about: "Blurring-sharpening with β > α: one wavelength grows fastest and forms a pattern, as in Turing’s theory.",
     to: { n: 6400, start: "noise", alpha: [0.8], beta: [1.1], tau: 0.5, time: 200, colours: "now", palette: "cividis" },
   },
   {
     title: "Heterophily",
-    about: "Neighbours of other classes: averaging mixes them, a filter bank with β > α sharpens the difference.",
+    about: "Most neighbours differ in class: averaging mixes them, a filter bank with β > α amplifies the difference.",
     to: {
       graph: "sbm",
       n: 300,

@@ -69,7 +69,7 @@ function warningOf(terms, channels, spectrum, range, tau, tableau) {
       text:
         `The step is unstable: ${where(fastest)} the solution decays at the rate ${number(Number(fastest.rate.toPrecision(3)))}, and τ times that ` +
         `is ${number(Number((fastest.rate * tau).toPrecision(3)))}, outside the [−${number(Number(limit.toPrecision(3)))}, 0] in which ${tableau.title.split(",")[0]} is stable. ` +
-        `What you see is the solver’s, not the equation’s: choose τ ≤ ${number(most)}.`,
+        `The picture shows an artefact of the solver, not the equation: choose τ ≤ ${number(most)}.`,
     };
   }
   const escapes = linear ? null : runawayOf(terms, channels, range);
@@ -78,8 +78,8 @@ function warningOf(terms, channels, spectrum, range, tau, tableau) {
     return {
       kind: "growth",
       text:
-        `This grows, by the equation itself and not by the step: ${where(growing)} like e^(${number(Number(growing.rate.toPrecision(3)))} t). ` +
-        `The reaction is stronger than the diffusion there.`,
+        `The equation itself grows, independently of the step: ${where(growing)} like e^(${number(Number(growing.rate.toPrecision(3)))} t). ` +
+        `The reaction is stronger than diffusion there.`,
     };
   }
   return null;
@@ -91,10 +91,10 @@ function runawayOf(terms, channels, [low, high]) {
   for (const [channel, { beta }] of channels.entries()) {
     const far = 1e3;
     const where = channels.length > 1 ? ` in channel ${channel + 1}` : "";
-    const why = "no fixed point beyond stops β r(h), it takes a finite time, and no step helps";
+    const why = "no fixed point bounds β r(h), so they diverge in finite time, and no step size helps";
     const [first, last] = [fixedPoint(reaction, -1), fixedPoint(reaction, 1)];
-    if (beta * reaction(-far) < 0 && low < first) return `States below ${number(first)}${where} may run away to −∞: ${why}.`;
-    if (beta * reaction(far) > 0 && high > last) return `States above ${number(last)}${where} may run away to ∞: ${why}.`;
+    if (beta * reaction(-far) < 0 && low < first) return `States below ${number(first)}${where} may diverge to −∞: ${why}.`;
+    if (beta * reaction(far) > 0 && high > last) return `States above ${number(last)}${where} may diverge to ∞: ${why}.`;
   }
   return null;
 }

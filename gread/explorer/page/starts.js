@@ -34,7 +34,7 @@ const STARTS = {
       Float64Array.from({ length: graph.count }, (_, i) => ((graph.x[i] - 0.5) ** 2 + (graph.y[i] - 0.5) ** 2 < 0.0064 ? 1 : 0)),
   },
   empty: {
-    title: "nothing: paint it yourself",
+    title: "empty: paint it yourself",
     make: ({ graph }) => new Float64Array(graph.count),
   },
 };

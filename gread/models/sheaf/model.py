@@ -41,7 +41,7 @@ class SheafLayer(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Starts with ε = 0, W₁ = I and an orthogonal W₂."""
+        """Initialize with ε = 0, W₁ = I and an orthogonal W₂."""
         reset(self.maps)
         nn.init.zeros_(self.epsilon)
         nn.init.eye_(self.left)
@@ -60,7 +60,7 @@ class SheafLayer(nn.Module):
 
 
 class NeuralSheafDiffusion(LayeredGNN):
-    """Diffusion on a sheaf that is learned anew in every layer.
+    """Diffusion on a sheaf that is learned in every layer.
 
     The graph is taken as undirected and without loops. Edge weights are those of a weighted
     Laplacian: (L X)_u = Σ w F_uᵀ (F_u X_u − F_v X_v).
@@ -125,7 +125,7 @@ class NeuralSheafDiffusion(LayeredGNN):
         self.register_buffer("signs", torch.tensor(signs), persistent=False)
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
-        """The learners of maps decay on their own; the weights of a bundle are none."""
+        """Parameter groups: learners of maps have their own decay, weights of a bundle none."""
         named = dict(self.named_parameters())
         learners = [parameter for name, parameter in named.items() if ".maps.learner." in name]
         others = [parameter for name, parameter in named.items() if ".maps.learner." not in name]

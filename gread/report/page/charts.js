@@ -106,7 +106,7 @@ class ChartView {
             type: "button",
             "aria-pressed": "true",
             "data-label": label,
-            title: "hide or show; with Shift show it alone",
+            title: "click to hide or show; Shift-click to show only this one",
             onclick: (event) => this.toggle(label, event.shiftKey, [...entries.keys()]),
           },
           key(series),

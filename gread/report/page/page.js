@@ -36,7 +36,7 @@ function claim({ says, here, holds }, section = null) {
   return html(
     "li",
     { class: holds ? "holds" : "fails" },
-    html("strong", {}, holds ? "Ours agree" : "Ours disagree"),
+    html("strong", {}, holds ? "Agrees" : "Disagrees"),
     section ? html("a", { href: `#${section.name}` }, section.shown.title.split(":")[0]) : null,
     html("p", {}, `The paper says that ${says}. Here: ${here}.`),
   );
@@ -58,8 +58,8 @@ function claims() {
   return html(
     "section",
     { id: "claims" },
-    html("h2", {}, "What the paper says, and what is found here"),
-    html("p", {}, `${all.length} sentences of the paper are checked by numbers of this page: ours agree with ${holding} and disagree with ${all.length - holding}.`),
+    html("h2", {}, "Claims of the paper, compared with our results"),
+    html("p", {}, `${all.length} claims of the paper are compared with the numbers on this page: our results agree with ${holding} and disagree with ${all.length - holding}.`),
     html("ul", { class: "claims" }, ...all.map(({ said, section }) => claim(said, section))),
   );
 }
@@ -67,8 +67,8 @@ function claims() {
 function runs({ stored, needed, scale, command }) {
   if (needed === 0) return html("p", { class: "runs" }, "measured, no runs");
   const parts = [`${stored} of ${needed} runs`];
-  if (scale !== "full") parts.push(` at ${scale} scale; by the paper’s protocol: `, html("code", {}, command));
-  else if (stored < needed) parts.push("; the others: ", html("code", {}, command));
+  if (scale !== "full") parts.push(` at ${scale} scale; with the paper’s protocol: `, html("code", {}, command));
+  else if (stored < needed) parts.push("; compute the others with: ", html("code", {}, command));
   return html("p", { class: "runs" }, ...parts);
 }
 
@@ -78,7 +78,7 @@ function article(section) {
   const heading = printed ? [html("span", {}, printed[1]), ` ${printed[2]}`] : [shown.title];
   const root = html("article", { id: name, class: kind }, html("h2", {}, html("a", { href: `#${name}` }, ...heading)));
   if (empty) {
-    root.append(html("p", { class: "runs" }, `Nothing of its ${section.needed} runs is stored. This computes it: `, html("code", {}, section.command)));
+    root.append(html("p", { class: "runs" }, `None of its ${section.needed} runs is stored. Compute them with: `, html("code", {}, section.command)));
     return root;
   }
   root.append(runs(section));

@@ -69,7 +69,7 @@ function drawTable(table) {
   const parts = [html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": table.title }, element)];
   if (groups.some((family) => family.length > 1) && groups.some((family) => family[0].slice(1).some((cell) => cell.text))) {
     const box = html("input", { type: "checkbox", checked: true, onchange: () => element.classList.toggle("alone", !box.checked) });
-    parts.unshift(html("label", { class: "beside" }, box, " the paper’s values beside ours"));
+    parts.unshift(html("label", { class: "beside" }, box, " show the paper’s values"));
   }
   return html("div", { class: "table" }, ...parts);
 }

@@ -1,6 +1,6 @@
 // Light and dark.
 
-const THEMES = { auto: "light or dark: as the system", light: "light", dark: "dark" };
+const THEMES = { auto: "light or dark, as in the system", light: "light", dark: "dark" };
 
 /** A button that goes from the system's colours to light to dark; remembered where that is allowed. */
 function themeSwitch() {

@@ -1,4 +1,4 @@
-"""Jobs, and what an executor does with them.
+"""Jobs and executors.
 
 An executor is handed jobs and gives back the outcome of each. Grouping runs into jobs, repeating
 jobs that were lost and storing results are the same for all executors, in `gread.runs.launch`.
@@ -20,7 +20,7 @@ from gread.runs.spec import RunSpec
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """Runs that are computed at once.
+    """Runs that are computed together.
 
     Attributes:
         specs: One, or several of one form.
@@ -35,7 +35,7 @@ class Job:
     histories: bool
 
     def compute(self, graph: Graph | None = None) -> list[Result]:
-        """The results, here and now; a population that needs too much memory is halved.
+        """Compute the results in this process; halve a population that runs out of memory.
 
         Args:
             graph: Of the specs, where it need not be loaded.
@@ -62,7 +62,7 @@ class Job:
 
 
 def compute_beside_others(job: Job, graph: Graph | None = None) -> list[Result]:
-    """In one of several processes: what it is done with on a GPU is for the others."""
+    """Compute a job in one of several processes, and release GPU memory afterwards."""
     full: str | None = None
     try:
         results = job.compute(graph)
@@ -81,7 +81,7 @@ room for beside the others."""
 
 
 class Executor(Protocol):
-    """Computes jobs somewhere.
+    """Interface of executors.
 
     Attributes:
         remote: Whether it computes elsewhere, as many jobs at a time as there is room for.
@@ -90,7 +90,7 @@ class Executor(Protocol):
     remote: bool
 
     def choose_device(self, name: str) -> str:
-        """The device of that name, which there must be; ``auto`` takes a GPU, if any."""
+        """Return a device by name; ``auto`` prefers a GPU."""
 
     def memory(self, device: str, workers: int | None) -> float:
         """Bytes that a population may take on a device."""
@@ -98,7 +98,7 @@ class Executor(Protocol):
     def compute(
         self, jobs: Sequence[Job], workers: int | None, imports: Sequence[str]
     ) -> Generator[Outcome, None, None]:
-        """What became of each job, as it comes; leaving early ends what is computed.
+        """Yield the outcome of each job; closing the iterator stops the computation.
 
         Args:
             jobs: What to compute.

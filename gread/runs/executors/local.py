@@ -62,7 +62,7 @@ class Local:
             self._processes = None
 
 
-KILLED = "a process was killed, most often since memory is full: choose fewer workers"
+KILLED = "a process was killed, probably because memory is full: choose fewer workers"
 
 
 class _Processes:
@@ -107,7 +107,7 @@ class _Processes:
                 yield waiting[future], future.result()
 
     def end(self) -> None:
-        """Ends them, whatever they are doing."""
+        """Terminate the processes."""
         for process in set(multiprocessing.active_children()) - self._others:
             process.terminate()
         self._pool.shutdown(cancel_futures=True)

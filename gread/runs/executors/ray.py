@@ -35,7 +35,7 @@ SHARES = (1 / 8, 1 / 4, 1 / 2, 1.0)
 """Of a GPU that jobs take."""
 
 WINDOW = 1000
-"""Jobs that Ray knows of at a time: more than it has room for, so that a cluster can grow."""
+"""Jobs submitted to Ray at a time: more than fit, so that a cluster can grow."""
 
 PROBE = "import sys, ray; ray.init(sys.argv[1], log_to_driver=False)"
 
@@ -127,7 +127,9 @@ class Ray:
         except errors.RayTaskError as error:
             if isinstance(error.cause, errors.RaySystemError):  # it could not read what was sent
                 reason = str(error.cause).partition("\n")[0]
-                raise InputError(f"every node must have the gread of this one: {reason}") from error
+                raise InputError(
+                    f"every node must have the same version of gread: {reason}"
+                ) from error
             if isinstance(error.cause, OutOfMemory):
                 return error.cause
             raise error.cause from error
@@ -186,7 +188,7 @@ def _import_ray() -> Any:
 
 
 def _check_answers(address: str) -> None:
-    """Requires a cluster at the address, and asks in another process, which can be stopped."""
+    """Require a cluster at the address, tested in another process that can be stopped."""
     host, _, port = address.rpartition(":")
     try:
         if port.isdigit():  # so that the commonest mistakes are told at once, and why

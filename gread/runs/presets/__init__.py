@@ -52,13 +52,19 @@ class Preset:
 def find_preset(
     model: str, dataset: str, source: str | None = None, *, sources: Sequence[str] = SOURCES
 ) -> Preset:
-    """The preset from ``source``, or from the first of ``sources`` that has one; else the defaults.
+    """Find the preset of a model on a dataset; without one, return the defaults.
 
     Args:
         model: A name of ``gread.MODELS``.
         dataset: A name of ``gread.DATASETS``.
-        source: One of `SOURCES`, or a TOML file as `gread search` writes it.
-        sources: Where to look if no source is given.
+        source: One of `SOURCES`, or a TOML file in the format of `gread search --report`.
+        sources: Sources to try in turn if ``source`` is None.
+
+    Returns:
+        The preset with its source.
+
+    Raises:
+        InputError: ``source`` is unknown or has no entry for the model and dataset.
 
     Example:
         >>> find_preset("gread-bs", "texas").hyper["solver"]

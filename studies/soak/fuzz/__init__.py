@@ -92,6 +92,6 @@ def row(name: str, times: int | None) -> Row:
         "no traceback other than our errors",
         name,
         tried,
-        wrong or "our errors or sound results, nothing else",
+        wrong or "only our errors or valid results",
         "studies/soak/fuzz/__init__.py",
     )

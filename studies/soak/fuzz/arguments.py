@@ -97,7 +97,7 @@ def _command(folder: Path, line: list[str]) -> None:
 
 
 @target(
-    "graphs of any names, diagnosed and fitted by the command",
+    "graphs with arbitrary names, diagnosed and fitted by the command",
     st.tuples(TEXTS, TEXTS, TEXTS, st.sampled_from(["diagnose", "diagnose", "fit"])),
     100,
 )

@@ -68,7 +68,9 @@ def _read(nodes: Path, edges: Path | None, **options: Any) -> None:
         read_split(table, name)
 
 
-@target("files of any bytes, in seven formats", st.tuples(BYTES, st.sampled_from(ENDINGS)), 25_000)
+@target(
+    "files of arbitrary bytes, in seven formats", st.tuples(BYTES, st.sampled_from(ENDINGS)), 25_000
+)
 def _bytes(folder: Path, case: tuple[bytes, str]) -> None:
     content, ending = case
     path = folder / f"t.{ending}"
@@ -85,7 +87,7 @@ def _rows(header: list[str]) -> st.SearchStrategy[list[list[str]]]:
 
 
 @target(
-    "CSV and TSV of any cells",
+    "CSV and TSV with arbitrary cells",
     st.tuples(
         _rows(["id", "x", "s"]),
         _rows(["source", "target", "w"]),
@@ -105,7 +107,7 @@ def _texts(folder: Path, case: Any) -> None:
 
 
 @target(
-    "JSON lines of any values",
+    "JSON lines with arbitrary values",
     st.lists(st.dictionaries(st.sampled_from(["id", "x", "to", "y"]), JSON), max_size=6),
     6_000,
 )
@@ -125,7 +127,9 @@ ARRAYS = st.one_of(
 TYPES = st.sampled_from(["", "f2", "f4", "c8", "i1", "u8", "?", "M8[s]", "m8[ns]", "S3", "U2", "O"])
 
 
-@target("NPZ of any arrays", st.dictionaries(TEXTS, st.tuples(ARRAYS, TYPES), max_size=4), 6_000)
+@target(
+    "NPZ with arbitrary arrays", st.dictionaries(TEXTS, st.tuples(ARRAYS, TYPES), max_size=4), 6_000
+)
 def _arrays(folder: Path, case: dict[str, Any]) -> None:
     arrays = {}
     for name, (values, of) in case.items():
@@ -141,7 +145,7 @@ def _arrays(folder: Path, case: dict[str, Any]) -> None:
 
 
 @target(
-    "Parquet of any columns",
+    "Parquet with arbitrary columns",
     st.lists(st.tuples(st.sampled_from(["id", "source", "target", "x"]), ARRAYS), max_size=4),
     1_000,
 )
@@ -178,7 +182,7 @@ def _sound() -> dict[str, bytes]:
 
 
 @target(
-    "sound files of six formats with bytes changed",
+    "valid files of six formats with changed bytes",
     st.tuples(st.sampled_from(["npz", "parquet", "graphml", "gml", "jsonl", "csv"]), DAMAGE),
     10_000,
 )
@@ -190,7 +194,7 @@ def _damaged(folder: Path, case: Any) -> None:
 
 
 @target(
-    "GML of any nodes",
+    "GML with arbitrary nodes",
     st.lists(st.dictionaries(st.sampled_from(["id", "label", "x", "source"]), TEXTS), max_size=4),
     3_000,
 )
@@ -214,7 +218,7 @@ def _fresh(folder: Path) -> Path:
     return folder / "model" if (folder / "model").exists() else copied(folder)
 
 
-@target("a model folder whose classifier.json is changed", CHANGES, 3_000)
+@target("model folder with a changed classifier.json", CHANGES, 3_000)
 def _classifier(folder: Path, changes: Any) -> None:
     model, sound = _fresh(folder), (trained() / "classifier.json").read_text()
     try:
@@ -225,7 +229,7 @@ def _classifier(folder: Path, changes: Any) -> None:
         (model / "classifier.json").write_text(sound)
 
 
-@target("a model folder whose config.json is changed", CHANGES, 2_000)
+@target("model folder with a changed config.json", CHANGES, 2_000)
 def _config(folder: Path, changes: Any) -> None:
     model, sound = _fresh(folder), json.loads((trained() / "config.json").read_text())
     (model / "config.json").write_text(json.dumps(changed(sound, changes)))
@@ -233,7 +237,7 @@ def _config(folder: Path, changes: Any) -> None:
 
 
 @target(
-    "a model folder with bytes of its tensors changed",
+    "model folder with changed bytes in its tensors",
     st.tuples(st.sampled_from(["model.safetensors", "graph.safetensors"]), DAMAGE),
     2_500,
 )
@@ -252,7 +256,7 @@ def _tensors(folder: Path, case: Any) -> None:
 # ---- stored runs, settings, the data root ----------------------------------------------------
 
 
-@target("stored runs that are changed", CHANGES, 5_000)
+@target("changed stored runs", CHANGES, 5_000)
 def _result(folder: Path, changes: Any) -> None:
     path = folder / "t.jsonl.xz"
     line = json.dumps(changed(json.loads(result()), changes)) + "\n"
@@ -300,13 +304,13 @@ def _settings(folder: Path, case: Any) -> None:
     load("csbm", **{k: v for k, v in spec.options.items() if k not in ("num_nodes", "degree")})
 
 
-@target("TOML of any bytes", BYTES, 4_000)
+@target("TOML of arbitrary bytes", BYTES, 4_000)
 def _toml_bytes(folder: Path, content: bytes) -> None:
     (folder / "t.toml").write_bytes(content)
     find_preset("gread-bs", "csbm", str(folder / "t.toml"))
 
 
-@target("parsed graphs and structures with bytes changed", DAMAGE, 2_000)
+@target("parsed graphs and structures with changed bytes", DAMAGE, 2_000)
 def _parsed(folder: Path, damage: Any) -> None:
     data = small_graph()
     tensors = {"two_hop": torch.zeros(2, 3, dtype=torch.int64)}
@@ -322,7 +326,7 @@ def _parsed(folder: Path, damage: Any) -> None:
     assert not pairs.numel() or 0 <= pairs.min() <= pairs.max() < data.num_nodes
 
 
-@target("addresses asked of the explorer", TEXTS, 1_000)
+@target("requests to the explorer", TEXTS, 1_000)
 def _addresses(folder: Path, text: str) -> None:
     with ExplorerServer("page", Runs([]), 0) as server:
         for path in (text, f"/runs/{text}.json", f"/{text}"):

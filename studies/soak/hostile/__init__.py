@@ -43,36 +43,37 @@ class Group(NamedTuple):
 
 GROUPS = (
     Group(
-        "tables: NPZ with pickles and bombs, Parquet, CSV with 10^6 columns, JSON lines",
+        "tables: NPZ with pickles and decompression bombs, Parquet, CSV with 10^6 columns, JSON "
+        "lines",
         TABLES,
-        "tracebacks of odd archives, a Parquet file of 1 MB that took all memory, minutes for 10^6 "
-        "columns or for a column a row",
+        "tracebacks for invalid archives, a Parquet file of 1 MB that filled the memory, minutes "
+        "for 10^6 columns or for one column per row",
     ),
     Group(
         "GraphML with entities, GML bombs",
         GRAPHS,
-        "entities were expanded up to a hundredfold, a column a node took minutes",
+        "entities were expanded up to a hundredfold; one column per node took minutes",
     ),
     Group(
-        "model folders: pickles, broken safetensors, settings and graphs that are none",
+        "model folders: pickles, broken safetensors, invalid settings and graphs",
         FOLDERS,
-        "settings could ask for any memory and 10^18 steps, NaN in weights was let through, sizes "
-        "of a shared graph were trusted, formulas in predictions.csv",
+        "settings could request unlimited memory and 10^18 steps, NaN in weights was accepted, "
+        "sizes of a shared graph were trusted, formulas in predictions.csv",
     ),
     Group(
-        "stored runs and journals that were tampered with",
+        "manipulated stored runs and journals",
         STORED,
-        "values of wrong types were let through or gave a traceback",
+        "values of wrong types were accepted or gave a traceback",
     ),
     Group(
         "TOML of presets and spaces with wrong types",
         SETTINGS,
-        "tracebacks of tables that are none, and of nesting; devices were read without end",
+        "tracebacks for invalid tables and deep nesting; device files were read endlessly",
     ),
     Group(
         "the data root: Planetoid's pickles with code, parsed graphs, structures",
         ROOT,
-        "tracebacks of broken headers; pairs of nodes that there are not were trusted",
+        "tracebacks for broken headers; pairs of missing nodes were trusted",
     ),
 )
 
@@ -84,7 +85,7 @@ HARMLESS = {
     "a CSV file with formulas",
     "a GML file with text that Python could run",
     "a model folder with a pickle beside its files",
-    "weights that are whole numbers",
+    "integer weights",
     "a shared graph with ids that are lists",
     "classes that are HTML, on the page of the explorer",
     "classes and ids that are formulas, in predictions",
@@ -211,9 +212,9 @@ def _row(group: Group, times: int | None) -> Row:
     refused = sum(outcome.kind == "refused" for outcome in outcomes)
     memory, seconds = (max(getattr(o, of) for o in outcomes) for of in ("memory", "seconds"))
     found = (
-        f"{refused} refused, {len(outcomes) - refused - len(wrong)} read as the harmless thing "
-        f"they are, nothing executed; {memory / 1e6:.0f} MB and {seconds:.0f} s at most, making "
-        f"the file included. Repaired: {group.repaired}"
+        f"{refused} refused, {len(outcomes) - refused - len(wrong)} read as harmless data, nothing "
+        f"executed; {memory / 1e6:.0f} MB and {seconds:.0f} s at most, including the creation of "
+        f"the file. Fixed: {group.repaired}"
     )
     return Row(
         "Hostile files",

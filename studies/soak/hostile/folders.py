@@ -136,7 +136,7 @@ def _whole(tensors: dict[str, torch.Tensor]) -> None:
 for _name, _change in {
     "weights of wrong shapes": _reshape,
     "weights that are NaN": _not_finite,
-    "weights that are whole numbers": _whole,
+    "integer weights": _whole,
     "weights without one of them": dict.popitem,
 }.items():
     FOLDERS.add(_name, partial(_tensors, "model.safetensors", _change))
