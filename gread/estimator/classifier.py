@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from gread.estimator.explanation import Explanation
 
 MINUTES, PLENTY = 2.0, 20_000  # for a choice, on a graph with as many nodes
-LEAST, MOST = 1.0, 14.0
+MOST = 14.0
 FRACTIONS = (0.6, 0.2, 0.2)  # train, validation and test of a drawn split
 WITHOUT_TEST = (0.8, 0.2, 0.0)  # where others keep the nodes of the test
 
@@ -214,7 +214,7 @@ class GraphEstimator(FittedEstimator):
         held = data.val_mask.nonzero().squeeze(1).numpy() if self.split_given_ else None
         minutes = self.time
         if minutes is None:
-            minutes = min(max(LEAST, MINUTES * len(self.ids_) / PLENTY), MOST)
+            minutes = min(max(MINUTES, MINUTES * len(self.ids_) / PLENTY), MOST)
         check_positive("time", minutes)
         problem = Problem(
             data,
@@ -418,8 +418,8 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
             ``loss="binary"`` suits two classes. By default GREAD uses the adjacency, time and
             solver that the diagnosis recommends, and a graph that does not fit into memory is
             partitioned (`gread.graph.partition`).
-        time: Minutes to spend on ``"auto"``; by default 2 for 20,000 nodes, proportional to the
-            number of nodes, at least 1 and at most 14.
+        time: Minutes to spend on ``"auto"``; by default 2 up to 20,000 nodes, then
+            proportional to the number of nodes, and at most 14.
         features: Columns to use as features; ``"auto"``: all except id, label and split.
         categorical, numeric: Columns of numbers to treat as categories or as quantities, instead of
             the decision of `gread.tables.codes.are_codes`.

@@ -559,7 +559,7 @@ def _variants(problem: Problem, found: list[Scored], end: float) -> Iterator[Can
         best = networks[0]
         near = _near(problem, best)
         if any(one.candidate is best and one.stopped for one in found):
-            near = chain([replace(best, reason="it has more time")], near)
+            near = chain([replace(best, reason="its time was over")], near)
         fresh = [one for one in near if repr(one) not in tried]
         if not fresh:
             fresh = [_moved(best, random)]
