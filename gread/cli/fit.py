@@ -141,6 +141,7 @@ def fit(
             on_score=shown.score,
             on_trial=shown.tell,
         )
+    chosen = report.classifier.model_ == "auto"
     if as_json:
         fitted = {
             "settings": report.classifier.settings_,
@@ -149,11 +150,11 @@ def fit(
             "diagnosis": report.classifier.diagnosis_,
             "scores": report.scores,
             **({"tuning": report.classifier.tuning_} if minutes is not None else {}),
-            **({"candidates": _candidates(report.classifier)} if model == "auto" else {}),
+            **({"candidates": _candidates(report.classifier)} if chosen else {}),
         }
         print_json(fitted)
         return
-    if model == "auto":
+    if chosen:
         _print_choice(report.classifier)
     if minutes is not None:
         _print_tuning(report.classifier)
