@@ -622,7 +622,7 @@ class Preprocessing:
             >>> from gread.tables import column
             >>> table = Table("nodes", {f"x{k}": column([1.5, 2.5]) for k in range(700)})
             >>> Preprocessing.fit(table, list(table.columns), np.arange(2)).about()
-            ['numbers, mean 0 and deviation 1: x0, x1, x2, x3, x4, x5 and 694 more']
+            ['numbers, standardized: x0, x1, x2, x3, x4, x5 and 694 more']
         """
         ways: dict[str, list[str]] = {}
         for name, encoder in self.encoders.items():
