@@ -5,7 +5,8 @@ import lzma
 
 import pytest
 
-from gread.runs.archive import ENDING, known_results, read_results, write_results
+from gread.runs.archive import ARCHIVES, ENDING, known_results, read_results, write_results
+from gread.runs.complete import complete
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 from gread.runs.store import StoreError
@@ -53,3 +54,15 @@ def test_results_of_the_working_folder_count_before_those_of_the_package(tmp_pat
     assert list(known_results(tmp_path / "store", order=["b"])) == [specs[k].key for k in (1, 2, 0)]
     some = known_results(tmp_path / "store", keys=[specs[2].key], order=["b"])
     assert specs[0].key not in some  # files are read until all are found
+
+
+@pytest.mark.slow
+def test_committed_runs_are_those_of_the_specs_of_today():
+    """A hyperparameter that a model gains must be in ``added``, or its runs are lost."""
+    forms = {}
+    for path in ARCHIVES.glob(f"*{ENDING}"):
+        for spec in (result.spec for result in read_results(path)):
+            forms.setdefault((spec.model, tuple(sorted(spec.hyper))), spec)
+    assert len(forms) > 30
+    for spec in forms.values():
+        assert complete(spec).key == spec.key, spec.model
