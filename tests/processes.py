@@ -15,7 +15,7 @@ from gread.base.processes import start_method
 FRESH = start_method("gread.runs.run")
 """Where nothing but gread has been imported: that takes seconds, here once for all of them."""
 
-FRESH.set_forkserver_preload(["gread.runs.run", "gread.estimator.automatic"])
+FRESH.set_forkserver_preload(["gread.runs.run", "gread.estimator.race"])
 
 
 @dataclass

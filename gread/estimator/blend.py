@@ -14,14 +14,14 @@ from torch import Tensor
 from gread.estimator.scores import Figures
 
 ROUNDS = 25
-"""How many times a predictor is added to a blend, at most."""
+"""Number of times that a predictor is added to a blend."""
 
 
 def blend(found: Sequence[Figures], gain: Callable[[Figures], tuple[float, ...]]) -> list[float]:
     """Weights of predictors whose mean is the best: greedy selection with replacement.
 
-    Caruana et al., ICML 2004. It begins with the best predictor and adds one as long as that gains,
-    so no predictor alone is better than the blend.
+    Caruana et al., ICML 2004. It begins with the best predictor, adds the one that gains most in
+    each of `ROUNDS` rounds, and returns the best blend on the way: no predictor alone is better.
 
     Args:
         found: Predictions [n, k] of every predictor on the same nodes.
@@ -33,16 +33,17 @@ def blend(found: Sequence[Figures], gain: Callable[[Figures], tuple[float, ...]]
         [0.0, 1.0]
     """
     counts = np.zeros(len(found), dtype=int)
-    total, reached = np.zeros_like(found[0]), None
+    total = np.zeros_like(found[0])
+    reached: tuple[float, ...] | None = None
+    kept = counts
     for size in range(1, ROUNDS + 1):
         gains = [gain((total + one) / size) for one in found]
         best = max(range(len(found)), key=gains.__getitem__)
-        if reached is not None and gains[best] <= reached:
-            break
-        reached = gains[best]
         counts[best] += 1
         total = total + found[best]
-    return (counts / counts.sum()).tolist()
+        if reached is None or gains[best] > reached:
+            reached, kept = gains[best], counts.copy()
+    return (kept / kept.sum()).tolist()
 
 
 def mean(weights: Sequence[float], found: Iterable[Figures]) -> Figures:

@@ -23,6 +23,7 @@ from gread.base.memory import TRAINING, enough_memory
 from gread.base.registry import Registry
 from gread.data.splits import MASKS
 from gread.estimator.automatic import Where, fit_blend
+from gread.estimator.candidates import RELATIONS, takes_types
 from gread.estimator.diagnosis import diagnose
 from gread.estimator.fitted import (
     AUTO,
@@ -39,7 +40,8 @@ from gread.estimator.fitted import (
 )
 from gread.estimator.folder import load, write
 from gread.estimator.graphs import masks_of_data
-from gread.estimator.race import POSITIONS, RELATIONS, Problem, Scored, balanced, takes_types
+from gread.estimator.problem import POSITIONS, Problem, balanced
+from gread.estimator.race import OnScore
 from gread.estimator.scores import Figures
 from gread.estimator.task import Task, read_targets
 from gread.models.catalog import MODELS
@@ -81,7 +83,7 @@ class GraphEstimator(FittedEstimator):
         edges: Any = None,
         split: Any = None,
         on_epoch: Callable[[Epoch], None] | None = None,
-        on_score: Callable[[Scored], None] | None = None,
+        on_score: OnScore | None = None,
     ) -> E:
         """Train on a graph.
 
@@ -174,9 +176,7 @@ class GraphEstimator(FittedEstimator):
         return data
 
     def train(
-        self: E,
-        on_epoch: Callable[[Epoch], None] | None = None,
-        on_score: Callable[[Scored], None] | None = None,
+        self: E, on_epoch: Callable[[Epoch], None] | None = None, on_score: OnScore | None = None
     ) -> E:
         """Build the model and train it on the prepared data."""
         if self.model_ == AUTO:
@@ -207,7 +207,7 @@ class GraphEstimator(FittedEstimator):
         self.thresholds_ = (found,) * len(Where)
         return self
 
-    def _choose(self: E, on_score: Callable[[Scored], None] | None) -> E:
+    def _choose(self: E, on_score: OnScore | None) -> E:
         """Compare candidates and blend the best."""
         data, config = self.seen_, self.config()
         learned = (data.train_mask | data.val_mask).nonzero().squeeze(1).numpy()

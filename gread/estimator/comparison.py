@@ -10,7 +10,7 @@ import numpy as np
 from gread.base.registry import Registry
 from gread.estimator.classifier import GraphEstimator
 from gread.estimator.fitted import AUTO, title_of
-from gread.estimator.race import propagated
+from gread.estimator.propagation import propagated
 from gread.estimator.scores import AnyScores, Headline, apart
 
 BASELINES: Registry[Callable[[GraphEstimator], AnyScores]] = Registry("baseline")
@@ -116,7 +116,7 @@ BASELINES.add("MLP", partial(_trained, "mlp"))
 
 @BASELINES.register("Label propagation")
 def label_propagation(classifier: GraphEstimator) -> AnyScores:
-    """Label propagation from the training nodes, see `gread.estimator.race.propagated`."""
+    """Label propagation from the training nodes, see `gread.estimator.propagation.propagated`."""
     data = classifier.data_
     task, y = classifier.task_, data.y.numpy()
     spread = propagated(data, data.train_mask, task, data.y)

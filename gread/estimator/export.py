@@ -25,8 +25,8 @@ from gread.base.files import whole_file
 from gread.base.registry import Registry
 from gread.base.versions import versions
 from gread.estimator.automatic import Where
+from gread.estimator.candidates import RELATIONS, Candidate
 from gread.estimator.fitted import AUTO, FittedEstimator, title_of
-from gread.estimator.race import RELATIONS, Candidate
 from gread.estimator.task import Task
 from gread.kernels.operators import PLAIN
 from gread.models.catalog import MODELS
@@ -48,7 +48,7 @@ class Scorer(nn.Module):
         task: How outputs become predictions, and how these are calibrated.
         loss: A name of ``gread.training.LOSSES``, with which the networks were trained.
         temperature: T.
-        components: See `gread.estimator.race.encoded`.
+        components: See `Candidate.features`.
     """
 
     components: Tensor | None

@@ -21,7 +21,7 @@ from gread.estimator.comparison import compare
 from gread.estimator.diagnosis import Diagnosis, diagnose
 from gread.estimator.fitted import AUTO, MOST_TYPES, ONE, names_of
 from gread.estimator.folder import write
-from gread.estimator.race import Scored
+from gread.estimator.race import OnScore
 from gread.estimator.scores import AnyScores, Scores
 from gread.estimator.task import read_targets
 from gread.estimator.tune import tune
@@ -124,7 +124,7 @@ def fit_report(
     minutes: float | None = None,
     on_stage: Callable[[str, GraphEstimator], None] | None = None,
     on_epoch: Callable[[Epoch], None] | None = None,
-    on_score: Callable[[Scored], None] | None = None,
+    on_score: OnScore | None = None,
     on_trial: Callable[[int, GraphEstimator], None] | None = None,
 ) -> FitReport:
     r"""Train on a graph in files: read, diagnose, train, tune, compare, draw and save.

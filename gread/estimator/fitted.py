@@ -23,6 +23,7 @@ from gread.base.errors import InputError
 from gread.base.memory import enough_memory
 from gread.data.splits import MASKS
 from gread.estimator.automatic import Blend, Where
+from gread.estimator.candidates import RELATIONS
 from gread.estimator.diagnosis import Diagnosis
 from gread.estimator.graphs import (
     Addition,
@@ -32,7 +33,6 @@ from gread.estimator.graphs import (
     relations_of,
     with_relations,
 )
-from gread.estimator.race import RELATIONS
 from gread.estimator.scores import AnyScores, Figures
 from gread.estimator.task import Task, Thresholds, read_targets
 from gread.graph.measures import log_degree

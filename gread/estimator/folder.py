@@ -26,7 +26,7 @@ from gread.data.splits import MASKS
 from gread.estimator.automatic import Blend, Where
 from gread.estimator.diagnosis import Diagnosis
 from gread.estimator.fitted import AUTO, MOST_TYPES, FittedEstimator, title_of
-from gread.estimator.race import POSITIONS
+from gread.estimator.problem import POSITIONS
 from gread.estimator.scores import AnyScores
 from gread.estimator.task import Task, Thresholds, task_of
 from gread.graph.checks import check_edges, check_features

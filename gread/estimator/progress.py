@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gread.base.progress import Stages
 from gread.estimator.fitted import AUTO, FittedEstimator
 from gread.estimator.race import Scored
@@ -15,7 +17,6 @@ class FitProgress(Stages):
     """Shows epochs, candidates and trials with their best validation metric."""
 
     objective: Objective
-    scored: list[Scored]
 
     def begin(self, stage: str, classifier: FittedEstimator) -> None:
         """A stage of `gread.estimator.fit_report` begins; the first that is shown is training."""
@@ -25,7 +26,7 @@ class FitProgress(Stages):
             self.stage(TEXTS.get(stage, stage))
             return
         config = classifier.config(len(classifier.ids_))
-        self.objective, self.scored = objective_of(vars(config)), []
+        self.objective = objective_of(vars(config))
         self.stage(stage, total=None if classifier.model_ == AUTO else config.epochs)
 
     def advance(self, epoch: Epoch) -> None:
@@ -34,12 +35,11 @@ class FitProgress(Stages):
         text = f"epoch {epoch.number} loss {epoch.loss:.3f} validation {value}"
         self.update(text, completed=epoch.number + 1)
 
-    def score(self, one: Scored) -> None:
-        """A candidate is scored."""
-        self.scored.append(one)
-        best = max(self.scored, key=lambda other: other.gain)
+    def score(self, scores: Sequence[Scored]) -> None:
+        """A candidate has a new score."""
+        best = scores[0]
         value = self.objective.short(self.objective.metric.sign * best.gain[0])
-        self.update(f"{len(self.scored)} candidates, best {best.candidate.title} {value}")
+        self.update(f"{len(scores)} candidates, best {best.candidate.title} {value}")
 
     def tell(self, count: int, best: FittedEstimator) -> None:
         """A trial is over."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import inspect
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -76,46 +77,107 @@ def fit(
         >>> len(result.history)
         5
     """
-    if config.processes > 1:
-        raise InputError(
-            f"processes must be 1 in gread.fit, which has the whole graph, got {config.processes}: "
-            "use gread.distributed.fit_shard"
-        )
-    masks = masks_of(data, split, config)
-    graph = PartedGraph(model, data, masks[0], config)
-    best_state = copy.deepcopy(model.state_dict())
-    best = Best(best_state.values(), model.state_dict().values(), [config], graph.device)
-    pieces = graph.pieces(data.y, _weights(data, masks, class_weight))
-    epochs = Epochs(model, pieces, config, adam(model, config), best)
-    epochs.check()
+    training = Training(model, data, config, split=split, class_weight=class_weight)
+    training.run(on_epoch)
+    model.load_state_dict(training.best_state)
+    return training.result()
 
-    def explain() -> ArithmeticError:
+
+class Training:
+    """Training of one model that can be interrupted and continued.
+
+    The model has the parameters of the last epoch, and ``best_state`` those of the best.
+
+    Args:
+        model: As in `fit`, like the other arguments.
+        data: Graph with masks.
+        config: Training settings.
+        split: Column of the masks.
+        class_weight: Weights of the classes.
+
+    Example:
+        >>> import gread
+        >>> data, model = gread.load("csbm"), gread.GREAD(2, 8, 2)
+        >>> training = Training(model, data, gread.TrainConfig(epochs=5))
+        >>> training.run(lambda epoch: epoch.number == 1)
+        >>> training.done, len(training.result().history)
+        (False, 2)
+        >>> training.run()
+        >>> training.done, len(training.result().history)
+        (True, 5)
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        data: Data,
+        config: TrainConfig = TrainConfig(),
+        *,
+        split: int = 0,
+        class_weight: Tensor | None = None,
+    ):
+        if config.processes > 1:
+            raise InputError(
+                f"processes must be 1 in gread.fit, which has the whole graph, got "
+                f"{config.processes}: use gread.distributed.fit_shard"
+            )
+        masks = masks_of(data, split, config)
+        graph = PartedGraph(model, data, masks[0], config)
+        self.best_state = copy.deepcopy(model.state_dict())
+        best = Best(self.best_state.values(), model.state_dict().values(), [config], graph.device)
+        pieces = graph.pieces(data.y, _weights(data, masks, class_weight))
+        self._epochs = Epochs(model, pieces, config, adam(model, config), best)
+        self._epochs.check()
+        self._recording = Recording(self._epochs) if data.x.is_cuda and fast() else None
+        self._progress = Progress(config)
+        self._seconds: list[float] = []
+
+    @property
+    def done(self) -> bool:
+        """Whether the training is complete: by its epochs, its patience or divergence."""
+        return self._progress.done
+
+    def run(self, on_epoch: Callable[[Epoch], object] | None = None) -> None:
+        """Train until the end, or until ``on_epoch`` returns True."""
+        progress, interrupted = self._progress, False
+        while not (progress.done or interrupted):
+            # An epoch that is not recorded may raise, after others that were not reported yet.
+            recorded = self._recording is not None and self._recording.graph is not None
+            left = progress.config.epochs - len(progress.history)
+            at_once = min(EPOCHS_AT_ONCE, left) if recorded else 1
+            began = time.perf_counter()
+            try:
+                (numbers,) = several(self._recording or self._epochs, at_once)
+            except ArithmeticError as error:
+                progress.diverge(error)
+                break
+            each = (time.perf_counter() - began) / at_once
+            for epoch in progress.follow(numbers, self._cause):
+                self._seconds.append(each)
+                if on_epoch is not None and on_epoch(epoch) is True:
+                    interrupted = True
+
+    @contextmanager
+    def at_best(self) -> Iterator[None]:
+        """The model has its best parameters inside, and those of the last epoch afterwards."""
+        last = copy.deepcopy(self._epochs.model.state_dict())
+        self._epochs.model.load_state_dict(self.best_state)
         try:
-            epochs.outputs()  # tells more, if the state is not finite
+            yield
+        finally:
+            self._epochs.model.load_state_dict(last)
+
+    def result(self) -> Fit:
+        """The best epoch by validation, and the history."""
+        return replace(self._progress.fit(), seconds=tuple(self._seconds))
+
+    def _cause(self) -> ArithmeticError:
+        """Why the numbers of an epoch are not finite."""
+        try:
+            self._epochs.outputs()  # tells more, if the state is not finite
         except ArithmeticError as error:
             return error
         return ArithmeticError(NOT_FINITE)
-
-    recording = Recording(epochs) if data.x.is_cuda and fast() else None
-    progress = Progress(config)
-    seconds: list[float] = []
-    while not progress.done:
-        # An epoch that is not recorded may raise, after others that were not reported yet.
-        recorded = recording is not None and recording.graph is not None
-        at_once = min(EPOCHS_AT_ONCE, config.epochs - len(progress.history)) if recorded else 1
-        began = time.perf_counter()
-        try:
-            (numbers,) = several(recording or epochs, at_once)
-        except ArithmeticError as error:
-            progress.diverge(error)
-            break
-        each = (time.perf_counter() - began) / at_once
-        for epoch in progress.follow(numbers, explain):
-            seconds.append(each)
-            if on_epoch is not None and on_epoch(epoch) is True:
-                progress.stopped = True
-    model.load_state_dict(best_state)
-    return replace(progress.fit(), seconds=tuple(seconds))
 
 
 def _weights(

@@ -216,13 +216,12 @@ class Progress:
         self.history: list[Epoch] = []
         self.best: Epoch | None = None
         self.diverged = ""
-        self.stopped = False
 
     @property
     def done(self) -> bool:
         """Whether training is over."""
         number, patience = len(self.history), self.config.patience
-        if self.diverged or self.stopped or number == self.config.epochs:
+        if self.diverged or number == self.config.epochs:
             return True
         if patience is None or self.best is None:
             return False

@@ -143,7 +143,7 @@ def test_a_chosen_model_is_shown_with_its_candidates(gread, files, tmp_path, mod
     shown = gread("fit", *named, *model, "--out", tmp_path / "model")
     assert shown.returncode == 0, shown.stderr
     text = " ".join(shown.stdout.split())
-    assert "tried since" in text
+    assert "│ Label propagation │" in text
     assert "Validation accuracy of the blend: " in text
     found = json.loads(gread("fit", *named, *model, "--out", tmp_path / "m", "--json").stdout)
     assert found["candidates"][0]["candidate"]
@@ -155,8 +155,8 @@ def test_types_of_edges_go_from_the_file_to_added_nodes(fit, gread, files, tmp_p
     kinds = ["near" if k % 3 else "far" for k in range(len(edges["src"]))]
     typed = write_csv(tmp_path / "typed.csv", {**edges, "kind": kinds})
     shown = fit("--model", "gread-x", edges=typed, out="plain")
-    told = "Columns of the edges that are not used: kind (--weight COLUMN takes one as weights, "
-    assert told + "--edge-type COLUMN takes one as types)." in " ".join(shown.stdout.split())
+    told = "Unused columns of the edges: kind (--weight COLUMN uses one as weights, --edge-type "
+    assert told + "COLUMN uses one as types)." in " ".join(shown.stdout.split())
     shown = fit("--model", "gread-x", "--edge-type", "kind", edges=typed)
     assert shown.returncode == 0, shown.stderr
     assert "Edges have 2 types: near " in shown.stdout

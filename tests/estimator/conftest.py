@@ -1,13 +1,27 @@
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 import torch
 
 import gread
+from gread.estimator import automatic
+from gread.estimator.race import Contest
 from gread.tables.column import column
 from gread.tables.graph import join
 from gread.tables.table import Table
 
 FAST = {"epochs": 12, "hidden_channels": 8}
+
+
+@contextmanager
+def only(*candidates):
+    """These candidates alone, without variants: the choice depends on no time limit."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(automatic, "portfolio", lambda: candidates)
+        patch.setattr(automatic, "SEEDS", 1)
+        patch.setattr(Contest, "vary", lambda self: None)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from gread import GraphClassifier
 from gread.base.errors import InputError
 from gread.estimator import automatic
 from gread.estimator.automatic import Member, Where
-from gread.estimator.race import propagated
+from gread.estimator.propagation import propagated
 from gread.models.catalog import MODELS
 from tests.estimator.conftest import FAST
 from tests.estimator.test_automatic import FEW

@@ -9,7 +9,9 @@ import torch
 import gread
 from gread.base.errors import InputError
 from gread.estimator import automatic
-from gread.estimator.race import Candidate, Choice, Scored
+from gread.estimator.candidates import Candidate
+from gread.estimator.race import Choice, Contest, Scored
+from tests.estimator.conftest import only
 
 FAST = {"epochs": 8, "hidden_channels": 4}
 FEW = (
@@ -28,17 +30,12 @@ def data():
 
 @pytest.fixture(scope="module")
 def fitted(data):
-    """Few small candidates, and no time for variants of them."""
-    before = automatic.portfolio
-    automatic.portfolio = lambda: FEW
-    try:
-        classifier = gread.GraphClassifier("auto", time=0.02)
-        seen = []
+    """Few small candidates."""
+    classifier, seen = gread.GraphClassifier("auto"), []
+    with only(*FEW):
         classifier.fit(data, on_score=seen.append)
-        assert [one.candidate for one in seen][:1] == [FEW[0]]
-        return classifier
-    finally:
-        automatic.portfolio = before
+    assert [one.candidate for one in seen[0]] == [FEW[0]]
+    return classifier
 
 
 def test_probabilities_are_those_of_the_weighted_members(fitted, data):
@@ -78,12 +75,12 @@ def test_a_folder_holds_all_of_it(fitted, data, tmp_path):
 def test_positions_are_stored_with_the_graph(data, tmp_path, monkeypatch):
     """Eigenvectors of another machine may have other signs."""
     some = (Candidate("MLP", "mlp", FAST), Candidate("Positions", "mlp", FAST, positions=True))
-    monkeypatch.setattr(automatic, "portfolio", lambda: some)
-    monkeypatch.setattr("gread.estimator.race._variants", lambda *_: iter(()))
+    monkeypatch.setattr(Contest, "smooth", lambda self: None)
     monkeypatch.setattr(automatic, "choose", with_all)
-    classifier = gread.GraphClassifier("auto").fit(data)
+    with only(*some):
+        classifier = gread.GraphClassifier("auto").fit(data)
     folder = classifier.save(tmp_path / "model")
-    monkeypatch.setattr("gread.estimator.race.spectral_positions", None)
+    monkeypatch.setattr("gread.estimator.problem.spectral_positions", None)
     again = gread.GraphClassifier.load(folder)
     assert np.array_equal(again.predict_proba(), classifier.predict_proba())
     assert again.left_out() == again.left_out(added=True) == ["Positions"]
@@ -142,7 +139,7 @@ def test_bad_settings_are_one_sentence(data, options, sentence):
 )
 def test_what_the_graph_adds_is_one_sentence(homophily, begins):
     def scored(candidate, accuracy):
-        return Scored(candidate, np.zeros(0), np.zeros((0, 2)), (accuracy, 0.0), [1], 0.1, False)
+        return Scored(candidate, np.zeros(0), np.zeros((0, 2)), (accuracy, 0.0), [1], 0.1)
 
     both = [scored(FEW[3], 0.9), scored(FEW[1], 0.8)]
     choice = Choice(both, [1.0, 0.0], 1.0, (0.9, 0.0))

@@ -6,12 +6,13 @@ import torch
 from scipy.sparse import csr_matrix
 
 import gread
-from gread.estimator import automatic
+from gread.estimator.candidates import Candidate, portfolio
 from gread.estimator.compression import RANK, components, is_heavy, is_wide
 from gread.estimator.export import scorer_of
-from gread.estimator.race import Candidate, Problem, portfolio
+from gread.estimator.problem import Problem
 from gread.estimator.task import Classes
 from gread.graph.partition import sparse_tensor
+from tests.estimator.conftest import only
 
 FAST = {"epochs": 5, "hidden_channels": 4}
 FEW = (
@@ -39,12 +40,8 @@ def wide():
 
 @pytest.fixture(scope="module")
 def fitted(wide):
-    before = automatic.portfolio
-    automatic.portfolio = lambda: FEW
-    try:
-        return gread.GraphClassifier(time=0.01).fit(wide)
-    finally:
-        automatic.portfolio = before
+    with only(*FEW):
+        return gread.GraphClassifier().fit(wide)
 
 
 def test_products_between_nodes_stay_where_the_rank_is_low():

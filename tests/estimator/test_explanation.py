@@ -9,7 +9,7 @@ from gread import GraphClassifier
 from gread.base.errors import InputError
 from gread.estimator import explanation
 from gread.estimator.automatic import Blend, Member
-from gread.estimator.race import Candidate, built
+from gread.estimator.candidates import Candidate, built
 from gread.models.catalog import MODELS
 from tests.estimator.conftest import FAST
 

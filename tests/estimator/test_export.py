@@ -12,9 +12,11 @@ import torch
 import gread
 from gread import GraphClassifier
 from gread.base.errors import InputError
+from gread.estimator.attempt import predicted
 from gread.estimator.automatic import Blend, Member
+from gread.estimator.candidates import Candidate, built, portfolio
 from gread.estimator.export import ABOUT, FORMATS, Scorer, _recorded, both_ways, export, scorer_of
-from gread.estimator.race import Candidate, Problem, built, portfolio, predicted
+from gread.estimator.problem import Problem
 from gread.estimator.task import Classes
 from gread.models.catalog import MODELS
 

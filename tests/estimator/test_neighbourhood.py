@@ -7,8 +7,8 @@ from torch.nn.functional import one_hot
 from torch_geometric.utils import to_undirected
 
 from gread.base.errors import InputError
+from gread.estimator.candidates import Candidate, portfolio
 from gread.estimator.neighbourhood import WIDEST, directions, joined, surroundings
-from gread.estimator.race import Candidate, portfolio
 
 NODES, CLASSES = 30, 3
 

@@ -1,5 +1,7 @@
 import time
 from dataclasses import replace
+from itertools import count
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -7,9 +9,13 @@ import torch
 from torch_geometric.data import Data
 
 import gread
-from gread.estimator import race as races
+from gread.estimator import problem as problems
+from gread.estimator.attempt import Attempt, train
+from gread.estimator.candidates import Candidate, portfolio
 from gread.estimator.graphs import with_relations
-from gread.estimator.race import TRIED, Candidate, Problem, choose, portfolio, race, train
+from gread.estimator.problem import TRIED, Problem, variants
+from gread.estimator.propagation import propagated
+from gread.estimator.race import Contest, choose, race
 from gread.estimator.task import Classes, LabelSets, Numbers
 from gread.graph.structure.spectral import spectral_positions
 from gread.models.catalog import MODELS
@@ -102,18 +108,18 @@ def test_propagation_is_a_weighted_mean_of_neighbours(data, targets):
     """The same target everywhere stays; targets of known nodes bound those of others."""
     other, task = targets(data)
     known = torch.arange(100) < 50
-    found = races.propagated(other, known, task, other.y)
+    found = propagated(other, known, task, other.y)
     spread = task.spread(other.y)[known].double().numpy()
     assert (found >= spread.min(0) * (1 - 1e-6)).all()
     assert (found <= spread.max(0) * (1 + 1e-6)).all()
     same = torch.ones_like(other.y)
-    assert races.propagated(other, known, task, same) == pytest.approx(1, abs=1e-6)
+    assert propagated(other, known, task, same) == pytest.approx(1, abs=1e-6)
 
 
 def test_balanced_classes_are_tried_where_accuracy_is_not_the_metric(data):
     def balanced(metric, **about):
         problem = problem_of(data, Classes((0, 1), metric), **about)
-        return any(one.balanced for one in races._near(problem, Candidate("x", "mlp")))
+        return any(one.balanced for one in variants(problem, Candidate("x", "mlp")))
 
     assert balanced("average-precision")
     assert not balanced("accuracy")
@@ -128,7 +134,7 @@ def test_few_labelled_nodes_are_scored_once_each_and_many_by_one_part(data, monk
     learned, held = zip(*problem_of(data).folds, strict=True)
     assert sorted(np.concatenate(held)) == list(range(80))
     assert all(not set(a) & set(b) for a, b in zip(learned, held, strict=True))
-    monkeypatch.setattr(races, "FEW", 50)
+    monkeypatch.setattr(problems, "FEW", 50)
     ((_, part),) = problem_of(data).folds
     assert len(part) == 16
     ((_, own),) = problem_of(data, held=np.arange(7)).folds
@@ -153,7 +159,11 @@ def test_no_label_but_those_learned_from_matters(data, model, smooth):
 def test_the_blend_is_at_least_as_good_as_every_candidate(problem):
     some = [quick(one) for one in portfolio()[:4]]
     found = race(problem, some, seconds=0.0001)
-    assert len(found) == 2  # the first that can predict on other graphs comes second
+    # The first that can predict on other graphs comes second.
+    assert {one.candidate.title.split(",")[0] for one in found} == {
+        "Label propagation",
+        "Linear model",
+    }
     found = race(problem, some, seconds=0.5)
     choice = choose(problem, found)
     assert all(choice.gain >= one.gain for one in found)
@@ -166,6 +176,61 @@ def test_a_race_ends_in_time(problem):
     found = race(problem, [slow], seconds=0.2)
     assert all(min(one.epochs) > 0 for one in found)
     assert time.monotonic() - begin < 30  # not a million epochs
+
+
+def test_an_interrupted_training_continues_where_it_was(problem):
+    """Dropout and all: as if it had not been interrupted."""
+    candidate = Candidate("MLP", "mlp", {**FAST, "epochs": 9, "dropout": 0.5})
+    about = problem, candidate, np.arange(60), np.arange(60, 80)
+    whole, parts = Attempt(*about), Attempt(*about)
+    whole.run()
+    turns = 0
+    while not parts.done:
+        parts.run(until=0.0)  # one epoch
+        parts.trained()  # which changes nothing
+        turns += 1
+    assert turns == 9
+    assert np.array_equal(parts.trained().predictions, whole.trained().predictions)
+
+
+@pytest.fixture
+def ticks(monkeypatch):
+    """A clock that is one second further each time it is read, once an epoch."""
+    seconds = count()
+    clock = SimpleNamespace(monotonic=lambda: float(next(seconds)))
+    for name in ("race", "attempt"):
+        monkeypatch.setattr(f"gread.estimator.{name}.time", clock)
+
+
+def test_the_better_half_of_the_networks_continues(problem, ticks):
+    endless = {"epochs": 10**6, "patience": None, "hidden_channels": 4}
+    some = [Candidate(f"MLP {k}", "mlp", {**endless, "lr": 10.0**-k}) for k in range(1, 6)]
+    contest = Contest(problem, 0.0, 400.0, None)
+    contest.admit(some)
+    assert len(contest.entrants) == 5
+    first = {one.candidate.title: one.seconds for one in contest.entrants}
+    contest.halve()
+    seconds = sorted(one.seconds / first[one.candidate.title] for one in contest.entrants)
+    assert seconds[:2] == [1.0, 1.0]
+    assert all(np.diff(seconds[1:]) > 0)
+    ended = [one for one in contest.entrants if one.seconds == first[one.candidate.title]]
+    assert all(attempt.training is None for one in ended for attempt in one.attempts)
+
+
+def test_correction_by_neighbours_needs_no_second_training(problem):
+    candidate = Candidate("MLP", "mlp", FAST)
+    contest = Contest(problem, time.monotonic(), 5.0, None)
+    contest.admit([candidate])
+    contest.smooth()
+    (found,) = contest.smooth_scores
+    assert found.candidate == replace(
+        candidate, title="MLP, smoothed", smooth=True, reason=found.candidate.reason
+    )
+    again = [
+        train(problem, found.candidate, learned, held).predictions[held]
+        for learned, held in problem.folds
+    ]
+    assert np.allclose(found.predictions, np.concatenate(again))
 
 
 def test_ctrl_c_keeps_what_is_scored(problem):
@@ -184,7 +249,7 @@ def test_positions_are_computed_once_for_all_candidates(data, monkeypatch, direc
         calls.append(about)
         return spectral_positions(*given, **about)
 
-    monkeypatch.setattr(races, "spectral_positions", count)
+    monkeypatch.setattr(problems, "spectral_positions", count)
     problem = problem_of(one_way(data))
     some = [Candidate("x", m, positions=True, directed=directed) for m in ("mlp", "gread-x")]
     columns = {problem.graph(candidate).num_features for candidate in some}
@@ -217,7 +282,7 @@ def test_directed_candidates_need_directions(problem):
 
 def test_scalings_of_the_best_are_tried(problem):
     best = Candidate("MLP", "mlp", scaling="row")
-    found = {one.scaling: one.title for one in races._near(problem, best) if one.scaling != "row"}
+    found = {one.scaling: one.title for one in variants(problem, best) if one.scaling != "row"}
     assert found == {
         "none": "MLP, features as they are",
         "binary": "MLP, features 1 where not zero",
@@ -230,5 +295,5 @@ def test_weights_of_edges_are_normalised_in_propagation(data):
     heavy = data.clone()
     heavy.edge_weight = torch.full((data.num_edges,), 1000.0)
     known = torch.arange(100) < 50
-    same = [races.propagated(one, known, TASK, data.y) for one in (data, heavy)]
+    same = [propagated(one, known, TASK, data.y) for one in (data, heavy)]
     assert np.allclose(*same, atol=1e-5)

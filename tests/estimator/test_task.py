@@ -12,15 +12,15 @@ from sklearn.metrics import f1_score
 
 import gread
 from gread.base.errors import InputError
-from gread.estimator import automatic, explanation
+from gread.estimator import explanation
 from gread.estimator.automatic import Where
+from gread.estimator.candidates import Candidate
 from gread.estimator.classifier import ESTIMATORS, GraphEstimator
 from gread.estimator.comparison import BASELINES, compare, verdict
 from gread.estimator.export import FORMATS, scorer_of
 from gread.estimator.files import write_predictions
 from gread.estimator.fitted import targets_of
 from gread.estimator.graphs import as_graph
-from gread.estimator.race import Candidate
 from gread.estimator.task import (
     TASKS,
     Classes,
@@ -34,7 +34,7 @@ from gread.tables.column import column
 from gread.tables.table import Table
 from gread.training.metrics import METRICS
 from studies.measure_targets import GRAPHS
-from tests.estimator.conftest import FAST
+from tests.estimator.conftest import FAST, only
 
 FEW = (
     Candidate("Label propagation", "label-propagation"),
@@ -64,12 +64,9 @@ def fitted(request):
 
 @pytest.fixture(scope="module", params=TASKS)
 def chosen(request):
-    data, before = graph_of(request.param), automatic.portfolio
-    automatic.portfolio = lambda: FEW
-    try:
-        return data, ESTIMATORS[TASKS[request.param].kind]("auto", time=0.02).fit(data)
-    finally:
-        automatic.portfolio = before
+    data = graph_of(request.param)
+    with only(*FEW):
+        return data, ESTIMATORS[TASKS[request.param].kind]("auto").fit(data)
 
 
 def check_predictions(data, estimator):
@@ -191,11 +188,10 @@ def test_thresholds_are_those_of_what_is_predicted(chosen, tmp_path):
 def test_neighbours_labels_are_features_of_added_nodes_too(targets, monkeypatch):
     """Edges are added in one direction to a graph that has both, and get the other one."""
     near = Candidate("near", "mlp", FAST, neighbours=True)
-    monkeypatch.setattr(automatic, "portfolio", lambda: (near,))
-    monkeypatch.setattr("gread.estimator.race._variants", lambda *_: iter(()))
     monkeypatch.setattr(explanation, "EPOCHS", 20)
     data = graph_of(targets)
-    estimator = ESTIMATORS[TASKS[targets].kind]("auto", time=0.02).fit(data)
+    with only(near):
+        estimator = ESTIMATORS[TASKS[targets].kind]("auto").fit(data)
     x, edges, _ = addition_to(data)
     found = estimator.predictions(x, edges=edges, added=True)
     assert np.isfinite(found).all()

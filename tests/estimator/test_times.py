@@ -7,7 +7,8 @@ import torch
 
 import gread
 from gread.base.errors import InputError
-from gread.estimator.race import Candidate, Problem
+from gread.estimator.candidates import Candidate
+from gread.estimator.problem import Problem
 from gread.tables.column import column
 from gread.tables.labels import read_times, split_by_time
 from gread.tables.table import Table

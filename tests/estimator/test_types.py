@@ -13,8 +13,11 @@ from torch_geometric.data import Data
 import gread
 from gread.base.errors import InputError
 from gread.estimator import automatic
+from gread.estimator.attempt import train
+from gread.estimator.candidates import Candidate, portfolio
 from gread.estimator.fitted import MOST_TYPES
-from gread.estimator.race import Candidate, Problem, portfolio, race, train
+from gread.estimator.problem import Problem
+from gread.estimator.race import race
 from gread.estimator.task import Classes
 
 FAST = {"epochs": 12, "hidden_channels": 8, "self_loops": 0.0}
@@ -279,7 +282,7 @@ def test_typed_candidates_need_types(typed, data):
     untyped = Problem(data, np.arange(90), Classes((0, 1, 2), "accuracy"))
     assert not any(untyped.able(one) for one in some)
     found = race(problem, [FEW[1]], seconds=0.0001)
-    assert [one.candidate.typed for one in found] == [True]
+    assert all(one.candidate.typed for one in found)
     with pytest.raises(InputError, match="typed must be false for 'linkx', which has one operator"):
         Candidate("", "linkx", typed=True)
 

@@ -1,0 +1,185 @@
+"""Training of a candidate on some of the labelled nodes, in one turn or in several."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from gread.estimator.candidates import PROPAGATION, RELATIONS, Candidate, built
+from gread.estimator.problem import Problem
+from gread.estimator.propagation import propagated, smoothed
+from gread.estimator.scores import Figures
+from gread.estimator.task import Task
+from gread.runs.presets import split_settings
+from gread.training.config import TrainConfig
+from gread.training.fit import Training, logits_of
+
+EPOCHS, PATIENCE = 600, 60
+
+FOREVER = float("inf")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained candidate.
+
+    Attributes:
+        candidate: Candidate with the number of its columns and types.
+        predictions: Predictions for every node, [N, k].
+        epochs: Number of epochs until the best one.
+    """
+
+    candidate: Candidate
+    predictions: Figures
+    epochs: int = 0
+
+
+class Attempt:
+    """A candidate that learns from ``nodes``. Its training can be interrupted and continued.
+
+    Args:
+        problem: The graph.
+        candidate: Candidate to train.
+        nodes: Nodes to learn from, [n].
+        held: Nodes that decide the epoch, [h]. By default, the epoch is the one with the lowest
+            loss on ``nodes``, which is the last or close to it.
+        epochs: Largest number of epochs.
+        seed: Random seed of the training.
+        start: Parameters to start from; by default random ones.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        candidate: Candidate,
+        nodes: NDArray[np.int64],
+        held: NDArray[np.int64] | None,
+        *,
+        epochs: int = EPOCHS,
+        seed: int = 0,
+        start: Mapping[str, Tensor] | None = None,
+    ):
+        self.problem, self.candidate = problem, candidate
+        self.known = torch.zeros(problem.data.num_nodes, dtype=torch.bool)
+        self.known[nodes] = True
+        self.data = problem.graph(candidate, self.known)
+        self.training: Training | None = None
+        self.best_state: Mapping[str, Tensor] | None = None
+        if candidate.model == PROPAGATION:
+            return
+        self.candidate = candidate = _sized(problem, candidate, self.data)
+        task = problem.task
+        _, given = split_settings(candidate.model, candidate.settings)
+        usual: dict[str, Any] = {"epochs": epochs, "patience": PATIENCE}
+        config = TrainConfig(**usual | {"loss": task.loss, "metric": task.metric} | given)
+        if held is None:
+            config = replace(config, epochs=epochs, patience=None, metric=task.steady)
+        self.data.train_mask = self.known
+        self.data.val_mask = self.data.test_mask = (
+            self.known if held is None else _mask(held, self.known)
+        )
+        self.data = self.data.to(problem.device)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.module = built(candidate, self.data.num_features, task.width, self.data.num_nodes)
+            self.module = self.module.to(problem.device)
+            self._random = torch.get_rng_state()
+        if start is not None:
+            self.module.load_state_dict(start)
+        weights = problem.weights(candidate, nodes)
+        self.training = Training(self.module, self.data, config, class_weight=weights)
+        self.best_state = self.training.best_state
+
+    @property
+    def done(self) -> bool:
+        """Whether the training is complete."""
+        return self.training is None or self.training.done
+
+    def run(self, until: float = FOREVER) -> None:
+        """Train for one epoch at least, until the end or until a time of `time.monotonic`.
+
+        The random numbers are the same, no matter how often the training is interrupted.
+        """
+        if self.training is None:
+            return
+        with torch.random.fork_rng(devices=[]):
+            torch.set_rng_state(self._random)
+            self.training.run(lambda epoch: time.monotonic() > until)
+            self._random = torch.get_rng_state()
+
+    def trained(self) -> Trained:
+        """The result so far, with the parameters of the best epoch."""
+        problem = self.problem
+        if self.candidate.model == PROPAGATION:
+            found = propagated(self.data, self.known, problem.task, problem.data.y)
+            return Trained(self.candidate, found)
+        assert self.training is not None
+        with self.training.at_best():
+            found = predicted(self.module, self.data, problem.task)
+        if self.candidate.smooth:
+            found = self.smoothed(found)
+        return Trained(self.candidate, found, self.training.result().best.number + 1)
+
+    def best_module(self) -> nn.Module | None:
+        """The network with the parameters of its best epoch, on the CPU; None for propagation."""
+        if self.training is None:
+            return None
+        self.module.load_state_dict(self.training.best_state)
+        return self.module.cpu()
+
+    def release(self) -> None:
+        """Free the network and the state of its training, except for the best parameters."""
+        if self.training is not None:
+            self.training = None
+            del self.module
+
+    def smoothed(self, predictions: Figures) -> Figures:
+        """Predictions that are corrected and smoothed by those of neighbours."""
+        task, y = self.problem.task, self.problem.data.y
+        return smoothed(self.data, self.known, task, y, predictions)
+
+
+def train(
+    problem: Problem,
+    candidate: Candidate,
+    nodes: NDArray[np.int64],
+    held: NDArray[np.int64] | None,
+    *,
+    epochs: int = EPOCHS,
+    until: float = FOREVER,
+    seed: int = 0,
+) -> Trained:
+    """Train a candidate once; the arguments are those of `Attempt` and `Attempt.run`."""
+    attempt = Attempt(problem, candidate, nodes, held, epochs=epochs, seed=seed)
+    attempt.run(until)
+    return attempt.trained()
+
+
+def predicted(module: nn.Module, data: Data, task: Task) -> Figures:
+    """Predictions for every node, [N, k]."""
+    outputs = logits_of(module, data, data.train_mask, TrainConfig()).detach()
+    return task.predictions(outputs, task.loss)
+
+
+def _sized(problem: Problem, candidate: Candidate, data: Data) -> Candidate:
+    """The candidate with the number of its columns, and of its types of edges."""
+    candidate = replace(candidate, columns=data.num_features)
+    if data.get("edge_type") is None:
+        return candidate
+    assert problem.relations is not None
+    types = {RELATIONS: len(problem.relations.names)}
+    return replace(candidate, settings={**candidate.settings, **types})
+
+
+def _mask(nodes: NDArray[np.int64], like: Tensor) -> Tensor:
+    found = torch.zeros_like(like)
+    found[nodes] = True
+    return found

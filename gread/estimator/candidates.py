@@ -1,0 +1,142 @@
+"""Candidates for a user's graph: models with settings and encodings, and variants of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from gread.base.errors import InputError
+from gread.base.toml import read_toml
+from gread.models.catalog import MODELS
+from gread.runs.presets import split_settings
+from gread.runs.spec import HIDDEN_CHANNELS, Value
+from gread.tables.scaling import rescaled
+
+PROPAGATION = "label-propagation"
+RELATIONS = "num_relations"
+"""The hyperparameter of models with an operator for each type of edges."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A candidate: a model with its settings and encoding.
+
+    Attributes:
+        title: For a reader.
+        model: A name of ``gread.MODELS``, or label propagation.
+        settings: Hyperparameters of the model and of the training.
+        reason: Why it is tried.
+        directed: Whether it uses the directions of edges.
+        typed: Whether it uses the types of edges.
+        scaling: Of all its features, a name of `gread.tables.SCALINGS`.
+        compressed: Whether it sees the principal components of its features instead of them.
+        smooth: Whether its predictions are corrected and smoothed by those of neighbours.
+        balanced: Whether classes count alike in its loss, however many nodes they have.
+        neighbours: Whether `gread.estimator.neighbourhood.surroundings` are among its features. Its
+            network must see no edge: through two of them a node would see its own target.
+        positions: Whether `gread.graph.structure.spectral.spectral_positions` are among its
+            features.
+        columns: Number of features of its network, once it is trained.
+    """
+
+    title: str
+    model: str
+    settings: Mapping[str, Value] = field(default_factory=dict)
+    reason: str = ""
+    directed: bool = False
+    typed: bool = False
+    scaling: str = "none"
+    compressed: bool = False
+    smooth: bool = False
+    balanced: bool = False
+    neighbours: bool = False
+    positions: bool = False
+    columns: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.neighbours and self.model != "mlp":
+            raise InputError(f"neighbours must be features of an mlp only, got {self.model!r}")
+        if self.typed and not self.can_be_typed():
+            raise InputError(f"typed must be false for {self.model!r}, which has one operator")
+
+    def can_be_typed(self) -> bool:
+        """Whether its features or its network may tell types of edges apart."""
+        return self.neighbours or takes_types(self.model)
+
+    def features(self, x: Tensor, components: Tensor | None) -> Tensor:
+        """What it sees of features [N, F]: scaled, or their components.
+
+        Args:
+            x: Features.
+            components: Those of the graph of the training, see
+                `gread.estimator.compression.components`.
+        """
+        if not self.compressed:
+            return rescaled(x, self.scaling)
+        assert components is not None
+        return x @ components.to(x.device)
+
+    @property
+    def without_graph(self) -> bool:
+        """Whether the candidate uses no edges."""
+        return self.model == "mlp" and not (self.smooth or self.neighbours or self.positions)
+
+    def transductive(self) -> bool:
+        """Whether the candidate can predict only its graph, possibly with added nodes."""
+        return self.smooth or self.neighbours or self.model == PROPAGATION or self.bound()
+
+    def bound(self) -> bool:
+        """Whether the candidate is tied to the nodes of its graph and cannot predict added nodes.
+
+        A grown graph has other eigenvectors.
+        """
+        if self.model == PROPAGATION:
+            return False
+        return self.positions or MODELS[self.model].transductive(
+            split_settings(self.model, self.settings)[0]
+        )
+
+
+def takes_types(model: str) -> bool:
+    """Whether a model of the catalogue may have an operator for each type of edges."""
+    return model in MODELS and RELATIONS in MODELS[model].hyperparameters
+
+
+@cache
+def portfolio() -> tuple[Candidate, ...]:
+    """Candidates of ``portfolio.toml``."""
+    table = read_toml("estimator", "portfolio.toml") or {}
+    return tuple(Candidate(**row) for row in table["candidates"])
+
+
+def built(candidate: Candidate, features: int, outputs: int, nodes: int) -> nn.Module:
+    """The network of a candidate, untrained."""
+    own, _ = split_settings(candidate.model, candidate.settings)
+    hyper: dict[str, Any] = {"hidden_channels": HIDDEN_CHANNELS} | own
+    sizes = candidate.columns or features, hyper.pop("hidden_channels"), outputs
+    return MODELS[candidate.model].make(*sizes, num_nodes=nodes, **hyper)
+
+
+def moved(best: Candidate, random: np.random.Generator) -> Candidate:
+    """Other settings close to those of the best."""
+    settings = dict(best.settings)
+    for name in ("lr", "weight_decay"):
+        settings[name] = float(
+            f"{float(settings.get(name) or 1e-4) * 2.0 ** random.uniform(-1.5, 1.5):.3g}"
+        )
+    for name in ("dropout", "input_dropout"):
+        if name in settings:
+            moved = float(settings[name] or 0.0) + random.uniform(-0.2, 0.2)
+            settings[name] = round(min(0.8, max(0.0, moved)), 2)
+    for name, choices in (("hidden_channels", (64, 128, 256)), ("num_steps", (1, 2, 3, 4))):
+        if name in settings and random.uniform() < 0.4:
+            settings[name] = int(random.choice(choices))
+    title = best.title.removesuffix(", tuned")
+    return replace(
+        best, title=f"{title}, tuned", settings=settings, reason="settings around the best"
+    )
