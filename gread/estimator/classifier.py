@@ -15,7 +15,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin, clone
 from torch import Tensor
 from torch_geometric.data import Data
 
-from gread.base.checks import check_count, check_positive
+from gread.base.checks import check_count
 from gread.base.devices import choose_device
 from gread.base.errors import InputError
 from gread.base.files import whole_folder
@@ -57,8 +57,6 @@ from gread.training.loop import Epoch
 if TYPE_CHECKING:
     from gread.estimator.explanation import Explanation
 
-MINUTES, PLENTY = 2.0, 20_000  # for a choice, on a graph with as many nodes
-MOST = 14.0
 FRACTIONS = (0.6, 0.2, 0.2)  # train, validation and test of a drawn split
 WITHOUT_TEST = (0.8, 0.2, 0.0)  # where others keep the nodes of the test
 
@@ -212,10 +210,7 @@ class GraphEstimator(FittedEstimator):
         data, config = self.seen_, self.config()
         learned = (data.train_mask | data.val_mask).nonzero().squeeze(1).numpy()
         held = data.val_mask.nonzero().squeeze(1).numpy() if self.split_given_ else None
-        minutes = self.time
-        if minutes is None:
-            minutes = min(max(MINUTES, MINUTES * len(self.ids_) / PLENTY), MOST)
-        check_positive("time", minutes)
+        seconds = 60 * self.minutes()
         problem = Problem(
             data,
             learned,
@@ -227,7 +222,7 @@ class GraphEstimator(FittedEstimator):
             grows=self.seen_ is not self.data_,
         )
         self.settings_, self.config_ = {}, config
-        self.blend_, choices = fit_blend(problem, 60 * minutes, on_score)
+        self.blend_, choices = fit_blend(problem, seconds, on_score)
         for one in self.blend_.members:
             if one.candidate.positions:  # those of another machine may have other signs
                 directed = one.candidate.directed

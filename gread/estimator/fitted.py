@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.utils import coalesce, to_undirected
 
+from gread.base.checks import check_positive
 from gread.base.devices import choose_device
 from gread.base.errors import InputError
 from gread.base.memory import enough_memory
@@ -51,6 +52,12 @@ from gread.training.loop import Fit
 from gread.training.losses import LOSSES
 from gread.training.memory import PROBE, parts_that_fit
 from gread.training.metrics import METRICS
+
+MINUTES, PLENTY = 2.0, 20_000
+"""Default time for the choice of a model, and the number of nodes up to which it is enough."""
+
+MOST = 14.0
+"""Longest default time for the choice of a model, in minutes."""
 
 TRAIN: dict[str, Any] = {"epochs": 200, "lr": 0.01, "weight_decay": 5e-4, "patience": 50}
 LARGE = 50_000  # nodes from which an epoch takes seconds and validation hardly fluctuates
@@ -279,6 +286,13 @@ class FittedEstimator(BaseEstimator):
         found = TrainConfig(**(TRAIN | (TRAIN_LARGE if nodes >= LARGE else {}) | given))
         MODELS[self.model_].check_parts(found.parts, hyper)
         return self._suited(found, given)
+
+    def minutes(self) -> float:
+        """Time for the choice of a model; by default in proportion to the number of nodes."""
+        if self.time is not None:
+            check_positive("time", self.time)
+            return self.time
+        return min(max(MINUTES, MINUTES * len(self.ids_) / PLENTY), MOST)
 
     def _automatic(self) -> TrainConfig:
         """Training settings of `AUTO`, which fix the metric."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from gread.base.progress import Stages
@@ -17,6 +18,8 @@ class FitProgress(Stages):
     """Shows epochs, candidates and trials with their best validation metric."""
 
     objective: Objective
+    began: float
+    seconds: int
 
     def begin(self, stage: str, classifier: FittedEstimator) -> None:
         """A stage of `gread.estimator.fit_report` begins; the first that is shown is training."""
@@ -27,7 +30,11 @@ class FitProgress(Stages):
             return
         config = classifier.config(len(classifier.ids_))
         self.objective = objective_of(vars(config))
-        self.stage(stage, total=None if classifier.model_ == AUTO else config.epochs)
+        if classifier.model_ != AUTO:
+            self.stage(stage, total=config.epochs)
+            return
+        self.began, self.seconds = time.monotonic(), round(60 * classifier.minutes())
+        self.stage("choosing a model", total=self.seconds)
 
     def advance(self, epoch: Epoch) -> None:
         """An epoch is over."""
@@ -39,7 +46,9 @@ class FitProgress(Stages):
         """A candidate has a new score."""
         best = scores[0]
         value = self.objective.short(self.objective.metric.sign * best.gain[0])
-        self.update(f"{len(scores)} candidates, best {best.candidate.title} {value}")
+        passed = min(self.seconds, round(time.monotonic() - self.began))
+        text = f"{len(scores)} candidates, best {best.candidate.title} {value}"
+        self.update(f"{text}, {self.seconds - passed} s left", completed=passed)
 
     def tell(self, count: int, best: FittedEstimator) -> None:
         """A trial is over."""

@@ -1,15 +1,18 @@
 """A classifier whose model is chosen."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 
 import gread
 from gread.base.errors import InputError
 from gread.estimator import automatic
 from gread.estimator.candidates import Candidate
+from gread.estimator.progress import FitProgress
 from gread.estimator.race import Choice, Contest, Scored
 from tests.estimator.conftest import only
 
@@ -51,6 +54,16 @@ def test_the_choice_is_at_least_as_good_as_every_candidate(fitted):
     choice = fitted.choice_
     assert all(choice.gain >= one.gain for one in choice.scored)
     assert len(choice.weights) == len(choice.scored)
+
+
+def test_progress_shows_the_best_candidate_and_the_time_left(fitted):
+    scores = fitted.choice_.scored
+    with FitProgress(Console(quiet=True)) as shown:
+        shown.begin("training", fitted)
+        shown.score(scores)
+    best = f"{len(scores)} candidates, best {scores[0].candidate.title}"
+    value = f"{100 * scores[0].gain[0]:.1f}"
+    assert re.fullmatch(rf"{best} {value}%, 1(19|20) s left", shown.text)
 
 
 def test_another_graph_is_predicted_without_members_of_this_one(fitted, data):
