@@ -170,9 +170,8 @@ def test_a_blend_is_the_mean_of_its_members(one_way):
 @pytest.mark.slow
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_a_blend_is_one_file(one_way, tmp_path, suffix):
-    small = {"hidden_channels": 8, "num_steps": 1}
-    gcn, rows = (Candidate(name, name, small) for name in ("tuned-gcn", "tuned-sage"))
-    classifier = blend_of(one_way, gcn, replace(rows, scaling="row"), DIRECTED)
+    rows = Candidate("rows", "tuned-sage", {"hidden_channels": 8, "num_steps": 1}, scaling="row")
+    classifier = blend_of(one_way, rows, DIRECTED)
     given = inputs_of(classifier, one_way)
     found = run(classifier, tmp_path / f"model{suffix}", given.x, given.edge_index)
     np.testing.assert_allclose(found, classifier.predict_proba(one_way), atol=1e-6)
@@ -195,9 +194,7 @@ def run(classifier, file, *inputs):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["mlp", "gcn", "gat", "tuned-gcn", "tuned-sage", "gread-x", "grand"]
-)
+@pytest.mark.parametrize("name", ["mlp", "gat", "gread-x", "grand"])  # one of each kind
 def test_onnx_gives_the_same_probabilities(data, other, tmp_path, name):
     classifier = trained(name, data)
     given = inputs_of(classifier, other)
