@@ -1,4 +1,4 @@
-"""Which edges and features a prediction comes from, by PyG's GNNExplainer.
+"""Explain a prediction by edges and features with PyG's GNNExplainer.
 
 Run: python examples/explain.py      (a few seconds)
 """

@@ -1,4 +1,4 @@
-"""A graph that is trained part by part, as one that does not fit into memory would be.
+"""Train on a partitioned graph, as for graphs that do not fit into memory.
 
 Run: python examples/large_graph.py      (some seconds)
 """

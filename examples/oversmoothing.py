@@ -1,4 +1,4 @@
-"""How the Dirichlet energy falls under diffusion, and what some reactions do about it.
+"""Compare the Dirichlet energy over time under diffusion and under reactions.
 
 Run: python examples/oversmoothing.py      (a second)
 """

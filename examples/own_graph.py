@@ -1,4 +1,4 @@
-"""A table of nodes and a table of edges become predictions, with scikit-learn's manners.
+"""Predict from a table of nodes and a table of edges with the scikit-learn API.
 
 Run: python examples/own_graph.py      (some seconds; needs pandas)
 """
@@ -7,7 +7,7 @@ import pandas
 
 import gread
 
-# Two tables, as they might come from a database.
+# Two tables, for example from a database.
 graph = gread.csbm(400, 3, homophily=0.7, degree=6, num_features=4, mean=0.3, sigma=1.0)
 papers = pandas.DataFrame(graph.x.numpy(), columns=["year", "pages", "cited", "score"])
 papers["topic"] = [["biology", "physics", "history"][label] for label in graph.y]

@@ -1,4 +1,4 @@
-"""A reaction of your own in ten lines, with a parameter that is learned.
+"""Define a reaction with a learned parameter in ten lines.
 
 Run: python examples/own_reaction.py      (a few seconds)
 """
@@ -10,7 +10,7 @@ import gread
 
 
 class Threshold(nn.Module):
-    """r(H) = H ⊙ (1 − H) ⊙ (H − a): grows above a, dies out below."""
+    """r(H) = H ⊙ (1 − H) ⊙ (H − a): growth above a, decay below."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""The reaction-diffusion layer between two layers of PyTorch Geometric.
+"""Use the reaction-diffusion layer between two layers of PyTorch Geometric.
 
 Run: python examples/pyg_model.py      (a few seconds)
 """

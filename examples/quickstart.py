@@ -1,4 +1,4 @@
-"""Train GREAD on a heterophilous random graph and look at what it does.
+"""Train GREAD on a heterophilous random graph and inspect its dynamics.
 
 Run: python examples/quickstart.py      (a few seconds)
 """

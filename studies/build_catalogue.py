@@ -1,4 +1,4 @@
-"""Writes docs/catalogue.md from the registries: ``make docs``."""
+"""Write docs/catalogue.md from the registries (``make docs``)."""
 
 from pathlib import Path
 

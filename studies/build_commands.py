@@ -1,4 +1,4 @@
-"""The page of the command line, from typer."""
+"""Documentation page of the command line."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +10,7 @@ from gread.cli import app
 
 
 def commands() -> str:
-    """Every command with its arguments and options, from typer."""
+    """Page with every command, its arguments and options."""
     parts = [
         "# Command line",
         "Every command has `--help`, and most have `--json`. Invalid input prints a one-line error "
@@ -30,13 +30,13 @@ def commands() -> str:
 
 
 def summary(context: typer.Context) -> str:
-    """A command with the first line of its help, as a row of a table."""
+    """Table row of a command with the first line of its help."""
     path, first = context.command_path, (context.command.help or "").partition("\n")[0]
     return f"| [`{path}`](#{path.replace(' ', '-')}) | {first} |"
 
 
 def contexts(group: typer.Context | None = None) -> Iterator[typer.Context]:
-    """The contexts of all commands of ``gread``, or of a group, nested groups included."""
+    """Contexts of all commands of ``gread`` or of a group, including nested groups."""
     group = group or typer.Context(get_command(app), info_name="gread")
     for name in group.command.list_commands(group):
         command = group.command.get_command(group, name)
@@ -47,7 +47,7 @@ def contexts(group: typer.Context | None = None) -> Iterator[typer.Context]:
 
 
 def option(parameter: Any, context: typer.Context) -> str:
-    """A parameter as a row of a table; nothing for ``--help``."""
+    """Table row of a parameter; None for ``--help``."""
     if parameter.name == "help":
         return ""
     named = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))

@@ -2,7 +2,7 @@
 
 A page of ``docs`` may link to any file of the repository. Each linked file becomes a file of the
 site under its own path: Markdown as a page, text as a page with one code block, a folder as a list
-of its files, anything else as a download. So the same link works in a checkout and on the site.
+of its files, anything else as a download. The same link works in a checkout and on the site.
 """
 
 import json
@@ -53,7 +53,7 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Point links at the places that files have on the site."""
+    """Change links to the paths of the files on the site."""
     here = repository_path(page.file.src_uri)
     if Path(here).stem.endswith(tuple(LANGUAGES)):
         return markdown  # code has no links
@@ -65,6 +65,12 @@ def on_page_markdown(markdown, page, config, files):
     return LINK.sub(moved, markdown)
 
 
+def on_post_page(output, page, config):
+    """Name the search dialog, which the theme leaves without a name for screen readers."""
+    dialog = 'data-md-component="search" role="dialog"'
+    return output.replace(dialog, f'{dialog} aria-label="Search"')
+
+
 def linked(path: str, content: str) -> Iterator[str]:
     """Files that a page links to, by their path in the repository."""
     for link in LINK.finditer(content):
@@ -72,12 +78,12 @@ def linked(path: str, content: str) -> Iterator[str]:
 
 
 def resolved(path: str, link: str) -> str:
-    """The path in the repository of a link on the page ``path``."""
+    """Path in the repository of a link on the page ``path``."""
     return normpath(f"{Path(path).parent.as_posix()}/{link}")
 
 
 def site_path(path: str) -> str:
-    """The source path on the site of a file of the repository."""
+    """Source path on the site of a file of the repository."""
     if path.startswith("docs/"):
         return path.removeprefix("docs/")
     if (ROOT / path).is_dir():
@@ -86,7 +92,7 @@ def site_path(path: str) -> str:
 
 
 def repository_path(uri: str) -> str:
-    """The path in the repository of a file of the site."""
+    """Path in the repository of a file of the site."""
     if (ROOT / "docs" / uri).exists():
         return f"docs/{uri}"
     return uri
@@ -141,7 +147,7 @@ def number(path: Path) -> tuple[bool, int, str]:
 
 
 def explorer() -> str:
-    """The playground as one file of HTML."""
+    """The playground as one HTML file."""
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder, "page.html")
         export(page, store=folder)

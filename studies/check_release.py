@@ -2,7 +2,7 @@
 
     python studies/check_release.py
 
-from the repository's root, before a tag is pushed; exits with what differs.
+Run it in the repository's root before pushing a tag; it exits with the differences.
 """
 
 import re
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def differences(version: str) -> list[str]:
-    """What does not say ``version``."""
+    """Files that do not contain ``version``."""
     citation = re.search(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
     released = re.findall(
         r"^## (\d\S*) - \d{4}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text(), re.M

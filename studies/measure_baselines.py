@@ -1,13 +1,13 @@
-"""Looks into the cells of Table 8 that lie more than two of the paper's deviations off the paper.
+"""Investigate cells of Table 8 more than two deviations of the paper away from the paper.
 
     python studies/measure_baselines.py STORE [DEVICE] [WORKERS] [MODEL ...]
 
-from the repository's root. On Texas, Chameleon and Cora, and for the models named (by default
-all), it tries another form of the model, where there is one, the edges in one direction alone,
-where the graph comes with directions, and other settings: where those of the table are published
-ones, the best of 20 random ones by validation on the first three splits, and what others have set;
-else the model's defaults, in all of these ways. The runs of the table itself are those of the
-package or in STORE. Prints a Markdown table of validation and test accuracy.
+Run it in the repository's root. On Texas, Chameleon and Cora, and for the named models (by default
+all), it tries another form of the model if there is one, and directed edges if the graph has
+directions. If the settings of the table are published ones, it also tries the best of 20 random
+settings by validation on the first three splits, and settings of other authors; otherwise it tries
+the model's defaults in all of these ways. The runs of the table itself are those of the package or
+in STORE. Prints a Markdown table of validation and test accuracy.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _reversed(data: Data) -> Data:
 
 
 DIRECTED = {"nodes that link to it": lambda data: data, "nodes that it links to": _reversed}
-"""What a node may see alone of a graph whose edges have directions."""
+"""Variants of a directed graph with one direction only."""
 
 for graph, (number, clean) in product(("texas", "chameleon"), enumerate(DIRECTED.values())):
     name = f"{graph}-directed-{number}"
@@ -58,7 +58,7 @@ for graph, (number, clean) in product(("texas", "chameleon"), enumerate(DIRECTED
 @model("gde-linear", title="GDE with linear ends", group="continuous", reference="ours")
 @wraps(GDE)
 def gde_with_linear_ends(*arguments: Any, **options: Any) -> GDE:
-    """GDE whose first and last layer look at no neighbours, as in the skeleton of GRAND."""
+    """GDE whose first and last layer use no neighbours, as in GRAND."""
     found = GDE(*arguments, **options)
     for layer in (found.encoder, found.decoder):
         layer.mix = lambda y, adj: y
@@ -66,19 +66,19 @@ def gde_with_linear_ends(*arguments: Any, **options: Any) -> GDE:
 
 
 FORMS = {"gde": {"linear first and last layer": "gde-linear"}}
-"""What to try instead of a model, by its name."""
+"""Other forms of a model, by name."""
 
 Place = tuple[str, str]
 """Model and dataset."""
 
 ELSEWHERE: dict[Place, dict[str, dict[str, Value]]] = {
-    ("gcnii", "chameleon"): {"4 layers": {"num_layers": 4}}  # GGCN's authors ran it so
+    ("gcnii", "chameleon"): {"4 layers": {"num_layers": 4}}  # the setting of GGCN's authors
 }
-"""What others than the model's authors set."""
+"""Settings of other authors than the model's."""
 
 
 def off(known: Mapping[str, Result]) -> dict[Place, list[Result]]:
-    """The cells that are, GREAD's aside, with their runs; ``known`` has results by their keys."""
+    """Such cells except GREAD's, with their runs; ``known`` has results by key."""
     found: dict[Place, list[Result]] = {}
     for spec in ARTEFACTS["table-8"].specs():
         if spec.model not in GREAD and spec.dataset in DATASETS and spec.key in known:
@@ -94,7 +94,7 @@ def _is_off(place: Place, runs: list[Result]) -> bool:
 
 
 def attempts(place: Place, specs: list[RunSpec]) -> dict[str, list[RunSpec]]:
-    """What to try instead of these ten runs, the search aside."""
+    """Alternatives to these ten runs, without the search."""
     name, graph = place
     found = {
         what: [replace(spec, model=other) for spec in specs]
@@ -109,10 +109,10 @@ def attempts(place: Place, specs: list[RunSpec]) -> dict[str, list[RunSpec]]:
 
 
 def main(folder: str, device: str = "cpu", workers: str = "1", *models: str) -> None:
-    """Prints the table."""
+    """Print the table."""
     import_optuna().logging.set_verbosity(30)
     store = ResultStore(folder)
-    compute = computing(store, device, workers)  # processes import this script by themselves
+    compute = computing(store, device, workers)  # worker processes import this script
     found = off(known_results(Path(folder)))
     places = [place for place in found if not models or place[0] in models]
     tried = {place: attempts(place, [run.spec for run in found[place]]) for place in places}

@@ -1,10 +1,10 @@
-"""Would a dense Ã be faster on small graphs? One product, sparse and dense, for a population.
+"""Compare sparse and dense products with Ã on small graphs, for a population.
 
     python studies/measure_dense.py [DEVICE]
 
-prints the milliseconds of Ã H forwards for 64 channels and as many members, once with the kernels
-of this library and once with a dense matrix in single precision. On a GPU the products are replayed
-from a CUDA graph, as a population's are: launches would hide everything else.
+Prints the milliseconds of the forward product Ã H for 64 channels and several members, with the
+kernels of this library and with a dense matrix in single precision. On a GPU the products are
+replayed from a CUDA graph, as in a population; otherwise launch overhead would dominate.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MEMBERS = (1, 10, 100)
 
 
 def milliseconds(product: Callable[[], torch.Tensor], device: str) -> float:
-    """The fastest of several rounds of products, each round a tenth of a second or more."""
+    """Fastest of several rounds of products, each of at least a tenth of a second."""
     if device != "cpu":
         return milliseconds_replayed(product)
 
@@ -40,7 +40,7 @@ def milliseconds(product: Callable[[], torch.Tensor], device: str) -> float:
 
 
 def milliseconds_replayed(product: Callable[[], torch.Tensor], count: int = 50) -> float:
-    """The fastest of several replays of a graph of as many products."""
+    """Fastest of several replays of a CUDA graph of as many products."""
     product()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -58,7 +58,7 @@ def milliseconds_replayed(product: Callable[[], torch.Tensor], count: int = 50) 
 
 
 def main(device: str = "cpu") -> None:
-    """Prints a table."""
+    """Print a table."""
     print("| graph | nodes | members | sparse (ms) | dense (ms) | dense / sparse |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
     for name in ("texas", "cornell", "wisconsin", "chameleon", "cora"):

@@ -1,8 +1,8 @@
-"""Probabilities of 100,000 nodes from exported files, and from gread: docs/own-graph.md.
+"""Time predictions of exported files and of gread on 100,000 nodes (docs/own-graph.md).
 
     python studies/measure_export.py [NODES]
 
-from the repository's root, with OMP_NUM_THREADS=1 for one thread.
+Run it in the repository's root, with OMP_NUM_THREADS=1 for one thread.
 """
 
 import sys

@@ -1,10 +1,10 @@
-"""`gread fit` on benchmark graphs written as a user's files: docs/own-graph.md.
+"""Measure `gread fit` on benchmark graphs written as user files (docs/own-graph.md).
 
     python studies/measure_fit.py [GRAPH[:SPLIT] ...] [-- OPTION ...]
 
-from the repository's root; what follows ``--`` goes to `gread fit`. Labels of test nodes are not in
-the files: the model folder predicts them, and these predictions are scored. Prints accuracy and
-expected calibration error of the test nodes, and the seconds of `gread fit`.
+Run it in the repository's root; options after ``--`` are passed to `gread fit`. The files do not
+contain labels of test nodes; predictions of the model folder for them are scored. Prints accuracy
+and expected calibration error of the test nodes, and the seconds of `gread fit`.
 """
 
 import subprocess
@@ -26,7 +26,7 @@ DIRECTED = {"wisconsin": False, "arxiv-year": True, "arxiv-subject": True}
 
 
 def write(folder: Path, name: str, split: int) -> list[str]:
-    """The files of a graph; gives the options of `gread fit`."""
+    """Write the files of a graph, and return the options of `gread fit`."""
     data = gread.load(name, **({"directed": True} if DIRECTED.get(name) else {}))
     nodes = pd.DataFrame({"id": np.arange(data.num_nodes), "class": data.y.numpy()})
     nodes["class"] = nodes["class"].astype("Int64").mask(data.test_mask[:, split].numpy())
@@ -45,7 +45,7 @@ def write(folder: Path, name: str, split: int) -> list[str]:
 
 
 def run(*words: str) -> str:
-    """The output of a gread command."""
+    """Run a gread command, and return its output."""
     command = [sys.executable, "-m", "gread", *words]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
@@ -70,7 +70,7 @@ def measure(name: str, split: int, more: list[str]) -> dict[str, float]:
 
 
 def main() -> None:
-    """All of them, one line each, and the means of graphs with several splits."""
+    """Print one line per graph and split, and means over splits."""
     given = sys.argv[1:]
     more = given[given.index("--") + 1 :] if "--" in given else []
     names = given[: given.index("--")] if "--" in given else given

@@ -1,15 +1,16 @@
-"""`gread fit` on a university's friendship graph, compared with LINKX: docs/own-graph.md.
+"""Compare `gread fit` with LINKX on a generated friendship graph (docs/own-graph.md).
 
     python studies/measure_friendship.py [--nodes 3000] [--seeds 2] [--models auto linkx ...]
 
-from the repository's root. Writes two CSV files as a user would, with categories as integers and as
-text, runs the command, and prints the accuracy on nodes whose label was not in the files.
+Run it in the repository's root. It writes two CSV files as a user would, with categories as
+integers and as text, runs the command, and prints the accuracy on nodes whose label was not in the
+files.
 
-The graph is generated. Students have a year, a residence, a subject, and a gender to predict. A
-friendship is likelier within a year, a residence and a subject. Some students are friends mostly
-with their own gender, others with the other one (monophily: Altenburger and Ugander, 2018), so
-edges tell little by the mean over neighbours, and much by who the neighbours are. Some clubs are
-for one gender alone.
+Students have a year, a residence, a subject, and a gender to predict. A friendship is likelier
+within a year, a residence and a subject. Some students are friends mostly with their own gender,
+others with the other gender (monophily: Altenburger and Ugander, 2018). The mean over neighbours is
+therefore hardly informative, but the identity of the neighbours is. Some clubs admit one gender
+only.
 """
 
 import argparse
@@ -29,7 +30,7 @@ TEST = 0.2
 
 
 def students(nodes: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Nodes and edges; the column ``gender`` is complete."""
+    """Generate nodes and edges; the column ``gender`` is complete."""
     random = np.random.default_rng(seed)
     gender = random.integers(2, size=nodes)
     year = random.integers(YEARS, size=nodes)
@@ -39,10 +40,10 @@ def students(nodes: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     leaning = np.repeat([0.35, 0.65, 0.5, 0.5], -(-SUBJECTS // 4))[:SUBJECTS]
     shares = np.stack([1 - leaning, leaning])
     subject = np.array([random.choice(SUBJECTS, p=shares[g] / shares[g].sum()) for g in gender])
-    club = random.integers(3 * CLUBS, size=nodes)  # a third of the students are in one
-    club[(club < CLUBS) & (club % 4 == 0) & (gender == 0)] += 1  # clubs for gender 1 alone
+    club = random.integers(3 * CLUBS, size=nodes)  # a third of the students are in a club
+    club[(club < CLUBS) & (club % 4 == 0) & (gender == 0)] += 1  # clubs that admit only gender 1
     club[(club < CLUBS) & (club % 4 == 2) & (gender == 1)] += 1
-    taste = random.beta(6.0, 6.0, size=nodes)  # share of gender 1 among friends that one seeks
+    taste = random.beta(6.0, 6.0, size=nodes)  # preferred share of gender 1 among friends
     popular = random.lognormal(0.0, 0.6, size=nodes)
     pairs = []
     for node in range(nodes):
@@ -65,7 +66,7 @@ def students(nodes: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def as_text(nodes: pd.DataFrame) -> pd.DataFrame:
-    """The same with names in place of codes."""
+    """The same table with names instead of codes."""
     found = nodes.copy()
     for name in ("residence", "subject"):
         found[name] = [f"{name} {code}" for code in nodes[name]]
@@ -77,7 +78,7 @@ FORMS: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "integers": lambda nodes: nodes,
     "text": as_text,
 }
-"""How a file may write categories."""
+"""Representations of categories in a file."""
 
 
 def measure(
@@ -105,7 +106,7 @@ def _run(*words: str) -> None:
 
 
 def main() -> None:
-    """One line for each graph, form and model."""
+    """Print one line for each graph, form and model."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--nodes", type=int, default=NODES)
     parser.add_argument("--seeds", type=int, default=2)

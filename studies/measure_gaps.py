@@ -1,8 +1,8 @@
-"""Looks into the cells of Table 4 that lie more than one deviation below the paper.
+"""Investigate cells of Table 4 that are more than one deviation below the paper.
 
-The appendix leaves switches open; here each of them is turned, and what is said to be wrong with
-a setting is put right, on the first three splits. Prints a Markdown table; docs/gaps.md says what
-it means. ``python studies/measure_gaps.py STORE [DEVICE] [WORKERS]``, from the repository's root.
+Options that the appendix does not specify are changed one at a time, and presumed errors of
+settings are corrected, on the first three splits. Prints a Markdown table, which docs/gaps.md
+explains. Run ``python studies/measure_gaps.py STORE [DEVICE] [WORKERS]`` in the repository's root.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ NONLINEAR = ("gread-f", "gread-ac", "gread-z")
 
 @gread.REACTIONS.register("fb-published")
 def fb_published(s: gread.State):
-    """r(H) = H + Ã H: what the published code computes for FB, and for FB* with vector β."""
+    """r(H) = H + Ã H: the published code's FB, and its FB* with vector β."""
     return 2 * s.h - s.lh
 
 
 @gread.REACTIONS.register("fb*-published")
 def fb_star_published(s: gread.State):
-    """r(H) = 2 H + Ã H: what the published code computes for FB* with scalar β."""
+    """r(H) = 2 H + Ã H: the published code's FB* with scalar β."""
     return 3 * s.h - s.lh
 
 
@@ -53,7 +53,7 @@ def below(results: list[Result]) -> dict[tuple[str, str], tuple[float, float]]:
 
 
 def variants(spec: RunSpec) -> Iterator[tuple[str, RunSpec]]:
-    """What to try instead of ``spec``, each with its name."""
+    """Alternatives to ``spec`` by name."""
     hyper = dict(spec.hyper)
 
     def changed(**changes) -> RunSpec:
@@ -73,7 +73,7 @@ def variants(spec: RunSpec) -> Iterator[tuple[str, RunSpec]]:
         row = replace(spec, options={"normalize_features": True})
         yield "row-normalised", row
         yield "row-normalised, decay 0", replace(row, train=replace(spec.train, weight_decay=0.0))
-    if spec.dataset != "squirrel":  # slow, and what is tried there is tried above
+    if spec.dataset != "squirrel":  # slow, and covered above
         yield "other decoder", changed(decoder={"mlp": "linear", "linear": "mlp"}[hyper["decoder"]])
         yield "other encoder", changed(encoder={"mlp": "linear", "linear": "mlp"}[hyper["encoder"]])
         yield "other ReLU on H(T)", changed(output_activation=not hyper["output_activation"])
@@ -81,7 +81,7 @@ def variants(spec: RunSpec) -> Iterator[tuple[str, RunSpec]]:
 
 
 def line(results: list[Result]) -> str:
-    """Validation and test accuracy, and how many runs diverged."""
+    """Validation and test accuracy, and the number of diverged runs."""
     known = [result for result in results if result.test is not None]
     if not known:
         return "all failed"

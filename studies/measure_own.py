@@ -1,8 +1,8 @@
-"""A graph of 100,000 nodes and a million edges, from CSV files to predictions: docs/own-graph.md.
+"""Measure 100,000 nodes and a million edges from CSV to predictions (docs/own-graph.md).
 
     python studies/measure_own.py [NODES] [FOLDER]
 
-from the repository's root. Writes the files and measures the two commands as a user runs them.
+Run it in the repository's root. It writes the files and measures both commands as a user runs them.
 """
 
 import csv
@@ -23,7 +23,8 @@ NEIGHBOURS = 20
 
 
 def write_files(folder: Path, nodes: int) -> int:
-    """Numbers, a truth value, a category, words and gaps; a third of the classes is unknown."""
+    """Write numbers, a boolean, a category, words and missing values; a third of the classes is
+    unknown."""
     data = gread.csbm(
         nodes, 5, homophily=0.6, degree=NEIGHBOURS, num_features=12, mean=0.15, sigma=1.0
     )
@@ -50,7 +51,7 @@ def write_files(folder: Path, nodes: int) -> int:
 
 
 def call(*arguments: object) -> tuple[dict, float]:
-    """What a command prints, and how long it took."""
+    """Output and duration of a command."""
     start = time.perf_counter()
     command = [sys.executable, "-m", "gread", *map(str, arguments), "--json"]
     told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout

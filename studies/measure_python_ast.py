@@ -1,8 +1,8 @@
-"""Half a million nodes, on the whole graph and by parts: the table in docs/own-graph.md.
+"""Train half a million nodes on the whole graph and by parts (docs/own-graph.md).
 
     python studies/measure_python_ast.py [EPOCHS]
 
-from the repository's root. All numbers of parts start from the same parameters.
+Run it in the repository's root. All trainings start from the same parameters.
 """
 
 import multiprocessing
@@ -33,7 +33,7 @@ if __name__ == "__main__":
     epochs = int(sys.argv[1]) if len(sys.argv) > 1 else 100
     print("| parts | validation | test | chosen epoch | s an epoch | peak GB |")
     print("| ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
-    for parts in PARTS:  # each in a process of its own, for its peak
+    for parts in PARTS:  # each in a separate process, to measure its peak
         process = multiprocessing.get_context("spawn").Process(target=train, args=(parts, epochs))
         process.start()
         process.join()

@@ -1,9 +1,9 @@
-"""A mesh of two million nodes over 1, 2 and 4 processes: the tables of docs/scaling.md.
+"""Train on a mesh of two million nodes over 1, 2 and 4 processes (docs/scaling.md).
 
     python studies/measure_scaling.py [NODES] [EPOCHS] [PROCESSES...]
 
-from the repository's root. The mesh is written to shards row by row, in no order at all, and every
-process reads its own. Losses must agree; peaks are of whole processes, PyTorch included.
+Run it in the repository's root. The mesh is written to shards in random order, and every process
+reads its own shard. Losses must agree. Peaks are those of whole processes, including PyTorch.
 """
 
 import sys
@@ -29,7 +29,7 @@ SETTINGS = {"reaction": "bs", "adjacency": "original", "solver": "euler", "input
 
 
 def write_mesh(folder: Path, nodes: int, shards: int) -> None:
-    """A square mesh whose nodes are numbered at random, cut by Cuthill and McKee's order."""
+    """Write a square mesh with random node numbers, partitioned by the Cuthill-McKee order."""
     width = int(nodes**0.5)
     nodes = width * width
     random = np.random.default_rng(0)
@@ -55,30 +55,30 @@ def write_mesh(folder: Path, nodes: int, shards: int) -> None:
 
 
 def status(name: str) -> float:
-    """Of this process, in GB: VmHWM is its peak, VmRSS what it has now."""
+    """Memory of this process in GB: VmHWM is the peak, VmRSS the current use."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(name)) / 1e6
 
 
 def over_loopback() -> int:
-    """Bytes that this machine has sent to itself."""
+    """Bytes sent over the loopback device."""
     lines = Path("/proc/net/dev").read_text().splitlines()
     return next(int(line.split()[9]) for line in lines if line.strip().startswith("lo:"))
 
 
 def train(folder: Path, epochs: int) -> dict[str, float]:
-    """One process of a training, and what it took."""
+    """Train in one process, and return its costs."""
     began = status("VmRSS")
     torch.set_num_threads(1)
     shard = read_shard(folder)
     torch.manual_seed(0)
     model = gread.GREAD(FEATURES, HIDDEN, CLASSES, time=1.0 * STEPS, **SETTINGS)
     with torch.no_grad():
-        model(shard.x, shard)  # what is found out once about the graph
+        model(shard.x, shard)  # caches one-time computations of the graph
     border, before = shard.border, over_loopback()
     found = fit_shard(model, shard, TrainConfig(epochs=epochs))
     loopback = over_loopback() - before
-    # Forth, back and for the accuracies, two products each step.
+    # Two products per step in forward, backward and evaluation.
     predicted = 6 * STEPS * epochs * sum(border.send_counts) * HIDDEN * 4
     state = torch.zeros(border.own, HIDDEN)
     start = time.perf_counter()

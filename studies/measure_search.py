@@ -1,10 +1,10 @@
-"""The searches of docs/reproducibility.md, stage after stage; each goes on where it was left.
+"""Searches of docs/reproducibility.md in resumable stages.
 
     python studies/measure_search.py STAGE STORE [DEVICE] [PROCESSES] [SECONDS]
 
-from the repository's root, with STAGE one of: wide, near, second, select, final. None of them shows
-a test accuracy; studies/report_search.py does, when all is over. The stage select writes
-results/trials.csv and results/selected.json, which are all that comes after needs.
+Run it in the repository's root, with STAGE one of: wide, near, second, select, final. No stage
+shows a test accuracy; studies/report_search.py does, after the last stage. The stage select writes
+results/trials.csv and results/selected.json, the only inputs of later stages.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from gread.search.study import (
 
 WEBKB = ("texas", "wisconsin", "cornell")
 LARGER = {"squirrel": 30, "pubmed": 40, "citeseer": 40, "film": 40, "cora": 40, "chameleon": 40}
-"""Trials of GREAD-BS near the published setting: a run takes up to a second there."""
+"""Number of trials of GREAD-BS near the published setting on larger graphs."""
 
 OTHER_DATA = {"squirrel-filtered": "squirrel", "chameleon-filtered": "chameleon"}
 OTHER_DATA |= {"cornell-fixed": "cornell"}
@@ -51,7 +51,7 @@ OTHER_DATA |= {"cornell-fixed": "cornell"}
 
 OTHERS = tuple(f"gread-{reaction}" for reaction in ("f", "ac", "z", "st", "fb", "fb*"))
 ALL_FAILED = "gread-z", "squirrel"
-"""Here no draw around the first two anchors ended with finite numbers, so there is a third."""
+"""No setting around the first two anchors had finite results here, so there is a third."""
 
 SPLITS = range(10)
 RULES = ("best-mean", "lowest-loss", "one-standard-error", "neighbours")
@@ -64,16 +64,16 @@ class Study:
     """Trials of one search.
 
     Attributes:
-        dataset: Where.
-        model: Which.
+        dataset: A name of ``gread.DATASETS``.
+        model: A name of ``gread.MODELS``.
         kind: ``wide``: random draws from the shipped space; ``tpe``: that space by TPE; ``near``:
-            random draws around a setting that is known.
-        trials: How many.
-        splits: Of every trial.
-        seeds: Of every trial.
-        prune: Whether the poor ones end early.
-        around: Of a near one, which of `anchors`.
-        best: So many of its settings are compared with those of other studies.
+            random draws around a known setting.
+        trials: Number of trials.
+        splits: Splits of every trial.
+        seeds: Seeds of every trial.
+        prune: Whether poor trials are pruned.
+        around: Index in `anchors`, for a near study.
+        best: Number of its settings that are compared with those of other studies.
     """
 
     dataset: str
@@ -95,14 +95,14 @@ class Study:
 
 @dataclass(frozen=True)
 class Contest:
-    """A model on a dataset: whose settings are compared, and on which runs.
+    """Comparison of settings of a model on a dataset.
 
     Attributes:
-        dataset: Where.
-        model: Which.
-        studies: Whose best settings are compared,
-        splits: on these splits
-        seeds: with these seeds.
+        dataset: A name of ``gread.DATASETS``.
+        model: A name of ``gread.MODELS``.
+        studies: Studies whose best settings are compared.
+        splits: Splits of the comparison.
+        seeds: Seeds of the comparison.
         final: Seeds of the runs whose test accuracy is reported.
     """
 
@@ -142,15 +142,15 @@ def contests() -> Iterator[Contest]:
 
 
 TOP = 5
-"""Of the wide study, so many settings are searched around, and the published one."""
+"""Number of settings of the wide study that near studies use as anchors."""
 
 
 def anchors(study: Study, store: ResultStore) -> list[Mapping]:
-    """The settings that near studies are drawn around, none before they are known.
+    """Anchors of near studies; empty before they are known.
 
-    Of GREAD-BS the published one and the best of the wide study by validation; of the others the
-    paper's, and GREAD-BS's published, with a β that is not negative where that blows up; where all
-    of these fail, GREAD-F's, as it was selected.
+    For GREAD-BS, the published setting and the best of the wide study by validation. For other
+    reactions, the paper's setting and the published one of GREAD-BS, with a positive β if a
+    negative one diverges. If all of these fail, the selected setting of GREAD-F.
     """
     published = known("gread-bs", study.dataset, "published")
     if study.model != "gread-bs":
@@ -165,7 +165,7 @@ def anchors(study: Study, store: ResultStore) -> list[Mapping]:
 
 
 def known(model: str, dataset: str, source: str) -> dict:
-    """The settings of a preset."""
+    """Settings of a preset."""
     preset = find_preset(model, OTHER_DATA.get(dataset, dataset), source)
     return {**preset.hyper, **{name: getattr(preset.train, name) for name in TRAINING}}
 
@@ -174,14 +174,14 @@ TRAINING = ("epochs", "lr", "weight_decay", "patience")
 
 
 def space_of(study: Study, store: ResultStore) -> Space:
-    """What settings are drawn from."""
+    """Search space of a study."""
     if study.kind != "near":
         return read_space(study.model)
     return near(study.model, anchors(study, store)[study.around])
 
 
 def near(model: str, settings: Mapping) -> Space:
-    """Numbers not far from those of a setting, everything else as it is there."""
+    """Space of numbers near those of a setting; everything else is fixed."""
     wide = read_space(model)
     table = {**{name: value for name, value in settings.items() if value is not None}, **wide.fixed}
     for name, part in wide.parts.items():
@@ -199,12 +199,12 @@ def near(model: str, settings: Mapping) -> Space:
 FACTORS = {"lr": (0.5, 2.0), "weight_decay": (0.25, 4.0)}
 FACTORS |= {"time": (0.75, 1.33), "step_size": (0.75, 1.33)}
 MARGIN = 0.15
-"""Of the dropout rates."""
+"""Width of the range of dropout rates."""
 
 
 @RECORDS.register("ensemble")
 def ensemble(model, data) -> dict[str, list[list[int]]]:
-    """Probabilities of all nodes in thousandths: at T, and their mean over five times from T/2."""
+    """Probabilities of all nodes in thousandths, at T and averaged over five times from T/2."""
     times = [model.time * share for share in (0.5, 0.625, 0.75, 0.875, 1.0)]
     states = model.evolve(data.x, data.edge_index, data.edge_weight, save_at=times).saved
     found = torch.stack([model.decoder(h).softmax(-1) for h in states])
@@ -213,7 +213,7 @@ def ensemble(model, data) -> dict[str, list[list[int]]]:
 
 
 def run_study(study: Study, folder: str, device: str, workers: int = 1) -> str:
-    """One study, from where it is."""
+    """Run or resume a study."""
     import_optuna().logging.set_verbosity(30)
     start, store = time.time(), ResultStore(folder)
     space = space_of(study, store)
@@ -240,7 +240,7 @@ def run_study(study: Study, folder: str, device: str, workers: int = 1) -> str:
 
 
 def begin_with_the_anchor(study: Study, space: Space, store: ResultStore) -> None:
-    """The first trial is the setting that the others are around."""
+    """Enqueue the anchor as the first trial."""
     plan = StudySettings(
         *(study.dataset, study.model, space.table, "random", study.prune),
         *(list(study.splits), list(study.seeds)),
@@ -253,9 +253,9 @@ def begin_with_the_anchor(study: Study, space: Space, store: ResultStore) -> Non
 
 
 def share_device(processes: int, threads: int) -> None:
-    """What a process does first: it takes no more than its part.
+    """Limit a process to its share of the device.
 
-    A tenth of the device is left for what CUDA itself needs in each process.
+    A tenth of the device is left for the CUDA context of each process.
     """
     torch.set_num_threads(threads)
     if torch.cuda.is_available():
@@ -263,7 +263,7 @@ def share_device(processes: int, threads: int) -> None:
 
 
 def wide_studies(folder: str, device: str, processes: int, seconds: float) -> None:
-    """One after the other, each in all processes."""
+    """Run the wide studies in sequence, each in all processes."""
     begin = time.time()
     for contest in contests():
         for study in contest.studies:
@@ -273,7 +273,7 @@ def wide_studies(folder: str, device: str, processes: int, seconds: float) -> No
 
 
 def near_studies(folder: str, device: str, processes: int, seconds: float) -> None:
-    """All others, several at a time, until the time is over; the longest first."""
+    """Run the other studies concurrently until the time limit, longest first."""
     context = multiprocessing.get_context("spawn")
     setup = share_device, (processes, max(1, torch.get_num_threads() // processes))
     begin, others = time.time(), set(multiprocessing.active_children())
@@ -302,7 +302,7 @@ LENGTHS = {name: place for place, name in enumerate((*LARGER, "squirrel-filtered
 
 
 def trials_in(study: Study, store: ResultStore) -> list[Trial]:
-    """All trials of a finished study; none of one that is not."""
+    """All trials of a finished study; none before."""
     if study.name not in _finished:
         try:
             kept, _ = load_study(study.name, None, store.path.parent / "studies")
@@ -316,11 +316,11 @@ def trials_in(study: Study, store: ResultStore) -> list[Trial]:
 
 
 _finished: dict[str, list[Trial]] = {}
-"""Trials of studies that were read: a journal takes a second."""
+"""Cache of trials, because reading a journal takes a second."""
 
 
 def ranking(study: Study, store: ResultStore) -> list[Trial]:
-    """The complete trials of a finished study, the best by validation first."""
+    """Complete trials of a finished study, best validation first."""
     complete = [trial for trial in trials_in(study, store) if trial.complete]
     return sorted(complete, key=lambda trial: (-trial.mean, trial.number))
 
@@ -328,13 +328,13 @@ def ranking(study: Study, store: ResultStore) -> list[Trial]:
 def runs(
     contest: Contest, settings, seeds: Iterable[int], splits: Sequence[int] = SPLITS, **more
 ) -> list[RunSpec]:
-    """A setting on splits and seeds."""
+    """Specs of a setting on splits and seeds."""
     plan = StudySettings(contest.dataset, contest.model, {}, "", False, splits, list(seeds))
     return [replace(spec, **more) for spec in plan.specs(settings)]
 
 
 def candidates(contest: Contest, store: ResultStore) -> list[tuple[str, Mapping]]:
-    """Settings to be compared, with the kind of study that each is from."""
+    """Settings to compare, with the kind of their study."""
     found = [
         (study.kind, trial.settings)
         for study in contest.studies
@@ -346,7 +346,7 @@ def candidates(contest: Contest, store: ResultStore) -> list[tuple[str, Mapping]
 
 
 def selected(contest: Contest, store: ResultStore, val: Mapping) -> dict:
-    """The setting that each way to select gives, by validation alone, and how the last did."""
+    """Setting of each selection rule, by validation only, and the result of the last rule."""
     means = [
         (kind, fmean(val.get(s.key) or 0.0 for s in compared(contest, settings)), settings)
         for kind, settings in candidates(contest, store)
@@ -370,19 +370,19 @@ def selected(contest: Contest, store: ResultStore, val: Mapping) -> dict:
 
 
 def compared(contest: Contest, settings) -> list[RunSpec]:
-    """The runs by which a setting is compared with others."""
+    """Runs that compare a setting with others."""
     return runs(contest, settings, contest.seeds, contest.splits)
 
 
 def second_specs(store: ResultStore) -> Iterator[RunSpec]:
-    """All runs by which settings of several studies are compared."""
+    """All runs that compare settings of several studies."""
     for contest in contests():
         for _, settings in candidates(contest, store):
             yield from compared(contest, settings)
 
 
 def write_selection(store: ResultStore) -> None:
-    """What every contest has selected, and what all complete trials gave."""
+    """Write the selected settings and the results of all complete trials."""
     open_ = [s.name for c in contests() for s in c.studies if not trials_in(s, store)]
     if open_:
         sys.exit(f"studies are not finished: {', '.join(open_)}")
@@ -405,25 +405,25 @@ def write_selection(store: ResultStore) -> None:
 
 
 def read_selection() -> Iterator[tuple[Contest, dict]]:
-    """Contests with what they have selected."""
+    """Read contests with their selected settings."""
     found = json.loads((RESULTS / "selected.json").read_text("utf-8"))
     yield from zip(contests(), found, strict=True)
 
 
 def final_specs() -> Iterator[RunSpec]:
-    """All runs whose test accuracy is reported."""
+    """Specs of all runs whose test accuracy is reported."""
     for contest, found in read_selection():
         for way, settings in found["ways"].items():
             yield from runs(contest, settings, contest.final, record=record_of(contest, way))
 
 
 def record_of(contest: Contest, way: str) -> tuple[str, ...]:
-    """What is kept of final runs: of the one that is tuned, probabilities for the ensembles."""
+    """Records of final runs: probabilities for ensembles of the tuned setting."""
     return ("ensemble",) if contest.model == "gread-bs" and way == BEST_OF_ALL else ()
 
 
 def compute(specs: Iterable[RunSpec], store: ResultStore, device: str, processes: int) -> None:
-    """What is missing of them."""
+    """Compute missing runs."""
     wanted = list(dict.fromkeys(specs))
     begin, done = time.time(), 0
 
@@ -439,7 +439,7 @@ def compute(specs: Iterable[RunSpec], store: ResultStore, device: str, processes
 
 
 def main(stage: str, folder: str, device: str = "cpu", processes: str = "1", seconds: str = "3600"):
-    """Computes a stage."""
+    """Run a stage."""
     print(f"gread {gread.__version__}, {stage}", flush=True)
     store = ResultStore(folder)
     if stage in ("wide", "near"):

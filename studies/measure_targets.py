@@ -1,8 +1,8 @@
-"""Rare classes, labels and numbers on generated graphs: docs/own-graph.md.
+"""Measure rare classes, labels and numbers on generated graphs (docs/own-graph.md).
 
     python studies/measure_targets.py [GRAPH ...] [--model NAME] [--seeds 3]
 
-from the repository's root. Prints the measures on test nodes, with the seconds of the training.
+Run it in the repository's root. Prints test scores and the seconds of training.
 """
 
 import argparse
@@ -21,13 +21,13 @@ NODES, DEGREE, FEATURES = 20_000, 8, 16
 
 
 def random_edges(nodes: int, random: np.random.Generator) -> Tensor:
-    """[2, E], of any nodes."""
+    """Random edges [2, E]."""
     pairs = random.integers(nodes, size=(2, nodes * DEGREE // 2))
     return to_undirected(torch.from_numpy(pairs), num_nodes=nodes)
 
 
 def edges_among_alike(values: Tensor, random: np.random.Generator) -> Tensor:
-    """[2, E], between nodes whose values are close."""
+    """Edges [2, E] between nodes with similar values."""
     nodes = len(values)
     order = np.argsort(values.numpy())
     place = random.integers(nodes, size=nodes * DEGREE // 4)
@@ -37,13 +37,13 @@ def edges_among_alike(values: Tensor, random: np.random.Generator) -> Tensor:
 
 
 def graph(x: Tensor, y: Tensor, *edges: Tensor) -> Data:
-    """Without edges from a node to itself."""
+    """Graph without self loops."""
     joined = torch.cat(edges, 1)
     return Data(x=x, edge_index=joined[:, joined[0] != joined[1]], y=y)
 
 
 def imbalanced(nodes: int = NODES, seed: int = 0, ratio: int = 200) -> Data:
-    """Two classes, one in ``ratio`` nodes of class 1; features and neighbours tell some of it."""
+    """Two classes, one node in ``ratio`` in class 1; features and neighbours are informative."""
     random = np.random.default_rng(seed)
     y = torch.zeros(nodes, dtype=torch.int64)
     y[torch.from_numpy(random.permutation(nodes)[: nodes // ratio])] = 1
@@ -56,7 +56,7 @@ def imbalanced(nodes: int = NODES, seed: int = 0, ratio: int = 200) -> Data:
 
 
 def numbers(nodes: int = NODES, seed: int = 0) -> Data:
-    """A sum of what features tell, what a third of the edges tell, and noise."""
+    """Targets that depend on features, on a third of the edges, and on noise."""
     random = np.random.default_rng(seed)
     x, hidden, noise = (
         torch.from_numpy(random.normal(size=shape)).float()
@@ -67,7 +67,7 @@ def numbers(nodes: int = NODES, seed: int = 0) -> Data:
 
 
 def labels(nodes: int = NODES, seed: int = 0) -> Data:
-    """Five labels that 5 % to 50 % of the nodes have; features and a third of edges tell some."""
+    """Five labels of 5 % to 50 % of nodes; features and a third of edges are informative."""
     random = np.random.default_rng(seed)
     x = torch.from_numpy(random.normal(size=(nodes, FEATURES))).float()
     hidden = torch.from_numpy(random.normal(size=nodes)).float()
@@ -86,7 +86,7 @@ GRAPHS: dict[str, Callable[..., Data]] = {
 
 
 def main() -> None:
-    """Trains with the default settings, or those that are given."""
+    """Train with the default or given settings and print scores."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("graphs", nargs="*", default=list(GRAPHS))
     parser.add_argument("--model", default="gread-bs")

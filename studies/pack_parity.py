@@ -2,8 +2,8 @@
 
     GREAD_PARITY=FOLDER python studies/pack_parity.py
 
-from the repository's root. States are kept as a few sums over all of their entries, which is enough
-to notice any difference and takes 100 KB instead of 2.7 MB.
+Run it in the repository's root. States are stored as a few sums over all entries, which detect any
+difference and take 100 KB instead of 2.7 MB.
 """
 
 import os

@@ -1,53 +1,53 @@
-"""What an epoch on a billion nodes would take: the model of docs/scaling.md and its tables.
+"""Predict the cost of an epoch on a billion nodes: the model of docs/scaling.md.
 
     python studies/predict_scaling.py
 
-Calibrated on what studies/measure_scaling.py found (memory, halos, bytes) and on products measured
-on one H200; links between GPUs are assumptions, from data sheets.
+Calibrated with results of studies/measure_scaling.py (memory, halos, bytes) and products measured
+on one H200. Bandwidths between GPUs are assumptions from data sheets.
 """
 
 import math
 
 NODES, EDGES, HIDDEN = 1e9, 1e10, 32
 PRODUCTS = 6 * 4
-"""BS with four Euler steps: two products a step; forth, back, and for the accuracies."""
+"""BS with four Euler steps: two products per step, in forward, backward and evaluation."""
 
-# Measured on a mesh with four edges a node, of one and two million nodes, 32 and 64 channels.
+# Measured on meshes of one and two million nodes with four neighbours, 32 and 64 channels.
 STATES, A_NODE, AN_EDGE = 8.8, 60, 90
-"""States of N x d floats held at the peak, and bytes besides for a node and for an edge."""
+"""Peak memory: number of states of N x d floats, and further bytes per node and per edge."""
 STRIP = 1.71
-"""Halo of a strip of a square mesh, in roots of N: Cuthill and McKee cut it along diagonals."""
+"""Halo of a strip of a square mesh in units of √N; Cuthill-McKee strips are diagonal."""
 
-# Measured on one H200, bytes a second: rows that a product gathers, with 2.4 million nodes, 120
+# Measured on one H200, in bytes per second: rows gathered by a product with 2.4 million nodes, 120
 # million entries and 128 channels; and a copy.
 GATHER, COPY = 4.2e12, 4.26e12
-# Assumed: a share of 0.7 of NVLink (450 GB/s each way) and of InfiniBand (400 Gb/s a GPU), and a
-# message every 5 microseconds.
+# Assumed: 70 % of NVLink (450 GB/s each way) and of InfiniBand (400 Gb/s per GPU), and 5 µs per
+# message.
 NVLINK, INFINIBAND, MESSAGE = 0.7 * 450e9, 0.7 * 50e9, 5e-6
 ROOM = 141e9
 
 
 def mesh(gpus: float) -> tuple[float, int]:
-    """Rows that a strip of a square mesh asks for, and of how many others."""
+    """Halo rows of a strip of a square mesh, and the number of partners."""
     return STRIP * math.sqrt(NODES), 2
 
 
 def solid(gpus: float) -> tuple[float, int]:
-    """Likewise of a cubic mesh, whose layers have N^(2/3) nodes."""
+    """Halo rows and partners in a cubic mesh, whose layers have N^(2/3) nodes."""
     return 2 * NODES ** (2 / 3), 2
 
 
 def random(gpus: float) -> tuple[float, int]:
-    """Likewise of a graph without any order: the different nodes that E / gpus edges name."""
+    """Halo rows and partners in an unordered graph: distinct nodes of E / gpus edges."""
     others = NODES * (1 - 1 / gpus)
     return others * (1 - math.exp(-EDGES / gpus / NODES)), int(gpus) - 1
 
 
 def predict(halo: float, partners: int, gpus: int) -> dict[str, float]:
-    """Seconds of an epoch, the share in which a GPU waits, and GB that it needs."""
+    """Seconds per epoch, share of waiting, and GB per GPU."""
     row = 4 * HIDDEN
     own = EDGES / gpus * row / GATHER + 3 * NODES / gpus * row / COPY
-    pack = 3 * halo * row / COPY  # rows to send are put together, those that came are added
+    pack = 3 * halo * row / COPY  # pack sent rows, add received rows
     wire = halo * row / (NVLINK if gpus <= 8 else INFINIBAND) + partners * MESSAGE
     waiting = max(0.0, wire - own)
     memory = (STATES * row + A_NODE) * NODES / gpus + AN_EDGE * EDGES / gpus + 2 * halo * row

@@ -1,10 +1,10 @@
-"""What the searches of studies/measure_search.py found, once all its stages are over.
+"""Report of the searches of studies/measure_search.py, after the last stage.
 
     python studies/report_search.py STORE
 
-from the repository's root. Prints the tables of docs/reproducibility.md; writes the tuned presets,
-gread/runs/archives/search.jsonl.xz, results/ensembles.csv and the pictures of validation against
-test.
+Run it in the repository's root. Prints the tables of docs/reproducibility.md; writes the tuned
+presets, gread/runs/archives/search.jsonl.xz, results/ensembles.csv and the figures of validation
+against test.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def shown(values: Sequence[float]) -> str:
 
 
 def finals(contest: Contest, way: str, settings: Mapping, store: ResultStore) -> list[Result]:
-    """The runs whose test accuracy is reported."""
+    """Runs whose test accuracy is reported."""
     specs = runs(contest, settings, contest.final, record=record_of(contest, way))
     return [result for result in map(store.get, specs) if result is not None]
 
@@ -57,7 +57,7 @@ def finals(contest: Contest, way: str, settings: Mapping, store: ResultStore) ->
 def rows(
     contest: Contest, ways: Mapping[str, Mapping], store: ResultStore
 ) -> Iterator[tuple[str, list[float]]]:
-    """What each way to select gives on test, and the ensembles of the last."""
+    """Test results of each selection rule, and ensembles of the last rule."""
     for way, settings in ways.items():
         results = finals(contest, way, settings, store)
         yield way, [result.test or 0.0 for result in results]
@@ -69,7 +69,7 @@ def rows(
 
 
 def ensembles(contest: Contest, results: list[Result], kind: str, *, seeds: bool) -> list[float]:
-    """Test accuracies of mean probabilities, over the seeds of a split or over time alone."""
+    """Test accuracies of ensembles over the seeds of a split, or over time."""
     data = gread.load(contest.dataset)
     groups: dict[tuple[int, int], list[torch.Tensor]] = {}
     for result in results:
@@ -85,7 +85,7 @@ def ensembles(contest: Contest, results: list[Result], kind: str, *, seeds: bool
 
 
 def preset(contest: Contest, found: Mapping, results: Sequence[Result]) -> str:
-    """The settings as a table of TOML, with where they come from."""
+    """Settings as a TOML table, with their provenance."""
     trials = sum(study.trials for study in contest.studies)
     sources = {"published": "the published setting", "near": "near a known one"}
     seen = len(contest.seeds) * len(contest.splits)
@@ -116,7 +116,7 @@ def draw_selection() -> None:
 
 
 def main(folder: str) -> None:
-    """Prints and writes everything."""
+    """Print and write everything."""
     store = ResultStore(folder)
     missing = store.missing(final_specs())
     if missing:
@@ -141,9 +141,9 @@ def main(folder: str) -> None:
 
 
 def keep(store: ResultStore) -> None:
-    """Stores the final runs without what ensembles are made of.
+    """Store the final runs without probabilities.
 
-    Those of the table "settings" are for ``gread runs export``, the others for a file of their own.
+    Runs of the table "settings" are for ``gread runs export``, the others for a separate file.
     """
     finals = [_plain(result) for result in map(store.get, final_specs()) if result is not None]
     store.put(*finals)
@@ -153,7 +153,7 @@ def keep(store: ResultStore) -> None:
 
 
 def write_ensembles(table: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
-    """Their accuracies on test: by split, and over time by seed and split."""
+    """Write test accuracies of ensembles: by split, and over time by seed and split."""
     with open(RESULTS / "ensembles.csv", "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["way", "dataset", "place", "test"])
@@ -165,7 +165,7 @@ def write_ensembles(table: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
 
 
 def _plain(result: Result) -> Result:
-    """As the run of a preset, small enough to commit."""
+    """Result without records, small enough to commit."""
     return replace(result, spec=replace(result.spec, record=()), records={})
 
 

@@ -1,13 +1,13 @@
-"""Searches settings for the baselines of Table 8 where nobody has published any.
+"""Search settings for baselines of Table 8 without published settings.
 
     python studies/tune_baselines.py STORE [DEVICE] [WORKERS] [DATASET ...]
 
-from the repository's root. Of every such model and dataset, 20 random draws from the shipped space
-and the model's defaults are compared by mean validation accuracy on the first three splits with
-seed 0, where the best third of the draws goes on after the first split. On the three graphs where a
-run may take minutes, and which come last, the model's settings on the six others are compared
-instead of draws. What is best is written to gread/runs/presets/tuned. Shows no test accuracy. What
-is stored is not computed again.
+Run it in the repository's root. For every such model and dataset, 20 random settings from the
+shipped space and the model's defaults are compared by mean validation accuracy on the first three
+splits with seed 0. Only the best third of the random settings continues after the first split. On
+the three graphs where a run may take minutes, which come last, the model's settings on the six
+others are compared instead. The best setting is written to gread/runs/presets/tuned. No test
+accuracy is shown, and stored runs are not computed again.
 """
 
 from __future__ import annotations
@@ -39,45 +39,45 @@ from gread.training.config import TrainConfig
 ROOT = Path(__file__).parents[1]
 DRAWS, SPLITS, SEEDS = 20, [0, 1, 2], [0]
 NORMALIZED = ("sgc", "sheaf-bundle", "sheaf-diag", "sheaf-general")
-"""All published settings of these have rows of features that sum to one."""
+"""Models whose published settings all use row-normalized features."""
 
 LARGER = ("film", "squirrel", "pubmed")
-"""Where a run of some draws takes minutes, and settings of the other graphs are tried instead."""
+"""Graphs on which runs may take minutes; settings of the other graphs are compared there."""
 
-space_of = cache(read_space)  # which tries the ends of all ranges, and takes a while
+space_of = cache(read_space)  # checks the bounds of all ranges, which takes a while
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A model and a dataset of the table, and the settings to compare with the defaults.
+    """Cell of the table, with the settings to compare with the defaults.
 
-    ``validation`` has the accuracies that are known, by the key of the run.
+    ``validation`` has known accuracies by key of the run.
     """
 
     plan: StudySettings
     settings: list[dict[str, Value]]
 
     def begin(self) -> list[RunSpec]:
-        """All settings on the first split, the defaults on all."""
+        """Specs of all settings on the first split, and of the defaults on all splits."""
         return [*(self.plan.specs(settings)[0] for settings in self.settings), *self.plan.specs({})]
 
     def go_on(self, validation: Mapping[str, float | None]) -> list[RunSpec]:
-        """The best third of the settings on the other splits."""
+        """Specs of the best third of the settings on the other splits."""
         order = [self.plan.specs(settings) for settings in self.settings]
-        order.sort(key=lambda specs: -(validation[specs[0].key] or 0.0))  # the earlier first
+        order.sort(key=lambda specs: -(validation[specs[0].key] or 0.0))  # stable on ties
         return [spec for specs in order[: math.ceil(len(order) / 3)] for spec in specs[1:]]
 
     def mean(self, settings: dict[str, Value], validation: Mapping[str, float | None]) -> float:
-        """Mean validation accuracy; nothing where it has not gone on."""
+        """Mean validation accuracy; None for a pruned setting."""
         runs = [spec.key for spec in self.plan.specs(settings)]
         return fmean(validation[key] or 0.0 for key in runs) if validation.keys() >= {*runs} else 0
 
     def best(self, validation: Mapping[str, float | None]) -> dict[str, Value]:
-        """The best of the settings, the earliest on ties."""
+        """Best setting, the earliest on ties."""
         return max(self.settings, key=lambda settings: self.mean(settings, validation))
 
     def write(self, validation: Mapping[str, float | None]) -> str:
-        """Writes what is selected, and says how it compares."""
+        """Write the selected setting with its comparison."""
         dataset, model = self.plan.dataset, self.plan.model
         best = self.best(validation)
         means = [self.mean(settings, validation) for settings in (best, {})]
@@ -98,7 +98,7 @@ class Cell:
 
 
 def cells(datasets: Iterable[str]) -> list[Cell]:
-    """Those of the table, GREAD's aside, that nobody has published settings for."""
+    """Cells of the table without published settings, except GREAD's."""
     found = dict.fromkeys((spec.model, spec.dataset) for spec in ARTEFACTS["table-8"].specs())
     return [
         cell(model, dataset, {"normalize_features": True} if model in NORMALIZED else {})
@@ -110,13 +110,13 @@ def cells(datasets: Iterable[str]) -> list[Cell]:
 
 
 def cell(model: str, dataset: str, options: Mapping[str, Value]) -> Cell:
-    """What is compared of one of them, with these options of the dataset."""
+    """Cell with the given options of the dataset."""
     plan = StudySettings(dataset, model, {}, "random", True, SPLITS, SEEDS, options)
     return Cell(plan, [*(elsewhere(model) if dataset in LARGER else draws(model, dataset))])
 
 
 def elsewhere(model: str) -> list[dict[str, Value]]:
-    """The model's settings on the smaller graphs, published ones and those found there."""
+    """Settings of the model on the smaller graphs, published or selected there."""
     usual, found = asdict(TrainConfig()), []
     for dataset in DATASETS:
         preset = preset_of(model, dataset)
@@ -128,7 +128,7 @@ def elsewhere(model: str) -> list[dict[str, Value]]:
 
 
 def draws(model: str, dataset: str) -> Iterator[dict[str, Value]]:
-    """Random settings: those that a search of the same name would draw."""
+    """Random settings, equal to those of a search with the same name."""
     space = space_of(model)
     for number in range(DRAWS):
         seed = zlib.crc32(f"{study_name(dataset, model)} {number}".encode())
@@ -138,11 +138,11 @@ def draws(model: str, dataset: str) -> Iterator[dict[str, Value]]:
 def computing(
     store: ResultStore, device: str, workers: str, on_result: Callable[[Result], None] | None = None
 ) -> Callable[[list[RunSpec]], None]:
-    """What computes and stores specs, as asked for on the command line."""
+    """Function that computes and stores specs, by the command line."""
     return partial(
         launch,
         store=store,
-        executor=find_executor("local"),  # its processes stay from one launch to the next
+        executor=find_executor("local"),  # reuses processes between launches
         devices=[device],
         workers=int(workers),
         histories=False,
@@ -153,7 +153,7 @@ def computing(
 def compare(
     wanted: Iterable[Cell], store: ResultStore, compute: Callable[[list[RunSpec]], None]
 ) -> dict[str, float | None]:
-    """Computes what is compared, and gives the validation accuracies."""
+    """Compute the compared runs, and return validation accuracies."""
     compute([spec for one in wanted for spec in one.begin()])
     validation = store.numbers("val")
     compute([spec for one in wanted for spec in one.go_on(validation)])
@@ -161,7 +161,7 @@ def compare(
 
 
 def main(folder: str, device: str = "cpu", workers: str = "1", *datasets: str) -> None:
-    """All of them."""
+    """Tune all cells."""
     import_optuna().logging.set_verbosity(30)
     store, begin = ResultStore(folder), time.time()
 
@@ -177,7 +177,7 @@ def main(folder: str, device: str = "cpu", workers: str = "1", *datasets: str) -
         validation = compare(wanted, store, compute)
         for one in wanted:
             print(one.write(validation), flush=True)
-        read_toml.cache_clear()  # the larger graphs take over what was just written
+        read_toml.cache_clear()  # larger graphs use the presets just written
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The laws, each a function; parametrised tests apply them to whatever is registered."""
+"""Laws as functions; parametrized tests apply them to all registered entries."""
 
 from collections.abc import Callable
 
@@ -18,13 +18,13 @@ traceable = pytest.mark.skipif(
 
 
 def state_of(h: Tensor, data: Data) -> State:
-    """A state on the graph, with an H(0) that differs from H."""
+    """State on the graph, with an H(0) that differs from H."""
     adj = OriginalAdjacency()(h, data.edge_index)
     return State(h, h.flip(0), adj.laplacian(h), adj)
 
 
 def dense(adj: Adjacency, dtype: torch.dtype = torch.float64) -> Tensor:
-    """The matrix of an operator: its product with the identity."""
+    """Dense matrix of an operator: its product with the identity."""
     return adj @ torch.eye(adj.num_nodes, dtype=dtype)
 
 
@@ -65,5 +65,5 @@ def check_reaction_is_documented(reaction: object) -> None:
 
 
 def measured_order(error: Callable[[float], float], step: float) -> float:
-    """log2 of how much the error falls when the step is halved."""
+    """Observed order: log2 of the ratio of errors when the step is halved."""
     return float(torch.tensor(error(step) / error(step / 2)).log2())

@@ -1,4 +1,4 @@
-"""What all tests share: one thread each, a fixed seed, and small graphs."""
+"""Shared settings and fixtures: one thread, a fixed seed, and small graphs."""
 
 import os
 import shutil
@@ -20,30 +20,30 @@ from torch_geometric.data import Data
 
 import gread
 
-# pytest-xdist fills the cores; more threads, here or in a subprocess, only wait for each other.
+# pytest-xdist uses all cores, so more threads per process would compete.
 os.environ["OMP_NUM_THREADS"] = "1"
 torch.set_num_threads(1)
 
-# What runs in the background of a shell ignores Ctrl-C, and so would the processes that tests stop.
+# Background jobs of a shell ignore Ctrl-C, and child processes would inherit this.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_xdist_auto_num_workers(config):
-    """One a core, and one more for slow tests, which wait for processes, servers or a browser."""
+    """One worker per core, and one more for slow tests, which wait for processes or a browser."""
     return (os.cpu_count() or 1) + (config.option.markexpr != "not slow")
 
 
 SLOW = Path(__file__).with_name("slow.txt").read_text().split()
-"""Examples, and cases of tests whose other cases are fast, by the beginning of their name."""
+"""Slow examples, and slow cases of otherwise fast tests, by the start of their name."""
 
 LONG = ("tests/runs/test_ray.py", "tests/test_wheel.py", "tests/test_docs.py")
 """Files with tests of up to a minute; the first two share a cluster and an environment."""
 
 
-@pytest.hookimpl(tryfirst=True)  # before those with the mark are left out
+@pytest.hookimpl(tryfirst=True)  # before marked tests are deselected
 def pytest_collection_modifyitems(items):
-    """Long and slow ones first, so that in the end no worker waits for another."""
+    """Run long and slow tests first, to balance the workers at the end."""
     for item in items:
         if item.nodeid.startswith(tuple(SLOW)):
             item.add_marker("slow")
@@ -66,28 +66,28 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if hasattr(config, "workerinput"):
         return
-    if config.getoption("numprocesses"):  # else one debugs, and may want to see what is left
+    if config.getoption("numprocesses"):  # without it, keep files for debugging
         config.pluginmanager.register(NothingIsLeft(config))
     if config.getoption("--fail-slow"):
         config.pluginmanager.register(FailSlow(config))
 
 
 class NothingIsLeft:
-    """Fails if a process outlives the tests, and removes all that they have written.
+    """Fail if a process outlives the tests, and remove all files of the tests.
 
-    It is below one folder, whose name is in the environment of every process they start. The
-    fonts that matplotlib has found stay in its own cache.
+    All files are below one folder, whose name is in the environment of every child process.
+    Matplotlib keeps its own font cache.
     """
 
     def __init__(self, config):
-        self.folder = tempfile.mkdtemp(prefix="gread")  # short: paths of sockets have a limit
+        self.folder = tempfile.mkdtemp(prefix="gread")  # short, because socket paths have a limit
         self.left = []
-        os.chmod(self.folder, 0o711)  # another user's database lies in it
-        fonts = matplotlib.get_cachedir()  # which matplotlib takes seconds to list
+        os.chmod(self.folder, 0o711)  # contains the database of another user
+        fonts = matplotlib.get_cachedir()  # listing fonts takes seconds
         os.environ |= {"TMPDIR": self.folder, "XDG_CACHE_HOME": f"{self.folder}/cache"}
         os.environ |= {"XDG_CONFIG_HOME": f"{self.folder}/config", "MPLCONFIGDIR": fonts}
-        os.environ["ONEDNN_JIT_PROFILE"] = "0"  # else it writes /tmp/perf-*.map
-        tempfile.tempdir = None  # what was chosen before
+        os.environ["ONEDNN_JIT_PROFILE"] = "0"  # otherwise it writes /tmp/perf-*.map
+        tempfile.tempdir = None  # reset the cached value
         config.add_cleanup(lambda: shutil.rmtree(self.folder, ignore_errors=True))
 
     @pytest.hookimpl(trylast=True)
@@ -100,10 +100,10 @@ class NothingIsLeft:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def processes(self):
-        """Command lines of those that were started below, on Linux."""
+        """Command lines of processes that tests have started, on Linux."""
         found = []
         for process in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):  # it has ended, or is another user's
+            with suppress(OSError):  # it has ended or belongs to another user
                 if self.folder.encode() in (process / "environ").read_bytes():
                     command = (process / "cmdline").read_text().replace("\0", " ")
                     found.append(f"{process.name} {command}")
@@ -115,11 +115,11 @@ class NothingIsLeft:
 
 
 class FailSlow:
-    """Names tests that should be marked slow or made faster.
+    """Report tests that should be marked slow or made faster.
 
-    Those that take four times the limit beside others are run again, alone and twice: the second
-    time without what a session does once, such as imports. There up to two and a half times the
-    limit is noise: machines differ.
+    Tests that exceed four times the limit under load are run again twice, alone. The second run
+    excludes one-time costs such as imports. Up to two and a half times the limit is tolerated,
+    because machines differ.
     """
 
     def __init__(self, config):
@@ -130,7 +130,7 @@ class FailSlow:
 
     def pytest_runtest_protocol(self, item):
         if self.alone:
-            runtestprotocol(item, nextitem=item.parent, log=False)  # what its module shares stays
+            runtestprotocol(item, nextitem=item.parent, log=False)  # keeps module fixtures
 
     def pytest_runtest_logreport(self, report):
         if report.when == "call" and "slow" not in report.keywords and report.duration > self.most:
@@ -179,13 +179,13 @@ def real_root() -> Path:
 
 @pytest.fixture(scope="module")
 def browser():
-    """A Chromium of the system, driven by Playwright."""
+    """Chromium of the system, controlled by Playwright."""
     playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("there is no Chromium: Debian's package is called chromium")
     with playwright.sync_playwright() as driver:
-        # Without a sandbox, which root and many containers do not have: the page is ours.
+        # Without a sandbox, which root and many containers lack; the page is trusted.
         started = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield started
         started.close()
@@ -198,10 +198,10 @@ def free_port() -> int:
 
 
 def not_root() -> dict:
-    """PostgreSQL refuses to run as root: another user for it, where that is who we are."""
+    """User for PostgreSQL, which does not run as root; None if this user is not root."""
     if os.getuid() != 0:
         return {}
-    import pwd  # which Windows does not have
+    import pwd  # not available on Windows
 
     names = {entry.pw_name: entry for entry in pwd.getpwall()}
     entry = names.get("postgres") or names["nobody"]
@@ -210,7 +210,7 @@ def not_root() -> dict:
 
 @pytest.fixture(scope="module")
 def postgresql():
-    """The URL of a database on a server of our own."""
+    """URL of a database on a temporary server."""
     psycopg2 = pytest.importorskip("psycopg2")
     places = sorted(glob("/usr/lib/postgresql/*/bin")) or [
         os.path.dirname(shutil.which("initdb") or "")
@@ -218,7 +218,7 @@ def postgresql():
     if not places[-1]:
         pytest.skip("there is no PostgreSQL: initdb is neither in Debian's place nor in the path")
     programs, other = Path(places[-1]), not_root()
-    folder = tempfile.mkdtemp()  # below pytest's own folder another user could not reach it
+    folder = tempfile.mkdtemp()  # pytest's folder is not accessible to another user
     if other:
         os.chown(folder, other["user"], other["group"])
     data, port = f"{folder}/data", free_port()

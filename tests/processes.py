@@ -1,4 +1,4 @@
-"""Python in processes of their own that are no more than a fork away."""
+"""Python processes that start by a fork of a prepared server."""
 
 import os
 import runpy
@@ -13,7 +13,7 @@ from pathlib import Path
 from gread.base.processes import start_method
 
 FRESH = start_method("gread.runs.run")
-"""Where nothing but gread has been imported: that takes seconds, here once for all of them."""
+"""Start method of a server that has imported only gread, once for all processes."""
 
 FRESH.set_forkserver_preload(["gread.runs.run", "gread.estimator.race"])
 
@@ -29,10 +29,9 @@ class Forked:
     """``python PROGRAM``, with the part of ``subprocess.Popen`` that tests use.
 
     Args:
-        program: As on the command line: a path, ``-c`` and code, or ``-m`` and a module, and what
-            these are given.
-        cwd: The folder it works in.
-        env: Its variables, where they are not those of this process.
+        program: Command line: a path, ``-c`` and code, or ``-m`` and a module, with arguments.
+        cwd: Working directory.
+        env: Environment; by default that of this process.
     """
 
     def __init__(self, *program, cwd=None, env=None):
@@ -49,7 +48,7 @@ class Forked:
         return self._process.exitcode
 
     def wait_for(self, text: str, timeout: float = 60) -> str:
-        """What it has printed to standard error, once that holds the text."""
+        """Wait for a text in standard error, and return the output so far."""
         until = time.monotonic() + timeout
         while text not in (printed := self._files[1].read_text()):
             assert self.poll() is None and time.monotonic() < until, printed
@@ -60,7 +59,7 @@ class Forked:
         os.kill(self.pid, number)
 
     def end(self, timeout: float = 300) -> Outcome:
-        """How it ended, and what it printed."""
+        """Exit code and output."""
         self._process.join(timeout)
         if self.poll() is None:
             self._process.kill()
@@ -73,7 +72,7 @@ class Forked:
 def _run(program: list[str], cwd, env: dict[str, str], files: list[Path]) -> None:
     for number, file in enumerate(files, start=1):
         os.dup2(os.open(file, os.O_WRONLY | os.O_APPEND), number)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # the server lets none through
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the server ignores it
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     os.environ.clear()
     os.environ.update(env)

@@ -1,4 +1,4 @@
-"""What the documentation says is so."""
+"""Commands, code and numbers of the documentation are correct."""
 
 import csv
 import importlib

@@ -1,4 +1,4 @@
-"""Imports go one way, between rooms and between files, and what must be light stays light."""
+"""Imports between packages and files have one direction, and light modules stay light."""
 
 import ast
 import subprocess
@@ -29,7 +29,7 @@ LAYERS = [
 ]
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 BELOW = {room: {"base", "graph"} for room in ("data", "tables", "report")}
-"""Rooms beside the spine, and all that they may import."""
+"""Packages outside the stack, and the packages that they may import."""
 
 LIGHT = ("gread.base.errors", "gread.base.registry", "gread.base.toml", "gread.base.checks")
 LIGHT += ("gread.runs.spec", "gread.runs.result", "gread.runs.store", "gread.models.catalog")
@@ -39,7 +39,7 @@ HEAVY = {"torch", "torch_geometric", "scipy", "sklearn", "matplotlib", "pandas",
 
 @cache
 def modules() -> dict[str, Path]:
-    """The files of the package by the names of their modules."""
+    """Files of the package by module name."""
     found = {}
     for path in PACKAGE.rglob("*.py"):
         parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
@@ -48,7 +48,7 @@ def modules() -> dict[str, Path]:
 
 
 def imports_of(path: Path) -> set[str]:
-    """Names that a file imports from the package, wherever in it, also those it gives as text.
+    """Names that a file imports from the package anywhere, including those given as strings.
 
     A lazy package lists its public names for type checkers; importing it imports none of them.
     """
@@ -81,7 +81,7 @@ def edges() -> dict[str, set[str]]:
 
 
 def module_of(name: str) -> str:
-    """The module that a name is, or is in; empty for a text that is none."""
+    """Module of a name; empty for other strings."""
     while name and name not in modules():
         name = name.rpartition(".")[0]
     return "" if name == "gread" else name

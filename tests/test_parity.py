@@ -1,7 +1,7 @@
 """Agreement with numbers that the authors' published code computed on a small graph.
 
-``parity.npz`` has a few sums over the entries of every state. ``GREAD_PARITY`` may name the folder
-with all entries, which are compared too.
+``parity.npz`` has a few sums over the entries of every state. If ``GREAD_PARITY`` names the folder
+with all entries, these are compared too.
 """
 
 import os
@@ -34,7 +34,7 @@ REACTIONS = {
     "fb_paper": "fb",
     "fbstar_paper": "fb*",
 }
-# "OA_rw" is what the published code calls random walk; it divides by the degree of the column.
+# "OA_rw" (random walk) of the published code divides by the degree of the column.
 ADJACENCIES = {
     "OA_sym": {"adjacency": "original"},
     "OA_rw": {"adjacency": "original", "normalization": "column"},
@@ -43,7 +43,7 @@ ADJACENCIES = {
 
 
 def sums_of(state):
-    """Eight sums over all entries of a state [20, 16], each with other weights."""
+    """Eight sums over all entries of a state [20, 16] with different weights."""
     weights = np.cos(np.outer(np.arange(1, 9), np.arange(state.size) ** 2))
     return weights @ np.asarray(state).reshape(-1)
 
@@ -63,7 +63,7 @@ def tensor(name):
 
 def edge_index():
     rows, columns = torch.from_numpy(INPUTS["edge_index"])
-    return torch.stack([columns, rows])  # theirs are rows and columns, ours sources and targets
+    return torch.stack([columns, rows])  # from rows and columns to sources and targets
 
 
 def set_linear(linear: nn.Linear, name: str) -> None:
@@ -142,7 +142,7 @@ def test_trajectory(theirs, adjacency, loop, solver):
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize("theirs", REACTIONS)
 def test_right_hand_side(theirs, adjacency, loop):
-    """One Euler step of length one, less the state, is f(H(0))."""
+    """One Euler step of length one minus the state is f(H(0))."""
     h0 = tensor("H0")
     made = layer(REACTIONS[theirs], adjacency, loop, solver="euler")
     made.integration = Integration(1.0, 1.0, "euler")

@@ -1,4 +1,4 @@
-"""The site builds without a warning and needs no other host."""
+"""The site builds without warnings, needs no other host, and is accessible."""
 
 import os
 import re
@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ASSET = re.compile(r"<(?:script|img|iframe|link)\b[^>]*?\b(?:src|href)=[\"']?(https?:)?//[^>]*>")
+AXE = ROOT / ".node" / "node_modules" / "axe-core" / "axe.min.js"
 IMPORT = re.compile(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//")
 
 pytestmark = pytest.mark.slow
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The folder of the site; ``GREAD_SITE`` names one that is built already."""
+    """Folder of the site; ``GREAD_SITE`` names one that is already built."""
     if "GREAD_SITE" in os.environ:
         return ROOT / os.environ["GREAD_SITE"]
     pytest.importorskip("mkdocs")
@@ -42,3 +43,26 @@ def test_search_has_every_page_of_the_navigation(site):
     index = (site / "search" / "search_index.js").read_text("utf-8")
     assert len(pages) > 40
     assert not [page for page in pages if f'"location":"{page}.html' not in index]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("page", ["own-graph", "performance", "reference/models"])
+def test_axe_finds_no_serious_problem(site, browser, page, scheme):
+    if not AXE.exists():
+        pytest.skip("there is no axe: npm install --no-save --prefix .node axe-core@4.10.3")
+    tab = browser.new_page(color_scheme=scheme)
+    tab.goto((site / f"{page}.html").resolve().as_uri())
+    tab.evaluate(AXE.read_text("utf-8"))
+    rules = tab.evaluate("axe.run()")["violations"]
+    tab.close()
+    serious = [rule for rule in rules if rule["impact"] in ("serious", "critical")]
+    assert [(rule["id"], node["html"]) for rule in serious for node in rule["nodes"]] == []
+
+
+@pytest.mark.parametrize("width", [400, 1300])
+def test_wide_tables_scroll_inside_the_page(site, browser, width):
+    tab = browser.new_page(viewport={"width": width, "height": 900})
+    for page in ("results/table-4", "glossary", "reliability"):
+        tab.goto((site / f"{page}.html").resolve().as_uri())
+        assert tab.evaluate("document.documentElement.scrollWidth") == width
+    tab.close()

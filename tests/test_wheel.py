@@ -1,4 +1,4 @@
-"""The wheel, used away from the checkout, where only the packages that it requires are found."""
+"""The wheel outside the checkout, with only its required packages."""
 
 import json
 import os
@@ -56,7 +56,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory):
-    """The folder with the wheel and the sdist; ``GREAD_DIST`` names one that is built already."""
+    """Folder with wheel and sdist; ``GREAD_DIST`` names one that is already built."""
     if "GREAD_DIST" in os.environ:
         return ROOT / os.environ["GREAD_DIST"]
     folder = tmp_path_factory.mktemp("dist")
@@ -66,7 +66,7 @@ def dist(tmp_path_factory):
 
 
 def required(name, extra=""):
-    """The distributions that an installation of one brings, with those of one of its extras."""
+    """Distributions that a package requires, including one of its extras."""
     found, waiting = set(), [(name, extra)]
     while waiting:
         name, extra = waiting.pop()
@@ -82,7 +82,7 @@ def required(name, extra=""):
 
 @pytest.fixture(scope="module")
 def gread(dist, tmp_path_factory):
-    """Runs the installed command in an empty folder."""
+    """Run the installed command in an empty folder."""
     place = tmp_path_factory.mktemp("environment")
     venv.create(place)
     (wheel,) = dist.glob("*.whl")
@@ -96,7 +96,7 @@ def gread(dist, tmp_path_factory):
         for module, owners in metadata.packages_distributions().items()
         if not wanted & set(map(canonicalize_name, owners))
     }
-    # The folder goes onto the path as it is: the checkout, which a .pth file in it names, does not.
+    # Adding the folder to the path ignores its .pth files, which name the checkout.
     (site / "dependencies.pth").write_text(f"{metadata.distribution('torch').locate_file('')}\n")
     (site / "hide_others.py").write_text(HIDE.format(hidden=hidden))
     (site / "hide_others.pth").write_text("import hide_others\n")
@@ -162,7 +162,7 @@ def test_demo(gread):
 
 
 def check_cells(cells):
-    """GCN and diffusion alone collapse at low homophily; GREAD stays near the top everywhere."""
+    """Check that GCN and diffusion fail at low homophily, and GREAD is near the best everywhere."""
     assert len(cells) == len({(cell["model"], cell["homophily"]) for cell in cells}) == 16
     assert all(len(cell["accuracies"]) >= 3 for cell in cells)
     mean = {(cell["model"], cell["homophily"]): fmean(cell["accuracies"]) for cell in cells}
@@ -214,7 +214,7 @@ def test_search(gread):
 
 
 def test_doctor(gread):
-    """By the installed program itself."""
+    """Run by the installed program."""
     command = [gread.python.with_name("gread"), "doctor", "--json"]
     done = subprocess.run(command, cwd=gread.folder, env=gread.environment, capture_output=True)
     rows = {row["subject"]: row for row in json.loads(done.stdout)}

@@ -16,8 +16,8 @@ from typing import Any
 def lazy(package: str) -> None:
     """Import the names under ``if TYPE_CHECKING`` of a package when they are first used.
 
-    Importing torch and PyG takes seconds, and most commands and many scripts need neither. The
-    block is read from the source, so that a name is written once.
+    Importing torch and PyG takes seconds, and many commands and scripts need neither. The block is
+    read from the source, so each name is written once.
     """
     module = sys.modules[package]
     assert module.__file__ is not None

@@ -18,7 +18,7 @@ GB = 1e9
 def free_memory(device: str = "cpu") -> float:
     """Free bytes on a device; infinity if unknown.
 
-    For a CPU, the least that machine, container, batch system and ``ulimit -v`` allow.
+    For a CPU, the minimum over machine, container, batch system and ``ulimit -v``.
     """
     if device.partition(":")[0] == "cuda":
         import torch
@@ -83,7 +83,7 @@ def _left(limit: Path, used: Path, cache: str) -> float:
         rows = limit.with_name("memory.stat").read_text("ascii").splitlines()
         kept = int(dict(row.split() for row in rows)[cache])
         return most - int(used.read_text("ascii")) + kept
-    except (OSError, ValueError, KeyError):  # no limit, or not for us to see
+    except (OSError, ValueError, KeyError):  # no limit, or not readable
         return math.inf
 
 
@@ -96,7 +96,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     torch = sys.modules.get("torch")  # without it there is no such error
     if isinstance(error, MemoryError) or (torch and isinstance(error, torch.OutOfMemoryError)):
         return True
-    words = ("DefaultCPUAllocator", "_ALLOC_FAILED")  # the second are of cuBLAS and cuDNN
+    words = ("DefaultCPUAllocator", "_ALLOC_FAILED")  # the second: cuBLAS and cuDNN
     return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
 
 

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 def start_method(preload: str) -> Any:
     """Start method: on Linux a fork server that has imported ``preload``, which saves seconds.
 
-    Elsewhere, and with a GPU, each process imports for itself: forks are unsafe on macOS, and CUDA
-    does not start in a fork of the server ("initialization error" on an H200). None is a fork of
-    this process, which would copy half of torch's threads.
+    On other systems, and with a GPU, each process is spawned: forks are unsafe on macOS, and CUDA
+    does not start in a fork of the server ("initialization error" on an H200). A fork of this
+    process is never used, because it would copy only some of torch's threads.
     """
     import torch  # which takes seconds
 

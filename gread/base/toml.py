@@ -21,13 +21,13 @@ else:
 def read_toml(folder: str, name: str) -> Mapping[str, Any] | None:
     """Read the file ``name`` in a folder below ``gread/``; None if it does not exist.
 
-    Read once: a table is not to be written to.
+    The result is cached, so callers must not change it.
     """
     file = resources.files("gread").joinpath(folder, name)
     return tomllib.loads(file.read_text("utf-8")) if file.is_file() else None
 
 
-MOST_BYTES = 2**20  # of a file of settings
+MOST_BYTES = 2**20  # size limit of a settings file
 
 
 def read_file(path: str | Path) -> Mapping[str, Any]:

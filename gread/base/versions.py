@@ -31,7 +31,7 @@ def versions() -> dict[str, str]:
 def commit(package: Path = PACKAGE) -> str:
     """The commit of a checkout, with ``.changed`` if files differ from it.
 
-    Empty where the package is not tracked by git, or git is not there.
+    Empty if the package is not tracked by git or git is not installed.
     """
     import subprocess
 

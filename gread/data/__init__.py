@@ -1,4 +1,4 @@
-"""Graphs by name: ``load("texas")`` gives a PyG ``Data`` with ten splits."""
+"""Datasets by name: ``load("texas")`` returns a PyG ``Data`` with ten splits."""
 
 from typing import TYPE_CHECKING
 

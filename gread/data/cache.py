@@ -1,7 +1,7 @@
-"""Parsed graphs as safetensors files: no pickle, mapped into memory, with their statistics.
+"""Cache of parsed graphs as memory-mapped safetensors files with their statistics.
 
-Parsing Squirrel's text takes many seconds; it happens once. Writers hold a lock and move a finished
-file into place, so readers see a whole file or none.
+Parsing Squirrel's text takes many seconds, so it is done once. Writers hold a lock and write
+atomically.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def cached(path: Path, build: Callable[[], tuple[Data, Statistics]]) -> Data:
 
 
 def read(path: Path) -> Data | None:
-    """Read the graph at ``path``; None if it is missing, broken or outdated."""
+    """Read the graph at ``path``; None if it is missing, corrupt or outdated."""
     statistics = read_statistics(path)
     if statistics is None:
         return None
@@ -58,7 +58,7 @@ def read(path: Path) -> Data | None:
 
 
 def read_statistics(path: Path) -> Statistics | None:
-    """The statistics in the header of ``path``, without reading the graph."""
+    """Statistics in the header of ``path``, without reading the graph."""
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -68,7 +68,7 @@ def read_statistics(path: Path) -> Statistics | None:
         return None
     try:
         return Statistics(**json.loads(metadata["statistics"]))
-    except (KeyError, TypeError, ValueError, RecursionError):  # not as we write it
+    except (KeyError, TypeError, ValueError, RecursionError):  # not written by gread
         return None
 
 

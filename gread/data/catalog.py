@@ -1,6 +1,6 @@
-"""The registry of datasets, with titles, references and statistics.
+"""Registry of datasets, with titles, references and statistics.
 
-Datasets are listed without PyTorch; a function that makes a graph is imported when it is called.
+Datasets are listed without PyTorch; the function of a dataset is imported when it is called.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ class DatasetEntry:
     """A dataset by name.
 
     Attributes:
-        make: Gives the graph; its keyword arguments are the dataset's options.
-        title: What a person calls it.
-        citation: Whom to cite.
-        licence: Of the data.
-        note: What to know before using it.
-        paper: Its row in the paper's dataset table, where it has one.
-        size: About how many nodes and edges it has, where it has no such row and is stored.
-        files: How the paths of its raw files begin below the data root, where it is read from such.
-        stored: Where its parsed form lies below the data root; empty where nothing is stored.
-        large: Whether it is downloaded only when asked for by name.
-        directed: Whether its edges have directions, which ``load(name, directed=True)`` keeps.
+        make: Function that returns the graph; its keyword arguments are the options.
+        title: Display name.
+        citation: Reference to cite.
+        licence: Licence of the data.
+        note: Remarks for users.
+        paper: Its row in the paper's dataset table, if it has one.
+        size: Approximate numbers of nodes and edges, for stored datasets without such a row.
+        files: Common prefix of the paths of its raw files below the data root, if it has any.
+        stored: Path of its parsed form below the data root; empty if nothing is stored.
+        large: Whether it is downloaded only if requested by name.
+        directed: Whether its edges have directions (``load(name, directed=True)`` keeps them).
     """
 
     make: Callable[..., Data]
@@ -59,7 +59,7 @@ class DatasetEntry:
 
         Args:
             root: The data root.
-            build: Whether to load the dataset where it is not stored yet; else None is given.
+            build: Whether to load a dataset that is not stored yet; otherwise the result is None.
         """
         from gread.data.cache import read_statistics
         from gread.data.statistics import measure
@@ -70,7 +70,7 @@ class DatasetEntry:
         found = read_statistics(path)
         if found is None and build:
             data = self.make(root=root)
-            return read_statistics(path) or measure(data)  # where nothing can be stored
+            return read_statistics(path) or measure(data)  # the cache is not writable
         return found
 
 

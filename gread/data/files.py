@@ -1,7 +1,7 @@
 """Raw files in the data root, downloaded if missing and verified before parsing.
 
-A file is trusted for its digest alone, which ``files.toml`` pins. Planetoid's are pickles: one that
-is not the pinned file must never be opened.
+A file is trusted only if it has the digest pinned in ``files.toml``. Planetoid's files are pickles,
+so any other file must never be opened.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from gread.base.toml import read_toml
 
 TIMEOUT = 30.0
-"""Seconds without a byte after which a connection counts as dead."""
+"""Seconds without data after which a connection is closed."""
 
 ATTEMPTS = 3
 MAX_BYTES = 256 * 2**20
@@ -27,7 +27,7 @@ CHUNK = 2**16
 
 
 class DataError(OSError):
-    """A dataset that cannot be loaded; the message says what to do.
+    """Raised if a dataset cannot be loaded; the message says what to do.
 
     Example:
         >>> import tempfile
@@ -45,10 +45,10 @@ class RawFile:
     """One file of a dataset.
 
     Attributes:
-        path: Where it lies below the data root.
-        url: Where it is downloaded from; empty if it has no address.
-        digest: ``sha256:...``, or ``git-blob:...`` where only the id in its repository is known.
-        source: If it has no address, who publishes what is in it.
+        path: Path below the data root.
+        url: Download URL; empty if there is none.
+        digest: ``sha256:...``, or ``git-blob:...`` if only the id in its repository is known.
+        source: Publisher of the data, if there is no URL.
     """
 
     path: str
@@ -102,7 +102,7 @@ def stage(prefix: str, root: Path, folder: Path) -> None:
 
 
 def obtain(file: RawFile, root: Path) -> bytes:
-    """The verified content of ``file``, from the data root or the network."""
+    """Verified content of ``file``, from the data root or the network."""
     place = root / file.path
     if not place.exists():
         _download(file, place)
@@ -119,7 +119,7 @@ def obtain(file: RawFile, root: Path) -> bytes:
 def _download(file: RawFile, place: Path) -> None:
     """Download to a temporary file and move it to ``place`` after verification."""
     part = place.with_name(place.name + ".part")
-    mirror = os.environ.get("GREAD_MIRROR")  # a data root behind any web server
+    mirror = os.environ.get("GREAD_MIRROR")  # URL of a data root on a web server
     root = place.parents[file.path.count("/")]
     if not mirror and not file.url:
         raise DataError(
@@ -135,7 +135,7 @@ def _download(file: RawFile, place: Path) -> None:
                 _continue(url, part)
             except urllib.error.HTTPError as error:
                 reason = error
-                break  # the server has spoken
+                break  # final answer of the server
             except (OSError, HTTPException) as error:
                 reason = error
                 continue
@@ -164,11 +164,11 @@ def _continue(url: str, part: Path) -> None:
                     if out.tell() > MAX_BYTES:
                         raise DataError(f"{url} sends more than {MAX_BYTES} bytes")
             length = answer.headers.get("Content-Length")
-            if answer.length:  # the connection closed before all was there
+            if answer.length:  # the connection was closed early
                 raise DataError(f"only a part of {length} bytes arrived")
     except urllib.error.HTTPError as error:
         error.close()
-        if error.code != 416:  # nothing is left to send: the part is as long as the file, or longer
+        if error.code != 416:  # 416: the part is at least as long as the file
             raise
 
 

@@ -97,8 +97,8 @@ def python_ast(root: str | Path | None = None) -> Data:
     """The standard library of the running Python as a graph: half a million nodes, heterophilous.
 
     Nodes are the syntax nodes of the library's top-level modules, edges join a node to its parent.
-    Features are the node's place in the tree and the hashed words of its identifier; what kind of
-    node it is has to be found (the classes of `CLASSES`). Splits keep whole modules together.
+    Features are the node's position in the tree and the hashed words of its identifier. Classes are
+    the node types of `CLASSES`. Splits keep modules together.
     """
     data = cached(data_root(root) / parsed(PYTHON_AST), _parse_library)
     data.python_version = platform.python_version()
@@ -119,7 +119,7 @@ def _parse_library() -> tuple[Data, Statistics]:
     child = np.flatnonzero(parent_of >= 0)
     edges = torch.from_numpy(np.stack([child, parent_of[child]]))
     x = np.concatenate([np.log1p(np.array(places, dtype=np.float32)), _hashed(words)], axis=1)
-    # Modules, not nodes, are drawn: all of a module's nodes are in one part.
+    # Split modules, not nodes: all nodes of a module are in one set.
     one_stratum = torch.zeros(len(modules), dtype=torch.int64)
     masks = (part[module_of] for part in random_splits(one_stratum))
     data = Data(
@@ -132,10 +132,10 @@ def _parse_library() -> tuple[Data, Statistics]:
 
 
 def _syntax_nodes(tree: ast.AST) -> Iterator[tuple[tuple[int, ...], str, int, int]]:
-    """Place in the tree, identifier, class and parent of every node, parents first."""
+    """Position in the tree, identifier, class and parent of every node, parents first."""
     labels: dict[type[ast.AST], int] = {}
     queue: list[tuple[ast.AST, int, int, int]] = [(tree, -1, 0, 0)]
-    for number, (node, parent, depth, rank) in enumerate(queue):  # it grows while it is walked
+    for number, (node, parent, depth, rank) in enumerate(queue):  # the queue grows during the loop
         children = list(ast.iter_child_nodes(node))
         queue.extend((child, number, depth + 1, i) for i, child in enumerate(children))
         first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)

@@ -31,8 +31,8 @@ def _build(name: str, root: Path) -> tuple[Data, Statistics]:
             from ogb.nodeproppred import PygNodePropPredDataset
     except ImportError as error:
         raise DataError(f"{name} needs the package ogb: pip install 'gread[ogb]'") from error
-    # ogb reads back what it parsed itself; PyTorch must be told that PyG's classes may be in it.
-    # Only those that PyG has not named yet: leaving the block takes back what entering it added.
+    # ogb unpickles its own cache, so PyTorch must allow PyG's classes. Only classes that PyG has
+    # not registered are added, because leaving the block removes them again.
     known = torch.serialization.get_safe_globals()
     unknown = [kind for kind in (DataEdgeAttr, DataTensorAttr, GlobalStorage) if kind not in known]
     with torch.serialization.safe_globals(unknown):
@@ -53,7 +53,7 @@ def _build(name: str, root: Path) -> tuple[Data, Statistics]:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Hide ``outdated``, with which ogb would look up its newest release on the network."""
+    """Hide ``outdated``, which ogb uses to look up its latest release on the network."""
     known = sys.modules.get("outdated")
     sys.modules["outdated"] = None  # type: ignore[assignment]
     try:

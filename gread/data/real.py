@@ -44,7 +44,7 @@ undirected: Transform = Compose([ToUndirected(), RemoveSelfLoops()])
 undirected_with_loops: Transform = Compose(
     [undirected, AddRemainingSelfLoops(), RemoveDuplicatedEdges()]
 )
-"""The same, and a self loop at every node: how the paper's code treats Chameleon and Squirrel."""
+"""The same with a self loop at every node, as in the paper's code for Chameleon and Squirrel."""
 
 as_given: Transform = Compose([RemoveSelfLoops(), RemoveDuplicatedEdges()])
 """Every edge as it is in the files, once, no self loops."""
@@ -63,7 +63,7 @@ def _filtered(folder: str, file: str) -> Data:
 
 
 def _syn_cora(folder: str, file: str) -> Data:
-    """One of H2GCN's synthetic graphs, with splits of our own: the release has none."""
+    """A synthetic graph of H2GCN, with our own splits, because the release has none."""
     with np.load(Path(folder, file)) as arrays:
         sources, rows = (_rows_of(arrays[name]) for name in ("adj_indptr", "attr_indptr"))
         edge_index = torch.from_numpy(np.stack([sources, arrays["adj_indices"]]).astype(np.int64))
@@ -77,17 +77,17 @@ def _syn_cora(folder: str, file: str) -> Data:
 
 
 def _real(folder: str, file: str) -> Data:
-    """A graph with features as rows of a sparse matrix, and splits as numbers of parts."""
+    """Graph with sparse features, and splits as set numbers."""
     with np.load(Path(folder, file)) as arrays:
         rows, columns = _rows_of(arrays["x_indptr"]), arrays["x_indices"].astype(np.int64)
         x = torch.zeros(len(arrays["y"]), int(arrays["x_columns"]))
-        x[rows, columns] = torch.from_numpy(arrays["x_values"]).float()  # one may stand for all
+        x[rows, columns] = torch.from_numpy(arrays["x_values"]).float()  # [1] or [entries]
         y, edge_index = (torch.from_numpy(arrays[name]).long() for name in ("y", "edge_index"))
         return with_parts(Data(x=x, y=y, edge_index=edge_index), torch.from_numpy(arrays["split"]))
 
 
 def _rows_of(indptr: np.ndarray) -> np.ndarray:
-    """The row of every entry of a sparse matrix."""
+    """Row of every entry of a sparse matrix."""
     return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
 
 
@@ -102,11 +102,11 @@ PARSERS: dict[str, Callable[[str, str], Any]] = {
     "syn-cora": _syn_cora,
     "real": _real,
 }
-"""By the folder of the raw files, what reads a graph from there by its name."""
+"""Parsers by the folder of the raw files."""
 
 
 CLEANED = {"WikipediaNetwork": undirected_with_loops}
-"""By the folder of the raw files, how a graph is cleaned if not as by default."""
+"""Transforms by the folder of the raw files, if not the default."""
 
 
 def benchmark(
@@ -120,12 +120,12 @@ def benchmark(
     largest_component: bool = False,
     directed: bool = False,
 ) -> Data:
-    """A graph with its splits as masks [N, splits], parsed from raw files once.
+    """Load a graph with masks [N, splits]; raw files are parsed once.
 
     Args:
-        name: Of the parsed form.
-        files: How the paths of the raw files begin: a name of `PARSERS`, and that of the graph.
-        clean: What happens to the graph before it is stored; None for what suits the files.
+        name: Name of the parsed form.
+        files: Prefix of the paths of the raw files: a name of `PARSERS`, and that of the graph.
+        clean: Transform before the graph is stored; None for the default of the files.
         root: The data root; by default ``GREAD_DATA`` or the platform's cache folder.
         normalize_features: Whether every row of features is divided by its sum.
         standardize_features: Whether every column of features has mean 0 and deviation 1.
@@ -150,7 +150,7 @@ def _parse(files: str, clean: Transform | None, root: Path) -> tuple[Data, Stati
     source, _, name = files.partition("/")
     with tempfile.TemporaryDirectory() as folder:
         stage(files, root, Path(folder))
-        with contextlib.redirect_stderr(io.StringIO()):  # PyG says that it is processing
+        with contextlib.redirect_stderr(io.StringIO()):  # PyG prints that it is processing
             found = PARSERS[source](str(Path(folder, source)), name.rstrip("/"))
     data = found if isinstance(found, Data) else found[0]
     for mask in MASKS:
@@ -167,7 +167,7 @@ def syn_cora(
     normalize_features: bool = False,
     largest_component: bool = False,
 ) -> Data:
-    """Synthetic Cora of a level of homophily: one of three graphs."""
+    """Synthetic Cora with a given homophily: one of three graphs."""
     if graph not in (1, 2, 3):
         raise InputError(f"graph must be 1, 2 or 3, got {graph!r}")
     release = f"h{level}-r{graph}"

@@ -1,4 +1,4 @@
-"""A dataset as a row of a table: its counts, and those that the paper prints."""
+"""Datasets as table rows: measured counts and those of the paper."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class DatasetRow:
     """A dataset in a table.
 
     Attributes:
-        name: Of the dataset.
+        name: Name of the dataset.
         title, licence, citation, note, paper: As in `gread.data.DatasetEntry`.
-        statistics: Its counts; None where it is not on this machine.
-        missing: Why it is not.
+        statistics: Its counts; None if it is not on this machine.
+        missing: Reason why it is not.
     """
 
     name: str
@@ -91,8 +91,8 @@ def dataset_rows(
     """Describe datasets; one that is named is downloaded if it is not on this machine.
 
     Args:
-        names: Names of ``gread.DATASETS``; by default all, those that are not here without counts.
-        on_row: Called with every row, for progress.
+        names: Names of ``gread.DATASETS``; by default all, without counts if not downloaded.
+        on_row: Function that is called with every row, for progress.
 
     Example:
         >>> from gread.data import dataset_rows
@@ -101,7 +101,7 @@ def dataset_rows(
     """
     chosen = list(DATASETS if names is None else names)
     for name in chosen:
-        DATASETS[name]  # a misspelt name fails before anything is downloaded
+        DATASETS[name]  # a misspelt name fails before any download
     rows = []
     for name in chosen:
         rows.append(dataset_row(name, named=names is not None))

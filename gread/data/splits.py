@@ -11,7 +11,7 @@ from gread.base.checks import check_count
 
 MASKS = ("train_mask", "val_mask", "test_mask")
 FRACTIONS = (0.48, 0.32, 0.20)
-"""Train, validation and test of the Geom-GCN splits (named 0.6/0.2, but this is what they hold)."""
+"""Training, validation and test shares of the Geom-GCN splits (their names say 0.6/0.2)."""
 
 
 def random_splits(
@@ -46,7 +46,7 @@ def random_splits(
 
 
 def with_parts(data: Data, parts: Tensor) -> Data:
-    """The graph with masks of ``parts`` [N, splits]: 0 trains, 1 validates, 2 tests."""
+    """Add masks from ``parts`` [N, splits]: 0 training, 1 validation, 2 test."""
     data.train_mask, data.val_mask, data.test_mask = (parts == part for part in range(3))
     return data
 
@@ -58,7 +58,7 @@ def with_random_splits(
     fractions: tuple[float, float, float] = FRACTIONS,
     seed: int = 0,
 ) -> Data:
-    """The graph with the masks of `random_splits`."""
+    """Add the masks of `random_splits` to a graph."""
     masks = random_splits(data.y, num_splits, fractions=fractions, seed=seed)
     data.train_mask, data.val_mask, data.test_mask = masks
     return data

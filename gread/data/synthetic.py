@@ -76,7 +76,7 @@ def csbm(
         signs = np.array([[-1.0], [1.0]]).repeat(num_features, axis=1)
     else:
         signs = rng.choice([-1.0, 1.0], size=(num_classes, num_features))
-    # Features come before edges: graphs that differ in homophily alone share them.
+    # Features come before edges, so graphs that differ only in homophily share them.
     x = mean * signs[y] + sigma * rng.standard_normal((num_nodes, num_features))
     first = np.searchsorted(y, np.arange(num_classes + 1))  # class c is first[c] to first[c + 1]
     blocks = [
@@ -97,8 +97,8 @@ def csbm(
 def grid(height: int = 32, width: int = 32) -> Data:
     """Generate a grid whose nodes are joined to those above, below, left and right.
 
-    Node ``row * width + column`` has the position ``pos`` (column, row). A grid has no
-    features, labels or splits; use it to look at dynamics.
+    Node ``row * width + column`` has the position ``pos`` (column, row). A grid has no features,
+    labels or splits; use it to study dynamics.
 
     Example:
         >>> grid(2, 3).edge_index.size(1)
@@ -179,7 +179,7 @@ def preferential_attachment(
 
 
 def _compatibility(num_classes: int, homophily: float) -> np.ndarray:
-    """Probability that a neighbour of a node of class i is of class j, [C, C]."""
+    """Probability that a neighbour of a node of class i has class j, [C, C]."""
     classes = np.arange(num_classes)
     apart = np.abs(classes[:, None] - classes)
     apart = np.minimum(apart, num_classes - apart)  # on a circle
@@ -191,11 +191,11 @@ def _compatibility(num_classes: int, homophily: float) -> np.ndarray:
 def _attach(
     rng: np.random.Generator, y: np.ndarray, compatibility: np.ndarray, edges_per_node: int
 ) -> np.ndarray:
-    """Edges [2, E] by preferential attachment within the class that is drawn."""
+    """Edges [2, E] by preferential attachment within the sampled class."""
     num_classes = len(compatibility)
-    # For each class the ends of all edges so far: drawing one draws a node by its degree.
+    # Ends of all edges so far by class: a uniform sample is proportional to the degree.
     ends: list[list[int]] = [[] for _ in range(num_classes)]
-    # The first few of every class are there from the start and bring their edges at the end.
+    # The first nodes of every class exist from the start and add their edges at the end.
     first = [
         node for c in range(num_classes) for node in np.flatnonzero(y == c)[: edges_per_node + 1]
     ]
@@ -205,7 +205,7 @@ def _attach(
     for node in [*np.setdiff1d(np.arange(len(y)), first), *first]:
         neighbours: set[int] = {int(node)}
         for other_class in rng.choice(num_classes, edges_per_node, p=compatibility[y[node]]):
-            for _ in range(100):  # a draw may repeat a neighbour, never for long
+            for _ in range(100):  # retries if a neighbour is repeated
                 other = ends[other_class][rng.integers(len(ends[other_class]))]
                 if other not in neighbours:
                     neighbours.add(other)
@@ -226,7 +226,7 @@ def _probabilities(
 ) -> tuple[float, float]:
     """Edge probabilities within and between classes for a homophily and degree."""
     check_fraction("homophily", homophily)
-    same = num_nodes / num_classes - 1  # possible neighbours of one's own class
+    same = num_nodes / num_classes - 1  # possible neighbours of the same class
     other = num_nodes - num_nodes / num_classes
     if degree is None:
         degree = p_within * same + p_between * other
@@ -244,9 +244,9 @@ def _edges_within(rng: np.random.Generator, start: int, end: int, p: float) -> n
     """Pairs i < j of the nodes start..end, each with probability p, [2, E]."""
     n = end - start
     place = _chosen(rng, n * (n - 1) // 2, p)
-    # Pairs in the order (0,1), (0,2), (1,2), (0,3), ...: j is the triangular root of the place.
+    # Pairs in the order (0,1), (0,2), (1,2), (0,3), ...: j is the triangular root of the index.
     j = np.floor((1 + np.sqrt(1 + 8 * place.astype(np.float64))) / 2).astype(np.int64)
-    j -= j * (j - 1) // 2 > place  # the root may be off by one far out
+    j -= j * (j - 1) // 2 > place  # corrects rounding of the root
     j += j * (j + 1) // 2 <= place
     return np.stack([start + place - j * (j - 1) // 2, start + j])
 
@@ -254,19 +254,19 @@ def _edges_within(rng: np.random.Generator, start: int, end: int, p: float) -> n
 def _edges_between(
     rng: np.random.Generator, start: int, end: int, other_start: int, other_end: int, p: float
 ) -> np.ndarray:
-    """Pairs of one node of start..end and one of other_start..other_end, likewise, [2, E]."""
+    """Pairs of a node of start..end and one of other_start..other_end, each with probability p."""
     width = other_end - other_start
     i, j = np.divmod(_chosen(rng, (end - start) * width, p), max(width, 1))
     return np.stack([start + i, other_start + j])
 
 
 def _chosen(rng: np.random.Generator, total: int, p: float) -> np.ndarray:
-    """The numbers 0 to total − 1, each kept with probability p; draws only the ones kept."""
+    """Sample of 0 to total − 1, each with probability p; needs time only for the selected ones."""
     if p == 0 or total == 0:
         return np.empty(0, dtype=np.int64)
     last, pieces = -1, []
     while last < total - 1:
-        # Gaps between successes are geometric; draw about as many as are left.
+        # Gaps between successes are geometric; draw about as many as remain.
         draws = int((total - last) * p * 1.05) + 16
         piece = last + np.cumsum(rng.geometric(p, draws))
         pieces.append(piece)

@@ -27,9 +27,9 @@ class Traffic:
     """Amount of exchanged data so far.
 
     Attributes:
-        exchanges: How often rows were exchanged.
+        exchanges: Number of exchanges of rows.
         sent: Bytes sent to other processes.
-        waited: Seconds of waiting for rows or sums of others; on a GPU those of the host alone.
+        waited: Seconds of waiting for rows or sums of others; on a GPU only those of the host.
     """
 
     exchanges: int = 0
@@ -42,7 +42,7 @@ class Pending(NamedTuple):
 
     rows: Tensor
     work: Any
-    keep: Tensor  # what is being sent, which must not be freed before it has arrived
+    keep: Tensor  # the sent buffer, kept alive until it has arrived
     traffic: Traffic
 
     def wait(self) -> Tensor:
@@ -60,8 +60,8 @@ class Border:
 
     Attributes:
         own: Number of nodes of this process.
-        send, send_counts: Rows of its nodes that others fetch, by process, [s]; how many each does.
-        halo_counts: How many this process fetches from each; together they are the halo.
+        send, send_counts: Own rows that others fetch, by process, [s]; number of rows for each.
+        halo_counts: Number of rows fetched from each process; together they are the halo.
     """
 
     own: int
@@ -137,7 +137,7 @@ class _Total(torch.autograd.Function):
 
 
 def rank() -> int:
-    """The number of this process."""
+    """Rank of this process."""
     return dist.get_rank() if dist.is_initialized() else 0
 
 
@@ -161,7 +161,7 @@ def fail_together(work: Callable[[], T]) -> T:
 
 
 def on_all(value: T) -> list[T]:
-    """The values of all processes, in their order."""
+    """Values of all processes, by rank."""
     found = [value] * processes()
     if dist.is_initialized():
         dist.all_gather_object(found, value)
@@ -169,7 +169,7 @@ def on_all(value: T) -> list[T]:
 
 
 def agreed(value: T) -> T:
-    """The value of process 0, on all."""
+    """Broadcast the value of process 0."""
     said = [value]
     if dist.is_initialized():
         dist.broadcast_object_list(said, 0)
@@ -183,15 +183,15 @@ def process_group(
     """Join a group of processes, and leave it at the end.
 
     Args:
-        device: Where this one computes: NCCL connects GPUs, Gloo connects CPUs.
+        device: Device of this process; NCCL connects GPUs, Gloo connects CPUs.
         seconds: Time after which a process stops waiting for the others.
         where: ``init_method`` of ``torch.distributed.init_process_group``.
-        rank: The number of this one; by default from the environment, as torchrun sets it.
-        processes: How many there are; likewise.
+        rank: Rank of this process; by default from the environment, as torchrun sets it.
+        processes: Number of processes; by default from the environment.
 
     Raises:
-        InputError: The environment does not say who this one is and where they meet.
-        ConnectionError: Another process is gone or does not answer.
+        InputError: The environment lacks the rank or the address of the group.
+        ConnectionError: Another process has died or does not answer.
     """
     backend = "nccl" if torch.device(device).type == "cuda" else "gloo"
     group: Any = {"init_method": where, "rank": rank, "world_size": processes}
@@ -205,7 +205,7 @@ def process_group(
         ) from error
     try:
         with connection_errors():
-            # A process that finishes at once must stay until the others have connected.
+            # A process that finishes early must stay until the others have connected.
             dist.all_reduce(torch.zeros(1, device=device))
             yield
     finally:

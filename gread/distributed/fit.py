@@ -1,7 +1,7 @@
 """Algorithm 1 of the paper for a graph that is sharded over processes.
 
-Losses, gradients and metrics of the shards are added up, so that all processes take the same step.
-`gread.training.fit.fit` gives the same numbers.
+Losses, gradients and metrics are summed over the shards, so all processes take the same step. The
+numbers equal those of `gread.training.fit.fit`.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class ShardFit:
     """Result of a training over several processes, with the costs of this one.
 
     Attributes:
-        computed: Epochs of ``fit`` that were computed now, without those of a checkpoint.
-        seconds: How long these took, checkpoints included.
+        computed: Number of epochs of ``fit`` computed by this call, without those of a checkpoint.
+        seconds: Their duration, including checkpoints.
         waited, sent, exchanges: See `gread.distributed.exchange.Traffic`.
-        halo: Nodes of others that its own see.
+        halo: Number of nodes in the halo of this process.
     """
 
     fit: Fit
@@ -80,7 +80,7 @@ def fit_shard(
     check_count("split", split, minimum=0)
     if split >= shard.sizes.splits:
         raise InputError(f"split must be below {shard.sizes.splits}, got {split}")
-    for tensor in model.state_dict().values():  # equal already, but for unlike machines
+    for tensor in model.state_dict().values():  # equal already, except on different machines
         if dist.is_initialized():
             dist.broadcast(tensor, 0)
     kept = copy.deepcopy(model.state_dict())
@@ -102,7 +102,7 @@ def fit_shard(
         "processes": processes(),
         "split": split,
         "seed": seed,
-        # It may be longer the second time.
+        # The epochs may have been increased since the checkpoint.
         "train": asdict(config) | {"epochs": 0, "patience": None, "processes": 1},
     }
     if checkpoint and (found := agreed(fail_together(lambda: _read(checkpoint, about)))):
@@ -113,7 +113,7 @@ def fit_shard(
         optimizer.load_state_dict(found["optimizer"])
         for name, tensor in kept.items():
             tensor.copy_(found["best"][name])
-    # The generator of dropout: torch.manual_seed takes milliseconds for devices that are not there.
+    # Only the generator of dropout: torch.manual_seed takes milliseconds for absent devices.
     device = shard.x.device
     gpu = device.type == "cuda"
     random = torch.cuda.default_generators[device.index] if gpu else torch.default_generator
@@ -121,7 +121,7 @@ def fit_shard(
     start = time.perf_counter()
     while not progress.done:
         number = len(progress.history)
-        # From the number of the epoch, so that a resumed training draws the same numbers.
+        # Seeded by the epoch, so that a resumed training draws the same numbers.
         random.manual_seed((seed * 1_000_003 + number) * processes() + rank())
         try:
             (numbers,) = several(epochs, 1)
@@ -157,7 +157,7 @@ class ShardReduction(NamedTuple):
         return self.border.total(sums.double())
 
     def gathered(self, rows: Tensor) -> Tensor:
-        """Rows of all processes, one after the other."""
+        """Rows of all processes, concatenated."""
         if not dist.is_initialized():
             return rows
         sizes = torch.zeros(processes(), dtype=torch.int64, device=rows.device)

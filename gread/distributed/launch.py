@@ -23,7 +23,7 @@ from gread.distributed.exchange import process_group
 
 T = TypeVar("T")
 
-SECONDS = 300.0  # a process waits so long for the others: one may be reading a large graph
+SECONDS = 300.0  # timeout of a process; another may be reading a large graph
 
 
 def run_processes(
@@ -92,14 +92,14 @@ def _once(
             for end, _ in pipes:
                 end.close()
     errors = [one.error for one in ended if one.error is not None]
-    # What a process says of itself explains more than that others lost it.
+    # The error of a process explains more than lost connections of the others.
     for error in sorted(errors, key=lambda one: isinstance(one, ConnectionError)):
         raise error
     return [one.value for one in ended]
 
 
 def _watch(started: Sequence[Any], ends: Sequence[Connection], seconds: float) -> list[_Ended]:
-    """How each process ended; after the first failure, the others have a few seconds to end."""
+    """Wait for all processes; after the first failure, the others have a few seconds to end."""
     found: dict[int, _Ended] = {}
     count, deadline = len(started), float("inf")
     while len(found) < count and time.monotonic() < deadline:
@@ -114,7 +114,7 @@ def _watch(started: Sequence[Any], ends: Sequence[Connection], seconds: float) -
             if found[number].error is not None:
                 deadline = min(deadline, time.monotonic() + seconds)
     dead = [one for one in found.values() if isinstance(one.error, _Died)]
-    # If one is dead, the others only lost it.
+    # If one is dead, the errors of the others are consequences.
     return dead or [found.get(n, _Ended(error=_Died(n, count, None))) for n in range(count)]
 
 
@@ -149,7 +149,7 @@ def _begin(
                 ended = _Ended(work())
         except (InputError, ArithmeticError, OSError) as error:
             ended = _Ended(error=type(error)(str(error)))
-        # By value: PyTorch would hand over tensors in memory that ends with this process.
+        # By value: PyTorch would share memory that ends with this process.
         end.send_bytes(pickle.dumps(ended))
 
 

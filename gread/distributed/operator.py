@@ -1,9 +1,9 @@
-"""The rows of Ã in a shard, as an operator.
+"""The rows of Ã of a shard as an operator.
 
     Ã H = Ã_own H_own + Ã_halo H_halo
 
-The first product needs no other process, so it is done while the rows of the halo are sent; the
-second is for the few rows at the border. In the backward pass Ã_haloᵀ g goes first, and is sent
+The first product needs no other process and is computed while the halo rows are in transit. The
+second covers the few rows at the border. In the backward pass, Ã_haloᵀ g is computed first and sent
 to the owners while Ã_ownᵀ g is computed.
 """
 
@@ -32,8 +32,8 @@ class Halves(NamedTuple):
 
     Attributes:
         own: Entries between own nodes, [own, own].
-        far, rows: Those from the halo, with rows for the nodes at the border; these nodes.
-        order: Places of the entries of ``own``, then of ``far``, in the whole, [E].
+        far, rows: Entries from the halo, with one row per node at the border; these nodes.
+        order: Positions of the entries of ``own``, then of ``far``, in the whole pattern, [E].
     """
 
     own: Pattern
@@ -43,7 +43,7 @@ class Halves(NamedTuple):
 
     @staticmethod
     def of(pattern: Pattern, own: int) -> Halves:
-        """Of a pattern whose first ``own`` columns are own nodes."""
+        """Split a pattern whose first ``own`` columns are own nodes."""
         row, column = pattern.rows.numbers(), pattern.rows.column
         is_far = column >= own
         near, far = (~is_far).nonzero().squeeze(1), is_far.nonzero().squeeze(1)
@@ -58,7 +58,7 @@ class Halves(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ShardEdges(Edges):
-    """The edges of a `gread.distributed.Shard`, with its nodes, its border and its halves."""
+    """Edges of a `gread.distributed.Shard`, with its nodes, its border and its halves."""
 
     nodes: Tensor = field(kw_only=True)
     border: Border = field(kw_only=True)
@@ -75,8 +75,8 @@ class ShardEdges(Edges):
     def operator(self, weight: Tensor, *, find_symmetry: bool = False) -> ShardOperator:
         """Ã with these entries; all processes determine together whether it is symmetric.
 
-        No process has all of it. The sum over all entries of a hash of (i, j, Ã_ij) equals that of
-        (j, i, Ã_ij) if Ã is symmetric, and hardly ever otherwise.
+        No process has the whole matrix. The sum of hashes of (i, j, Ã_ij) over all entries equals
+        that of (j, i, Ã_ij) if Ã is symmetric, and otherwise only with negligible probability.
         """
         same = False
         if find_symmetry:
@@ -100,8 +100,8 @@ class ShardOperator:
     """Rows of Ã of a shard, an `Operator` whose methods all processes call in the same order.
 
     Attributes:
-        weight: The entries, those between own nodes before those from the halo, [E].
-        symmetric: Whether the whole of Ã is its own transpose.
+        weight: Entries between own nodes, then those from the halo, [E].
+        symmetric: Whether the whole Ã is symmetric.
     """
 
     halves: Halves
@@ -110,9 +110,9 @@ class ShardOperator:
     symmetric: bool = False
 
     lowest = -1.0
-    """A bound below the eigenvalues of a symmetric Ã."""
+    """Lower bound of the eigenvalues of a symmetric Ã."""
     whole = False
-    """Others have nodes of the graph."""
+    """Other processes have nodes of the graph."""
 
     @property
     def num_nodes(self) -> int:
@@ -132,12 +132,12 @@ class ShardOperator:
         return self.border.total(sums)
 
     def run(self, program: Program, inputs: Sequence[Tensor], coef: Tensor) -> Ran:
-        """A program of passes, each with its exchange; sums are over own nodes."""
+        """Run a program of passes, each with its exchange; sums are over own nodes."""
         return interpret(program, ShardPasses(self, backend_for(coef)), inputs, coef)
 
     @cached_property
     def parts(self) -> tuple[Tensor, Tensor]:
-        """The entries between own nodes and those from the halo."""
+        """Entries between own nodes, and entries from the halo."""
         own = self.halves.own.rows.column.numel()
         return self.weight[:own], self.weight[own:]
 
@@ -149,7 +149,7 @@ class ShardOperator:
 
 
 class ShardPasses(NamedTuple):
-    """`gread.kernels.interpreter.Passes` of a shard; there are no members."""
+    """`gread.kernels.interpreter.Passes` of a shard, without members."""
 
     adj: ShardOperator
     backend: Backend
@@ -162,7 +162,7 @@ class ShardPasses(NamedTuple):
         return out.index_add_(0, self.adj.halves.rows, far)
 
     def from_afar(self, halo: Tensor) -> Tensor:
-        """Ã_halo H_halo, a row for every node at the border."""
+        """Ã_halo H_halo, one row per node at the border."""
         return self.product(self.adj.halves.far.rows, self.adj.parts[1], halo)
 
     def product(self, rows: Rows, entries: Tensor, x: Tensor) -> Tensor:
@@ -180,14 +180,14 @@ class ShardPasses(NamedTuple):
         return out.index_add_(0, self.adj.border.send, home.wait())
 
     def leaving(self, x: Tensor) -> Pending:
-        """Ã_haloᵀ x, which is being sent to the owners."""
+        """Start sending Ã_haloᵀ x to the owners."""
         halves = self.adj.halves
         at_border = x.index_select(0, halves.rows)
         far = self.product(halves.far.columns, self.adj.transposed_parts[1], at_border)
         return self.adj.border.send_home(far)
 
     def pull(self, x: Tensor, y: Tensor, terms: Terms, members: int = 0) -> tuple[Tensor, Tensor]:
-        """See `gread.kernels.reference.pull`; what comes from afar is in the first sum as well."""
+        """See `gread.kernels.reference.pull`; the first sum includes the halo."""
         adj, own = self.adj, self.adj.halves.own
         if adj.symmetric:
             rows, moving = adj.halves.rows, adj.border.fetch(x)
@@ -203,7 +203,7 @@ class ShardPasses(NamedTuple):
     def edge_dots(
         self, weight: Tensor | None, pairs: Sequence[Pair], members: int = 0, count: int = 0
     ) -> Tensor:
-        """The gradient of the entries, [E], and what pairs add to it."""
+        """Gradient of the entries, [E], plus the contribution of the pairs."""
         adj, halves = self.adj, self.adj.halves
         if weight is None:
             weight = torch.zeros_like(adj.weight)
@@ -227,7 +227,7 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, adj: ShardOperator, weight: Tensor, h: Tensor) -> Tensor:
         ctx.adj = adj
-        # Without a gradient of the entries the way back does not need h.
+        # The backward pass needs h only for the gradient of the entries.
         ctx.save_for_backward(h if ctx.needs_input_grad[1] else None)
         return ShardPasses(adj, backend_for(h)).gather(h, _one(h))
 

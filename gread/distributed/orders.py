@@ -1,4 +1,4 @@
-"""Orders of the nodes, cut into ranges: one for each shard, with few edges between them."""
+"""Orders of the nodes whose ranges are shards with few edges between them."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from gread.base.registry import Registry
 from gread.graph.partition import cuthill_mckee
 
 Numbers: TypeAlias = NDArray[np.int64]
-Neighbours: TypeAlias = Callable[[], csr_matrix]  # a function, since not every order needs them
+Neighbours: TypeAlias = Callable[[], csr_matrix]  # a function, because not every order needs them
 Ranges: TypeAlias = tuple[Numbers | None, Numbers]
-"""The nodes in their new order (None: as they are), and the size of every shard."""
+"""Nodes in their new order (None: unchanged), and the size of every shard."""
 
 ORDERS: Registry[Callable[[Neighbours, int, int], Ranges]] = Registry("partition")
-"""From the neighbours, N and the number of shards."""
+"""Functions of the neighbours, N and the number of shards."""
 
 
 @ORDERS.register("cuthill-mckee")
 def by_cuthill_mckee(near: Neighbours, nodes: int, shards: int) -> Ranges:
-    """Equal ranges of the order of reverse Cuthill and McKee, as in `gread.graph.partition`."""
+    """Equal ranges of the reverse Cuthill-McKee order, as in `gread.graph.partition`."""
     return cuthill_mckee(near()), equal(nodes, shards)
 
 
 @ORDERS.register("metis")
 def by_metis(near: Neighbours, nodes: int, shards: int) -> Ranges:
-    """Partition of METIS with few edges between shards (extra ``gread[metis]``)."""
+    """METIS partition with few edges between shards (extra ``gread[metis]``)."""
     try:
         import pymetis
     except ImportError as error:
@@ -50,7 +50,7 @@ def as_given(near: Neighbours, nodes: int, shards: int) -> Ranges:
 
 
 def equal(nodes: int, shards: int) -> Numbers:
-    """Sizes of ranges that differ by one at most.
+    """Sizes of ranges that differ by at most one.
 
     Example:
         >>> equal(10, 4).tolist()

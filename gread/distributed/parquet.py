@@ -19,9 +19,9 @@ from gread.tables.formats import check_file, import_pyarrow
 from gread.tables.graph import ENDS
 from gread.tables.labels import SPLITS
 
-BATCH = 2**18  # rows that are read at a time
-SHARES = (0.6, 0.8)  # drawn numbers in [0, 1) below which a node trains, or validates
-AN_EDGE = 64  # bytes that an edge takes while nodes are put in an order
+BATCH = 2**18  # rows per batch
+SHARES = (0.6, 0.8)  # cumulative shares of training and validation nodes
+AN_EDGE = 64  # bytes per edge while nodes are ordered
 
 
 def shard_parquet(
@@ -39,21 +39,22 @@ def shard_parquet(
 ) -> Sizes:
     """Write a graph to a folder in shards, as `gread.distributed.shard` does.
 
-    An edge that is named more than once counts once, with the mean of its weights; loops are left
-    out. Memory holds the edges of one shard; with another partition than ``given``, those of the
-    whole graph for a while.
+    Repeated edges count once, with their mean weight; self loops are dropped. Memory holds the
+    edges of one shard, or temporarily those of the whole graph with a partition other than
+    ``given``.
 
     Args:
-        nodes: Row k is node k. Columns of numbers are features, as they are.
-        edges: Two columns of node numbers, called as in `gread.tables.graph.ENDS` or the only two.
-        folder: It must not exist.
-        label: Column of the classes, empty where unknown.
-        shards: How many: one for each process.
+        nodes: File of the nodes. Row k is node k; numeric columns are features, without scaling.
+        edges: File with two columns of node numbers, named as in `gread.tables.graph.ENDS` or the
+        only two.
+        folder: Folder to create; it must not exist.
+        label: Column of the classes; empty for unknown ones.
+        shards: Number of shards, one for each process.
         partition: A name of `gread.distributed.ORDERS`.
-        split: Column that says train, val or test; else it is drawn.
-        weight: Column of the edges' weights.
-        directed: Whether edges have one direction.
-        seed: Of the drawn split.
+        split: Column with train, val or test; drawn at random if omitted.
+        weight: Column of the edge weights.
+        directed: Whether edges are directed.
+        seed: Seed of the random split.
     """
     node_file, edge_file = _open(nodes), _open(edges)
     ends = _ends(edge_file, Path(edges).name, weight)
@@ -101,7 +102,7 @@ def _open(path: str | Path) -> Any:
 
 
 def _batches(file: Any, columns: list[str] | None = None) -> Iterator[Any]:
-    """Read a file in batches; any batch may turn out to be broken."""
+    """Read a file in batches; a corrupt batch raises an error."""
     batches = file.iter_batches(BATCH, columns=columns)
     while True:
         try:
@@ -137,7 +138,7 @@ def _ends(file: Any, name: str, weight: str | None) -> tuple[str, str]:
 def _edges(
     file: Any, ends: tuple[str, str], weight: str | None, nodes: int
 ) -> Iterator[tuple[tuple[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float32] | None]]:
-    """Edges without loops, with their weights, batch after batch."""
+    """Edges without self loops, with their weights, in batches."""
     pyarrow = import_pyarrow()
     for batch in _batches(file, [*ends, *([weight] if weight else [])]):
         for end in ends:
@@ -177,7 +178,7 @@ def _features(file: Any, name: str, label: str, split: str | None) -> list[str]:
 
 
 def _classes(file: Any, label: str, name: str) -> dict[Any, int]:
-    """The place of every class."""
+    """Index of every class."""
     found: set[Any] = set()
     for batch in _batches(file, [label]):
         found |= set(batch.column(label).unique().to_pylist()) - {None}

@@ -1,17 +1,17 @@
 """Shards of a graph on disk, one for each process.
 
-    graph.json                 sizes, and the fingerprint that all shards carry
+    graph.json                 sizes, and the fingerprint of the graph
     block-0000/x.npy           features of its nodes, float32 [n, F]
-               y.npy           their classes, −1 where unknown, int64 [n]; or numbers, float32
-               masks.npy       who trains, validates and tests in every split, bool [3, n, splits]
-               nodes.npy       the numbers they had in the graph that was cut, int64 [n]
-               halo.npy        nodes of other shards that these see, int64 [h]
+               y.npy           their classes, −1 if unknown, int64 [n]; or numbers, float32
+               masks.npy       training, validation and test nodes, bool [3, n, splits]
+               nodes.npy       their numbers in the original graph, int64 [n]
+               halo.npy        their neighbours in other shards, int64 [h]
                edges.npy       source (from n on: in the halo) and target of edges, int32 [2, E]
-               weight.npy      their weights, float32 [E], where there are some
+               weight.npy      their weights, float32 [E], if there are any
                block.json      its number, a digest of these files, and the fingerprint
 
-Nodes are numbered again, shard after shard. It is written piece by piece: memory holds the edges
-of one shard, for a graph of any size. The folders keep the name ``block`` of format 1.
+Nodes are renumbered, shard after shard. The writer holds only the edges of one shard in memory. The
+folders keep the name ``block`` of format 1.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class Sizes:
     """Content of graph.json.
 
     Attributes:
-        nodes, edges, features, classes, splits: How many; an undirected edge counts twice.
+        nodes, edges, features, classes, splits: Their numbers; an undirected edge counts twice.
         bounds: The first node of every shard, and N.
         halos: Number of nodes in the halo of every shard.
-        partition: The name in `ORDERS` by which the nodes were cut.
+        partition: Name in `ORDERS` of the partition.
     """
 
     nodes: int
@@ -76,13 +76,13 @@ class Sizes:
 class Shard:
     """Nodes, features and edges of a graph in one process.
 
-    A model takes it in the place of ``edge_index``: ``model(shard.x, shard)`` gives the logits of
-    its own nodes if all processes call it.
+    A model accepts it in place of ``edge_index``: ``model(shard.x, shard)`` returns the logits of
+    own nodes; all processes must call it.
 
     Attributes:
-        edge_index, edge_weight: The edges into own nodes, [2, E]: places of the sources, of which
-            those from ``border.own`` on are in the halo, and of the targets; and weights [E].
-        nodes: Numbers in the graph of own nodes and of those in the halo, [own + halo].
+        edge_index, edge_weight: Edges into own nodes, [2, E], with local indices; sources from
+            ``border.own`` on are in the halo. Weights [E].
+        nodes: Node numbers in the graph of own nodes and of the halo, [own + halo].
         x, y: Features [own, F] and classes [own] of own nodes.
         masks: Training, validation and test nodes of every split, [3, own, splits].
     """
@@ -97,7 +97,7 @@ class Shard:
     masks: Tensor
 
     def edges(self, like: Tensor, self_loops: float) -> ShardEdges:
-        """The edges, every own node with a loop if ``self_loops`` is not zero."""
+        """Edges, with a self loop at every own node if ``self_loops`` is not zero."""
         key = (self_loops, like.dtype)
         return remember(self.edge_index, key, lambda: self._edges(like, self_loops))
 
@@ -139,14 +139,14 @@ def shard(data: Data, folder: str | Path, shards: int, partition: str = "cuthill
 
 
 class ShardWriter:
-    """Writer of shards to an empty folder, piece by piece.
+    """Incremental writer of shards to an empty folder.
 
     Args:
-        folder: The folder.
-        shards: How many.
+        folder: Folder to write to.
+        shards: Number of shards.
         partition: A name of `ORDERS`.
-        near: The neighbours, for the partition.
-        nodes, features, splits: How many the graph has.
+        near: Neighbours, for the partition.
+        nodes, features, splits: Their numbers in the graph.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class ShardWriter:
         if shards > nodes:
             raise InputError(f"shards must be at most the {nodes} nodes, got {shards}")
         order, sizes = ORDERS[partition](near, nodes, shards)
-        self.place: Numbers | None = None  # the new number of every node
+        self.place: Numbers | None = None  # new number of every node
         if order is not None:
             self.place = np.empty(nodes, dtype=np.int64)
             self.place[order] = np.arange(nodes)
@@ -178,7 +178,7 @@ class ShardWriter:
     def add_edges(
         self, source: Numbers, target: Numbers, weight: NDArray[np.float32] | None = None
     ) -> None:
-        """Edges by the numbers of their nodes, [E] each."""
+        """Add edges, given by node numbers, [E] each."""
         if self.place is not None:
             source, target = self.place[source], self.place[target]
         self.weighted = weight is not None
@@ -196,7 +196,7 @@ class ShardWriter:
     def add_nodes(
         self, nodes: Numbers, x: NDArray[np.float32], y: Numbers, masks: NDArray[np.bool_]
     ) -> None:
-        """Rows of some nodes: [k], [k, F], [k] or [k, m], and [3, k, splits]."""
+        """Add rows of some nodes: [k], [k, F], [k] or [k, m], and [3, k, splits]."""
         if not (self.folders[0] / "y.npy").exists():
             kind = np.float32 if y.dtype.kind == "f" else np.int64  # numbers, or classes
             for each, size in zip(self.folders, np.diff(self.bounds).tolist(), strict=True):
@@ -217,7 +217,7 @@ class ShardWriter:
     def finish(self, classes: int, *, distinct: bool = False) -> Sizes:
         """Sort the edges of every shard, find its halo, and write graph.json.
 
-        With ``distinct``, edges named more than once count once, with the mean of their weights.
+        With ``distinct``, repeated edges count once, with their mean weight.
         """
         found = [self._finish(number, distinct) for number in range(len(self.folders))]
         digests = [_digest(folder) for folder in self.folders]
@@ -357,7 +357,7 @@ def _read(folder: Path) -> tuple[Sizes, dict[str, Tensor]]:
 
 
 def _border(own: int, halo: Tensor, bounds: tuple[int, ...], device: str) -> Border:
-    """Send every other process the numbers of its rows that this one needs."""
+    """Send every other process the indices of the rows that this one needs."""
     first = torch.tensor(bounds)
     counts = torch.searchsorted(halo, first).diff()  # halo is sorted, so owners come in order
     if not dist.is_initialized():

@@ -1,14 +1,14 @@
 """The flow as a polynomial in Ã, for linear reactions and a symmetric Ã.
 
-There every step multiplies the eigenvector of Ã to the eigenvalue λ by a number, which the same
-method gives for the scalar equation
+A step then multiplies the eigenvector of Ã with eigenvalue λ by a number, which the same method
+gives for the scalar equation
 
     dp/dt = m(λ) p + β p₀,   m(λ) = −α (1 − λ) + β (p₁ + q (1 − λ) + s λ (1 − λ)),   p(0) = 1.
 
-So H(T) = p(Ã) H(0), channel by channel. The spectrum lies in [a, 1], where a Chebyshev series of p
-in x(λ) = (2 λ − 1 − a) / (1 − a) falls off fast: few products give what many steps give, and the
-way back keeps one state. The lowest eigenvalue a is −1 at least; on graphs with loops at every
-node it is often −½, which saves a quarter of the products.
+So H(T) = p(Ã) H(0), channel by channel. The spectrum lies in [a, 1], where the coefficients of a
+Chebyshev series of p in x(λ) = (2 λ − 1 − a) / (1 − a) decay fast. Few products replace many steps,
+and the backward pass stores one state. The smallest eigenvalue a is at least −1. On graphs with
+self loops at every node it is often −½, which saves a quarter of the products.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from gread.kernels.cuda_graph import values_can_be_read
 from gread.kernels.program import Program, ProgramBuilder
 
 NODES = 128
-"""Points at which p is looked at, at most."""
+"""Largest number of points at which p is evaluated."""
 
 FEW_PRODUCTS = 8
-"""So few are not worth a look at the series, whose degree is no less for common settings."""
+"""Number of products up to which steps are used: the degree of the series is rarely lower."""
 
 NEGLIGIBLE = {torch.float32: 1e-7, torch.float64: 1e-14}
 """Relative size, compared with the largest term, below which terms are dropped together."""
 
 ASIDE = 0.1
-"""By so much α and β are changed to see which terms have a gradient: FB with α = β has no term but
-the first, and yet changes with α."""
+"""Perturbation of α and β that finds terms with a gradient: FB with α = β has only the first term,
+but depends on α."""
 
 
 def polynomial_flow(
@@ -47,15 +47,15 @@ def polynomial_flow(
 ) -> Tensor | None:
     """Compute H(T) of the steps of `gread.dynamics.stepped_flow` to 1e-6; None if not applicable.
 
-    None, where H(T) is no such polynomial or the steps take no more products.
+    Returns None if H(T) is not such a polynomial or the steps need no more products.
 
     Args:
         adj: Ã.
-        h0: H(0), [N, d], the source as well.
-        alpha: α, one a channel or one for all, [d] or [1].
-        beta: β, likewise.
+        h0: H(0), [N, d], which is also the source.
+        alpha: α, one per channel [d] or one for all [1].
+        beta: β, in the same form.
         terms: The reaction.
-        integration: With a fixed-step solver.
+        integration: T, τ and a fixed-step solver.
     """
     if terms.square or terms.cube or not adj.symmetric or not values_can_be_read():
         return None
@@ -81,7 +81,7 @@ def polynomial_flow(
 def _series(
     terms: Terms, integration: Integration, nodes: int, lowest: float, alpha: Tensor, beta: Tensor
 ) -> Tensor:
-    """The Chebyshev coefficients of p on [lowest, 1], [nodes, d]."""
+    """Chebyshev coefficients of p on [lowest, 1], [nodes, d]."""
     points, transform = _chebyshev(nodes, alpha.device)
     points = (points * (1 - lowest) + 1 + lowest) / 2
     high = 1 - points
@@ -89,7 +89,7 @@ def _series(
     m = m + beta * terms.blurred * points * high
     p = torch.ones_like(m)
     assert integration.tableau is not None
-    for length, steps in groupby(integration.lengths):  # all but the last are of one length
+    for length, steps in groupby(integration.lengths):  # all but the last have the same length
         count = len(list(steps))
         z = length * m
         phi = torch.zeros_like(m)  # (R(z) − 1) / z
@@ -107,7 +107,7 @@ def _series(
 
 @lru_cache(maxsize=16)
 def _chebyshev(nodes: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The nodes λ [nodes, 1], and the matrix from values there to coefficients [nodes, nodes]."""
+    """Chebyshev nodes λ [nodes, 1], and the matrix from values to coefficients [nodes, nodes]."""
     angles = (torch.arange(nodes, dtype=torch.float64, device=device) + 0.5) * math.pi / nodes
     orders = torch.arange(nodes, dtype=torch.float64, device=device).unsqueeze(-1)
     transform = (2 / nodes) * (orders * angles).cos()
@@ -116,9 +116,9 @@ def _chebyshev(nodes: int, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def _degree(size: Tensor, negligible: float) -> int:
-    """Degree at which a series with these terms may end."""
+    """Degree at which the series can be truncated."""
     size = size.amax(1)
-    rest = size.flip(0).cumsum(0).flip(0)  # what stands from here on
+    rest = size.flip(0).cumsum(0).flip(0)  # sum of the remaining terms
     return max(0, int((rest > negligible * size.max()).sum()) - 1)
 
 
@@ -135,7 +135,7 @@ class _Polynomial(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor, Tensor]:
-        """Both gradients from T_k(X) g: ∂h = Σ c_k T_k g, and ∂c_k = Σ_i (T_k g) h."""
+        """Gradients from T_k(X) g: ∂h = Σ c_k T_k g, and ∂c_k = Σ_i (T_k g) h."""
         h, series = ctx.saved_tensors
         program = _recurrence(len(series) - 1)
         ran = ctx.adj.run(program, [grad, h], _coefficients(series, ctx.lowest))
@@ -163,7 +163,7 @@ def _constants(
 
 @lru_cache(maxsize=64)
 def _clenshaw(degree: int) -> Program:
-    """Σ_k c_k T_k h, by b_k = c_k h + 2 X b_{k+1} − b_{k+2}; in the end c_0 h + X b_1 − b_2."""
+    """Σ_k c_k T_k h by Clenshaw: b_k = c_k h + 2 X b_{k+1} − b_{k+2}, then c_0 h + X b_1 − b_2."""
     w = ProgramBuilder()
     h = w.load(0)
     b = [w.add(None, h, coef=4 * degree + 2)]
@@ -175,7 +175,7 @@ def _clenshaw(degree: int) -> Program:
 
 @lru_cache(maxsize=64)
 def _recurrence(degree: int) -> Program:
-    """From g and h: Σ_k c_k T_k g, and Σ_i (T_k g) h, by T_{k+1} = 2 X T_k − T_{k−1}."""
+    """Σ_k c_k T_k g and Σ_i (T_k g) h, by the recurrence T_{k+1} = 2 X T_k − T_{k−1}."""
     w = ProgramBuilder()
     t, h = [w.load(0)], w.load(1)
     first = 4 * (degree + 1)

@@ -1,4 +1,4 @@
-"""Integration of dh/dt = f(t, h): one loop for every table, torchdiffeq for adaptive steps."""
+"""Integration of dh/dt = f(t, h): one loop for all tables, torchdiffeq for adaptive steps."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from gread.kernels.cuda_graph import values_can_be_read
 VectorField: TypeAlias = Callable[[float, Tensor], Tensor]
 
 Total: TypeAlias = Callable[[Tensor], Tensor]
-"""Sums over all of the state from those over the part of it that is at hand."""
+"""Function that reduces sums over the local part of the state to sums over the whole state."""
 
 
 def itself(sums: Tensor) -> Tensor:
-    """The `Total` of a state that is complete in this process."""
+    """`Total` of a state that is not distributed."""
     return sums
 
 
@@ -106,7 +106,7 @@ def follow(
     max_evaluations: int = MAX_EVALUATIONS,
     total: Total = itself,
 ) -> Solution:
-    """`integrate` with its settings as one value."""
+    """Run `integrate` with its settings as one value."""
     check_count("max_evaluations", max_evaluations)
     for s in save_at:
         if not 0 <= s <= integration.time:
@@ -186,7 +186,7 @@ def _adaptive(
     evaluations = 0
 
     def norm(x: Tensor) -> Tensor:
-        """Norm without gradient, since the length of a step is a choice of the solver."""
+        """Norm without gradient: step sizes are not differentiated."""
         squares = x.detach().square().sum()
         summed, size = total(torch.stack([squares, torch.full_like(squares, x.numel())]))
         return (summed / size).sqrt()
@@ -214,7 +214,7 @@ def _adaptive(
             # Step onto T: without it the last step overshoots and h(T) is interpolated.
             options={"step_t": [time], "norm": norm},
         )
-    except AssertionError as error:  # how torchdiffeq gives up
+    except AssertionError as error:  # raised by torchdiffeq on underflow of the step
         raise IntegrationError(
             f"{method.method} cannot continue ({str(error)[:40]}): the dynamics diverge, or "
             f"tolerance {tolerance:g} is beyond {h0.dtype}; choose a larger tolerance or a "
@@ -231,7 +231,7 @@ def finite(h: Tensor, total: Total = itself) -> bool:
     if not values_can_be_read():
         return True
     h = h.detach()
-    # The sum is not finite if an element is not, and quickly found; it may be so by overflow too.
+    # The sum is fast and not finite if an element is not; it may also overflow itself.
     if math.isfinite(total(h.sum()).item()):
         return True
     return total((~h.isfinite()).sum()).item() == 0
@@ -244,7 +244,7 @@ def _where_it_blew_up(
     """Integrate again to find when and why the state overflowed."""
     if not finite(h, total):
         return "the state contains NaN or infinity at t = 0: check the features and the parameters"
-    # Far out, the slopes of F, AC and Z are those of the divergence; look where it began.
+    # Late in the divergence of F, AC and Z the rates are extreme; use the state where it began.
     bound = 10 * max(1.0, float(h.abs().max()))
     for t, t_next in integration.steps(integration.evaluations):
         if h.abs().max() <= bound:

@@ -1,8 +1,9 @@
-"""The reaction terms r(H) of Eq. (10), each a function of the state at one instant.
+"""Reaction terms r(H) of Eq. (10), each a function of the state at one time.
 
-A new one is a function under ``@REACTIONS.register("name")``, or an ``nn.Module`` class with
-parameters, which is built with the number of channels. Lists, tests and documentation follow
-the registry; ``gread.GREAD(..., reaction=...)`` takes a name, a function or a module.
+A new reaction is a function decorated with ``@REACTIONS.register("name")``, or an ``nn.Module``
+class with parameters whose constructor takes the number of channels. Lists, tests and documentation
+iterate over the registry. ``gread.GREAD(..., reaction=...)`` accepts a name, a function or a
+module.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 from gread.base.errors import InputError
 from gread.base.registry import Registry
 
-if TYPE_CHECKING:  # the names of the reactions are listed without torch
+if TYPE_CHECKING:  # names are listed without importing torch
     from torch import Tensor, nn
 
     from gread.graph.operator import Operator
@@ -35,7 +36,7 @@ class State(NamedTuple):
     h0: Tensor
     """H(0), [N, d]."""
     lh: Tensor
-    """L̃ H(t), [N, d], which the diffusion has computed already."""
+    """L̃ H(t), [N, d], already computed for the diffusion."""
     adj: Operator
     """Ã, for further products ``adj @ ...``."""
 
@@ -43,8 +44,8 @@ class State(NamedTuple):
 class Terms(NamedTuple):
     """Coefficients of a reaction: p₀ H(0) + p₁ H + p₂ H² + p₃ H³ + q L̃ H + s Ã L̃ H.
 
-    All reactions of the paper are of this form. It says the same as the function, and lets
-    `gread.dynamics` integrate without calling it.
+    All reactions of the paper have this form. With it, `gread.dynamics` integrates without calling
+    the function.
     """
 
     source: float = 0.0
@@ -108,7 +109,7 @@ def fisher(s: State) -> Tensor:
 @REACTIONS.register("ac")
 @made_of(Terms(linear=1, cube=-1))
 def allen_cahn(s: State) -> Tensor:
-    """r(H) = H ⊙ (1 − H²), powers by element.
+    """r(H) = H ⊙ (1 − H²), with elementwise powers.
 
     Allen-Cahn (AC), the separation of phases. Paper: Eq. (10).
     """
@@ -118,7 +119,7 @@ def allen_cahn(s: State) -> Tensor:
 @REACTIONS.register("z")
 @made_of(Terms(square=1, cube=-1))
 def zeldovich(s: State) -> Tensor:
-    """r(H) = H ⊙ (H − H²), powers by element.
+    """r(H) = H ⊙ (H − H²), with elementwise powers.
 
     Zeldovich (Z), combustion. Paper: Eq. (10).
     """
@@ -140,7 +141,7 @@ def source_term(s: State) -> Tensor:
 def filter_bank(s: State) -> Tensor:
     """r(H) = L̃ H.
 
-    Filter bank (FB), a high-pass next to the low-pass. Paper: Eq. (10).
+    Filter bank (FB): a high-pass filter next to the low-pass filter of diffusion. Paper: Eq. (10).
     """
     return s.lh
 

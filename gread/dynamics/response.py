@@ -15,14 +15,14 @@ def frequency_response(
 ) -> Tensor:
     """Factor by which the integration scales an eigenvector, [eigenvalues, channels].
 
-    Along an eigenvector of Ã with eigenvalue λ every channel is a number:
+    For an eigenvector of Ã with eigenvalue λ, every channel solves a scalar equation:
     dh/dt = (−α (1 − λ) + β (p₁ + q (1 − λ) + s λ (1 − λ))) h + β p₀ h(0), with h(0) = 1.
 
     Args:
-        terms: Of a reaction without squares and cubes.
+        terms: Terms of a linear reaction.
         alpha: α of every channel.
         beta: β of every channel.
-        eigenvalues: Of Ã.
+        eigenvalues: Eigenvalues of Ã.
         integration: Time, step size and solver.
     """
     loss = (1 - eigenvalues).unsqueeze(1)
@@ -40,7 +40,7 @@ def evenly_spread(beta: Tensor, count: int) -> Tensor:
 
 
 CHANNELS = 24
-"""Largest number of channels in a picture of the frequency response."""
+"""Largest number of channels in a figure of the frequency response."""
 
 
 def some_responses(

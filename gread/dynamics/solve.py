@@ -2,9 +2,9 @@
 
     f(H) = −α L̃ H + β (p₀ H(0) + p₁ H + p₂ H² + p₃ H³ + q L̃ H + s Ã L̃ H)
 
-Every reaction of the paper is of this form (`gread.dynamics.reactions.Terms`). `stepping` does
-what `integrate` does, with a hand-written backward pass; `chebyshev` does it in fewer products
-where H(T) is a polynomial in Ã.
+Every reaction of the paper has this form (`gread.dynamics.reactions.Terms`). `stepping` takes the
+steps of `integrate` with a hand-written backward pass. `chebyshev` needs fewer products if H(T) is
+a polynomial in Ã.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ class ReactionDiffusion:
     """f(H) = −α L̃ H + β r(H) + γ H, with Ã, α, β and γ fixed in time.
 
     A coefficient is one number, one per channel [d], or a matrix [d, d] that multiplies from the
-    right. Those of several members have an axis in front, as their states [members, N, d].
+    right. For several members, coefficients and states [members, N, d] have a leading axis.
 
     Attributes:
         adj: Ã.
-        source: H(0) as the reaction receives it.
-        alpha: α, the diffusion.
-        beta: β, the reaction.
+        source: H(0) in the reaction.
+        alpha: α, the coefficient of the diffusion.
+        beta: β, the coefficient of the reaction.
         reaction: r; None for diffusion alone.
-        local: γ, the local term; None without one.
+        local: γ, the coefficient of the local term; None without one.
     """
 
     adj: Operator
@@ -78,7 +78,7 @@ def _scaled(h: Tensor, coefficient: Tensor | float) -> Tensor:
         return coefficient * h
     if coefficient.dim() == h.dim() and coefficient.shape[-2:] == (h.size(-1), h.size(-1)):
         return h @ coefficient
-    # The axis for the nodes comes after that of the members.
+    # The axis of the nodes follows the axis of the members.
     return (coefficient.unsqueeze(-2) if h.dim() > 2 else coefficient) * h
 
 
@@ -87,8 +87,8 @@ def solve(
 ) -> Solution:
     """Compute H(T) by the fastest method, and H at the times of ``save_at``.
 
-    `gread.integrate` takes its steps with an adaptive solver, under `gread.kernels.plain_only` and
-    torch.compile, and where H(T) is not finite, since it reports when that happened.
+    `gread.integrate` is used for adaptive solvers, under `gread.kernels.plain_only` and
+    torch.compile, and if H(T) is not finite, to report the time of the overflow.
     """
     if not isinstance(f, ReactionDiffusion):
         return follow(f, h0, integration, save_at=save_at)
@@ -103,7 +103,7 @@ def _solve_fast(f: ReactionDiffusion, h0: Tensor, integration: Integration) -> S
     if f.local is not None:
         return None
     sizes = {c.numel() for c in (f.alpha, f.beta) if isinstance(c, Tensor)}
-    if not sizes <= {1, h0.size(1)}:  # one per node, say
+    if not sizes <= {1, h0.size(1)}:  # for example one per node
         return None
     alpha, beta = (factor.reshape(-1) for factor in f.factors)
     final = None
@@ -124,15 +124,15 @@ def _solve_fast(f: ReactionDiffusion, h0: Tensor, integration: Integration) -> S
 def solve_together(f: VectorField, h0: Tensor, integrations: Sequence[Integration]) -> Tensor:
     """Compute H(T) [members, N, d] of several members, each with its own T and step size.
 
-    On a GPU a member with fewer steps than another is done earlier, if members are in falling order
-    of steps; else it takes steps of no length at the end. One whose H(T) is not finite is left so:
-    it does not touch the others.
+    On a GPU, members in decreasing order of steps finish after their own steps. Otherwise, members
+    with fewer steps take steps of length zero at the end. A member whose H(T) is not finite does
+    not affect the others.
 
     Args:
-        f: The right-hand side of all members. Where it is not a `ReactionDiffusion` of known terms,
-            all members take the same steps.
+        f: Right-hand side of all members. If it is not a `ReactionDiffusion` with known terms, all
+            members must take the same steps.
         h0: H(0), [members, N, d].
-        integrations: Of every member, with one fixed-step solver.
+        integrations: One for every member, with the same fixed-step solver.
     """
     if not isinstance(f, ReactionDiffusion) or f.terms is None:
         return walk(f, h0, integrations[0])

@@ -37,9 +37,9 @@ def advice(
 
 @torch.no_grad()
 def fastest_rate(f: Callable[[float, Tensor], Tensor], t: float, h: Tensor) -> float | None:
-    """The eigenvalue λ of ∂f/∂h of largest magnitude, by power iteration.
+    """Eigenvalue λ of ∂f/∂h with the largest magnitude, by power iteration.
 
-    Products with the matrix are differences of f.
+    Products with the Jacobian are finite differences of f.
 
     Returns:
         λ; None if it is not real, not finite or zero.

@@ -6,8 +6,9 @@ An explicit method is a chain of states: with y₀ the state before a step,
 
 which is the table of the method solved for its stages (`chain`). Each link is one pass of the
 kernel `gather` (two for BS, whose f has two products), and its coefficients are linear in 1, α and
-β. The way back keeps one state a step, or one in √steps where there are many, and finds the
-others again. Both ways are programs (`gread.kernels.program`), written once for each setting.
+β. The backward pass stores one state per step, or one in √steps if there are many, and recomputes
+the others. Forward and backward pass are programs (`gread.kernels.program`), built once for each
+setting.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ FEW_STEPS = 16
 """Largest number of steps for which the state before every step is stored."""
 
 SOURCE = -1
-"""Number of H(0) among the bases of a link, where the others are numbers of states."""
+"""Index of H(0) among the bases of a link; the others are indices of states."""
 
 NONE = -1
-"""The number of a state that there is not."""
+"""Index of a missing state."""
 
 
 def stepped_flow(
@@ -51,18 +52,19 @@ def stepped_flow(
 ) -> Tensor:
     """Compute H(T) after steps of the given lengths, equal to `gread.integrate` up to rounding.
 
-    For several members, all but the last two arguments may have one more axis in front.
+    For several members, all but the last two arguments may have a leading axis.
 
     Args:
         adj: Ã.
         h0: H(0), [N, d].
-        source: H(0) as the reaction sees it, [N, d].
-        alpha: α, one a channel or one for all, [d] or [1].
-        beta: β, likewise.
+        source: H(0) in the reaction, [N, d].
+        alpha: α, one per channel [d] or one for all [1].
+        beta: β, in the same form.
         terms: The reaction.
-        tableau: The method.
-        lengths: Length of every step; of as many for every member, of which the last may be 0.
-        active: How many members take each step, the first ones; by default all take all.
+        tableau: Runge-Kutta table.
+        lengths: Length of every step; for several members, equally many for each, of which the last
+        may be 0.
+        active: Number of leading members that take each step; by default all.
     """
     tau = _constant(lengths, h0.dtype, h0.device).unsqueeze(-1)
     plan = _step_program(terms, tableau, tau.size(-2), active)
@@ -83,11 +85,11 @@ class Link(NamedTuple):
     """The computation of y_{k+1} from earlier states: arguments of `gather` and `pull`."""
 
     first: int
-    """Its first row among the coefficients."""
+    """First row of its coefficients."""
     degree: int
-    """Powers of y_k that occur."""
+    """Highest power of y_k."""
     bases: tuple[int, ...]
-    """The states that are added: y_j by its number, or `SOURCE`."""
+    """States that are added: the index of y_j, or `SOURCE`."""
 
     def base_row(self, base: int) -> int:
         """Row of the coefficient of a base."""
@@ -100,15 +102,15 @@ Lengths: TypeAlias = tuple[float, ...] | Numbers
 
 @dataclass(frozen=True, eq=False)
 class StepProgram:
-    """The passes of a flow without its coefficients, which are linear in 1, τ α and τ β.
+    """Passes of a flow; its coefficients are linear in 1, τ α and τ β.
 
     Attributes:
-        matrix: A row for every coefficient of a step: how much of 1, of τ α and of τ β is in it.
+        matrix: One row per coefficient of a step: its factors of 1, τ α and τ β.
         links: The links of a step.
-        steps: How many steps there are.
+        steps: Number of steps.
         two_products: Whether f has the term Ã L̃ H.
         source: Whether f has the term H(0).
-        active: How many members take each step; empty where all take all.
+        active: Number of members that take each step; empty if all take all steps.
     """
 
     matrix: Numbers
@@ -134,7 +136,7 @@ class StepProgram:
             if number and number % self.every == 0:
                 w.store(h, number // self.every)
             h = self.write(w, self.links, number * len(self.matrix), h, source)[0][-1]
-            if self.taking(number + 1) < w.members:  # others have arrived
+            if self.taking(number + 1) < w.members:  # other members have reached their T
                 w.leave(h, 0, self.taking(number + 1))
         if not self.active:
             w.store(h, 0)
@@ -149,7 +151,7 @@ class StepProgram:
     ) -> tuple[list[int], list[int]]:
         """Write one step from ``h``; ``first`` is the first row of its coefficients.
 
-        Gives the numbers of y₀, y₁, ..., and where f has two products those of Ã y₀, Ã y₁, ...
+        Returns the indices of y₀, y₁, ..., and if f has two products, of Ã y₀, Ã y₁, ...
         """
         states, products = [h], []
         for link in links:
@@ -173,8 +175,8 @@ def _step_program(
     for k, (weights, c) in enumerate(chain(tableau)):
         first = len(matrix)
         bases = [j for j in range(k) if weights[j]]
-        own = (weights[k], -c, c * (terms.laplacian + terms.linear))  # of y_k
-        once = (0, c, c * (terms.blurred - terms.laplacian))  # of Ã y_k
+        own = (weights[k], -c, c * (terms.laplacian + terms.linear))  # coefficient of y_k
+        once = (0, c, c * (terms.blurred - terms.laplacian))  # coefficient of Ã y_k
         if two_products:  # from Ã y_k, with y_k itself among the bases
             matrix += [(0, 0, -c * terms.blurred), once, own]
             bases = [k, *bases]
@@ -193,15 +195,15 @@ def _step_program(
 def _tensor(
     plan: StepProgram | BackProgram, name: str, dtype: torch.dtype, device: torch.device
 ) -> Tensor:
-    """One of the matrices of a plan."""
+    """A matrix of a plan as a tensor."""
     return torch.tensor(getattr(plan, name), dtype=dtype, device=device)
 
 
 def chain(tableau: Tableau) -> list[tuple[tuple[float, ...], float]]:
     """Coefficients m_k0 to m_kk and c_k of every link.
 
-    Each stage k_j is known from the state it leads to, τ k_j = (y_{j+1} − Σ_i m_ji y_i) / c_j, and
-    so drops out of the later ones.
+    Each stage k_j follows from the next state, τ k_j = (y_{j+1} − Σ_i m_ji y_i) / c_j, which
+    eliminates it from later stages.
 
     Example:
         >>> from gread.dynamics.tableau import SOLVERS
@@ -223,7 +225,7 @@ def chain(tableau: Tableau) -> list[tuple[tuple[float, ...], float]]:
 
 
 class _Flow(torch.autograd.Function):
-    """The flow, from coefficients [steps, rows of a step, d]."""
+    """The flow as a function of its coefficients [steps, rows of a step, d]."""
 
     @staticmethod
     def forward(
@@ -257,7 +259,7 @@ class _Flow(torch.autograd.Function):
 
 
 Row: TypeAlias = dict[int, float]
-"""A row of a matrix with few entries: column to number."""
+"""Sparse row of a matrix: column to value."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,12 +267,12 @@ class BackProgram:
     """The backward pass; its coefficients are linear in those of the forward pass.
 
     Attributes:
-        program: From the gradient of H(T), the kept states and the source to the gradient of H(0),
-            and to that of the source if it is asked for.
-        steps: How many steps there are.
-        dots: How many of the sums of a step come from `dot`.
-        matrix: From the coefficients of a step to those of its way back.
-        gradient: From the sums of a step to the gradients of its coefficients.
+        program: Maps the gradient of H(T), the stored states and the source to the gradient of
+            H(0), and to that of the source if it is needed.
+        steps: Number of steps.
+        dots: Number of sums of a step that come from `dot`.
+        matrix: Maps the coefficients of a step to those of its backward pass.
+        gradient: Maps the sums of a step to the gradients of its coefficients.
     """
 
     program: Program
@@ -280,7 +282,7 @@ class BackProgram:
     gradient: Numbers
 
     def by_step(self, sums: Tensor) -> Tensor:
-        """The sums of the program, the last step first, as [steps, sums of a step, d]."""
+        """Sums of the program, last step first, as [steps, sums of a step, d]."""
         parts = sums.split([self.program.pull_sums, self.steps * self.dots], -2)
         return torch.cat([part.unflatten(-2, (self.steps, -1)) for part in parts], -2).flip(-3)
 
@@ -296,9 +298,9 @@ class _Back:
     """Builder of the backward pass.
 
     Args:
-        plan: The way forth.
-        weight: Whether the gradient of Ã is asked for.
-        source: Whether that of the source is.
+        plan: The forward pass.
+        weight: Whether the gradient of Ã is needed.
+        source: Whether the gradient of the source is needed.
         rows: The number of coefficients of a step.
     """
 
@@ -307,8 +309,9 @@ class _Back:
         self.w = ProgramBuilder()
         self.first, self.rows_of_a_step = 0, rows
         self.coefs: dict[tuple[tuple[tuple[int, float], ...], ...], int] = {}
-        self.rows: list[Row] = [{i: 1.0} for i in range(len(plan.matrix))]  # to step forth as well
-        # For each sum of `pull` and of `dot` in a step, to which coefficients' gradients it goes.
+        self.rows: list[Row] = [{i: 1.0} for i in range(len(plan.matrix))]  # forward rows
+        # For each sum of `pull` and `dot` in a step, the coefficients whose gradients it
+        # contributes to.
         self.sums: list[Row] = []
         self.dots: list[Row] = []
         self.source = NONE
@@ -331,7 +334,7 @@ class _Back:
                 before.append(states[-1])
             for step in reversed(part):
                 w.members = plan.taking(step)
-                if w.members > plan.taking(step + 1) > 0:  # those who arrived here join
+                if w.members > plan.taking(step + 1) > 0:  # members that ended at this step join
                     grad = w.join(grad, 0)
                 grad = self.step(step, before.pop(), grad)
         w.store(grad, 0)
@@ -348,10 +351,10 @@ class _Back:
         self.first = number * self.rows_of_a_step
         self.sums, self.dots = [], []  # the same for every step
         states, products = plan.write(self.w, links[:-1], self.first, h, self.source)
-        grads = {len(links): grad}  # of y_1, y_2, ..., as they become known
+        grads = {len(links): grad}  # gradients of y_1, y_2, ... so far
         for k in reversed(range(len(links))):
             link, g, y = links[k], grads[k + 1], states[k]
-            later = [j for j in range(k + 1, len(links)) if k in links[j].bases]  # y_k goes there
+            later = [j for j in range(k + 1, len(links)) if k in links[j].bases]  # they use y_k
             straight = [grads[j + 1] for j in later]
             weights: list[Row] = [{links[j].base_row(k): 1.0} for j in later]
             if plan.two_products:
@@ -370,7 +373,7 @@ class _Back:
     def through_one(
         self, link: Link, g: int, y: int, weights: list[Row], straight: list[int]
     ) -> int:
-        """Back through c₀ Ã y + c₁ y + c₂ y² + c₃ y³."""
+        """Write the backward pass of c₀ Ã y + c₁ y + c₂ y² + c₃ y³."""
         at, powers = link.first, range(1, link.degree + 1)
         coef = self.coef({at: 1}, *({at + p: float(p)} for p in powers), *weights)
         out = self.w.pull(g, y, coef=coef, degree=link.degree, bases=straight)
@@ -382,11 +385,10 @@ class _Back:
     def through_two(
         self, link: Link, g: int, y: int, ay: int | None, weights: list[Row], straight: list[int]
     ) -> int:
-        """Back through c₀ Ã Ã y + c₁ Ã y + c₂ y.
+        """Write the backward pass of c₀ Ã Ã y + c₁ Ã y + c₂ y.
 
-        With v = Ãᵀ g that is c₀ Ãᵀ v + c₁ v + c₂ g. The gradients of c₀, c₁ and c₂ are Σ (Ãᵀ v) y,
-        Σ v y and Σ g y. Of the first Ã the gradient is c₀ g with Ã y, of the second c₀ v + c₁ g
-        with y.
+        With v = Ãᵀ g it is c₀ Ãᵀ v + c₁ v + c₂ g. The gradients of c₀, c₁ and c₂ are Σ (Ãᵀ v) y, Σ
+        v y and Σ g y. The first Ã has the gradient (c₀ g) (Ã y)ᵀ, the second (c₀ v + c₁ g) yᵀ.
         """
         w, at = self.w, link.first
         v = w.back(g)
@@ -402,7 +404,7 @@ class _Back:
         return out
 
     def coef(self, *rows: Row) -> int:
-        """The first of these rows among the coefficients of the program."""
+        """Index of the first of these rows in the coefficients of the program."""
         key = tuple(tuple(row.items()) for row in rows)
         if key not in self.coefs:
             self.coefs[key] = len(self.rows)

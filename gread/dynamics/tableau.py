@@ -17,12 +17,12 @@ Row: TypeAlias = tuple[float, ...]
 class Tableau:
     """An explicit Runge-Kutta method with a fixed step.
 
-    Stage i is k_i = f(t + c_i τ, h + τ Σ_j a[i][j] k_j), and the step is h + τ Σ_i b[i] k_i. A
-    mistyped coefficient fails when the table is made.
+    Stage i is k_i = f(t + c_i τ, h + τ Σ_j a[i][j] k_j), and the step is h + τ Σ_i b[i] k_i.
+    Inconsistent coefficients raise an error when the table is created.
 
     Attributes:
-        title: What a person calls it.
-        order: The global error falls like τ^order.
+        title: Display name.
+        order: Order of convergence: the global error is O(τ^order).
         a: Coefficients of the stages after the first, one row each, of length 1, 2, ...
         b: Weights of the stages.
     """
@@ -85,9 +85,9 @@ class Adaptive:
     """A method of torchdiffeq with adaptive steps.
 
     Attributes:
-        title: What a person calls it.
-        order: The order of the solution.
-        method: torchdiffeq's name for it.
+        title: Display name.
+        order: Order of the solution.
+        method: Name in torchdiffeq.
     """
 
     title: str
@@ -123,11 +123,11 @@ SOLVERS: Registry[Tableau | Adaptive] = Registry(
 
 
 MAX_EVALUATIONS = 10_000
-"""Default bound on the evaluations of f, so that a wrong setting cannot take hours."""
+"""Default limit on the evaluations of f, so that a wrong setting cannot take hours."""
 
 
 class IntegrationError(ArithmeticError):
-    """The integration could not reach T; the message says what to change.
+    """Raised if the integration cannot reach T; the message says what to change.
 
     Example:
         >>> import torch
@@ -148,7 +148,7 @@ class Integration:
         time: T.
         step_size: τ of a fixed-step solver; the last step is shortened to end at T.
         solver: A name of ``gread.SOLVERS``.
-        tolerance: Relative and absolute error allowed to an adaptive solver.
+        tolerance: Relative and absolute error tolerance of an adaptive solver.
 
     Example:
         >>> how = Integration(1.0, 0.4, "heun")
@@ -165,7 +165,7 @@ class Integration:
         check_not_negative("time", self.time)
         check_positive("step_size", self.step_size)
         check_positive("tolerance", self.tolerance)
-        SOLVERS[self.solver]  # an unknown name fails here, not at the first call
+        SOLVERS[self.solver]  # raises an error for an unknown name
 
     @property
     def tableau(self) -> Tableau | None:
@@ -176,8 +176,8 @@ class Integration:
     @property
     def num_steps(self) -> int:
         """Number of steps of length τ up to T."""
-        # Without the slack 1.1 / 0.1 = 11.000000000000002 would make a twelfth step of no length;
-        # the bound is for quotients that are infinite.
+        # Without the slack, 1.1 / 0.1 = 11.000000000000002 would add a twelfth step of length zero;
+        # the limit handles infinite quotients.
         return max(1, math.ceil(min(self.time / self.step_size, 1e15) - 1e-9))
 
     @property
@@ -189,7 +189,7 @@ class Integration:
         """Intervals (0, τ), (τ, 2τ), ...; the last one ends exactly at T.
 
         Raises:
-            IntegrationError: They would take more than ``most`` evaluations.
+            IntegrationError: The steps need more than ``most`` evaluations.
         """
         needed = self.evaluations or self.num_steps
         if needed > most:

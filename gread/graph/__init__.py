@@ -1,1 +1,1 @@
-"""The graph: Ã as an operator, its checks, measures and parts, and what models precompute."""
+"""Graphs: the operator Ã, checks, measures, partitions and precomputed structures."""

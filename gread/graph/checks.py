@@ -1,4 +1,4 @@
-"""Checks of a graph that a user hands in, where it enters; the mathematics below trusts it."""
+"""Checks of graphs from users. Inner functions do not check again."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def check_features(name: str, x: Tensor, channels: int) -> None:
 
 
 HEAVIEST = 1e31
-"""Sums of heavier weights could leave the range of float32."""
+"""Largest edge weight; sums of larger ones could overflow float32."""
 
 
 def check_edges(edge_index: Tensor | EdgeSource, edge_weight: Tensor | None, x: Tensor) -> None:
-    """Require numbers [2, E] of the nodes of ``x``, and weights [E] to compute with.
+    """Require node numbers [2, E] of ``x``, and valid weights [E].
 
-    Weights are of the type of ``x``, zero or from the least number of full precision to 1e31: then
-    a sum of them and its inverse are finite. A shard was checked when it was read, and has weights
-    of its own.
+    Weights have the type of ``x`` and are zero, or between the smallest normal number and 1e31, so
+    sums of weights and their inverses are finite. A shard is checked when it is read and has its
+    own weights.
 
-    Tracing is refused here, where every model passes: kernels in C read memory that the tensors of
-    a tracer do not have.
+    Tracing raises an error here, because every model calls this function: kernels in C read memory
+    that tensors of a tracer do not have.
     """
     if torch.jit.is_tracing():  # type: ignore[attr-defined]
         raise InputError(

@@ -132,7 +132,7 @@ class Adjacency:
         start, column = (index.cpu().numpy() for index in self.pattern.rows)
         entries = self.weight.detach().double().cpu().numpy()
         matrix = scipy.sparse.csr_array((entries, column, start), shape=(self.num_nodes,) * 2)
-        guess = numpy.cos(numpy.arange(self.num_nodes))  # any that is none of the eigenvectors
+        guess = numpy.cos(numpy.arange(self.num_nodes))  # start vector that is not an eigenvector
         try:
             (found,) = scipy.sparse.linalg.eigsh(
                 matrix, k=1, which="SA", v0=guess, tol=MARGIN / 10, return_eigenvectors=False
@@ -143,23 +143,23 @@ class Adjacency:
 
 
 SMALLEST, LARGEST = 8, 2_000_000
-"""Nodes from which and entries up to which the spectrum of Ã is looked at."""
+"""Smallest number of nodes and largest number of entries for which the spectrum is computed."""
 
 MARGIN = 0.02
-"""By so much the lowest eigenvalue is rounded down."""
+"""Margin subtracted from the smallest eigenvalue."""
 
 
 @dataclass(frozen=True, eq=False)
 class Edges:
-    """The edges into the nodes of this process, as a sparse matrix that is not normalised.
+    """Edges into the nodes of this process, as a sparse matrix without normalization.
 
-    Here the process has the whole graph. The edges of a shard have columns for its halo too.
+    Here the process has the whole graph. The edges of a shard also have columns for its halo.
 
     Attributes:
-        pattern: A row for every node, and a column for every node and then for the halo.
-        order: Which edge stands where: the edges given, then the loops, [E].
-        weight: The weights, row after row, [E].
-        weighted: Whether the weights are those of a shard, and not of an argument.
+        pattern: One row per node, and one column per node, then per node of the halo.
+        order: Edge of every entry: the given edges, then the self loops, [E].
+        weight: Weights in row order, [E].
+        weighted: Whether the weights are those of a shard instead of an argument.
     """
 
     pattern: Pattern
@@ -173,19 +173,19 @@ class Edges:
         return self.pattern.rows.start.numel() - 1
 
     def reach(self, x: Tensor) -> Tensor:
-        """A row for every column, from one for every node."""
+        """Rows for every column, from rows for every node."""
         return x
 
     def collect(self, sums: Tensor) -> Tensor:
-        """Sums over the edges of the graph for every node, from those of this process by column."""
+        """Sums over all edges for every node, from the sums of this process by column."""
         return sums
 
     def operator(self, weight: Tensor, *, find_symmetry: bool = False) -> Operator:
-        """The operator with these entries [E] in the places of the edges.
+        """Operator with the entries [E] at the positions of the edges.
 
         Args:
             weight: The entries.
-            find_symmetry: Whether to compare it with its transpose, which pays if it is kept.
+            find_symmetry: Whether to compare it with its transpose; worthwhile if it is reused.
         """
         same = find_symmetry and values_can_be_read() and self.pattern.symmetric
         same = same and torch.equal(weight, weight.index_select(0, self.pattern.order))
@@ -194,14 +194,14 @@ class Edges:
 
 @runtime_checkable
 class EdgeSource(Protocol):
-    """What a model takes in the place of ``edge_index``: the shard of a graph."""
+    """Interface of a shard, which models accept in place of ``edge_index``."""
 
     @property
     def edge_index(self) -> Tensor:
-        """The edges into the nodes of this process, [2, E]; results are remembered with it."""
+        """Edges into the nodes of this process, [2, E]; results are cached with this tensor."""
 
     def edges(self, like: Tensor, self_loops: float) -> Edges:
-        """See `gread.graph.adjacency.edges_of`; weights are of the type of ``like``."""
+        """See `gread.graph.adjacency.edges_of`; weights have the type of ``like``."""
 
 
 def entries_of(
@@ -210,13 +210,13 @@ def entries_of(
     """Edges as a matrix, their order in it, and its entries; see `Edges`.
 
     Args:
-        edge_index: Places of sources and targets, [2, E].
-        weight: A weight for every edge, [E].
+        edge_index: Sources and targets, [2, E].
+        weight: Weight of every edge, [E].
         shape: Number of rows (targets) and columns (sources).
-        self_loops: Weight of the loop that every target without one receives; 0 adds none.
+        self_loops: Weight of the self loop that is added to every target without one; 0 adds none.
     """
     if self_loops:
-        # Loops come last: explainers count on it.
+        # Self loops come last, as explainers expect.
         edge_index, weight = add_remaining_self_loops(edge_index, weight, self_loops, shape[0])
     source, target = edge_index
     pattern, order = Pattern.from_entries(target, source, shape)
@@ -224,7 +224,7 @@ def entries_of(
 
 
 def in_one_pattern(matrices: Sequence[tuple[Pattern, Tensor]]) -> tuple[Pattern, Tensor]:
-    """Several matrices of one size in a common pattern, and the entries of each, [matrices, E]."""
+    """Common pattern of several matrices of one size, and the entries of each, [matrices, E]."""
     n = matrices[0][0].num_columns
     places = [pattern.rows.numbers() * n + pattern.rows.column for pattern, _ in matrices]
     known = torch.cat(places).unique()

@@ -1,9 +1,9 @@
-"""A graph in parts, each with a halo: for graphs on which a model does not fit into memory.
+"""Partitions: parts of a graph with a halo, for training that does not fit into memory.
 
-Nodes are put in the order of reverse Cuthill and McKee, in which neighbours are near each other,
-and cut into ranges of equal length. A part also has the nodes within some hops of its own. Where
-these are as many as a model looks, and one more for the degrees of the outermost, what it says of
-the part's own nodes is what it says on the whole graph.
+Nodes are sorted in reverse Cuthill-McKee order, which keeps neighbours near each other, and divided
+into ranges of equal length. A part also contains its halo: the nodes within some hops. If the halo
+has one hop more than the receptive field of the model (for the degrees of the outermost nodes),
+predictions of own nodes equal those on the whole graph.
 """
 
 from __future__ import annotations
@@ -26,14 +26,13 @@ from gread.base.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Nodes of a graph, and those around them.
+    """A range of nodes with its halo.
 
     Attributes:
-        nodes: Their numbers in the graph, [n], the part's own before those of the halo; None for
-            the whole graph.
-        own: How many are its own.
-        edge_index: The edges between them, [2, e], by places in ``nodes``.
-        edge_weight: Their weights, [e], where the graph has some.
+        nodes: Node numbers in the graph, [n], own nodes before the halo; None for the whole graph.
+        own: Number of own nodes.
+        edge_index: Edges between these nodes, [2, e], as indices of ``nodes``.
+        edge_weight: Edge weights, [e]; None without weights.
     """
 
     nodes: Tensor | None
@@ -42,7 +41,7 @@ class Part:
     edge_weight: Tensor | None
 
     def take(self, values: Tensor) -> Tensor:
-        """The rows of the part's nodes among those of the graph, strided or CSR."""
+        """Rows of the part's nodes, strided or CSR."""
         if self.nodes is None:
             return values
         if values.layout is torch.sparse_csr:
@@ -63,7 +62,7 @@ def take_rows(x: Tensor, rows: Tensor) -> Tensor:
 
 
 def stack_rows(x: Tensor, more: Tensor) -> Tensor:
-    """The rows of ``x`` and of ``more``, each strided or CSR, in the layout of ``x``."""
+    """Rows of ``x`` followed by those of ``more``, each strided or CSR, in the layout of ``x``."""
     if x.layout is not torch.sparse_csr:
         return torch.cat([x, more.to_dense() if more.layout is torch.sparse_csr else more])
     if more.layout is not torch.sparse_csr:
@@ -78,7 +77,7 @@ def stack_rows(x: Tensor, more: Tensor) -> Tensor:
 
 
 def sparse_tensor(crow: Tensor, col: Tensor, values: Tensor, size: Sequence[int]) -> Tensor:
-    """A CSR tensor of parts that are checked."""
+    """CSR tensor from valid components."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
         return torch.sparse_csr_tensor(crow, col, values, tuple(size), check_invariants=True)
@@ -88,9 +87,9 @@ def cut(data: Data, parts: int, halo: int) -> list[Part]:
     """Cut a graph into parts.
 
     Args:
-        data: With ``edge_index``, and ``edge_weight`` where edges have weights.
-        parts: How many; one is the graph itself.
-        halo: Hops around each, along edges in either direction.
+        data: Graph with ``edge_index``, and ``edge_weight`` if edges have weights.
+        parts: Number of parts; one is the graph itself.
+        halo: Number of hops of the halo, along edges in either direction.
 
     Example:
         >>> import gread
@@ -122,7 +121,7 @@ def cut(data: Data, parts: int, halo: int) -> list[Part]:
 
 
 def neighbours(edges: NDArray[np.int64], num_nodes: int) -> csr_matrix:
-    """Who is whose neighbour, in either direction, of edges [2, E]."""
+    """Sparse matrix of neighbours in either direction, from edges [2, E]."""
     source, target = edges
     there = np.ones(len(source), dtype=bool)
     matrix = csr_matrix((there, (source, target)), shape=(num_nodes, num_nodes))
@@ -130,14 +129,14 @@ def neighbours(edges: NDArray[np.int64], num_nodes: int) -> csr_matrix:
 
 
 def cuthill_mckee(near: csr_matrix) -> NDArray[np.int64]:
-    """The nodes in an order in which neighbours are near each other."""
+    """Nodes in reverse Cuthill-McKee order."""
     return reverse_cuthill_mckee(near, symmetric_mode=True).astype(np.int64)
 
 
 def ranges(
     near: csr_matrix, order: NDArray[np.int64], parts: int, halo: int
 ) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """How many nodes each part has of its own, and these with those around them."""
+    """Yield the number of own nodes of each part, and its nodes with the halo."""
     for own in np.array_split(order, parts):
         inside = np.zeros(len(order), dtype=bool)
         inside[own] = True

@@ -1,9 +1,9 @@
-"""Sparse kernels: their definition in plain PyTorch, and the same in C and in Triton.
+"""Sparse kernels: a reference in plain PyTorch, and implementations in C and Triton.
 
-reference    every kernel in PyTorch: the definition, against which the others are tested
-cpu, gpu     in C, compiled at first use, and in Triton
-backend      the choice between these three
-pattern      where a sparse matrix has entries, built once for each tensor of edges
+reference    every kernel in PyTorch: the definition that the backends are tested against
+cpu, gpu     the backends in C, compiled at first use, and in Triton
+backend      selection of the backend
+pattern      sparsity patterns, built once for each tensor of edges
 operators    the kernels with their gradients
 program      a list of passes over the states of all nodes
 interpreter  a program run pass by pass

@@ -18,39 +18,39 @@ from gread.kernels.reference import Pair, Terms
 
 
 class Backend(Protocol):
-    """A module with all kernels; `gread.kernels.reference` defines what each computes."""
+    """A module with all kernels; `gread.kernels.reference` defines each of them."""
 
     def gather(self, rows: Rows, weight: Tensor, y: Tensor, terms: Terms) -> Tensor:
-        """Compute c₀ A y and more."""
+        """Compute c₀ A y plus a polynomial in y and further matrices."""
 
     def pull(
         self, rows: Rows, weight: Tensor, g: Tensor, y: Tensor, terms: Terms
     ) -> tuple[Tensor, Tensor]:
-        """Compute c₀ A g and more, with the sums for the gradients of the coefficients."""
+        """Compute the backward pass of `gather`, with sums for its coefficients."""
 
     def dot(self, x: Tensor, y: Tensor) -> Tensor:
-        """Compute Σ x y over the nodes, in parts."""
+        """Compute Σ x y over the nodes, as partial sums."""
 
     def edge_dots(self, rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> Tensor:
-        """Compute left[i] · right[j] of every entry."""
+        """Compute left[i] · right[j] for every entry (i, j)."""
 
     def head_dots(self, rows: Rows, q: Tensor, k: Tensor) -> Tensor:
-        """Compute q[i] · k[j] of every entry and head."""
+        """Compute q[i] · k[j] for every entry (i, j) and head."""
 
     def shares(self, rows: Rows, scores: Tensor, weight: Tensor | None = None) -> Tensor:
         """Compute the softmax of scores over every row."""
 
     def attend(self, rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Tensor:
-        """Compute scaled dot-product attention of every head."""
+        """Compute scaled dot-product attention for every head."""
 
     def attend_back(self, rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
         """Compute the gradient of the scores of `attend` or `shares`."""
 
     def gather_heads(self, rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
-        """Compute A y of every head."""
+        """Compute A y for every head."""
 
     def dropout(self, x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
-        """Set elements to zero by a hash of their number and a seed."""
+        """Set elements to zero by a hash of their index and a seed."""
 
     def run(
         self, program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor

@@ -1,7 +1,7 @@
 """The kernels in C, compiled at first use and cached.
 
-Tensors go to C as addresses. The threads are those of PyTorch: the library is linked to the OpenMP
-that PyTorch brought along, since two of them would fight over the cores.
+Tensors are passed to C as addresses. The library is linked to the OpenMP runtime of PyTorch,
+because two runtimes would compete for the cores.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from gread.kernels.reference import Pair, Terms, dot as dot, one_by_one, thresho
 SOURCE = Path(__file__).with_name("cpu.c")
 FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-shared", "-fPIC")
 PARTS = 64
-"""In which the rows are shared out among threads."""
+"""Number of blocks of rows that are distributed over threads."""
 
 
 class NoCompiler(ImportError):
@@ -55,7 +55,7 @@ def pull(rows: Rows, weight: Tensor, g: Tensor, y: Tensor, terms: Terms) -> tupl
     sums = y.new_zeros(PARTS, 1 + degree, y.size(1))
     _call("pull", y, *rows, weight, g, y, coef, list(bases), out, sums, *out.shape,
           weight.numel(), degree, len(bases))  # fmt: skip
-    return out, sums[:1]  # where the kernel has added up the parts
+    return out, sums[:1]  # the kernel has added the partial sums here
 
 
 @one_by_one(2, 1)
@@ -121,16 +121,16 @@ def dropout(x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
 
 
 LINE = 64
-"""Bytes of channels that `run` takes at a time, at least."""
+"""Smallest number of bytes of channels that a thread of `run` processes at a time."""
 
 FEW = 2**20
-"""Products of entries and channels below which one thread is as good as several."""
+"""Number of products (entries times channels) below which one thread is as fast as several."""
 
 
 def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor) -> Ran | None:
     """Run a program; every thread processes some channels through all passes.
 
-    None where pass by pass is faster: there are fewer channels than the threads need.
+    Returns None if there are too few channels for the threads, and pass by pass is faster.
     """
     *members, n, d = inputs[0].shape
     count, size, threads = math.prod(members), coef.element_size(), torch.get_num_threads()
@@ -170,7 +170,7 @@ def library(dtype: torch.dtype = torch.float32) -> ctypes.CDLL:
     if compiler is None:
         raise NoCompiler("there is no C compiler")
     source = SOURCE.read_bytes()
-    # What the source takes from here: the number type, and how a program is coded.
+    # Macros of the source: the number type, and the encoding of a program.
     coded = {"KINDS": ",".join(KINDS).upper(), "FIELDS": ",".join(FIELDS).upper()}
     values = {"REAL": _TYPES[dtype], "PARTS": PARTS, **coded}
     defined = [f"-D{name}={value}" for name, value in values.items()]
@@ -183,7 +183,7 @@ def library(dtype: torch.dtype = torch.float32) -> ctypes.CDLL:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             if not path.exists():
                 _compile([compiler, *defined], path)
-            if path.stat().st_uid == os.getuid():  # in /tmp another user may have been first
+            if path.stat().st_uid == os.getuid():  # in /tmp the file may belong to another user
                 return ctypes.CDLL(str(path))
         except OSError:
             continue
@@ -191,12 +191,12 @@ def library(dtype: torch.dtype = torch.float32) -> ctypes.CDLL:
 
 
 def _compile(compiler: list[str], path: Path) -> None:
-    """Compile to ``path`` atomically, since two processes may do it at the same time."""
+    """Compile to ``path`` atomically, because two processes may do so at the same time."""
     openmp = [str(file) for file in (Path(torch.__file__).parent / "lib").glob("libgomp*")]
     failed = ""
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         made = Path(folder) / path.name
-        # PyTorch's OpenMP first, then the compiler's own, then one thread.
+        # Try PyTorch's OpenMP, then the compiler's, then a single thread.
         for threads in (("-fopenmp", *openmp), ("-fopenmp",), ()):
             command = [*compiler, *FLAGS, str(SOURCE), "-o", str(made), *threads, "-lm"]
             try:
@@ -211,7 +211,7 @@ def _compile(compiler: list[str], path: Path) -> None:
 
 
 def _processor() -> str:
-    """The processor, on which -march=native depends; machines may share a home folder."""
+    """Name of the processor, for -march=native: machines with a shared home may differ."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -225,10 +225,10 @@ def _processor() -> str:
 def _call(name: str, like: Tensor, *arguments: Tensor | list[Tensor] | float | None) -> None:
     """Call the kernel for the number type of ``like``.
 
-    Tensors go as addresses, once they are contiguous. All numbers must be of one type: C would read
-    others as what they are not, and beyond them.
+    Tensors are made contiguous and passed as addresses. All must have one number type, because C
+    would misread others and read out of bounds.
     """
-    kept: list[Tensor] = []  # until the kernel is done
+    kept: list[Tensor] = []  # keeps the tensors alive during the call
 
     def address(tensor: Tensor) -> int:
         kept.append(tensor.contiguous())

@@ -1,4 +1,4 @@
-"""A function on a GPU recorded once and replayed: one launch instead of hundreds."""
+"""CUDA graphs: record a function once and replay it with one launch."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ import torch
 from torch import Tensor
 
 WARM_UP = 3
-"""Calls before recording: they compile kernels, and fill the memory that the graph will use."""
+"""Calls before recording, which compile kernels and allocate the memory of the graph."""
 
 _reading = True
 
 
 def values_can_be_read() -> bool:
-    """Whether values may be read: not while a graph is recorded or compiled.
+    """Whether values may be read on the host: not while a graph is captured or compiled.
 
-    That is under torch.compile, while a CUDA graph is captured, and in the calls before that.
+    They may not under torch.compile, during the capture of a CUDA graph, and in its warm-up.
     """
     if torch.compiler.is_compiling() or not _reading:
         return False
-    # Before the first use of a GPU nothing is captured, and one that cannot be used is not asked.
+    # Nothing is captured before the first use of a GPU, so an unusable driver is not called.
     return not (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
 
 
 class Recording:
     """A function without arguments that returns a tensor, replayed as a CUDA graph.
 
-    The first calls run as they are. A function that waits for the device somewhere cannot be
-    recorded, and is called as it is for good.
+    The first calls run the function directly. A function that synchronizes with the device cannot
+    be recorded and is always called directly.
     """
 
     def __init__(self, function: Callable[[], Tensor]):
@@ -71,7 +71,7 @@ class Recording:
 
 @cache
 def _stream(device: int) -> torch.cuda.Stream:
-    """One stream for all recordings, since cuBLAS keeps a workspace for each, 32 MiB on Hopper."""
+    """One stream for all recordings: cuBLAS keeps a workspace per stream, 32 MiB on Hopper."""
     return torch.cuda.Stream(device)
 
 
@@ -87,7 +87,7 @@ def _without_reading() -> Iterator[None]:
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Context manager without garbage collection, since freeing another graph ends the capture."""
+    """Context manager without garbage collection: freeing another graph would end the capture."""
     before = gc.isenabled()
     gc.disable()
     try:

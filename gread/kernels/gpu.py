@@ -1,10 +1,10 @@
 """The kernels of `gread.kernels.reference` in Triton, for one GPU.
 
-A program works on one row, or on a few one after another: it walks over the row's entries in
-blocks and keeps everything else in registers. Nothing is added with atomics, so that a result is
-the same every time, and nothing waits for the GPU, so that all can be captured in a CUDA graph.
+A program processes one row, or a few in sequence. It reads the entries of a row in blocks and keeps
+everything else in registers. Kernels use no atomics, so results are deterministic, and do not
+synchronize, so they can be captured in a CUDA graph.
 
-What a program holds is a tile [entries, heads, channels]; matrices without heads have one.
+A program holds a tile [entries, heads, channels]; matrices without heads have one head.
 """
 
 # Triton's functions carry no types.
@@ -25,21 +25,21 @@ from gread.kernels.pattern import Rows
 from gread.kernels.reference import Pair, Terms, run as run, threshold
 
 CHANNELS = 128
-"""Most channels in a program of `gather` and `pull`: one warp reads them with one instruction."""
+"""Largest number of channels per program of `gather` and `pull`: one load of a warp."""
 IN_FLIGHT = 128
-"""Bytes that a thread loads at once: with the sums two thirds of 96 registers, and 20 warps fit."""
+"""Bytes in flight per thread: with the sums, two thirds of 96 registers, and 20 warps fit."""
 SMALL = 2**14
-"""Largest number of rows for which a row may use four warps and the GPU still holds nearly all."""
+"""Largest number of rows for which four warps per row still fit on the GPU at once, nearly."""
 MANY = 2**19
 """Smallest number of entries for which a second launch for heavy rows is worthwhile."""
 HEAVY = 512
-"""Entries above which a row is left to that second launch: alone, it would take the longest."""
+"""Number of entries above which a row goes to the second launch, because it would run longest."""
 PROGRAMS = 2**13
 """Programs of `pull`, each of which writes its sums: enough to fill the GPU three times."""
 LOWEST: tl.constexpr = tl.constexpr(-3e38)
 """About the lowest number in single precision."""
 EVERY = 2**31 - 1
-"""As many entries as a row may have; also as many programs as a launch may."""
+"""Largest number of entries of a row, and of programs of a launch."""
 
 
 def gather(rows: Rows, weight: Tensor, y: Tensor, terms: Terms) -> Tensor:
@@ -53,7 +53,7 @@ def pull(rows: Rows, weight: Tensor, g: Tensor, y: Tensor, terms: Terms) -> tupl
 
 
 def dot(x: Tensor, y: Tensor) -> Tensor:
-    """Σ x y over the nodes, in parts that are to be added up, [parts, 1, d]."""
+    """Σ x y over the nodes as partial sums, [parts, 1, d]."""
     *members, n, d = x.shape
     each = max(triton.cdiv(n, PROGRAMS), 16)
     parts = triton.cdiv(n, each)
@@ -115,7 +115,7 @@ def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Te
 def _attend(
     rows: Rows, out: Tensor, q: Tensor, k: Tensor, weight: Tensor | None, d: int, given: bool
 ) -> Tensor:
-    """Fill ``out`` [E, heads] from q and k, or from scores that are given in the place of q."""
+    """Fill ``out`` [E, heads] from q and k, or from scores passed as q."""
     *members, entries, heads = out.shape
     block = {"BLOCK_H": _ceil2(heads), "BLOCK_D": _ceil2(d)}
     for launch in _launches(rows, math.prod(block.values()) * out.element_size()):
@@ -188,19 +188,19 @@ class _Launch(NamedTuple):
 
     programs: int
     options: dict[str, int]
-    """What every kernel over rows takes: which rows a program has, and its block of entries."""
+    """Arguments of every kernel over rows: the rows of a program and the block size of entries."""
 
 
 def _launches(
     rows: Rows, width: int, in_flight: int = IN_FLIGHT, most_programs: int = EVERY
 ) -> list[_Launch]:
-    """Launch parameters by rows, from values that are known without a synchronization.
+    """Launch parameters from values that are known without synchronization.
 
     Args:
         rows: The matrix.
-        width: Bytes in a tile for one entry, a power of two.
-        in_flight: Bytes a thread should ask for at once.
-        most_programs: In the first launch; the second may have four times as many.
+        width: Bytes of a tile per entry, a power of two.
+        in_flight: Bytes in flight per thread.
+        most_programs: Limit of the first launch; the limit of the second is four times as large.
     """
     n, entries = _count(rows), rows.column.numel()
     if n == 0:
@@ -214,19 +214,19 @@ def _launches(
         fitting = max(32 * warps * in_flight // width, 1)
         options = {
             "each": each,
-            # Unused if no row is too short: a constant, so that nothing is recompiled.
+            # A constant if no row is too short, to avoid recompilation.
             "SPAN": _ceil2(each) if fewest else 1,
             "FEWEST": fewest,
             "MOST": most,
-            # A block much longer than the rows is work for nothing.
+            # A block much longer than the rows wastes work.
             "BLOCK": min(fitting, 1024, max(16, _ceil2(math.ceil(usual)))),
             "num_warps": warps,
             "maxnreg": registers,
         }
         return _Launch(triton.cdiv(n, each), options)
 
-    # A large graph fills the GPU best with one warp a row; in a small one with long rows, what
-    # counts is how soon the longest is done. Registers are as few as nearly never spill.
+    # A large graph fills the GPU best with one warp per row. In a small graph with long rows, the
+    # longest row determines the time. The register limit is the lowest that rarely spills.
     warps = 4 if n <= SMALL and mean >= 16 else min(max(width // 512, 1), 8)
     if n <= SMALL or entries < MANY:
         return [launch(each, warps, 96, 2 * mean, 0, EVERY)]
@@ -271,17 +271,17 @@ def _count(rows: Rows) -> int:
 
 
 def _ceil2(number: int) -> int:
-    """The power of two that is not below the number."""
+    """Smallest power of two that is at least ``number``."""
     return 1 << max(number - 1, 0).bit_length()
 
 
 @triton.jit
 def _rows(start, n, each, FEWEST: tl.constexpr, SPAN: tl.constexpr):
-    """The first row of this program, and the one after its last."""
+    """First row of this program, and the row after its last."""
     first = tl.program_id(0).to(tl.int64) * each
     last = tl.minimum(first + each, n)
     if FEWEST > 0:
-        # Heavy rows are few: look at all rows at once, and begin and stop at a heavy one.
+        # Heavy rows are few: compare all rows at once, and begin and stop at a heavy row.
         row = first + tl.arange(0, SPAN)
         there = row < last
         begin = tl.load(start + row, mask=there, other=0)
@@ -301,7 +301,7 @@ def _entries(start, row, FEWEST: tl.constexpr, MOST: tl.constexpr):
 
 @triton.jit
 def _heads(HEADS: tl.constexpr, D: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr):
-    """Where the numbers of a node lie, [heads, channels], and which of the block are there."""
+    """Offsets of the values of a node, [heads, channels], and a mask of the valid ones."""
     head = tl.arange(0, BLOCK_H)[:, None]
     channel = tl.arange(0, BLOCK_D)[None, :]
     return head * D + channel, (head < HEADS) & (channel < D)
@@ -309,7 +309,7 @@ def _heads(HEADS: tl.constexpr, D: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D:
 
 @triton.jit
 def _tile(x, node, known, lane, there, STRIDE: tl.constexpr):
-    """x[node], a tile [entries, heads, channels]; zero where ``known`` or ``there`` are not."""
+    """x[node] as a tile [entries, heads, channels]; zero where a mask is false."""
     at = node.to(tl.int64)[:, None, None] * STRIDE + lane[None, :, :]
     return tl.load(x + at, mask=known[:, None, None] & there[None, :, :], other=0)
 
@@ -330,7 +330,7 @@ def _product(
         at = entry[:, None] * HEADS + head
         factor = tl.load(weight + at, mask=known[:, None] & (head < HEADS), other=0)
         tile = _tile(x, node, known, lane, there, STRIDE)
-        # The next columns are on their way while the tile is: one wait a block, not two.
+        # Prefetch the next columns together with the tile: one wait per block, not two.
         entry += BLOCK
         node = tl.load(column + entry, mask=entry < count, other=0)
         total += factor[:, :, None] * tile
@@ -354,7 +354,7 @@ def _combine_kernel(
     BLOCK_D: tl.constexpr, SPAN: tl.constexpr, FEWEST: tl.constexpr, MOST: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """out = c₀ (A x) + (c₁ + c₂ y + ...) x + Σ c bases; `gather` has no y but x."""
+    """out = c₀ (A x) + (c₁ + c₂ y + ...) x + Σ c bases; in `gather`, y is x."""
     bases = (base_0, base_1, base_2, base_3, base_4)
     member = tl.program_id(2).to(tl.int64)
     out += member * n * D
@@ -372,7 +372,7 @@ def _combine_kernel(
         begin, count, mine = _entries(start, row, FEWEST, MOST)
         if mine:
             at = row * D + channel
-            # What is not gathered comes first: its loads and those of the entries overlap.
+            # Other terms come first, so their loads overlap with those of the entries.
             value = zero
             own = zero
             other = zero
@@ -427,7 +427,7 @@ def _gather_heads_kernel(
 
 @triton.jit
 def _left(a, b, coef, row, lane, there, D: tl.constexpr, LEFT: tl.constexpr, SCALED: tl.constexpr):
-    """One row of c₀ a, or of c₀ a + c₁ b."""
+    """Row of c₀ a, or of c₀ a + c₁ b."""
     value = tl.load(a + row * D + lane, mask=there, other=0)
     if SCALED:
         value = value * tl.load(coef + lane, mask=there, other=0)
@@ -531,12 +531,12 @@ def _attend_kernel(
     WEIGHTED: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr, SPAN: tl.constexpr,
     FEWEST: tl.constexpr, MOST: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """First the scores, their maximum and the sum of their exponentials; then the quotients.
+    """Scores, their maximum and the sum of their exponentials first, then the quotients.
 
-    The scores are computed from q and k, and wait in ``out``; or are given in the place of q.
+    The scores are computed from q and k and stored in ``out``, or are passed as q.
 
-    An entry of no weight has no part in the maximum: one far above the others would leave nothing
-    of them.
+    Entries of zero weight are excluded from the maximum: a large one would make all others
+    underflow.
     """
     stride: tl.constexpr = HEADS * D
     member = tl.program_id(1).to(tl.int64)
@@ -556,8 +556,8 @@ def _attend_kernel(
         if mine:
             if not GIVEN:
                 query = tl.load(q + row * stride + lane, mask=there, other=0) * SCALE
-            # The lowest number, not −∞: in a row whose weights are all zero it stays, and −∞ less
-            # −∞ is no number.
+            # The lowest number instead of −∞: in a row whose weights are all zero, −∞ − (−∞) would
+            # be NaN.
             highest = tl.full([1, BLOCK_H], LOWEST, q.dtype.element_ty)
             total = tl.zeros([1, BLOCK_H], q.dtype.element_ty)
             lanes = begin * HEADS + head
@@ -585,7 +585,7 @@ def _attend_kernel(
                 total = total * tl.exp(highest - higher) + tl.sum(part, axis=0)[None, :]
                 highest = higher
             total = tl.where(total == 0, 1, total)
-            # The scores that a thread reads now, another may have written.
+            # A thread may read scores that another thread has written.
             tl.debug_barrier()
             for at in range(0, count, BLOCK):
                 entry = at + tl.arange(0, BLOCK)
@@ -631,7 +631,7 @@ def _attend_back_kernel(
                 tl.store(out + (begin + entry) * HEADS + head, share * (slope - mean), mask=mask)
 
 
-@triton.jit(do_not_specialize=["limit", "high", "low"])  # else every rate would be compiled for
+@triton.jit(do_not_specialize=["limit", "high", "low"])  # not one kernel per rate
 def _dropout_kernel(
     out, x, seed, limits, scales, count, limit, high, low,
     MEMBERS: tl.constexpr, BLOCK: tl.constexpr,

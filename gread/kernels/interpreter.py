@@ -16,7 +16,7 @@ from gread.kernels.program import Matrix, Program, Ran
 from gread.kernels.reference import Pair, Terms
 
 MANY = 2**20
-"""Numbers above which sums over parts of the nodes are added up at once, to save memory."""
+"""Number of values above which partial sums are reduced immediately, to save memory."""
 
 
 def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor) -> Ran:
@@ -26,7 +26,7 @@ def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor
         program: The passes.
         matrix: A, square.
         inputs: Matrices [N, d], or of several members [members, N, d].
-        coef: One number a channel in every row, [rows, d]; of every member if there are several.
+        coef: Coefficients [rows, d], one per channel; [members, rows, d] for several members.
     """
     backend = backend_for(coef)
     ran = None if program.for_some else backend.run(program, matrix, inputs, coef)
@@ -39,9 +39,9 @@ def _ones(d: int, dtype: torch.dtype, device: torch.device) -> Tensor:
 
 
 class Passes(Protocol):
-    """Passes with a matrix, which is in this process or distributed.
+    """Passes with a matrix that is local or distributed.
 
-    Each is for the first ``members`` of several, and for all if that is 0.
+    Each applies to the first ``members`` members; 0 means all.
     """
 
     def gather(self, x: Tensor, terms: Terms, members: int) -> Tensor:
@@ -51,16 +51,16 @@ class Passes(Protocol):
         """Aᵀ x; the coefficient is one."""
 
     def pull(self, x: Tensor, y: Tensor, terms: Terms, members: int) -> tuple[Tensor, Tensor]:
-        """With Aᵀ, see `gread.kernels.reference.pull`."""
+        """`gread.kernels.reference.pull` with Aᵀ."""
 
     def edge_dots(
         self, weight: Tensor | None, pairs: Sequence[Pair], members: int, count: int
     ) -> Tensor:
-        """The gradient of A and what pairs add to it, for the first members of ``count``."""
+        """Gradient of A plus the contribution of the pairs, for the first members of ``count``."""
 
 
 class MatrixPasses(NamedTuple):
-    """Passes with a matrix in this process."""
+    """Passes with a local matrix."""
 
     matrix: Matrix
     backend: Backend
@@ -91,7 +91,7 @@ class MatrixPasses(NamedTuple):
             weight = pairs[0].right.new_zeros(count, rows.column.numel())
         part = weight[:members]
         found = self.backend.edge_dots(rows, pairs, part)
-        if found.data_ptr() != part.data_ptr():  # it was not added in place
+        if found.data_ptr() != part.data_ptr():  # the result is not in place
             part.copy_(found)
         return weight
 
@@ -105,7 +105,7 @@ def interpret(program: Program, passes: Passes, inputs: Sequence[Tensor], coef: 
     dots: list[Tensor] = []
     one = Terms(_ones(coef.size(-1), coef.dtype, coef.device), degree=0)
     weight: Tensor | None = None
-    pairs: list[Pair] = []  # of `edge_dots`, which takes two at a time
+    pairs: list[Pair] = []  # of `edge_dots`, which processes two at a time
     for p, following in zip(program.passes, (*program.passes[1:], None), strict=True):
         if p.kind == "load":
             slots[p.out] = _first(inputs[p.x], p.members).contiguous()
@@ -146,19 +146,19 @@ def interpret(program: Program, passes: Passes, inputs: Sequence[Tensor], coef: 
 
 
 def _first(states: Tensor, members: int) -> Tensor:
-    """Values of the first members; all for 0."""
+    """Values of the first members; 0 means all."""
     return states[:members] if members else states
 
 
 def _of(entries: Tensor, members: int) -> Tensor:
-    """Entries of a matrix for the first members, which may share them."""
+    """Entries of a matrix for the first members; they may be shared."""
     return entries if entries.dim() == 1 else _first(entries, members)
 
 
 def _added(sums: list[Tensor], like: Tensor) -> Tensor:
-    """Sums over parts of the nodes [parts, k, d] to sums over all of them, [all k, d].
+    """Reduce partial sums [parts, k, d] to sums over all nodes, [all k, d].
 
-    Of some of the members there may be fewer sums: then the others are zero.
+    Sums that exist only for some of the members are zero for the others.
     """
     found = [like[..., :0, :]]
     for _, alike in itertools.groupby(sums, lambda part: part.shape[:-2]):
@@ -169,5 +169,5 @@ def _added(sums: list[Tensor], like: Tensor) -> Tensor:
 
 
 def _few(parts: Tensor) -> Tensor:
-    """The same parts, which wait to be added up with others; or their sum, if they are many."""
+    """The partial sums themselves, or their total if they are many."""
     return parts if parts.numel() <= MANY else parts.sum(0, keepdim=True)

@@ -1,9 +1,9 @@
 """The kernels with their gradients.
 
-The product with a fixed matrix is an operator of PyTorch's own kind as well, so that torch.compile
-takes it as it is: Inductor of torch 2.13 reorders chains of ``index_add`` and gives wrong numbers.
+The product with a fixed matrix is also registered as a custom operator, which torch.compile does
+not trace: Inductor of torch 2.13 reorders chains of ``index_add`` and gives wrong numbers.
 
-For several members, what differs between them has one more axis in front, and so has the result.
+For several members, arguments that differ between them and the result have a leading axis.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from gread.kernels.reference import Pair, Terms
 def product(
     pattern: Pattern, weight: Tensor, y: Tensor, transposed: Callable[[], Tensor] | None = None
 ) -> Tensor:
-    """A y, for the matrix A with entries ``weight`` [E] in the places of ``pattern``.
+    """A y, for the matrix A with entries ``weight`` [E] at the positions of ``pattern``.
 
-    ``transposed`` gives the entries column after column, if they are known and fixed.
+    ``transposed`` has the entries in column order, if they are known and fixed.
     """
     weight, y = _alike(weight, y)
     if torch.compiler.is_compiling():
@@ -36,7 +36,7 @@ def product(
 
 
 def _alike(*tensors: Tensor | None) -> Any:
-    """Convert all tensors to the widest of their types, since kernels need one type."""
+    """Convert all tensors to the widest of their types, because kernels need one type."""
     types = {tensor.dtype for tensor in tensors if tensor is not None}
     if len(types) == 1:
         return tensors
@@ -54,7 +54,7 @@ class _Product(torch.autograd.Function):
         transposed: Callable[[], Tensor] | None,
     ) -> Tensor:
         ctx.pattern, ctx.transposed = pattern, transposed
-        # Without a gradient of the entries the way back does not need y.
+        # The backward pass needs y only for the gradient of the entries.
         ctx.save_for_backward(weight, y if ctx.needs_input_grad[1] else None)
         return _gather(pattern.rows, weight, y)
 
@@ -83,7 +83,7 @@ def _gather(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
 
 
 def _places(pattern: Pattern) -> list[Tensor]:
-    """A pattern as an operator takes it: rows, columns, and the orders of the entries in them."""
+    """A pattern as arguments of an operator: rows, columns, and the orders of their entries."""
     return [*pattern.rows, *pattern.columns, *pattern.orders]
 
 
@@ -110,7 +110,7 @@ def _plain_product(places: list[Tensor], weight: Tensor, y: Tensor) -> Tensor:
 
 
 PLAIN: dict[Any, Callable[..., Tensor]] = {torch.ops.gread.product.default: _plain_product}
-"""Operators of gread in those of PyTorch, for ``ExportedProgram.run_decompositions``."""
+"""Operators of gread as PyTorch operators, for ``ExportedProgram.run_decompositions``."""
 
 
 @torch.library.custom_op("gread::edge_dots", mutates_args=())
@@ -156,14 +156,14 @@ _edge_dots.register_autograd(
 
 
 def attention(pattern: Pattern, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Tensor:
-    """The mean over heads of weight[e] exp(q[i] · k[j] / √d_k), every row divided by its sum.
+    """Mean over heads of weight[e] exp(q[i] · k[j] / √d_k), each row divided by its sum.
 
     Args:
-        pattern: Who may attend to whom.
+        pattern: Positions (i, j) where i attends to j.
         q: Queries [N, heads, d_k].
         k: Keys [N, heads, d_k].
-        weight: Of every entry, not negative, [E]; by default all are 1. It passes no gradient
-            unless it asks for one.
+        weight: Non-negative weight of every entry, [E]; by default 1. It gets a gradient only if it
+            requires one.
 
     Returns:
         [E].
@@ -193,7 +193,7 @@ class _Attention(torch.autograd.Function):
 
 
 def scores(pattern: Pattern, q: Tensor, k: Tensor) -> Tensor:
-    """q[i] · k[j] of every head for every entry, [E, heads]: attention before it is normalised.
+    """q[i] · k[j] for every entry and head, [E, heads]: attention scores before the softmax.
 
     The arguments are as in `attention`.
     """
@@ -226,13 +226,13 @@ def _through_scores(pattern: Pattern, slope: Tensor, q: Tensor, k: Tensor) -> tu
 def shares(
     pattern: Pattern, score: Tensor, weight: Tensor | None = None, by_row: bool = True
 ) -> Tensor:
-    """The mean over heads of weight[e] exp(score[e]), every row or column divided by its sum.
+    """Mean over heads of weight[e] exp(score[e]), each row or column divided by its sum.
 
     Args:
-        pattern: Where the entries are.
+        pattern: Positions of the entries.
         score: [E, heads].
         weight: As in `attention`.
-        by_row: Whether each row sums to one, or each column.
+        by_row: Normalize rows if True, columns otherwise.
 
     Returns:
         [E].
@@ -269,7 +269,7 @@ class _Shares(torch.autograd.Function):
 
 
 def permuted(x: Tensor, axis: int, there: Tensor, back: Tensor) -> Tensor:
-    """`index_select` by a permutation, whose backward pass needs no sums."""
+    """`index_select` with a permutation, whose backward pass needs no sums."""
     return _Permuted.apply(x, axis, there, back)
 
 
@@ -287,9 +287,9 @@ class _Permuted(torch.autograd.Function):
 
 
 def drop(x: Tensor, rate: float | Tensor, seed: Tensor | None = None) -> Tensor:
-    """Dropout by a hash of the element's number and a seed, by default from PyTorch's generator.
+    """Dropout by a hash of the element index and a seed, by default from PyTorch's generator.
 
-    For several members, rate and seed are one for each, [members].
+    For several members, rate and seed have one value per member, [members].
     """
     if not isinstance(rate, Tensor) and rate == 0:
         return x

@@ -34,7 +34,7 @@ class Pattern:
     """Sparsity pattern of a matrix in row order.
 
     Attributes:
-        rows: Column of every entry, row after row.
+        rows: Column of every entry, in row order.
         num_columns: Number of columns.
     """
 
@@ -50,7 +50,7 @@ class Pattern:
 
     @cached_property
     def columns(self) -> Rows:
-        """Row of every entry, column after column: the rows of the transpose."""
+        """Row of every entry, in column order: the rows of the transpose."""
         starts = _starts(self.rows.column, self.num_columns)
         return Rows(starts, self.rows.numbers()[self.order].int())
 
@@ -87,8 +87,8 @@ _kept: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 def remember(tensor: Tensor, key: Hashable, make: Callable[[], T], *, when: bool = True) -> T:
     """Cache ``make()`` with a tensor until the tensor is written to.
 
-    It is forgotten with the tensor, and when the tensor is written to. ``make`` must not keep the
-    tensor itself. Unless ``when``, it is called every time.
+    The value is released with the tensor. ``make`` must not keep a reference to the tensor. If
+    ``when`` is False, nothing is cached.
     """
     if not when or torch.compiler.is_compiling() or tensor.requires_grad or tensor.is_inference():
         return make()

@@ -1,8 +1,8 @@
 """Programs: the passes of a flow over the states, forward or backward.
 
-A pass takes all nodes one step further. Channels are independent, except in the gradient of the
-matrix. So a CPU takes some channels through the whole program while they lie in its cache
-(`gread.kernels.cpu.run`); other devices go pass by pass (`gread.kernels.interpreter`).
+A pass computes one operation for all nodes. Channels are independent, except in the gradient of the
+matrix. A CPU therefore processes some channels through the whole program while they are in its
+cache (`gread.kernels.cpu.run`). Other devices run pass by pass (`gread.kernels.interpreter`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ The C kernels are compiled with this list and with `FIELDS`.
 
 
 class Pass(NamedTuple):
-    """One pass. States are numbers of slots, ``coef`` is a row of the coefficients.
+    """One pass. States are slot numbers, ``coef`` is a row of the coefficients.
 
     load       out = input number x
     store      output number out = x
@@ -33,13 +33,13 @@ class Pass(NamedTuple):
     back       out = Aᵀ x
     gather     out = c₀ A x + Σ_p c_p xᵖ + Σ c_b base, see `gread.kernels.reference.gather`
     pull       out = c₀ Aᵀ x + Σ_p c_p yᵖ⁻¹ x + Σ c_b base, and its sums
-    add        out = y + c₀ x, or c₀ x where there is no y, or none of a member
-    dot        the sum Σ x y over the nodes
-    edge_dots  for every entry (i, j) of A, its gradient grows by (Σ c_b base)[i] · y[j]
-    join       out = x, and behind it input number coef of the members that x does not have
+    add        out = y + c₀ x, or c₀ x without y or for members that y lacks
+    dot        Σ x y over the nodes
+    edge_dots  add (Σ c_b base)[i] · y[j] to the gradient of every entry (i, j) of A
+    join       out = x, followed by input number coef of the members that x does not have
     leave      output number out = x, for the members from number coef on
 
-    A pass is done for the first ``members`` of several, and for all if that is 0.
+    A pass applies to the first ``members`` members; 0 means all.
     """
 
     kind: str
@@ -58,12 +58,12 @@ FIELDS = Pass._fields[:6]
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A list of passes with the slots that they need.
+    """A list of passes and the number of slots that they need.
 
     Attributes:
-        passes: All of them.
-        slots: Number of states that are held at a time.
-        outputs: Number of matrices [N, d] that come out.
+        passes: The passes in order.
+        slots: Number of states in memory at a time.
+        outputs: Number of output matrices [N, d].
     """
 
     passes: tuple[Pass, ...]
@@ -72,27 +72,27 @@ class Program:
 
     @cached_property
     def pull_sums(self) -> int:
-        """Number of sums over the nodes that `pull` gives, one for each channel."""
+        """Number of sums over the nodes from `pull`, each with one value per channel."""
         return sum(1 + p.degree for p in self.passes if p.kind == "pull")
 
     @cached_property
     def sums(self) -> int:
-        """Number of sums over the nodes that come out."""
+        """Number of sums over the nodes."""
         return self.pull_sums + sum(p.kind == "dot" for p in self.passes)
 
     @cached_property
     def for_some(self) -> bool:
-        """Whether a pass skips members."""
+        """Whether any pass skips members."""
         return any(p.members for p in self.passes)
 
     @cached_property
     def kinds(self) -> frozenset[str]:
-        """The kinds of passes that occur."""
+        """Kinds of passes in the program."""
         return frozenset(p.kind for p in self.passes)
 
     @cached_property
     def code(self) -> Tensor:
-        """The passes as numbers, for kernels that read them: int64."""
+        """The passes encoded as int64, for kernels that run whole programs."""
         numbers = [
             [KINDS.index(p.kind), *p[1 : len(FIELDS)], len(p.bases), *p.bases] for p in self.passes
         ]
@@ -121,15 +121,15 @@ class ProgramBuilder:
         self.members = 0
 
     def load(self, number: int) -> int:
-        """An input."""
+        """Read an input."""
         return self._new(Pass("load", x=number))
 
     def store(self, x: int, number: int) -> None:
-        """An output."""
+        """Write an output."""
         self._append(Pass("store", out=number, x=x))
 
     def product(self, x: int) -> int:
-        """A x; see `Pass`, as with all that follow."""
+        """A x. `Pass` defines this and the following operations."""
         return self._new(Pass("product", x=x))
 
     def back(self, x: int) -> int:
@@ -137,11 +137,11 @@ class ProgramBuilder:
         return self._new(Pass("back", x=x))
 
     def gather(self, x: int, *, coef: int, degree: int, bases: Sequence[int] = ()) -> int:
-        """c₀ A x and more."""
+        """Add a pass `gather`."""
         return self._new(Pass("gather", x=x, coef=coef, degree=degree, bases=tuple(bases)))
 
     def pull(self, x: int, y: int, *, coef: int, degree: int = 1, bases: Sequence[int] = ()) -> int:
-        """c₀ Aᵀ x and more, with its sums."""
+        """Add a pass `pull`, with its sums."""
         return self._new(Pass("pull", x=x, y=y, coef=coef, degree=degree, bases=tuple(bases)))
 
     def add(self, y: int | None, x: int, *, coef: int) -> int:
@@ -153,15 +153,15 @@ class ProgramBuilder:
         self._append(Pass("dot", x=x, y=y))
 
     def edge_dots(self, bases: Sequence[int], y: int, *, coef: int) -> None:
-        """Part of the gradient of A."""
+        """Add to the gradient of A."""
         self._append(Pass("edge_dots", y=y, coef=coef, bases=tuple(bases)))
 
     def join(self, x: int, number: int) -> int:
-        """x, and behind it an input of the members that x does not have."""
+        """x, followed by an input of the members that x does not have."""
         return self._new(Pass("join", x=x, coef=number))
 
     def leave(self, x: int, number: int, first: int) -> None:
-        """An output of the members from ``first`` on."""
+        """Write an output of the members from ``first`` on."""
         self._append(Pass("leave", out=number, x=x, coef=first))
 
     def _append(self, one: Pass) -> None:
@@ -173,15 +173,15 @@ class ProgramBuilder:
         return self.states - 1
 
     def done(self) -> Program:
-        """The program, each state in a slot that is free again after its last use."""
+        """Return the program. Each state has a slot, which is reused after its last use."""
         last = {state: at for at, p in enumerate(self.passes) for state in _reads(p)}
         slot: dict[int, int] = {}
         free: list[int] = []
         slots, placed = 0, []
         for at, p in enumerate(self.passes):
             ends = {state for state in _reads(p) if last[state] == at}
-            # A row of `out` may take the place of the same row of an argument, but not of x in a
-            # product, of which other rows are still wanted.
+            # `out` may overwrite an argument row by row, but not x of a product, whose other rows
+            # are still needed.
             late = ends & {p.x} if p.kind in ("product", "back", "gather", "pull") else set()
             read = {state: slot[state] for state in _reads(p)}
             free += [slot.pop(state) for state in sorted(ends - late)]
@@ -202,7 +202,7 @@ class ProgramBuilder:
 
 
 def _reads(p: Pass) -> set[int]:
-    """The states that a pass needs."""
+    """States that a pass reads."""
     return {*p.bases, p.y, -1 if p.kind == "load" else p.x} - {-1}
 
 
@@ -212,9 +212,9 @@ class Ran(NamedTuple):
     outputs: list[Tensor]
     """[N, d] each."""
     sums: Tensor
-    """Those of `pull` in their order, then those of `dot`, [sums, d]."""
+    """Sums of `pull` in order, then of `dot`, [sums, d]."""
     weight: Tensor | None
-    """The gradient of the entries of the matrix, [E], where there is one."""
+    """Gradient of the entries of the matrix, [E]; None without one."""
 
 
 class Matrix(Protocol):
@@ -226,8 +226,8 @@ class Matrix(Protocol):
 
     @property
     def weight(self) -> Tensor:
-        """The entries, row after row, [E]; or of every member, [members, E]."""
+        """Entries in row order, [E], or [members, E] for several members."""
 
     @property
     def transposed_weight(self) -> Tensor:
-        """The entries, column after column, [E]."""
+        """Entries in column order, [E]."""

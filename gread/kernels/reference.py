@@ -1,11 +1,10 @@
-"""The kernels in plain PyTorch: short and slow, the reference for all other backends.
+"""Reference kernels in plain PyTorch: short and slow.
 
-A kernel works on the rows of a sparse matrix A with entries ``weight``, on dense matrices of d
-channels, and adds in a fixed order or in none that matters. Gradients are not computed here: those
-are in `gread.kernels.operators`, put together from the same kernels.
+A kernel processes the rows of a sparse matrix A with entries ``weight`` and dense matrices of d
+channels. Gradients are in `gread.kernels.operators`, composed of the same kernels.
 
-Every kernel also works on several members at once. The matrices, and other arguments that differ
-between members, then have a leading axis, and so do the results.
+Every kernel also supports several members. The matrices, other arguments that differ between
+members, and the results then have a leading axis.
 """
 
 from __future__ import annotations
@@ -29,8 +28,9 @@ def one_by_one(*axes: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Decorator that applies a kernel to several members and stacks the results.
 
     Args:
-        axes: Number of axes of each argument behind the rows for one member. With one more, it has
-            a member in front; with 0, it always does if others do. Sequences are taken apart.
+        axes: Number of axes of each argument after the rows, for one member. An argument with one
+            more axis has a leading axis of members; 0 means that it has one if any other has.
+            Elements of sequences count separately.
     """
 
     def decorate(kernel: Callable[P, T]) -> Callable[P, T]:
@@ -53,14 +53,14 @@ def _stacked(
     each = [
         kernel(rows, *(_of_member(value, axes, m) for value, axes in given)) for m in range(members)
     ]
-    if isinstance(each[0], tuple):  # of `pull`, whose sums have their parts in front
+    if isinstance(each[0], tuple):  # of `pull`, whose sums have a leading axis of parts
         outs, sums = zip(*each, strict=True)
         return torch.stack(outs), torch.stack(sums, 1)
     return torch.stack(each)
 
 
 def _members(value: Any, axes: int) -> int:
-    """Number of members, 0 for a value that all share."""
+    """Number of members; 0 for a value shared by all."""
     if isinstance(value, Tensor):
         return len(value) if value.dim() > axes > 0 else 0
     parts = value if isinstance(value, tuple | list) else ()
@@ -77,28 +77,28 @@ def _of_member(value: Any, axes: int, member: int) -> Any:
 
 
 class Terms(NamedTuple):
-    """Terms that `gather` and `pull` add, c₀ A y and more."""
+    """Coefficients and further matrices of `gather` and `pull`."""
 
     coef: Tensor
-    """One row of d numbers for each term, [1 + degree + bases, d]."""
+    """One row per term, [1 + degree + bases, d]."""
     bases: Sequence[Tensor] = ()
     """Up to four further matrices [N, d], five in `pull`."""
     degree: int = 1
-    """Highest power of y, 0 to 3, in `pull` from 1."""
+    """Highest power of y: 0 to 3, in `pull` 1 to 3."""
 
 
 @one_by_one(1, 2, 2)
 def gather(rows: Rows, weight: Tensor, y: Tensor, terms: Terms) -> Tensor:
     """out = c₀ (A y) + c₁ y + ... + c_degree y^degree + Σ_m c_{degree+m} bases[m].
 
-    Products and powers are by element; every c is a row of ``terms.coef``, one number a channel.
-    With degree 0, A may have another number of rows than y.
+    Products and powers are elementwise; every c is a row of ``terms.coef``, one number per channel.
+    With degree 0, A and y may have different numbers of rows.
 
     Args:
         rows: The matrix A.
         weight: Its entries, [E].
         y: [M, d], where M is the number of columns of A.
-        terms: What is added up.
+        terms: Coefficients, powers and further matrices.
     """
     own, others = _split(terms)
     out = terms.coef[0] * _product(rows, weight, y)
@@ -113,11 +113,11 @@ def gather(rows: Rows, weight: Tensor, y: Tensor, terms: Terms) -> Tensor:
 def pull(rows: Rows, weight: Tensor, g: Tensor, y: Tensor, terms: Terms) -> tuple[Tensor, Tensor]:
     """out = c₀ (A g) + c₁ g + c₂ y g + ... + c_degree y^(degree-1) g + Σ_m c_{degree+m} bases[m].
 
-    The way back through `gather`, with the sums that the gradients of its coefficients need.
+    Backward pass of `gather`, with the sums for the gradients of its coefficients.
 
     Returns:
-        out [N, d], and sums over the nodes: Σ (A g) y, then Σ y^p g for p from 1; over parts of the
-        nodes, which are to be added up, [parts, 1 + degree, d].
+        out [N, d], and partial sums over the nodes [parts, 1 + degree, d]: Σ (A g) y, then Σ y^p g
+        for p = 1, 2, ...
     """
     product = _product(rows, weight, g)
     own, others = _split(terms)
@@ -137,15 +137,15 @@ def _split(terms: Terms) -> tuple[Tensor, Tensor]:
 
 
 def dot(x: Tensor, y: Tensor) -> Tensor:
-    """Σ x y over the nodes, in parts that are to be added up, [parts, 1, d]."""
+    """Σ x y over the nodes as partial sums, [parts, 1, d]."""
     return (x * y).sum(-2, keepdim=True).unsqueeze(0)
 
 
 class Pair(NamedTuple):
-    """Two matrices [N, d] of which `edge_dots` multiplies rows: Σ c_m left[m], and right."""
+    """Two matrices [N, d] whose rows `edge_dots` multiplies: Σ c_m left[m], and right."""
 
     left: Sequence[Tensor]
-    """One or two."""
+    """One or two matrices."""
     right: Tensor
     coef: Tensor | None = None
     """[left, d]; without it, left is a single matrix."""
@@ -175,25 +175,25 @@ def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> T
 
 @one_by_one(3, 3)
 def head_dots(rows: Rows, q: Tensor, k: Tensor) -> Tensor:
-    """q[i] · k[j] of every head, for q [N, heads, d_k], k [M, heads, d_k]: [E, heads]."""
+    """q[i] · k[j] for every head, [E, heads], with q [N, heads, d_k] and k [M, heads, d_k]."""
     return (q.index_select(0, rows.numbers()) * k.index_select(0, rows.column)).sum(-1)
 
 
 @one_by_one(2, 1)
 def shares(rows: Rows, scores: Tensor, weight: Tensor | None = None) -> Tensor:
-    """weight[e] exp(scores[e]) of every head, every row divided by its sum.
+    """weight[e] exp(scores[e]) for every head, each row divided by its sum.
 
     Args:
-        rows: Where the entries are.
+        rows: Positions of the entries.
         scores: [E, heads].
-        weight: Of every entry, not negative, [E]; by default all are 1.
+        weight: Non-negative weight of every entry, [E]; by default 1.
 
     Returns:
         [E, heads]; zero in a row whose weights are all zero.
     """
     row, size = rows.numbers(), (rows.start.numel() - 1, scores.size(1))
-    # An entry of no weight has no part in the maximum, else one far above the others would leave
-    # nothing of them.
+    # Entries of zero weight are excluded from the maximum: a large one would make all others
+    # underflow.
     counts = scores if weight is None else scores.masked_fill(weight.unsqueeze(-1) == 0, -torch.inf)
     highest = scores.new_full(size, torch.finfo(scores.dtype).min)
     highest = highest.scatter_reduce(0, row.unsqueeze(-1).expand_as(counts), counts, "amax")
@@ -206,7 +206,7 @@ def shares(rows: Rows, scores: Tensor, weight: Tensor | None = None) -> Tensor:
 def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Tensor:
     """Attention of every head: weight[e] exp(q[i] · k[j] / √d_k), every row divided by its sum.
 
-    Queries and keys are [N, heads, d_k]; weights and what comes out are as in `shares`.
+    Queries and keys are [N, heads, d_k]; weights and result are as in `shares`.
     """
     return shares(rows, head_dots(rows, q, k) / math.sqrt(q.size(-1)), weight)
 
@@ -216,9 +216,9 @@ def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
     """Gradient of the scores, attention ⊙ (grad − its mean over the row under attention).
 
     Args:
-        rows: Who attends to whom.
-        attention: What `attend` or `shares` gave, [E, heads].
-        grad: Its gradient: [E, heads], or [E] where it is the same for every head.
+        rows: Positions (i, j) where i attends to j.
+        attention: Result of `attend` or `shares`, [E, heads].
+        grad: Its gradient: [E, heads], or [E] if all heads share it.
     """
     row = rows.numbers()
     grad = grad if grad.dim() == 2 else grad.unsqueeze(-1)
@@ -241,14 +241,14 @@ def gather_heads(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
 def dropout(x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
     """x with every element set to zero with probability ``rate``, the others divided by 1 − rate.
 
-    Element number n stays where a hash of n and the seed says so: no state, the same on every
-    device, and the way back needs no mask.
+    A hash of the element index n and the seed decides. It needs no state, is the same on every
+    device, and the backward pass needs no mask.
 
     Args:
-        x: Any shape, fewer than 2³² elements count.
+        x: Any shape with fewer than 2³² elements.
         seed: One int64 number on the device of x, 0 ≤ seed < 2³¹.
-        rate: In [0, 1). As a tensor [members] of float64 it is one for each member, along the first
-            axis of x, and so is the seed.
+        rate: Probability in [0, 1). A float64 tensor [members] has one rate per member, along the
+            first axis of x; the seed then has the same shape.
     """
     if not isinstance(rate, Tensor):
         return x * (hashed(seed, x.numel()).view(x.shape) >= threshold(rate)) / (1 - rate)
@@ -259,12 +259,12 @@ def dropout(x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
 
 
 def threshold(rate: float) -> int:
-    """32-bit threshold; smaller hashes drop an element."""
+    """32-bit threshold: elements with a smaller hash are dropped."""
     return math.floor(rate * 2**32)
 
 
 def hashed(seed: Tensor, count: int) -> Tensor:
-    """A hash of 32 bits for the numbers 0 to count − 1, as int64.
+    """32-bit hashes of the numbers 0 to count − 1, as int64.
 
     x = n · 0x9E3779B9 + seed · 0x85EBCA6B, then twice xor-shift and multiply, then xor-shift; all
     modulo 2³².

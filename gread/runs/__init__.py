@@ -1,4 +1,4 @@
-"""Runs: a spec is a value with a key, a result is stored with what produced it."""
+"""Runs: a spec is a value with a key, and its result is stored with its provenance."""
 
 from typing import TYPE_CHECKING
 

@@ -14,17 +14,17 @@ from gread.runs.store import ResultStore, StoreError
 
 ENDING = ".jsonl.xz"
 ARCHIVES = Path(__file__).parent / "archives"
-"""Results that come with the package."""
+"""Results shipped with the package."""
 
 FOLDERS = (Path("results"), ARCHIVES)
-"""Where results are found: the first is where `gread runs export` writes, in the working folder."""
+"""Folders with archives; `gread runs export` writes to the first, in the working directory."""
 
 LARGEST = 2**28
-"""Bytes that a file may be when it is unpacked, and that unpacking it may take."""
+"""Limit in bytes on an unpacked file, and on the memory for unpacking."""
 
 
 def write_results(path: Path, results: Iterable[Result]) -> None:
-    """Write results without histories; ``xzcat`` shows the file.
+    """Write results without histories; read the file with ``xzcat``.
 
     Example:
         >>> import tempfile
@@ -40,7 +40,7 @@ def write_results(path: Path, results: Iterable[Result]) -> None:
 
 
 def read_results(path: Path) -> list[Result]:
-    """Read results from `write_results`."""
+    """Read results that `write_results` wrote."""
     unpacking = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=LARGEST)
     try:
         text = unpacking.decompress(path.read_bytes(), max_length=LARGEST).decode()
@@ -64,13 +64,13 @@ def known_results(
 ) -> dict[str, Result]:
     """Results by key, from a store, from files in ``results/`` and from the package.
 
-    If several have a run, the first of these counts. A file that cannot be read is left out with a
-    warning, so its runs are computed again.
+    A run that occurs several times is taken from the first of these. An unreadable file is skipped
+    with a warning, so its runs are computed again.
 
     Args:
         store: Folder of a `ResultStore`.
-        keys: Keys of the runs that are wanted; by default all. Files are read until all are found.
-        order: Names of files to read first, without their ending.
+        keys: Keys of the requested runs; by default all. Files are read until all are found.
+        order: Names of files to read first, without extension.
 
     Example:
         >>> import tempfile
@@ -94,6 +94,6 @@ def known_results(
 
 
 def _files(folder: Path, place: Mapping[str, int]) -> list[Path]:
-    """Those with a place in its order, then the others by name."""
+    """Files in ``order`` first, then the others by name."""
     found = sorted(folder.glob(f"*{ENDING}"))
     return sorted(found, key=lambda path: place.get(path.name, len(place)))

@@ -1,4 +1,4 @@
-"""Two models on the datasets, splits and seeds that both have results for."""
+"""Comparison of two models on their common datasets, splits and seeds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 
 Runs: TypeAlias = dict[tuple[int, int], Result]
-"""By split and seed."""
+"""Results by split and seed."""
 
 
 def compare(
@@ -29,7 +29,7 @@ def compare(
 
     Args:
         first: A name of ``gread.MODELS``.
-        second: Another name.
+        second: Another name of ``gread.MODELS``.
         store: Folder of the results; those of the package count too, see `known_results`.
         dataset: Only this dataset.
 
@@ -46,7 +46,7 @@ def compare(
         True
     """
     for name in (first, second):
-        MODELS[name]  # a misspelt name is not just one without results
+        MODELS[name]  # raises an error for a misspelt name
     known = known_results(store).values()
     one_by, two_by = (_settings(name, known) for name in (first, second))
     found = {}
@@ -62,7 +62,7 @@ def compare(
 
 
 def _settings(model: str, results: Iterable[Result]) -> dict[str, list[Runs]]:
-    """Of every dataset, the runs of each setting of the model that have a test accuracy."""
+    """Runs with a test accuracy, by dataset and setting of the model."""
     found: dict[str, dict[RunSpec, Runs]] = {}
     for result in results:
         spec = result.spec
@@ -74,7 +74,7 @@ def _settings(model: str, results: Iterable[Result]) -> dict[str, list[Runs]]:
 
 
 def _worth(one: Runs, two: Runs) -> tuple[int, str]:
-    """How many runs two settings have in common, then when the last of these finished."""
+    """Number of common runs of two settings, then the time when the last of them finished."""
     common = one.keys() & two.keys()
     last = max((runs[key].finished for runs in (one, two) for key in common), default="")
     return len(common), last

@@ -14,24 +14,24 @@ from gread.runs.spec import HIDDEN_CHANNELS, RunSpec, Value
 
 
 def complete(spec: RunSpec) -> RunSpec:
-    """Check ``spec`` against what is registered and fill in every hyperparameter left out.
+    """Check ``spec`` against the registries and fill in missing hyperparameters.
 
-    A completed spec stores the values of all hyperparameters, so a default that changes later
-    changes neither the key nor the meaning of runs already stored. A hyperparameter that a model
-    gained later (``ModelEntry.added``) is left out while it has the value that means "as before".
-    A model that uses both directions of edges gets a graph that has them, if there is one.
-    Completing a completed spec changes nothing.
+    A completed spec has the values of all hyperparameters, so a later change of a default affects
+    neither the key nor the meaning of stored runs. A hyperparameter that a model gained later
+    (``ModelEntry.added``) is omitted at the value that means "as before". For a model that uses
+    both edge directions, the graph is loaded with directions if it has any. The function is
+    idempotent.
 
     Raises:
-        InputError: There is no such model, dataset or hyperparameter, or the model cannot be
-            trained so.
+        InputError: The model, dataset or a hyperparameter is unknown, or the combination is not
+            supported.
 
     Example:
         >>> spec = complete(RunSpec(dataset="cora", model="gcn", hyper={"dropout": 0.5}))
         >>> spec.hyper["hidden_channels"], spec.hyper["dropout"]
         (64, 0.5)
     """
-    dataset = DATASETS[spec.dataset]  # an unknown name fails before anything is computed
+    dataset = DATASETS[spec.dataset]  # raises an error for an unknown name
     entry = MODELS[spec.model]
     known = known_hyperparameters(spec.model)
     check_keys(spec.hyper, known, spec.model)
@@ -50,12 +50,12 @@ def complete(spec: RunSpec) -> RunSpec:
 
 
 def known_hyperparameters(model: str) -> dict[str, Any]:
-    """The hyperparameters of a model with their defaults, ``hidden_channels`` first."""
+    """Hyperparameters of a model with their defaults, ``hidden_channels`` first."""
     return {"hidden_channels": HIDDEN_CHANNELS} | MODELS[model].hyperparameters
 
 
 def check_keys(given: Mapping[str, Value], known: Mapping[str, Any], model: str) -> None:
-    """Require hyperparameters of the model."""
+    """Raise an error for names that are not hyperparameters of the model."""
     for key in given:
         if key not in known:
             near = get_close_matches(key, known, n=1)

@@ -12,17 +12,17 @@ from gread.runs.result import Result
 from gread.runs.spec import HIDDEN_CHANNELS, RunSpec
 
 START, PER_NUMBER = 8e-3, 3e-9
-"""Seconds of an epoch on one core of a CPU, and of every number that a product with Ã writes."""
+"""Seconds per epoch on one CPU core, and per value that a product with Ã writes."""
 
 GUESS = (3000, 10000)
-"""Nodes and edges of a dataset of which nothing is known."""
+"""Nodes and edges assumed for an unknown dataset."""
 
 ENOUGH = 20
-"""Results from which the speed of a device is taken."""
+"""Number of results that determine the speed of a device."""
 
 
 def estimate(spec: RunSpec) -> float:
-    """Seconds on one core of a CPU, within a factor of a few, of a run that may be of any model.
+    """Estimated seconds of a run of any model on one CPU core, within a factor of a few.
 
     Example:
         >>> short = RunSpec(dataset="csbm", model="gread-bs")
@@ -56,7 +56,7 @@ def _products(spec: RunSpec) -> int:
 
 @lru_cache(maxsize=64)
 def _size(dataset: str) -> tuple[int, int]:
-    """Nodes and edges; of a dataset that is not here those that are known of it, or a guess."""
+    """Nodes and edges; for a dataset that is not downloaded, its listed size or a guess."""
     if dataset not in DATASETS:
         return GUESS
     entry = DATASETS[dataset]

@@ -1,4 +1,4 @@
-"""Which runs are computed together."""
+"""Grouping of runs into populations."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from gread.runs.run import built, form, prepared
 from gread.runs.spec import RunSpec
 
 SHARE = 0.4
-"""Of the free memory of a device, or of what PyTorch was told to use of it, what a population may
-take by our estimate."""
+"""Fraction of the free memory of a device, or of PyTorch's memory limit, for the estimated memory
+of a population."""
 
 CPU_BYTES = 2**31
-"""What it may take on a CPU."""
+"""Memory limit of a population on a CPU."""
 
 MOST = 2048
-"""Members of a population, at most."""
+"""Largest number of members of a population."""
 
 ENOUGH = 2**20
-"""Numbers in the states of all members from which, on a CPU, those with many fewer steps go
-elsewhere: there all take as many as the first."""
+"""Number of values in the states of all members above which members with far fewer steps form
+another population on a CPU, where all take as many steps as the first."""
 
 
 def populations(
     specs: Iterable[RunSpec], device: str, root: str | None, memory: float | None = None
 ) -> list[list[RunSpec]]:
-    """Specs in groups to be computed together, each as large as the memory allows.
+    """Group specs into populations as large as memory allows.
 
-    Members come in falling order of steps: on a GPU those with fewer are done earlier; on a CPU
-    all take as many as the first, and so those with about as many go together. A spec whose model
-    cannot be stacked stays alone.
+    Members are in decreasing order of steps. On a GPU, members with fewer steps finish earlier. On
+    a CPU all take as many steps as the first, so members with similar numbers of steps are grouped.
+    A spec whose model cannot be stacked forms its own group.
 
     Args:
-        specs: What to compute, completed.
-        device: Where.
+        specs: Completed specs.
+        device: Device to compute on.
         root: The data root.
-        memory: Bytes that a group may take; by default those of the device here.
+        memory: Memory limit of a group in bytes; by default that of the local device.
     """
     forms: dict[str, list[RunSpec]] = {}
     for spec in specs:
@@ -76,7 +76,7 @@ def populations(
 
 
 def free(device: str) -> float:
-    """Bytes that a population may take on a device of this machine."""
+    """Memory limit in bytes of a population on a local device."""
     if not device.startswith("cuda"):
         return CPU_BYTES
     index = torch.device(device).index
@@ -85,13 +85,13 @@ def free(device: str) -> float:
 
 
 def size_of(data: Data) -> GraphSize:
-    """What the memory of a member depends on. Takes a pass over the features."""
+    """Sizes that determine the memory of a member; needs a pass over the features."""
     nonzeros = int(data.x.count_nonzero())
     return GraphSize(data.num_nodes, data.num_edges, data.num_features, nonzeros)
 
 
 def bytes_of(spec: RunSpec, size: GraphSize) -> int:
-    """About what a member needs, by what it keeps for backward."""
+    """Estimated bytes of a member, from the tensors kept for the backward pass."""
     population = MODELS[spec.model].population
     memory = flow_memory if population is None else population.memory
     return memory(spec.hyper, size)
@@ -112,5 +112,5 @@ def _steps(spec: RunSpec) -> int:
 
 
 def _too_many_steps(spec: RunSpec) -> bool:
-    """Whether it will fail for that, which must not touch others."""
+    """Whether the run exceeds the limit on evaluations; it is then computed separately."""
     return integration_of(spec.hyper).evaluations > MAX_EVALUATIONS

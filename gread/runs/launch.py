@@ -1,4 +1,4 @@
-"""Many runs: here or elsewhere, only what is missing."""
+"""Execution of many runs; only missing ones are computed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gread.runs.spec import RunSpec
 from gread.runs.store import ResultStore
 
 ATTEMPTS = 3
-"""So often in a row all that is left may be lost with the processes that compute it."""
+"""Consecutive attempts in which every job is lost before giving up."""
 
 
 def launch(
@@ -77,7 +77,7 @@ def launch(
     if together and others:
         groups = populations(others, devices[0], root, executor.memory(devices[0], workers))
     if workers != 1:
-        # Longest first, so that no long run is left at the end.
+        # Longest first, to balance the load at the end.
         groups.sort(key=lambda group: sum(map(estimate, group)), reverse=True)
     jobs = [
         Job(group, root, devices[turn % len(devices)], deterministic, histories)
@@ -96,7 +96,7 @@ def launch(
 def _insist(
     executor: Executor, jobs: Sequence[Job], workers: int | None, imports: Sequence[str]
 ) -> Generator[list[Result], None, None]:
-    """Results as they come; jobs that are lost come again after the others.
+    """Yield results as they arrive; retry lost jobs after the others.
 
     A job that ran out of memory is retried last, alone.
     """

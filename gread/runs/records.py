@@ -1,6 +1,6 @@
-"""What can be kept of a trained model besides its numbers.
+"""Records: additional measurements of a trained model.
 
-PyTorch and scikit-learn are imported where a record is taken: the names are listed without them.
+PyTorch and scikit-learn are imported only to compute a record, so names are listed without them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def evaluations(model: Any, data: Data) -> int:
 
 @RECORDS.register("coefficients")
 def coefficients(model: Any, data: Data) -> dict[str, list[float]]:
-    """α and β as they were learned."""
+    """Learned α and β."""
     import torch
 
     values = {"alpha": model.layer.alpha(), "beta": model.layer.beta()}
@@ -46,7 +46,7 @@ def coefficients(model: Any, data: Data) -> dict[str, list[float]]:
 
 @RECORDS.register("probabilities")
 def probabilities(model: Any, data: Data) -> list[list[int]]:
-    """Of every class for every node, in millionths: what an ensemble averages."""
+    """Class probabilities of every node, in millionths, for ensembles."""
     found = model(data.x, data.edge_index, data.edge_weight).softmax(-1)
     millionths: list[list[int]] = (1e6 * found).round().int().tolist()
     return millionths
@@ -54,7 +54,7 @@ def probabilities(model: Any, data: Data) -> list[list[int]]:
 
 @RECORDS.register("layer_energy")
 def layer_energy(model: Any, data: Data) -> list[float]:
-    """Dirichlet energy behind every layer, of a model with ``hidden_states``.
+    """Dirichlet energy after every layer of a model with ``hidden_states``.
 
     In continuous time a layer is a step of the solver.
     """
@@ -63,7 +63,7 @@ def layer_energy(model: Any, data: Data) -> list[float]:
 
 
 def _energy(h: Tensor, data: Data) -> float:
-    """Of a state whose squares may be beyond float32: those are taken of a multiple of it."""
+    """Dirichlet energy of a state, rescaled first because its squares may overflow float32."""
     from gread.graph.measures import dirichlet_energy
 
     scale = 2.0**100 if h.abs().max() > 2.0**50 else 1.0
@@ -72,7 +72,7 @@ def _energy(h: Tensor, data: Data) -> float:
 
 @RECORDS.register("layer_rank")
 def layer_rank(model: Any, data: Data) -> list[float]:
-    """Effective rank of the states behind every layer."""
+    """Effective rank of the states after every layer."""
     from gread.graph.measures import effective_rank
 
     states = model.hidden_states(data.x, data.edge_index, data.edge_weight)
@@ -81,22 +81,22 @@ def layer_rank(model: Any, data: Data) -> list[float]:
 
 @RECORDS.register("map")
 def final_map(model: Any, data: Data) -> dict[str, Any]:
-    """The nodes in the plane by t-SNE of H(T), with their classes."""
+    """t-SNE embedding of H(T) in the plane, with the classes."""
     return _maps(model, data, [model.time])
 
 
 @RECORDS.register("journey")
 def journey(model: Any, data: Data) -> dict[str, Any]:
-    """The nodes in the plane on the way to T, each map from where the one before ended.
+    """t-SNE embeddings of H(t), each initialized with the previous one.
 
-    At t = 0, 1 and T, which the paper shows, and at eighths of the way.
+    Times are 0, 1 and T, as in the paper, and multiples of T/8.
     """
     eighths = {eighth * model.time / 8 for eighth in range(8)}
     return _maps(model, data, sorted({*eighths, min(1.0, model.time), model.time}))
 
 
 MAPPED = 1000
-"""Largest number of nodes on a map: t-SNE takes seconds for it, and a picture shows no more."""
+"""Largest number of nodes in an embedding: t-SNE takes seconds for it."""
 
 
 def _maps(model: Any, data: Data, times: Sequence[float]) -> dict[str, Any]:
@@ -118,18 +118,18 @@ def _maps(model: Any, data: Data, times: Sequence[float]) -> dict[str, Any]:
 
 
 TIMED = 20
-"""Epochs that are timed, after as many that are not."""
+"""Number of timed epochs, after as many warm-up epochs."""
 
 
 @RECORDS.register("epoch_seconds")
 def epoch_seconds(model: Any, data: Data) -> list[float]:
-    """Seconds of each of some epochs of training, evaluation included, of a copy of the model."""
+    """Seconds per training epoch with evaluation, measured on a copy of the model."""
     import torch
 
     from gread.training.fit import fit
 
     with torch.enable_grad():
-        # At such a rate nothing diverges meanwhile.
+        # With this learning rate the copy does not diverge.
         found = fit(copy.deepcopy(model), data, TrainConfig(epochs=2 * TIMED, lr=1e-6))
     return [round(seconds, 7) for seconds in found.seconds[-TIMED:]]
 

@@ -1,4 +1,4 @@
-"""What a run gave, as a plain value."""
+"""Results of runs as plain values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gread.runs.spec import RunSpec
 STATUSES = ("ok", "diverged", "failed")
 
 ADDED = ("val_loss",)
-"""Fields that the first stored results did not have, left out of JSON while they are None."""
+"""Fields that were added later; JSON omits them while they are None."""
 
 _TYPES: dict[str, Any] = {
     **dict.fromkeys(("message", "device", "fingerprint", "finished"), str),
@@ -83,7 +83,7 @@ class Result:
             found.check()
         except InputError:
             raise
-        except Exception as error:  # a stranger's text may be wrong in any way
+        except Exception as error:  # untrusted text may be invalid in any way
             raise InputError(
                 f"a result must have the format of gread, got {error!r:.200}"
             ) from error

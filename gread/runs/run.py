@@ -1,4 +1,4 @@
-"""From a spec to a result: load, build, fit, report."""
+"""Computation of a result from a spec: load, build, fit, report."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from gread.training.memory import Division, parts_that_fit
 from gread.training.population import fit_together
 
 Graph: TypeAlias = tuple[Data, str]
-"""A graph with the structure that a model needs, and its fingerprint."""
+"""Graph with the structure for a model, and its fingerprint."""
 
 
 def run(
@@ -65,10 +65,10 @@ def run(
         imports: Modules that these processes import first.
         graph: Graph of the spec from `prepared`, if it is already loaded.
     """
-    spec = complete(spec) if graph is None else spec  # whoever gives a graph has completed it
+    spec = complete(spec) if graph is None else spec  # a given graph belongs to a completed spec
     if spec.train.processes > 1:
         return _run_sharded(spec, root, device, imports)
-    # Parts of a graph go to the device in turn.
+    # Parts of a graph are moved to the device in turn.
     place = device if spec.train.parts == 1 else "cpu"
     data, fingerprint = _moved(graph, place) or prepared(spec, root, place)
     model = built(spec, data).to(device)
@@ -85,11 +85,11 @@ def run(
 
 
 def _run_sharded(spec: RunSpec, root: str | None, device: str, imports: Sequence[str]) -> Result:
-    """Compute ``spec`` over processes; where these are joined already, each calls it."""
+    """Compute ``spec`` over processes; members of a running process group all call it."""
     place = data_root(root)
     load_graph = partial(prepared, spec, root, "cpu")
     folder, fingerprint = shards_of(load_graph, spec.train.processes, place)
-    alone = replace(spec, train=replace(spec.train, processes=1))  # however many there are
+    alone = replace(spec, train=replace(spec.train, processes=1))  # for any number of processes
     kept = place / "checkpoints" / f"{alone.key}.pt"
     training = ShardedTraining(folder, replace(spec, hyper=_hyper(spec)), kept, imports)
     start = time.perf_counter()
@@ -115,11 +115,11 @@ def run_together(
 ) -> list[Result]:
     """Compute specs of one form as one batched computation, see `gread.training.population`.
 
-    Each gives what `run` gives, up to rounding; on a GPU its dropout draws other numbers. Of the
-    time that all of them took, each is given its part. The other arguments are those of `run`.
+    Each result equals that of `run` up to rounding; on a GPU the dropout masks differ. The total
+    time is divided between the runs. The other arguments are those of `run`.
 
     Raises:
-        CannotStack: This form of model cannot be trained so.
+        CannotStack: The model cannot be trained in a population.
     """
     specs = list(map(complete, specs))
     data, fingerprint = _moved(graph, device) or prepared(specs[0], root, device)
@@ -142,7 +142,7 @@ def run_together(
 
 
 def form(spec: RunSpec) -> str:
-    """What specs must share to be computed together."""
+    """Settings that specs must share to form a population."""
     population = MODELS[spec.model].population
     if population is None:
         return spec.key
@@ -154,7 +154,7 @@ def form(spec: RunSpec) -> str:
 
 
 def built(spec: RunSpec, data: Data) -> nn.Module:
-    """The model with its first parameters, and the random numbers at their beginning."""
+    """Build the model with its initial parameters and reset the random number generators."""
     torch.manual_seed(spec.seed)
     hyper = _hyper(spec)
     return MODELS[spec.model].make(
@@ -167,12 +167,12 @@ def built(spec: RunSpec, data: Data) -> nn.Module:
 
 
 def _hyper(spec: RunSpec) -> dict[str, Any]:
-    """All hyperparameters of a completed spec, those that it leaves out included."""
+    """All hyperparameters of a completed spec, including omitted ones."""
     return {**MODELS[spec.model].added, **spec.hyper}
 
 
 def division(spec: RunSpec, *, root: str | None = None, device: str = "cpu") -> Division | None:
-    """Into how many parts the graph of a spec must go to fit; None where it cannot be cut."""
+    """Number of parts in which the graph of a spec fits; None if it cannot be partitioned."""
     if not MODELS[spec.model].divisible(spec.hyper):
         return None
     spec = complete(spec)
@@ -211,7 +211,7 @@ def _result(
 
 
 def _finite(value: Any) -> Any:
-    """The same with None for what is no number: JSON has no word for it, nor has SQLite."""
+    """Replace NaN and infinity by None, because JSON and SQLite do not support them."""
     if isinstance(value, dict):
         return {name: _finite(part) for name, part in value.items()}
     if isinstance(value, list):
@@ -221,10 +221,10 @@ def _finite(value: Any) -> Any:
 
 @contextmanager
 def _determinism(wanted: bool) -> Iterator[None]:
-    """Allows PyTorch nothing but algorithms that add in a fixed order, for a while."""
+    """Context manager that restricts PyTorch to deterministic algorithms."""
     before = torch.are_deterministic_algorithms_enabled()
     if wanted:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # else cuBLAS promises nothing
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # required by cuBLAS
     torch.use_deterministic_algorithms(wanted or before)
     try:
         yield
@@ -233,7 +233,7 @@ def _determinism(wanted: bool) -> Iterator[None]:
 
 
 def _moved(graph: Graph | None, device: str) -> Graph | None:
-    """A graph on the device; PyG would move the one that was given."""
+    """Copy of a graph on the device; PyG moves in place."""
     return graph and (copy.copy(graph[0]).to(device), graph[1])
 
 
@@ -247,7 +247,7 @@ def prepared(spec: RunSpec, root: str | None, device: str) -> Graph:
 def _prepared(
     dataset: str, options: str, root: str | None, device: str, structure: str | None
 ) -> Graph:
-    """Kept, since runs on one graph come in rows."""
+    """Cached, because consecutive runs use the same graph."""
     data = load(dataset, root=root, **json.loads(options))
     fingerprint = fingerprint_of(data)
     if structure is not None:
@@ -257,7 +257,7 @@ def _prepared(
 
 
 def with_structure(spec: RunSpec, root: str | None = None) -> Prepared:
-    """Load the graph of a spec with structure, and the cost of the structure."""
+    """Load the graph of a spec with its structure, and return the cost of the structure."""
     structure = MODELS[spec.model].structure
     assert structure is not None
     data = load(spec.dataset, root=root, **spec.options)
@@ -266,7 +266,7 @@ def with_structure(spec: RunSpec, root: str | None = None) -> Prepared:
 
 
 def fingerprint_of(data: Data) -> str:
-    """Of the tensors of a graph, short."""
+    """Short digest of the tensors of a graph."""
     digest = hashlib.sha256()
     for name in ("x", "edge_index", "y", "train_mask", "val_mask", "test_mask"):
         tensor = data[name].contiguous()
@@ -276,7 +276,7 @@ def fingerprint_of(data: Data) -> str:
 
 
 def _about(start: float, device: str, fingerprint: str) -> dict[str, Any]:
-    """What a result says of how it was computed."""
+    """Provenance fields of a result."""
     cuda = device.startswith("cuda")
     machine = torch.cuda.get_device_name(device) if cuda else platform.machine()
     return {

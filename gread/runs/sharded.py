@@ -1,4 +1,4 @@
-"""A run whose graph is sharded over processes, see `gread.distributed`."""
+"""Runs whose graph is sharded over processes, see `gread.distributed`."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from gread.runs.spec import RunSpec
 from gread.training.losses import LOSSES
 
 RESTARTS = 3
-"""How often processes on this machine start again after one has died."""
+"""Number of restarts of local processes after one has died."""
 
 
 @dataclass(frozen=True)
 class ShardedTraining:
-    """A training of one model on the shards of a graph.
+    """Training of a model on the shards of a graph.
 
     Attributes:
-        folder: Of the shards.
-        spec: What to train, with all hyperparameters.
-        checkpoint: From where a training goes on that was stopped.
+        folder: Folder of the shards.
+        spec: Spec of the training, with all hyperparameters.
+        checkpoint: File to resume an interrupted training from.
         imports: Modules that every process imports first.
     """
 
@@ -45,7 +45,7 @@ class ShardedTraining:
 
 
 def compute(training: ShardedTraining, device: str) -> list[ShardFit]:
-    """What every process found: of those that are joined already, else of new ones."""
+    """Results of every process of the current group, or of new processes."""
     model, processes = training.spec.model, training.spec.train.processes
     if not MODELS[model].shardable:
         others = ", ".join(name for name, entry in MODELS.items() if entry.shardable)
@@ -60,7 +60,7 @@ def compute(training: ShardedTraining, device: str) -> list[ShardFit]:
 
 
 def _train(training: ShardedTraining, device: str) -> ShardFit:
-    """What a process does."""
+    """Train in one process."""
     for module in training.imports:
         importlib.import_module(module)
     place = f"cuda:{torch.cuda.current_device()}" if device.startswith("cuda") else device
@@ -75,9 +75,9 @@ def _train(training: ShardedTraining, device: str) -> ShardFit:
 
 
 def shards_of(load: Callable[[], tuple[Data, str]], processes: int, root: Path) -> tuple[Path, str]:
-    """The folder with one shard of a graph for each process, and the fingerprint of the graph.
+    """Folder with one shard per process, and the fingerprint of the graph.
 
-    Process 0 alone loads the graph, and writes the shards if they are not there.
+    Only process 0 loads the graph; it writes missing shards.
     """
 
     def written() -> str:
@@ -89,7 +89,7 @@ def shards_of(load: Callable[[], tuple[Data, str]], processes: int, root: Path) 
             if not folder.exists():
                 shard(data, folder, processes)
         except (InputError, OSError):
-            if not folder.exists():  # else another command has just written it
+            if not folder.exists():  # another command may have written it
                 raise
         return fingerprint
 
@@ -109,7 +109,7 @@ def started_as() -> int | None:
 
 @contextmanager
 def joined_if_started(device: str) -> Iterator[None]:
-    """One of the processes that torchrun has started, if it has."""
+    """Context manager that joins the process group of torchrun, if there is one."""
     if started_as() is None:
         yield
         return
@@ -119,7 +119,7 @@ def joined_if_started(device: str) -> Iterator[None]:
 
 
 def cost(found: Sequence[ShardFit]) -> str:
-    """What the exchange of rows cost, in a sentence."""
+    """Cost of the exchange as a sentence."""
     halos = [one.halo for one in found]
     share = max(one.waited / max(one.seconds, 1e-9) for one in found)
     sent = sum(one.sent for one in found) / max(1, found[0].computed) / 1e6

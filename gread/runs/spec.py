@@ -1,7 +1,7 @@
-"""Everything that determines a number, as a plain value with a key.
+"""Specs of runs: plain values with a key.
 
-A spec loads without PyTorch and without the registries, so that stored runs can be read whatever is
-registered. `gread.runs.complete` fills in and checks what is about to be computed.
+A spec loads without PyTorch and without the registries, so stored runs can always be read.
+`gread.runs.complete` checks a spec and fills in defaults before it is computed.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from gread.training.config import TrainConfig
 Value: TypeAlias = bool | int | float | str | None
 
 HIDDEN_CHANNELS = 64
-"""Width of a model whose spec gives none."""
+"""Default width of a model."""
 
 ALWAYS = ("epochs", "lr", "weight_decay", "patience")
 """Fields of `TrainConfig` in every stored spec.
 
-Every other field was added later, and is left out while it has its default: so specs from before
-keep their key. Its default means "as before", and never changes.
+Every other field was added later and is omitted at its default, so older specs keep their key. Its
+default means "as before" and never changes.
 """
 
 TOGETHER = {"halo": "parts"}
-"""Fields that mean something only with another one, and are left out together with it."""
+"""Fields that depend on another field and are omitted together with it."""
 
 _PLAIN = (bool, int, float, str, type(None))
 _DEFAULTS = vars(TrainConfig())
@@ -88,7 +88,7 @@ class RunSpec:
 
     def values(self) -> dict[str, Any]:
         """The fields as plain values; `train` omits defaults except for `ALWAYS`."""
-        values = {part.name: getattr(self, part.name) for part in fields(self)}  # asdict copies all
+        values = {part.name: getattr(self, part.name) for part in fields(self)}  # without copies
         values["hyper"], values["options"] = dict(self.hyper), dict(self.options)
         values["train"] = {
             name: value
@@ -108,7 +108,7 @@ class RunSpec:
             return RunSpec.from_values(json.loads(text))
         except InputError:
             raise
-        except Exception as error:  # a stranger's text may be wrong in any way
+        except Exception as error:  # untrusted text may be invalid in any way
             raise InputError(f"a spec must have the format of gread, got {error!r:.200}") from error
 
     @staticmethod
@@ -123,7 +123,7 @@ def _at_default(train: TrainConfig, name: str) -> bool:
 
 
 def check_plain(values: Mapping[str, object]) -> None:
-    """Require numbers, texts or booleans."""
+    """Raise an error for values other than numbers, strings and booleans."""
     for key, value in values.items():
         if not isinstance(value, _PLAIN):
             raise InputError(f"{key} must be a number, text, true or false, got {value!r:.80}")

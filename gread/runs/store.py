@@ -1,4 +1,4 @@
-"""Results in one SQLite file: a row a run, readable with any SQLite client."""
+"""Store of results: one SQLite file with one row per run."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ class ResultStore:
             raise StoreError(f"the store {self.path} cannot be written: {error}") from error
 
     def _create(self) -> None:
-        # One at a time: SQLite finds a journal by the name of its file, so whoever still has a
-        # broken one open that is moved would take the journal of the new one for its own.
+        # One process at a time: SQLite finds a journal by file name, so a process that still has
+        # the corrupt file open would use the journal of the new one.
         with ExitStack() as alone:
-            with suppress(OSError):  # where nothing may be written, nothing is moved
+            with suppress(OSError):  # a read-only folder needs no lock
                 alone.enter_context(FileLock(self.path.with_suffix(".lock")))
             try:
                 self._make_table()
             except sqlite3.OperationalError:
                 raise
-            except sqlite3.DatabaseError as error:  # kept for whoever wants to rescue something
+            except sqlite3.DatabaseError as error:  # keep the corrupt file for recovery
                 names = (f"results.broken{number}.sqlite" for number in ("", *range(2, 1000)))
                 aside = next(p for p in map(self.path.with_name, names) if not p.exists())
                 self.path.replace(aside)
@@ -90,7 +90,7 @@ class ResultStore:
             raise self._unusable("written", error) from error
 
     def get(self, spec: RunSpec) -> Result | None:
-        """The result of ``spec``, or None; missing hyperparameters have their defaults."""
+        """Result of ``spec``, or None; missing hyperparameters have their defaults."""
         return self._get(spec) or self._get(complete(spec))
 
     def _get(self, spec: RunSpec) -> Result | None:
@@ -102,13 +102,13 @@ class ResultStore:
         return None
 
     def find(self, keys: Iterable[str]) -> Iterator[Result]:
-        """The results stored under the given keys."""
+        """Results stored under the given keys."""
         statement = "SELECT result FROM runs WHERE key IN (SELECT value FROM json_each(?))"
         for (text,) in self._query(statement, json.dumps(list(keys))):
             yield self._read(text)
 
     def missing(self, specs: Iterable[RunSpec]) -> list[RunSpec]:
-        """Specs without a result, completed and without repetition, in their order."""
+        """Specs without a result, completed, without duplicates, in order."""
         keys = {key for (key,) in self._query("SELECT key FROM runs")}
         return [spec for spec in dict.fromkeys(map(complete, specs)) if spec.key not in keys]
 
@@ -116,7 +116,7 @@ class ResultStore:
         """One number of every run, by key, without reading histories.
 
         Args:
-            kind: ``"train"``, ``"val"``, ``"test"`` or ``"val_loss"``, at the epoch chosen by
+            kind: ``"train"``, ``"val"``, ``"test"`` or ``"val_loss"``, at the epoch selected by
                 validation.
         """
         assert kind in ("train", "val", "test", "val_loss")
@@ -151,7 +151,7 @@ class ResultStore:
         return StoreError(f"the store {self.path} cannot be {how}: {reason}")
 
     def _connect(self, mode: str = "rw") -> sqlite3.Connection:
-        # Writers wait for each other; a connection for each call is what survives forks and kills.
+        # Writers wait for each other. A connection per call is safe with forks and kills.
         # A deleted store is not recreated during a run.
         return sqlite3.connect(f"{self.path.absolute().as_uri()}?mode={mode}", timeout=60, uri=True)
 

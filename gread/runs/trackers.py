@@ -1,6 +1,6 @@
-"""Trackers: a run as it goes, written to TensorBoard, Weights & Biases or MLflow.
+"""Trackers: log runs to TensorBoard, Weights & Biases or MLflow.
 
-Each is an extra, and imported only where it is asked for.
+Each is an optional dependency that is imported only when used.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from gread.training.loop import Epoch
 
 Log: TypeAlias = Callable[[Mapping[str, float], int], Any]
-"""Called with numbers by name, and the step they belong to."""
+"""Function that logs values by name for a step."""
 
 Tracker: TypeAlias = Callable[[RunSpec, Path], AbstractContextManager[Log]]
-"""Opens a run of a spec, with files below a folder, and closes it in the end."""
+"""Context manager that opens a tracked run of a spec, with files below a folder."""
 
 OnEpoch: TypeAlias = "Callable[[Epoch, nn.Module, Data], None]"
-"""What `gread.runs.run` calls after every epoch."""
+"""Callback of `gread.runs.run` after every epoch."""
 
 TRACKERS: Registry[Tracker] = Registry("tracker")
 
@@ -40,7 +40,7 @@ TELEMETRY = {
     "mlflow": {"MLFLOW_DISABLE_TELEMETRY": "true"},
     "wandb": {"WANDB_ERROR_REPORTING": "false"},
 }
-"""What keeps a tracker from telling its makers about its use; they read it when imported."""
+"""Variables that disable the telemetry of a tracker; read at import."""
 
 
 @contextmanager
@@ -51,9 +51,9 @@ def tracked(
 
     Args:
         names: Names of `TRACKERS`.
-        spec: The run, whose settings are written once, defaults included.
-        folder: Where files go; it is made if need be.
-        watch: Called first with every epoch.
+        spec: Spec of the run; its settings, including defaults, are logged once.
+        folder: Folder for files; created if missing.
+        watch: Callback that is called first after every epoch.
 
     Example:
         >>> from gread.runs import run
@@ -83,11 +83,11 @@ def tracked(
 @contextmanager
 def tensorboard(spec: RunSpec, folder: Path) -> Iterator[Log]:
     """Events in ``folder/tensorboard``: ``tensorboard --logdir`` shows them."""
-    _package("tensorboard")  # PyTorch has the writer, but not the format
+    _package("tensorboard")  # PyTorch's writer needs the package
     from torch.utils.tensorboard import SummaryWriter
 
     place = folder / "tensorboard" / _name(spec).replace(" ", "-")
-    # A run that was killed and is done again takes the place of its first part.
+    # A repeated run replaces the events of its killed predecessor.
     with SummaryWriter(place, purge_step=0) as writer:
         writer.add_hparams(_settings(spec), {}, run_name=".")
 
@@ -101,7 +101,7 @@ def tensorboard(spec: RunSpec, folder: Path) -> Iterator[Log]:
 @TRACKERS.register("wandb")
 @contextmanager
 def wandb(spec: RunSpec, folder: Path) -> Iterator[Log]:
-    """A run in the project gread; with ``WANDB_MODE=offline`` in ``folder/wandb`` alone."""
+    """Run in the project gread; with ``WANDB_MODE=offline`` only in ``folder/wandb``."""
     package = _package("wandb")
     try:
         run = package.init(
@@ -109,7 +109,7 @@ def wandb(spec: RunSpec, folder: Path) -> Iterator[Log]:
             name=_name(spec),
             config=_settings(spec),
             dir=folder,
-            reinit="create_new",  # by default a run that the user has open would be taken over
+            reinit="create_new",  # the default would reuse a run that the user has open
         )
     except package.Error as error:
         raise InputError(f"tracker 'wandb' does not start: {error}") from error
@@ -120,11 +120,11 @@ def wandb(spec: RunSpec, folder: Path) -> Iterator[Log]:
 @TRACKERS.register("mlflow")
 @contextmanager
 def mlflow(spec: RunSpec, folder: Path) -> Iterator[Log]:
-    """A run in the experiment gread, at ``MLFLOW_TRACKING_URI`` or in ``folder/mlflow.sqlite``."""
+    """Run in the experiment gread, at ``MLFLOW_TRACKING_URI`` or in ``folder/mlflow.sqlite``."""
     package = _package("mlflow")
     local = f"sqlite:///{folder.resolve() / 'mlflow.sqlite'}"
     try:
-        # A client of our own: mlflow.set_tracking_uri would set it for the whole process.
+        # A separate client, because mlflow.set_tracking_uri would affect the whole process.
         client = package.MlflowClient(os.environ.get("MLFLOW_TRACKING_URI") or local)
         found = client.get_experiment_by_name("gread")
         experiment = found.experiment_id if found else client.create_experiment("gread")
@@ -149,9 +149,9 @@ def mlflow(spec: RunSpec, folder: Path) -> Iterator[Log]:
 
 
 def _package(name: str) -> Any:
-    """The package of the tracker of that name, which is the name of the extra too."""
+    """Import the package of a tracker, which has the name of its extra."""
     for variable, value in TELEMETRY.get(name, {}).items():
-        os.environ.setdefault(variable, value)  # who wants it has set it otherwise
+        os.environ.setdefault(variable, value)  # a value set by the user has priority
     try:
         return import_module(name)
     except ImportError as error:
@@ -165,7 +165,7 @@ def _name(spec: RunSpec) -> str:
 
 
 def _settings(spec: RunSpec) -> dict[str, Value]:
-    """The spec without levels: ``hyper.time``, ``train.lr`` and so on."""
+    """Flatten a spec: ``hyper.time``, ``train.lr`` and so on."""
     parts = {"hyper": spec.hyper, "train": asdict(spec.train), "options": spec.options}
     return {
         **{name: getattr(spec, name) for name in ("dataset", "model", "split", "seed", "key")},

@@ -1,4 +1,4 @@
-"""A model on splits of a dataset with its preset, or on the shards of a graph in a folder."""
+"""Training with a preset, on splits of a dataset or on the shards of a graph."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def train(
 ) -> list[Result]:
     """Train a model on splits of a dataset, with its preset if there is one.
 
-    Runs that are stored are not computed again. A graph that does not fit into memory is
-    partitioned, unless ``settings`` has ``parts``; a warning says so.
+    Stored runs are not computed again. A graph that does not fit into memory is partitioned with a
+    warning, unless ``settings`` has ``parts``.
 
     Args:
         dataset: A name of ``gread.DATASETS``.
@@ -69,21 +69,23 @@ def train(
         settings: Hyperparameters of the model and fields of `gread.TrainConfig` that differ from
             the preset.
         preset: ``"tuned"``, ``"published"``, ``"paper"`` or a TOML file; by default the first of
-            these that there is, else the defaults of the model.
+            these with an entry, else the defaults of the model.
         trackers: Names of ``gread.runs.trackers.TRACKERS``; new runs are logged there.
-        processes: Processes to shard the graph over; by default one, or those of torchrun.
-        executor: Where to compute, as in `launch`.
-        device: Where a run computes; ``"auto"`` takes a GPU if there is one.
+        processes: Number of processes to shard the graph over; by default one, or those of
+        torchrun.
+        executor: Executor, as in `launch`.
+        device: Device of a run; ``"auto"`` selects a GPU if there is one.
         deterministic: As in `gread.runs.run`.
         imports: Modules that every process imports first.
-        on_structure: Called where the model needs structure of the graph, with its name and cost.
-        on_start: Called with the specs that are computed, if they are not sharded.
-        on_epoch: Called after every epoch of a run that this process trains by itself.
-        on_result: Called with every new result.
+        on_structure: Function that is called with name and cost of the structure, if the model
+        needs one.
+        on_start: Function that is called with the specs to compute, if they are not sharded.
+        on_epoch: Function that is called after every epoch of a run in this process.
+        on_result: Function that is called with every new result.
 
     Returns:
-        The results of all splits and seeds. In a training over processes that torchrun has
-        started, process 0 returns them and the others return none.
+        Results of all splits and seeds. Under torchrun, process 0 returns them and the other
+        processes return none.
 
     Example:
         >>> import tempfile
@@ -96,12 +98,12 @@ def train(
     given = _given(dataset, model, settings, preset, processes)
     config = given.train
     for name in trackers:
-        TRACKERS[name]  # an unknown name fails even if nothing is left to run
+        TRACKERS[name]  # an unknown name fails even if all runs are stored
     where = find_executor(executor)
     remote = executor if where.remote else ""
     check_options(remote, trackers, deterministic, sharded=config.processes > 1)
     place = where.choose_device(device)
-    whole = config.parts == config.processes == 1  # which records need
+    whole = config.parts == config.processes == 1  # required by records
     first = given.spec(dataset, model, MODELS[model].records if whole else ())
     specs = [replace(first, seed=seed, split=split) for seed in seeds for split in splits]
     if config.processes > 1:
@@ -118,7 +120,7 @@ def train(
             on_structure(structure, prepared)
     if on_start is not None:
         on_start(missing)
-    # A population cannot be watched.
+    # Epochs of a population are not reported.
     if where.remote or (place.startswith("cuda") and not trackers):
         launch(
             missing,
@@ -141,14 +143,14 @@ def train(
 
 @dataclass(frozen=True)
 class ShardedRun:
-    """A training on shards: its best epoch, and where the parameters are.
+    """Result of a training on shards: the best epoch and the file of the parameters.
 
     Attributes:
-        split: Of the dataset.
-        seed: Of the random numbers.
-        best: The epoch chosen by validation.
-        diverged: Why training ended early; empty if it did not.
-        cost: What the exchange between processes cost, in a sentence.
+        split: Split of the dataset.
+        seed: Random seed.
+        best: Epoch selected by validation.
+        diverged: Reason why training ended early; otherwise empty.
+        cost: Cost of the exchange between processes, as a sentence.
         checkpoint: File of the parameters.
     """
 
@@ -173,15 +175,15 @@ def train_shards(
     imports: Sequence[str] = (),
     on_run: Callable[[ShardedRun], None] | None = None,
 ) -> list[ShardedRun]:
-    """Train on a graph that `gread.distributed.shard` wrote; nothing is stored but checkpoints.
+    """Train on a graph that `gread.distributed.shard` wrote; only checkpoints are stored.
 
     The arguments are those of `train`, with these differences: ``folder`` has as many shards as
     there are processes, splits that the graph does not have are left out, a ``preset`` is a TOML
     file with settings under the name of the folder, and ``on_run`` is called after every training.
 
     Returns:
-        A training for each seed and split. Of the processes that torchrun has started, process 0
-        returns them and the others return none.
+        One training for each seed and split. Under torchrun, process 0 returns them and the other
+        processes return none.
 
     Example:
         >>> import tempfile
@@ -227,7 +229,7 @@ def is_sharded(dataset: str) -> bool:
 def check_options(
     remote: str, trackers: Sequence[str], deterministic: bool, *, sharded: bool
 ) -> None:
-    """Require options of `train` that a remote executor, or a sharded graph, supports.
+    """Reject options of `train` that a remote executor or a sharded graph does not support.
 
     ``remote`` is the name of the executor if it is remote, else empty.
     """
@@ -247,7 +249,7 @@ def _given(
     preset: str | None,
     processes: int | None,
 ) -> Preset:
-    """The preset with the user's settings."""
+    """Combine the preset with the user's settings."""
     started = started_as()
     if processes is not None and started is not None and processes != started:
         raise InputError(f"processes must be the {started} that were started, got {processes}")
@@ -273,7 +275,7 @@ def _train_sharded(
     imports: Sequence[str],
     on_result: Callable[[Result], None] | None,
 ) -> list[Result]:
-    """Each run over all processes; process 0 alone has a store."""
+    """Train each run over all processes; only process 0 has a store."""
     kept = ResultStore(store) if rank() == 0 else None
     missing = [] if kept is None else kept.missing(specs)
     for number in agreed([specs.index(spec) for spec in missing]):
@@ -290,7 +292,7 @@ def _stored(specs: Sequence[RunSpec], kept: ResultStore) -> list[Result]:
 
 
 def _partitioned(specs: list[RunSpec], device: str) -> list[RunSpec]:
-    """The same runs on parts of their graph, if the whole does not fit into memory."""
+    """Partition the graphs of runs that do not fit into memory."""
     found = division(specs[0], device=device)
     if found is None or found.parts == 1:
         return specs

@@ -1,4 +1,4 @@
-"""Search: settings drawn from a space, trained on all splits, selected only by validation."""
+"""Hyperparameter search: sample settings, train them on all splits, select by validation."""
 
 from typing import TYPE_CHECKING
 

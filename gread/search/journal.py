@@ -1,7 +1,7 @@
 """Journal of a study: one line per event, written atomically.
 
-With Optuna's own file, a full disk or a kill leaves half a line; the next line is appended to it,
-and the file can no longer be read.
+With Optuna's own file storage, a full disk or a killed process leaves a partial line. The next line
+is appended to it, and the file becomes unreadable.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from optuna.storages.journal import BaseJournalBackend, JournalFileBackend, Jour
 
 from gread.runs.store import StoreError
 
-LOCK = 5  # seconds after which a lock is broken: a process that is killed leaves it behind
+LOCK = 5  # seconds after which the lock of a killed process is broken
 
 
 class Journal(BaseJournalBackend):
     """A file of lines that several processes append to."""
 
     def __init__(self, path: Path):
-        # Optuna cannot tell the age of a lock on a relative path, and waits for ever.
+        # With a relative path, Optuna cannot determine the age of a lock and waits forever.
         assert path.is_absolute()
         self.path = path
         self.lock = JournalFileSymlinkLock(str(path), grace_period=LOCK)
         self.lines = JournalFileBackend(str(path), self.lock)
 
     def read_logs(self, log_number_from: int) -> Iterable[dict[str, Any]]:
-        """Events from a number on."""
+        """Read events from a given number on."""
         try:
             yield from self.lines.read_logs(log_number_from)
         except OSError as error:
             raise StoreError(f"the journal {self.path} cannot be read: {error}") from error
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        """Add events, all or none; a file that is gone is a `StoreError`, and is not recreated."""
+        """Append events atomically; a deleted file raises `StoreError` and is not recreated."""
         text = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs)
         try:
             self.lock.acquire()
             try:
                 _append(self.path, text.encode())
             finally:
-                with suppress(RuntimeError):  # it took so long that others have broken the lock
+                with suppress(RuntimeError):  # another process has broken the lock
                     self.lock.release()
         except OSError as error:
             raise StoreError(f"the journal {self.path} cannot be written: {error}") from error

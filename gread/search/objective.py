@@ -1,4 +1,4 @@
-"""The validation metric by which trials are compared, and its direction."""
+"""Validation metric that compares trials, and its direction."""
 
 from __future__ import annotations
 
@@ -23,49 +23,49 @@ class Objective(NamedTuple):
 
     @property
     def direction(self) -> str:
-        """As Optuna names it."""
+        """Direction in Optuna's terms."""
         return "maximize" if self.metric.higher_is_better else "minimize"
 
     @property
     def is_share(self) -> bool:
-        """Whether values are shares of 1, shown in percent."""
+        """Whether values are fractions, shown in percent."""
         return self.metric.higher_is_better and "numbers" not in self.metric.targets
 
     @property
     def failed(self) -> float:
-        """The value of a run that failed: the worst that the metric can have."""
+        """Value of a failed run: the worst value of the metric."""
         return 0.0 if self.is_share else -self.metric.sign * math.inf
 
     def gain(self, value: float) -> float:
-        """The value with a sign such that higher is better."""
+        """Value with its sign chosen so that higher is better."""
         return self.metric.sign * value
 
     def shown(self, value: float) -> str:
-        """A value as text, shares in percent."""
+        """Format a value; fractions in percent."""
         return f"{100 * value:.2f}" if self.is_share else f"{value:.4f}"
 
     def short(self, value: float) -> str:
-        """A value as text within a sentence, shares with a percent sign."""
+        """Format a value for a sentence; fractions with a percent sign."""
         return f"{value:.1%}" if self.is_share else f"{value:.3f}"
 
     def summary(self, values: Sequence[float]) -> str:
-        """Mean and deviation as text."""
+        """Format mean and standard deviation."""
         mean = fmean(values)
         spread = pstdev(values) if math.isfinite(mean) else math.nan
         return f"{self.shown(mean)} ± {self.shown(spread)}"
 
 
 def objective_of(settings: Mapping[str, Any]) -> Objective:
-    """The metric of a training with these settings, or of all trainings that a space allows.
+    """Metric of training settings, or of all settings in a space.
 
     Raises:
-        InputError: The space allows several metrics, whose values cannot be compared.
+        InputError: The space has several metrics, whose values cannot be compared.
 
     Example:
         >>> objective_of({"metric": "nll", "lr": [0.1, 0.01]}).direction
         'minimize'
     """
-    from gread.training.losses import LOSSES  # with torch, which takes seconds
+    from gread.training.losses import LOSSES  # imports torch, which takes seconds
     from gread.training.metrics import metric_of
 
     losses, metrics = (

@@ -1,4 +1,4 @@
-"""The result of a study: selected trial, importances, test metrics, picture and preset."""
+"""Report of a study: selected trial, importances, test metrics, figure and preset."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     import optuna
     from matplotlib.figure import Figure
 
-FEW = 5  # fewer complete trials have no importances
+FEW = 5  # complete trials that importances need
 
 
 @dataclass(frozen=True)
 class Report:
-    """A study in numbers.
+    """Results of a study.
 
     Attributes:
-        wanted, trials: How many trials the study shall have, and the finished ones.
-        rule, selected: A rule of `RULES`, and the trial that it selects.
+        wanted, trials: Number of trials of the study, and the finished trials.
+        rule, selected: A name of `RULES`, and the trial that it selects.
         importance: Share of the variance of the validation metric that each hyperparameter
-            explains, the largest first; empty for fewer than five complete trials.
-        tests: Test metrics of complete trials by number, one a run, where all runs are in this
-            store; empty as long as the study goes on.
-        seen: After how many trials test metrics were shown, this time included.
+            explains, in decreasing order; empty for fewer than five complete trials.
+        tests: Test metrics of complete trials by number, one per run, if all runs are in this
+            store; empty until the study is finished.
+        seen: Numbers of trials after which test metrics were shown, including this time.
     """
 
     study: str
@@ -61,7 +61,7 @@ class Report:
 
     @property
     def best_test(self) -> tuple[float, ...]:
-        """The best of `tests`, for reference: nothing may be selected by it."""
+        """Best of `tests`, for reference; not a valid selection criterion."""
         return max(self.tests.values(), key=lambda found: self.plan.objective.gain(fmean(found)))
 
     def figure(self) -> Figure:
@@ -81,7 +81,7 @@ class Report:
         return selection(means, self.selected.number, **about)
 
     def preset(self) -> str:
-        """The selected settings as a table of TOML, with where they come from as comments."""
+        """Selected settings as a TOML table, with their provenance in comments."""
         plan, selected, objective = self.plan, self.selected, self.plan.objective
         pruned = sum(not trial.complete for trial in self.trials)
         facts = [
@@ -98,14 +98,14 @@ class Report:
         return preset_table(plan.dataset, facts, selected.settings, plan.options)
 
     def write(self, folder: Path) -> list[Path]:
-        """Write the preset to ``tuned/MODEL.toml`` and a picture, once the study is finished."""
+        """Write the preset to ``tuned/MODEL.toml`` and a figure, once the study is finished."""
         from gread.report.figures import save
 
         if not self.finished:
             return []
         path = folder / "tuned" / f"{study_name('', self.plan.model)[1:]}.toml"
         merge_preset(path, self.preset(), MODELS[self.plan.model].title)
-        # Its runs may be on another machine, or all runs failed by a metric without a bound.
+        # The runs may be on another machine, or all have failed under an unbounded metric.
         if self.selected.number not in self.tests or not math.isfinite(self.selected.mean):
             return [path]
         picture = folder / f"{self.study}.png"
@@ -143,10 +143,10 @@ def preset_table(
     settings: Mapping[str, Value | None],
     options: Mapping[str, Value],
 ) -> str:
-    """The settings of a dataset as a table of TOML, with the facts behind them as comments.
+    """Settings of a dataset as a TOML table, with their provenance in comments.
 
-    Settings of model and training that are ``None`` are left out; options are of the dataset, as
-    are settings named ``options.NAME``.
+    Settings of model and training that are ``None`` are omitted. Options of the dataset are
+    ``options`` and settings named ``options.NAME``.
 
     Example:
         >>> print(preset_table("cora", ["by hand"], {"lr": 0.01}, {"normalize_features": True}))
@@ -168,7 +168,7 @@ def preset_table(
 
 
 def merge_preset(path: Path, table: str, title: str) -> None:
-    """Write a table of TOML into a file of presets, in the place of one of the same name."""
+    """Write a TOML table to a preset file; replace a table of the same name."""
     heading = f"# {title}: settings found by gread search, selected by validation only."
     text = path.read_text("utf-8") if path.exists() else heading + "\n"
     first, *tables = re.split(r"(?m)^(?=\[)", text)
@@ -180,7 +180,7 @@ def merge_preset(path: Path, table: str, title: str) -> None:
 def _tests(
     plan: StudySettings, trials: list[Trial], store: ResultStore
 ) -> dict[int, tuple[float, ...]]:
-    """Test metrics; a failed run has the worst value, as in validation."""
+    """Test metrics of every trial; a failed run has the worst value, as in validation."""
     failed = plan.objective.failed
     known = store.numbers("test")
     tests = {}

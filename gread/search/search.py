@@ -1,4 +1,4 @@
-"""Search: draw settings, train them on all splits and seeds, and store their validation metric."""
+"""Search: sample settings, train them on all splits and seeds, store their validation metric."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class SearchProgress:
     """Progress of a search, without test metrics.
 
     Attributes:
-        finished, trials: Complete and pruned trials of all processes, and how many are wanted.
-        runs: How many this process has computed.
-        best: The best trial by mean validation metric, if there is one.
+        finished, trials: Number of complete and pruned trials of all processes, and of the study.
+        runs: Number of runs that this process has computed.
+        best: Best trial by mean validation metric; None before the first.
     """
 
     finished: int
@@ -79,9 +79,9 @@ def search(
     """Search until the study has ``trials`` finished trials, and return them.
 
     A trial is a setting on all splits and seeds. Its value is the mean of the validation metric; a
-    failed run has the worst value (0, or infinity for nll). An interrupted search is resumed by the
-    same call: stored runs are not computed again, and trials of a dead process are taken over. Any
-    number of processes and machines may call it at the same time.
+    failed run has the worst value (0, or infinity for nll). The same call resumes an interrupted
+    search: it skips stored runs and continues the trials of dead processes. Any number of processes
+    and machines may call it at the same time.
 
     Trial ``k`` of a random search depends only on the name of the study and on ``k``.
 
@@ -97,10 +97,10 @@ def search(
         splits: Splits of every trial.
         seeds: Seeds of every trial.
         options: Options of the dataset.
-        study: Name of the study; by default made from dataset and model.
-        storage: URL of a database that several machines share; by default a journal in the store.
-        batch: Number of trials at a time; by default 8, on a GPU or a cluster 512 for a random
-            search and 64 for a sampler that learns from earlier trials.
+        study: Name of the study; by default derived from dataset and model.
+        storage: URL of a database that machines can share; by default a journal in the store.
+        batch: Number of concurrent trials; by default 8. On a GPU or a cluster, the default is 512
+            for a random search and 64 for a sampler that learns from earlier trials.
         executor: Executor of the runs, as in `gread.runs.launch`.
         devices: Devices of the runs, used in turn.
         root: Data root.
@@ -122,7 +122,7 @@ def search(
         (3, 6)
     """
     check_count("trials", trials)
-    SAMPLERS[sampler]  # a misspelt name fails before there is a study
+    SAMPLERS[sampler]  # a misspelt name fails before the study is created
     where = find_executor(executor) if isinstance(executor, str) else executor
     on_gpu = any(device.startswith("cuda") for device in devices)
     learns = prune or sampler != "random"
@@ -136,7 +136,7 @@ def search(
     name = study or study_name(dataset, model)
     every = [*splits], [*seeds], dict(options or {})
     plan = StudySettings(dataset, model, space.table, sampler, prune, *every)
-    plan.specs(space.fixed)  # and so does an unknown dataset
+    plan.specs(space.fixed)  # as does an unknown dataset
     folder = store.path.parent / "studies"
     kept = create_study(name, plan, storage, folder, trials)
     compute = partial(
@@ -147,7 +147,7 @@ def search(
         workers=workers,
         root=root,
         deterministic=deterministic,
-        histories=False,  # of thousands of runs, which are never read
+        histories=False,  # those of thousands of runs are never read
         imports=imports,
     )
     with storage_errors(storage or journal(name, folder)), Worker(kept) as worker:
@@ -157,8 +157,8 @@ def search(
 def rungs(runs: int, prune: bool) -> list[int]:
     """Numbers of runs after which a trial may be pruned; the last is all of them.
 
-    Successive halving with a third: of all trials on a ninth of the runs the best third goes on,
-    of those on a third of the runs again.
+    Successive halving with factor 3: the best third of all trials continues after a ninth of the
+    runs, and the best third of those after a third of the runs.
     """
     steps = {math.ceil(runs / 9), math.ceil(runs / 3), runs} if prune else {runs}
     return sorted(steps)
@@ -166,7 +166,7 @@ def rungs(runs: int, prune: bool) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class _Job:
-    """A trial under way, and the keys of its runs."""
+    """A running trial and the keys of its runs."""
 
     trial: optuna.Trial
     settings: Mapping[str, Value]
@@ -199,7 +199,7 @@ class _Search:
             if jobs := self._jobs(size):
                 self._evaluate(jobs)
             else:
-                time.sleep(0.5)  # others compute the last ones, or have died
+                time.sleep(0.5)  # other processes compute the last trials, or are dead
 
     def _know(self, trials: list[Trial]) -> None:
         self.known = trials
@@ -212,25 +212,25 @@ class _Search:
             self.on_progress(SearchProgress(len(self.known), self.trials, self.runs, self.best))
 
     def _jobs(self, size: int) -> list[_Job]:
-        """Abandoned trials of other processes, then new ones."""
+        """Abandoned trials of other processes first, then new trials."""
         from optuna.exceptions import UpdateFinishedTrialError
 
         jobs: list[_Job] = []
         for left in abandoned(self.study)[:size]:
-            with suppress(UpdateFinishedTrialError):  # it was alive after all
+            with suppress(UpdateFinishedTrialError):  # its process is alive
                 jobs.append(self._job(left))
         while len(jobs) < size and (trial := _ask(self.study, self.trials)) is not None:
             jobs.append(self._job(trial))
         return jobs
 
     def _job(self, trial: optuna.Trial) -> _Job:
-        """Draw the settings, or complete those of a killed process."""
+        """Sample the settings, or complete those of a killed process."""
         self.worker.takes(trial)
         seed = zlib.crc32(f"{self.study.study_name} {trial.number}".encode())
         self.study.sampler = SAMPLERS[self.plan.sampler](seed)
         kept = self.study.get_trials(deepcopy=False)[trial.number]
         given = kept.system_attrs.get("fixed_params", {})
-        for name in self.space.parts:  # what was drawn before, so that the rest follows from it
+        for name in self.space.parts:  # values sampled before, which determine the rest
             if name in kept.distributions and name not in given:
                 of = kept.distributions[name]
                 self.study.sampler.sample_independent(self.study, kept, name, of)
@@ -251,9 +251,9 @@ class _Search:
     def _compute(
         self, jobs: Iterable[_Job], step: int, on_job: Callable[[_Job, Trial], None]
     ) -> None:
-        """Compute the first runs of all jobs, and pass each job on when they are complete.
+        """Compute the first runs of all jobs, and yield each job when they are complete.
 
-        A run that failed has the worst value of the metric.
+        A failed run has the worst value of the metric.
         """
         failed = self.space.objective.failed
         values, losses = self.store.numbers("val"), self.store.numbers("val_loss")
@@ -279,7 +279,7 @@ class _Search:
         specs = [spec for job in waiting for spec in job.specs[:step]]
         hand_over()
         self.compute(specs, on_result=take)
-        if waiting:  # another process has stored them in between
+        if waiting:  # another process has stored them
             values |= self.store.numbers("val")
             losses |= self.store.numbers("val_loss")
             hand_over()
@@ -287,12 +287,12 @@ class _Search:
     def _best_third(self, found: Mapping[_Job, Trial], step: int) -> list[_Job]:
         """Report all jobs, then prune those outside the best third of the whole study.
 
-        Optuna's SuccessiveHalvingPruner decides on a trial when it is asked, with those that were
-        asked before: the first of a batch would always go on.
+        Optuna's SuccessiveHalvingPruner compares a trial only with earlier ones, so it would never
+        prune the first of a batch.
         """
         before = self._reported(step)
         for job, trial in found.items():
-            if trial.number not in before:  # by a process that has died since
+            if trial.number not in before:  # reported by a process that is dead now
                 job.trial.report(trial.mean, step)
         gain = self.space.objective.gain
         gains = {number: gain(mean) for number, mean in self._reported(step).items()}
@@ -303,7 +303,7 @@ class _Search:
         return going
 
     def _reported(self, step: int) -> dict[int, float]:
-        """Means after a number of runs, by trial."""
+        """Mean values after a number of runs, by trial."""
         return {
             trial.number: trial.intermediate_values[step]
             for trial in self.study.get_trials(deepcopy=False)
@@ -316,7 +316,7 @@ class _Search:
         from optuna.trial import TrialState
 
         value, state = (trial.mean, None) if trial.complete else (None, TrialState.PRUNED)
-        with suppress(UpdateFinishedTrialError):  # by another process, which took us for dead
+        with suppress(UpdateFinishedTrialError):  # another process presumed this one dead
             job.trial.set_user_attr("validation", trial.validation)
             job.trial.set_user_attr("losses", trial.losses)
             self.study.tell(job.trial, value, state, skip_if_finished=True)
@@ -324,7 +324,7 @@ class _Search:
 
 
 def _ask(study: optuna.Study, trials: int) -> optuna.Trial | None:
-    """Create a trial unless there are ``trials`` already; of concurrent ones the first stay."""
+    """Create a trial unless the study has ``trials``; of concurrent ones, the first are kept."""
     from optuna.trial import TrialState
 
     def others(below: float) -> int:

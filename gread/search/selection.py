@@ -15,17 +15,17 @@ from gread.runs.spec import Value
 if TYPE_CHECKING:
     from gread.search.space import Space
 
-NEIGHBOURS = 10  # trials that the rule `neighbours` averages, the trial itself among them
+NEIGHBOURS = 10  # trials that the rule `neighbours` averages, including the trial itself
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A setting that was tried.
+    """A setting with its validation results.
 
     Attributes:
-        validation: The validation metric of every run; the worst value where a run failed.
-        complete: Whether all runs were computed; a pruned trial has but the first of them.
-        losses: Mean loss on the validation nodes, one a run, none where it failed.
+        validation: Validation metric of every run; the worst value for a failed run.
+        complete: Whether all runs were computed; a pruned trial has only the first ones.
+        losses: Mean loss on the validation nodes, one per run; None for a failed run.
     """
 
     number: int
@@ -36,7 +36,7 @@ class Trial:
 
     @property
     def mean_loss(self) -> float:
-        """Mean validation loss over splits and seeds; infinite where a run failed."""
+        """Mean validation loss over splits and seeds; infinite if a run failed."""
         return fmean(math.inf if loss is None else loss for loss in self.losses)
 
     @property
@@ -46,7 +46,7 @@ class Trial:
 
     @property
     def standard_error(self) -> float:
-        """Standard error of the mean, if runs were independent; splits of a graph are not."""
+        """Standard error of the mean, as if runs were independent; splits share nodes."""
         if len(self.validation) < 2 or not math.isfinite(self.mean):
             return 0.0
         return stdev(self.validation) / len(self.validation) ** 0.5
@@ -76,25 +76,25 @@ def select(trials: Sequence[Trial], space: Space, rule: str = "best-mean") -> Tr
 
 @RULES.register("best-mean")
 def best_mean(trials: Sequence[Trial], space: Space) -> Trial:
-    """The best mean validation metric, the earliest on ties."""
+    """Best mean validation metric, the earliest trial on ties."""
     return max(trials, key=lambda trial: space.objective.gain(trial.mean))
 
 
 @RULES.register("lowest-loss")
 def lowest_loss(trials: Sequence[Trial], space: Space) -> Trial:
-    """The lowest mean validation loss at the chosen epochs, the earliest on ties.
+    """Lowest mean validation loss at the selected epochs, the earliest trial on ties.
 
-    It tells apart settings that get the same few nodes right.
+    The loss differs between settings with the same accuracy on few nodes.
     """
     return min(trials, key=lambda trial: trial.mean_loss)
 
 
 @RULES.register("one-standard-error")
 def one_standard_error(trials: Sequence[Trial], space: Space) -> Trial:
-    """The simplest setting whose mean is within one standard error of the best.
+    """Simplest setting whose mean is within one standard error of the best.
 
-    Simplest: the fewest hidden channels, then the strongest weight decay, then the shortest time,
-    as far as a setting has them.
+    Simplest means the fewest hidden channels, then the strongest weight decay, then the shortest
+    time, if the space has these hyperparameters.
     """
     best, gain = best_mean(trials, space), space.objective.gain
     bound = gain(best.mean) - best.standard_error
@@ -109,9 +109,9 @@ def one_standard_error(trials: Sequence[Trial], space: Space) -> Trial:
 
 @RULES.register("neighbours")
 def neighbours(trials: Sequence[Trial], space: Space) -> Trial:
-    """The best average of the ten nearest trials' means, itself among them.
+    """Best average over the means of the ten nearest trials, including the trial itself.
 
-    A setting that is lucky alone does not pass. `Space.distance` says what is near.
+    This reduces the influence of noise on the selection. `Space.distance` is the distance.
     """
 
     def smoothed(trial: Trial) -> float:

@@ -22,7 +22,7 @@ from gread.training.config import TrainConfig
 if TYPE_CHECKING:
     from optuna.trial import BaseTrial
 
-DIGITS = 4  # of drawn numbers, so that a preset is short and names the stored runs
+DIGITS = 4  # significant digits of sampled numbers, so that short presets match stored runs
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Range:
         return self.low, self.high
 
     def distance(self, one: Any, other: Any) -> float:
-        """Distance as a share of the range, on its scale."""
+        """Distance as a fraction of the range, on its scale."""
         scale = math.log if self.log else float
         return abs(scale(one) - scale(other)) / (scale(self.high) - scale(self.low))
 
@@ -81,7 +81,7 @@ class Space:
 
     Attributes:
         table: Entries for this model.
-        parts, fixed: Entries that are drawn, and fixed entries.
+        parts, fixed: Sampled entries, and fixed entries.
         objective: Validation metric that compares trials.
 
     Example:
@@ -103,7 +103,7 @@ class Space:
             raise InputError(f"{model} must be a table of settings, got {own!r:.80}")
         self.table: dict[str, Any] = common | dict(own)
         named, _ = split_options(self.table)
-        split_settings(model, named)  # which must all be settings of the model
+        split_settings(model, named)  # raises an error for an unknown setting
         drawn = {n: entry for n, entry in self.table.items() if isinstance(entry, list | dict)}
         self.parts = {name: _part(name, entry) for name, entry in drawn.items()}
         self.fixed = {name: value for name, value in self.table.items() if name not in self.parts}
@@ -116,18 +116,18 @@ class Space:
         self.objective = objective_of(self.table)
 
     def _check(self, settings: Mapping[str, Value]) -> None:
-        """Build the model, so that invalid values fail before anything is computed."""
+        """Build the model, so that invalid values raise an error before training."""
         hyper, train = split_settings(self.model, split_options(settings)[0])
         TrainConfig(**train)  # type: ignore[arg-type]
         hyper = {"hidden_channels": HIDDEN_CHANNELS} | hyper
-        with torch.device("meta"):  # where it takes no memory, however large it is
+        with torch.device("meta"):  # without allocating memory
             made = MODELS[self.model].make(1, hyper.pop("hidden_channels"), 2, num_nodes=1, **hyper)
         size = 4 * sum(parameter.numel() for parameter in made.parameters())
         if size > free_memory():
             raise InputError(f"{dict(settings)} makes a model of {size / GB:,.0f} GB, too large")
 
     def suggest(self, trial: BaseTrial) -> dict[str, Value]:
-        """Draw the settings of a trial, including fixed ones."""
+        """Sample the settings of a trial, including fixed ones."""
         drawn = {name: part.suggest(name, trial) for name, part in self.parts.items()}
         return self.fixed | drawn
 

@@ -1,4 +1,4 @@
-"""Studies of Optuna, in a file or in a database, and samplers. Optuna is imported when needed."""
+"""Optuna studies in a file or a database, and samplers. Optuna is imported when needed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from gread.search.space import Space
 
-SAMPLERS: Registry[Callable[[int], Any]] = Registry("sampler")  # from a seed to one of Optuna's
+SAMPLERS: Registry[Callable[[int], Any]] = Registry("sampler")  # from a seed to a sampler
 
 
 @SAMPLERS.register("random")
@@ -37,7 +37,7 @@ def random_sampler(seed: int) -> optuna.samplers.BaseSampler:
 
 @SAMPLERS.register("tpe")
 def tpe_sampler(seed: int) -> optuna.samplers.BaseSampler:
-    """Settings near good ones (TPE); running trials of a batch count as poor."""
+    """Tree-structured Parzen estimator; running trials of a batch count as poor."""
     optuna = import_optuna()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -48,7 +48,7 @@ def tpe_sampler(seed: int) -> optuna.samplers.BaseSampler:
 class StudySettings:
     """Fixed settings of a study, which make its trials comparable.
 
-    Its attributes are arguments of `gread.search.search`; ``space`` is the table of a `Space`.
+    Attributes are arguments of `gread.search.search`; ``space`` is the table of a `Space`.
     """
 
     dataset: str
@@ -62,11 +62,11 @@ class StudySettings:
 
     @property
     def objective(self) -> Objective:
-        """The validation metric by which trials are compared."""
+        """Validation metric that compares trials."""
         return objective_of(self.space)
 
     def specs(self, settings: Mapping[str, Value]) -> list[RunSpec]:
-        """The runs of a setting: all splits with the first seed, then with the next."""
+        """Runs of a setting: all splits with the first seed, then with the next."""
         own, options = split_options(settings)
         hyper, train = split_settings(self.model, own)
         config = TrainConfig(**train)  # type: ignore[arg-type]
@@ -93,11 +93,11 @@ def create_study(
     """Create a study, or open one with the same settings.
 
     Args:
-        name: Of the study.
-        plan: What is searched.
-        storage: The URL of a database; by default the study is a journal in ``folder``.
+        name: Name of the study.
+        plan: Settings of the study.
+        storage: URL of a database; by default the study is a journal in ``folder``.
         folder: Folder of the journal.
-        trials: How many it shall have in the end; never fewer than were asked for before.
+        trials: Total number of trials; an earlier larger number is kept.
     """
     optuna = import_optuna()
     if not re.fullmatch(r"[\w.+-]+", name):
@@ -140,7 +140,7 @@ def load_study(name: str, storage: str | None, folder: Path) -> tuple[optuna.Stu
 
 
 def trials_of(study: optuna.Study, space: Space) -> list[Trial]:
-    """The finished trials, complete and pruned, by number."""
+    """Finished trials, complete and pruned, by number."""
     from optuna.trial import FixedTrial, TrialState
 
     finished = (TrialState.COMPLETE, TrialState.PRUNED)
@@ -184,7 +184,7 @@ def storage_errors(place: str | Path) -> Iterator[None]:
         reason = str(error.__cause__ or error).partition("\n")[0]
         if isinstance(error, ImportError):
             reason = f"{reason}; for PostgreSQL: pip install 'gread[postgresql]'"
-        with suppress(ArgumentError):  # for a file, or for nothing that could have a password
+        with suppress(ArgumentError):  # not a URL, so it contains no password
             place = make_url(str(place)).render_as_string(hide_password=True)
         raise StoreError(f"the storage {place} cannot be used: {reason}") from error
 
@@ -193,16 +193,16 @@ def _open(place: str | Path) -> optuna.storages.BaseStorage:
     from optuna.storages import JournalStorage, RDBStorage
     from sqlalchemy.exc import DBAPIError
 
-    from gread.search.journal import Journal  # with Optuna
+    from gread.search.journal import Journal  # imports Optuna
 
     if isinstance(place, Path):
         path = place.absolute()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             return JournalStorage(Journal(path))
-        except Exception as error:  # a journal may hold anything, and Optuna trusts it
+        except Exception as error:  # Optuna does not validate a journal
             raise StoreError(f"the journal {path} cannot be used: {error}") from error
-    for patience in (0.2, 0.5, 1.0):  # two processes may make the tables at once, and one fails
+    for patience in (0.2, 0.5, 1.0):  # concurrent creation of tables fails in one process
         try:
             return RDBStorage(place)
         except DBAPIError:

@@ -1,4 +1,4 @@
-"""Processes of a study: heartbeats, and trials of dead processes."""
+"""Processes of a study: heartbeats, and abandoned trials."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from gread.base.files import gone
 if TYPE_CHECKING:
     import optuna
 
-BEAT = 5.0  # seconds between two signs of life
-STALE = 30.0  # a process silent for longer is taken for dead; if wrongly, its trials run twice
+BEAT = 5.0  # seconds between two heartbeats
+STALE = 30.0  # seconds after which a silent process is presumed dead; its trials may run twice
 
 
 class Worker:
-    """Registration of this process with a study, with a heartbeat; leaving frees its trials."""
+    """Registration of this process with a study and its heartbeat; exit releases its trials."""
 
     def __init__(self, study: optuna.Study):
         self.study = study
@@ -43,12 +43,12 @@ class Worker:
                 raise
 
     def takes(self, trial: optuna.Trial) -> None:
-        """Mark a trial as taken by this process."""
+        """Mark a trial as assigned to this process."""
         trial.set_user_attr("worker", self.name)
 
     def _live(self) -> None:
         while not self._left.wait(BEAT):
-            with suppress(Exception):  # a storage that is gone ends the search, not this thread
+            with suppress(Exception):  # a lost storage ends the search, not this thread
                 self._say(time.time())
 
     def _say(self, moment: float) -> None:
@@ -64,7 +64,7 @@ def abandoned(study: optuna.Study) -> list[optuna.Trial]:
     found = []
     for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
         worker = trial.user_attrs.get("worker")
-        if worker is None:  # it was killed, or is about to sign
+        if worker is None:  # it was killed, or has not registered yet
             assert trial.datetime_start is not None
             last = trial.datetime_start.timestamp()
         else:

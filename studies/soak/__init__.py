@@ -1,5 +1,5 @@
-"""Faults tried for real, each by a script of its own, and the page that says what was found.
+"""Fault injection scripts, and the page of their results.
 
-``python -m studies.soak [NAME ...]`` (``make soak``: all) runs them; each leaves its rows in
-``studies/soak/results/NAME.json``, and docs/reliability.md is what the stored rows render to.
+``python -m studies.soak [NAME ...]`` (``make soak``: all) runs them. Each stores its rows in
+``studies/soak/results/NAME.json``, and docs/reliability.md is rendered from the stored rows.
 """

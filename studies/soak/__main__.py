@@ -1,4 +1,4 @@
-"""``python -m studies.soak [NAME ...] [--times N]``: runs scripts, writes docs/reliability.md."""
+"""``python -m studies.soak [NAME ...] [--times N]``: run scripts, write docs/reliability.md."""
 
 import argparse
 import platform
@@ -14,7 +14,7 @@ from studies.soak.rows import PAGE, SCRIPTS, page, store
 
 
 def main() -> None:
-    """Runs the named scripts, or all; rows are stored as they come."""
+    """Run the named scripts, or all; rows are stored after each."""
     load()
     parser = argparse.ArgumentParser(prog="python -m studies.soak", description=main.__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SCRIPTS))
@@ -31,14 +31,14 @@ def main() -> None:
 
 
 def load() -> None:
-    """Imports the modules beside this one, which enters their scripts."""
+    """Import the modules of this package, which registers their scripts."""
     for module in iter_modules([str(Path(__file__).parent)]):
         if module.name != "__main__":
             import_module(f"studies.soak.{module.name}")
 
 
 def machine() -> str:
-    """What the numbers were seen on, in words."""
+    """Description of the machine."""
     gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
     made_with = versions()
     return (

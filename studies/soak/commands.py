@@ -1,4 +1,4 @@
-"""What the scripts share: the command as a process, a graph of one's own, and what is stored."""
+"""Helpers of the scripts: commands as processes, a user's graph, and stored results."""
 
 import csv
 import json
@@ -13,10 +13,10 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # of this process and of those that it starts
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # also for child processes
 
 HIDDEN = {"CUDA_VISIBLE_DEVICES": ""}
-"""As where there is no GPU."""
+"""Environment without a GPU."""
 
 TRAIN = ("train", "csbm", "--splits", "0-9", "--epochs", "30", "--device", "cpu")
 SEARCH = ("search", "csbm", "--trials", "10", "--splits", "0-1", "--batch", "3", "--device", "cpu")
@@ -26,7 +26,7 @@ SPACE = "epochs = 20\nhidden_channels = [8, 16]\ntime = { low = 0.5, high = 3.0 
 
 
 def prepared(folder: Path) -> Path:
-    """A folder to work in, with a graph of 120 nodes as two tables, and a search space."""
+    """Working directory with a graph of 120 nodes as two tables, and a search space."""
     folder.mkdir(parents=True, exist_ok=True)
     draw = random.Random(0)
     classes = [node % 3 for node in range(120)]
@@ -45,12 +45,12 @@ def prepared(folder: Path) -> Path:
 def gread(
     *arguments: str | Path, cwd: Path, before: str = "", **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Runs the command to its end.
+    """Run the command to its end.
 
     Args:
         arguments: Of the command.
-        cwd: Where.
-        before: Python that is run in the process first, for instance to set a limit.
+        cwd: Working directory.
+        before: Python code that runs first in the process, for instance to set a limit.
         environment: Variables to add.
     """
     return subprocess.run(
@@ -64,7 +64,7 @@ def gread(
 
 
 def started(*arguments: str | Path, cwd: Path, **environment: str) -> subprocess.Popen[str]:
-    """The command as a process of its own, under way."""
+    """Start the command as a separate process."""
     return subprocess.Popen(
         _command("", arguments),
         cwd=cwd,
@@ -81,7 +81,7 @@ def _command(before: str, arguments: Sequence[str | Path]) -> list[str]:
 
 
 def sentence(code: int, text: str) -> str:
-    """The one sentence with which a command ended; everything else fails."""
+    """One-line error of a command; fails for any other outcome."""
     said = [line for line in text.splitlines() if line.startswith("gread: ")]
     assert code == 2 and len(said) == 1, (code, text)
     assert "Traceback" not in text, text
@@ -92,18 +92,18 @@ T = TypeVar("T")
 
 
 def in_fresh_process(function: Callable[..., T], *arguments: Any) -> T:
-    """What a function gives that forks: nothing has run in the process but what it does itself."""
+    """Result of a function that forks, run in a new process."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(function, *arguments).result()
 
 
 def forked(arguments: Sequence[str | Path], folder: Path, log: Path | None = None) -> int:
-    """The command in a child of this process, which has imported all that it needs already.
+    """Run the command in a fork of this process, which has imported everything.
 
     Args:
         arguments: Of the command.
-        folder: Where it works.
-        log: Where what it says goes; by default a file of that name in the folder.
+        folder: Working directory.
+        log: File of the output; by default a file of that name in the folder.
     """
     from gread.cli import main
 
@@ -126,14 +126,14 @@ def forked(arguments: Sequence[str | Path], folder: Path, log: Path | None = Non
 
 
 def ended(child: int) -> int:
-    """How a child ended: 0, the code of its error, or the negative number of a signal."""
+    """Exit status of a child: 0, an error code, or a negative signal number."""
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def results(store: Path) -> dict[str, dict[str, Any]]:
-    """By key all that is promised to be the same every time: without durations and dates.
+    """Reproducible parts of results by key, without durations and dates.
 
-    The file must be whole.
+    The database must be valid.
     """
     file = store / "results.sqlite"
     if not file.exists():
@@ -142,7 +142,7 @@ def results(store: Path) -> dict[str, dict[str, Any]]:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         try:
             rows = connection.execute("SELECT key, result FROM runs").fetchall()
-        except sqlite3.OperationalError:  # killed before there was a table
+        except sqlite3.OperationalError:  # killed before the table was created
             rows = []
     connection.close()
     changing = {"seconds", "finished"}
@@ -153,7 +153,7 @@ def results(store: Path) -> dict[str, dict[str, Any]]:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """What a user sees in a folder, by name."""
+    """Visible files of a folder, by name."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))

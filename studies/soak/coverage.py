@@ -1,4 +1,4 @@
-"""Which lines of the package a test runs; those that none does: ``python -m coverage report``."""
+"""Coverage of the package by tests; ``python -m coverage report`` lists missing lines."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ from studies.soak.rows import ROOT, SCRIPTS, Row
 
 @SCRIPTS.register("coverage")
 def main(times: int | None) -> list[Row]:
-    """The suite under coverage, the first ``times`` failures at most."""
+    """Run the test suite under coverage, up to ``times`` failures."""
     most = [] if times is None else [f"--maxfail={times}"]
     _coverage("erase")
     passed = _coverage("run", "-m", "pytest", *most)
@@ -19,7 +19,7 @@ def main(times: int | None) -> list[Row]:
 
 
 def row(passed: bool) -> Row:
-    """What the data says that lies there, and whether all tests passed that made it."""
+    """Row from stored coverage data, and whether its tests passed."""
     path = ROOT / ".coverage.json"
     _coverage("json", "--quiet", "--fail-under=0", "-o", str(path))
     rooms: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
@@ -44,6 +44,6 @@ def row(passed: bool) -> Row:
 
 
 def _coverage(*arguments: str) -> bool:
-    """One of its commands, and whether it ended well."""
+    """Run a coverage command, and return whether it succeeded."""
     command = [sys.executable, "-m", "coverage", *arguments]
     return subprocess.run(command, cwd=ROOT, check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""A disk that is full, may only be read, or is gone: one sentence, and what was there stays."""
+"""Full, read-only and missing disks: a one-line error, and existing files stay."""
 
 import os
 import random
@@ -41,7 +41,7 @@ KILOBYTES = 4096
 
 @SCRIPTS.register("disk")
 def disk(times: int | None) -> list[Row]:
-    """On a tmpfs of a few megabytes; mounting it needs the rights of root."""
+    """Use a tmpfs of a few megabytes; mounting it needs root."""
     rows = []
     for name in COMMANDS:
         count, said = in_fresh_process(_full, name, times or EACH)
@@ -62,7 +62,7 @@ def _row(tried: str, count: int, found: str) -> Row:
 
 @contextmanager
 def _mounted() -> Iterator[tuple[Path, Path]]:
-    """A small disk, and a file beside it for what commands say."""
+    """Small disk, and a file outside it for the output of commands."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder, "disk")
         place.mkdir()
@@ -75,7 +75,7 @@ def _mounted() -> Iterator[tuple[Path, Path]]:
 
 
 def _full(name: str, count: int) -> tuple[int, str]:
-    """How often the disk was full, and the last thing said of it."""
+    """Number of failures by a full disk, and the last message."""
     draw = random.Random(name)
     with _mounted() as (place, log):
         work, filler = place / "work", place / "filler"
@@ -160,7 +160,7 @@ def _write_and_read() -> tuple[int, str]:
         subprocess.run(["mount", "-o", "remount,ro", place], check=True)
         reads = (
             ("runs", *STORE),
-            COMMANDS["train"],  # all is stored
+            COMMANDS["train"],  # all runs are stored
             ("search", "csbm", "--report", *STORE, "--out", log.parent / "report"),
             ("report", *STORE, "--out", log.parent / "report.html"),
             ("reproduce", "figure-11", "--stored", *STORE, "--out", log.parent / "out"),
@@ -174,7 +174,7 @@ def _write_and_read() -> tuple[int, str]:
             (*COMMANDS["fit"][:-1], "other"),
             COMMANDS["reproduce"],
             ("predict", "model", "--out", "predictions.csv"),
-            reads[2],  # which notes that test accuracies were seen
+            reads[2],  # records that test accuracies were read
         )
         for command in writes:
             log.unlink(missing_ok=True)

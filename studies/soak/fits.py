@@ -18,7 +18,7 @@ WARM_UP = 50
 
 @SCRIPTS.register("fits")
 def fits(times: int | None) -> list[Row]:
-    """Fits, predicts, saves and loads over and over."""
+    """Fit, predict, save and load repeatedly."""
     count = times or FITS
     devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
     return [_fit(device, max(count, 2 * WARM_UP)) for device in devices]

@@ -1,6 +1,6 @@
-"""No GPU, a busy one, a wrong build, and the switch for determinism.
+"""Missing GPU, busy GPU, wrong build, and determinism.
 
-Without a GPU what can be tried without one is; with one, more.
+Some cases need no GPU; with one, more are tried.
 """
 
 import tempfile
@@ -31,7 +31,7 @@ torch.cuda.is_current_stream_capturing = lambda: False
 
 @SCRIPTS.register("gpu")
 def gpu(times: int | None) -> list[Row]:
-    """What there is of it."""
+    """Run the cases that this machine supports."""
     with tempfile.TemporaryDirectory() as folder:
         work = prepared(Path(folder))
         rows = [
@@ -108,7 +108,7 @@ def _same_population() -> str:
 
 
 def _filled() -> str:
-    """Another process has all of the memory; this one is asked for a device."""
+    """Request a device while another process uses all memory."""
     import multiprocessing
 
     context = multiprocessing.get_context("spawn")

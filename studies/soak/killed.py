@@ -1,4 +1,4 @@
-"""``kill -9`` at random moments: the same command then ends as if nothing had happened."""
+"""``kill -9`` at random times: the same command then gives the uninterrupted result."""
 
 import json
 import os
@@ -31,7 +31,7 @@ MUST_HOLD = (
 )
 EACH = 25
 AT_A_TIME = 5
-"""After so many kills a command is let be: `gread fit` has nothing to go on from."""
+"""Number of kills before a command may finish, because `gread fit` cannot resume."""
 STORE = ("--store", "store")
 COMMANDS = {
     "train": (*TRAIN, *STORE),
@@ -43,7 +43,7 @@ COMMANDS = {
 
 @SCRIPTS.register("killed")
 def killed(times: int | None) -> list[Row]:
-    """Each command in a process that is killed, again and again."""
+    """Kill each command repeatedly."""
     rows = []
     for name in COMMANDS:
         kills, rounds, stored = in_fresh_process(_kill, name, times or EACH)
@@ -56,11 +56,11 @@ def killed(times: int | None) -> list[Row]:
 
 
 def _kill(name: str, kills: int) -> tuple[int, int, int]:
-    """How often it was killed and how often it ended; how many results were stored at the kills."""
+    """Numbers of kills and of completed commands, and of results stored at each kill."""
     draw = random.Random(name)
     with tempfile.TemporaryDirectory() as folder:
         whole, again = prepared(Path(folder, "whole")), Path(folder, "again")
-        ended(forked(COMMANDS[name], whole))  # lazy imports do not count
+        ended(forked(COMMANDS[name], whole))  # warm-up of lazy imports
         shutil.rmtree(whole)
         begin = time.monotonic()
         status = ended(forked(COMMANDS[name], prepared(whole)))
@@ -91,7 +91,7 @@ def _kill(name: str, kills: int) -> tuple[int, int, int]:
 
 
 def _seen(folder: Path) -> dict[str, Any]:
-    """What the command has made: results, finished trials, files."""
+    """Output of a command: results, finished trials, files."""
     found: dict[str, Any] = {"results": results(folder / "store")}
     for kind in ("out", "model"):
         found |= {f"{kind}/{name}": content for name, content in files(folder / kind).items()}
@@ -103,19 +103,19 @@ def _seen(folder: Path) -> dict[str, Any]:
 
 
 def _trials(journal: Path) -> dict[int, Any]:
-    """The finished trials of a study, as Optuna reads them."""
+    """Finished trials of a study, read by Optuna."""
     from gread.search.space import Space
     from gread.search.study import load_study, trials_of
 
     try:
         study, plan = load_study(journal.stem, None, journal.parent)
-    except ValueError:  # killed before it had a plan
+    except ValueError:  # killed before the study was created
         return {}
     return {trial.number: trial for trial in trials_of(study, Space(plan.model, plan.space))}
 
 
 def _check_parts(seen: dict[str, Any], expected: dict[str, Any]) -> None:
-    """What is there after a kill is part of the whole: no file is half written."""
+    """Check that files after a kill are complete and part of the final result."""
     for name, found in seen.items():
         if isinstance(found, dict) and name in ("results", "trials"):
             assert found.items() <= expected[name].items(), f"{name} differ"

@@ -1,4 +1,4 @@
-"""Less memory than is needed: real limits, met by real allocations, on a CPU and on a GPU."""
+"""Insufficient memory, with real limits and allocations, on CPU and GPU."""
 
 import resource
 import tempfile
@@ -17,7 +17,7 @@ MUST_HOLD = (
 )
 SCRIPT = "studies/soak/memory.py"
 ROOM = 150 * 2**20
-"""Bytes that a population may take more than a small one has taken."""
+"""Bytes that a population may use in addition to a small one."""
 
 LIMIT = """
 import resource
@@ -30,7 +30,7 @@ resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 @SCRIPTS.register("memory")
 def memory(times: int | None) -> list[Row]:
-    """On the CPU under RLIMIT_AS, on a GPU under PyTorch's own limit for the process."""
+    """Limits are RLIMIT_AS on a CPU, and PyTorch's limit per process on a GPU."""
     rows = []
     for device in ("cpu", *(["cuda"] if torch.cuda.is_available() else [])):
         sizes = in_fresh_process(_population, device)
@@ -48,7 +48,7 @@ def _row(tried: str, count: int, found: str) -> Row:
 
 
 def _population(device: str) -> list[int]:
-    """The sizes that were tried, where the estimate of what fits is far too high."""
+    """Sizes of populations that were tried, with a much too high memory estimate."""
     from gread.runs import grouping
     from gread.runs.executors import job as executors
     from gread.runs.launch import launch
@@ -95,7 +95,7 @@ def _population(device: str) -> list[int]:
 
 
 def _parts() -> int:
-    """Into how many parts the graph went."""
+    """Number of parts of the graph."""
     import gread
 
     data = gread.load("csbm", num_nodes=20_000, degree=5, homophily=0.8)
@@ -121,7 +121,7 @@ def _commands() -> tuple[int, str]:
         tried = ((*TRAIN, *wide), ("fit", *own, "--out", "wide", *wide))
         said = ""
         for command in tried:
-            # On a CPU: the limit is one of addresses, of which CUDA takes its own.
+            # CPU only, because CUDA reserves address space.
             done = gread(*command, cwd=work, before=LIMIT, **HIDDEN)
             said = sentence(done.returncode, done.stderr)
             assert "memory" in said and "choose" in said, said
@@ -130,14 +130,14 @@ def _commands() -> tuple[int, str]:
 
 
 def _limit(room: int) -> None:
-    """Lets this process have so many bytes more than it has."""
+    """Limit this process to a number of additional bytes."""
     pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
     limit = pages * resource.getpagesize() + room
     resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
 
 
 def _ballast() -> list[torch.Tensor]:
-    """Fills what the allocator has reserved, which a limit lets it have; then there is `ROOM`."""
+    """Allocate the reserved memory of the allocator, so that `ROOM` is left."""
     _limit(0)
     blocks: list[torch.Tensor] = []
     with suppress(RuntimeError):

@@ -1,9 +1,9 @@
-"""One mistake a file, and whether tests notice: ``python -m studies.soak.mutants FILE TEST ...``.
+"""Mutation testing of one file: ``python -m studies.soak.mutants FILE TEST ...``.
 
-mutmut and cosmic-ray were looked at first. mutmut leaves functions with decorators alone, and all
-reactions have them; and a mutant should not cost the seconds in which Python imports PyTorch. Here
-every mutant is written into a copy of the project, and tested by a child of a process that has
-imported what the tests need, but nothing of gread. So nothing of gread is imported here either.
+mutmut and cosmic-ray are not suitable: mutmut skips decorated functions, such as all reactions, and
+importing PyTorch for every mutant takes seconds. Here every mutant is written to a copy of the
+project, and tested in a fork of a process that has imported the dependencies of the tests, but
+nothing of gread. This module therefore does not import gread.
 """
 
 import argparse
@@ -50,7 +50,7 @@ class Mutant(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The same for the same file with the same change."""
+        """Digest of the mutated source."""
         return hashlib.sha256(self.source.encode()).hexdigest()[:16]
 
 
@@ -80,7 +80,7 @@ ARITHMETIC = {
 
 
 def changed(node: ast.AST) -> Iterator[ast.AST]:
-    """What may stand in the place of an expression or a statement by mistake."""
+    """Mutations of an expression or a statement."""
     if isinstance(node, ast.Compare):
         for place, op in enumerate(node.ops):
             yield _with(node, ops=[*node.ops[:place], ORDER[type(op)](), *node.ops[place + 1 :]])
@@ -130,7 +130,7 @@ def _with(node: ast.AST, **fields: object) -> ast.AST:
 
 
 def mutants(file: str) -> Iterator[Mutant]:
-    """All of one file, a change each."""
+    """All mutants of a file, with one change each."""
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
     original = ast.unparse(tree)
     seen: dict[str, int] = {}
@@ -150,7 +150,7 @@ def mutants(file: str) -> Iterator[Mutant]:
 
 
 def _places(node: ast.AST, path: str) -> Iterator[tuple[ast.AST, str, int | None, ast.AST, str]]:
-    """Where something stands that computes: no documentation, no types, no words of an error."""
+    """Positions of code, without docstrings, annotations and error messages."""
     for field, value in ast.iter_fields(node):
         for place, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
             if not isinstance(child, ast.AST) or _is_only_said(node, field, child):
@@ -179,7 +179,7 @@ def _set(owner: ast.AST, field: str, place: int | None, node: ast.AST) -> None:
 
 
 def _shown(owner: ast.AST, node: ast.AST) -> str:
-    """On one line; a number or a text with what it stands in."""
+    """Source on one line; a constant is shown with its context."""
     if isinstance(node, ast.FunctionDef):
         return " ".join(f"@{ast.unparse(d)}" for d in node.decorator_list) or "no decorator"
     if isinstance(node, ast.If | ast.While):
@@ -189,7 +189,7 @@ def _shown(owner: ast.AST, node: ast.AST) -> str:
 
 
 def _difference(before: str, after: str) -> str:
-    """Both, or where they begin to differ."""
+    """Both sources, shortened to the part that differs."""
     begin = next(
         (k for k, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), len(after)
     )
@@ -206,10 +206,10 @@ def _cut(text: str, begin: int) -> str:
 def tried(
     file: str, tests: Sequence[str], known: Collection[str], most: int | None
 ) -> Iterator[dict[str, Any]]:
-    """What becomes of every mutant of a file that is not known, or of the first ``most``.
+    """Outcomes of all new mutants of a file, or of the first ``most``.
 
     Raises:
-        RuntimeError: The tests fail without a mistake too.
+        RuntimeError: The tests fail without a mutation.
     """
     for name in IMPORTED:
         import_module(name)
@@ -221,7 +221,7 @@ def tried(
             else:
                 shutil.copy(ROOT / name, folder)
         place = Path(folder, file)
-        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # Python would take the file before for this
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # bytecode of another mutant could be used
         compileall.compile_dir(folder, quiet=2)
         for old in (place.parent / "__pycache__").glob(f"{place.stem}.*"):
             old.unlink()
@@ -238,7 +238,7 @@ def tried(
 
 
 def _pass(folder: str, tests: list[str], seconds: float) -> bool:
-    """Whether all tests pass, in a child of its own; one that takes too long does not."""
+    """Whether all tests pass in a child process within the time limit."""
     child = os.fork()
     if child == 0:
         _test(folder, tests)
@@ -255,7 +255,7 @@ def _pass(folder: str, tests: list[str], seconds: float) -> bool:
 
 
 def _stop(group: int) -> None:
-    """Ends what a child has started, and itself."""
+    """Kill a child process and its descendants."""
     with suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
 
@@ -285,7 +285,7 @@ def _test(folder: str, tests: list[str]) -> None:
 
 
 class QuickFirst:
-    """Tests in the order of the time that each took when all passed: a mutant costs less then."""
+    """Plugin that runs fast tests first, so that mutants are detected earlier."""
 
     def __init__(self, file: Path):
         self.file = file
@@ -293,16 +293,16 @@ class QuickFirst:
         self.seconds: dict[str, float] = json.loads(file.read_text("utf-8")) if self.known else {}
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        """Sorts them."""
+        """Sort tests by duration."""
         items.sort(key=lambda item: self.seconds.get(item.nodeid, 0.0))
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Adds what it took, and what was prepared for it."""
+        """Add the duration of a test and its setup."""
         if not self.known:
             self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0.0) + report.duration
 
     def pytest_sessionfinish(self, exitstatus: int) -> None:
-        """Keeps it, the first time."""
+        """Store the durations of the first session."""
         if not self.known:
             self.file.write_text(json.dumps(self.seconds), "utf-8")
 

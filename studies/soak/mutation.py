@@ -1,4 +1,4 @@
-"""Mistakes put into the core one at a time: a test notices each, or a reason says why none can."""
+"""Mutations of the core: a test detects each, or a documented reason explains why not."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ FAULT = "Mutation of the core"
 MUST_HOLD = "no relevant mutant survives"
 SCRIPT = "studies/soak/mutation.py"
 REASONS = ROOT / "studies" / "soak" / "survivors.toml"
-"""Of survivors, why they do not matter."""
+"""Reasons for surviving mutants."""
 
 TESTS = {
     "gread/dynamics/reactions.py": (
@@ -43,14 +43,14 @@ TESTS = {
         "tests/studies/test_findings.py",
     ),
 }
-"""Of every file of the core those who are to notice, beside its own examples."""
+"""Tests that must detect mutants of each file, besides its doctests."""
 
 
 def mutation(file: str, times: int | None) -> list[Row]:
-    """A row for a file, and one for every reason why some survive.
+    """Row of a file, and one row for every reason of survivors.
 
-    What was noticed is kept beside the rows, mutant by mutant, and not tried again: whoever stops
-    it, writes a test or gives a reason goes on from there. With ``times`` so many are tried anew.
+    Outcomes are stored per mutant and not tried again, so an interrupted script can be resumed
+    after adding a test or a reason. With ``times``, that many mutants are tried again.
     """
     kept = RESULTS / "mutants" / f"{_name(file)}.jsonl"
     noticed = [] if times else [one for one in _read(kept, file) if not one["survived"]]
@@ -77,7 +77,7 @@ def mutation(file: str, times: int | None) -> list[Row]:
 
 
 def _read(kept: Path, file: str) -> list[dict[str, Any]]:
-    """What is known of mutants of the file as it is now."""
+    """Stored outcomes of mutants of the current file."""
     if not kept.exists():
         return []
     keys = {mutant.key for mutant in mutants(file)}
@@ -90,7 +90,7 @@ def _name(file: str) -> str:
 
 
 def reason(file: str, change: str) -> str:
-    """Why a survivor does not matter; nothing where nobody knows."""
+    """Reason of a survivor; empty if there is none."""
     known = tomllib.loads(REASONS.read_text(encoding="utf-8"))["survivors"]
     return next((k["why"] for k in known if k["file"] == file and change in k["changes"]), "")
 

@@ -1,4 +1,4 @@
-"""Numbers at the edge: half precision, hardly a node, ten million of them, weights of any size."""
+"""Extreme inputs: half precision, few nodes, ten million nodes, weights of any size."""
 
 import resource
 from collections import Counter
@@ -23,8 +23,8 @@ NODES, FEATURES, CLASSES = 30, 5, 3
 SEEDS = 5
 
 Check = Callable[[str, int], None]
-"""Takes the name of a model and a seed; returns where all is correct, raises what refuses, and
-fails an assertion otherwise."""
+"""Function of a model name and a seed: returns if all is correct, raises the error of rejected
+input, and fails an assertion otherwise."""
 
 CHECKS: Registry[Check] = Registry("check of numbers")
 
@@ -41,14 +41,14 @@ def graph(seed: int, nodes: int = NODES, edges: int = 60) -> tuple[Tensor, Tenso
 
 
 def build(name: str, seed: int, nodes: int = NODES) -> torch.nn.Module:
-    """A small model that does not drop anything."""
+    """Small model without dropout."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return MODELS[name].make(FEATURES, 8, CLASSES, num_nodes=nodes).eval()
 
 
 def check_gradients(model: torch.nn.Module, logits: Tensor) -> None:
-    """Requires finite logits, and finite gradients of a loss."""
+    """Require finite logits and finite gradients of a loss."""
     assert logits.isfinite().all()
     if logits.numel():
         loss = cross_entropy(logits.float(), torch.zeros(len(logits), dtype=torch.int64))
@@ -58,7 +58,7 @@ def check_gradients(model: torch.nn.Module, logits: Tensor) -> None:
 
 
 def distance(one: Tensor, other: Tensor) -> float:
-    """Of logits, relative to the largest."""
+    """Largest difference of logits, relative to the largest logit."""
     return (one.double() - other.double()).abs().max().item() / max(1.0, other.abs().max().item())
 
 
@@ -99,7 +99,7 @@ def _nodes(nodes: int, edges: int) -> Check:
 
 
 def _weights(make: Callable[[Tensor], Tensor]) -> Check:
-    """Compared with the same in double precision."""
+    """Compare with double precision."""
 
     def check(name: str, seed: int) -> None:
         x, edge_index = graph(seed)
@@ -114,7 +114,7 @@ def _weights(make: Callable[[Tensor], Tensor]) -> Check:
 
 
 def _type(dtype: torch.dtype) -> Check:
-    """Weights of another type than the features'."""
+    """Weights with another type than the features."""
 
     def check(name: str, seed: int) -> None:
         x, edge_index = graph(seed)
@@ -151,7 +151,7 @@ for _name, _check in {
 
 
 def outcome(check: str, name: str, seed: int) -> str:
-    """``correct``, ``refused``, or what is wrong."""
+    """``correct``, ``refused``, or a description of the error."""
     try:
         CHECKS[check](name, seed)
         return "correct"
@@ -162,7 +162,7 @@ def outcome(check: str, name: str, seed: int) -> str:
 
 
 def isolated(count: int) -> str:
-    """Trains an epoch and predicts on nodes without an edge; what that took, in words."""
+    """Train an epoch and predict on nodes without edges; describe the cost."""
     start, before = perf_counter(), _resident()
     x = torch.randn(count, 2, generator=torch.Generator().manual_seed(0))
     edge_index = torch.zeros(2, 0, dtype=torch.int64)
@@ -172,7 +172,7 @@ def isolated(count: int) -> str:
     with torch.no_grad():
         logits = model.eval()(x, edge_index)
         assert logits.isfinite().all()
-        # Nobody has a neighbour: the first thousand are what they are alone.
+        # Without edges, the first thousand nodes have the predictions of a separate graph.
         assert torch.allclose(logits[:1000], model(x[:1000], edge_index), atol=1e-5)
     table = Table("nodes", {"id": column(torch.arange(count).numpy()), "x": column(x.numpy())})
     edges = Table("edges", {"source": column([0]), "target": column([0])})
@@ -201,7 +201,7 @@ FAULT = ("Numeric edge cases", "correct or refused")
 
 @SCRIPTS.register("numbers")
 def main(times: int | None) -> list[Row]:
-    """Every check on every model, from so many seeds; and ten million nodes once."""
+    """Run every check on every model and seed, and ten million nodes once."""
     count = 10**5 if times else 10**7
     alone = Row(
         *FAULT, f"{count:,} nodes without an edge", 1, isolated(count), "studies/soak/numbers.py"
@@ -210,7 +210,7 @@ def main(times: int | None) -> list[Row]:
 
 
 def row(check: str, times: int | None) -> Row:
-    """What came of one check."""
+    """Row of one check."""
     found = Counter(outcome(check, name, seed) for name in MODELS for seed in range(times or SEEDS))
     told = ", ".join(f"{count} {kind}" for kind, count in sorted(found.items()))
     if check in REPAIRED:

@@ -1,4 +1,4 @@
-"""Dynamics that are stiff or explode: bounded time, a status, and the step that is stable."""
+"""Stiff and diverging dynamics: bounded time, a status, and the largest stable step."""
 
 import re
 import time
@@ -39,7 +39,7 @@ CASES = {
 
 @SCRIPTS.register("stiff")
 def stiff(times: int | None) -> list[Row]:
-    """Every case on several graphs, with every kind of solver, alone and in a population."""
+    """Run every case on several graphs, with every kind of solver, alone and in a population."""
     return [_row(tried, *case) for tried, case in CASES.items()]
 
 
@@ -92,7 +92,7 @@ def _bounded(spec: RunSpec) -> Result:
 def _bounded_together(
     model: str, hyper: dict[str, object], ends: tuple[float, ...]
 ) -> list[Result]:
-    """As a population, on the GPU where there is one."""
+    """Run as a population, on a GPU if there is one."""
     dataset, options = GRAPHS[0]
     if "step_size" in hyper:
         return []
@@ -105,7 +105,7 @@ def _bounded_together(
 
 
 def _check(result: Result) -> None:
-    """A status, a message where something went wrong, and numbers that are numbers."""
+    """Check status, message and finite numbers."""
     assert result.status in ("ok", "diverged", "failed")
     text = result.to_json()
     assert "NaN" not in text.replace(result.message, "") and "Infinity" not in text

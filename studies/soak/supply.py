@@ -1,4 +1,4 @@
-"""What is installed is what was tested, and nothing calls home."""
+"""Pinned dependencies, and no network access."""
 
 import re
 import subprocess
@@ -46,12 +46,12 @@ CALLS = {
     "the tracker mlflow": "track('mlflow')",
     "the tracker wandb, offline": "import os\nos.environ['WANDB_MODE'] = 'offline'\ntrack('wandb')",
 }
-"""What must not reach for the network, by its name."""
+"""Code that must not access the network, by name."""
 
 
 @SCRIPTS.register("supply")
 def main(times: int | None) -> list[Row]:
-    """Commands under watch, the lock against an index, and known vulnerabilities."""
+    """Monitor commands, check the lock against an index, and find known vulnerabilities."""
     common = ("Supply chain", "pinned with hashes, no network at import, no telemetry")
     told = {name: called(code) for name, code in list(CALLS.items())[:times]}
     wrong = [f"{name}: {found}" for name, found in told.items() if found]
@@ -79,7 +79,7 @@ def main(times: int | None) -> list[Row]:
 
 
 def called(code: str) -> str:
-    """Whom a piece of Python calls, in a folder of its own; nothing where nobody."""
+    """Hosts that a piece of Python connects to, in a separate folder."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-c", WATCH + code]
         done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=600)
@@ -88,7 +88,7 @@ def called(code: str) -> str:
 
 
 def locked() -> tuple[int, str]:
-    """How many pins there are, and how many hashes."""
+    """Numbers of pins and of hashes."""
     text = LOCK.read_text()
     pins = re.findall(r"^[a-z0-9._-]+==", text, re.MULTILINE)
     hashes = re.findall(r"--hash=sha256:[0-9a-f]{64}", text)
@@ -96,7 +96,7 @@ def locked() -> tuple[int, str]:
 
 
 def installs() -> str:
-    """Whether pip would install the lock, which means that it has seen every hash."""
+    """Whether pip can install the lock, which verifies every hash."""
     command = [sys.executable, "-m", "pip", "install", "--require-hashes", "--dry-run", "--no-deps"]
     with tempfile.TemporaryDirectory() as folder:
         command += ["--ignore-installed", "--target", str(Path(folder, "x")), "-r", str(LOCK)]
@@ -108,7 +108,7 @@ def installs() -> str:
 
 
 def audited() -> str:
-    """What pip-audit knows of the lock."""
+    """Known vulnerabilities of the lock by pip-audit."""
     if which("pip-audit") is None:
         return "pip-audit is not installed: nothing was looked up"
     command = ["pip-audit", "--require-hashes", "--disable-pip", "-r", str(LOCK)]

@@ -1,4 +1,4 @@
-"""Two processes at a time on one store, one study, one data root, one output."""
+"""Two concurrent processes on one store, study, data root or output."""
 
 import json
 import os
@@ -29,7 +29,7 @@ EACH = 5
 
 @SCRIPTS.register("together")
 def together(times: int | None) -> list[Row]:
-    """The same command twice at the same time, and what comes of it beside one alone."""
+    """Run the same command twice concurrently, and compare with a single run."""
     count = times or EACH
     tried = {
         "one store: `gread train` twice at once": _store,
@@ -46,7 +46,7 @@ def together(times: int | None) -> list[Row]:
 
 
 def _both(first: tuple[str, ...], second: tuple[str, ...], work: Path) -> list[tuple[int, str]]:
-    """How two commands at the same time ended, and what they said."""
+    """Exit codes and output of two concurrent commands."""
     logs = [work / "log-0", work / "log-1"]
     children = [forked(c, work, log) for c, log in zip((first, second), logs, strict=True)]
     codes = [ended(child) for child in children]
@@ -58,7 +58,7 @@ def _alone(command: tuple[str, ...], work: Path) -> None:
 
 
 def _one_and_two(command: tuple[str, ...], folder: str) -> tuple[Path, Path]:
-    """Where one did it alone, and where two did it at once, with the same results."""
+    """Folders of a single run and of two concurrent runs, with the same results."""
     one, two = Path(folder, "one"), prepared(Path(folder, "two"))
     _alone(command, one)
     for code, said in _both(command, command, two):

@@ -17,7 +17,7 @@ GB = 10**9
 
 @pytest.fixture
 def group(tmp_path):
-    """Writes the files that a kernel shows of a control group; gives what it leaves."""
+    """Write the files of a control group, and return the memory that it leaves free."""
 
     def make(line, files):
         (tmp_path / "self").write_text(f"1:name=systemd:/\n{line}\n")

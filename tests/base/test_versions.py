@@ -1,4 +1,4 @@
-"""A result says which gread computed it."""
+"""Versions of gread in results."""
 
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ from gread.base.versions import __version__, commit
     ("revision", "version"), [("0123456789ab", f"{__version__}+0123456789ab"), ("", __version__)]
 )
 def test_a_version_is_that_of_the_package_and_of_its_commit(monkeypatch, revision, version):
-    """With a given commit: files of the checkout may change while the tests run."""
+    """Use a fixed commit, because files of the checkout may change while the tests run."""
     monkeypatch.setattr(versions, "commit", lambda: revision)
     assert versions.versions.__wrapped__()["gread"] == version
 
@@ -31,9 +31,9 @@ def test_a_commit_is_that_of_the_checkout_and_says_whether_files_differ(tmp_path
     package.mkdir()
     file = package / "__init__.py"
     file.write_text("")
-    assert commit(package) == ""  # no checkout
+    assert commit(package) == ""  # not a checkout
     git("init", "-q")
-    assert commit(package) == ""  # which does not have the package
+    assert commit(package) == ""  # the checkout does not contain the package
     git("add", ".")
     git("commit", "-qm", "first")
     assert commit(package) == git("rev-parse", "--short=12", "HEAD")

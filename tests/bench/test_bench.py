@@ -1,4 +1,5 @@
-"""The benchmark: its opponent computes the same, and every section runs. No time is tested."""
+"""The benchmark: the naive model gives the same numbers, and every section runs. Times are not
+tested."""
 
 import json
 import math
@@ -19,7 +20,7 @@ from gread.cli import app
 
 
 def copied(model: nn.Module, **hyper) -> nn.Module:
-    """The naive model with the parameters of ours, drawn anew so that none is special."""
+    """Naive model with the parameters of ours, which are drawn at random."""
     other = NAIVE.NaiveGREAD(3, 8, 2, **hyper).double()
     with torch.no_grad():
         for mine, theirs in zip(other.parameters(), model.parameters(), strict=True):
@@ -29,7 +30,7 @@ def copied(model: nn.Module, **hyper) -> nn.Module:
 
 
 def shaped(theirs: torch.Tensor, mine: torch.Tensor) -> torch.Tensor:
-    """A matrix of weights may be kept as its transpose."""
+    """Weights in the given shape; a matrix may be stored as its transpose."""
     found = theirs if theirs.shape == mine.shape else theirs.t()
     assert found.shape == mine.shape
     return found
@@ -39,7 +40,7 @@ def check_same(graph, hyper, product="scatter"):
     hyper = {"time": 1.3, "step_size": 0.5, **hyper}
     ours = gread.GREAD(3, 8, 2, **hyper).double().eval()
     theirs = copied(ours, **hyper, product=product).eval()
-    x = graph.x / 10  # so that no reaction blows up
+    x = graph.x / 10  # so that no reaction diverges
     logits = [model(x, graph.edge_index) for model in (ours, theirs)]
     torch.testing.assert_close(logits[0], logits[1], rtol=1e-5, atol=1e-5)
     for out in logits:
@@ -91,7 +92,7 @@ def test_sides_take_turns_and_give_a_ratio_a_round(monkeypatch):
 
     monkeypatch.setattr("gread.bench.timing.ROUNDS", 3)
     found = interleave({"a": lambda n: side("a", 0.1, n), "b": lambda n: side("b", 0.4, n)}, False)
-    assert turns == ["a", "b"] * 4  # the first turns only find out how often
+    assert turns == ["a", "b"] * 4  # the first turns determine the number of repetitions
     assert ratio(found, slow="b", fast="a")["ratio"] == pytest.approx(4)
 
 
@@ -100,8 +101,8 @@ def test_what_autograd_keeps_is_counted_once():
 
     class Squares(nn.Module):
         def forward(self, x, edge_index):
-            y = x.exp()  # keeps its result
-            return y * y + y.square()  # keep it too
+            y = x.exp()  # stores its result for backward
+            return y * y + y.square()  # also stored
 
     data.x.requires_grad_()
     assert states_held(Squares(), data, 4) == 1

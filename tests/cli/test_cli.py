@@ -25,13 +25,13 @@ ROOT = Path(__file__).parents[2]
 
 
 def in_a_process(*arguments, **options):
-    """The command as a user runs it, but for the import of gread, which is there already."""
+    """Run the command in a process that has already imported gread."""
     return Forked("-m", "gread", *arguments, **options).end()
 
 
 @pytest.fixture
 def gread(monkeypatch, capsys):
-    """The command in this process, which spares the seconds that importing torch takes."""
+    """Run the command in this process, which saves the import of torch."""
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["gread", *map(str, arguments)])
@@ -57,7 +57,7 @@ def test_list_shows_everything_registered(gread, kind, registry):
 def test_models_are_listed_with_their_hyperparameters(gread):
     rows = json.loads(gread("list", "models", "--json").stdout)
     by_name = {row["name"]: row["hyperparameters"] for row in rows}
-    assert "reaction" not in by_name["gread-st"]  # that is what it is
+    assert "reaction" not in by_name["gread-st"]  # the reaction is fixed
     assert by_name["gcn"] == {"num_layers": 2, "input_dropout": 0.5, "dropout": 0.5}
 
 
@@ -79,7 +79,7 @@ def test_a_users_reaction_is_listed_and_becomes_a_model(tmp_path):
 def test_datasets_are_shown_beside_the_paper_with_its_slips_marked(gread, real_root):
     shown = gread("datasets", "texas", "wisconsin", "chameleon", "cora").stdout
     assert "2325" in shown
-    assert "235 ≠" in shown  # the paper's slip
+    assert "235 ≠" in shown  # an error of the paper
     assert "6 ≠" in shown
     assert shown.count("≠") == 3  # and the legend
     assert "Rozemberczki" in shown
@@ -117,7 +117,7 @@ def test_doctor_says_what_is_slower_and_why():
     assert not kernels["found"]
     assert "false fails" in kernels["advice"]
     assert "install a C compiler" in kernels["advice"]
-    plainly = os.environ | {"GREAD_PLAIN": "1"}  # which is read when gread is imported
+    plainly = os.environ | {"GREAD_PLAIN": "1"}  # read when gread is imported
     doctor = [sys.executable, "-m", "gread", "doctor", "--json"]
     rows = json.loads(subprocess.run(doctor, env=plainly, capture_output=True, text=True).stdout)
     assert any("all fast paths are off" in row["advice"] for row in rows)
@@ -158,7 +158,7 @@ def test_bad_input_shows_no_traceback():
 
 @pytest.fixture
 def train(gread, tmp_path):
-    """Trains for a moment, into a store of its own."""
+    """Train briefly, with a separate store."""
 
     def run(*arguments, dataset="csbm", epochs=2):
         return gread("train", dataset, "--epochs", epochs, "--store", tmp_path, *arguments)
@@ -179,7 +179,7 @@ def test_train_computes_only_what_is_missing(train):
     first = json.loads(train("--splits", "0", "--json").stdout)
     both = json.loads(train("--splits", "0,1", "--json").stdout)
     assert len(both) == 2
-    assert both[0] == first[0]  # with the time at which it was finished
+    assert both[0] == first[0]  # including the time of completion
 
 
 def test_train_takes_settings_of_the_model_and_of_the_training(train):
@@ -234,7 +234,7 @@ def test_torchrun_trains_as_processes_do(tmp_path, monkeypatch):
         text=True,
     )
     assert shown.returncode == 0, shown.stderr
-    (result,) = json.loads(shown.stdout)  # one process speaks
+    (result,) = json.loads(shown.stdout)  # only one process prints
     assert result["spec"]["train"]["processes"] == 2
 
 
@@ -322,15 +322,15 @@ def test_a_model_is_compared_with_one_setting_a_dataset(gread, train, tmp_path, 
     train("--splits", "0-3", "--model", "gcn")
     train("--splits", "0-3", "--model", "mlp")
     before = json.loads(gread(*compare).stdout)
-    train("--splits", "0-1", "--model", "mlp", epochs=40)  # later, but fewer
+    train("--splits", "0-1", "--model", "mlp", epochs=40)  # later, but fewer runs
     assert json.loads(gread(*compare).stdout) == before
-    train("--splits", "2-4", "--model", "mlp", epochs=40)  # now more
+    train("--splits", "2-4", "--model", "mlp", epochs=40)  # now more runs
     assert json.loads(gread(*compare).stdout) != before
 
 
 @cache
 def archived():
-    """Results of the package by their specs, which take seconds to read."""
+    """Results of the package by spec; reading them takes seconds."""
     paths = sorted(ARCHIVES.glob("*.jsonl.xz"))
     return {result.spec: result for path in paths for result in read_results(path)}
 
@@ -362,7 +362,7 @@ def test_a_broken_file_of_results_is_named_and_left_out(gread, tmp_path, monkeyp
     shown = gread("reproduce", "table-4", "--stored")
     assert shown.returncode == 0
     assert "table-4.jsonl.xz, line 1, is not a result" in " ".join(shown.stderr.split())
-    assert "| GREAD-BS | " in shown.stdout  # those of the package
+    assert "| GREAD-BS | " in shown.stdout  # results of the package
 
 
 @pytest.mark.slow
@@ -373,7 +373,7 @@ def test_runs_are_exported_by_artefact(gread, tmp_path, monkeypatch):
     assert shown.returncode == 0, shown.stderr
     files = {path.name: read_results(path) for path in (tmp_path / "all").iterdir()}
     assert files["table-4.jsonl.xz"] == committed("table-4")
-    assert "table-7.jsonl.xz" not in files  # the rankings come from the same runs
+    assert "table-7.jsonl.xz" not in files  # the rankings use the same runs
     assert sum(map(len, files.values())) == len({r.spec for runs in files.values() for r in runs})
     gread("runs", "export", "table-2", "--out", tmp_path / "one", *store)
     assert [path.name for path in (tmp_path / "one").iterdir()] == ["table-2.jsonl.xz"]

@@ -1,4 +1,4 @@
-"""A user's own graph on the command line: fit, predict, diagnose, and everything that is wrong."""
+"""The commands for a user's own graph: fit, predict, diagnose, and invalid input."""
 
 import csv
 import json
@@ -36,7 +36,7 @@ def write_csv(path, columns):
 
 @pytest.fixture
 def files(tmp_path):
-    """Eighty nodes in two classes, every eighth without one."""
+    """Files of eighty nodes in two classes; every eighth node has no class."""
     data = library.csbm(80, 2, homophily=0.9, degree=6, num_features=3, num_splits=1, seed=0)
     nodes = {"id": [f"n{k}" for k in range(80)]}
     nodes["topic"] = ["" if k % 8 == 0 else "ab"[int(data.y[k])] for k in range(80)]
@@ -52,7 +52,7 @@ def files(tmp_path):
 
 @pytest.fixture
 def fit(gread, files, tmp_path):  # noqa: F811
-    """Trains for a moment."""
+    """Train briefly."""
 
     def run(*arguments, nodes=files[2], edges=files[3], label="topic", out="model"):
         given_edges = () if edges is None else ("--edges", edges)
@@ -336,7 +336,7 @@ def test_a_split_column_and_class_weights_are_taken(fit, files, tmp_path):
 
 
 def check_deployed(gread, folder, nodes, outputs):  # noqa: F811
-    """A model predicts an added node, and is exported."""
+    """Check that a model predicts an added node and can be exported."""
     new = {name: [values[1]] for name, values in nodes.items() if name.startswith("x")}
     new = {"id": ["new"], **new}
     path, out = write_csv(folder / "new.csv", new), folder / "added.csv"
@@ -652,7 +652,7 @@ def test_one_bad_cell_never_shows_a_traceback(tmp_path_factory, capsys, table, r
 
 
 def check_fit(folder, nodes, edges, options, capsys):
-    """A model, or one sentence and nothing else."""
+    """Check that the command writes a model, or prints a one-line error only."""
     for name, rows in (("nodes.csv", nodes), ("edges.csv", edges)):
         with (folder / name).open("w", newline="", encoding="utf-8", errors="replace") as file:
             csv.writer(file).writerows(rows)

@@ -20,7 +20,7 @@ time = { low = 0.1, high = 3.0 }
 
 @pytest.fixture
 def find(gread, tmp_path):  # noqa: F811
-    """Searches for a moment, into a store of its own."""
+    """Search briefly, with a separate store."""
     (tmp_path / "space.toml").write_text(SPACE)
 
     def run(*arguments, dataset="csbm"):
@@ -36,7 +36,7 @@ def test_a_search_shows_validation_alone(find):
     assert "study csbm-gread-bs: 4 trials, 0 pruned" in shown.stdout
     assert "selected: trial " in shown.stdout
     assert "hidden_channels=" in shown.stdout
-    assert ": validation " in shown.stderr  # of every new best one
+    assert ": validation " in shown.stderr  # of every new best trial
     assert "test " not in shown.stderr
     assert "test " not in shown.stdout.replace("its test accuracy", "")
 

@@ -1,4 +1,4 @@
-"""Commands that compute nothing start without torch and what else takes seconds to import."""
+"""Commands that compute nothing start without torch and other slow imports."""
 
 import json
 import os
@@ -27,7 +27,7 @@ COMPLETION = {"_GREAD_COMPLETE": "complete_bash", "COMP_CWORD": "1"}
 
 
 def start(*lines, **environment):
-    """The output of commands in one fresh process, and what of `HEAVY` was imported so far."""
+    """Output of commands in one new process, and the modules of `HEAVY` imported so far."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         input=json.dumps([line.split() for line in lines]),

@@ -9,7 +9,7 @@ import pytest
 
 
 class Server(ThreadingHTTPServer):
-    """Serves ``files``; ``manner`` says how a path is answered, ``asked`` what came in."""
+    """Server of ``files``; ``manner`` sets the behaviour by path, ``asked`` records requests."""
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
@@ -46,10 +46,10 @@ class Handler(BaseHTTPRequestHandler):
         body = content[start:]
         if manner == "truncated":
             body = body[: len(body) // 2]
-            self.server.manner[path] = "good"  # the next time it goes well
+            self.server.manner[path] = "good"  # the next request succeeds
         elif manner == "always-truncated":
             body = body[: len(body) // 2]
-        with suppress(ConnectionError):  # a client that is killed reads no more
+        with suppress(ConnectionError):  # the client was killed
             for at in range(0, len(body), 1024):
                 self.wfile.write(body[at : at + 1024])
                 if manner == "slow":
@@ -62,7 +62,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def server():
     with Server() as server:
-        quickly = {"poll_interval": 0.02}  # which the shutdown waits for
+        quickly = {"poll_interval": 0.02}  # the shutdown waits for one interval
         thread = threading.Thread(target=server.serve_forever, kwargs=quickly, daemon=True)
         thread.start()
         yield server

@@ -1,4 +1,5 @@
-"""A generated graph in the raw format of every benchmark: most state no licence to ship them."""
+"""A generated graph in the raw format of every benchmark, because most have no licence to
+redistribute."""
 
 import hashlib
 import io
@@ -14,10 +15,10 @@ from torch_geometric.data import Data
 import gread
 from gread.data.files import RawFile, manifest
 
-NODES, TRAINED, TESTED = 560, 10, 20  # PyG takes 500 of Planetoid's others for validation
+NODES, TRAINED, TESTED = 560, 10, 20  # PyG uses 500 of the other nodes for validation
 GRAPH: Data = gread.csbm(NODES, 3, homophily=0.3, degree=4, num_features=8, num_splits=10, seed=7)
 GRAPH.x = (GRAPH.x > 0.5).float()
-GRAPH.x[:, 0] = 1  # PyG reads a list of features, which must not be empty
+GRAPH.x[:, 0] = 1  # PyG requires at least one feature per node
 MASKS = ("train_mask", "val_mask", "test_mask")
 PARTS = sum(part * GRAPH[mask].int() for part, mask in enumerate(MASKS)).numpy()
 CITATIONS = GRAPH.edge_index[:, GRAPH.edge_index[0] < GRAPH.edge_index[1]]
@@ -25,7 +26,7 @@ YEARS = 1980 + np.arange(NODES) ** 2 % 37
 
 
 def write_stand_ins(root: Path) -> tuple[RawFile, ...]:
-    """Writes every file of the manifest, and gives the manifest of what was written."""
+    """Write every file of the manifest, and return the manifest of the written files."""
     return tuple(_written(root, file) for file in manifest())
 
 
@@ -84,7 +85,7 @@ def _npz(**arrays) -> bytes:
 
 
 def _planetoid(part: str) -> bytes:
-    """Nodes to train on come first, those to test on last."""
+    """Planetoid format: training nodes first, test nodes last."""
     known = NODES - TESTED
     if part == "test.index":
         return "".join(f"{node}\n" for node in range(known, NODES)).encode()

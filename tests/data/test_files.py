@@ -123,7 +123,7 @@ def test_a_process_killed_half_way_leaves_something_to_go_on_from(server, tmp_pa
     assert 0 < part.stat().st_size < len(CONTENT)
     server.manner["upstream/file.txt"] = "good"
     assert obtain(file, tmp_path) == CONTENT
-    assert server.asked[-1][1] is not None  # a range: it went on
+    assert server.asked[-1][1] is not None  # a range: the download was resumed
     assert left_behind(tmp_path) == [tmp_path / file.path]
 
 
@@ -154,7 +154,7 @@ def test_every_file_is_pinned_to_a_commit_and_a_digest():
     files = manifest()
     assert len({file.path for file in files}) == len(files) > 150
     for file in files:
-        assert bool(file.url) != bool(file.source)  # one without an address says whose data it has
+        assert bool(file.url) != bool(file.source)  # a file without a URL names its source
         assert not file.url or file.url.startswith("https://raw.githubusercontent.com/")
         assert "/master/" not in file.url
         assert ".." not in file.path

@@ -1,4 +1,4 @@
-"""Every benchmark is read from files of its format, with a generated graph in them."""
+"""Every benchmark is read from files of its format that contain a generated graph."""
 
 import json
 import shutil
@@ -40,7 +40,7 @@ def test_a_graph_is_what_its_files_say(root, name):
     assert loops == (NODES if name in ("chameleon", "squirrel") else 0)
     if name in NAMES:
         assert all(torch.equal(data[mask], GRAPH[mask]) for mask in MASKS)
-    assert torch.equal(gread.load(name, root=root).x, data.x)  # parsed already
+    assert torch.equal(gread.load(name, root=root).x, data.x)  # from the cache
 
 
 @pytest.mark.parametrize("name", ["arxiv-year", "arxiv-subject"])

@@ -20,13 +20,13 @@ def test_digits_are_homophilous():
 def test_pythons_library_is_large_and_heterophilous(tmp_path):
     data = gread.load("python-ast", root=tmp_path)
     assert data.python_version == platform.python_version()
-    assert 200_000 < data.num_nodes < 2_000_000  # it varies with the version of Python
+    assert 200_000 < data.num_nodes < 2_000_000  # depends on the version of Python
     assert data.y.unique().numel() == len(CLASSES)
     assert gread.edge_homophily(data.edge_index, data.y) < 0.3
     masks = torch.stack([data.train_mask, data.val_mask, data.test_mask])
     assert (masks.sum(dim=0) == 1).all()
     assert data.x.isfinite().all()
-    # Splits keep modules whole: the ends of every edge are in the same part.
+    # Splits keep modules together: both ends of every edge are in the same set.
     source, target = data.edge_index
     assert torch.equal(data.train_mask[source], data.train_mask[target])
     again = gread.load("python-ast", root=tmp_path)

@@ -1,4 +1,4 @@
-"""ogb's own loader, on a small graph in the layout of ogbn-arxiv: the real one is far away."""
+"""The loader of ogb, on a small graph in the layout of ogbn-arxiv."""
 
 import gzip
 import sys
@@ -36,7 +36,7 @@ def arxiv(tmp_path):
 
 @pytest.mark.filterwarnings("ignore")
 def test_ogbn_loads_through_ogb(arxiv):
-    if find_spec("ogb") is None:  # an import would ask the network for newer releases
+    if find_spec("ogb") is None:  # importing it would look up newer releases on the network
         pytest.skip("the extra ogb is not installed")
     safe = set(torch.serialization.get_safe_globals())
     data = gread.load("ogbn-arxiv", root=arxiv)

@@ -26,7 +26,7 @@ MASKS = ("train_mask", "val_mask", "test_mask")
 
 
 def need(root: Path, files: str) -> None:
-    """Skips a test whose files are not there and have no address to download them from."""
+    """Skip a test whose files are missing and cannot be downloaded."""
     for file in manifest():
         if file.path.startswith(files) and not file.url and not (root / file.path).exists():
             pytest.skip(f"{root} has no {file.path}: link the folder of these files there")
@@ -96,7 +96,7 @@ def test_arxiv_has_the_counts_of_the_literature(real_root):
         assert not contains_self_loops(data.edge_index)
         source, target = data.edge_index  # over citations; edge_homophily counts pairs of nodes
         assert round(float((data.y[source] == data.y[target]).double().mean()), 3) == same
-    source, target = by_year.edge_index  # a paper is seldom older than what it cites
+    source, target = by_year.edge_index  # a paper is rarely older than the papers it cites
     assert (by_year.y[source] >= by_year.y[target]).double().mean() > 0.98
 
 
@@ -155,13 +155,13 @@ def test_columns_are_standardized_on_request(real_root):
     x = gread.load("texas", root=real_root, standardize_features=True).x
     deviation, mean = torch.std_mean(x, dim=0, correction=0)
     assert mean.abs().max() < 1e-6
-    constant = deviation == 0  # words of no page
+    constant = deviation == 0  # words that occur on no page
     assert torch.allclose(deviation[~constant], torch.ones(()), atol=1e-5)
     assert not x[:, constant].any()
 
 
 def part_of(root: Path, prefix: str, place: Path) -> Path:
-    """A data root that has only some of the files."""
+    """Data root with only some of the files."""
     for file in manifest():
         if file.path.startswith(prefix):
             (place / file.path).parent.mkdir(parents=True, exist_ok=True)
@@ -198,7 +198,7 @@ def test_a_whole_dataset_is_downloaded_from_a_mirror(real_root, tmp_path, server
     assert torch.equal(downloaded.edge_index, here.edge_index)
     assert torch.equal(downloaded.x, here.x)
     shutil.rmtree(tmp_path / "WebKB")
-    assert torch.equal(gread.load("texas", root=tmp_path).x, here.x)  # the parsed form is enough
+    assert torch.equal(gread.load("texas", root=tmp_path).x, here.x)  # the parsed form suffices
 
 
 def test_offline_and_not_there_says_what_to_put_where(tmp_path, monkeypatch):

@@ -76,7 +76,7 @@ def test_certain_edges_are_every_pair_once(n, start):
 
 
 def test_pairs_far_out_are_unranked_exactly():
-    n = 3_000_000  # 4.5e12 pairs: beyond what a float square root tells apart by itself
+    n = 3_000_000  # 4.5e12 pairs: a float square root alone is not exact
     i, j = _edges_within(default_rng(0), 0, n, 1e-7)
     assert (i >= 0).all()
     assert (i < j).all()

@@ -1,4 +1,4 @@
-"""What the processes of the tests do: functions of a module, so that a process can import them."""
+"""Functions that processes of the tests run; module-level, so that a process can import them."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ from gread.training.config import TrainConfig
 from gread.training.losses import LOSSES
 
 ONE_STEP = {"euler": {"time": 0.4}, "rk4": {"time": 0.8}, "dopri5": {"time": 0.2}}
-"""Of a size for which each solver takes one: every product is an exchange, and takes its time."""
+"""Times for which each solver takes one step, because every product is a slow exchange."""
 
 MORE_STEPS = {
     "euler": {"time": 1.2, "step_size": 0.4},
@@ -29,7 +29,8 @@ MORE_STEPS = {
 
 
 def settings(solver: str, **given: Any) -> list[dict[str, Any]]:
-    """Every reaction, by Euler's method with every adjacency, by another with one of them."""
+    """Settings: every reaction with Euler and every adjacency, and with other solvers and one
+    adjacency."""
     adjacencies = ("original", "soft")
     return [
         {"reaction": reaction, "adjacency": adjacency, "solver": solver} | given
@@ -41,12 +42,12 @@ def settings(solver: str, **given: Any) -> list[dict[str, Any]]:
 def build(features: int, classes: int, **hyper: Any) -> gread.GREAD:
     torch.manual_seed(0)
     about = {"time": 0.8, "input_dropout": 0.0, "attention_channels": 8, "tolerance": 1e-2}
-    about["beta"] = "positive-vector"  # a negative one lets some reactions blow up
+    about["beta"] = "positive-vector"  # with a negative β some reactions diverge
     return gread.GREAD(features, 8, classes, **about | hyper)
 
 
 def build_steps(features: int, classes: int, model: str, **hyper: Any) -> torch.nn.Module:
-    """A network of steps, in float64."""
+    """Network of steps in float64."""
     torch.manual_seed(0)
     quiet = {"input_dropout": 0.0, "dropout": 0.0, "num_steps": 3} | hyper
     return gread.MODELS[model].make(features, 8, classes, num_nodes=60, **quiet).double()
@@ -55,7 +56,7 @@ def build_steps(features: int, classes: int, model: str, **hyper: Any) -> torch.
 def fit_steps(
     folder: Path, hypers: list[dict[str, Any]], epochs: int
 ) -> list[tuple[list[float], dict[str, torch.Tensor]]]:
-    """The losses and the final state of trainings in float64, for each of many settings."""
+    """Losses and final states of trainings in float64, for each setting."""
     shard = read_shard(folder)
     shard = replace(shard, x=shard.x.double())
     found = []
@@ -67,7 +68,7 @@ def fit_steps(
 
 
 def refused(folder: Path, hypers: list[dict[str, Any]]) -> list[str]:
-    """What a model says that cannot be trained over processes, for each of many settings."""
+    """Errors of models that cannot be trained over processes, for each setting."""
     shard = read_shard(folder)
     said = []
     for hyper in hypers:
@@ -79,7 +80,7 @@ def refused(folder: Path, hypers: list[dict[str, Any]]) -> list[str]:
 
 
 def losses(folder: Path, hypers: list[dict[str, Any]], epochs: int) -> list[list[float]]:
-    """The losses of all epochs for each of many settings."""
+    """Losses of all epochs, for each setting."""
     torch.set_num_threads(1)
     shard = read_shard(folder)
     return [
@@ -96,7 +97,7 @@ def losses(folder: Path, hypers: list[dict[str, Any]], epochs: int) -> list[list
 
 
 def by_metric(folder: Path, pairs: list[tuple[str, str]]) -> list[list[dict[str, float]]]:
-    """The epochs of short trainings, for each of many losses and metrics."""
+    """Epochs of short trainings, for each loss and metric."""
     found = []
     for loss, metric in pairs:
         shard = read_shard(folder / LOSSES[loss].targets)
@@ -109,7 +110,7 @@ def by_metric(folder: Path, pairs: list[tuple[str, str]]) -> list[list[dict[str,
 def logits_and_gradients(
     folder: Path, hypers: list[dict[str, Any]], make: Callable[..., torch.nn.Module] = build
 ) -> list[tuple[torch.Tensor, list[torch.Tensor]]]:
-    """Of own nodes, in float64, for each of many settings."""
+    """Logits of own nodes and gradients in float64, for each setting."""
     shard = read_shard(folder)
     found = []
     for hyper in hypers:
@@ -121,7 +122,7 @@ def logits_and_gradients(
 
 
 def read_all(folders: list[Path]) -> list[str]:
-    """What is wrong with each of several folders."""
+    """Error of each of several folders."""
     said = []
     for folder in folders:
         try:
@@ -133,11 +134,11 @@ def read_all(folders: list[Path]) -> list[str]:
 
 
 def traffic(folder: Path, hyper: dict[str, Any], epochs: int) -> tuple[int, int, int, int]:
-    """Nodes that are seen here, nodes that others see, bytes sent, and exchanges."""
+    """Size of the halo, number of sent nodes, bytes sent, and exchanges."""
     shard = read_shard(folder)
     model = build(shard.sizes.features, shard.sizes.classes, **hyper)
     with torch.no_grad():
-        model(shard.x, shard)  # degrees of far nodes are asked for once
+        model(shard.x, shard)  # degrees of the halo are fetched once
     found = fit_shard(model, shard, TrainConfig(epochs=epochs))
     return found.halo, sum(shard.border.send_counts), found.sent, found.exchanges
 
@@ -158,13 +159,13 @@ def fit(folder: Path, checkpoint: Path, epochs: int, on_epoch: Any = None) -> li
 
 
 def stop_and_go(folder: Path, out: Path) -> tuple[list[float], list[float], list[float]]:
-    """Six epochs at once; four, and then the rest."""
+    """Train six epochs at once, and four epochs followed by the rest."""
     through = fit(folder, out / "through", 6)
     return through, fit(folder, out / "checkpoint", 4), fit(folder, out / "checkpoint", 6)
 
 
 def die_once(folder: Path, out: Path, times: int) -> list[float]:
-    """Process 1 kills itself in the fifth epoch, so many times."""
+    """Train; process 1 kills itself in the fifth epoch, a given number of times."""
 
     def on_epoch(epoch: Any) -> None:
         deaths = len(list(out.glob("death-*")))
@@ -177,7 +178,7 @@ def die_once(folder: Path, out: Path, times: int) -> list[float]:
 
 
 def fail(out: Path) -> None:
-    """Process 1 has an error that nobody expects; all leave a file."""
+    """Raise an unexpected error in process 1; all processes leave a file."""
     (out / f"{rank()}-{os.getpid()}").touch()
     if rank() == 1:
         raise LookupError
@@ -191,7 +192,7 @@ def be_silent(folder: Path) -> None:
 
 
 def unwatched(folder: Path, out: Path, number: int, where: str) -> None:
-    """One of two processes, as on a machine of its own; what it says in the end goes to a file."""
+    """Run one of two processes without a launcher; write its last message to a file."""
     try:
         with process_group("cpu", seconds=20, where=where, rank=number, processes=2):
             fit(folder, out / "checkpoint", 10**6, lambda _: (out / "began").touch())

@@ -1,4 +1,4 @@
-"""Several processes train as one does, and none waits for ever for one that is gone."""
+"""Training over processes gives the numbers of one, and no process waits forever for a dead one."""
 
 import time
 
@@ -23,7 +23,7 @@ STEPPED = [n for n, e in gread.MODELS.items() if e.shardable and "num_steps" in 
 
 @pytest.fixture(scope="module")
 def data():
-    """Small states, in which no reaction blows up."""
+    """Graph with small states, in which no reaction diverges."""
     found = gread.csbm(60, 3, homophily=0.4, degree=4, num_features=6, num_splits=2, seed=1)
     found.x = 0.1 * found.x
     return found
@@ -31,7 +31,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def shards(data, tmp_path_factory):
-    """The same graph in one, two and four shards."""
+    """Folders of the same graph in one, two and four shards."""
     folder = tmp_path_factory.mktemp("shards")
     for count in (1, 2, 4):
         shard(data, folder / str(count), count)
@@ -47,14 +47,14 @@ def test_every_reaction_and_adjacency_gives_the_losses_of_one_process(data, shar
 
 
 def test_two_processes_give_the_losses_of_one(data, shards):
-    """The law above in less than a second."""
+    """The previous law in less than a second."""
     assert_same_losses(data, shards, [{"adjacency": "soft", "solver": "euler", "time": 0.4}], 2)
 
 
 def assert_same_losses(data, shards, settings, processes, epochs=5):
     folder = shards / str(processes)
     found = run_processes(work.losses, (folder, settings, epochs), processes=processes)
-    assert all(others == found[0] for others in found)  # they have taken the same steps
+    assert all(others == found[0] for others in found)  # they took the same steps
     for hyper, losses in zip(settings, found[0], strict=True):
         alone = gread.fit(work.build(6, 3, **hyper), data, TrainConfig(epochs=epochs))
         expected = [epoch.loss for epoch in alone.history]
@@ -63,7 +63,7 @@ def assert_same_losses(data, shards, settings, processes, epochs=5):
 
 @pytest.mark.slow
 def test_every_loss_and_metric_gives_the_numbers_of_one_process(tmp_path):
-    """Also those for which nodes of different processes are compared with each other."""
+    """Includes metrics that compare nodes of different processes."""
     data = {"classes": gread.csbm(60, homophily=0.8, degree=4, seed=1)}
     data["numbers"] = data["classes"].clone()
     data["numbers"].y = data["numbers"].x[:, 0].clone()
@@ -113,7 +113,7 @@ def test_directed_edges_with_weights_and_loops(data, tmp_path):
 
 
 def test_the_polynomial_of_a_linear_reaction(data, tmp_path):
-    """On an undirected graph; no process has seen all of it, and yet each knows that it is one."""
+    """On an undirected graph, although no process has the whole graph."""
     shard(data, tmp_path / "two", 2, "given")
     hyper = {"adjacency": "original", "solver": "rk4", "time": 4.0}
     hypers = [hyper | {"reaction": reaction} for reaction in ("bs", "st", "fb", "fb*")]
@@ -177,14 +177,14 @@ def test_what_needs_the_whole_graph_is_refused_in_one_sentence(shards):
 
 
 def assert_same_as_one(data, folder, hypers, edge_weight, make=work.build):
-    """Logits and gradients, in float64, in which what is left out by mistake cannot hide."""
+    """Check logits and gradients in float64, so that missing terms exceed the tolerance."""
     first, second = run_processes(work.logits_and_gradients, (folder, hypers, make), processes=2)
     for hyper, one, other in zip(hypers, first, second, strict=True):
         model = make(6, 3, **hyper).double()
         logits = model(data.x.double(), data.edge_index, edge_weight)
         logits.square().sum().backward()
         torch.testing.assert_close(torch.cat([one[0], other[0]]), logits.detach())
-        # That of a bias before batch normalization is zero, up to the rounding of the others.
+        # The gradient of a bias before batch normalization is zero up to rounding.
         rounding = 1e-12 * max(float(p.grad.abs().max()) for p in model.parameters())
         for a, b, parameter in zip(one[1], other[1], model.parameters(), strict=True):
             torch.testing.assert_close(a + b, parameter.grad, atol=rounding, rtol=1e-8)
@@ -192,7 +192,7 @@ def assert_same_as_one(data, folder, hypers, edge_weight, make=work.build):
 
 @pytest.mark.slow
 def test_the_bytes_sent_are_those_of_the_halo(shards):
-    """BS with Euler's steps has two products a step: forth, back, and for the accuracies."""
+    """BS with Euler has two products per step, each in forward, backward and evaluation."""
     steps, channels, epochs = 2, 8, 3
     hyper = {"reaction": "bs", "adjacency": "original", "solver": "euler", "step_size": 0.5}
     for halo, asked, sent, exchanges in run_processes(
@@ -242,7 +242,7 @@ def test_a_process_that_is_killed_ends_all_or_starts_them_again(shards, tmp_path
         through, again = run_processes(
             work.die_once, (shards / "2", tmp_path / "second", 1), processes=2, restarts=1
         )
-    assert through == again  # the second start went on from the checkpoint and finished
+    assert through == again  # the second start resumed from the checkpoint and finished
     assert len(through) == 6
 
 
@@ -261,7 +261,7 @@ def test_a_process_that_does_not_answer_is_given_up(shards):
 
 @pytest.mark.slow
 def test_a_process_that_lost_another_says_so(shards, tmp_path):
-    """Without anybody who watches them, as on machines of their own."""
+    """Without a launcher, as on separate machines."""
     where = (tmp_path / "meet").as_uri()
     started = [
         start_method(work.__name__).Process(

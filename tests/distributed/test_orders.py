@@ -1,4 +1,4 @@
-"""Every way to cut a graph gives every node to one shard."""
+"""Every partition assigns each node to one shard."""
 
 import sys
 
@@ -11,7 +11,7 @@ from gread.graph.partition import neighbours
 
 
 def mesh(width=30):
-    """A mesh whose nodes are numbered at random."""
+    """Mesh whose nodes are numbered at random."""
     number = np.random.default_rng(0).permutation(width * width).reshape(width, width)
     pairs = [(number[1:], number[:-1]), (number[:, 1:], number[:, :-1])]
     return np.stack([np.concatenate([pair[k].ravel() for pair in pairs]) for k in (0, 1)])

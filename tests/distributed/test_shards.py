@@ -1,4 +1,4 @@
-"""Shards on the disk hold the graph, each a part of it; what is wrong with them is one sentence."""
+"""Shards on disk together hold the graph; invalid shards raise a one-line error."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ def data():
 
 
 def put_together(folder):
-    """Edges with weights, features, classes and masks of all shards by the first numbers."""
+    """Edges, weights, features, classes and masks of all shards, by original node number."""
     sizes = read_sizes(folder)
     shards = [folder / f"block-{k:04}" for k in range(sizes.shards)]
     numbers = np.concatenate([np.load(one / "nodes.npy") for one in shards])
@@ -57,7 +57,7 @@ def test_shards_together_are_the_graph(data, tmp_path, partition, shards):
 
 
 def write_parquet(data, folder):
-    """Each edge once, but for five that come back the other way, and a loop."""
+    """Write a file with each edge once, five reversed duplicates, and a self loop."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -77,7 +77,7 @@ def write_parquet(data, folder):
 
 def test_parquet_files_give_the_shards_of_the_graph(data, tmp_path, monkeypatch):
     pytest.importorskip("pyarrow")
-    monkeypatch.setattr("gread.distributed.parquet.BATCH", 8)  # piece by piece
+    monkeypatch.setattr("gread.distributed.parquet.BATCH", 8)  # several batches
     files = write_parquet(data, tmp_path)
     sizes = shard_parquet(*files, tmp_path / "found", label="class", split="split", shards=3)
     shard(data, tmp_path / "expected", 3)
@@ -107,7 +107,7 @@ def test_what_is_wrong_with_parquet_files_is_one_sentence(data, tmp_path, option
         shard_parquet(*files, tmp_path / "found", **given)
     assert sentence in str(error.value)
     assert not (tmp_path / "found").exists()
-    assert not list(tmp_path.glob(".found*"))  # nothing half is left
+    assert not list(tmp_path.glob(".found*"))  # no partial folder is left
 
 
 def test_partitions_that_need_memory_say_so(data, tmp_path, monkeypatch):
@@ -149,7 +149,7 @@ def test_a_shard_that_is_missing_or_of_another_graph_fails_on_all_processes(data
     (tmp_path / "broken/block-0001/x.npy").write_bytes(b"half")
     (tmp_path / "less/block-0000/edges.npy").unlink()
     edges = np.load(tmp_path / "other edge/block-0001/edges.npy")
-    edges[0, 0] = 10**6  # a kernel would read beyond the state
+    edges[0, 0] = 10**6  # a kernel would read out of bounds
     np.save(tmp_path / "other edge/block-0001/edges.npy", edges)
     first, second = run_processes(work.read_all, (folders,), processes=2)
     assert first == second

@@ -17,7 +17,7 @@ ONE = torch.ones(1, dtype=torch.float64)
 
 
 def pendulum(t, h):
-    """A nonlinear field that depends on time."""
+    """Nonlinear field that depends on time."""
     return torch.stack([h[1], -torch.sin(h[0]) + 0.3 * math.cos(t)])
 
 
@@ -186,7 +186,7 @@ def test_a_state_is_finite_also_where_its_sum_is_not(solver):
 
 @pytest.mark.parametrize("solver", ["rk4", "dopri5"])
 def test_infinities_that_cancel_are_no_numbers(solver):
-    # The last step alone goes wrong, in two places: infinity and its opposite.
+    # Only the last step overflows, in two entries: +∞ and −∞.
     h0 = torch.tensor([1e308, -1e308], dtype=torch.float64)
     with pytest.raises(IntegrationError):
         integrate(lambda t, h: h, h0, 3.0, solver=solver, tolerance=1e300)
@@ -194,7 +194,7 @@ def test_infinities_that_cancel_are_no_numbers(solver):
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_who_holds_a_part_of_the_state_takes_the_steps_of_the_whole(solver):
-    """Two halves that sum over both: the second is that of the whole, seen twice."""
+    """Integrate half of a state with `total` over both halves, and compare with the whole state."""
     half = torch.tensor([0.1, 0.6], dtype=torch.float64)
     options = {"solver": solver, "step_size": 0.5, "tolerance": 1e-6}
 
@@ -245,7 +245,7 @@ def test_adaptive_gradient_approaches_the_exact_one(solver):
 
 @pytest.mark.parametrize("solver", ADAPTIVE)
 def test_the_length_of_an_adaptive_step_has_no_gradient(solver):
-    """With given steps, a linear field has a linear solution: d h(T) / d h(0) = h(T) / h(0)."""
+    """With fixed steps, a linear field has a linear solution: d h(T) / d h(0) = h(T) / h(0)."""
     h0 = torch.tensor([1.0, 0.3], dtype=torch.float64, requires_grad=True)
     final = integrate(lambda t, h: -1.3 * h, h0, 2.0, solver=solver, tolerance=1e-2).final
     (gradient,) = torch.autograd.grad(final.sum(), h0)
@@ -314,14 +314,14 @@ def test_blowing_up_says_when_and_what_to_change():
 
 
 def test_blowing_up_is_told_at_the_first_step_that_is_not_finite():
-    # Ten times as much after every step, from 10: beyond the largest float32 after 38 of them. Up
-    # to ten times as much as in the beginning counts as calm.
+    # Grows by a factor of 10 per step from 10 and overflows float32 after 38 steps. Growth up to a
+    # factor of ten counts as calm.
     with pytest.raises(IntegrationError, match=r"overflows at t = 19 .*of about 18 at t = 0.5: "):
         integrate(lambda t, h: 18 * h, 10 * torch.ones(1), 50.0, solver="euler", step_size=0.5)
 
 
 def test_an_explosion_is_told_by_where_it_began():
-    def field(t, h):  # at t = 4 the state is still below ten times what it was at first
+    def field(t, h):  # at t = 4 the state has grown by less than a factor of ten
         return -h if t < 3 else h**3
 
     with pytest.raises(IntegrationError, match=r"at a rate of .* at t = 4: "):
@@ -336,7 +336,7 @@ def test_a_state_that_starts_broken_says_so():
 
 @pytest.mark.parametrize("save_at", [(), (1e-6,)])
 def test_an_adaptive_solver_that_ends_beyond_all_numbers_says_so(save_at):
-    # Its error is nothing beside an infinite state: the last step is taken.
+    # The relative error of an infinite state is zero, so the last step is accepted.
     with pytest.raises(IntegrationError, match="not finite at t = 40: choose a shorter time"):
         integrate(
             lambda t, h: torch.full_like(h, 1e37),
@@ -348,7 +348,7 @@ def test_an_adaptive_solver_that_ends_beyond_all_numbers_says_so(save_at):
 
 
 @pytest.mark.parametrize("solver", ADAPTIVE)
-@pytest.mark.parametrize("time", [0.1, 0.7])  # float32 has numbers a little above and below them
+@pytest.mark.parametrize("time", [0.1, 0.7])  # not representable in float32
 def test_an_adaptive_solver_does_not_look_beyond_its_end(solver, time):
     seen = []
 
@@ -380,7 +380,7 @@ def test_adaptive_steps_do_not_depend_on_the_size_of_the_state(solver):
 def test_an_adaptive_solver_ends_at_a_time_that_float32_does_not_have():
     decayed = integrate(lambda t, h: -h, ONE, 0.1, solver="dopri8", tolerance=1e-13).final
     assert decayed.item() == pytest.approx(math.exp(-0.1), abs=1e-12)
-    # Between 2^24 and 2^25 float32 has every other number.
+    # Between 2^24 and 2^25, float32 represents only even integers.
     ends = integrate(
         lambda t, h: ONE, 0 * ONE, 2.0**24 + 1, solver="dopri5", max_evaluations=10**6
     ).final
@@ -401,7 +401,7 @@ def test_tolerance_beyond_float32_fails_with_advice_where_the_default_succeeds()
 
     h0 = torch.linspace(0.1, 0.9, 1000).view(-1, 1)
     integrate(fisher, h0, 3.0, solver="dopri5")
-    # With 1e-12 it depends on how a processor rounds whether it gets through.
+    # With 1e-12 the outcome depends on the rounding of the processor.
     with pytest.raises(IntegrationError, match="tolerance"):
         integrate(fisher, h0, 3.0, solver="dopri5", tolerance=1e-14)
 
@@ -426,7 +426,7 @@ def test_a_method_decays_inside_its_stable_interval_and_grows_outside(solver):
 
 @pytest.mark.parametrize("solver", FIXED)
 def test_beyond_the_stable_step_the_message_names_it(solver):
-    def field(t, h):  # the fastest of its rates is −8
+    def field(t, h):  # the fastest rate is −8
         return torch.tensor([[-8.0], [-1.0], [0.5]], dtype=torch.float64) * h
 
     named = SOLVERS[solver].stable_interval / 8

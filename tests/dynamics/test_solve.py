@@ -1,4 +1,4 @@
-"""Every fast way to H(T) gives what the steps of `gread.dynamics` give, and the same gradients."""
+"""Every fast path to H(T) gives the states and gradients of plain steps."""
 
 import pytest
 import torch
@@ -43,7 +43,7 @@ def outcome(made, graph):
 
 
 def both_ways(graph, monkeypatch, **settings):
-    """What the fast way gives, and the plain one; and which flows were taken."""
+    """Outcomes of the fast and the plain path, and the flows that were used."""
     taken = []
     for flow in ("polynomial_flow", "stepped_flow"):
         original = getattr(solve, flow)
@@ -109,7 +109,7 @@ def test_states_that_are_not_kept_are_found_again(graph, monkeypatch, reaction):
 
 
 def states_kept(graph, steps):
-    """How many states [N, d] the way back through Euler steps holds."""
+    """Number of states [N, d] that the backward pass of Euler steps stores."""
     made = layer(
         torch.float32, reaction="f", time=float(steps), solver="euler", adjacency="original"
     )
@@ -145,7 +145,7 @@ def test_the_polynomial_equals_the_steps(graph, monkeypatch, reaction, solver, a
 
 @pytest.mark.parametrize("reaction", ["fb", "fb*"])
 def test_the_polynomial_has_the_gradients_of_terms_that_vanish(graph, reaction):
-    """With α = β nothing is left of L̃ H in FB, but a step changes that."""
+    """With α = β the terms of FB cancel, but their gradients do not vanish."""
     made = gread.ReactionDiffusionConv(
         5, reaction=reaction, adjacency="original", beta="scalar", time=3.0
     ).double()
@@ -190,7 +190,7 @@ def test_the_polynomial_is_taken_where_it_saves_products(graph, monkeypatch):
 
 @pytest.mark.parametrize("name", TABLES)
 def test_chain_and_stability_are_the_table_solved(name):
-    """On dh/dt = m h, a scalar: the links and R(z) both give one step."""
+    """For the scalar equation dh/dt = m h, the links and R(z) both give one step."""
     table, m, tau = SOLVERS[name], -0.7, 0.9
     step = integrate(lambda t, h: m * h, torch.ones(1, dtype=torch.float64), tau, solver=name)
     states = [1.0]
@@ -224,7 +224,7 @@ def test_sparse_features_give_what_dense_ones_give(graph, dtype):
 
 
 def test_training_is_the_same_with_and_without_compiled_kernels(monkeypatch):
-    """Also with dropout: the mask is a hash, the same everywhere."""
+    """Includes dropout, whose mask is a hash and the same on every backend."""
     data = gread.load("csbm", num_nodes=60)
     results = []
     for module in (gread.kernels.reference, None):

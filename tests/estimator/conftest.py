@@ -26,13 +26,13 @@ def only(*candidates):
 
 @pytest.fixture(scope="session")
 def data():
-    """A homophilous graph of 150 nodes in three classes."""
+    """Homophilous graph of 150 nodes in three classes."""
     return gread.csbm(150, 3, homophily=0.8, degree=8, num_features=12, num_splits=1, seed=1)
 
 
 @pytest.fixture(scope="session")
 def columns(data):
-    """The same as a table of nodes, every tenth without a class, and a table of edges."""
+    """The same graph as node and edge tables; every tenth node has no class."""
     names = np.array(["blue", "green", "red"])[data.y.numpy()].tolist()
     label = [None if k % 10 == 0 else name for k, name in enumerate(names)]
     nodes = {"id": [f"n{k}" for k in range(150)], "topic": label}
@@ -53,6 +53,6 @@ def table_graph(columns):
 
 @pytest.fixture(scope="session")
 def fitted(data):
-    """A classifier for all tests that only look."""
+    """Classifier for tests that do not change it."""
     torch.manual_seed(0)
     return gread.GraphClassifier(settings=FAST).fit(data)

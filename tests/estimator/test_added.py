@@ -27,7 +27,7 @@ INDUCTIVE = [name for name, entry in MODELS.items() if not entry.transductive({}
 
 @pytest.fixture(scope="module")
 def parts(data):
-    """The first nodes of a graph, and the others with the edges that join them to these."""
+    """The first nodes of a graph, and the other nodes with their edges."""
     known = torch.arange(OLD)
     old = data.subgraph(known)
     once = data.edge_index[:, data.edge_index[0] < data.edge_index[1]]
@@ -44,17 +44,17 @@ def test_added_nodes_are_predicted_as_in_the_whole_graph(parts, data, name):
     old, x, edges = parts
     settings = {"epochs": 1, "hidden_channels": 8}
     if "time" in MODELS[name].hyperparameters:
-        settings["time"] = 0.1  # reactions that grow stay finite
+        settings["time"] = 0.1  # keeps growing reactions finite
     classifier = GraphClassifier(name, settings=settings).fit(old)
     grown = classifier.predict_proba(x, edges=edges, added=True)
     assert grown.shape == (NEW, 3)
-    if name != "grand++":  # where nodes with known classes are sources
+    if name != "grand++":  # its known nodes are sources
         whole = classifier.predict_proba(data)[OLD:]
         np.testing.assert_allclose(grown, whole, atol=1e-5)
 
 
 def test_nothing_to_add_changes_nothing(trained, data):
-    """An isolated node is predicted as it is alone, and leaves the others as they were."""
+    """An isolated node is predicted as a separate graph, and changes no other prediction."""
     lonely = torch.ones(1, 12)
     alone = Data(x=lonely, edge_index=torch.zeros(2, 0, dtype=torch.int64))
     found = trained.predict_proba(lonely, added=True)
@@ -64,7 +64,7 @@ def test_nothing_to_add_changes_nothing(trained, data):
 
 
 def test_a_held_out_node_is_predicted_as_it_was(data):
-    """Where edges have one direction, a node with the sources of another is its copy."""
+    """In a directed graph, a node with the same sources as another has the same prediction."""
     settings = {"epochs": 12, "hidden_channels": 8, "normalization": "row"}
     classifier = GraphClassifier("gread-x", settings=settings, directed=True).fit(data)
     node = int(data.test_mask[:, 0].nonzero()[0])
@@ -96,7 +96,7 @@ def test_every_form_of_addition_gives_the_same(parts, trained, tmp_path):
 def test_ids_are_text_where_either_is(table_graph, columns):
     classifier = GraphClassifier(settings=FAST).fit(table_graph, "topic")
     nodes = pandas.DataFrame({name: values[:2] for name, values in columns[0].items()})
-    nodes["id"] = [7, 8]  # numbers, where others are n0, n1
+    nodes["id"] = [7, 8]  # numbers, although others are n0, n1
     edges = pandas.DataFrame({"src": ["n0", "7"], "dst": ["7", "8"]})
     addition = classifier.addition(nodes, edges)
     assert addition.ids == ["7", "8"]
@@ -138,7 +138,7 @@ def blended(parts):
 
 
 def with_weights(classifier, **shares):
-    """The classifier with these weights of members for added nodes, by their models."""
+    """Classifier with the given member weights for added nodes, by model."""
     other = clone(classifier)
     vars(other).update({k: v for k, v in vars(classifier).items() if k.endswith("_")})
     members = [

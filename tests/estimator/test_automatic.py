@@ -1,4 +1,4 @@
-"""A classifier whose model is chosen."""
+"""Classifiers with automatic model selection."""
 
 import json
 import re
@@ -20,7 +20,7 @@ FAST = {"epochs": 8, "hidden_channels": 4}
 FEW = (
     Candidate("Label propagation", "label-propagation"),
     Candidate("MLP", "mlp", FAST),
-    Candidate("MLP", "mlp", {**FAST, "num_layers": 1}),  # titles of variants repeat
+    Candidate("MLP", "mlp", {**FAST, "num_layers": 1}),  # titles of variants may repeat
     Candidate("GREAD-X", "gread-x", {**FAST, "num_steps": 1}),
     Candidate("LINKX", "linkx", FAST),
 )
@@ -33,7 +33,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def fitted(data):
-    """Few small candidates."""
+    """Classifier with few small candidates."""
     classifier, seen = gread.GraphClassifier("auto"), []
     with only(*FEW):
         classifier.fit(data, on_score=seen.append)
@@ -86,7 +86,7 @@ def test_a_folder_holds_all_of_it(fitted, data, tmp_path):
 
 
 def test_positions_are_stored_with_the_graph(data, tmp_path, monkeypatch):
-    """Eigenvectors of another machine may have other signs."""
+    """Eigenvectors may have other signs on another machine."""
     some = (Candidate("MLP", "mlp", FAST), Candidate("Positions", "mlp", FAST, positions=True))
     monkeypatch.setattr(Contest, "smooth", lambda self: None)
     monkeypatch.setattr(automatic, "choose", with_all)
@@ -103,7 +103,7 @@ def test_positions_are_stored_with_the_graph(data, tmp_path, monkeypatch):
 
 
 def with_all(problem, scored):
-    """All candidates with the same weight."""
+    """Give all candidates the same weight."""
     weights = [1 / len(scored)] * len(scored)
     return Choice(scored, weights, 1.0, scored[0].gain)
 

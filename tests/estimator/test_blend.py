@@ -10,7 +10,7 @@ Y = RANDOM.integers(0, 3, 200)
 
 
 def predictor(skill: float):
-    """Probabilities that are right as often as the skill allows."""
+    """Predictor whose accuracy is the given skill."""
     noise = RANDOM.dirichlet(np.ones(3), len(Y))
     return (1 - skill) * noise + skill * np.eye(3)[Y]
 

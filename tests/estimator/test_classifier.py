@@ -126,7 +126,7 @@ def test_predictions_leave_the_model_as_it_was(data, name):
 
 
 def test_new_nodes_do_not_change_what_is_far_away(fitted, data):
-    """A grown graph: a component of its own is no news for the others."""
+    """A new component does not change the predictions of the others."""
     grown = data.clone()
     grown.x = torch.cat([data.x, data.x[:5]])
     found = fitted.predict_proba(grown)

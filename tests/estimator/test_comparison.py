@@ -32,7 +32,7 @@ def test_an_mlp_does_not_see_the_graph(fitted):
 
 
 def test_label_propagation_follows_edges_alone(data):
-    """It beats chance by far on a homophilous graph, whatever the features are."""
+    """It is far above chance on a homophilous graph, for any features."""
     blind = data.clone()
     blind.x = torch.zeros(150, 2)
     classifier = GraphClassifier("mlp", settings={"epochs": 2}).fit(blind)
@@ -70,7 +70,7 @@ def test_without_both_kinds_of_models_there_is_no_verdict():
 
 @pytest.mark.parametrize("weight", [1.0, 0.01, 100.0])
 def test_label_propagation_does_not_depend_on_the_unit_of_weights(data, weight):
-    """PyG does not normalize weights that it is given."""
+    """PyG does not normalize given weights."""
     classifier = GraphClassifier("mlp", settings={"epochs": 1}).fit(data)
     plain = BASELINES["Label propagation"](classifier)
     weighted = data.clone()

@@ -1,4 +1,4 @@
-"""Wide features as principal components, from the race to the model folder."""
+"""Principal components of wide features, from model selection to the model folder."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def sparse(x):
 
 @pytest.fixture(scope="module")
 def wide():
-    """A graph whose features are those of a narrow one in other coordinates, and noise."""
+    """Graph with few features, embedded into many coordinates with noise."""
     data = gread.load("csbm", num_nodes=120, homophily=0.9, degree=6)
     random = torch.Generator().manual_seed(0)
     data.x = data.x @ torch.randn(data.x.size(1), 300, generator=random)
@@ -81,7 +81,7 @@ def test_a_folder_compresses_as_the_training_did(fitted, wide, tmp_path):
     assert fitted.blend_.components.shape == (300, 120)
     again = gread.GraphClassifier.load(fitted.save(tmp_path / "model"))
     assert np.array_equal(again.predict_proba(), fitted.predict_proba())
-    other = wide.subgraph(torch.arange(50))  # its own components would be others
+    other = wide.subgraph(torch.arange(50))  # its own components would differ
     assert np.array_equal(again.predict_proba(other), fitted.predict_proba(other))
 
 

@@ -23,7 +23,7 @@ def diagnosed(nodes, edges=((), ()), features=None, **options):
 
 
 def test_a_small_graph_is_counted():
-    # A path 0-1-2, a pair 3-4, and 5 alone.
+    # A path 0-1-2, an edge 3-4, and the isolated node 5.
     found = diagnosed(
         {"label": ["a", "a", "b", "b", None, "b"], "x": [1, 2, 3, 4, 5, 6]},
         ([0, 1, 3, 3, 2], [1, 2, 4, 4, 2]),
@@ -34,7 +34,7 @@ def test_a_small_graph_is_counted():
     assert found.degrees == (1, 4, 1)
     assert (found.mean_degree, found.largest_degree) == (1, 2)
     assert found.classes == {"a": 2, "b": 3}
-    assert found.edge_homophily == 0.5  # of 0-1 and 1-2: 4 has no class
+    assert found.edge_homophily == 0.5  # over 0-1 and 1-2; node 4 has no class
     assert found.node_homophily == pytest.approx((1 + 0.5 + 0) / 3)
     assert found.mixing == ((2 / 3, 1 / 3), (1.0, 0.0))
 
@@ -48,7 +48,7 @@ def test_without_edges_between_labelled_nodes_homophily_is_unknown():
 def test_nodes_with_the_values_and_neighbours_of_another_are_duplicates():
     edges = ([0, 1, 2], [3, 3, 4])
     same = diagnosed({"label": list("ababa"), "x": [7, 7, 7, 0, 0]}, edges)
-    assert same.duplicates == 1  # 0 and 1; 2 has another neighbour
+    assert same.duplicates == 1  # nodes 0 and 1; node 2 has another neighbour
     assert any("test scores are too high" in warning for warning in same.warnings)
     assert diagnosed({"label": list("ababa"), "x": [7, 6, 7, 0, 0]}, edges).duplicates == 0
 
@@ -59,10 +59,10 @@ def test_nodes_with_the_values_and_neighbours_of_another_are_duplicates():
         (["p", "q"] * 50, True),
         ([0, 1] * 50, True),
         ([0.5, 1.5] * 50, True),
-        ([k % 2 * 50 + k // 2 for k in range(100)], True),  # a threshold tells
+        ([k % 2 * 50 + k // 2 for k in range(100)], True),  # a threshold separates the classes
         ([k % 2 - 0.001 * k for k in range(100)], True),
         (["p"] * 100, False),
-        (list(range(100)), False),  # every value its own tells nothing
+        (list(range(100)), False),  # unique values do not determine the class
         (["p", "q"] * 40 + ["q", "p"] * 10, False),
     ],
 )
@@ -137,7 +137,8 @@ def test_attention_is_not_recommended_where_it_does_not_pay(change):
 
 
 def test_what_neighbours_and_features_tell():
-    # A ring of two halves, each of one class: only the four at the seams are told a tie or wrong.
+    # A ring of two halves, each of one class: only the four nodes at the borders are ties or
+    # errors.
     n = 40
     label = ["a"] * 20 + ["b"] * 20
     ring = (list(range(n)), [(k + 1) % n for k in range(n)])
@@ -167,7 +168,7 @@ def test_homophilies_are_those_of_the_library():
 @pytest.mark.parametrize("different", [2, 5, 40, 10**6])
 @pytest.mark.parametrize("told", [False, True])
 def test_no_tree_makes_fewer_errors_than_the_bound(different, told):
-    """So that a column which the bound rules out is none that a tree would find."""
+    """A column that the bound rules out would not be found by a tree."""
     random = np.random.default_rng(different)
     for _ in range(20):
         values = random.integers(different, size=200)
@@ -179,4 +180,4 @@ def test_no_tree_makes_fewer_errors_than_the_bound(different, told):
         errors = 200 * (1 - tree.fit(values[:, None], y).score(values[:, None], y))
         bound = diagnosis._fewest_errors(values, y, leaves)
         assert bound <= errors + 1e-9
-        assert told or bound > 2  # most columns are ruled out
+        assert told or bound > 2  # the bound rules out most columns

@@ -1,4 +1,4 @@
-"""Why a node is predicted as it is."""
+"""Explanations of predictions."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from tests.estimator.conftest import FAST
 
 @pytest.fixture(scope="module")
 def told():
-    """Feature 0 alone tells the class, in a graph whose neighbours share it."""
+    """Homophilous graph in which only feature 0 determines the class."""
     data = gread.csbm(60, 2, homophily=0.9, degree=4, num_features=4, mean=0.0, seed=1)
     data.x[:, 0] += 6 * data.y - 3
     return data

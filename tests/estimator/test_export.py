@@ -38,7 +38,7 @@ def other():
 
 @pytest.fixture(scope="module")
 def one_way(data):
-    """A graph of which some edges lack their reverse."""
+    """Graph in which some edges lack their reverse."""
     found = data.clone()
     kept = torch.rand(found.edge_index.size(1), generator=torch.Generator().manual_seed(0)) < 0.6
     found.edge_index = found.edge_index[:, kept]
@@ -46,7 +46,7 @@ def one_way(data):
 
 
 SHORT = {"time": 0.1, "solver": "euler", "num_layers": 2, "num_steps": 1}
-"""Few operators, since PyTorch takes milliseconds for each, and reactions that stay finite."""
+"""Settings with few operators, which take milliseconds each, and finite reactions."""
 
 
 def trained(name, data):
@@ -117,7 +117,7 @@ def test_a_file_scores_where_gread_is_not(data, other, tmp_path):
 
 
 def test_every_edge_goes_both_ways_once(one_way):
-    """As PyG's function, of which edges alike are dropped and not set to zero."""
+    """As PyG's function, which drops duplicate edges instead of setting them to zero."""
     from torch_geometric.utils import to_undirected
 
     weight = torch.rand(one_way.edge_index.size(1)) + 0.1
@@ -146,7 +146,7 @@ def test_directions_of_one_member_do_not_change_another(one_way, candidate, weig
 
 
 def blend_of(data, *candidates):
-    """A classifier with a blend of untrained candidates, and a temperature."""
+    """Classifier with a blend of untrained candidates and a temperature."""
     classifier = GraphClassifier("auto").prepare(data)
     share = 1 / len(candidates)
     members = [

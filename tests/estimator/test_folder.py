@@ -124,7 +124,7 @@ def test_a_folder_that_is_not_there_is_one_sentence(name):
 
 @pytest.mark.slow
 def test_a_folder_from_the_hub_loads_the_same_way(saved, tmp_path):
-    """As the Hub's own cache lays it out, read without a network."""
+    """The folder has the layout of the Hub's cache and is read without network access."""
     pytest.importorskip("huggingface_hub")
     place = tmp_path / "hub" / "models--someone--model"
     shutil.copytree(saved, place / "snapshots" / ("0" * 40))

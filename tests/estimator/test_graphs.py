@@ -38,7 +38,7 @@ def matrix():
 
 
 def files():
-    """The nodes and the edges in a folder."""
+    """Files of nodes and edges in a folder."""
     folder = Path(tempfile.mkdtemp())
     nodes, edges = frames()
     nodes.rename_axis("id").to_csv(folder / "nodes.csv")

@@ -1,4 +1,4 @@
-"""Features from the neighbourhood of a node: means of neighbours, and never its own target."""
+"""Features from the neighbourhood of a node, which never depend on its own target."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def directed(request):
 
 @pytest.fixture
 def edges(directed):
-    drawn = torch.randint(NODES, (2, 90))  # with loops and duplicates
+    drawn = torch.randint(NODES, (2, 90))  # with self loops and duplicates
     return drawn if directed else to_undirected(drawn, num_nodes=NODES)
 
 
@@ -31,7 +31,7 @@ def known():
 
 @pytest.fixture
 def groups(edges, directed):
-    """All edges, and those of two types."""
+    """All edges, and the edges of two types."""
     kinds = torch.arange(edges.size(1)) % 2
     parts = (edges, edges[:, kinds == 0], edges[:, kinds == 1])
     return [directions(part, NODES, directed) for part in parts]
@@ -47,7 +47,7 @@ def test_a_node_never_sees_its_own_target(edges, groups, known):
         after = surroundings(groups, x, known, changed)
         assert torch.equal(before[node], after[node])
         if known[node] and (edges[0] == node).any():
-            assert not torch.equal(before, after)  # others do
+            assert not torch.equal(before, after)  # the features of others change
 
 
 def test_targets_of_unknown_nodes_are_seen_by_none(groups, known):
@@ -59,7 +59,7 @@ def test_targets_of_unknown_nodes_are_seen_by_none(groups, known):
 
 
 def test_targets_are_means_over_neighbours_and_over_theirs(edges, directed, known):
-    """Against loops over nodes."""
+    """Compared with loops over nodes."""
     targets = np.random.default_rng(0).random((NODES, CLASSES))
     given = np.hstack([targets, np.ones((NODES, 1))]) * known.numpy()[:, None]
     ways = directions(edges, NODES, directed)
@@ -111,7 +111,7 @@ def test_means_of_wide_features_are_left_out_sooner_with_types(groups, known):
 
 
 def test_the_number_of_features_does_not_depend_on_the_edges(known):
-    """So that a model predicts on a graph that gets the reverse of every edge."""
+    """A model can then predict on a graph with reversed edges added."""
     drawn, x, targets = torch.randint(NODES, (2, 90)), torch.randn(NODES, 2), torch.rand(NODES, 3)
     for edges in (drawn, to_undirected(drawn, num_nodes=NODES)):
         ways = (directions(edges, NODES, directed) for directed in (True, False))

@@ -47,7 +47,7 @@ def quick(candidate: Candidate) -> Candidate:
 
 
 def one_way(data):
-    """Every edge in one direction, of one of two types."""
+    """Directed edges of two types."""
     source, target = data.edge_index
     edges = data.edge_index[:, source < target]
     types = Relations(("a", "b"), edges, torch.arange(edges.size(1)) % 2, None)
@@ -64,14 +64,14 @@ def test_every_candidate_learns_and_gives_probabilities(data, candidate):
 
 
 def with_labels(data):
-    """Labels that features and neighbours tell some of."""
+    """Graph whose labels depend on features and neighbours."""
     other = data.clone()
     other.y = torch.stack([data.y, data.x[:, 0] > 0, data.x[:, 1] > 0], 1).double()
     return other, LabelSets(("a", "b", "c"), "roc-auc")
 
 
 def with_numbers(data):
-    """Numbers around a million, which features tell some of."""
+    """Graph whose targets, around a million, depend on features."""
     other = data.clone()
     other.y = 1e6 + 1000 * (data.x[:, 0].double() + data.y)
     y = other.y.numpy()
@@ -105,7 +105,7 @@ def test_no_label_or_number_but_those_learned_from_matters(data, targets, model,
 
 @pytest.mark.parametrize("targets", [with_labels, with_numbers])
 def test_propagation_is_a_weighted_mean_of_neighbours(data, targets):
-    """The same target everywhere stays; targets of known nodes bound those of others."""
+    """A constant target is kept; targets of known nodes bound all predictions."""
     other, task = targets(data)
     known = torch.arange(100) < 50
     found = propagated(other, known, task, other.y)
@@ -144,7 +144,7 @@ def test_few_labelled_nodes_are_scored_once_each_and_many_by_one_part(data, monk
 @pytest.mark.parametrize("smooth", [False, True])
 @pytest.mark.parametrize("model", ["label-propagation", "mlp", "gread-x"])
 def test_no_label_but_those_learned_from_matters(data, model, smooth):
-    """Labels of held-out and test nodes are changed, and nothing else changes."""
+    """Changing labels of held-out and test nodes changes nothing else."""
     if model == "label-propagation" and smooth:
         pytest.skip("label propagation is smooth")
     candidate = Candidate("x", model, FAST if model != "label-propagation" else {}, smooth=smooth)
@@ -159,7 +159,7 @@ def test_no_label_but_those_learned_from_matters(data, model, smooth):
 def test_the_blend_is_at_least_as_good_as_every_candidate(problem):
     some = [quick(one) for one in portfolio()[:4]]
     found = race(problem, some, seconds=0.0001)
-    # The first that can predict on other graphs comes second.
+    # The first candidate that can predict other graphs is second.
     assert {one.candidate.title.split(",")[0] for one in found} == {
         "Label propagation",
         "Linear model",
@@ -291,7 +291,7 @@ def test_scalings_of_the_best_are_tried(problem):
 
 
 def test_weights_of_edges_are_normalised_in_propagation(data):
-    """All weights a thousand times larger: the same."""
+    """Scaling all weights by a thousand changes nothing."""
     heavy = data.clone()
     heavy.edge_weight = torch.full((data.num_edges,), 1000.0)
     known = torch.arange(100) < 50

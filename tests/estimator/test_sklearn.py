@@ -1,4 +1,4 @@
-"""Tools of scikit-learn on the nodes of a graph."""
+"""scikit-learn tools on the nodes of a graph."""
 
 import numpy as np
 import pytest
@@ -75,7 +75,7 @@ def test_a_rare_class_has_its_metric_and_threshold_without_a_test(data):
 
 
 def test_held_out_nodes_have_no_class_in_training(classifier, data, y):
-    """What is not in X is unknown, also where the graph has classes."""
+    """Classes of nodes outside X are unknown, even if the graph has them."""
     fitted = classifier.fit(NODES[:40], y[NODES[:40]])
     known = set((fitted.data_.y >= 0).nonzero().squeeze(1).tolist())
     assert known == set(NODES[:40].tolist())

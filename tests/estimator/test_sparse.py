@@ -19,7 +19,7 @@ from tests.estimator.conftest import FAST
 
 @pytest.fixture(scope="module")
 def words(data):
-    """Few counts of words for every node."""
+    """Sparse word counts for every node."""
     rng = np.random.default_rng(0)
     mean = 0.02 + 0.3 * (np.arange(60) % 3 == data.y.numpy()[:, None])
     return rng.poisson(mean)
@@ -78,7 +78,7 @@ def test_every_model_takes_sparse_features(name, words, data):
     extra = inputs_of(model, graph, graph.train_mask[:, 0])
     sparse = as_tensor(csr_array(x.numpy()))
     with torch.no_grad():
-        found = model(sparse, graph.edge_index, None, **extra)  # before anything is remembered
+        found = model(sparse, graph.edge_index, None, **extra)  # before anything is cached
         expected = model(x, graph.edge_index, None, **extra)
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 

@@ -44,7 +44,7 @@ FEW = (
 
 
 def graph_of(targets):
-    """Nodes whose targets features and neighbours tell some of; those of five are unknown."""
+    """Graph whose targets depend on features and neighbours; five are unknown."""
     data = gread.csbm(150, 2, homophily=0.8, degree=8, num_features=6, num_splits=1, seed=1)
     del data.train_mask, data.val_mask, data.test_mask
     if targets == "numbers":
@@ -70,7 +70,7 @@ def chosen(request):
 
 
 def check_predictions(data, estimator):
-    """Of all nodes: predictions, what they are decided as, scores, and files."""
+    """Check predictions of all nodes, decisions, scores and files."""
     task, n = estimator.task_, data.num_nodes
     found, decided = estimator.predictions(), estimator.predict()
     assert found.shape == (n, task.width)
@@ -131,11 +131,11 @@ def test_every_task_is_compared_with_simpler_models(fitted):
 
 
 NEW = 4
-"""Nodes that are added."""
+"""Number of added nodes."""
 
 
 def addition_to(data):
-    """Copies of nodes with some of their neighbours, and the graph with them."""
+    """Copies of nodes with some of their neighbours, and the graph that includes them."""
     once = data.edge_index[:, data.edge_index[1] < NEW]
     once = torch.stack([once[0], once[1] + data.num_nodes])
     whole = data.clone()
@@ -170,7 +170,7 @@ def test_every_chosen_model_predicts_added_nodes(chosen, tmp_path):
 
 
 def test_thresholds_are_those_of_what_is_predicted(chosen, tmp_path):
-    """Of the training graph, of another, and of nodes that are added."""
+    """For the training graph, another graph, and added nodes."""
     data, estimator = chosen
     if not estimator.task_.tunes:
         assert estimator.thresholds_ == (None, None, None)
@@ -186,7 +186,7 @@ def test_thresholds_are_those_of_what_is_predicted(chosen, tmp_path):
 
 @pytest.mark.parametrize("targets", TASKS)
 def test_neighbours_labels_are_features_of_added_nodes_too(targets, monkeypatch):
-    """Edges are added in one direction to a graph that has both, and get the other one."""
+    """Added edges get their reverse if the graph has both directions."""
     near = Candidate("near", "mlp", FAST, neighbours=True)
     monkeypatch.setattr(explanation, "EPOCHS", 20)
     data = graph_of(targets)
@@ -210,7 +210,7 @@ def check_scorer(data, estimator):
     found = scorer(given.x, given.edge_index).numpy()
     np.testing.assert_allclose(found, estimator.predictions(data), rtol=1e-5, atol=1e-6)
     decided = found[:, 0] if about["targets"] == "numbers" else found.argmax(1)
-    for name, threshold in about["thresholds"]:  # of two classes there is none here
+    for name, threshold in about["thresholds"]:  # two classes have no threshold here
         place = about["classes"].index(name)
         np.testing.assert_array_equal(
             found[:, place] >= threshold, estimator.predict(data)[:, place]
@@ -357,7 +357,7 @@ def test_no_threshold_is_better_than_the_one_found(measure):
 
 
 def rare_classes(nodes=600, ratio=20, seed=0):
-    """One node in ``ratio`` of a class that features tell."""
+    """Graph with one node in ``ratio`` of a class that depends on features."""
     random = np.random.default_rng(seed)
     y = torch.zeros(nodes, dtype=torch.int64)
     y[torch.from_numpy(random.permutation(nodes)[: nodes // ratio])] = 1

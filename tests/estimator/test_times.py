@@ -1,4 +1,4 @@
-"""A split by time: the latest nodes test, and training uses no edge of their time."""
+"""Splits by time: the latest nodes are the test set, and training uses only earlier edges."""
 
 import numpy as np
 import pandas
@@ -19,7 +19,7 @@ NODES = 120
 
 @pytest.fixture(scope="module")
 def frames():
-    """Nodes join from 2010 on, and befriend others from then on."""
+    """Tables of nodes with times from 2010 on, and later edges."""
     random = np.random.default_rng(0)
     y, year = random.integers(3, size=NODES), 2010 + np.sort(random.integers(10, size=NODES))
     pairs = random.integers(NODES, size=(2, 500))
@@ -62,7 +62,7 @@ def test_parts_follow_each_other_in_time(prepared, frames):
 @pytest.mark.parametrize("features", ["auto", ""], ids=["features", "degrees"])
 @pytest.mark.parametrize("edge_type", [None, "kind"])
 def test_edges_of_the_test_change_no_weight(prepared, frames, features, edge_type):
-    """Newer edges go elsewhere and get other types; the same network is learned."""
+    """Changing targets and types of newer edges does not change the trained network."""
     nodes, edges = frames
     other = edges.copy()
     new = other["when"] >= prepared.cuts_[1]
@@ -102,7 +102,7 @@ def test_the_race_validates_on_the_later_nodes(frames, monkeypatch):
     assert list(held) == classifier.data_.val_mask.nonzero().squeeze(1).tolist()
     assert seen[0].data.edge_index.size(1) < classifier.data_.edge_index.size(1)
     placed = Candidate("", "mlp", positions=True)
-    assert not seen[0].able(placed)  # eigenvectors of the later graph are others
+    assert not seen[0].able(placed)  # the later graph has other eigenvectors
     assert Problem(seen[0].data, seen[0].learned, seen[0].task).able(placed)
 
 

@@ -20,13 +20,13 @@ def test_a_tuning_says_what_it_did(first):
     assert told.helped == (found is not first) == (told.best > told.before)
     assert bool(told.changed) == told.helped
     for name, (before, now) in told.changed.items():
-        assert name not in SMALL  # what was given stays
+        assert name not in SMALL  # given settings are kept
         assert before != now
         assert {**found.settings_, **vars(found.config_)}[name] == now
 
 
 def test_a_tuning_that_does_not_help_changes_nothing(first, monkeypatch):
-    """Trials that are the classifier itself are no better than it."""
+    """Trials with the settings of the classifier do not improve it."""
     monkeypatch.setattr(GraphClassifier, "like", lambda self, *given: first)
     found = tune(first, minutes=0.001)
     assert found is first

@@ -1,4 +1,4 @@
-"""Edges with types: one operator for each, from the file to the model folder."""
+"""Edge types: one operator for each, from the file to the model folder."""
 
 import json
 
@@ -31,7 +31,7 @@ NODES = 150
 
 @pytest.fixture(scope="module")
 def frames():
-    """Three classes. A ``friend`` is of the same class, a ``rival`` is not, ``any`` may be."""
+    """Tables with three classes: friends share a class, rivals do not, ``any`` may."""
     random = np.random.default_rng(0)
     y = random.integers(3, size=NODES)
     pairs = np.unique(np.sort(random.integers(NODES, size=(900, 2)), axis=1), axis=0)
@@ -129,7 +129,7 @@ def test_a_folder_and_another_graph_give_the_same(request, frames, tmp_path, mod
 
 
 def parted(frames, old=130):
-    """The graph of the first nodes, and the others with edges that join them to these."""
+    """Graph of the first nodes, and the other nodes with their edges."""
     nodes, edges = frames
     inside = (edges[["source", "target"]] < old).all(axis=1)
     return (nodes[:old], edges[inside]), (nodes[old:].drop(columns="topic"), edges[~inside])
@@ -288,7 +288,7 @@ def test_typed_candidates_need_types(typed, data):
 
 
 def test_directions_within_a_type_count(frames):
-    """Edges of two types that are each other's reverse have directions; their union has none."""
+    """Two types that are each other's reverse have directions, although their union has none."""
     pairs = frames[1][["source", "target"]].drop_duplicates()
     back = pairs.rename(columns={"source": "target", "target": "source"})
     edges = pandas.concat([pairs.assign(kind="out"), back.assign(kind="in")])

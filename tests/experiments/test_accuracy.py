@@ -22,7 +22,7 @@ def test_there_are_ten_splits_and_three_seeds_where_test_sets_are_small():
 
 
 def of_gread_bs_on_texas(*tests):
-    """Runs with these accuracies; None is a run that failed."""
+    """Runs with the given accuracies; None is a failed run."""
     texas = [spec for spec in specs() if (spec.dataset, spec.model) == ("texas", "gread-bs")]
     return [
         Result(spec, "failed" if test is None else "ok", test=test)
@@ -121,8 +121,8 @@ def test_the_papers_numbers_give_the_papers_ranking():
         row["model"]: ours[row["model"].lower()].rank - float(row["average_rank"]) for row in theirs
     }
     assert sum(abs(difference) < 0.006 for difference in apart.values()) >= 23
-    # The paper's tables of accuracies and of ranks disagree a little: GREAD-AC's average accuracy
-    # is 73.58 by the one and 73.71 by the other, and its rank shifts those around it.
+    # The paper's tables of accuracies and ranks are inconsistent: GREAD-AC's average accuracy is
+    # 73.58 in one and 73.71 in the other, which shifts neighbouring ranks.
     assert max(map(abs, apart.values())) < 0.75
     assert {name for name, difference in apart.items() if abs(difference) > 0.25} == {"GREAD-AC"}
     first = [standing.model for standing in standings(means)][:4]

@@ -1,4 +1,4 @@
-"""The laws of every artefact."""
+"""Laws of every artefact."""
 
 import csv
 import json
@@ -52,7 +52,7 @@ def results_of(specs):
 
 @cache
 def plan_of(name, scale):
-    """Which takes longer than most statements about it."""
+    """Plan of an artefact, cached because it takes long."""
     return SCALES[scale](ARTEFACTS[name])
 
 

@@ -1,4 +1,4 @@
-"""docs/baselines.md is true, and studies/tune_baselines.py searches as it says."""
+"""docs/baselines.md agrees with the files, and studies/tune_baselines.py follows it."""
 
 import re
 from itertools import islice
@@ -65,7 +65,7 @@ def test_the_best_third_goes_on_and_the_best_of_these_is_found():
         *((0.3, 1), (0.3, 2)),
     ]
     known = first | dict(zip((spec.key for spec in further), (0.1, 0.1, 0.8, None), strict=True))
-    assert tried.mean(RATES[2], known) == pytest.approx(1.6 / 3)  # what failed counts as 0
+    assert tried.mean(RATES[2], known) == pytest.approx(1.6 / 3)  # a failed run counts as 0
     assert tried.mean(RATES[3], known) == 0
     assert tried.best(known) == RATES[2]
 

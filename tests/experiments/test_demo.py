@@ -1,4 +1,4 @@
-"""The demonstration in small; tests/test_wheel.py runs all of it, and checks what it shows."""
+"""A small demo; tests/test_wheel.py runs the full demo and checks its numbers."""
 
 from importlib import import_module
 

@@ -1,4 +1,4 @@
-"""docs/gaps.md names every cell that lies below the paper, and no other."""
+"""docs/gaps.md lists exactly the cells that are below the paper."""
 
 import re
 from pathlib import Path

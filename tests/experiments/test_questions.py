@@ -1,4 +1,4 @@
-"""What is particular to the artefacts."""
+"""Properties of individual artefacts."""
 
 from dataclasses import replace
 
@@ -70,7 +70,7 @@ def test_every_model_of_the_depth_figure_shows_its_layers(spec):
         try:
             states = model.hidden_states(data.x, data.edge_index)
         except ArithmeticError:
-            assert spec.model in ("gread-f", "gread-z")  # these leave the floats from some seeds
+            assert spec.model in ("gread-f", "gread-z")  # these overflow for some seeds
             return
     depth = 9 if spec.model == "h2gcn" else 41
     assert len(states) == depth
@@ -99,7 +99,7 @@ def test_quick_rankings_are_over_the_datasets_with_runs():
 
 
 def as_printed(name, means):
-    """Results whose accuracies are those of a table of the paper."""
+    """Results with the accuracies of a table of the paper."""
     found = []
     for spec in ARTEFACTS[name].specs():
         title = MODELS[spec.model].title

@@ -14,7 +14,7 @@ PAGE = (ROOT / "docs" / "reproducibility.md").read_text("utf-8")
 
 
 def row(name):
-    """Of the first table of the page, as numbers, the average last."""
+    """Row of the first table of the page as numbers, the average last."""
     (cells,) = re.findall(rf"^\| {re.escape(name)}.*? \|(.+)\|$", PAGE, re.M)
     return [float(cell.strip(" *")) for cell in cells.split("|")]
 

@@ -1,4 +1,4 @@
-"""The page's arithmetic against the library's, number by number."""
+"""Numbers of the page compared with those of the library."""
 
 import json
 import re
@@ -21,7 +21,7 @@ from gread.report.page import SHARED_SCRIPTS
 
 FIXED = [name for name, solver in SOLVERS.items() if isinstance(solver, Tableau)]
 PLAIN = ("operator", "integrate", "stability", "graphs", "starts", "files", "simulation")
-TIME, STEP = 1.7, 0.25  # the last step is a short one
+TIME, STEP = 1.7, 0.25  # the last step is shorter
 ALPHA, BETA = 0.7, -0.45
 
 
@@ -42,7 +42,7 @@ def source(names):
 
 @pytest.fixture(scope="module")
 def javascript(tmp_path_factory):
-    """Evaluates an expression of the page's functions, given ``input``."""
+    """Evaluate an expression of the page's functions, given ``input``."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("there is no Node: Debian's package is called nodejs")
@@ -64,7 +64,7 @@ def javascript(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def graph():
-    """Forty nodes with weighted edges, one of them without neighbours."""
+    """Forty nodes with weighted edges; one has no neighbours."""
     generator = np.random.default_rng(0)
     pairs = sorted({tuple(sorted(pair)) for pair in generator.integers(0, 39, (90, 2)).tolist()})
     pairs = [pair for pair in pairs if pair[0] != pair[1]]
@@ -143,7 +143,7 @@ def test_all_seven_reactions_and_all_fixed_solvers_are_on_the_page():
 
 
 def test_a_painted_state_goes_on_as_if_it_had_been_there(javascript, graph):
-    """Painting, going back and forth and painting at 0 give what a fresh start gives."""
+    """Painting and moving in time give the same states as a new start."""
     found = javascript(
         """(() => {
           const graph = GRAPHS.grid.make({ n: 25 });
@@ -196,7 +196,7 @@ def test_the_ends_of_the_spectrum_and_its_density(javascript, graph, normalizati
     eigenvalues = torch.linalg.eigvals(dense).real
     assert low == pytest.approx(eigenvalues.min().item(), abs=1e-6)
     assert high == pytest.approx(eigenvalues.max().item(), abs=1e-6)
-    # An eigenvector has all its squares at its eigenvalue.
+    # The spectrum of an eigenvector is concentrated at its eigenvalue.
     values, vectors = torch.linalg.eigh(operator(graph, "symmetric", 1.0) @ torch.eye(40).double())
     lambdas = np.cos(np.linspace(np.pi, 0, 101)).tolist()
     density = javascript(
@@ -219,7 +219,7 @@ def test_the_growth_of_a_step_is_the_solvers(javascript, solver):
 
 
 def test_a_step_that_is_too_long_is_named_with_the_one_that_is_not(javascript):
-    """With α = β = 1 on a bipartite graph BS under rk4 needs τ < 0.70."""
+    """With α = β = 1 on a bipartite graph, BS with rk4 needs τ < 0.70."""
     terms = {found["name"]: found["terms"] for found in reactions()}
     (table,) = [found for found in solvers() if found["name"] == "rk4"]
 

@@ -1,7 +1,7 @@
 """The explorer in a real browser: served, and from a file.
 
-A browser takes seconds to start, so none is fast: test_numbers.py, test_server.py and
-test_trained.py test what the page shows without one.
+These tests are slow, because a browser takes seconds to start. test_numbers.py, test_server.py and
+test_trained.py test the content of the page without one.
 """
 
 import threading
@@ -46,7 +46,7 @@ def trained(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory, board, trained):
-    """The address of the page in a file."""
+    """URL of the page in a file."""
     file = tmp_path_factory.mktemp("page") / "page.html"
     file.write_text(page(board, portraits=[trained]), encoding="utf-8")
     return file.as_uri()
@@ -54,7 +54,7 @@ def exported(tmp_path_factory, board, trained):
 
 @pytest.fixture(scope="module")
 def served(board):
-    """The address of a server with one stored run."""
+    """URL of a server with one stored run."""
     runs = Runs([Result(SPEC, "ok", test=0.5, val=0.5)])
     text = page(board, runs=runs.listed(), served=True)
     with ExplorerServer(text, runs, 0) as server:
@@ -67,7 +67,7 @@ def served(board):
 
 @pytest.fixture
 def visit(browser, exported):
-    """Opens a page; in the end nobody else may have been asked, and nothing complained about."""
+    """Function that opens a page; fails on requests to other hosts and on console messages."""
     troubles, contexts = [], []
 
     def open_page(link=SMALL, address=exported, **options):
@@ -96,7 +96,7 @@ def clock(tab):
 
 
 def until(tab, time):
-    """Waits for the clock; the page forbids what Playwright would wait with."""
+    """Poll the clock, because the page forbids the evaluation that Playwright waits with."""
     for _ in range(200):
         if clock(tab) > time:
             return
@@ -115,7 +115,7 @@ def slide(tab, label, value):
 
 
 def rest(tab):
-    """Waits until the page has nothing to compute any more; gives what it says then."""
+    """Wait until the page is idle, and return its status text."""
     tab.wait_for_timeout(150)
     return tab.locator(".spoken").text_content()
 
@@ -508,7 +508,7 @@ def test_axe_finds_nothing(visit, view, scheme):
 
 
 def test_ten_thousand_nodes_move(visit):
-    """How fast depends on the machine; docs/explorer.md says what was seen."""
+    """The rate depends on the machine; docs/explorer.md has measurements."""
     tab = visit("")
     tab.get_by_role("button", name="A wave").click()
     tab.wait_for_timeout(2500)

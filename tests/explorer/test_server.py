@@ -1,4 +1,4 @@
-"""The server: who gets an answer, and to what."""
+"""The server answers only valid requests from its own page."""
 
 import http.client
 import json
@@ -44,7 +44,7 @@ def server(result):
 
 
 def ask(server, path, method="GET", **headers):
-    """The raw path, which no client may tidy up."""
+    """Send a request with a raw path, which clients would normalize."""
     connection = http.client.HTTPConnection(ADDRESS, server.server_port, timeout=20)
     connection.putrequest(method, path, skip_host=True)
     for name, value in {"Host": f"{ADDRESS}:{server.server_port}", **headers}.items():

@@ -1,4 +1,4 @@
-"""What the page is told of trained models and stored results."""
+"""Data of trained models and stored results for the page."""
 
 import json
 
@@ -33,7 +33,7 @@ def small(model, **more):
 
 @pytest.mark.parametrize("model", CONTINUOUS)
 def test_the_last_moment_is_what_the_model_says(model):
-    polynomial = model in ("gread-f", "gread-ac", "gread-z")  # which run away from a wild start
+    polynomial = model in ("gread-f", "gread-ac", "gread-z")  # which diverge from large states
     spec = small(model, hyper={"time": 0.05, "step_size": 0.05} if polynomial else {})
     seen = []
     result = run(spec, on_epoch=lambda epoch, model, data: seen.append((model, data)))

@@ -53,7 +53,7 @@ def test_normalisation_equals_dense_formula(name, self_loops):
     adj = OriginalAdjacency(normalization=name, self_loops=self_loops)(h0, DIRECTED, WEIGHT)
     a = raw(DIRECTED, WEIGHT, 5)
     loops = torch.diag(a)
-    a += torch.diag(torch.where(loops == 0, self_loops, 0.0).double())  # existing loops stay
+    a += torch.diag(torch.where(loops == 0, self_loops, 0.0).double())  # existing loops are kept
     rows, columns = a.sum(1, keepdim=True), a.sum(0, keepdim=True)
     expected = {"symmetric": a / (rows * columns).sqrt(), "row": a / rows, "column": a / columns}[
         name
@@ -161,7 +161,7 @@ def test_the_bound_is_below_the_spectrum_and_near_it(self_loops):
 
 
 def cycle(n, nodes=None):
-    """In both directions, and further nodes without neighbours."""
+    """Cycle in both directions, and isolated nodes."""
     ring = torch.stack([torch.arange(n), (torch.arange(n) + 1) % n])
     h0 = torch.zeros(nodes or n, 1, dtype=torch.float64)
     return h0, torch.cat([ring, ring.flip(0)], dim=1)
@@ -172,7 +172,7 @@ def test_where_the_spectrum_is_not_looked_at_the_bound_is_that_of_all(monkeypatc
         return OriginalAdjacency()(*cycle(n)).lowest
 
     assert bound(6) == bound(7) == -1.0
-    # A ring with loops: (1 + 2 cos 2πk/n) / 3, the lowest for an even n is −1/3.
+    # A ring with loops has eigenvalues (1 + 2 cos 2πk/n) / 3, the smallest for even n is −1/3.
     assert bound(8) == pytest.approx(-1 / 3 - 0.02, abs=3e-3)
     monkeypatch.setattr("gread.graph.operator.LARGEST", 3 * 8)
     assert bound(8) > -1.0
@@ -184,7 +184,7 @@ def test_the_bound_holds_where_many_eigenvalues_are_near_the_lowest():
     adjacency = OriginalAdjacency()
     first, second = (adjacency(*cycle(2000)).lowest for _ in range(2))
     assert -1 / 3 - 0.03 <= first <= -1 / 3
-    assert first == second  # wherever the global generator is
+    assert first == second  # independent of the global generator
 
 
 def test_the_bound_counts_nodes_without_neighbours_and_is_never_below_minus_one():
@@ -217,7 +217,7 @@ def test_symmetry_is_found_out_where_it_is_kept(graph):
     assert not symmetric(graph.edge_index, normalization="row")
     assert not symmetric(torch.tensor([[0, 1], [1, 2]]))
     ones = torch.ones(graph.num_edges, dtype=torch.float64)
-    assert not symmetric(graph.edge_index, ones)  # given with every call, it is not looked at
+    assert not symmetric(graph.edge_index, ones)  # not determined if it is passed in every call
 
 
 @pytest.mark.slow

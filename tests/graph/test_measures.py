@@ -10,7 +10,7 @@ import gread
 def test_dirichlet_energy_of_a_triangle():
     edge_index = to_undirected(torch.tensor([[0, 1, 2], [1, 2, 0]]))
     h = torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]])
-    # Squared distances 25, 18 and 1, each seen from both ends.
+    # Squared distances 25, 18 and 1, each counted from both ends.
     assert gread.dirichlet_energy(h, edge_index).item() == pytest.approx(2 * (25 + 18 + 1) / 3)
 
 
@@ -29,7 +29,7 @@ def test_constant_signal_has_no_energy(graph):
 
 
 def test_homophily_of_a_small_graph():
-    # 0-1 same, 1-2 other, 3 alone; a loop at 2.
+    # Edge 0-1 within a class, 1-2 between classes, node 3 isolated, a loop at 2.
     edge_index = torch.tensor([[0, 1, 2], [1, 2, 2]])
     y = torch.tensor([0, 0, 1, 1])
     assert gread.edge_homophily(edge_index, y) == pytest.approx(2 / 3)

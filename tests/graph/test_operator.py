@@ -1,4 +1,4 @@
-"""Whatever implements the operator is one linear map; a shard gives it in place of edges."""
+"""Laws of every operator, also that of a shard."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ from gread.graph.operator import EdgeSource, Operator
 
 @pytest.fixture(scope="module")
 def data():
-    """With loops, one of which occurs twice."""
+    """Graph with self loops, one of them duplicated."""
     found = gread.csbm(40, 2, homophily=0.5, degree=4, num_features=3, seed=0)
     loops = torch.tensor([[3, 3, 5], [3, 3, 5]])
     found.edge_index = torch.cat([found.edge_index, loops], 1)
@@ -22,7 +22,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def whole(data, tmp_path_factory):
-    """A shard that is the whole graph, its nodes as they were."""
+    """Shard that contains the whole graph in the original order."""
     folder = tmp_path_factory.mktemp("operator") / "one"
     shard(data, folder, 1, "given")
     return read_shard(folder)

@@ -1,4 +1,4 @@
-"""A graph in parts says what the whole graph says, as far as its halo reaches."""
+"""Parts give the results of the whole graph if the halo covers the receptive field."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ WHOLE = gread.TrainConfig(epochs=1)
 
 @pytest.fixture
 def long() -> Data:
-    """A band of 240 nodes with weights on its edges, directed in one place."""
+    """Band of 240 nodes with edge weights and one directed edge."""
     graph = gread.load("grid", height=60, width=4)
     torch.manual_seed(0)
     graph.x = torch.randn(240, 4)
@@ -56,8 +56,8 @@ def test_the_halo_is_all_within_its_hops(long):
         assert part.nodes.sort().values.equal(reached)
 
 
-# T = 1 in a step of RK4 looks four times as far as the right-hand side, which for BS is two hops.
-# So do four steps of GREAD-X.
+# One step of RK4 has four evaluations of the right-hand side, which for BS covers two hops. Four
+# steps of GREAD-X cover as many.
 @pytest.mark.parametrize(
     "model, halo", [("gread-bs", 9), ("gread-fb", 5), ("gread-x", 9), ("gcn", 3), ("mlp", 0)]
 )
@@ -67,13 +67,13 @@ def test_logits_are_those_of_the_whole_graph_where_the_halo_is_deep_enough(long,
     config = gread.TrainConfig(parts=6, halo=halo)
     parted = logits_of(module, long, long.train_mask, config)
     torch.testing.assert_close(parted, whole, rtol=1e-4, atol=1e-5)
-    if halo > 2:  # and it is the halo that does it
+    if halo > 2:  # a smaller halo changes the result
         shallow = logits_of(module, long, long.train_mask, gread.TrainConfig(parts=6, halo=0))
         assert (shallow - whole).abs().max() > 1e-3
 
 
 MEANS = ("pairnorm", "grand++")
-"""Models that take means over nodes, by parts over those of a part."""
+"""Models with means over nodes, which are per part in a partition."""
 
 
 @pytest.mark.parametrize("name", [name for name, entry in MODELS.items() if entry.divisible({})])
@@ -94,7 +94,7 @@ def test_models_go_by_parts_and_components_need_no_halo(name):
 
 @pytest.mark.parametrize("class_weight", [None, torch.tensor([1.0, 2.0, 0.5])])
 def test_a_step_by_parts_is_a_step_on_the_whole_graph(long, class_weight):
-    """Gradients of parts add up, and so do losses and accuracies."""
+    """Gradients, losses and accuracies are sums over parts."""
     fits, gradients = [], []
     for config in (WHOLE, gread.TrainConfig(epochs=1, parts=6, halo=9)):
         module = built("gread-bs", input_dropout=0.0)

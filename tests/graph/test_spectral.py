@@ -1,4 +1,4 @@
-"""Degrees and spectral coordinates of nodes."""
+"""Spectral positions."""
 
 import numpy as np
 import pytest
@@ -61,7 +61,7 @@ def test_reversed_edges_exchange_sources_and_targets():
 
 
 def test_many_nodes_have_the_coordinates_that_few_would_have(monkeypatch):
-    """Lanczos' method against all eigenvectors; four blocks stand out of the spectrum."""
+    """The Lanczos method agrees with a full decomposition; four blocks separate in the spectrum."""
     data = gread.csbm(2 * SMALL, 4, homophily=0.8, degree=30, num_splits=1)
     found = spectral_positions(data.edge_index, 2 * SMALL)
     monkeypatch.setattr(spectral, "SMALL", 2 * SMALL)
@@ -86,7 +86,7 @@ def test_a_graph_without_edges_has_degrees_alone(nodes, directed):
 
 
 def test_coordinates_are_bounded():
-    """A pair that is a component of its own has an eigenvector of its own."""
+    """A component of two nodes has a localized eigenvector."""
     star = torch.stack([torch.zeros(999, dtype=torch.int64), torch.arange(1, 1000)])
     found = spectral_positions(to_undirected(star), 1002)
     assert np.abs(found.numpy()).max() <= spectral.LARGEST

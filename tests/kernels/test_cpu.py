@@ -1,4 +1,4 @@
-"""The kernels in C give what those in plain PyTorch give."""
+"""The kernels in C agree with the reference."""
 
 import os
 
@@ -15,7 +15,7 @@ TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-12}
 
 
 def some_rows(n=40, entries=300, columns=None):
-    """With empty rows, and one that has a third of all entries."""
+    """Rows of which some are empty and one has a third of all entries."""
     torch.manual_seed(0)
     row = torch.randint(n // 2, (entries,))
     row[::3] = n - 1
@@ -58,7 +58,7 @@ def test_the_others(dtype):
     for heads, size in ((1, 3), (5, 2), (3, 4), (2, 8), (4, 16)):
         q, k = 3 * torch.randn(2, 40, heads, size, dtype=dtype)
         weight = torch.rand(300, dtype=dtype)
-        weight[rows.start[3] : rows.start[4]] = 0  # a row that attends to nothing
+        weight[rows.start[3] : rows.start[4]] = 0  # a row with zero weights
         dots = plain.head_dots(rows, q, k)
         assert_close(cpu.head_dots(rows, q, k), dots)
         for w in (None, weight):
@@ -78,7 +78,7 @@ def test_the_others(dtype):
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("far", [-1e4, 88.0, 100.0, 1e4])
 def test_an_entry_of_no_weight_is_as_none(kernels, dtype, far):
-    """However far its score is from the others."""
+    """For any distance of its score from the others."""
     rows = plain.Rows(torch.tensor([0, 3, 4]), torch.tensor([0, 1, 2, 2], dtype=torch.int32))
     q = torch.ones(2, 1, 1, dtype=dtype)
     k = torch.tensor([0.5, far, 0.25], dtype=dtype).view(3, 1, 1)

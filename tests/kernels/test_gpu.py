@@ -1,4 +1,4 @@
-"""The Triton kernels against the plain ones; without a GPU under TRITON_INTERPRET=1."""
+"""The Triton kernels agree with the reference; without a GPU under TRITON_INTERPRET=1."""
 
 import os
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from gread.kernels import gpu  # noqa: E402
 
 DEVICE = "cuda" if CUDA else "cpu"
 
-# What NumPy 2.4 refuses, it warned of before.
+# NumPy before 2.4 warns instead of raising an error.
 pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array:DeprecationWarning")
 
 dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
@@ -32,7 +32,7 @@ dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["
 
 @pytest.fixture(params=["one", "two"])
 def launches(request, monkeypatch) -> str:
-    """One launch, or a second for the heavy rows."""
+    """One launch, or two with a second for heavy rows."""
     if request.param == "two":
         monkeypatch.setattr(gpu, "SMALL", 0)
         monkeypatch.setattr(gpu, "MANY", 0)
@@ -47,7 +47,7 @@ def make_rows(counts: list[int], columns: int) -> Rows:
     return Rows(start.to(DEVICE), column.to(DEVICE))
 
 
-# Rows without entries, the last among them; one with exactly a block of entries; a heavy one.
+# Empty rows, including the last; a row with exactly one block of entries; a heavy row.
 GRAPHS = {
     "mixed": [0, 3, 1, 16, 0, 70, 2, 7, 6, 0, 5, 0],
     "dense": [20, 33, 17, 40, 0, 90],
@@ -183,7 +183,7 @@ def test_attend(launches, graph, dtype, heads, d_k, weights):
 @dtypes
 @pytest.mark.parametrize("far", [-1e4, 88.0, 100.0, 1e4])
 def test_an_entry_of_no_weight_is_as_none(dtype, far):
-    """However far its score is from the others, also in a row of two blocks."""
+    """For any distance of its score from the others, also in a row of two blocks."""
     rows = make_rows([3, 40], 43)
     q, k = torch.ones(2, 2, 1, dtype=dtype, device=DEVICE), normal(43, 2, 1, dtype=dtype)
     rows.column.copy_(torch.arange(43))

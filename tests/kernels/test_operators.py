@@ -5,7 +5,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from gread.kernels.operators import _product, attention, drop, product, scores, shares
 from gread.kernels.pattern import Pattern
 
-ROW = torch.tensor([1, 2, 2, 0, 3, 1])  # the entry (1, 0) stands twice
+ROW = torch.tensor([1, 2, 2, 0, 3, 1])  # the entry (1, 0) occurs twice
 COLUMN = torch.tensor([0, 0, 1, 3, 3, 0])
 TOLERANCE = {torch.bfloat16: {"rtol": 0.02, "atol": 0.03}}
 PATTERN, ORDER = Pattern.from_entries(ROW, COLUMN, (4, 4))

@@ -1,4 +1,4 @@
-"""Programs: slots are given well, and a CPU's way through all passes at once gives the same."""
+"""Programs: slots are reused correctly, and the compiled run agrees with pass by pass."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ compiled = pytest.mark.skipif(isinstance(cpu, Exception), reason="no C compiler"
 
 
 def everything():
-    """A program with every kind of pass, and of each more than one form."""
+    """Program with every kind of pass, each in several forms."""
     w = ProgramBuilder()
     h, g = w.load(0), w.load(1)
     y = w.gather(h, coef=0, degree=0)
@@ -36,7 +36,7 @@ def everything():
 
 def arguments(d, dtype, nodes=50):
     torch.manual_seed(0)
-    edges = torch.randint(nodes - 3, (2, 6 * nodes))  # the last three have none
+    edges = torch.randint(nodes - 3, (2, 6 * nodes))  # the last three nodes have no edges
     adj = Adjacency.from_edges(edges, 0.1 * torch.randn(6 * nodes, dtype=dtype), nodes)
     inputs = [torch.randn(nodes, d, dtype=dtype) for _ in range(2)]
     return adj, inputs, 0.3 * torch.randn(8, d, dtype=dtype)
@@ -113,7 +113,7 @@ def test_the_number_of_threads_does_not_change_a_bit():
 
 
 def test_a_slot_is_free_after_its_last_use_and_not_before():
-    """Run by numbers: a state that was overwritten too early would give another result."""
+    """Compare results: a state that is overwritten too early would change them."""
     program, (adj, inputs, coef) = everything(), arguments(3, torch.float64)
     assert program.slots < 6
     roomy = everything_in_slots_of_its_own()
@@ -123,7 +123,7 @@ def test_a_slot_is_free_after_its_last_use_and_not_before():
 
 
 def everything_in_slots_of_its_own():
-    """The same, where every state is read again at the end."""
+    """The same program, with every state read again at the end."""
     original = ProgramBuilder.done
 
     def done(w):
@@ -151,7 +151,7 @@ def test_a_product_does_not_write_where_it_reads():
 
 @compiled
 def test_the_compiled_kernels_know_the_kinds_and_fields_of_passes(monkeypatch):
-    """The C file has no list of its own, so another order needs another library."""
+    """The C file uses these lists, so another order compiles another library."""
     before = cpu.library.__wrapped__()._name
     monkeypatch.setattr("gread.kernels.cpu.KINDS", (*KINDS[1:], KINDS[0]))
     assert cpu.library.__wrapped__()._name != before

@@ -28,7 +28,7 @@ def test_with_one_channel_it_is_a_plain_convolution(graph, channel):
     layer = AdaptiveMixing(torch.nn.Linear(3, 15, bias=False), 5).double()
     torch.nn.init.zeros_(layer.mix)
     with torch.no_grad():
-        layer.mix[:, channel] = 1e5  # the softmax gives all weight to this one
+        layer.mix[:, channel] = 1e5  # the softmax selects this channel
     adj = OriginalAdjacency(normalization="row")(graph.x, graph.edge_index)
     r, identity = dense(adj), torch.eye(12).double()
     operator = (r, identity - r, identity)[channel]

@@ -18,7 +18,7 @@ def some(widths=(3,), heads=2, **options):
 
 
 def by_hand(form, x, edge_index, weight):
-    """Ā entry by entry from its definition, with Python's own numbers."""
+    """Ā from its definition, entry by entry in Python floats."""
     n, (kind, normalizer, by_row) = len(x), form
     neighbours = torch.zeros(n, n, dtype=torch.float64)
     neighbours[edge_index[1], edge_index[0]] = weight
@@ -85,7 +85,7 @@ def test_an_edge_of_no_weight_is_no_edge_however_far_its_score(
 
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
 def test_a_node_of_no_weight_at_all_is_a_row_of_zeros(graph, normalizer):
-    loops = torch.arange(len(graph.x)).expand(2, -1)  # of the graph itself: their weights stay
+    loops = torch.arange(len(graph.x)).expand(2, -1)  # existing loops keep their weights
     edge_index = torch.cat([graph.edge_index, loops], 1)
     weight = (edge_index != 5).all(0).double()
     found = dense(some(normalizer=normalizer, attention="cosine")(graph.x, edge_index, weight))

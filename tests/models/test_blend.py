@@ -31,7 +31,7 @@ def test_without_positions_it_is_grand(graph, attention, linear):
     for name, value in theirs.items():
         if name in ours and value.shape == ours[name].shape:
             ours[name].copy_(value)
-        elif name in ours:  # maps of the state, which has three more channels here
+        elif name in ours:  # the state has three more channels here
             ours[name][:, :4] = value
     torch.testing.assert_close(model(graph.x, graph.edge_index), grand(graph.x, graph.edge_index))
 

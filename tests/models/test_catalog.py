@@ -1,4 +1,4 @@
-"""The catalogue of models: all of it is known without importing them."""
+"""The catalogue of models is readable without importing them."""
 
 import inspect
 import subprocess
@@ -108,7 +108,7 @@ def test_a_model_of_a_user():
     def mine(
         in_channels: int, hidden_channels: int, out_channels: int, *, width: int = 3, extra: int = 1
     ) -> nn.Module:
-        """A model of one layer."""
+        """Model of one layer."""
         return nn.Linear(in_channels, out_channels)
 
     try:

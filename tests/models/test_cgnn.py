@@ -24,7 +24,7 @@ def a_hat(graph, omega):
 
 
 def test_without_weights_it_is_its_closed_form(graph):
-    """H' = M H + H(0) with M = ½ diag(σ(α)) (Â − I), by one matrix exponential."""
+    """The solution of H' = M H + H(0), M = ½ diag(σ(α)) (Â − I), is a matrix exponential."""
     model = quiet(time=3.0, step_size=0.02, loop_weight=0.555)
     m = model.alpha() / 2 * (a_hat(graph, 0.555) - torch.eye(12))
     matrix = torch.zeros(24, 24, dtype=torch.float64)
@@ -48,7 +48,7 @@ def test_with_weights_the_term_of_them_is_added(graph):
 
 
 def assert_orthogonal(u):
-    """Up to single precision, in which it was drawn."""
+    """Check orthogonality in single precision."""
     torch.testing.assert_close(u @ u.T, torch.eye(8, dtype=u.dtype), atol=1e-5, rtol=0)
 
 

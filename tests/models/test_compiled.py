@@ -1,4 +1,4 @@
-"""`torch.compile` changes no number."""
+"""`torch.compile` gives the same numbers."""
 
 import shutil
 
@@ -28,11 +28,11 @@ MODELS = {
     ("name", "backend"), [("bs", "inductor"), *((name, "aot_eager") for name in MODELS)]
 )
 def test_the_compiled_model_gives_the_same(graph, name, backend):
-    """Every model is traced, forward and backward; C++ takes half a minute and is made of one."""
+    """Trace every model, forward and backward; compile C++ for one, which takes half a minute."""
     model = MODELS[name]().double()
     source, target = graph.edge_index
-    edge_index = graph.edge_index[:, source < target]  # in one direction alone
-    x = (0.1 * graph.x).requires_grad_()  # small, so that Allen-Cahn does not blow round-off up
+    edge_index = graph.edge_index[:, source < target]  # only one direction
+    x = (0.1 * graph.x).requires_grad_()  # Allen-Cahn amplifies rounding errors of large states
     found = []
     for each in (model, torch.compile(model, backend=backend)):
         logits = each(x, edge_index)

@@ -13,7 +13,7 @@ from tests.checks import dense
 
 
 class Linear(ConvStack):
-    """Without an activation."""
+    """Stack without activation."""
 
     def activate(self, h, number):
         return h
@@ -24,7 +24,7 @@ def build(name, **options):
 
 
 def weight_of(layer):
-    """[in, width]: the first layer of a stack keeps it as it multiplies, the others transposed."""
+    """Weight [in, width]; layers after the first store it transposed."""
     if isinstance(layer.linear, nn.Sequential):
         return layer.linear[1].weight.T
     return layer.linear.weight

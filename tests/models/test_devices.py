@@ -1,4 +1,4 @@
-"""Every model gives on a GPU what it gives on a CPU, also when its epochs are recorded."""
+"""Every model gives the same numbers on GPU and CPU, also with recorded epochs."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ if not torch.cuda.is_available():
 
 @pytest.fixture(params=MODELS)
 def build(request):
-    """Builds the model without dropout, always the same."""
+    """Build the model without dropout from a fixed seed."""
 
     def make():
         torch.manual_seed(2)
@@ -38,7 +38,7 @@ def test_logits_and_gradients_are_those_of_the_cpu(build, graph):
         logits.square().sum().backward()
         found.append([logits, *(parameter.grad for parameter in model.parameters())])
     for here, there in zip(*found, strict=True):
-        # BLEND's positions have single precision, and so differ.
+        # Positions of BLEND have single precision and differ.
         torch.testing.assert_close(there.cpu(), here, rtol=1e-6, atol=1e-7)
 
 

@@ -28,7 +28,7 @@ def test_gcnii_equals_dense_formula_and_the_layers_of_pyg(graph):
 
 
 def test_without_weights_it_is_diffusion_towards_the_first_state(graph):
-    """Steps of APPNP, H ↦ (1 − α) Ã H + α H(0); with α = 0 powers of Ã."""
+    """The layers are steps of APPNP, H ↦ (1 − α) Ã H + α H(0), or powers of Ã with α = 0."""
     s = dense(OriginalAdjacency()(graph.x, graph.edge_index))
     for alpha in (0.0, 0.4):
         model = build(alpha=alpha, strength=0.0, num_layers=5)

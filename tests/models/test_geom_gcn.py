@@ -8,7 +8,7 @@ from gread.models.catalog import MODELS
 
 
 def normalized(pairs, kind):
-    """Every S_r, dense: [9, N, N], target by source."""
+    """Dense S_r, [9, N, N], target by source."""
     each = torch.zeros(NUM_RELATIONS, 12, 12, dtype=torch.float64)
     each[kind, pairs[1], pairs[0]] = 1
     root = each.sum(0).sum(1).rsqrt()
@@ -36,7 +36,7 @@ def test_with_one_relation_it_is_a_graph_convolution(graph):
     w = model.first.linear.weight.chunk(9, dim=1)[LOOP]
     v = model.second.linear.weight.T.chunk(9, dim=1)[LOOP]
     h = (s @ graph.x @ w).relu()
-    expected = s @ h @ v[-5:] / 9  # of the nine parts of the state, only the last is not zero
+    expected = s @ h @ v[-5:] / 9  # only the last of the nine parts of the state is not zero
     found = model(graph.x, graph.edge_index, relation_index=pairs, relation_type=kind)
     torch.testing.assert_close(found, expected)
 

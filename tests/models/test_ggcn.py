@@ -11,7 +11,7 @@ HOUSE = to_undirected(torch.tensor([[0, 1, 2, 3, 0], [1, 2, 3, 0, 4]]))
 
 
 def messages(part: SignedMessages, z):
-    """The equation, entry by entry."""
+    """Messages by their equation, entry by entry."""
     with_loops = to_dense_adj(HOUSE, max_num_nodes=5)[0].double() + torch.eye(5)
     degree = with_loops.sum(1)
     w = part.signs.softmax(0)

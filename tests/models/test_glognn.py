@@ -19,7 +19,7 @@ def test_closed_form_equals_an_explicit_solve(alpha, beta, gamma):
     adj = model.adjacency(x, data.edge_index)
     r = dense(adj)
     first = model.feature_map(x) / 2 + (r @ model.row_map.weight + model.row_map.bias) / 2
-    h = model.linear(first.relu())  # H(0) too
+    h = model.linear(first.relu())  # also H(0)
     g = 1 - gamma
     hops = sum(w * r.matrix_power(k) for k, w in enumerate(model.hop_weight, start=1))
     left = g * h @ h.T + beta * hops - gamma * g * h @ h.T
@@ -28,7 +28,7 @@ def test_closed_form_equals_an_explicit_solve(alpha, beta, gamma):
 
 
 def test_the_closed_form_is_a_minimum():
-    """No Z near it has a smaller objective."""
+    """Perturbations of Z increase the objective."""
     data = gread.csbm(30, num_features=3, seed=1)
     model = MODELS["glognn"].build(3, 8, 4, num_nodes=30, alpha=0.7, beta=0.3, gamma=0.2).double()
     h, h0 = torch.randn(2, 30, 4, dtype=torch.float64)

@@ -22,7 +22,7 @@ def s_of(graph):
 
 
 def matrix(weight):
-    """W, as what it makes of I."""
+    """Matrix W, as its product with I."""
     vector = next(weight.parameters())
     return weight()(torch.eye(vector.size(-1), dtype=vector.dtype))
 

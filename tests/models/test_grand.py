@@ -42,7 +42,7 @@ def test_gread_without_reaction_is_linear_grand_without_a_source(graph):
 @pytest.mark.parametrize("attention", SCORES)
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
 def test_grand_l_solves_its_equation(graph, attention, normalizer):
-    """x' = σ(α) (Ā − I) x + β x(0) has a closed form, by one matrix exponential."""
+    """x' = σ(α) (Ā − I) x + β x(0) has a closed form by a matrix exponential."""
     form = {"attention": attention, "normalizer": normalizer, "normalization": "column"}
     model = stir(quiet(time=1.5, step_size=0.01, **form))
     h0 = model.encoder(graph.x)
@@ -68,7 +68,7 @@ def test_looking_on_the_way_changes_nothing(graph, linear, source):
 
 
 def test_the_nonlinear_one_looks_again(graph):
-    """One Euler step is the same for both; of two, the second uses attention from H(τ)."""
+    """The first Euler step is the same; the second uses attention from H(τ)."""
     both = [stir(quiet(linear=linear, source="none", solver="euler")) for linear in (True, False)]
     both[1].load_state_dict(both[0].state_dict())
     first, second = (model.evolve(graph.x, graph.edge_index).final for model in both)

@@ -18,7 +18,7 @@ def quiet(name="gcon-gcn", **options):
 
 
 class Nothing(nn.Module):
-    """Leaves every oscillator alone."""
+    """Coupling of zero."""
 
     def __init__(self, channels):
         super().__init__()
@@ -45,7 +45,7 @@ def test_gcon_gat_is_the_mean_over_its_heads(graph):
     model = quiet("gcon-gat", heads=3, num_layers=1)
     x = model.encoder(graph.x).relu()
     coupling = model.coupling
-    reference = GATConv(4, 4, heads=3).double()  # with loops of its own
+    reference = GATConv(4, 4, heads=3).double()  # which adds self loops
     layer = coupling.layer
     theirs = {
         "att_src": layer.mix.source,
@@ -69,12 +69,12 @@ def test_free_oscillators_keep_areas_exactly_and_their_energy_nearly():
             yield x, y
 
     def drift(tau):
-        """Of the energy that the method itself keeps, which is the true one up to O(τ)."""
+        """Drift of the modified energy that the method conserves: the true one up to O(τ)."""
         kept = [2 * x * x + y * y - 2 * tau * x * y for x, y in orbit(tau, 500)]
         return max(abs(one.item() - 2.0) for one in kept)
 
     def error(tau):
-        """Of the true energy, at the ends of whole periods of about 4.44, in the mean."""
+        """Mean error of the true energy after whole periods of about 4.44."""
         energies = [(2 * x * x + y * y).item() for x, y in orbit(tau, round(444 / tau))]
         return abs(sum(energies) / len(energies) - 2.0)
 

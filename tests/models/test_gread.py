@@ -93,7 +93,7 @@ def test_evolve_gives_the_trajectory_that_forward_decodes(graph):
     assert torch.equal(solution.saved[2], solution.final)
     logits = model(graph.x, graph.edge_index)
     torch.testing.assert_close(model.decoder(solution.final), logits)
-    assert solution.evaluations == 4 * 4 + 4  # four steps, and one aside
+    assert solution.evaluations == 4 * 4 + 4  # four steps, and one separate step
 
 
 @pytest.mark.parametrize("detach", [True, False])
@@ -188,7 +188,7 @@ def test_the_explainer_of_pyg_finds_the_features_and_edges_that_matter(
     adjacency, self_loops, device
 ):
     data = gread.csbm(30, homophily=0.9, degree=4, num_features=4, mean=0.0, seed=1)
-    data.x[:, 0] += 6 * data.y - 3  # feature 0 alone tells the class
+    data.x[:, 0] += 6 * data.y - 3  # only feature 0 determines the class
     data = data.to(device)
     model = gread.GREAD(4, 8, 2, adjacency=adjacency, self_loops=self_loops, input_dropout=0.0)
     gread.fit(model.to(device), data, gread.TrainConfig(epochs=50))
@@ -210,7 +210,7 @@ def test_the_explainer_of_pyg_finds_the_features_and_edges_that_matter(
     assert explanation.edge_mask.shape == (data.num_edges,)
     assert explanation.edge_mask.max() > 0
     before = model(data.x, data.edge_index)
-    assert before.isfinite().all()  # and the model is as it was
+    assert before.isfinite().all()  # and the model is unchanged
 
 
 @pytest.mark.parametrize(

@@ -28,14 +28,14 @@ from tests.checks import dense
 
 @pytest.fixture
 def directed(graph):
-    """Edges in one direction alone."""
+    """Graph with directed edges."""
     source, target = graph.edge_index
     graph.edge_index = graph.edge_index[:, source < target]
     return graph
 
 
 def set_matrices(mixture: MatrixMixture, *factors: float) -> None:
-    """Multiples of the identity, one for each term."""
+    """Set coefficients to multiples of the identity, one for each term."""
     eye = torch.eye(mixture.linear.out_features, dtype=mixture.linear.weight.dtype)
     with torch.no_grad():
         mixture.linear.weight.copy_(torch.cat([factor * eye for factor in factors], 1))
@@ -101,7 +101,7 @@ def test_shared_weights_are_one_set_and_steps_have_their_own(graph):
 
 
 def test_both_directions_are_two_operators(directed):
-    """Turning all edges around exchanges the coefficients of the two."""
+    """Reversing all edges exchanges the coefficients of both directions."""
     torch.manual_seed(1)
     model = GREADX(3, 4, 2, num_steps=2, direction="both").double().eval()
     other = GREADX(3, 4, 2, num_steps=2, direction="both").double().eval()
@@ -116,7 +116,7 @@ def test_both_directions_are_two_operators(directed):
 
 @pytest.fixture
 def typed(directed):
-    """Three types of edges, and pairs of nodes with edges of two of them."""
+    """Graph with three edge types; some pairs have edges of two types."""
     directed.edge_index = torch.cat([directed.edge_index, directed.edge_index[:, :4]], 1)
     directed.edge_type = torch.arange(directed.num_edges) % 2
     directed.edge_type[-4:] = 2
@@ -137,7 +137,7 @@ def test_another_order_of_types_is_another_order_of_coefficients(typed, directio
     model = GREADX(3, 4, 2, num_steps=2, **forms).double().eval()
     other = copy.deepcopy(model)
     ways = DIRECTIONS[direction][0]
-    order = [2, 0, 1]  # the type that each of the new ones is
+    order = [2, 0, 1]  # old type of each new type
     places = [3 * way + one for way in range(ways) for one in order]
     with torch.no_grad():
         for step, given in zip(other.steps, model.steps, strict=True):
@@ -185,7 +185,7 @@ def test_a_mask_of_edges_reaches_the_edges_of_every_type(typed):
 
 
 def test_types_that_change_give_other_operators(typed):
-    """What is remembered of a graph is that of its types as they are now."""
+    """Cached operators depend on the current types."""
     model = GREADX(3, 4, 2, num_relations=3).double().eval()
     first = model(typed.x, typed.edge_index, edge_type=typed.edge_type)
     swapped = torch.tensor([1, 0, 2])[typed.edge_type]
@@ -204,7 +204,7 @@ def test_members_with_types_give_what_they_give_alone(typed):
 
 
 def test_types_of_a_graph_are_used_in_its_training():
-    """Edges of one type join nodes of a class, edges of the other do not."""
+    """Edges of one type join equal classes, edges of the other do not."""
     data = gread.csbm(200, homophily=0.5, degree=12, num_features=2, mean=0.0, seed=1)
     data.edge_type = (data.y[data.edge_index[0]] == data.y[data.edge_index[1]]).long()
     data.x = torch.ones(200, 1)
@@ -271,7 +271,7 @@ def test_members_give_what_they_give_alone(directed, form):
     graph = directed
     models = [GREADX(3, 4, 2, num_steps=2, dropout=0.0, **form).double() for _ in range(3)]
     for model in models:
-        for _ in range(3):  # running statistics differ
+        for _ in range(3):  # updates the running statistics
             model(graph.x * torch.rand(()), graph.edge_index)
     together = stack(models)
     found = together.eval()(graph.x, graph.edge_index)
@@ -337,7 +337,7 @@ def test_both_directions_need_a_directed_graph(graph):
         model(graph.x, graph.edge_index)
     nothing = graph.edge_index[:, :0]
     assert model(graph.x, nothing).isfinite().all()
-    weight = torch.rand(graph.num_edges, dtype=torch.float64)  # other ones in each direction
+    weight = torch.rand(graph.num_edges, dtype=torch.float64)  # different in each direction
     assert model(graph.x, graph.edge_index, weight).isfinite().all()
 
 
@@ -364,7 +364,7 @@ def test_states_are_those_after_steps(graph, step):
 def test_without_a_local_term_a_node_alone_keeps_nothing_of_itself(graph):
     model = GREADX(3, 4, 2, num_steps=1, local=False, self_loops=0.0, norm="none").double().eval()
     other = graph.x.clone()
-    other[11] += 1  # it has no neighbours
+    other[11] += 1  # node 11 has no neighbours
     before, after = (model(x, graph.edge_index) for x in (graph.x, other))
     torch.testing.assert_close(before, after, rtol=0, atol=0)
 
@@ -396,7 +396,7 @@ def test_tuned_networks_are_layers_of_pyg_with_residual_and_normalization(graph,
     linears = [step.mixture.linear for step in model.steps]
     layers = [make(*one.weight.detach().split(8, 1), one.bias.detach()) for one in linears]
     norms = [nn.BatchNorm1d(8).double() for _ in layers]
-    for _ in range(3):  # in the end with statistics of their own
+    for _ in range(3):  # updates the running statistics
         h, *states = model.hidden_states(graph.x, graph.edge_index)
         torch.testing.assert_close(h, torch.relu(model.encoder(graph.x)))
         for state, layer, norm in zip(states, layers, norms, strict=True):
@@ -423,7 +423,7 @@ def test_tuned_gat_with_one_head_is_the_attention_of_pyg(graph):
 
 
 def test_gat_sep_is_its_equation(graph):
-    """Softmax over neighbours in dense matrices, a node never being its own."""
+    """Dense softmax over neighbours, without the node itself."""
     model = tuned("gat-sep", heads=2, num_layers=2).eval()
     near = torch.zeros(12, 12, dtype=torch.bool)
     near[graph.edge_index[1], graph.edge_index[0]] = True
@@ -449,7 +449,7 @@ def test_a_saved_model_is_the_same_model(directed, tmp_path, form):
     pytest.importorskip("huggingface_hub")
     model = GREADX(3, 4, 2, num_steps=2, **form)
     x = directed.x.float()
-    for _ in range(3):  # statistics that are not those of a new model
+    for _ in range(3):  # updates the running statistics
         model(x, directed.edge_index)
     model.save_pretrained(tmp_path / "m")
     loaded = GREADX.from_pretrained(tmp_path / "m")
@@ -459,7 +459,7 @@ def test_a_saved_model_is_the_same_model(directed, tmp_path, form):
 
 
 class Reading(TorchDispatchMode):
-    """Notes operations whose result a program waits for: a CUDA graph cannot have them."""
+    """Record operations that synchronize with the host, which a CUDA graph cannot contain."""
 
     def __init__(self):
         super().__init__()
@@ -477,7 +477,7 @@ READS = {aten._local_scalar_dense, aten.nonzero, aten.equal, aten._unique2, aten
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_after_its_first_call_nothing_waits_for_a_value(directed, form):
-    """So that an epoch can be a CUDA graph, see `gread.kernels.cuda_graph`."""
+    """Required for recording an epoch as a CUDA graph, see `gread.kernels.cuda_graph`."""
     model = GREADX(3, 4, 2, **form).double()
     with Reading() as reading:
         model(directed.x, directed.edge_index).square().sum().backward()
@@ -497,7 +497,7 @@ def test_types_are_read_in_the_first_call_alone(typed):
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_a_mask_of_edges_acts_on_every_operator(directed, direction):
-    """Of an explainer: an edge that it takes away is gone in both directions."""
+    """An edge that an explainer masks is removed in both directions."""
     model = GREADX(3, 4, 2, direction=direction).double()
     mask = torch.rand(directed.num_edges, dtype=torch.float64)
     before = model.operator(directed.x, directed.edge_index, None)
@@ -514,7 +514,7 @@ def test_a_mask_of_edges_acts_on_every_operator(directed, direction):
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_the_explainer_of_pyg_finds_the_feature_that_matters(direction):
     data = gread.csbm(30, homophily=0.9, degree=4, num_features=4, mean=0.0, seed=1)
-    data.x[:, 0] += 6 * data.y - 3  # feature 0 alone tells the class
+    data.x[:, 0] += 6 * data.y - 3  # only feature 0 determines the class
     if direction == "both":
         data.edge_index = data.edge_index[:, data.edge_index[0] < data.edge_index[1]]
     model = GREADX(4, 8, 2, num_steps=2, direction=direction)
@@ -598,7 +598,7 @@ def test_a_population_has_room_for_what_its_members_keep(directed, form):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_recorded_epochs_are_those_of_the_cpu(directed, form):
-    """Alone and in a population, more epochs than are needed to record one."""
+    """As a single run and in a population, with more epochs than recording needs."""
     config = gread.TrainConfig(epochs=8, lr=1e-3)
 
     def make():

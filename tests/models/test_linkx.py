@@ -35,7 +35,7 @@ def test_linkx_is_the_one_of_pyg(graph):
         other.cat_lin2.bias.zero_()
         for place, lin in zip((0, 4, 8), other.final_mlp.lins, strict=True):
             lin.load_state_dict(model.final_mlp[place].state_dict())
-    # In training mode, where batch norm is at work.
+    # In training mode, with batch normalization.
     torch.testing.assert_close(model(graph.x, graph.edge_index), other(graph.x, graph.edge_index))
 
 

@@ -1,4 +1,4 @@
-"""The laws of every registered model."""
+"""Laws of every registered model."""
 
 import math
 from itertools import product
@@ -18,7 +18,7 @@ from tests.checks import permuted
 
 @pytest.fixture(params=MODELS)
 def build(request):
-    """Builds the model for three features and two classes, without dropout, in float64."""
+    """Build the model for three features and two classes, without dropout, in float64."""
 
     def make(num_nodes=12, **options):
         quiet = {"input_dropout": 0.0, "dropout": 0.0} | options
@@ -92,11 +92,11 @@ def test_eight_nodes_are_fitted_to_the_last(build):
         train_mask=torch.ones(8, dtype=torch.bool),
     )
     data.val_mask = data.test_mask = data.train_mask
-    alone = build.entry.title == "SGC"  # one linear map, which its authors train with this rate
+    alone = build.entry.title == "SGC"  # one linear map, trained with its authors' learning rate
     config = gread.TrainConfig(epochs=400, lr=0.2 if alone else 0.05, weight_decay=0.0)
 
     class Fitted(Exception):
-        """The end: there is nothing left to learn."""
+        """Raised when the training loss is small enough."""
 
     def look(epoch):
         if epoch.train == 1.0:
@@ -113,7 +113,7 @@ def test_a_graph_without_edges_and_a_single_node(build):
     assert model(x, nothing).isfinite().all()
     if build.entry.transductive({}):
         assert build(num_nodes=1).eval()(x[:1], nothing).isfinite().all()
-    elif build.entry.title == "PairNorm":  # the mean over all nodes is taken from each
+    elif build.entry.title == "PairNorm":  # the mean over all nodes is subtracted
         assert model(x[:1], nothing).isfinite().all()
     else:
         torch.testing.assert_close(model(x[:1], nothing), model(x, nothing)[:1])

@@ -1,4 +1,4 @@
-"""Numbers at the edge are correct or refused; ``python -m studies.soak numbers`` has more."""
+"""Extreme inputs give correct results or an error; ``python -m studies.soak numbers`` has more."""
 
 import pytest
 import torch
@@ -8,10 +8,10 @@ from gread.models.catalog import MODELS
 from studies.soak.numbers import CHECKS, build, graph, isolated, outcome
 
 COMPUTED = ("autocast to bfloat16", "autocast to float16", "weights 0", "a graph of one node")
-"""What no model refuses but Geom-GCN, which has no use for weights."""
+"""Inputs that every model accepts, except Geom-GCN, which has no edge weights."""
 
 
-@pytest.mark.filterwarnings("ignore:mkldnn")  # which not every processor has
+@pytest.mark.filterwarnings("ignore:mkldnn")  # not available on every processor
 @pytest.mark.parametrize("check", CHECKS)
 def test_at_the_edge_every_model_is_correct_or_refuses(check):
     found = {name: outcome(check, name, seed=1) for name in MODELS}

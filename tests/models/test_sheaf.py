@@ -26,7 +26,7 @@ def ends(graph):
 
 
 def drawn(kind, ends, d=3):
-    """A Laplacian of random maps, and the maps as matrices [E, d, d]."""
+    """Laplacian of random maps, and the maps as matrices [E, d, d]."""
     numbers = torch.randn(d, d, ends.weight.numel(), dtype=torch.float64)
     if kind == "diag":
         return diagonal_laplacian(numbers[0], ends), torch.diag_embed(numbers[0].T)
@@ -39,13 +39,13 @@ def drawn(kind, ends, d=3):
 
 
 def dense(laplacian, d=3):
-    """Its product with the identity, [12d, 12d]."""
+    """Dense matrix of the Laplacian, [12d, 12d]."""
     identity = torch.eye(12 * d, dtype=torch.float64).view(12, d, 12 * d)
     return (laplacian @ identity).reshape(12 * d, 12 * d)
 
 
 def by_edges(maps, ends):
-    """Δ built block by block from the maps [E, d, d]: the definition."""
+    """Δ from its definition, block by block from the maps [E, d, d]."""
     d = maps.size(-1)
     u, v = ends.pattern.rows.numbers().tolist(), ends.pattern.rows.column.tolist()
     at = {place: number for number, place in enumerate(zip(u, v, strict=True))}
@@ -83,7 +83,7 @@ def test_the_energy_is_a_sum_over_edges(ends, kind):
     u = ends.pattern.rows.numbers()
     image = maps @ y[u]
     differences = (image - image[ends.pattern.order]).square().sum()
-    torch.testing.assert_close((x * (laplacian @ x)).sum(), differences / 2)  # every edge has two
+    torch.testing.assert_close((x * (laplacian @ x)).sum(), differences / 2)  # two ends per edge
 
 
 def test_maps_that_are_the_identity_give_the_laplacian_of_the_graph(graph, ends):

@@ -1,4 +1,4 @@
-"""Several models as one: each gives what it gives alone, forth and back."""
+"""Stacked models give the numbers of single models, forward and backward."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ def graph():
 
 
 def some(graph, channels=8, **settings):
-    """Four models with times, steps and coefficients of their own."""
+    """Four models with different times, steps and coefficients."""
     alphas, betas = ([k for k in kinds if k != "matrix"] * 4 for kinds in (ALPHAS, BETAS))
     models = []
     for number, (time, step_size) in enumerate(zip(TIMES, STEPS, strict=True)):
@@ -106,7 +106,7 @@ def test_members_that_differ_in_the_weight_of_own_loops_have_each_its_adjacency(
 
 
 def test_a_member_without_loops_does_not_see_the_loops_of_others(graph):
-    """Not even where they attract all attention."""
+    """Even if the loops get all attention."""
     models = [
         model for loops in (0.0, 1.0) for model in some(graph, adjacency="soft", self_loops=loops)
     ]

@@ -1,4 +1,4 @@
-"""TorchScript's tracer, which hands kernels tensors that they cannot read."""
+"""TorchScript's tracer, whose tensors kernels cannot read, raises an error."""
 
 import pytest
 

@@ -9,7 +9,7 @@ from gread.models.catalog import MODELS
 
 
 def attended(layer, weight, h, graphs):
-    """The equation, node by node. ``graphs`` has (source, target, relation, w)."""
+    """Attention by its equation, node by node; ``graphs`` has (source, target, relation, w)."""
     *maps, root = weight.chunk(layer.query.size(0) + 1, dim=1)
     out = [h[i] @ root + layer.bias for i in range(len(h))]
     for r, w_r in enumerate(maps):
@@ -31,7 +31,7 @@ def test_wrgat_equals_dense_formula(graph, weighted):
     edge_weight = torch.rand(graph.num_edges).double() if weighted else None
     w = torch.ones(graph.num_edges).double() if edge_weight is None else edge_weight
     index, kind, alike = structural_multigraph(graph.edge_index, 12)
-    assert (kind > 2).any()  # which are not to be used
+    assert (kind > 2).any()  # must not be used
     pairs = [(*pair, 0, v) for pair, v in zip(graph.edge_index.T.tolist(), w, strict=True)]
     pairs += [
         (*pair, k, v)

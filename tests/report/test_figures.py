@@ -23,7 +23,7 @@ def test_images_share_their_colours_and_one_bar():
     shown = [axis for axis in figure.axes if axis.get_images()]
     assert [axis.get_title() for axis in shown] == ["t = 0", "t = 1", "t = 2", "t = 3"]
     assert {axis.get_images()[0].get_clim() for axis in shown} == {(0.0, 2.0)}
-    assert len(figure.axes) == 5  # with the bar of colours
+    assert len(figure.axes) == 5  # including the colour bar
 
 
 def test_the_lines_of_one_panel_are_named_at_their_ends():

@@ -1,7 +1,7 @@
 """The page in a real browser, opened from a file.
 
-A browser takes seconds to start, so none is fast: test_charts.py and test_tables.py test what the
-page is made of without one.
+These tests are slow, because a browser takes seconds to start. test_charts.py and test_tables.py
+test the content of the page without one.
 """
 
 import json
@@ -43,7 +43,7 @@ def rows(*texts):
 
 
 def small():
-    """A page of every kind of thing."""
+    """Page with every kind of artefact."""
     energy = Panel(series=lines("GCN", "GREAD-BS"), x=Axis("layer"), y=Axis("energy", log=True))
     table = TextTable(
         "Table 4: accuracy",
@@ -79,7 +79,7 @@ def small():
 
 
 def everything():
-    """A page of all artefacts that need no files, from made-up results."""
+    """Page of all artefacts that need no files, from generated results."""
     sections = []
     for name, artefact in ARTEFACTS.items():
         if name not in FROM_FILES:
@@ -100,7 +100,7 @@ def files(tmp_path_factory):
 
 @pytest.fixture
 def visit(browser, files):
-    """Opens a page; in the end nothing may have been asked for or complained about."""
+    """Function that opens a page; fails on requests and on console messages."""
     troubles, contexts = [], []
 
     def open_page(name="small", **options):
@@ -125,7 +125,7 @@ SCROLL = """drawn => {
   drawn.scrollIntoView({block: 'center', behavior: 'instant'});
   return new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
 }"""
-"""Ends after the scroll event, which hides the tooltip."""
+"""Script that resolves after the scroll event, which hides the tooltip."""
 
 
 def hover(tab, drawing, across, down):
@@ -138,7 +138,7 @@ def hover(tab, drawing, across, down):
 
 
 def brightness(tab, element):
-    """From 0 to 255, of what is behind an element."""
+    """Brightness of the background of an element, 0 to 255."""
     colour = tab.evaluate(f"getComputedStyle(document.querySelector('{element}')).backgroundColor")
     return sum(map(int, re.findall(r"\d+", colour)[:3])) / 3
 
@@ -225,7 +225,7 @@ def test_tables_sort_and_rows_of_the_paper_stay_with_ours(visit):
     head("cora").click()
     assert first_column() == printed
     head("texas").click()
-    assert first_column() == ["A", "B", "– paper", "C"]  # what is missing comes last
+    assert first_column() == ["A", "B", "– paper", "C"]  # missing values come last
     head("model").click()
     assert first_column() == ["A", "B", "– paper", "C"]
     tab.locator("#table-4 .beside input").click()

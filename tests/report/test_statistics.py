@@ -19,7 +19,7 @@ def test_comparison_of_pairs():
     second = [79.0, 80.0, 82.0, 77.0, 85.0, 78.0]
     found = compare(first, second)
     assert found.difference == pytest.approx(21 / 6)
-    assert found.wilcoxon == pytest.approx(2 / 2**6)  # all six differences have one sign
+    assert found.wilcoxon == pytest.approx(2 / 2**6)  # all six differences have the same sign
     assert 0 < found.t_test < 0.01
     assert found.pairs == 6
     assert compare(first, first).wilcoxon == 1

@@ -7,7 +7,7 @@ from gread.training.config import TrainConfig
 
 @pytest.fixture(scope="session")
 def small():
-    """Makes specs that take a moment each."""
+    """Function that returns specs of short runs."""
 
     def make(**changes) -> RunSpec:
         settings = {

@@ -1,4 +1,4 @@
-"""Results as files that are small enough to commit."""
+"""Archives of results."""
 
 import json
 import lzma
@@ -58,7 +58,7 @@ def test_results_of_the_working_folder_count_before_those_of_the_package(tmp_pat
 
 @pytest.mark.slow
 def test_committed_runs_are_those_of_the_specs_of_today():
-    """A hyperparameter that a model gains must be in ``added``, or its runs are lost."""
+    """A new hyperparameter must be in ``added``, otherwise committed runs are not found."""
     forms = {}
     for path in ARCHIVES.glob(f"*{ENDING}"):
         for spec in (result.spec for result in read_results(path)):

@@ -1,4 +1,4 @@
-"""Stored runs keep their keys: those of the first version, and those of models that change."""
+"""Stored runs keep their keys, also if models change."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ from gread.training.config import TrainConfig
 from tests.processes import Forked
 
 VERSION_1 = Path(__file__).with_name("store-of-version-1")
-"""Written before specs were plain values; ``own-model`` was registered then."""
+"""Store written before specs were plain values, when ``own-model`` was registered."""
 
 STORED = {
     "7b3a5dca6f7665a5b71b": {"model": "gcn", "hyper": {}},
@@ -33,11 +33,11 @@ STORED = {
     "0f0fc011e17cd2e824d3": {"train": TrainConfig(epochs=3, parts=2, halo=1)},
     "bf1396d6f5717d59b4e9": {"train": TrainConfig(epochs=3, processes=2)},
 }
-"""Key to what differs from the common settings."""
+"""Differences from the common settings, by key."""
 
 
 def as_given(**changes) -> RunSpec:
-    """A spec as a user writes it, with nothing filled in."""
+    """Spec as a user writes it, without defaults."""
     settings = {
         "dataset": "csbm",
         "model": "gread-bs",
@@ -96,7 +96,7 @@ def test_a_row_of_a_model_that_is_not_registered_is_listed(version_1):
 
 @pytest.fixture
 def register():
-    """Registers models that are gone after the test; the same name may be given again."""
+    """Function that registers models for one test; a name may be reused."""
     names = set()
 
     def enter(name, build, **declared) -> None:
@@ -124,7 +124,7 @@ def test_a_new_default_changes_neither_the_key_nor_the_meaning_of_a_stored_run(t
     assert complete(before.spec) == before.spec
     assert list(store) == [before]
     assert before.spec.hyper["depth"] == 2
-    assert store.get(as_given(model="grown")) is None  # by default it is another run now
+    assert store.get(as_given(model="grown")) is None  # the default now means another run
     assert store.get(as_given(model="grown", hyper={"hidden_channels": 4, "depth": 2})) == before
 
 

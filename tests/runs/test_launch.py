@@ -83,7 +83,7 @@ def test_killed_at_twenty_moments_it_ends_with_the_same_results(tmp_path, small)
     texts = [small(seed=seed, split=split).to_json() for seed in range(4) for split in range(5)]
     done = Forked("-c", KILLER, tmp_path, *texts).end()
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 5  # the others were done before they could be killed
+    assert int(done.stdout) > 5  # the others finished before they were killed
     whole, killed = (
         {result.spec.key: result.history for result in ResultStore(tmp_path / name)}
         for name in ("whole", "killed")
@@ -191,7 +191,7 @@ def greedy_launch(folder, spec):
 
 @pytest.fixture
 def launched(tmp_path, small):
-    """A launch in two processes, after its first result, and the specs it works on."""
+    """A launch in two processes after its first result, and its specs."""
     program = tmp_path / "program.py"
     program.write_text(LAUNCHER)
     long = TrainConfig(epochs=40)
@@ -201,7 +201,7 @@ def launched(tmp_path, small):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        start_new_session=True,  # a process group of its own, as a terminal makes it
+        start_new_session=True,  # a separate process group, as in a terminal
     )
     assert process.stdout.readline() == "one\n", process.stderr.read()
     yield process, specs
@@ -210,7 +210,7 @@ def launched(tmp_path, small):
 
 
 def in_group(group: int) -> list[str]:
-    """The processes of a group that are alive."""
+    """Live processes of a group."""
     listed = subprocess.run(["ps", "-eo", "pgid=,stat="], capture_output=True, text=True).stdout
     rows = [row.split() for row in listed.splitlines()]
     return [state for number, state in rows if int(number) == group and state[0] != "Z"]
@@ -260,7 +260,7 @@ def test_a_population_that_needs_too_much_memory_is_halved(tmp_path, small, monk
     monkeypatch.setattr("gread.runs.executors.job.run_together", little_memory)
     store = ResultStore(tmp_path)
     launch(specs, store, together=True)
-    assert sizes == [5, 2, 3, 2]  # the three are one and two
+    assert sizes == [5, 2, 3, 2]  # the three are split into one and two
     apart = {spec.key: run(spec).val for spec in specs}
     assert store.numbers("val") == pytest.approx(apart)
 
@@ -290,7 +290,7 @@ def test_processes_stay_for_the_next_launch_and_end_with_their_executor(tmp_path
         own.append(set(multiprocessing.active_children()) - others)
     assert own[0] == own[1]
     first, _ = own[0]
-    first.kill()  # while there is nothing to do
+    first.kill()  # while it is idle
     first.join()
     with pytest.warns(UserWarning, match="runs were lost and are retried"):
         launch([small(seed=seed) for seed in range(6)], store, executor=executor, workers=2)
@@ -300,7 +300,7 @@ def test_processes_stay_for_the_next_launch_and_end_with_their_executor(tmp_path
 
 
 class Hopeless:
-    """Of its processes all die but the first."""
+    """Executor whose processes die, except the first."""
 
     remote = False
 
@@ -310,7 +310,7 @@ class Hopeless:
             yield job, job.compute() if first else ConnectionError("it was struck by lightning")
 
 
-# Of PyTorch on Python 3.13: pytest.warns gives it again without the module that is to be ignored.
+# A warning of PyTorch on Python 3.13: pytest.warns re-emits it without its module.
 @pytest.mark.filterwarnings(
     "ignore:Failing to pass a value to the 'type_params':DeprecationWarning"
 )

@@ -1,8 +1,8 @@
-"""Runs on a real Ray cluster of two nodes on this machine, of which pieces are taken away.
+"""Runs on a real Ray cluster of two local nodes, parts of which are killed.
 
-A process of the cluster takes seconds to begin, so none is fast: what an executor must do is tested
-without a cluster in test_launch.py. Tests share one cluster, and those that leave less of it come
-last.
+These tests are slow, because a process of the cluster takes seconds to start. The contract of
+executors is tested without a cluster in test_launch.py. Tests share one cluster, and those that
+kill parts of it come last.
 """
 
 import json
@@ -51,7 +51,7 @@ launch(specs, ResultStore(sys.argv[2]), executor=f"ray={sys.argv[1]}", on_result
 
 @pytest.fixture(autouse=True)
 def limit():
-    """No test hangs."""
+    """Fail a test that hangs."""
 
     def end(*_):
         raise TimeoutError("the test took more than two minutes")
@@ -65,21 +65,21 @@ def limit():
 
 @pytest.fixture
 def apart():
-    """This process is connected to no cluster."""
+    """Disconnect this process from any cluster."""
     ray.shutdown()
 
 
 @pytest.fixture(scope="module")
 def alone():
-    """A cluster of one node with one core."""
+    """Cluster of one node with one core."""
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,  # a short path
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setenv("RAY_TMPDIR", folder)
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("RAY_AUTH_MODE", "disabled")  # it would write a token into the home folder
-        patch.setenv("RAY_worker_niceness", "0")  # else all other tests go before its processes
+        patch.setenv("RAY_AUTH_MODE", "disabled")  # otherwise it writes a token to the home folder
+        patch.setenv("RAY_worker_niceness", "0")  # otherwise other tests have priority
         made = Cluster(True, head_node_args={"num_cpus": 1, "include_dashboard": False})
         yield made
         ray.shutdown()
@@ -88,7 +88,7 @@ def alone():
 
 @pytest.fixture
 def cluster(alone):
-    """A cluster of two."""
+    """Cluster of two nodes."""
     if not alone.worker_nodes:
         alone.add_node(num_cpus=1)
     return alone
@@ -101,13 +101,13 @@ def executor(cluster):
 
 @pytest.fixture(scope="module")
 def table(small):
-    """Runs of a tenth of a second, and their histories."""
+    """Specs of short runs, and their histories."""
     specs = [small(seed=seed, train=TrainConfig(epochs=50)) for seed in range(16)]
     return {spec: run(spec).history for spec in specs}
 
 
 def working(*nodes) -> list[int]:
-    """The processes of nodes that compute something now."""
+    """Busy processes by node."""
     raylets = {node.all_processes["raylet"][0].process.pid for node in nodes}
     listed = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True)
     rows = [line.split(None, 2) for line in listed.stdout.splitlines()]
@@ -289,7 +289,7 @@ def test_a_small_job_takes_an_eighth_of_a_gpu(executor, small, monkeypatch):
 def test_a_node_goes_in_the_middle_of_a_table(tmp_path, cluster, executor, table):
     store, seen, (node,) = ResultStore(tmp_path), [], cluster.worker_nodes
     there = NodeAffinitySchedulingStrategy(node.node_id, soft=False)
-    ray.get(ray.remote(scheduling_strategy=there)(lambda: None).remote())  # so it has a process
+    ray.get(ray.remote(scheduling_strategy=there)(lambda: None).remote())  # starts a process there
 
     def remove(result):
         seen.append(result.spec)
@@ -297,7 +297,7 @@ def test_a_node_goes_in_the_middle_of_a_table(tmp_path, cluster, executor, table
             return
         while not (processes := working(node)):
             pass  # between two runs
-        for process in processes:  # they would still hand over what they are about to finish
+        for process in processes:  # otherwise they deliver the results of running jobs
             os.kill(process, signal.SIGSTOP)
         cluster.remove_node(node, allow_graceful=False)
         for process in processes:
@@ -316,7 +316,7 @@ def test_a_driver_is_killed_and_started_again(tmp_path, alone, table):
     store = ResultStore(tmp_path / "store")
     command = [sys.executable, program, alone.address, store.path.parent, *texts]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as driver:
-        assert "one\n" in iter(driver.stdout.readline, "")  # Ray tells of nodes there too
+        assert "one\n" in iter(driver.stdout.readline, "")  # Ray also prints there
         driver.kill()
     before = {result.spec: result.finished for result in store}
     assert 0 < len(before) < len(table)

@@ -22,7 +22,7 @@ def test_the_same_spec_gives_the_same_bytes(small):
     one, two = run(spec), run(spec)
     assert one.history == two.history
     assert (one.epoch, one.val, one.test) == (two.epoch, two.val, two.test)
-    torch.rand(7)  # what happened before does not matter
+    torch.rand(7)  # earlier random numbers have no effect
     assert run(spec).history == one.history
     assert run(replace(spec, seed=1)).history != one.history
 
@@ -95,7 +95,7 @@ def test_a_run_that_diverges_later_keeps_its_best_epoch(small):
 
 @pytest.fixture
 def beyond(small):
-    """Makes specs of BS with twice its stable step: the graph is bipartite, so Ã has −1."""
+    """Function that returns specs of BS with twice the stable step on a bipartite graph."""
 
     def make(time, **changes) -> RunSpec:
         options = {"num_nodes": 30, "homophily": 0.0, "degree": 6}
@@ -118,7 +118,7 @@ def test_energies_beyond_float32_are_numbers(tmp_path, beyond):
     assert max(result.records["energy"]) > torch.finfo(torch.float32).max
     store = ResultStore(tmp_path)
     store.put(result)
-    assert store.numbers("val_loss") == {spec.key: result.val_loss}  # SQLite can read the rest
+    assert store.numbers("val_loss") == {spec.key: result.val_loss}  # SQLite reads the other fields
 
 
 def test_what_is_no_number_is_none_in_a_record(small, monkeypatch):

@@ -53,7 +53,7 @@ def test_the_file_is_readable_with_any_client(store, small):
 def test_a_writer_waits_for_another_longer_than_sqlite_would(store, small):
     with closing(sqlite3.connect(store.path, check_same_thread=False)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        release = threading.Timer(6.5, other.rollback)  # SQLite's own patience is 5 s
+        release = threading.Timer(6.5, other.rollback)  # SQLite's default timeout is 5 s
         release.start()
         store.put(Result(small(), "ok"))
         release.join()
@@ -92,7 +92,7 @@ def test_a_broken_store_is_named_set_aside_and_begun_anew(store, small):
         store.path.write_bytes(b"broken once more" * 50)
         with pytest.warns(UserWarning, match=f"was moved to {name}") as seen:
             ResultStore(store.path.parent)
-        assert seen[0].filename == __file__  # whoever opened it is told, not the store
+        assert seen[0].filename == __file__  # the warning points to the caller
         assert store.path.with_name(name).read_bytes() == b"broken once more" * 50
 
 
@@ -163,7 +163,7 @@ def test_a_full_disk_is_one_sentence(store, small):
     )
     done = Forked("-c", code).end(timeout=120)
     assert done.stdout.startswith(f"the store {store.path} cannot be written: "), done
-    assert len(store) == 0  # and it is whole
+    assert len(store) == 0  # and it is valid
 
 
 def test_accuracies_are_read_without_histories(store, small):

@@ -1,6 +1,6 @@
-"""What a tracker wrote, read with its own reader.
+"""Output of trackers, read with their own readers.
 
-Together the packages are too large for the extra ``test``: those that are not there are skipped.
+The packages are too large for the extra ``test``; tests of missing ones are skipped.
 """
 
 import json
@@ -15,7 +15,7 @@ from gread.base.errors import InputError
 from gread.runs.run import run
 from gread.runs.trackers import TRACKERS, tracked
 
-# mlflow uses what SQLAlchemy 2.1 deprecates.
+# mlflow uses features that SQLAlchemy 2.1 deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning")
 
 NUMBERS = ("loss", "train", "val", "test")
@@ -23,7 +23,7 @@ NUMBERS = ("loss", "train", "val", "test")
 
 @pytest.fixture(autouse=True)
 def at_home(monkeypatch, tmp_path):
-    """Nothing leaves the machine or is left on it, whatever its user has set up."""
+    """Isolate trackers from the network and from the user's configuration."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
@@ -32,7 +32,7 @@ def at_home(monkeypatch, tmp_path):
         monkeypatch.setenv(f"WANDB_{place}_DIR", str(tmp_path / place))
     yield
     if sys.modules.get("wandb"):
-        sys.modules["wandb"].teardown()  # as it does itself when Python ends
+        sys.modules["wandb"].teardown()  # as at exit
         children = psutil.Process().children(recursive=True)
         assert not [child for child in children if child.name().startswith("wandb")]
 
@@ -77,7 +77,7 @@ def mlflow_run(uri):
 
 
 def points_of(result):
-    """Of each of the numbers: epoch and value."""
+    """Epochs and values by name."""
     return [[(n, epoch[i]) for n, epoch in enumerate(result.history)] for i in range(4)]
 
 
@@ -97,7 +97,7 @@ def test_what_is_tracked_is_what_the_result_holds(name, small, tmp_path):
     numbers = ("hyper.hidden_channels", "train.epochs", "options.num_nodes", "split", "seed")
     assert [float(settings[number]) for number in numbers] == [4, 3, 30, 0, 0]
     np.testing.assert_allclose(points, points_of(result), rtol=1e-6)
-    assert run(spec).history == result.history  # looking changes nothing
+    assert run(spec).history == result.history  # tracking does not change results
 
 
 @pytest.mark.parametrize("name", TRACKERS)

@@ -1,4 +1,4 @@
-"""A line of the journal is there as a whole, or not at all."""
+"""Lines of the journal are written atomically."""
 
 import json
 

@@ -95,7 +95,7 @@ def test_a_run_that_fails_is_worse_than_every_other(store, tmp_path):
     assert "failed" in [result.status for result in store]
     assert found.mean == math.inf
     made = report("csbm-gread-z", store)
-    assert len(made.write(tmp_path)) == 1  # no picture of numbers that are none
+    assert len(made.write(tmp_path)) == 1  # no figure without finite values
 
 
 def test_the_picture_marks_the_lowest_where_lower_is_better():

@@ -41,7 +41,7 @@ def test_a_finished_study_is_reported_with_its_tests(find, store, rule):
 def test_before_the_end_nobody_sees_a_test_accuracy(find, store, tmp_path):
     find(trials=3)
     study, _ = load_study(NAME, None, store.path.parent / "studies")
-    study.set_user_attr("trials", 9)  # as when a search for nine is under way
+    study.set_user_attr("trials", 9)  # as during a search for nine trials
     made = report(NAME, store)
     assert (made.finished, made.tests, made.seen) == (False, {}, ())
     assert made.write(tmp_path / "out") == []
@@ -103,7 +103,7 @@ def test_few_trials_and_trials_that_do_not_differ_have_no_importance(find, store
     find(trials=6, study="same", space=same)
     assert report("same", store).importance == {}
     find(trials=6, prune=True, study="pruned", splits=range(9))
-    assert report("pruned", store).importance == {}  # one or two are complete
+    assert report("pruned", store).importance == {}  # only one or two are complete
 
 
 @pytest.mark.slow

@@ -59,7 +59,7 @@ def test_progress_has_validation_alone(find):
     assert seen[0] == SearchProgress(0, 4, 0, None)
     assert sorted({now.runs for now in seen}) == list(range(9))
     assert sorted({(now.finished, now.runs) for now in seen if now.runs % 2 == 0}) == [
-        *((0, 0), (1, 2), (2, 4), (3, 6), (4, 8))  # a trial is told when its runs are there
+        *((0, 0), (1, 2), (2, 4), (3, 6), (4, 8))  # a trial is reported when its runs are stored
     ]
     assert seen[-1].best == max(found, key=lambda trial: trial.mean)
     assert not any("test" in name for name in vars(seen[-1]) | vars(found[0]))
@@ -122,7 +122,7 @@ def test_an_error_leaves_its_trials_free_for_the_next(find, store, monkeypatch):
     assert [trial.state.name for trial in study.trials] == ["RUNNING", "RUNNING"]
     with pytest.raises(InputError, match="split must be below 10"):
         find(trials=2, splits=[0, 10], study="broken")
-    assert len(study.trials) == 2  # taken up, not asked for again
+    assert len(study.trials) == 2  # continued, not created again
     assert trials_of(study, Space(plan.model, plan.space)) == []
 
 
@@ -137,7 +137,7 @@ def test_settings_that_a_user_enqueues_are_tried(find, store):
 
 @pytest.mark.parametrize("drawn", [0, 1, 2, 3])
 def test_a_trial_that_was_drawn_in_part_is_drawn_to_its_end(find, tmp_path, monkeypatch, drawn):
-    """A process may be killed between two values of one trial."""
+    """A process may be killed while it samples a trial."""
     whole = find(trials=2)
     store, space = ResultStore(tmp_path / "killed"), Space("gread-bs", TABLE)
     with pytest.raises(KeyboardInterrupt):
@@ -199,7 +199,7 @@ def test_killed_at_many_moments_it_ends_with_the_same_trials(tmp_path, how):
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 3
     study = stored(ResultStore(tmp_path / "killed"))
-    assert [trial.number for trial in study.trials] == list(range(12))  # none twice, none given up
+    assert [trial.number for trial in study.trials] == list(range(12))  # none abandoned
     if how == "all":
         assert len(ResultStore(tmp_path / "killed")) == 48
 
@@ -220,7 +220,7 @@ print(counts[-1])
 
 
 def together(folder, storage=""):
-    """Two processes search on one study; the runs that each has computed."""
+    """Run two processes on one study, and return the number of runs of each."""
     processes = [Forked("-c", WORKER, folder, storage, TABLE) for _ in range(2)]
     outcomes = [process.end() for process in processes]
     assert all(done.returncode == 0 for done in outcomes), outcomes
@@ -232,9 +232,9 @@ def together(folder, storage=""):
 def test_processes_share_a_study_and_end_with_just_the_trials_asked_for(tmp_path, database):
     storage = f"sqlite:///{tmp_path}/study.sqlite" if database else ""
     counts = together(tmp_path, storage)
-    assert sum(counts) == 80 == len(ResultStore(tmp_path))  # nobody computed a run twice
+    assert sum(counts) == 80 == len(ResultStore(tmp_path))  # no run was computed twice
     study, plan = load_study("csbm-gread-bs", storage or None, tmp_path / "studies")
     found = trials_of(study, Space(plan.model, plan.space))
     assert len(found) == 20
     left = [t for t in study.trials if t.state == optuna.trial.TrialState.FAIL]
-    assert len(study.trials) == 20 + len(left)  # asked for by two at once, and given back
+    assert len(study.trials) == 20 + len(left)  # created concurrently and released

@@ -34,7 +34,7 @@ def test_the_shipped_space_holds_every_published_and_printed_best_value(model):
             training = {"lr": preset.train.lr, "weight_decay": preset.train.weight_decay}
             for name, value in {**preset.hyper, **training}.items():
                 if (model, dataset, name) in SLIPS or value == 0.0 == training.get(name):
-                    continue  # the appendix prints 0.0000 for what is below 5e-5
+                    continue  # the appendix prints 0.0000 below 5e-5
                 part = space.parts.get(name, Choice((space.fixed.get(name),)))
                 if isinstance(part, Range):
                     assert part.low <= value <= part.high, (dataset, name)

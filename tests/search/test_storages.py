@@ -19,7 +19,7 @@ from tests.search.test_search import together
 
 @pytest.mark.slow
 def test_processes_share_a_study_in_postgresql(tmp_path, postgresql):
-    """The tables are made by both at once, which one of them has to survive."""
+    """Both processes create the tables at the same time."""
     counts = together(tmp_path, postgresql)
     assert sum(counts) == 80 == len(ResultStore(tmp_path))
     assert all(counts)

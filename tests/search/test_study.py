@@ -65,7 +65,7 @@ def test_a_line_that_a_full_disk_cut_off_is_dropped(tmp_path):
 
 @pytest.mark.slow
 def test_a_lock_that_a_killed_process_left_is_broken(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # as for a command with its store at runs/store
+    monkeypatch.chdir(tmp_path)  # as a command with a relative store
     monkeypatch.setattr("gread.search.journal.LOCK", 3)
     folder = Path("studies")
     create_study("mine", PLAN, None, folder, 5)

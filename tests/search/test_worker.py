@@ -26,7 +26,7 @@ def test_trials_of_the_living_are_theirs_and_those_of_the_gone_are_free(study):
     with Worker(study) as one, Worker(study) as two:
         one.takes(study.ask())
         two.takes(study.ask())
-        time.sleep(1.2)  # long enough to be taken for dead without a sign of life
+        time.sleep(1.2)  # long enough to be presumed dead without a heartbeat
         assert abandoned(study) == []
     assert numbers(abandoned(study)) == [0, 1]
     study.tell(0, 0.5)
@@ -35,9 +35,9 @@ def test_trials_of_the_living_are_theirs_and_those_of_the_gone_are_free(study):
 
 def test_a_silent_worker_is_taken_for_dead(study):
     gone = Worker(study)
-    gone._say(time.time())  # and never again, as if it were killed
+    gone._say(time.time())  # the last heartbeat, as if it were killed
     gone.takes(study.ask())
-    study.ask()  # killed before it could sign
+    study.ask()  # killed before it registers
     assert abandoned(study) == []
     time.sleep(1.0)
     assert numbers(abandoned(study)) == [0, 1]

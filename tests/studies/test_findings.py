@@ -1,4 +1,4 @@
-"""What hostile files and fuzzing brought to light, each as small as it is."""
+"""Regression tests for findings of hostile files and fuzzing."""
 
 import json
 import lzma
@@ -194,7 +194,7 @@ def test_an_npz_member_that_is_no_array_is_refused(tmp_path):
 
 def test_trackers_do_not_call_home_unless_asked_to(monkeypatch):
     assert set(TELEMETRY) == {"mlflow", "wandb"}
-    monkeypatch.setitem(TELEMETRY, "json", {"GREAD_TEST_TELEMETRY": "off"})  # a package for all
+    monkeypatch.setitem(TELEMETRY, "json", {"GREAD_TEST_TELEMETRY": "off"})  # always exists
     monkeypatch.setenv("GREAD_TEST_TELEMETRY", "on")
     _package("json")
     assert os.environ["GREAD_TEST_TELEMETRY"] == "on"
@@ -214,7 +214,7 @@ def test_every_committed_result_passes_the_checks():
 def test_a_parquet_file_at_which_pyarrow_ends_its_process_is_one_sentence(tmp_path):
     pyarrow.parquet.write_table(pyarrow.table({"id": [1, 2]}), tmp_path / "t.parquet")
     content = (tmp_path / "t.parquet").read_bytes()
-    broken = content.replace(b"%\x02\x18\x02id", b"%\x03\x18\x02id")  # it may not be missing
+    broken = content.replace(b"%\x02\x18\x02id", b"%\x03\x18\x02id")  # a required column
     assert broken != content
     (tmp_path / "t.parquet").write_bytes(broken)
     with pytest.raises(InputError, match="it is not a Parquet file that pyarrow can read"):
@@ -275,7 +275,7 @@ def test_parquet_files_that_are_broken_in_their_middle_are_not_cut_into_blocks(w
     for name, table in tables.items():
         pyarrow.parquet.write_table(table, tmp_path / name, use_dictionary=False)
     content = bytearray((tmp_path / which).read_bytes())
-    content[4:24] = bytes(20)  # the head of the first page
+    content[4:24] = bytes(20)  # the header of the first page
     (tmp_path / which).write_bytes(content)
     with pytest.raises(InputError, match="Parquet files must be whole, got one that is broken"):
         shard_parquet(

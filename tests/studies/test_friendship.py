@@ -1,4 +1,4 @@
-"""A university's friendship graph, where it counts who the neighbours are."""
+"""The generated friendship graph, in which the identity of neighbours matters."""
 
 import numpy as np
 import pytest

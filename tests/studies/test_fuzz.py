@@ -1,4 +1,4 @@
-"""Every parser and the command with any input; ``python -m studies.soak fuzz`` has 10^5 cases."""
+"""Fuzzing of every parser and command; ``python -m studies.soak fuzz`` has 10^5 cases."""
 
 import warnings
 

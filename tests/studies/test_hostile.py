@@ -1,6 +1,6 @@
-"""Files of strangers are refused, or read as the harmless thing they are.
+"""Hostile files are rejected or read as plain values.
 
-The same cases in watched processes, and what they cost: ``python -m studies.soak hostile``.
+``python -m studies.soak hostile`` runs the same cases in monitored processes.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""The page of reliability is what was tried."""
+"""docs/reliability.md agrees with the recorded results."""
 
 import pytest
 
@@ -59,6 +59,6 @@ def test_a_mutant_is_a_change_of_what_is_computed(tmp_path, monkeypatch):
     assert "module: width: float=2.0 → width: float=3.0" not in changes
     assert "area: width: float=2.0 → width: float=3.0" in changes
     assert "area: width < 0 or not width → width < 0 and (not width)" in changes
-    assert all("Of a square" in mutant.source for mutant in found)  # words are left alone
+    assert all("Of a square" in mutant.source for mutant in found)  # text is not mutated
     assert all("no {width + 1}" in mutant.source or "pass" in mutant.source for mutant in found)
     assert len({mutant.source for mutant in found}) == len(changes) == len(set(changes))

@@ -1,4 +1,4 @@
-"""What is installed is pinned, and nothing here calls home."""
+"""Dependencies are pinned, and nothing contacts other hosts."""
 
 import re
 import subprocess
@@ -47,7 +47,7 @@ def test_every_dependency_is_locked():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = chain(project["dependencies"], *project["optional-dependencies"].values())
     names = {normalized(re.match(r"[\w.-]+", line)[0]) for line in wanted}
-    # Python 3.11 has tomllib; pymetis is in no tested set, and has to be compiled on some machines.
+    # Python 3.11 has tomllib; pymetis is in no tested set and must be compiled on some machines.
     assert names - {"gread", "tomli", "pymetis"} <= PINNED.keys()
 
 

@@ -45,7 +45,7 @@ def write_parquet(path, columns):
 
 
 def write_npz(path, columns):
-    """Which has no place for what is missing."""
+    """Write an NPZ file, which cannot represent missing values."""
     full = {name: values for name, values in columns.items() if None not in values}
     np.savez(path, **full)
 
@@ -60,7 +60,7 @@ WRITERS = {
 }
 
 
-MATRICES = ("svm", "libsvm", "svmlight")  # which hold numbers alone
+MATRICES = ("svm", "libsvm", "svmlight")  # which contain only numbers
 TABLES = [ending for ending in FORMATS if ending not in MATRICES]
 
 

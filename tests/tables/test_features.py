@@ -50,7 +50,7 @@ def test_numbers_get_mean_0_and_deviation_1_over_the_training_rows():
     found = fitted("height", rows=np.array([0, 2, 4])).transform(TABLE)
     assert found[[0, 2, 4], 0].mean() == pytest.approx(0, abs=1e-6)
     assert found[[0, 2, 4], 0].std() == pytest.approx(1, abs=1e-6)
-    assert found.shape == (6, 1)  # no training row lacks it
+    assert found.shape == (6, 1)  # no missing value in training rows
     assert found[5, 0] == 0
 
 
@@ -81,7 +81,7 @@ def test_only_training_rows_are_looked_at():
 
 
 def _shuffled(found, rows):
-    """The same training rows, with the first of them in all other rows."""
+    """The same training rows; all other rows are copies of the first."""
     order = np.where(np.isin(ALL, rows), ALL, rows[0])
     values = found.values[order]
     return (
@@ -190,7 +190,7 @@ def test_features_that_would_fill_the_memory_stay_on_the_disk(monkeypatch):
 
 
 def codes(count=400):
-    """Four codes without an order, and a quantity."""
+    """Table with four unordered codes and a quantity."""
     rng = np.random.default_rng(0)
     return {
         "dorm": rng.choice([3, 17, 21, 40], size=count),
@@ -294,7 +294,7 @@ def test_dates_are_read_in_the_way_that_fits_all(texts, way):
         (["1,5", "2,25", "3"], "decimal commas", [1.5, 2.25, 3]),
         (["007", "1,234"], "", None),
         (["1,234", "many"], "", None),
-        (["12", "13"], "", None),  # kept as text by who wrote it
+        (["12", "13"], "", None),  # stored as text
     ],
 )
 def test_numbers_are_read_as_people_write_them(texts, way, numbers):
@@ -325,7 +325,7 @@ def test_pairs_of_words_tell_orders_apart():
     table = Table("t", {"text": column(texts)})
     found = Preprocessing.fit(table, ["text"], np.arange(82)).transform(table)
     assert not np.allclose(found[0], found[1])
-    old = Preprocessing({"text": Words((1.0,) * 256)}).transform(table)  # as folders have them
+    old = Preprocessing({"text": Words((1.0,) * 256)}).transform(table)  # as in older folders
     np.testing.assert_allclose(old[0], old[1])
 
 
@@ -341,7 +341,7 @@ SCALED = {
 
 
 def words_as(form):
-    """Counts as one vector or as a column each, dense or sparse."""
+    """Word counts as one vector or as separate columns, dense or sparse."""
     if form == "vector":
         return {"w": column(WORDS)}
     if form == "sparse vector":

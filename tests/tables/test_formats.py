@@ -117,7 +117,7 @@ def test_a_file_larger_than_the_memory_is_not_read(tmp_path, ending, begin):
     path = tmp_path / f"t.{ending}"
     with path.open("wb") as file:
         file.write(begin)
-        file.truncate(2**42)  # of which the disk holds nothing
+        file.truncate(2**42)  # a sparse file
     with pytest.raises(InputError, match=r"must fit into memory, got 4398\.0 GB"):
         read_table(path)
 
@@ -170,12 +170,12 @@ def test_categories_of_numbers_come_through_parquet(tmp_path):
 
 
 def wide(rows=60, columns=150):
-    """Counts that are mostly zero, with columns of every other kind among them."""
+    """Table of mostly zero counts with columns of all other kinds."""
     rng = np.random.default_rng(0)
     counts = rng.poisson(0.1, (rows, columns))
     counts[0] = 0
     cells = {f"w{k}": counts[:, k].astype(str).tolist() for k in range(columns)}
-    cells["late"] = ["0"] * 40 + [str(k) for k in range(1, 21)]  # full further down
+    cells["late"] = ["0"] * 40 + [str(k) for k in range(1, 21)]  # values only in later rows
     cells["word"] = ["0"] * 59 + ["x"]
     cells["code"] = ["0"] * 59 + ["007"]
     cells["gap"] = ["0"] * 57 + ["", "NA", "2.5"]

@@ -48,7 +48,7 @@ def test_every_format_gives_the_same_graph(ending, tmp_path):
 )
 def test_graph_files_hold_nodes_and_edges(tmp_path, ending, write):
     written = networkx_graph()
-    if ending == "gml":  # whose ids are numbers
+    if ending == "gml":  # its ids are numbers
         written = networkx.convert_node_labels_to_integers(written, label_attribute="name")
         written = networkx.relabel_nodes(written, str)
     write(written, tmp_path / f"graph.{ending}")

@@ -129,10 +129,10 @@ def test_columns_of_0_and_1_become_labels_that_are_known_together():
     ("values", "quantities"),
     [
         ([0.5, 1.0, 2.0], True),
-        ([1.0, 2.0, None], False),  # whole numbers, from a table with a gap
+        ([1.0, 2.0, None], False),  # integers, from a table with a missing value
         (list(range(40)) * 2, False),  # codes
         (list(range(1, 41)) * 2, False),
-        (list(range(40)), True),  # each once
+        (list(range(40)), True),  # unique values
         ([10 * k for k in range(40)] * 2, True),
         ([10 * k for k in range(20)] * 2, False),
         (["1", "2"], False),

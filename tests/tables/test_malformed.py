@@ -1,4 +1,4 @@
-"""Whatever a file holds, reading it gives a graph or one sentence."""
+"""Reading any file gives a graph or a one-line error."""
 
 import json
 import string
@@ -28,7 +28,7 @@ VALUES = st.recursive(
 
 
 def check(nodes, edges, **options):
-    """A graph that is sound, or one sentence."""
+    """Check for a valid graph or a one-line error."""
     try:
         graph = read_graph(nodes, edges, **options)
     except InputError as error:

@@ -1,4 +1,4 @@
-"""Scalings of counts and of features as a whole."""
+"""Scalings of counts and of whole feature matrices."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ import torch
 from gread.tables.scaling import SCALINGS, rescaled
 
 PLAIN = [name for name, one in SCALINGS.items() if one.of is not None]
-"""Those that depend on no training."""
+"""Scalings without fitted parameters."""
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR")

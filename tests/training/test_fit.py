@@ -15,7 +15,7 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GP
 
 
 class Scripted(nn.Module):
-    """Ignores its input and is right about the nodes that a script names, epoch by epoch."""
+    """Model that predicts the nodes of a script correctly, epoch by epoch."""
 
     def __init__(self, right: list[list[int]]):
         super().__init__()
@@ -46,7 +46,7 @@ def six() -> Data:
 
 
 def test_the_best_validation_epoch_is_reported_the_earliest_on_ties(six):
-    # Epoch 1 and 2 tie on validation; epoch 2 and 3 are better on test, which must not matter.
+    # Epochs 1 and 2 tie on validation; better test results of epochs 2 and 3 have no effect.
     model = Scripted([[0], [2, 4], [3, 4, 5], [4, 5]])
     fit = gread.fit(model, six, gread.TrainConfig(epochs=4))
     assert fit.best.number == 1
@@ -94,7 +94,7 @@ def test_one_step_is_adam_with_the_decay_inside_the_gradient(six):
 
 
 class Phases(nn.Module):
-    """A row of complex numbers for every node, which its feature names."""
+    """Model with a row of complex numbers for every node, selected by its feature."""
 
     def __init__(self):
         super().__init__()
@@ -112,7 +112,7 @@ def test_features_may_be_whole_numbers_and_parameters_complex(six, dtype):
 
 
 class Diverging(nn.Module):
-    """Its logits are NaN from the given epoch on."""
+    """Model whose logits are NaN from the given epoch on."""
 
     def __init__(self, at: int):
         super().__init__()
@@ -143,7 +143,7 @@ def test_progress_is_told_every_epoch(graph):
 
 
 class Slow(nn.Module):
-    """Takes at least a millisecond a call."""
+    """Model that takes at least a millisecond per call."""
 
     def __init__(self):
         super().__init__()
@@ -159,7 +159,7 @@ class Slow(nn.Module):
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
 def test_it_is_told_what_every_epoch_took(device):
-    """Also where many epochs go by before anybody looks."""
+    """Also if many epochs pass between two synchronizations."""
     data = gread.csbm(60).to(device)
     began = time.perf_counter()
     fit = gread.fit(Slow().to(device), data, gread.TrainConfig(epochs=50))
@@ -212,7 +212,7 @@ def test_bad_settings_are_refused_in_a_sentence(options, sentence):
 
 
 class BreaksWhenEvaluated(nn.Module):
-    """A step that is fine, and logits after it that are not: as when an update was too long."""
+    """Model with a finite loss whose logits after the update are not finite."""
 
     def __init__(self):
         super().__init__()
@@ -231,7 +231,7 @@ def test_accuracies_of_nan_are_no_numbers():
 
 @pytest.mark.parametrize("patience", [None, 2])
 def test_the_best_state_is_found_without_a_look_at_the_numbers(patience):
-    """As `Progress` finds it with one: through ties, ends, patience and what is not finite."""
+    """It agrees with `Progress`, with ties, patience and values that are not finite."""
     random = torch.Generator().manual_seed(0)
     configs = [gread.TrainConfig(epochs=1 + k % 12, patience=patience) for k in range(200)]
     numbers = torch.randint(4, (12, 200, 5), generator=random, dtype=torch.float64) / 3

@@ -1,4 +1,4 @@
-"""Losses and metrics are the ones of PyTorch and scikit-learn, on every path of training."""
+"""Losses and metrics agree with PyTorch and scikit-learn on every path of training."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from gread.training.population import fit_together
 
 
 def against_others(score):
-    """The mean over the classes of a score of two classes; of two classes that of the rarer one."""
+    """Mean over classes of a binary score; for two classes, the score of the rarer one."""
 
     def mean(y, p, rare=1):
         if y.ndim == 2:
@@ -46,7 +46,7 @@ SKLEARN = {
 
 
 def sets(n: int) -> torch.Tensor:
-    """Three sets that take turns."""
+    """Three interleaved sets."""
     return torch.stack([torch.arange(n) % 3 == k for k in range(3)]).double()
 
 
@@ -134,7 +134,7 @@ def test_one_output_is_the_log_odds_of_class_one():
     log_odds = torch.randn(30, 1)
     scores = LOSSES["binary"].scores(log_odds)
     torch.testing.assert_close(scores.softmax(-1)[:, 1:], log_odds.sigmoid())
-    assert LOSSES["cross-entropy"].scores(log_odds) is log_odds  # of a single class
+    assert LOSSES["cross-entropy"].scores(log_odds) is log_odds  # for a single class
 
 
 ORACLES = {

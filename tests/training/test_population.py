@@ -1,4 +1,4 @@
-"""Many trainings at once are those trainings."""
+"""Populations give the results of single trainings."""
 
 from dataclasses import replace
 
@@ -46,7 +46,7 @@ def assert_same(together, alone):
     assert together.epoch == alone.epoch
     assert together.val_loss == pytest.approx(alone.val_loss, abs=1e-4)
     for ours, theirs in zip(together.history, alone.history, strict=True):
-        assert ours == pytest.approx(theirs, abs=1e-4)  # rounding grows from epoch to epoch
+        assert ours == pytest.approx(theirs, abs=1e-4)  # rounding errors grow over epochs
     for name, numbers in alone.records.get("coefficients", {}).items():
         assert together.records["coefficients"][name] == pytest.approx(numbers, abs=1e-4)
 
@@ -77,7 +77,7 @@ def test_so_is_grand_whose_attention_changes_with_the_state():
         replace(spec, model="grand", hyper={**hyper, **rate}, record=())
         for spec, rate in zip(specs(), own, strict=True)
     ]
-    # Steps that are not the same keep members apart.
+    # Members with different steps are not combined.
     groups = populations(chosen, "cpu", None)
     assert sorted(map(len, groups)) == [1, 2]
     for together, spec in zip(run_together(chosen[:2]), chosen, strict=False):
@@ -96,7 +96,7 @@ def test_one_that_diverges_does_not_touch_others_whose_attention_changes():
 
 def test_members_with_fewer_epochs_or_patience_end_where_they_end_alone():
     configs = [
-        TrainConfig(epochs=25),  # more than are looked at at once
+        TrainConfig(epochs=25),  # more than one batch of epochs
         TrainConfig(epochs=3),
         TrainConfig(epochs=60, patience=2, lr=0.05),
     ]
@@ -170,7 +170,7 @@ def test_groups_are_as_large_as_memory_allows(monkeypatch):
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
 @pytest.mark.parametrize("attention", ["scaled-dot", "cosine"])
 def test_what_attention_that_changes_keeps_is_foreseen(attention, normalizer):
-    """Not less than it keeps for backward, and not three times as much."""
+    """The estimate is between one and three times the memory kept for the backward pass."""
     hyper = {"hidden_channels": 64, "linear": False, "heads": 8, "attention_channels": 32}
     hyper |= {"attention": attention, "normalizer": normalizer, "solver": "rk4", "time": 9.0}
     options = {"num_nodes": 300, "homophily": 0.5, "degree": 25}

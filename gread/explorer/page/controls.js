@@ -1,4 +1,4 @@
-// Things to set something with, each with its label: {root, sync(value)}.
+// Labelled form controls: {root, sync(value)}.
 
 let controls = 0;
 
@@ -8,7 +8,7 @@ function labelled(label, control, output = null, hint = "") {
   return html("div", { class: "control", title: hint || null }, html("label", { for: id }, label), output, control);
 }
 
-/** A slider that says its value. */
+/** A slider with its current value. */
 function slideControl(label, { min, max, step, text = (value) => number(value), hint = "", log = false }, change) {
   const output = html("output");
   const from = (value) => (log ? Math.log10(value) : value);
@@ -33,7 +33,7 @@ function slideControl(label, { min, max, step, text = (value) => number(value), 
   };
 }
 
-/** A list to choose from: [[value, text], ...]. */
+/** A select element with choices [[value, text], ...]. */
 function choiceControl(label, choices, change) {
   const input = html("select", { onchange: () => change(input.value) }, ...choices.map(([value, text]) => html("option", { value }, text)));
   return {
@@ -55,7 +55,7 @@ function checkControl(label, change) {
   };
 }
 
-/** A coefficient: one slider for all channels, or one a channel. */
+/** A coefficient: one slider for all channels, or one per channel. */
 function coefficientControl(name, range, change) {
   const place = html("div");
   const box = html("input", { type: "checkbox" });

@@ -1,7 +1,7 @@
-// Nodes as pixels. Which pixel belongs to which node is found once; a frame only fills in colours, so that
-// ten thousand nodes take a millisecond, and what is under the pointer is known for nothing.
+// Nodes as pixels. The node of each pixel is computed once and a frame only fills in colours, so ten thousand
+// nodes take a millisecond. The same table gives the node under the pointer.
 
-// Each nine colours from low to high: Matplotlib's magma, viridis and cividis, and a diverging one.
+// Nine colours each, from low to high: Matplotlib's magma, viridis and cividis, and a diverging palette.
 const PALETTES = {
   magma: MAGMA,
   viridis: [
@@ -18,7 +18,7 @@ const PALETTES = {
   ],
 };
 
-/** 256 colours of a palette as numbers that go into pixels, without alpha. */
+/** A palette as 256 pixel values without alpha. */
 function paletteOf(name) {
   const marks = PALETTES[name];
   return Uint32Array.from({ length: 256 }, (_, k) => {
@@ -31,7 +31,7 @@ function paletteOf(name) {
 
 const DRAWN_EDGES = 40000;
 
-/** How far nodes are from the nearest other one, in the middle, from some of them. */
+/** Median distance to the nearest other node, from a sample of the nodes. */
 function spacing({ count, x, y }) {
   const every = Math.max(1, Math.floor(count / 150));
   const found = [];
@@ -44,7 +44,7 @@ function spacing({ count, x, y }) {
 }
 
 class Stage {
-  /** @param name for who cannot see it */
+  /** @param name label for screen readers */
   constructor(name) {
     this.below = html("canvas", { "aria-hidden": "true" });
     this.canvas = html("canvas", { role: "img", tabindex: "0", "aria-label": name });
@@ -52,7 +52,7 @@ class Stage {
     this.root = html("div", { class: "stage" }, this.below, this.canvas, this.ring);
   }
 
-  /** Takes the places of a graph, for a picture of so many pixels of the page. */
+  /** Prepare a graph for drawing at a size in CSS pixels. */
   place(graph, size) {
     const scale = Math.min(2, devicePixelRatio || 1);
     const wide = Math.max(40, Math.round(size * scale));
@@ -72,7 +72,7 @@ class Stage {
     this.edges(graph, scale);
   }
 
-  /** Lists of pixels: which, whose, and how much of it is covered. */
+  /** List the covered pixels, the node of each, and the fraction covered. */
   owners(graph, wide, radius) {
     this.owner = new Int32Array(wide * wide).fill(-1);
     const cover = new Uint8Array(wide * wide);
@@ -106,7 +106,7 @@ class Stage {
     this.whose = Int32Array.from(covered, (at) => this.owner[at]);
   }
 
-  /** From [0, 1]² to pixels. */
+  /** Map [0, 1]² to pixels. */
   at(x, y) {
     return [this.inner.margin + x * this.inner.wide, this.inner.margin + y * this.inner.wide];
   }
@@ -116,7 +116,7 @@ class Stage {
     context.clearRect(0, 0, this.below.width, this.below.height);
     const count = graph.weights.length;
     if (graph.kind === "cells" || count > DRAWN_EDGES) return;
-    context.strokeStyle = getComputedStyle(this.root).color; // that of edges
+    context.strokeStyle = getComputedStyle(this.root).color; // the colour of edges
     context.globalAlpha = Math.min(0.55, Math.max(0.06, 90 / Math.sqrt(count) / 10));
     context.lineWidth = Math.min(1.4, Math.max(0.5, 30 / Math.sqrt(count))) * scale;
     context.beginPath();
@@ -127,14 +127,14 @@ class Stage {
     context.stroke();
   }
 
-  /** Colours of all nodes, as pixels without alpha. */
+  /** Draw all nodes, given their colours as pixel values without alpha. */
   fill(colours) {
     const { pixels, covered, alpha, whose } = this;
     for (let k = 0; k < covered.length; k += 1) pixels[covered[k]] = alpha[k] | colours[whose[k]];
     this.context.putImageData(this.image, 0, 0);
   }
 
-  /** The state of one channel, from ``low`` to ``high``. */
+  /** Draw the state of one channel with a colour range from ``low`` to ``high``. */
   show(h, palette, [low, high]) {
     this.colours ??= new Uint32Array(h.length);
     if (this.colours.length !== h.length) this.colours = new Uint32Array(h.length);
@@ -146,7 +146,7 @@ class Stage {
     this.fill(this.colours);
   }
 
-  /** The place of a pointer in [0, 1]², and the node there or −1. */
+  /** Position of a pointer in [0, 1]², and the node under it or −1. */
   under(event) {
     const box = this.canvas.getBoundingClientRect();
     const { margin, wide, scale } = this.inner;

@@ -1,4 +1,4 @@
-// The page: three views behind tabs, and the link that leads to what is shown.
+// The page: three tabs, and a link that contains the state of the current one.
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
 
@@ -9,7 +9,7 @@ let settings = opened;
 let written = "";
 let writing = null;
 
-/** Writes the link, not more often than browsers allow. */
+/** Write the link; browsers limit how often. */
 function changed() {
   writing ??= setTimeout(() => {
     writing = null;
@@ -61,7 +61,7 @@ async function share() {
     await navigator.clipboard.writeText(location.href);
     copied.textContent = "copied";
   } catch {
-    copied.textContent = "copy the link from the address bar"; // where a page may not write to the clipboard
+    copied.textContent = "copy the link from the address bar"; // the clipboard is not available
   }
   setTimeout(() => (copied.textContent = "copy link"), 2500);
 }

@@ -1,10 +1,10 @@
-// A user's own graph, from a file: an edge list, or JSON with nodes and edges. A mistake is one sentence.
+// A user's graph from a file: an edge list, or JSON with nodes and edges. Invalid input raises a one-line FileProblem.
 
 const MOST = { bytes: 20e6, nodes: 20000, edges: 200000 };
 
 class FileProblem extends Error {}
 
-/** The graph in a text. */
+/** Parse a graph. */
 function graphFromText(text, name) {
   const found = /^\s*[{[]/.test(text) ? fromJson(text, name) : fromLines(text, name);
   const count = found.ids.length;
@@ -13,7 +13,7 @@ function graphFromText(text, name) {
   const { pairs, weights } = once(found.edges);
   if (weights.length === 0) throw new FileProblem(`${name} has no edges between different nodes.`);
   if (weights.length > MOST.edges) throw new FileProblem(`${name} has ${weights.length} edges; at most ${MOST.edges} are accepted.`);
-  const [x, y] = (found.places ?? layout(count, pairs)).map((places) => places.map(rounded)); // as in a link
+  const [x, y] = (found.places ?? layout(count, pairs)).map((places) => places.map(rounded)); // as stored in a link
   const labels = found.classes && [...new Set(found.classes)].sort();
   return graphOf(count, pairs, x, y, {
     weights,
@@ -22,7 +22,7 @@ function graphFromText(text, name) {
   });
 }
 
-/** Lines of "source, target" or "source, target, weight", with commas, tabs, semicolons or spaces. */
+/** Parse lines "source, target" or "source, target, weight", separated by commas, tabs, semicolons or spaces. */
 function fromLines(text, name) {
   const [numbers, edges] = [new Map(), []];
   const node = (id) => {
@@ -51,7 +51,7 @@ function fromLines(text, name) {
   return { ids: [...numbers.keys()], edges };
 }
 
-/** {"nodes": [{"id", "x", "y", "class"}], "edges" or "links": [{"source", "target", "weight"}]}, as NetworkX writes it. */
+/** {"nodes": [{"id", "x", "y", "class"}], "edges" or "links": [{"source", "target", "weight"}]}, the format of NetworkX. */
 function fromJson(text, name) {
   let value;
   try {
@@ -92,7 +92,7 @@ function fromJson(text, name) {
   };
 }
 
-/** Every edge once, without direction and without loops; of several the first weight. */
+/** Undirected edges without self loops and duplicates; the first weight of a duplicate is used. */
 function once(edges) {
   const [known, pairs, weights] = [new Set(), [], []];
   for (const [a, b, weight] of edges) {
@@ -105,7 +105,7 @@ function once(edges) {
   return { pairs, weights: Float64Array.from(weights) };
 }
 
-/** A graph of a user as a short text for a link, or null where it would be too long for one. */
+/** Compress a user's graph for a link; null if it is too long. */
 async function packed(graph) {
   const value = { n: graph.names, e: [...graph.pairs], x: [...graph.x], y: [...graph.y] };
   if (graph.weights.some((weight) => weight !== 1)) value.w = [...graph.weights];
@@ -122,7 +122,7 @@ async function packed(graph) {
 const LONGEST = 24000;
 const rounded = (place) => Math.round(place * 1e4) / 1e4;
 
-/** The graph that `packed` wrote; throws where the text is something else. */
+/** Decompress the output of `packed`; throws if the text is invalid. */
 async function unpacked(text) {
   const bytes = Uint8Array.from(atob(text.replace(/-/g, "+").replace(/_/g, "/")), (letter) => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));

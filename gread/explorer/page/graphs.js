@@ -1,6 +1,6 @@
-// Graphs to play on. Each is {count, pairs, weights, x, y, classes, about}: edges once, places in [0, 1]².
+// Example graphs: {count, pairs, weights, x, y, classes, about}, each edge once, positions in [0, 1]².
 
-/** Random numbers in [0, 1) that are the same in every browser (mulberry32). */
+/** Random number generator on [0, 1), identical in every browser (mulberry32). */
 function randomOf(seed) {
   let state = (seed >>> 0) + 0x9e3779b9;
   return () => {
@@ -11,12 +11,12 @@ function randomOf(seed) {
   };
 }
 
-/** Normal numbers, by Box and Muller. */
+/** Standard normal generator (Box-Muller). */
 function normalOf(random) {
   return () => Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
 }
 
-/** The graph as it is kept, with classes by the side it lies on where it has none of its own. */
+/** A graph as a value; without given classes, the left and right halves are the classes. */
 function graphOf(count, pairs, x, y, about = {}) {
   const weights = about.weights ?? new Float64Array(pairs.length / 2).fill(1);
   const classes = about.classes ?? Int32Array.from(x, (place) => (place < 0.5 ? 0 : 1));
@@ -59,7 +59,7 @@ const GRAPHS = {
       const random = randomOf(seed);
       const places = Array.from({ length: n }, () => [random(), random()]);
       const band = (place) => Math.floor(20 * place);
-      places.sort((a, b) => band(a[1]) - band(b[1]) || a[0] - b[0]); // neighbours lie close in memory too
+      places.sort((a, b) => band(a[1]) - band(b[1]) || a[0] - b[0]); // keeps neighbours close in memory
       const [x, y] = [0, 1].map((side) => Float64Array.from(places, (place) => place[side]));
       const reach = Math.sqrt(degree / (Math.PI * Math.max(1, n - 1)));
       return graphOf(n, closePairs(x, y, reach), x, y);
@@ -102,7 +102,7 @@ const GRAPHS = {
   },
 };
 
-/** Zachary's karate club (1977): of every member the friends with a higher number. */
+/** Zachary's karate club (1977): for every member, the neighbours with a higher index. */
 const KARATE = [
   [1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 17, 19, 21, 31], [2, 3, 7, 13, 17, 19, 21, 30], [3, 7, 8, 9, 13, 27, 28, 32],
   [7, 12, 13], [6, 10], [6, 10, 16], [16], [], [30, 32, 33], [33], [], [], [], [33], [32, 33], [32, 33], [], [],
@@ -111,7 +111,7 @@ const KARATE = [
 ];
 const OFFICER = [9, 14, 15, 18, 20, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33];
 
-/** All pairs of places that are closer than ``reach``, by a grid of cells of that size. */
+/** All pairs of points closer than ``reach``, found with a grid of cells of that size. */
 function closePairs(x, y, reach) {
   const across = Math.max(1, Math.floor(1 / reach));
   const cells = new Map();
@@ -133,22 +133,22 @@ function closePairs(x, y, reach) {
   return pairs;
 }
 
-/** Every class a disc of nodes, the discs on a circle. */
+/** Layout with one disc per class, the discs on a circle. */
 function inBlocks(classes, first, blocks) {
   const [x, y] = [new Float64Array(classes.length), new Float64Array(classes.length)];
   const reach = blocks === 1 ? 0 : 0.5 / (1 + Math.sin(Math.PI / blocks));
   const size = blocks === 1 ? 0.48 : 0.88 * reach * Math.sin(Math.PI / blocks);
   classes.forEach((c, i) => {
     const [k, all] = [i - first[c] + 0.5, first[c + 1] - first[c]];
-    const [far, turn] = [size * Math.sqrt(k / all), 2.399963 * k]; // a sunflower
-    const angle = Math.PI + (2 * Math.PI * c) / blocks; // from the left
+    const [far, turn] = [size * Math.sqrt(k / all), 2.399963 * k]; // golden angle
+    const angle = Math.PI + (2 * Math.PI * c) / blocks; // the first disc is on the left
     x[i] = 0.5 + reach * Math.cos(angle) + far * Math.cos(turn);
     y[i] = 0.5 + reach * Math.sin(angle) + far * Math.sin(turn);
   });
   return [x, y];
 }
 
-/** Places for a graph that has none: edges pull, nodes push (Fruchterman and Reingold, 1991). */
+/** Force-directed layout (Fruchterman and Reingold, 1991). */
 function layout(count, pairs) {
   const random = randomOf(1);
   const x = Float64Array.from({ length: count }, random);
@@ -169,7 +169,7 @@ function layout(count, pairs) {
     }
     const heat = 0.1 * (1 - turn / turns);
     for (let i = 0; i < count; i += 1) {
-      fx[i] -= 0.3 * (x[i] - 0.5); // what is not connected stays near
+      fx[i] -= 0.3 * (x[i] - 0.5); // keeps components together
       fy[i] -= 0.3 * (y[i] - 0.5);
       const force = Math.hypot(fx[i], fy[i]) || 1;
       const step = Math.min(force, heat);
@@ -199,7 +199,7 @@ function pushApart(x, y, fx, fy, apart, reach) {
   for (let e = 0; e < near.length; e += 2) push(near[e], near[e + 1]);
 }
 
-/** Places in [0.03, 0.97]. */
+/** Positions rescaled to [0.03, 0.97]. */
 function stretched(places) {
   let [low, high] = [Infinity, -Infinity];
   for (const place of places) [low, high] = [Math.min(low, place), Math.max(high, place)];
@@ -207,7 +207,7 @@ function stretched(places) {
   return places.map((place) => 0.03 + (0.94 * (place - low)) / wide);
 }
 
-/** Share of the edges within a class. */
+/** Edge homophily: share of edges that join equal classes. */
 function homophilyOf({ pairs, classes }) {
   if (pairs.length === 0) return NaN;
   let same = 0;

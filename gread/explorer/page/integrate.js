@@ -1,9 +1,9 @@
-// dh/dt = −α L̃ h + β r(h) for one channel, and steps of a Runge-Kutta method: gread.dynamics in the page.
+// dh/dt = −α L̃ h + β r(h) for one channel, and Runge-Kutta steps: the counterpart of gread.dynamics.
 //
 // Reactions and solvers come from Python's registries as numbers: a reaction is
 // p₀ h(0) + p₁ h + p₂ h² + p₃ h³ + q L̃ h + s Ã L̃ h, a solver is its table.
 
-/** One channel: a function that writes dh/dt at h into ``out``. */
+/** Right-hand side of one channel: a function that writes dh/dt at h to ``out``. */
 function problemOf(operator, terms, alpha, beta, h0) {
   const { count, start, column, weight } = operator;
   const { source, linear, square, cube, laplacian } = terms;
@@ -27,12 +27,12 @@ function problemOf(operator, terms, alpha, beta, h0) {
   };
 }
 
-/** Room for the stages of a step, which one step after the other may use. */
+/** Buffers for the stages of a step, reused by all steps. */
 function roomOf(count, { b }) {
   return { at: new Float64Array(count), slopes: b.map(() => new Float64Array(count)) };
 }
 
-/** One step of length ``tau`` from h, as a new state. */
+/** State after one step of length ``tau`` from h. */
 function stepOf({ a, b }, slope, h, tau, { at, slopes } = roomOf(h.length, { b })) {
   slope(h, slopes[0]);
   for (let stage = 1; stage < b.length; stage += 1) {
@@ -42,7 +42,7 @@ function stepOf({ a, b }, slope, h, tau, { at, slopes } = roomOf(h.length, { b }
   return combine(h, tau, b, slopes, new Float64Array(h.length));
 }
 
-/** h + τ Σ w_k s_k into ``out``. */
+/** Write h + τ Σ w_k s_k to ``out``. */
 function combine(h, tau, weights, slopes, out) {
   out.set(h);
   for (let k = 0; k < weights.length; k += 1) {
@@ -53,12 +53,12 @@ function combine(h, tau, weights, slopes, out) {
   return out;
 }
 
-/** How many steps there are up to T; the last one ends at T exactly. */
+/** Number of steps up to T; the last one ends exactly at T. */
 function stepCount(time, tau) {
   return Math.max(1, Math.ceil(time / tau - 1e-9));
 }
 
-/** Where step number k begins. */
+/** Start time of step k. */
 function timeOf(k, time, tau) {
   return k >= stepCount(time, tau) ? time : k * tau;
 }

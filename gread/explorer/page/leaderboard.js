@@ -1,4 +1,4 @@
-// What is stored, beside what the paper prints.
+// Stored results next to the paper's numbers.
 
 class Leaderboard {
   constructor(settings, changed) {
@@ -68,7 +68,7 @@ class Leaderboard {
     this.plots.replaceChildren(...columns.map((column) => dotPlot(column, shown)));
   }
 
-  /** Sorts as the link says, and tells the link how it is sorted from then on. */
+  /** Sort by the link, and write later changes of the order to the link. */
   keepSorted() {
     const heads = [...this.table.querySelectorAll("thead th")];
     const [wanted, way] = this.settings.sort.split(":");
@@ -90,7 +90,7 @@ const printed = (found) =>
         .join(" ± ")
     : "";
 
-/** Rows of ours with the paper's below them, rows that are the paper's alone marked so. */
+/** Our rows with the paper's below them; rows that only the paper has are marked. */
 function tableOf(rows, columns) {
   const best = new Map(
     columns.map(({ name }) => [
@@ -127,7 +127,7 @@ function tableOf(rows, columns) {
   return { columns: ["model", ...columns.map(({ title }) => title)], rows: found };
 }
 
-/** The models of one dataset, the best on top, ours a dot and the paper's a circle. */
+/** Models of one dataset, best first: dots are our results, circles the paper's. */
 function dotPlot({ name, title }, rows) {
   const models = rows.filter((row) => row.cells[name]).map((row) => ({ model: row.model, ...row.cells[name] }));
   models.sort((a, b) => (b.ours ?? b.paper)[0] - (a.ours ?? a.paper)[0]);

@@ -1,8 +1,8 @@
-// What is measured of an evolution, as charts beside it: energy and range over time, and the spectrum now.
+// Charts of the evolution: energy and range over time, and the current spectrum.
 
-const INKS = ["#0072B2", "#D55E00"]; // of diffusion, of reaction-diffusion
+const INKS = ["#0072B2", "#D55E00"]; // diffusion, reaction-diffusion
 
-const LAMBDAS = [...Array(26).keys()].map((k) => Math.cos((Math.PI * (25 - k)) / 25)); // as fine as the moments see
+const LAMBDAS = [...Array(26).keys()].map((k) => Math.cos((Math.PI * (25 - k)) / 25)); // the resolution of the moments
 
 const TITLES = { energy: "Dirichlet energy", range: "range of the states", spectrum: "spectrum of the states" };
 
@@ -22,12 +22,12 @@ class Measures {
     this.forget();
   }
 
-  /** All is to be drawn anew. */
+  /** Redraw all charts at the next call of `follow`. */
   forget() {
     this.drawn = { history: 0, spectrum: 0 };
   }
 
-  /** Draws what is due while it plays: charts cost more than a frame. */
+  /** Redraw charts during an animation at a reduced rate, because a chart takes longer than a frame. */
   follow(now, simulation, symmetric, channel) {
     if (now - this.drawn.history < 200) return false;
     this.draw(simulation, symmetric, channel, now - this.drawn.spectrum > 600);

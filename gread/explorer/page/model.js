@@ -1,4 +1,4 @@
-// A trained model: where its nodes are at every moment, what it learned, and where it errs.
+// A trained model: positions of the nodes over time, learned coefficients, and misclassified nodes.
 
 const TINTS = { class: "class", prediction: "prediction at t" };
 
@@ -40,7 +40,7 @@ class TrainedView {
           "p",
           {},
           DATA.runs.length
-            ? "Choose a stored run above: it is trained again from its settings and seed."
+            ? "Choose a stored run above. It is trained again from its settings and seed."
             : "This view shows a model from a folder, or a run from a store:",
         ),
         ...(DATA.runs.length
@@ -59,7 +59,7 @@ class TrainedView {
     );
   }
 
-  // Which model.
+  // Choice of the model.
 
   chooser() {
     const parts = [];
@@ -118,13 +118,13 @@ class TrainedView {
         this.say(
           DATA.served
             ? "The model of this link is not in this store."
-            : "The model of this link is not in this file: open it with gread explore.",
+            : "The model of this link is not in this file. Open it with gread explore.",
         );
         return this.nothing();
       }
       const answer = await fetch(`/runs/${key}.json`).catch(() => null);
       if (this.wanted !== key) return undefined;
-      if (!answer) return this.say("The server has stopped: start gread explore again.");
+      if (!answer) return this.say("The server has stopped. Start gread explore again.");
       const value = await answer.json();
       if (answer.status === 200) this.known.set(key, value);
       else if (answer.status !== 202) return this.say(value.error);
@@ -145,7 +145,7 @@ class TrainedView {
     this.message.hidden = false;
   }
 
-  // What is shown of it.
+  // The view of the chosen model.
 
   build() {
     const p = this.portrait;
@@ -192,7 +192,7 @@ class TrainedView {
     this.update();
   }
 
-  /** Takes settings over into the controls. */
+  /** Copy the settings to the controls. */
   update() {
     this.tint.sync(this.settings.tint);
     this.only.sync(this.settings.wrong === 1);
@@ -256,7 +256,7 @@ class TrainedView {
     this.draw();
   }
 
-  /** The moment between two that are known, in [index, share of the way to the next]. */
+  /** Position between two stored times: [index, fraction of the interval to the next]. */
   get now() {
     const place = this.settings.moment * (this.portrait.times.length - 1);
     const index = Math.min(this.portrait.times.length - 2, Math.floor(place));
@@ -267,7 +267,7 @@ class TrainedView {
     return this.settings.moment * this.portrait.times.at(-1);
   }
 
-  /** Where a node is now, in pixels of the page. */
+  /** Position of a node at the current time, in pixels. */
   placeOf(node) {
     const [index, share] = this.now;
     const [from, to] = [this.portrait.places[index], this.portrait.places[index + 1]];
@@ -275,7 +275,7 @@ class TrainedView {
     return [14 + at(0) * (this.size - 28), 14 + (1 - at(1)) * (this.size - 28)];
   }
 
-  /** The prediction at the known moment that is nearest. */
+  /** Prediction at the nearest stored time. */
   predicted(node) {
     const [index, share] = this.now;
     return this.portrait.predictions[index + (share > 0.5 ? 1 : 0)][node];
@@ -390,9 +390,9 @@ class TrainedView {
         text: `${label(p.predictions.at(-1)[node])}, ${(100 * p.confidence[node]).toFixed(0)} %`,
         colour: colour(p.predictions.at(-1)[node]),
       },
-      { label: "part", text: PARTS[p.parts[node]] },
+      { label: "set", text: PARTS[p.parts[node]] },
       { label: "neighbours", text: String(p.degrees[node]) },
-      { label: "of its class", text: p.alike[node] === null ? "–" : `${Math.round(100 * p.alike[node])} %` },
+      { label: "neighbours of the same class", text: p.alike[node] === null ? "–" : `${Math.round(100 * p.alike[node])} %` },
     ];
   }
 
@@ -460,7 +460,7 @@ class TrainedView {
       html(
         "p",
         { class: "note" },
-        `${wrong.length} of ${p.classes.length} nodes shown, most confident mistakes first${wrong.length > 60 ? "; 60 of them" : ""}.`,
+        `${wrong.length} of ${p.classes.length} nodes are misclassified${wrong.length > 60 ? "; the table has 60 of them" : ""}, most confident mistakes first.`,
       ),
       html(
         "div",
@@ -471,7 +471,7 @@ class TrainedView {
           html(
             "thead",
             {},
-            html("tr", {}, ...["node", "class", "predicted", "sure", "part"].map((name) => html("th", { scope: "col" }, name))),
+            html("tr", {}, ...["node", "class", "predicted", "confidence", "set"].map((name) => html("th", { scope: "col" }, name))),
           ),
           html("tbody", {}, ...wrong.slice(0, 60).map(row)),
         ),
@@ -480,7 +480,7 @@ class TrainedView {
   }
 }
 
-/** The colour that a colour of the data has on this page. */
+/** Computed value of a data colour in the current theme. */
 function resolved(root, colour) {
   const probe = html("i", { style: `color:${ink(colour)}` });
   root.append(probe);

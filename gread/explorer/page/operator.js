@@ -1,12 +1,12 @@
-// Ã as a sparse matrix, row after row, and what can be known of it without taking it apart.
+// Ã as a sparse matrix in CSR format, and its spectrum without an eigendecomposition.
 
 /**
- * The normalised adjacency of an undirected graph.
+ * Normalized adjacency of an undirected graph.
  *
- * @param count of nodes
- * @param pairs of node numbers, each edge once: [a, b, a, b, ...]
- * @param weights of the edges
- * @param how normalization: "symmetric", "row" or "column"; loops: weight of a loop at every node, 0 for none
+ * @param count number of nodes
+ * @param pairs node numbers [a, b, a, b, ...], each edge once
+ * @param weights edge weights
+ * @param options normalization: "symmetric", "row" or "column"; loops: weight of a loop at every node, 0 for none
  */
 function operatorOf(count, pairs, weights, { normalization, loops }) {
   const length = new Int32Array(count + 1);
@@ -42,7 +42,7 @@ function operatorOf(count, pairs, weights, { normalization, loops }) {
   return { count, start, column, weight, degree, normalization };
 }
 
-/** Ã h into ``out``. */
+/** Write Ã h to ``out``. */
 function multiply({ count, start, column, weight }, h, out) {
   for (let i = 0; i < count; i += 1) {
     let sum = 0;
@@ -52,7 +52,7 @@ function multiply({ count, start, column, weight }, h, out) {
   return out;
 }
 
-/** E(h) = 1/N Σ_i Σ_j A[i, j] (h_i − h_j)², Eq. (18): each edge counts in both directions. */
+/** Dirichlet energy 1/N Σ_i Σ_j A[i, j] (h_i − h_j)², Eq. (18); each edge counts in both directions. */
 function dirichletEnergy(count, pairs, weights, h) {
   let sum = 0;
   for (let e = 0; e < weights.length; e += 1) {
@@ -63,9 +63,9 @@ function dirichletEnergy(count, pairs, weights, h) {
 }
 
 /**
- * The symmetric matrix that Ã is similar to: the eigenvalues are the same, and h there is ``to(h)``.
+  * Symmetric matrix similar to Ã. It has the same eigenvalues; ``to(h)`` is h in its basis.
  *
- * D^-1 A and A D^-1 become D^-1/2 A D^-1/2 when h is multiplied by a root of the degree.
+ * D^-1 A and A D^-1 become D^-1/2 A D^-1/2 if h is multiplied by a power ±1/2 of the degree.
  */
 function symmetricForm(operator) {
   const exponent = { symmetric: 0, row: 0.5, column: -0.5 }[operator.normalization];
@@ -79,7 +79,7 @@ function symmetricForm(operator) {
   return { ...operator, weight, to: (h) => h.map((value, i) => value * root[i]) };
 }
 
-/** The lowest and the highest eigenvalue of Ã, by Lanczos' method. */
+/** Smallest and largest eigenvalue of Ã by the Lanczos method. */
 function extremes(operator) {
   const { count } = operator;
   const symmetric = symmetricForm(operator);
@@ -107,7 +107,7 @@ function extremes(operator) {
   return [eigenvalueBelow(alphas, betas, 0), eigenvalueBelow(alphas, betas, alphas.length - 1)];
 }
 
-/** Eigenvalue number ``index`` of a tridiagonal matrix, counted from the lowest, by bisection. */
+/** Eigenvalue ``index`` of a tridiagonal matrix, in ascending order, by bisection. */
 function eigenvalueBelow(diagonal, beside, index) {
   const below = (x) => {
     let [found, pivot] = [0, 1];
@@ -129,10 +129,10 @@ function eigenvalueBelow(diagonal, beside, index) {
 const MOMENTS = 48;
 
 /**
- * How the squares of h are spread over the eigenvalues of Ã, at the places ``lambdas``.
+  * Spectral density of h² over the eigenvalues of Ã, evaluated at ``lambdas``.
  *
- * By moments h·T_k(Ã) h of Chebyshev's polynomials, smoothed by Jackson's kernel: a matrix is never
- * taken apart, so that it costs the same few products on a graph of any size.
+  * Kernel polynomial method: Chebyshev moments h·T_k(Ã) h, smoothed by the Jackson kernel. It needs the
+ * same number of products on a graph of any size.
  */
 function spectralDensity(symmetric, h, lambdas) {
   const n = symmetric.count;
@@ -158,6 +158,6 @@ function spectralDensity(symmetric, h, lambdas) {
     const theta = Math.acos(Math.min(1, Math.max(-1, lambda)));
     let sum = moments[0];
     for (let k = 1; k < MOMENTS; k += 1) sum += 2 * jackson(k) * moments[k] * Math.cos(k * theta);
-    return Math.max(0, sum / Math.PI); // of the angle, so that the ends have their share
+    return Math.max(0, sum / Math.PI); // density in the angle θ, so that the ends keep their weight
   });
 }

@@ -1,4 +1,4 @@
-// The playground: a graph, an equation, and what becomes of the nodes.
+// The playground: integrates the equation on a graph and draws the states of the nodes.
 
 const ZERO = { source: 0, linear: 0, square: 0, cube: 0, laplacian: 0, blurred: 0 };
 
@@ -7,7 +7,7 @@ const LOOKS = { beside: "with diffusion for comparison", alone: "only this react
 class Playground {
   constructor(settings, changed) {
     this.settings = settings;
-    this.changed = changed; // tells the link
+    this.changed = changed; // callback that updates the link
     this.playing = false;
     this.painting = false;
     this.own = null;
@@ -18,7 +18,7 @@ class Playground {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.resize(true));
   }
 
-  /** What keys do. */
+  /** Key bindings. */
   get keys() {
     const { step } = this.simulation;
     return {
@@ -36,7 +36,7 @@ class Playground {
     this.wake();
   }
 
-  // What is on the page.
+  // Elements of the page.
 
   build() {
     this.stages = html("div", { class: "stages" });
@@ -97,7 +97,7 @@ class Playground {
     );
   }
 
-  /** From the beginning, under other settings. */
+  /** Restart from t = 0 with other settings. */
   stage(settings) {
     this.set(settings);
     this.play(true);
@@ -202,7 +202,7 @@ class Playground {
         html(
           "p",
           { class: "hint" },
-          "Space plays and pauses, ← and → make one step, R returns to t = 0, P selects the brush. In a focused picture, the arrows then move the brush and Enter paints.",
+          "Space plays and pauses, ← and → take one step, R returns to t = 0, P selects the brush. With the brush selected and a picture focused, arrow keys move the brush and Enter paints.",
         ),
       ),
     );
@@ -261,7 +261,7 @@ class Playground {
 
   // Settings.
 
-  /** Takes new settings, and shows what they lead to at the same time t. */
+  /** Apply settings and show their solution at the same time t. */
   set(values) {
     Object.assign(this.settings, values);
     const { settings } = this;
@@ -294,11 +294,11 @@ class Playground {
     }
   }
 
-  /** A user's file. */
+  /** Read a user's file. */
   async take(file) {
     try {
       if (file.size > MOST.bytes)
-        throw new FileProblem(`${file.name} has ${Math.round(file.size / 1e6)} MB; this page takes ${MOST.bytes / 1e6}.`);
+        throw new FileProblem(`${file.name} has ${Math.round(file.size / 1e6)} MB; at most ${MOST.bytes / 1e6} MB are accepted.`);
       this.own = graphFromText(await file.text(), file.name);
     } catch (error) {
       if (!(error instanceof FileProblem)) throw error;
@@ -310,11 +310,11 @@ class Playground {
     }
     const text = await packed(this.own);
     this.trouble.hidden = text !== null;
-    if (text === null) this.trouble.textContent = "This graph is too large for a link. Others must drop the same file on the page.";
+    if (text === null) this.trouble.textContent = "This graph is too large for a link. To open the link elsewhere, drop the same file on the page.";
     this.set({ graph: "own", own: text ?? "", start: this.own.labels ? "classes" : "noise", strokes: [], step: 0 });
   }
 
-  /** Settings from a link, whose own graph may have to be unpacked first. */
+  /** Apply settings from a link; unpack its graph first if it has one. */
   async open(settings) {
     this.settings = settings;
     if (settings.graph === "own") {
@@ -422,7 +422,7 @@ class Playground {
     if (settings.start === "empty" && !this.painting) this.takeBrush(true);
     this.timeline.max = this.simulation.last;
     const formula = this.reaction.formula.split(" = ").at(-1);
-    const sum = /[+−]/.test(formula.replace(/\(.*?\)/g, "")); // of terms, which β multiplies together
+    const sum = /[+−]/.test(formula.replace(/\(.*?\)/g, "")); // β multiplies all terms, so a sum needs parentheses
     const coefficient = (letter, values) => (values.length > 1 ? `${letter} ⊙ ` : values[0] === 1 ? "" : `${number(values[0])} `);
     this.equation.textContent = `dH/dt = −${coefficient("α", settings.alpha)}L̃ H ${settings.beta.length === 1 && settings.beta[0] < 0 ? "−" : "+"} ${coefficient("β", settings.beta.length === 1 ? [Math.abs(settings.beta[0])] : settings.beta)}${sum ? `(${formula})` : formula}`;
     const mixing = homophilyOf(this.graph);
@@ -431,7 +431,7 @@ class Playground {
 
   // Pictures.
 
-  /** Who is shown: [process, channel], with a title. */
+  /** Process, channel and title of each picture. */
   shown() {
     const { look, channel, channels } = this.settings;
     const name = this.reaction.title;
@@ -446,7 +446,7 @@ class Playground {
     return look === "alone" ? [own] : [{ process: 0, channel, title: `diffusion${suffix}` }, own];
   }
 
-  /** Makes a stage for everything that is shown, and sizes them. */
+  /** Create a stage for each picture and set its size. */
   resize(colours = false) {
     if (!this.simulation) return; // a graph is still being unpacked
     const shown = this.shown();
@@ -483,7 +483,7 @@ class Playground {
     this.wake();
   }
 
-  /** What a pointer, a finger and a key do on a stage. */
+  /** Pointer, touch and key handlers of a stage. */
   listen(stage, about) {
     let down = false;
     const at = (event) => {
@@ -534,7 +534,7 @@ class Playground {
       lines: [
         ...lines,
         { label: "class", text: String(graph.labels?.[graph.classes[node]] ?? graph.classes[node] + 1) },
-        { label: "weight of its edges", text: number(this.operator.degree[node] - settings.loops) },
+        { label: "total edge weight", text: number(this.operator.degree[node] - settings.loops) },
       ],
     };
   }
@@ -546,7 +546,7 @@ class Playground {
     this.dress();
   }
 
-  /** The cursor that goes with the brush; a finger scrolls the page where there is none. */
+  /** Show the brush cursor; without the brush, touch scrolls the page. */
   dress() {
     for (const { stage } of this.views ?? []) stage.root.classList.toggle("painting", this.painting);
   }
@@ -617,7 +617,7 @@ class Playground {
     if (this.charts.follow(now, simulation, this.symmetric, this.settings.channel)) this.warn();
   }
 
-  /** Said when things come to rest: to the link, and to who listens. */
+  /** Update the charts, the link and the text for screen readers when the animation stops. */
   rest() {
     const { simulation } = this;
     this.charts.draw(simulation, this.symmetric, this.settings.channel);
@@ -644,7 +644,7 @@ class Playground {
   }
 }
 
-/** From where to where the colours of a channel go: almost all of H(0), or 0 to 1 where that is one number. */
+/** Colour range of each channel: the 2 % and 98 % quantiles of H(0), or 0 to 1 if H(0) is constant. */
 function limitsOf(starts) {
   return starts.map((h) => {
     const sorted = Float64Array.from(h).sort();

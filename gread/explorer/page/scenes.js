@@ -1,6 +1,6 @@
-// Where to begin.
+// Examples on the first screen.
 
-/** Examples, as settings over the defaults. */
+/** Examples, as differences from the default settings. */
 const SCENES = [
   { title: "Figure 1", about: "A noisy letter: diffusion blurs it, blurring-sharpening keeps it.", to: {} },
   {
@@ -57,7 +57,7 @@ const SCENES = [
   },
 ];
 
-/** The settings that a scene begins with. */
+/** Default settings of the playground. */
 function sceneDefaults() {
   const all = defaults();
   return Object.fromEntries(CARRIED.playground.map((name) => [name, all[name]]));

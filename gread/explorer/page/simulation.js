@@ -1,17 +1,17 @@
-// The evolution as something to go to and fro in: what is shown at t is always the solution from 0 to t
-// of the settings as they are, with what the brush painted on the way.
+// The evolution with random access in time. The state at t is always the solution from 0 to t with the
+// current settings and the brush strokes before t.
 
-const KEPT = 8e6; // numbers in all states that are kept on the way, at most
+const KEPT = 8e6; // largest number of values in stored states
 
 class Simulation {
   /**
-   * @param setting graph, operator, starts (h(0) a channel), processes ([{name, terms, coefficients: [{alpha, beta}]}]),
-   *   tableau, tau, time, strokes ([{step, channel, x, y, reach, value}], in the order of their steps)
+   * @param setting graph, operator, starts (h(0) per channel), processes ([{name, terms, coefficients: [{alpha, beta}]}]),
+   *   tableau, tau, time, strokes ([{step, channel, x, y, reach, value}], ordered by step)
    */
   constructor(setting) {
     Object.assign(this, setting);
     this.last = stepCount(this.time, this.tau);
-    this.every = 1; // how many steps lie between two states that are kept
+    this.every = 1; // steps between two stored states
     this.kept = new Map();
     this.measures = [];
     this.broken = null;
@@ -38,7 +38,7 @@ class Simulation {
     return out;
   }
 
-  /** A new stroke at the present step; what was known of the time after it is forgotten. */
+  /** Add a stroke at the current step and discard all later states. */
   paint(stroke) {
     this.strokes = [...this.strokes.filter(({ step }) => step <= this.step), { ...stroke, step: this.step }];
     this.measures.length = this.step;
@@ -57,7 +57,7 @@ class Simulation {
     return timeOf(this.step, this.time, this.tau);
   }
 
-  /** One step on; false where it ends or the numbers do. */
+  /** Take one step; false at the end or if the state overflows. */
   advance() {
     if (this.step >= this.last || this.broken !== null) return false;
     const tau = timeOf(this.step + 1, this.time, this.tau) - this.t;
@@ -77,7 +77,7 @@ class Simulation {
     return true;
   }
 
-  /** Goes to a step, forward by integrating and back to the last state kept before it. */
+  /** Go to a step: forward by integration, backward from the last stored state before it. */
   seek(step, deadline = Infinity) {
     const wanted = Math.min(step, this.last);
     if (wanted < this.step) this.restore(wanted);
@@ -85,7 +85,7 @@ class Simulation {
     return this.step >= wanted;
   }
 
-  /** The last state that is kept at or before a step, and from there to the step itself. */
+  /** Load the last stored state at or before a step and integrate to the step. */
   restore(step) {
     let from = step;
     while (!this.kept.has(from)) from -= 1;
@@ -101,7 +101,7 @@ class Simulation {
     );
   }
 
-  /** Energy and range of every process at the present step. */
+  /** Energy and range of every process at the current step. */
   measure() {
     const { count, pairs, weights } = this.graph;
     this.measures[this.step] = this.states.map((channels) => {

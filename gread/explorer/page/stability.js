@@ -1,8 +1,8 @@
-// Whether a step is too long for a solver, and why: a warning before anything blows up.
+// Warnings about unstable steps and growing solutions.
 
-/** R of a table, as coefficients: a step of dh/dt = g h multiplies h by R(τ g). */
+/** Stability polynomial R of a Runge-Kutta table: a step of dh/dt = g h multiplies h by R(τ g). */
 function growthOf({ a, b }) {
-  const stages = []; // of each its polynomial in z = τ g, for k / (g h)
+  const stages = []; // each stage k / (g h) as a polynomial in z = τ g
   b.forEach((_, stage) => {
     const found = [1];
     (a[stage - 1] ?? []).forEach((weight, k) => {
@@ -21,7 +21,7 @@ function growthOf({ a, b }) {
   return (z) => growth.reduceRight((sum, part) => sum * z + part, 0);
 }
 
-/** How far below zero τ g may lie: the end of the interval on which |R| ≤ 1. */
+/** Length s of the interval [−s, 0] of τ g on which |R| ≤ 1. */
 function stableInterval(tableau) {
   const growth = growthOf(tableau);
   let z = 0;
@@ -29,7 +29,7 @@ function stableInterval(tableau) {
   return -z;
 }
 
-/** The rate of a mode with eigenvalue λ of Ã around a state h: the derivative of the right-hand side. */
+/** Rate of a mode with eigenvalue λ of Ã at a state h: the derivative of the right-hand side. */
 function rateOf(terms, alpha, beta, lambda, h) {
   const loss = 1 - lambda;
   const local = terms.linear + h * (2 * terms.square + 3 * h * terms.cube);
@@ -37,7 +37,7 @@ function rateOf(terms, alpha, beta, lambda, h) {
 }
 
 /**
- * What is to be feared of a step: {kind: "step" | "growth" | "runaway", text}, or null.
+  * Warning about a step: {kind: "step" | "growth" | "runaway", text}, or null.
  *
  * @param channels [{alpha, beta}]
  * @param spectrum [lowest, highest] eigenvalue of Ã
@@ -85,7 +85,7 @@ function warningOf(terms, channels, spectrum, range, tau, tableau) {
   return null;
 }
 
-/** Where a polynomial reaction drives a state of the present range to infinity. */
+/** Message if a polynomial reaction drives a state of the current range to infinity, else null. */
 function runawayOf(terms, channels, [low, high]) {
   const reaction = (h) => h * (terms.linear + h * (terms.square + h * terms.cube));
   for (const [channel, { beta }] of channels.entries()) {
@@ -99,7 +99,7 @@ function runawayOf(terms, channels, [low, high]) {
   return null;
 }
 
-/** The outermost of the zeros −1, 0 and 1 of a reaction, on one side. */
+/** Outermost of the zeros −1, 0 and 1 of a reaction, on one side. */
 function fixedPoint(reaction, side) {
   const zeros = [-1, 0, 1].filter((h) => Math.abs(reaction(h)) < 1e-12);
   return side < 0 ? Math.min(...zeros) : Math.max(...zeros);

@@ -1,4 +1,4 @@
-// Where the evolution begins: h(0) of every channel.
+// Initial states h(0) of every channel.
 
 const STARTS = {
   noise: {
@@ -39,7 +39,7 @@ const STARTS = {
   },
 };
 
-/** h(0) of every channel; a channel is the same whatever others there are. */
+/** h(0) of every channel; a channel does not depend on the number of channels. */
 function startOf(name, graph, channels, seed) {
   return [...Array(channels).keys()].map((channel) => {
     const random = randomOf(1000 * (seed + 1) + channel);
@@ -47,7 +47,7 @@ function startOf(name, graph, channels, seed) {
   });
 }
 
-/** What a stroke of the brush does to a channel: nodes in its reach take its value. */
+/** Apply a brush stroke to a channel: nodes within its radius get its value. */
 function painted(graph, h, { x, y, reach, value }) {
   const out = Float64Array.from(h);
   for (let i = 0; i < graph.count; i += 1) {

@@ -1,6 +1,6 @@
-// Everything that a link carries: a setting is its default, how it is written and how it is read again.
+// Settings in a link: each has a default value, a writer and a reader.
 
-/** What is read from a link is checked like anything a stranger wrote: undefined where it is no value. */
+/** Links are untrusted input: `read` returns undefined for an invalid value. */
 const oneOf = (choices, value) => ({ value, read: (text) => (choices().includes(text) ? text : undefined), write: String });
 const within = (value, min, max, whole = false) => ({
   value,
@@ -76,7 +76,7 @@ function defaults() {
   return Object.fromEntries(Object.entries(SETTINGS).map(([name, { value }]) => [name, value]));
 }
 
-/** The settings in a link, and the names of what is none. */
+/** Settings in a link, and the names of invalid ones. */
 function readLink(hash) {
   const settings = defaults();
   const wrong = [];
@@ -88,7 +88,7 @@ function readLink(hash) {
   return { settings, wrong };
 }
 
-/** What of the settings a view depends on. */
+/** Settings of each view. */
 const CARRIED = {
   playground: Object.keys(SETTINGS).slice(1, Object.keys(SETTINGS).indexOf("model")),
   model: ["model", "moment", "tint", "wrong", "node"],

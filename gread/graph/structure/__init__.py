@@ -1,1 +1,1 @@
-"""What a model wants to know of a graph before training: one file for each idea."""
+"""Structures that models precompute from a graph, one file for each."""

@@ -1,6 +1,6 @@
-"""Structures by name: computed once, and kept.
+"""Registry of structures, with a cache.
 
-A structure is a function from a graph to tensors, by the names under which a model takes them.
+A structure is a function from a graph to tensors, by the argument names of the model.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Prepared(NamedTuple):
 
     Attributes:
         data: The graph and the tensors of the structure.
-        seconds: How long it took to compute, at the time when it was.
-        entries: How many numbers it has.
+        seconds: Time of the original computation.
+        entries: Number of values.
     """
 
     data: Data
@@ -53,12 +53,12 @@ class Prepared(NamedTuple):
 
 
 def add_structure(data: Data, name: str, origin: Origin | None = None) -> Prepared:
-    """The graph with the tensors of a structure.
+    """Add the tensors of a structure to a graph.
 
     Args:
-        data: The graph; it stays as it is.
+        data: The graph, which is not changed.
         name: A name of `STRUCTURES`.
-        origin: Where the graph comes from. What was computed is kept in its root, and read again.
+        origin: Source of the graph; the structure is cached in its data root.
     """
     make = STRUCTURES[name]
     place = None
@@ -71,8 +71,8 @@ def add_structure(data: Data, name: str, origin: Origin | None = None) -> Prepar
     tensors = make(data, origin)
     seconds = time.perf_counter() - start
     if place is not None:
-        with suppress(OSError):  # a root that cannot be written to, or a full disk
-            # Readers see a whole file or none; who is later replaces the same content.
+        with suppress(OSError):  # a read-only root or a full disk
+            # The write is atomic; a concurrent writer replaces the file by the same content.
             write_tensors(place, tensors, {"seconds": str(seconds)})
     return _with(data, tensors, seconds)
 
@@ -94,6 +94,6 @@ def _read(place: Path) -> tuple[dict[str, Tensor], float] | None:
 
 
 def _names_nodes(tensors: Mapping[str, Tensor], num_nodes: int) -> bool:
-    """Whether pairs are of nodes that there are: products with them trust that."""
+    """Whether all pairs refer to existing nodes, which kernels do not check."""
     pairs = [t for t in tensors.values() if t.dim() == 2 and t.size(0) == 2 and t.numel()]
     return all(int(pair.min()) >= 0 and int(pair.max()) < num_nodes for pair in pairs)

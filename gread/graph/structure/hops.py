@@ -1,4 +1,4 @@
-"""How many steps it takes from one node to another."""
+"""Shortest path lengths in a graph."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torch import Tensor
 from torch_geometric.utils import remove_self_loops, to_undirected
 
 FAR = -1
-"""The distance between nodes that no path joins, or none as short as asked for."""
+"""Distance of nodes that are not connected, or only by longer paths than the limit."""
 
 
 def adjacency_matrix(edge_index: Tensor, num_nodes: int) -> scipy.sparse.csr_array:
-    """A of the graph read as undirected, without loops: ones, each once."""
+    """Binary adjacency matrix of the undirected graph without self loops."""
     edges, _ = remove_self_loops(edge_index.cpu())
     places = to_undirected(edges, num_nodes=num_nodes).numpy()
     ones = np.ones(places.shape[1], np.float32)
@@ -23,14 +23,14 @@ def adjacency_matrix(edge_index: Tensor, num_nodes: int) -> scipy.sparse.csr_arr
 def hops_from(
     adj: scipy.sparse.csr_array, sources: NDArray[np.int64], limit: int | None = None
 ) -> NDArray[np.int16]:
-    """The number of steps from each source to each node, [sources, N].
+    """Shortest path length from each source to each node, [sources, N].
 
-    All sources walk together, one product with A a step.
+    Breadth-first search from all sources together, with one product with A per step.
 
     Args:
         adj: A, symmetric.
-        sources: Where to begin.
-        limit: After how many steps to stop; what is farther is `FAR`.
+        sources: Start nodes.
+        limit: Largest number of steps; nodes farther away get `FAR`.
     """
     n = adj.shape[0]
     hops = np.full((n, len(sources)), FAR, np.int16)

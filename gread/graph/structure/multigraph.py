@@ -1,7 +1,8 @@
-"""The structural multigraph of WRGAT: nodes whose surroundings look alike, after struc2vec.
+"""Structural multigraph of WRGAT: pairs of nodes with similar neighbourhoods (struc2vec).
 
-Ring k of a node are the nodes k steps away. Two nodes are alike up to ring k if the sorted degrees
-in their rings 0 to k are, by dynamic time warping; so there is one relation for each k.
+Ring k of a node contains the nodes at distance k. Two nodes are similar up to ring k if the sorted
+degrees in their rings 0 to k are similar under dynamic time warping. There is one relation for each
+k.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from gread.base.checks import check_count
 from gread.graph.structure.hops import adjacency_matrix, hops_from
 
 RINGS = 5
-"""Rings are looked at, the node itself is the first; the authors go on to ten, or to the end."""
+"""Number of rings, the node itself included; the authors use up to ten, or all."""
 
 BAND = 10
-"""How far warping may leave the diagonal: with no more than so many degrees it is exact."""
+"""Width of the warping band; with at most this many degrees the result is exact."""
 
 SOURCES = 512
-"""From so many nodes rings are found together, with N numbers for each."""
+"""Number of nodes whose rings are computed together, with N values each."""
 
 PAIRS = 20_000
-"""So many pairs are compared together."""
+"""Number of pairs that are compared together."""
 
 Numbers = NDArray[np.float64]
 Nodes = NDArray[np.int64]
@@ -44,11 +45,11 @@ def multigraph(data: Data) -> Mapping[str, Tensor]:
 
 
 def structural_multigraph(edge_index: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Pairs (source, target) both ways, the relation of each, 1 to `RINGS`, and its weight.
+    """Pairs (source, target) in both directions, their relations 1 to `RINGS`, and weights.
 
-    Every node is compared with the 2 log₂ N others that are nearest in degree. Weights are
-    exp(−distance), and those of the pairs into a node sum to one in every relation. A pair is in
-    relation k + 1 if both have a ring k. Nodes without edges have nothing to be compared by.
+    Every node is compared with the 2 log₂ N other nodes of the most similar degree. Weights are
+    exp(−distance), normalized to sum 1 over the pairs into a node in every relation. A pair is in
+    relation k + 1 if both nodes have a ring k. Nodes without edges are not compared.
     """
     check_count("the number of nodes", num_nodes)
     adj = adjacency_matrix(edge_index, num_nodes)
@@ -71,13 +72,13 @@ def structural_multigraph(edge_index: Tensor, num_nodes: int) -> tuple[Tensor, T
 
 
 class Ring(NamedTuple):
-    """Ring k of every node: which degrees there are in it, in rising order, and how often."""
+    """Ring k of every node: its distinct degrees in ascending order, and their counts."""
 
     degree: Numbers
-    """[N, longest], then zeros."""
+    """[N, longest], padded with zeros."""
     often: Numbers
     length: Nodes
-    """How many different degrees, [N]."""
+    """Number of distinct degrees, [N]."""
 
 
 def _rings(adj: scipy.sparse.csr_array) -> list[Ring]:
@@ -103,23 +104,23 @@ def _listed(degrees: Nodes, counts: NDArray[np.float32]) -> Ring:
 
 
 def _fingerprints(adj: scipy.sparse.csr_array) -> Numbers:
-    """A number for every node that tells its surroundings, and not how nodes are numbered."""
+    """A hash of the neighbourhood of every node, independent of the order of nodes."""
     mark: Numbers = np.diff(adj.indptr).astype(np.float64)
     for _ in range(RINGS):
-        mark = (mark + adj @ np.cos(mark)).round(9)  # the order of a sum shows in later digits
+        mark = (mark + adj @ np.cos(mark)).round(9)  # later digits depend on the order of summation
     return mark
 
 
 def _candidates(rings: list[Ring], fingerprint: Numbers) -> tuple[Nodes, Nodes]:
     """Pairs to compare, each once.
 
-    Many nodes have one degree. Those are taken first whose rings are alike in size and in total
-    degree. Numbers of nodes decide only between nodes that have the same surroundings.
+    Many nodes share a degree. Nodes whose rings are similar in size and total degree come first.
+    Node numbers only break ties between nodes with the same neighbourhood.
     """
     keys = [fingerprint]
     for ring in reversed(rings):
         keys += [(ring.often * ring.degree).sum(1), ring.often.sum(1)]
-    order = np.lexsort(keys)  # the last key is the first to decide
+    order = np.lexsort(keys)  # the last key is the primary key
     order = order[rings[0].length[order] > 0]
     n, degree = len(order), rings[0].degree[order, 0]
     most = min(n - 1, int(2 * math.log2(n))) if n > 1 else 0
@@ -135,10 +136,10 @@ def _candidates(rings: list[Ring], fingerprint: Numbers) -> tuple[Nodes, Nodes]:
 
 
 def _distances(ring: Ring, one: Nodes, other: Nodes) -> Numbers:
-    """Between the rings of two nodes, for every pair."""
+    """Distances between the rings of the two nodes of every pair."""
     longer = ring.length[one] >= ring.length[other]
     a, b = np.where(longer, one, other), np.where(longer, other, one)
-    order = np.argsort(-ring.length[a], kind="stable")  # alike in length, they end together
+    order = np.argsort(-ring.length[a], kind="stable")  # similar lengths end together
     found = np.empty(len(one))
     for start in range(0, len(one), PAIRS):
         chosen = order[start : start + PAIRS]
@@ -149,9 +150,9 @@ def _distances(ring: Ring, one: Nodes, other: Nodes) -> Numbers:
 def _warped(ring: Ring, a: Nodes, b: Nodes) -> Numbers:
     """Dynamic time warping in a band around the diagonal.
 
-    The cost of one (degree, count) against another is ((max + ½) / (min + ½) − 1) of the degrees
-    times the larger count. The sequences of ``a`` are no shorter than those of ``b``, and come in
-    falling order of length.
+    The cost of two elements (degree, count) is ((max + ½) / (min + ½) − 1) of the degrees times the
+    larger count. The sequences of ``a`` are at least as long as those of ``b`` and sorted by
+    decreasing length.
     """
     rows, columns = ring.length[a], ring.length[b]
     found = np.empty(len(a))
@@ -187,7 +188,7 @@ def _cost(ring: Ring, a: Nodes, i: int, b: Nodes, j: Nodes) -> Numbers:
 
 
 def _from_before(before: Numbers, moved: NDArray[np.bool_]) -> Numbers:
-    """min(D[i − 1, j], D[i − 1, j − 1]), where the band has moved on by one or stands still."""
+    """min(D[i − 1, j], D[i − 1, j − 1]), for a band that has moved by one or not at all."""
     edge = np.full((len(before), 1), np.inf)
     padded = np.concatenate([edge, before, edge], axis=1)
     least = np.minimum(padded[:, 1:], padded[:, :-1])

@@ -1,4 +1,4 @@
-"""Where a node stands: what a walk that keeps returning to each of the nodes leaves there."""
+"""Positions of nodes by personalized PageRank."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from gread.kernels.pattern import remember
 from gread.kernels.reference import Terms
 
 RETURN = 0.05
-"""Probability with which the walk returns in a step."""
+"""Teleport probability α of the walk."""
 
 KEPT = 64
-"""So many nodes are kept of every walk, those where most of it is."""
+"""Number of nodes kept of every walk, those with the largest entries."""
 
 TOGETHER = 64
-"""So many walks are computed at a time: few enough to stay in the cache of a CPU."""
+"""Number of walks that are computed together; they fit into the cache of a CPU."""
 
 STEPS = 48
-"""Of the iteration, of which each leaves 0.73 of the error: what stays is single precision's."""
+"""Iterations, each of which reduces the error to 0.73; the result has single precision."""
 
 
 def page_rank(edge_index: Tensor, num_nodes: int) -> dict[str, Tensor]:
-    """Personalised PageRank P = α (I − (1 − α) S̃)⁻¹, S̃ = D^-½ (A + I) D^-½, once for a graph.
+    """Personalized PageRank P = α (I − (1 − α) S̃)⁻¹ with S̃ = D^-½ (A + I) D^-½.
 
-    Of every column, the walk from one node, the largest entries are kept and made to sum to one.
-    Weights of edges do not count.
+    Column k is the walk from node k. Its largest entries are kept and normalized to sum 1. Edge
+    weights are ignored.
 
     Returns:
-        ``position_index`` [2, entries] (row, column) and ``position_weight``, row after row.
+        ``position_index`` [2, entries] (row, column) and ``position_weight``, in row order.
     """
     return remember(edge_index, ("positions", num_nodes), lambda: _page_rank(edge_index, num_nodes))
 
@@ -54,7 +54,7 @@ def _page_rank(edge_index: Tensor, n: int) -> dict[str, Tensor]:
 
 
 def _walks(adj: Adjacency, starts: Tensor) -> Tensor:
-    """Columns of P, [N, starts]: Chebyshev's iteration for (I − (1 − α) S̃) P = α I."""
+    """Columns of P, [N, starts], by Chebyshev iteration for (I − (1 − α) S̃) P = α I."""
     seed = adj.weight.new_zeros(adj.num_nodes, starts.numel())
     seed[starts, torch.arange(starts.numel(), device=starts.device)] = RETURN
     radius = 1 - RETURN  # the spectrum lies within 1 ± radius

@@ -1,11 +1,11 @@
-"""Relations of Geom-GCN: who is near in the graph or in a plane, and in which direction there.
+"""Relations of Geom-GCN: pairs that are near in the graph or in a plane, with their direction.
 
-Nodes are points of a plane. A pair is related if it is an edge or if its points are near, and its
-relation says which of the two and in which quadrant around one point the other one lies.
+Nodes are embedded in a plane. A pair is related if it is an edge or if its points are near. Its
+relation is the kind (edge or near) and the quadrant of the second point around the first.
 
-The authors' relations are used where their files are in the data root. For other graphs they are
-computed: the plane is then that of multidimensional scaling of the distances in the graph. The
-authors also use embeddings in hyperbolic space, and struc2vec's.
+The authors' relations are used if their files are in the data root. For other graphs, relations are
+computed from multidimensional scaling of the shortest path lengths. The authors also use hyperbolic
+embeddings and struc2vec.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from gread.graph.structure.hops import FAR, adjacency_matrix, hops_from
 QUADRANTS = 4
 LOOP = 2 * QUADRANTS
 NUM_RELATIONS = LOOP + 1
-"""Four quadrants among the edges, four among the pairs that are only near, and the loops."""
+"""Four quadrants of edges, four of near pairs that are not edges, and self loops."""
 
 LANDMARKS = 1000
-"""Distances are taken to so many nodes; in a graph with no more, scaling is the classical one."""
+"""Number of landmarks; a graph with at most this many nodes uses classical scaling."""
 
 DIGITS = 6
-"""Coordinates are rounded: points that should coincide, as those of two leaves of one node, do."""
+"""Digits of coordinates, so that points that should coincide (two leaves of one node) do."""
 
 EMBEDDINGS = {"cora": "MDS", "citeseer": "MDS", "pubmed": "MDS"}
 OTHER_EMBEDDING = "poincare"
-"""Which of the authors' three files is read for a dataset: the one of the paper's row."""
+"""The authors' embedding that is read for other datasets, as in the paper's row."""
 
 
 class Origin(NamedTuple):
-    """Where a graph comes from: its dataset, the data root and a fingerprint of its tensors."""
+    """Source of a graph: its dataset, the data root and a fingerprint of its tensors."""
 
     dataset: str
     root: Path
@@ -60,11 +60,10 @@ def relations(data: Data, origin: Origin | None) -> Mapping[str, Tensor]:
 
 
 def computed_relations(edge_index: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
-    """Pairs and their relations, from a plane of our own.
+    """Pairs and their relations from our own embedding.
 
-    Pairs are near if their distance is above zero and below ρ, the largest for which there are no
-    more of them than edges. A pair that is near is not counted among the edges, as in the authors'
-    files.
+    Pairs are near if their distance is between zero and ρ, the largest value that gives no more
+    near pairs than edges. A near pair does not count as an edge, as in the authors' files.
     """
     check_count("the number of nodes", num_nodes)
     adj = adjacency_matrix(edge_index, num_nodes)
@@ -81,7 +80,7 @@ def computed_relations(edge_index: Tensor, num_nodes: int) -> tuple[Tensor, Tens
 def embed(adj: scipy.sparse.csr_array) -> NDArray[np.float64]:
     """Points [N, 2] by landmark multidimensional scaling of distances in the graph.
 
-    Nodes that no path joins are one step farther apart than the farthest others.
+    The distance of unconnected nodes is the largest finite distance plus one.
     """
     n = adj.shape[0]
     chosen = np.unique(np.linspace(0, n - 1, min(n, LANDMARKS)).round().astype(np.int64))
@@ -98,16 +97,16 @@ def embed(adj: scipy.sparse.csr_array) -> NDArray[np.float64]:
     for axis, (value, vector) in enumerate(zip(values[::-1], vectors.T[::-1], strict=True)):
         if value > 1e-9 * n:
             points[:, axis] = -(vector @ (squares - mean[:, None])) / (2 * value**0.5)
-    points *= np.where((points**3).sum(axis=0) < 0, -1, 1)  # an eigenvector has no sign of its own
+    points *= np.where((points**3).sum(axis=0) < 0, -1, 1)  # fixes the sign of the eigenvectors
     size = np.abs(points).max()
     return (points / size if size > 0 else points).round(DIGITS)
 
 
 def _near(points: NDArray[np.float64], most: int) -> NDArray[np.int64]:
-    """Pairs [2, P] of near points, both ways: no more than ``most``, and ties all or none.
+    """Pairs [2, P] of near points in both directions: at most ``most``, with ties all or none.
 
-    Points that coincide are no pair: none lies in a quadrant around the other. They are many, since
-    all leaves of a node have one point, so they are counted and not listed.
+    Coinciding points form no pair, because they have no quadrant. There are many of them (all
+    leaves of a node coincide), so they are counted without being listed.
     """
     places, group, size = np.unique(points, axis=0, return_inverse=True, return_counts=True)
     group, size = group.ravel(), size.astype(np.int64)
@@ -116,13 +115,13 @@ def _near(points: NDArray[np.float64], most: int) -> NDArray[np.int64]:
     def too_far(radius: float) -> bool:
         return float(tree.count_neighbors(tree, radius, weights=(size, size))) - same > most
 
-    low, high = 0.0, 4.0  # no two points are farther apart, once scaled
+    low, high = 0.0, 4.0  # bounds on the distance of scaled points
     while high - low > 10.0 ** -(DIGITS + 3):
         middle = (low + high) / 2
         low, high = (low, middle) if too_far(middle) else (middle, high)
     one, other = tree.query_pairs(low, output_type="ndarray").T.astype(np.int64)
     members, start = np.argsort(group, kind="stable"), np.cumsum(size) - size
-    times = size[one] * size[other]  # every node of one place with every node of the other
+    times = size[one] * size[other]  # all pairs of nodes at the two points
     one, other = np.repeat(one, times), np.repeat(other, times)
     number = np.arange(len(one)) - np.repeat(np.cumsum(times) - times, times)
     pairs = np.stack(
@@ -132,7 +131,7 @@ def _near(points: NDArray[np.float64], most: int) -> NDArray[np.int64]:
 
 
 def _published(edge_index: Tensor, n: int, origin: Origin) -> tuple[Tensor, Tensor] | None:
-    """The authors' relations, if there is a file of them and its edges are those of the graph."""
+    """The authors' relations, if their file exists and its edges are those of the graph."""
     method = EMBEDDINGS.get(origin.dataset, OTHER_EMBEDDING)
     name = f"outf_nodes_space_relation_{origin.dataset}_{method}.txt"
     file = origin.root / "geom_gcn_relations" / name
@@ -145,7 +144,7 @@ def _published(edge_index: Tensor, n: int, origin: Origin) -> tuple[Tensor, Tens
     edges = pairs[:, ~near]
     own = np.stack(adjacency_matrix(edge_index, n).nonzero())
     if not _within(pairs, n) or not np.array_equal(_sorted(edges, n), _sorted(own, n)):
-        return None  # of another release, or of a graph that was cut
+        return None  # another release, or a subgraph
     if not _within(quadrant, QUADRANTS):
         raise InputError(f"{file} must have quadrants 0 to {QUADRANTS - 1}, got another")
     return _tensors(pairs, QUADRANTS * near + quadrant, n, edge_index.device)
@@ -169,7 +168,7 @@ def _sorted(pairs: NDArray[np.int64], n: int) -> NDArray[np.int64]:
 def _tensors(
     pairs: NDArray[np.int64], kind: NDArray[np.int64], n: int, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Every pair once, of the relation that is named last, and a loop at every node."""
+    """Unique pairs with their last relation, and a self loop at every node."""
     place, last = np.unique((pairs[0] * n + pairs[1])[::-1], return_index=True)
     nodes = np.arange(n)
     index = np.stack([place // n, place % n])

@@ -1,4 +1,4 @@
-"""Where a node stands in the spectrum of the graph: rows of leading eigenvectors."""
+"""Spectral positions: degrees and leading eigenvectors of the normalized adjacency."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, eigsh
 from torch import Tensor
 
 KEPT = 32
-"""Eigenvectors."""
+"""Number of eigenvectors."""
 
 SMALL = 500
-"""Nodes up to which all eigenvectors are computed."""
+"""Largest number of nodes for which all eigenvectors are computed."""
 
 PRECISE, TOLERANCES = 20_000, (1e-6, 1e-2)
-"""Nodes up to which eigenvalues have the first error, relative to their size; beyond the second."""
+"""Relative tolerances of eigenvalues up to this number of nodes, and above it."""
 
 ROUNDS = 100
-"""Restarts of Lanczos' method; eigenvectors that have not converged by then are left out."""
+"""Restarts of the Lanczos method; eigenvectors that have not converged are left out."""
 
 LARGEST = 10.0
-"""Values beyond are clipped: an eigenvector may live on few nodes."""
+"""Clipping bound, because an eigenvector may be localized on few nodes."""
 
 
 def spectral_positions(edge_index: Tensor, num_nodes: int, *, directed: bool = False) -> Tensor:
     """Degrees and spectral coordinates of every node, [N, F].
 
-    The coordinates are √N v_k of the eigenvectors v_k of S = D^-½ A D^-½ with the largest
-    eigenvalues in absolute value: those near 1 tell groups with edges inside, those near −1 groups
-    with edges between. With directions they are √N u_k and √N v_k of the leading singular vectors
-    of D_in^-½ A D_out^-½, as a target and as a source. A vector has the sign for which Σ v³ > 0, so
-    that coordinates do not depend on the order of the nodes. Degrees are log(1 + n), with mean 0
-    and deviation 1. Weights of edges do not count.
+    The coordinates are √N v_k for the eigenvectors v_k of S = D^-½ A D^-½ with the largest absolute
+    eigenvalues. Eigenvalues near 1 belong to groups with edges inside, eigenvalues near −1 to
+    groups with edges between them. With directions, the coordinates are √N u_k and √N v_k for the
+    leading singular vectors of D_in^-½ A D_out^-½, of targets and sources. The sign of a vector is
+    fixed by Σ v³ > 0, so coordinates do not depend on the order of the nodes. Degrees are log(1 +
+    d), standardized to mean 0 and deviation 1. Edge weights are ignored.
 
     Args:
         edge_index: Every edge in both directions unless ``directed``, [2, E].
-        num_nodes: N.
-        directed: Whether in- and out-degrees, sources and targets have columns of their own.
+        num_nodes: Number N of nodes.
+        directed: Whether incoming and outgoing edges have separate columns.
 
     Example:
         >>> pair_of_triangles = torch.tensor([[0, 1, 2, 3, 4, 5, 0], [1, 2, 0, 4, 5, 3, 3]])
@@ -50,12 +50,12 @@ def spectral_positions(edge_index: Tensor, num_nodes: int, *, directed: bool = F
     """
     source, target = edge_index.cpu().numpy()
     entries = sparse.csr_matrix((np.ones(len(source)), (target, source)), shape=(num_nodes,) * 2)
-    entries.data[:] = 1.0  # edges that are named twice count once
+    entries.data[:] = 1.0  # repeated edges count once
     incoming, outgoing = (np.asarray(entries.sum(axis=axis)).ravel() for axis in (1, 0))
     root = [sparse.diags(1 / np.sqrt(np.maximum(one, 1))) for one in (incoming, outgoing)]
     matrix = root[0] @ entries @ root[1]
     if directed:
-        # Of [[0, M], [Mᵀ, 0]] the eigenvectors with positive eigenvalues are (u, v) / √2.
+        # Eigenvectors of [[0, M], [Mᵀ, 0]] with positive eigenvalues are (u, v) / √2.
         block = sparse.bmat([[None, matrix], [matrix.T, None]], format="csr")
         found = _leading(block, "LA")
         vectors = np.sqrt(2) * np.hstack([_signed(half) for half in np.split(found, 2)])
@@ -70,7 +70,7 @@ def spectral_positions(edge_index: Tensor, num_nodes: int, *, directed: bool = F
 
 
 def _signed(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """An eigenvector has no sign of its own."""
+    """Fix the sign of each eigenvector."""
     return np.where((vectors**3).sum(axis=0) < 0, -vectors, vectors)
 
 

@@ -1,4 +1,4 @@
-// A chart: its legend, its panels, and the moments that a slider goes through.
+// A chart: legend, panels, and a slider over time.
 
 const tooltip = html("div", { id: "tooltip", role: "status", hidden: true });
 
@@ -29,7 +29,7 @@ function tell(found, event) {
   tooltip.style.transform = `translate(${Math.max(4, left)}px, ${Math.max(4, top)}px)`;
 }
 
-/** What stands for a series in the legend. */
+/** Legend symbol of a series. */
 function key(series) {
   const mark = svg("svg", { class: "key", width: 26, height: 12, "aria-hidden": "true", style: `--ink:${ink(series.colour)}` });
   if (series.mark === "line" && series.width > 0) {
@@ -43,7 +43,7 @@ function key(series) {
   return mark;
 }
 
-/** Every label once, with the first series that has it. */
+/** Unique labels, each with its first series. */
 function labels(panels) {
   const found = new Map();
   for (const series of panels.flatMap((panel) => panel.series)) {
@@ -52,12 +52,12 @@ function labels(panels) {
   return found;
 }
 
-/** Whether there is nothing in a panel but a remark that says so. */
+/** Whether a panel has no data, only a remark. */
 function blank(panel) {
   return panel.remark !== "" && !panel.image && panel.series.every((series) => series.x.length === 0);
 }
 
-const CROWD = 14; // labels from which every row of panels has a legend of its own
+const CROWD = 14; // with more labels, every row of panels has its own legend
 
 class ChartView {
   constructor(chart) {
@@ -94,7 +94,7 @@ class ChartView {
     }).observe(this.root);
   }
 
-  /** Buttons that hide and show; with Shift they show one alone. */
+  /** Buttons that hide and show a series; with Shift, show only this series. */
   legend(entries) {
     const root = html("div", { class: "legend" });
     if (entries.size < 2) return root;
@@ -130,7 +130,7 @@ class ChartView {
     this.draw();
   }
 
-  /** The place of a panel, with what a pointer does in it. */
+  /** Container of a panel with its pointer handlers. */
   box(panel) {
     const place = html("div", { class: "drawing" });
     const box = { panel, place, find: () => null };
@@ -139,7 +139,7 @@ class ChartView {
       tell(box.find(event.clientX - left, event.clientY - top), event);
     };
     const leave = (event) => {
-      if (event.pointerType === "touch") return; // a finger that is lifted has not gone elsewhere
+      if (event.pointerType === "touch") return; // keep the tooltip after a tap
       tell(null);
       place.querySelector(".pointed")?.replaceChildren();
     };
@@ -147,7 +147,7 @@ class ChartView {
     place.addEventListener("pointerdown", point);
     place.addEventListener("pointerleave", leave);
     this.boxes.push(box);
-    const row = panel.y.hidden ? panel.y.label : ""; // has no axis to stand at
+    const row = panel.y.hidden ? panel.y.label : ""; // without an axis, the label is part of the caption
     const caption = [row, panel.title].filter(Boolean).join(", ");
     return html("figure", { class: "panel" }, caption ? html("figcaption", {}, caption) : null, place);
   }
@@ -173,7 +173,7 @@ class ChartView {
     box.place.replaceChildren(root);
   }
 
-  /** Which axes of a panel have their names: those at the edge of the chart, as it is laid out now. */
+  /** Axes of a panel that have a label: those at the edge of the chart in the current layout. */
   outermost({ panel, place }) {
     const grid = place.closest(".panels");
     const columns = getComputedStyle(grid).gridTemplateColumns.split(" ").length;
@@ -186,7 +186,7 @@ class ChartView {
     };
   }
 
-  /** A slider over the moments, which moves points instead of jumping. */
+  /** A slider over the frames that animates the points between them. */
   film() {
     const { frames } = this.chart;
     const boxes = frames[0].panels.map((panel) => {
@@ -241,7 +241,7 @@ class ChartView {
   }
 }
 
-/** The points of a panel on their way, in shares of what each panel spans. */
+/** Interpolate the points of two panels, each scaled to its own range. */
 function between(from, to, share) {
   const fits = from.series.length === to.series.length;
   if (!fits) return to;

@@ -1,4 +1,4 @@
-// Elements of the page. Whatever comes from the data goes in as text or as a checked value, never as markup.
+// Elements of the page. Data is inserted as text or as a checked value, never as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -12,23 +12,23 @@ function fill(element, attributes, children) {
   return element;
 }
 
-/** An element of HTML, with attributes, listeners (onclick: ...) and children. */
+/** HTML element with attributes, listeners (onclick: ...) and children. */
 function html(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
 
-/** An element of SVG. */
+/** SVG element. */
 function svg(tag, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
-/** A colour of the data, which a dark page may replace by a lighter one. */
+/** Data colour; the dark theme may replace it with a lighter one. */
 function ink(colour) {
   if (!/^#[0-9a-f]{6}$/i.test(colour)) return "currentColor";
   return `var(--c${colour.slice(1).toUpperCase()}, ${colour})`;
 }
 
-/** Four digits, as a person writes them. */
+/** Format a number with four significant digits. */
 function number(value) {
   if (value === null || value === undefined) return "–";
   const size = Math.abs(value);

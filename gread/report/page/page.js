@@ -1,4 +1,4 @@
-// The page: contents, what the paper claims, and a section for every table and figure.
+// The page: contents, claims of the paper, and a section for every table and figure.
 
 const { title, about, sections } = JSON.parse(document.getElementById("data").textContent);
 
@@ -8,7 +8,7 @@ const GROUPS = [
   ["Beyond the paper", () => true],
 ];
 
-/** Sections by group, each once. */
+/** Sections by group. */
 const groups = GROUPS.map(([heading, fits], place) => ({
   heading,
   members: sections.filter(({ name }) => GROUPS.findIndex(([, other]) => other(name)) === place),
@@ -42,9 +42,9 @@ function claim({ says, here, holds }, section = null) {
   );
 }
 
-/** All claims on one screen, those that do not hold first. */
+/** List of all claims, those that do not hold first. */
 function claims() {
-  const found = new Map(); // two tables may say the same, which counts once
+  const found = new Map(); // a claim of two tables counts once
   for (const section of sections) {
     for (const said of section.shown.claims) {
       const text = said.says + said.here;
@@ -98,7 +98,7 @@ for (const { heading, members } of groups) {
 document.body.append(html("div", { class: "bar" }, html("strong", {}, title), themeSwitch()), contents(), main, tooltip);
 if (location.hash) document.getElementById(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();
 
-/** The entry of the section that is being read. */
+/** Highlight the current section in the contents. */
 const links = new Map([...document.querySelectorAll("nav a")].map((link) => [link.getAttribute("href").slice(1), link]));
 const reading = new IntersectionObserver(
   (entries) => entries.forEach(({ target, isIntersecting }) => links.get(target.id)?.classList.toggle("here", isIntersecting)),

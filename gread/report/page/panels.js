@@ -1,4 +1,4 @@
-// One panel of a chart as SVG, and what a pointer finds in it.
+// One panel of a chart as SVG, with its tooltips.
 
 const MARKERS = {
   o: "M-3 0a3 3 0 1 0 6 0a3 3 0 1 0 -6 0z",
@@ -10,13 +10,13 @@ const MARKERS = {
   X: "M-3-3L-1.5-3L0-1.3L1.5-3L3-3L1.2 0L3 3L1.5 3L0 1.3L-1.5 3L-3 3L-1.2 0z",
 };
 
-// Matplotlib's magma, at eighths.
+// Matplotlib's magma at multiples of 1/8.
 const MAGMA = [
   [0, 0, 4], [29, 17, 71], [81, 18, 124], [131, 38, 129], [183, 55, 121],
   [230, 81, 99], [252, 136, 97], [254, 194, 135], [252, 253, 191],
 ];
 
-/** The colour of a share of 1. */
+/** Colour of a value in [0, 1]. */
 function magma(share) {
   const place = Math.min(1, Math.max(0, share)) * (MAGMA.length - 1);
   const first = Math.min(MAGMA.length - 2, Math.floor(place));
@@ -26,13 +26,13 @@ function magma(share) {
 let clips = 0;
 
 /**
- * Draws a panel.
+  * Draw a panel.
  *
- * @param panel of the chart
+ * @param panel panel of a chart
  * @param width in pixels
- * @param about hidden: labels that are turned off; single: whether it is the only panel; named: which
- *   axes have their names; tall: pixels, where the chart says how high its panels are
- * @returns the element, and find(x, y): what is nearest to a place in it, with the lines of a tooltip
+  * @param options hidden: labels that are turned off; single: whether it is the only panel; named: axes
+ *   that have a label; tall: height in pixels, if the chart sets it
+  * @returns the element, and find(x, y), which returns the tooltip of the nearest point
  */
 function drawPanel(panel, width, { hidden, single, named, tall: wanted }) {
   const square = panel.image !== null || (panel.x.hidden && panel.y.hidden);
@@ -103,7 +103,7 @@ function axes(panel, box, x, y, tall, named) {
   return group;
 }
 
-/** A path through the points; one that is not a number breaks it. */
+/** Path through the points, interrupted at missing values. */
 function through(xs, ys, x, y) {
   let path = "";
   let pen = "M";
@@ -167,7 +167,7 @@ const DRAW = {
   },
 };
 
-/** The names of lines at their ends, pushed apart where they touch. */
+/** Labels at the ends of lines, moved apart if they overlap. */
 function names(visible, x, y, box) {
   const found = [];
   for (const series of visible) {
@@ -191,7 +191,7 @@ function names(visible, x, y, box) {
   );
 }
 
-/** An image, every number a pixel. */
+/** Image with one pixel per value. */
 function picture(image, box) {
   const [rows, columns] = [image.rows.length, image.rows[0].length];
   const canvas = html("canvas", { width: columns, height: rows });
@@ -220,12 +220,12 @@ function pixel(image, box, px, py) {
   return { title: `row ${row + 1}, column ${column + 1}`, lines: [{ label: image.label, text: number(value) }] };
 }
 
-const LISTED = 12; // lines of a tooltip, at most
+const LISTED = 12; // largest number of lines in a tooltip
 
-/** The point nearest to a place, and beside it the other lines at the same x. */
+/** Tooltip of the nearest point, with the other lines at the same x. */
 function nearest(panel, visible, x, y, box, pointed, px, py) {
   pointed.replaceChildren();
-  const flat = visible.some((series) => series.mark === "bars") ? 0.02 : 1; // bars are found by their x
+  const flat = visible.some((series) => series.mark === "bars") ? 0.02 : 1; // bars are selected by x
   const drawn = (series) => series.width > 0 || series.mark !== "line";
   let best = null;
   visible.filter(drawn).forEach((series) => {
@@ -266,7 +266,7 @@ function nearest(panel, visible, x, y, box, pointed, px, py) {
   };
 }
 
-/** As many as a tooltip has room for, around the nearest. */
+/** The entries around the nearest one that fit into a tooltip. */
 function trimmed(shown, best) {
   const middle = shown.findIndex(({ series }) => series === best.series);
   const first = Math.min(Math.max(0, middle - LISTED / 2), Math.max(0, shown.length - LISTED));

@@ -1,6 +1,6 @@
-// From numbers to places, and the numbers that stand at an axis.
+// Scales from values to pixels, and ticks.
 
-/** A function from [low, high] to [from, to], with its ends, its inverse and its ticks. */
+/** Function from [low, high] to [from, to], with its ends, its inverse and its ticks. */
 function scale(axis, values, [from, to]) {
   const finite = values.filter((value) => value !== null && (!axis.log || value > 0));
   let [low, high] = axis.limits ?? ends(finite, axis.log);
@@ -10,7 +10,7 @@ function scale(axis, values, [from, to]) {
   const found = (value) => {
     if (value === null) return null;
     if (!axis.log) return place(value);
-    return place(value > 0 ? Math.log10(value) : low - 10 * (high - low)); // zero is far below
+    return place(value > 0 ? Math.log10(value) : low - 10 * (high - low)); // zero is far below the axis
   };
   const room = Math.abs(to - from);
   found.ticks = axis.ticks.length
@@ -19,7 +19,7 @@ function scale(axis, values, [from, to]) {
   return found;
 }
 
-/** Where the numbers end, and a little more. */
+/** Range of the values, with a margin. */
 function ends(values, log) {
   if (!values.length) return log ? [0.1, 1] : [0, 1];
   const [low, high] = [values.reduce((a, b) => Math.min(a, b)), values.reduce((a, b) => Math.max(a, b))];
@@ -28,7 +28,7 @@ function ends(values, log) {
   return [low - air, high + air];
 }
 
-/** Round numbers from low to high. */
+/** Round tick values from low to high. */
 function steps(low, high, room) {
   const rough = (high - low) / Math.max(2, room / 55);
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -41,7 +41,7 @@ function steps(low, high, room) {
   return found;
 }
 
-/** Powers of ten from low to high, which are logarithms; with 2 and 5 where there are few. */
+/** Powers of ten between 10^low and 10^high, with multiples of 2 and 5 if there are few. */
 function decades(low, high, room) {
   const every = Math.max(1, Math.ceil((high - low) / Math.max(2, room / 34)));
   const found = [];

@@ -1,8 +1,8 @@
-// Tables that sort by any column. Rows that begin with a dash, or with nothing, belong to the row above them.
+// Tables that sort by any column. A row whose first cell is empty or begins with a dash belongs to the row above it.
 
 const BEST = { 1: "first", 2: "second", 3: "third" };
 
-/** Rows with those that belong to them. */
+/** Group each row with the rows that belong to it. */
 function families(rows) {
   const found = [];
   for (const row of rows) {
@@ -12,13 +12,13 @@ function families(rows) {
   return found;
 }
 
-/** The number that a text begins with, or none. */
+/** Number at the start of a text, or null. */
 function value(text) {
   const found = text.replace(/−/g, "-").replace(/(\d)[, ](?=\d{3}\b)/g, "$1").match(/^[<+\s]*(-?\d+(\.\d+)?(e-?\d+)?)/i);
   return found ? Number(found[1]) : null;
 }
 
-/** What a family is sorted by: the first number in the column, else the text of its head. */
+/** Sort key of a group: the first number in the column, else the text of its first row. */
 function standing(family, column) {
   const numbers = family.map((row) => value(row[column].text)).filter((found) => found !== null);
   return numbers.length && column > 0 ? numbers[0] : family[0][column].text;
@@ -26,7 +26,7 @@ function standing(family, column) {
 
 function compare(a, b) {
   if (typeof a === typeof b) return typeof a === "number" ? a - b : a.localeCompare(b);
-  return typeof a === "number" ? -1 : 1; // what has no number comes last
+  return typeof a === "number" ? -1 : 1; // rows without a number come last
 }
 
 function drawTable(table) {

@@ -1,15 +1,15 @@
-// Light and dark.
+// Light and dark theme.
 
 const THEMES = { auto: "light or dark, as in the system", light: "light", dark: "dark" };
 
-/** A button that goes from the system's colours to light to dark; remembered where that is allowed. */
+/** Button that cycles through system, light and dark; the choice is stored if the browser allows it. */
 function themeSwitch() {
   const names = Object.keys(THEMES);
   let theme = "auto";
   try {
     theme = localStorage.getItem("gread-theme") ?? "auto";
   } catch {
-    // a page from a file may have no storage
+    // a page opened from a file may have no storage
   }
   const button = html("button", { type: "button", id: "theme", onclick: () => set(names[(names.indexOf(theme) + 1) % 3]) });
   const set = (next) => {
@@ -21,7 +21,7 @@ function themeSwitch() {
     try {
       localStorage.setItem("gread-theme", theme);
     } catch {
-      // as above
+      // no storage
     }
   };
   set(theme);

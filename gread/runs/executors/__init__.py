@@ -1,1 +1,1 @@
-"""Where runs are computed: on this machine, or on a Ray cluster."""
+"""Executors of runs: this machine or a Ray cluster."""

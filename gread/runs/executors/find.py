@@ -10,11 +10,11 @@ from gread.runs.executors.local import Local
 from gread.runs.executors.ray import Ray
 
 EXECUTORS: Registry[Callable[[str], Executor]] = Registry("executor", {"local": Local, "ray": Ray})
-"""From an address, or nothing, to an executor."""
+"""Functions from an address (or an empty string) to an executor."""
 
 
 def find_executor(text: str) -> Executor:
-    """The executor that ``NAME`` or ``NAME=ADDRESS`` stands for.
+    """Executor for ``NAME`` or ``NAME=ADDRESS``.
 
     Example:
         >>> find_executor("local").choose_device("cpu")

@@ -1,7 +1,7 @@
 """Jobs and executors.
 
-An executor is handed jobs and gives back the outcome of each. Grouping runs into jobs, repeating
-jobs that were lost and storing results are the same for all executors, in `gread.runs.launch`.
+An executor computes jobs and returns the outcome of each. Grouping runs into jobs, retrying lost
+jobs and storing results are independent of the executor (`gread.runs.launch`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Job:
     """Runs that are computed together.
 
     Attributes:
-        specs: One, or several of one form.
+        specs: One spec, or several of one form.
         root, device, deterministic: As in `gread.runs.run`.
-        histories: Whether results keep the numbers of every epoch.
+        histories: Whether results contain the values of every epoch.
     """
 
     specs: Sequence[RunSpec]
@@ -38,7 +38,7 @@ class Job:
         """Compute the results in this process; halve a population that runs out of memory.
 
         Args:
-            graph: Of the specs, where it need not be loaded.
+            graph: Graph of the specs, if it is already loaded.
         """
         place, fixed = self.device, self.deterministic
         if len(self.specs) == 1:
@@ -62,7 +62,7 @@ class Job:
 
 
 def compute_beside_others(job: Job, graph: Graph | None = None) -> list[Result]:
-    """Compute a job in one of several processes, and release GPU memory afterwards."""
+    """Compute a job in one of several processes and release GPU memory afterwards."""
     full: str | None = None
     try:
         results = job.compute(graph)
@@ -76,15 +76,14 @@ def compute_beside_others(job: Job, graph: Graph | None = None) -> list[Result]:
 
 
 Outcome: TypeAlias = tuple[Job, list[Result] | ConnectionError | OutOfMemory]
-"""A job with its results, with how the process that computed it was lost, or with what it found no
-room for beside the others."""
+"""A job with its results, or with the error if its process was lost or ran out of memory."""
 
 
 class Executor(Protocol):
     """Interface of executors.
 
     Attributes:
-        remote: Whether it computes elsewhere, as many jobs at a time as there is room for.
+        remote: Whether it computes on other machines, with as many concurrent jobs as fit.
     """
 
     remote: bool
@@ -93,7 +92,7 @@ class Executor(Protocol):
         """Return a device by name; ``auto`` prefers a GPU."""
 
     def memory(self, device: str, workers: int | None) -> float:
-        """Bytes that a population may take on a device."""
+        """Memory limit in bytes of a population on a device."""
 
     def compute(
         self, jobs: Sequence[Job], workers: int | None, imports: Sequence[str]
@@ -101,7 +100,7 @@ class Executor(Protocol):
         """Yield the outcome of each job; closing the iterator stops the computation.
 
         Args:
-            jobs: What to compute.
-            workers: How many at a time.
+            jobs: Jobs to compute.
+            workers: Number of concurrent jobs.
             imports: Modules that a process imports first.
         """

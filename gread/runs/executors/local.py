@@ -19,10 +19,10 @@ from gread.runs.result import Result
 
 
 class Local:
-    """This process, or several of this machine.
+    """Executor in this process, or in several processes of this machine.
 
-    These stay as long as the executor does: a search computes batch after batch, and a process
-    takes seconds to start where it has to import everything.
+    The processes live as long as the executor, because a search computes many batches and a process
+    takes seconds to start.
     """
 
     remote = False
@@ -33,17 +33,17 @@ class Local:
         self._processes: _Processes | None = None
 
     def choose_device(self, name: str) -> str:
-        """One that this machine has."""
+        """Return a device of this machine."""
         return choose_device(name)
 
     def memory(self, device: str, workers: int | None) -> float:
-        """The part of each process."""
+        """Memory limit of one process."""
         return free(device) / (workers or 1)
 
     def compute(
         self, jobs: Sequence[Job], workers: int | None, imports: Sequence[str]
     ) -> Generator[Outcome, None, None]:
-        """One after the other in this process, or in others that are started for it."""
+        """Compute jobs in sequence in this process, or in worker processes."""
         if workers is None or workers == 1:
             for job in jobs:
                 yield job, job.compute()
@@ -66,11 +66,11 @@ KILLED = "a process was killed, probably because memory is full: choose fewer wo
 
 
 class _Processes:
-    """Processes that compute jobs; who lets go of them waits until they have ended.
+    """Pool of worker processes; closing it waits until they have ended.
 
     Attributes:
-        started: How many at most, and what they import first.
-        broken: Whether one of them has died: Python ends the others then.
+        started: Largest number of processes, and modules that they import first.
+        broken: Whether a process has died; Python then ends the others.
     """
 
     def __init__(self, workers: int, imports: tuple[str, ...]):
@@ -86,17 +86,17 @@ class _Processes:
         weakref.finalize(self, self._pool.shutdown)
 
     def compute(self, jobs: Sequence[Job]) -> Generator[Outcome, None, None]:
-        """What became of each job, as it comes."""
+        """Yield the outcome of each job as it finishes."""
         waiting: dict[Future[list[Result]], Job] = {}
         for job in jobs:
             try:
-                with uninterrupted():  # it may start a process
+                with uninterrupted():  # may start a process
                     waiting[self._pool.submit(compute_beside_others, job)] = job
-            except BrokenProcessPool:  # one of them died while there was nothing to do
+            except BrokenProcessPool:  # an idle process died
                 self.broken = True
                 yield job, ConnectionError(KILLED)
         for future in as_completed(waiting):
-            # Not raised: the traceback would hold on to this frame, and so to the processes.
+            # Returned, not raised: a traceback would keep this frame and the processes alive.
             error = future.exception()
             if isinstance(error, BrokenProcessPool):
                 self.broken = True
@@ -114,7 +114,7 @@ class _Processes:
 
 
 def _begin(there: Surroundings, imports: Sequence[str]) -> None:
-    """What a process does first."""
+    """Initialize a worker process."""
     there.take_on()
     for module in imports:
         importlib.import_module(module)

@@ -1,6 +1,6 @@
-"""Runs on a Ray cluster: tasks with their share of a machine, graphs through the object store.
+"""Executor on a Ray cluster: jobs are tasks, graphs are in the object store.
 
-Ray is imported only where it is needed.
+Ray is imported only when used.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from gread.runs.result import Result
 from gread.runs.run import Graph, prepared
 
 SECONDS = 30.0
-"""So long a cluster has to answer. Ray itself goes on asking for minutes, deaf to Ctrl-C."""
+"""Timeout of a connection in seconds. Ray itself retries for minutes and ignores Ctrl-C."""
 
 SHARES = (1 / 8, 1 / 4, 1 / 2, 1.0)
-"""Of a GPU that jobs take."""
+"""Fractions of a GPU that a job may use."""
 
 WINDOW = 1000
-"""Jobs submitted to Ray at a time: more than fit, so that a cluster can grow."""
+"""Largest number of submitted jobs: more than fit, so that a cluster can scale up."""
 
 PROBE = "import sys, ray; ray.init(sys.argv[1], log_to_driver=False)"
 
 
 class Ray:
-    """A Ray cluster, or a Ray on this machine.
+    """Executor on a Ray cluster or on a local Ray instance.
 
-    One that this process is connected to already is taken as it is.
+    An existing connection of this process is reused.
 
     Args:
-        address: ``HOST:PORT``; ``auto`` for the cluster that this machine is part of; nothing for
-            the one that ``RAY_ADDRESS`` names, or else for a new one here.
+        address: ``HOST:PORT``; ``auto`` for the cluster of this machine; empty for the cluster of
+            ``RAY_ADDRESS``, or else for a new local instance.
     """
 
     remote = True
@@ -60,13 +60,13 @@ class Ray:
         address = address or os.environ.get("RAY_ADDRESS") or "local"
         if address != "local":
             _check_answers(address)
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # to Ray's makers
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # disables telemetry
         self.ray.init(
             address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
         )
 
     def choose_device(self, name: str) -> str:
-        """A kind that the cluster has; which of the GPUs is for Ray to say."""
+        """Return a device type of the cluster; Ray assigns the GPU."""
         there = ["cuda", "cpu"] if self.ray.cluster_resources().get("GPU") else ["cpu"]
         if name == "auto":
             return there[0]
@@ -75,7 +75,7 @@ class Ray:
         return name
 
     def memory(self, device: str, workers: int | None) -> float:
-        """That of a GPU of the cluster: all are taken to be alike."""
+        """Memory limit on a GPU of the cluster; all are assumed to be equal."""
         return CPU_BYTES if device == "cpu" else self._gpu_memory
 
     @cached_property
@@ -85,10 +85,10 @@ class Ray:
     def compute(
         self, jobs: Sequence[Job], workers: int | None, imports: Sequence[str]
     ) -> Generator[Outcome, None, None]:
-        """Each job is a task on one core, with a share of a GPU by the memory it needs."""
+        """Run each job as a task on one core, with a fraction of a GPU by its memory."""
         if any(spec.train.processes > 1 for job in jobs for spec in job.specs):
             raise InputError("processes must be 1 on Ray: torchrun shards a graph over machines")
-        task = self.ray.remote(max_retries=0)(_work)  # `launch` does that, for every executor
+        task = self.ray.remote(max_retries=0)(_work)  # `launch` retries for every executor
         waiting = deque(jobs)
         running: dict[Any, Job] = {}
         try:
@@ -110,7 +110,7 @@ class Ray:
         return share(sum(bytes_of(spec, size) for spec in job.specs), self._gpu_memory)
 
     def _shipped(self, job: Job) -> _Shipped:
-        """The graph of a job in the object store, from where a node fetches it once."""
+        """Put the graph of a job into the object store; each node fetches it once."""
         spec = job.specs[0]
         about = [spec.dataset, dict(spec.options), MODELS[spec.model].structure, job.root]
         key = json.dumps(about)
@@ -125,7 +125,7 @@ class Ray:
             results: list[Result] = self.ray.get(done)
             return results
         except errors.RayTaskError as error:
-            if isinstance(error.cause, errors.RaySystemError):  # it could not read what was sent
+            if isinstance(error.cause, errors.RaySystemError):  # the job could not be unpickled
                 reason = str(error.cause).partition("\n")[0]
                 raise InputError(
                     f"every node must have the same version of gread: {reason}"
@@ -144,7 +144,7 @@ class Ray:
 
 
 def share(need: float, memory: float) -> float:
-    """The part of a GPU that a job takes, where so much of ``memory`` is what it needs.
+    """Fraction of a GPU for a job that needs this much of ``memory``.
 
     Example:
         >>> share(3e9, 30e9), share(10e9, 30e9), share(40e9, 30e9)
@@ -155,7 +155,7 @@ def share(need: float, memory: float) -> float:
 
 @dataclass(frozen=True)
 class _Shipped:
-    """A graph in the object store; of the same key is the same graph."""
+    """Graph in the object store, identified by its key."""
 
     key: str
     reference: Any = field(compare=False)
@@ -163,13 +163,13 @@ class _Shipped:
 
 @lru_cache(maxsize=16)
 def _received(graph: _Shipped) -> Graph:
-    """Kept, since runs on one graph come in rows."""
+    """Cached, because consecutive runs use the same graph."""
     found: Graph = _import_ray().get(graph.reference)
     return found
 
 
 def _work(job: Job, graph: _Shipped, imports: Sequence[str]) -> list[Result]:
-    """What a process of the cluster does."""
+    """Compute a job in a worker of the cluster."""
     torch.set_num_threads(1)
     for module in imports:
         importlib.import_module(module)
@@ -177,7 +177,7 @@ def _work(job: Job, graph: _Shipped, imports: Sequence[str]) -> list[Result]:
 
 
 def _import_ray() -> Any:
-    """The package, or a sentence that says how to get it."""
+    """Import Ray, or raise an error that names the extra."""
     try:
         import ray
     except ImportError as error:
@@ -188,10 +188,10 @@ def _import_ray() -> Any:
 
 
 def _check_answers(address: str) -> None:
-    """Require a cluster at the address, tested in another process that can be stopped."""
+    """Check in a separate process, which can be stopped, that a cluster answers at the address."""
     host, _, port = address.rpartition(":")
     try:
-        if port.isdigit():  # so that the commonest mistakes are told at once, and why
+        if port.isdigit():  # reports common mistakes immediately
             socket.create_connection((host.strip("[]"), int(port)), SECONDS).close()
         command = [sys.executable, "-c", PROBE, address]
         subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)

@@ -1,4 +1,4 @@
-"""Settings that are known to be good, from TOML files that say where they come from."""
+"""Presets: tested settings from TOML files with their sources."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from gread.runs.spec import RunSpec, Value
 from gread.training.config import TrainConfig
 
 SOURCES = ("tuned", "published", "paper", "honest")
-"""Where presets come from, in the order in which they are looked for: `gread search`, the authors'
-published code (of GREAD for GREAD-BS alone, of a baseline its own authors'), the paper's appendix,
-and the search of the honest comparison (docs/gread-x.md)."""
+"""Sources of presets in order of precedence: `gread search`, the authors' published code (for
+GREAD, only GREAD-BS; for a baseline, that of its own authors), the paper's appendix, and the search
+of the honest comparison (docs/gread-x.md)."""
 
 REPEATED = SOURCES[:3]
-"""Those with which the paper's tables are repeated."""
+"""Sources for the paper's tables."""
 
 OPTION = "options."
-"""How a setting is named that is an option of the dataset."""
+"""Prefix of settings that are options of the dataset."""
 
 _TRAINING = tuple(part.name for part in fields(TrainConfig))
 
@@ -32,10 +32,10 @@ class Preset:
     """Settings for one model on one dataset.
 
     Attributes:
-        source: One of `SOURCES`, a file, or ``"default"`` where there is no preset.
+        source: One of `SOURCES`, a file, or ``"default"`` without a preset.
         hyper: Hyperparameters of the model.
-        train: How to train.
-        options: Of the dataset, under ``options`` in the file.
+        train: Training settings.
+        options: Options of the dataset, under ``options`` in the file.
     """
 
     source: str
@@ -44,7 +44,7 @@ class Preset:
     options: Mapping[str, Value] = field(default_factory=dict)
 
     def spec(self, dataset: str, model: str, record: tuple[str, ...] = ()) -> RunSpec:
-        """The run on the first split from the first seed with these settings, completed."""
+        """Completed spec with these settings on the first split with the first seed."""
         about: Any = {"train": self.train, "options": self.options, "record": record}
         return complete(RunSpec(dataset=dataset, model=model, hyper=self.hyper, **about))
 
@@ -75,7 +75,7 @@ def find_preset(
         raise InputError(
             f"unknown preset {source!r}; choose from: {', '.join(SOURCES)}, or a .toml file"
         )
-    MODELS[model]  # an unknown name has no defaults either
+    MODELS[model]  # raises an error for an unknown name
     for place in [source] if source else sources:
         table = read_file(place) if own else _shipped(place, model)
         if table is not None and dataset in table:
@@ -88,7 +88,7 @@ def find_preset(
 def split_settings(
     model: str, settings: Mapping[str, Value]
 ) -> tuple[dict[str, Value], dict[str, Value]]:
-    """Settings of the model and settings of the training, told apart by their names."""
+    """Divide settings by name into those of the model and those of the training."""
     known = known_hyperparameters(model)
     check_keys(settings, known | dict.fromkeys(_TRAINING), model)
     hyper = {key: value for key, value in settings.items() if key in known}
@@ -97,7 +97,7 @@ def split_settings(
 
 
 def split_options(settings: Mapping[str, Value]) -> tuple[dict[str, Value], dict[str, Value]]:
-    """Settings of model and training, and options of the dataset: those named ``options.NAME``.
+    """Divide settings into those of model and training, and options named ``options.NAME``.
 
     Example:
         >>> split_options({"lr": 0.01, "options.normalize_features": True})

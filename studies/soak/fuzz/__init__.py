@@ -1,6 +1,6 @@
-"""Anything at all, given to every parser and to the command: one of our errors, or a sound result.
+"""Fuzzing of every parser and of the command: an error of gread, or a valid result.
 
-Cases are drawn by Hypothesis, which makes a finding small; each becomes a test in
+Hypothesis generates and shrinks cases; each finding becomes a test in
 tests/studies/test_findings.py.
 """
 
@@ -22,11 +22,11 @@ from studies.soak.fuzz.targets import OURS, TARGETS, Target
 from studies.soak.rows import SCRIPTS, Row
 
 BATCH = 2_000
-"""Cases that Hypothesis keeps track of together."""
+"""Number of cases of one Hypothesis run."""
 
 
 def checked(found: Target, folder: Path, on_case: Callable[[], None] = lambda: None) -> Any:
-    """The test of a target, for Hypothesis to call."""
+    """Hypothesis test of a target."""
 
     def case(drawn: Any) -> None:
         on_case()
@@ -40,7 +40,7 @@ def checked(found: Target, folder: Path, on_case: Callable[[], None] = lambda: N
 
 
 def batch(name: str, folder: Path, times: int, number: int) -> int:
-    """Tries so many cases of a target; the number of those that were."""
+    """Try a number of cases of a target, and return how many were run."""
     tried = 0
 
     def count() -> None:
@@ -62,14 +62,14 @@ def batch(name: str, folder: Path, times: int, number: int) -> int:
 
 @SCRIPTS.register("fuzz")
 def main(times: int | None) -> Iterator[Row]:
-    """Every target, each ``times``."""
+    """Fuzz every target, each with ``times`` cases."""
     return (row(name, times) for name in TARGETS)
 
 
 def row(name: str, times: int | None) -> Row:
-    """What came of one target; a finding is printed as small as Hypothesis made it.
+    """Row of one target; a finding is printed in its shrunk form.
 
-    Cases are tried in a process of their own: libraries in C can end it.
+    Cases run in a separate process, because C libraries may crash it.
     """
     start, tried, wrong = perf_counter(), 0, ""
     wanted = times or TARGETS[name].times

@@ -1,4 +1,4 @@
-"""The command, with any arguments."""
+"""Fuzzing of the command line."""
 
 import os
 import warnings
@@ -19,7 +19,7 @@ from studies.soak.hostile.folders import trained
 ARGUMENTS = TEXTS.map(
     lambda text: os.fsdecode(text.replace("\0", "").encode("utf-8", "surrogatepass"))
 )
-"""As a shell may hand them over: any bytes but zero."""
+"""Arguments as a shell may pass them: any bytes except zero."""
 
 FEW = {
     "demo": ["--out", "a-file"],
@@ -33,7 +33,7 @@ FEW = {
     "runs": ["--store", "store"],
     "compare": ["--store", "store"],
 }
-"""What ends each command that would take long; arguments that come last are the ones that hold."""
+"""Arguments that end long commands early; the last arguments take precedence."""
 
 KNOWN = [
     *("csbm", "texas", "gread-bs", "gcn", "table-4", "figure-2", "models", "reactions", "all"),
@@ -102,7 +102,7 @@ def _command(folder: Path, line: list[str]) -> None:
     100,
 )
 def _names(folder: Path, case: Any) -> None:
-    """Names of classes, columns and ids reach tables, pictures and pages."""
+    """Names of classes, columns and ids in tables, figures and pages."""
     first, second, column, command = case
     place = folder / str(len(list(folder.iterdir())))
     place.mkdir()

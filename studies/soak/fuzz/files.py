@@ -51,7 +51,7 @@ ENDINGS = ("csv", "tsv", "jsonl", "npz", "parquet", "gml", "graphml")
 
 
 def _read(nodes: Path, edges: Path | None, **options: Any) -> None:
-    """Reads a graph and encodes its columns, which must then be sound."""
+    """Read a graph and encode its columns; the result must be valid."""
     graph = read_graph(nodes, edges, **options)
     n = graph.num_nodes
     assert n > 0
@@ -161,7 +161,7 @@ def _parquet(folder: Path, case: list[Any]) -> None:
 
 @cache
 def _sound() -> dict[str, bytes]:
-    """A file of each format that is damaged."""
+    """Valid file of each format, to be damaged."""
     columns = {"id": np.arange(5), "source": np.arange(5), "target": np.arange(5)[::-1]}
     array, table = io.BytesIO(), io.BytesIO()
     np.savez_compressed(array, **columns)
@@ -244,7 +244,7 @@ def _config(folder: Path, changes: Any) -> None:
 def _tensors(folder: Path, case: Any) -> None:
     file, damage = case
     model, sound = _fresh(folder), (trained() / file).read_bytes()
-    (model / file).unlink()  # its bytes may still be mapped
+    (model / file).unlink()  # it may still be memory-mapped
     try:
         (model / file).write_bytes(damaged(sound, damage))
         _use(model)
@@ -322,7 +322,7 @@ def _parsed(folder: Path, damage: Any) -> None:
     place.write_bytes(damaged((folder / "sound").read_bytes(), damage))
     read_parsed(place)
     found = add_structure(data, "two-hop", Origin("csbm", folder, "f")).data
-    pairs = found.to_dict().get("two_hop", torch.zeros(2, 0))  # its name may be what is damaged
+    pairs = found.to_dict().get("two_hop", torch.zeros(2, 0))  # its name may be damaged
     assert not pairs.numel() or 0 <= pairs.min() <= pairs.max() < data.num_nodes
 
 

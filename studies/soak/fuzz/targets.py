@@ -1,4 +1,4 @@
-"""What is fuzzed: every parser, with what it is given."""
+"""Targets of fuzzing: every parser with its cases."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,16 +10,16 @@ from gread.base.errors import InputError
 from gread.base.registry import Registry
 
 OURS = (InputError, OSError, ArithmeticError)
-"""What a user may be told; the command makes one sentence of each."""
+"""Errors that a user may get; the command prints each as one line."""
 
 
 class Target(NamedTuple):
     """One parser.
 
     Attributes:
-        cases: What it is given.
-        read: Reads a case, in a folder of its own; it may raise `OURS` and nothing else.
-        times: How often, for the page.
+        cases: Strategy of inputs.
+        read: Function that reads a case in a separate folder; it may raise only `OURS`.
+        times: Number of cases for the page.
     """
 
     cases: SearchStrategy[Any]
@@ -33,7 +33,7 @@ TARGETS: Registry[Target] = Registry("fuzzed parser")
 def target(
     name: str, cases: SearchStrategy[Any], times: int
 ) -> Callable[[Callable[[Path, Any], object]], Callable[[Path, Any], object]]:
-    """Enters the reader below it."""
+    """Decorator that registers a reader."""
 
     def decorate(read: Callable[[Path, Any], object]) -> Callable[[Path, Any], object]:
         TARGETS.add(name, Target(cases, read, times))

@@ -1,4 +1,4 @@
-"""Values to break parsers with."""
+"""Invalid values for parsers."""
 
 import json
 from typing import Any
@@ -30,18 +30,18 @@ BYTES = st.one_of(
     st.binary(max_size=80),
     st.text(alphabet='id,;"\n\t 01ab[]{}<>:=/!-.', max_size=80).map(str.encode),
 )
-"""Bytes of no file in particular."""
+"""Arbitrary bytes."""
 
 DAMAGE = st.tuples(
     st.lists(st.tuples(st.integers(0, 2**20), st.integers(0, 255)), max_size=4),
     st.one_of(st.none(), st.none(), st.integers(0, 2**20)),
 )
-"""Bytes of a file that are changed, and where it is cut off."""
+"""Changed bytes of a file, and the length of a truncation."""
 
 CHANGES = st.lists(
     st.tuples(st.integers(0, 2**20), st.one_of(JSON, st.just("DELETE"))), min_size=1, max_size=2
 )
-"""Values of a JSON document that are replaced."""
+"""Replaced values of a JSON document."""
 
 
 def damaged(content: bytes, damage: tuple[list[tuple[int, int]], int | None]) -> bytes:
@@ -69,7 +69,7 @@ def changed(document: Any, changes: list[tuple[int, Any]]) -> Any:
 
 
 def _spots(document: Any) -> Any:
-    """Every place of a value: what holds it, and where in it."""
+    """Positions of all values: container and key."""
     keys: Any = ()
     if isinstance(document, dict):
         keys = list(document)

@@ -1,9 +1,8 @@
-"""Files of strangers that want something: code run, memory filled, files written elsewhere.
+"""Hostile files that try to run code, fill memory, or write files elsewhere.
 
-A case makes its file in a folder of its own and reads it as a user would. It is refused with one of
-our errors, or read as the harmless thing it is; a case asserts what that would be. Each runs in a
-process that is watched: what it unpickles, starts, connects to or writes elsewhere, how much memory
-it takes and how long.
+A case writes its file to a separate folder and reads it as a user would. It must be rejected with
+an error of gread, or read as plain values, which the case asserts. Each case runs in a monitored
+process, which records unpickling, new processes, connections, writes elsewhere, memory and time.
 """
 
 import json
@@ -27,14 +26,14 @@ from studies.soak.hostile.tables import GRAPHS, TABLES
 from studies.soak.rows import SCRIPTS, Row
 
 OURS = (InputError, OSError, ArithmeticError)
-"""What a user may be told; the command makes one sentence of each."""
+"""Errors that a user may get; the command prints each as one line."""
 
 MOST_MEMORY = 1e9
 MOST_SECONDS = 120
 
 
 class Group(NamedTuple):
-    """Cases of one kind, and what came to light when they were first tried."""
+    """Cases of one kind, and the findings of the first attempt."""
 
     tried: str
     cases: Registry[Case]
@@ -94,7 +93,7 @@ HARMLESS = {
     "a structure that was computed by a stranger",
     "relations of Geom-GCN that are none, 2",
 }
-"""Cases that are read as what they are; all others are refused."""
+"""Cases that are read as plain values; all others are rejected."""
 
 FORBIDDEN = {
     "pickle.find_class": "unpickled",
@@ -107,11 +106,11 @@ FORBIDDEN = {
 """Events of Python's audit hooks that no case may cause."""
 
 READER = [sys.executable, parquet.__file__]
-"""But Parquet is read by a process of its own, which is ours; what it executes leaves its trace."""
+"""Parquet files are read in a separate process of gread, which is allowed."""
 
 
 class Outcome(NamedTuple):
-    """What came of a case: refused, harmless or failed, and at what price."""
+    """Outcome of a case: refused, harmless or failed, with its cost."""
 
     name: str
     kind: str
@@ -122,7 +121,7 @@ class Outcome(NamedTuple):
 
     @property
     def held(self) -> bool:
-        """Whether all that must hold did."""
+        """Whether all requirements hold."""
         cheap = self.memory < MOST_MEMORY and self.seconds < MOST_SECONDS
         expected = "harmless" if self.name in HARMLESS else "refused"
         return self.kind == expected and not self.seen and cheap
@@ -133,7 +132,7 @@ class Outcome(NamedTuple):
 
 
 def attempt(name: str, case: Case) -> Outcome:
-    """Tries one case in a process of its own."""
+    """Try one case in a separate process."""
     start = perf_counter()
     with tempfile.TemporaryDirectory() as place:
         read, write = os.pipe()
@@ -150,7 +149,7 @@ def attempt(name: str, case: Case) -> Outcome:
 
 
 def _watched(case: Case, folder: Path, out: int) -> None:
-    """In the process of a case: what it does, as one line of JSON."""
+    """Run a case in its process, and print its events as one line of JSON."""
     seen: list[str] = []
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
@@ -167,7 +166,7 @@ def _watched(case: Case, folder: Path, out: int) -> None:
     signal.alarm(MOST_SECONDS)
     sizes = [resource.getpagesize() * int(n) for n in Path("/proc/self/statm").read_text().split()]
     before, held = sizes[1], sizes[5]
-    # What is let through must not take the machine with it.
+    # Limit the memory of accepted files.
     resource.setrlimit(resource.RLIMIT_DATA, (held + 2**32, held + 2**32))
     os.chdir(folder)
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
@@ -190,8 +189,8 @@ def _watched(case: Case, folder: Path, out: int) -> None:
 
 @SCRIPTS.register("hostile")
 def main(times: int | None) -> list[Row]:
-    """Every hostile file, the first ``times`` of each kind."""
-    with tempfile.TemporaryDirectory() as place:  # all that is made once is made, and imported
+    """Try every hostile file, or the first ``times`` of each kind."""
+    with tempfile.TemporaryDirectory() as place:  # warm-up of caches and imports
         for case in (FOLDERS["a model folder with a pickle beside its files"], _warm):
             Path(place, case.__name__).mkdir()
             case(Path(place, case.__name__))

@@ -25,13 +25,13 @@ FOLDERS: Registry[Case] = Registry("hostile model folder")
 
 
 def small_graph() -> Any:
-    """A graph that is made in no time."""
+    """Small graph."""
     return gread.load("csbm", num_nodes=40, homophily=0.8, degree=4, num_features=4)
 
 
 @cache
 def trained() -> Path:
-    """A small trained model, for others to spoil."""
+    """Small trained model, to be modified by cases."""
     place = Path(tempfile.mkdtemp()) / "model"
     data = small_graph()
     settings = {"epochs": 1, "hidden_channels": 4}
@@ -39,7 +39,7 @@ def trained() -> Path:
 
 
 def copied(folder: Path) -> Path:
-    """A copy of that model."""
+    """Copy of that model."""
     return Path(shutil.copytree(trained(), folder / "model"))
 
 
@@ -81,7 +81,7 @@ def _pickle_beside(folder: Path) -> None:
     for name in ("pytorch_model.bin", "model.pkl", "classifier.pkl", "modeling_gread.py"):
         write(model / name, pickled(folder))
     gread.GREAD.from_pretrained(model)
-    _predict(model)  # they are not looked at
+    _predict(model)  # such files are ignored
 
 
 @FOLDERS.register("a model folder with a pickle and no weights")

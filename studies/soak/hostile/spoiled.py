@@ -1,4 +1,4 @@
-"""What makes a file hostile, and what says that it has won."""
+"""Hostile content, and the trace of executed code."""
 
 import pickle
 from collections.abc import Callable
@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 Case: TypeAlias = Callable[[Path], None]
-"""Makes its file in a folder, and reads it as a user would."""
+"""Function that writes a file to a folder and reads it as a user would."""
 
 EXECUTED = "executed"
-"""The file that code leaves in the folder if somebody runs it."""
+"""File that executed code leaves in the folder."""
 
 
 class Code:
-    """Runs where somebody unpickles it."""
+    """Object that runs code when it is unpickled."""
 
     def __init__(self, folder: Path):
         self.trace = folder / EXECUTED
@@ -23,11 +23,11 @@ class Code:
 
 
 def pickled(folder: Path) -> bytes:
-    """A pickle with code in it."""
+    """Pickle that contains code."""
     return pickle.dumps(Code(folder))
 
 
 def write(path: Path, content: str | bytes) -> Path:
-    """Writes a file, and gives its place."""
+    """Write a file, and return its path."""
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path

@@ -39,7 +39,7 @@ ROOT: Registry[Case] = Registry("hostile data root")
 
 @cache
 def result() -> str:
-    """A stored run."""
+    """Stored run."""
     spec = RunSpec(
         dataset="csbm", model="gread-bs", hyper={"hidden_channels": 2}, train=TrainConfig(epochs=1)
     )
@@ -98,7 +98,7 @@ for _name, _change in {
 
 
 def _unregistered(change: Callable[[dict[str, Any]], Any], folder: Path) -> None:
-    """It is listed, and refused where it would be computed."""
+    """An unregistered model is listed, but cannot be computed."""
     values = json.loads(result())
     change(values["spec"])
     (found,) = read_results(
@@ -159,7 +159,7 @@ def _results_bomb(folder: Path) -> None:
 @STORED.register("stored runs that take 4 GB to unpack")
 def _results_dictionary(folder: Path) -> None:
     packed = bytearray(lzma.compress(result().encode()))
-    packed[16] = 40  # of the first block the size of its dictionary, and then its checksum
+    packed[16] = 40  # dictionary size of the first block, followed by its checksum
     end = 12 + 4 * packed[12]
     packed[end : end + 4] = zlib.crc32(packed[12:end]).to_bytes(4, "little")
     read_results(write(folder / "t.jsonl.xz", bytes(packed)))
@@ -170,7 +170,7 @@ def _store_pickle(folder: Path) -> None:
     write(folder / "results.sqlite", pickled(folder))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert len(ResultStore(folder)) == 0  # set aside, and begun anew
+        assert len(ResultStore(folder)) == 0  # renamed and recreated
 
 
 @STORED.register("a store whose table is of another shape")
@@ -262,7 +262,7 @@ def _planetoid(folder: Path) -> None:
 
 
 def _cached(change: Callable[[dict[str, Any], dict[str, str]], None], folder: Path) -> None:
-    """A parsed graph in a data root that somebody else may write to."""
+    """Parsed graph in a data root that others can write to."""
     statistics = dict.fromkeys(
         ("nodes", "edges", "edges_with_loops", "features", "classes", "splits"), 1
     ) | {"node_homophily": None, "edge_homophily": None}

@@ -1,4 +1,4 @@
-"""Files of tables and graphs."""
+"""Hostile tables and graphs."""
 
 import io
 import json
@@ -23,7 +23,7 @@ TABLES: Registry[Case] = Registry("hostile table")
 GRAPHS: Registry[Case] = Registry("hostile graph")
 
 LARGE = ("a file that unpacks to 64 GB", "a Parquet file of billions of equal numbers")
-"""Cases that take long to make; the tests leave them to the script."""
+"""Cases that are slow to create; tests skip them."""
 
 
 @TABLES.register("an NPZ file of pickled objects")
@@ -83,7 +83,7 @@ def _npz_header(folder: Path) -> None:
 
 
 def _bomb(path: Path, size: int) -> None:
-    """An archive with one array of zeros that unpacks to ``size`` bytes, a thousandth of it."""
+    """Archive of zeros that unpacks to ``size`` bytes from about a thousandth of that."""
     header, step = _npy_header((size // 8,)), 64 * 2**20
     squeeze = zlib.compressobj(9, zlib.DEFLATED, -15)
     first = squeeze.compress(header) + squeeze.flush(zlib.Z_FULL_FLUSH)
@@ -127,7 +127,7 @@ def _npz_paths(folder: Path) -> None:
     with zipfile.ZipFile(folder / "t.npz", "w") as archive:
         for name in ("../../outside.npy", "/outside.npy", "id.npy", "..\\outside.npy"):
             archive.writestr(name, array.getvalue())
-    assert len(read_table(folder / "t.npz")) == 3  # nothing is ever unpacked to the disk
+    assert len(read_table(folder / "t.npz")) == 3  # nothing is unpacked to disk
 
 
 @TABLES.register("an NPZ file that is encrypted")
@@ -175,7 +175,7 @@ def _parquet_equal(folder: Path) -> None:
 def _parquet_texts(folder: Path) -> None:
     column = pa.DictionaryArray.from_arrays(np.zeros(10**6, dtype=np.int32), ["x" * 2**20])
     pyarrow.parquet.write_table(pa.table({"id": column}), folder / "t.parquet", store_schema=False)
-    assert len(read_table(folder / "t.parquet")) == 10**6  # each text is there once
+    assert len(read_table(folder / "t.parquet")) == 10**6  # each text is stored once
 
 
 @TABLES.register("a Parquet file that says it has 10^15 rows")
@@ -211,7 +211,7 @@ def _parquet_extension(folder: Path) -> None:
     )
     table = pa.table([pa.array([1, 2])], schema=pa.schema([of]))
     pyarrow.parquet.write_table(table, folder / "t.parquet")
-    assert len(read_table(folder / "t.parquet")) == 2  # it is read as the numbers it is stored as
+    assert len(read_table(folder / "t.parquet")) == 2  # read by its stored type
 
 
 @TABLES.register("a Parquet file of maps, or with one name twice")
@@ -254,7 +254,7 @@ def _csv_quote(folder: Path) -> None:
 def _csv_formula(folder: Path) -> None:
     formula = '=HYPERLINK("http://x.invalid","here")'
     path = write(folder / "t.csv", 'id,x\n1,"' + formula.replace('"', '""') + '"\n2,+1\n')
-    assert read_table(path)["x"].values.tolist() == [formula, "+1"]  # text, as it stands
+    assert read_table(path)["x"].values.tolist() == [formula, "+1"]  # unchanged text
 
 
 @TABLES.register("JSON lines of 20,000 nodes, each with a column of its own")

@@ -1,4 +1,4 @@
-"""Structures: computed once, kept, and handed to the models that name them."""
+"""Structures are computed once, cached, and passed to the models that declare them."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from gread.graph.structure.relations import Origin
 
 @pytest.fixture
 def counted(monkeypatch):
-    """A structure that counts how often it is computed."""
+    """Structure that counts its computations."""
     calls = []
 
     def degrees(data, origin):
@@ -52,7 +52,7 @@ def test_a_broken_file_and_a_root_that_is_none_are_no_obstacle(counted, graph, t
 
 
 def test_positions_are_personalised_page_rank(graph):
-    """Against the inverse, with every column made to sum to one."""
+    """Compared with the inverse, with columns normalized to sum 1."""
     found = add_structure(graph, "positions").data
     a = torch.eye(12, dtype=torch.float64)
     a[graph.edge_index[1], graph.edge_index[0]] = 1

@@ -10,7 +10,7 @@ from gread.graph.structure.multigraph import Ring, _rings, _warped, structural_m
 
 
 def warped(one, other):
-    """Dynamic time warping, cell by cell, of lists of (degree, count)."""
+    """Dynamic time warping of lists of (degree, count), cell by cell."""
     table = np.full((len(one) + 1, len(other) + 1), np.inf)
     table[0, 0] = 0
     for i, (d, c) in enumerate(one, start=1):
@@ -21,7 +21,7 @@ def warped(one, other):
 
 
 def lists(lengths):
-    """Rings with so many different degrees."""
+    """Rings with the given numbers of distinct degrees."""
     generator = np.random.default_rng(0)
     widest = max(lengths)
     degree, often = np.zeros((2, len(lengths), widest))
@@ -56,7 +56,7 @@ def test_a_narrow_band_gives_a_longer_distance(monkeypatch):
 
 def test_rings_count_degrees():
     path = to_undirected(torch.tensor([[0, 1, 2], [1, 2, 3]]))
-    rings = _rings(adjacency_matrix(path, 5))  # the last node is alone
+    rings = _rings(adjacency_matrix(path, 5))  # the last node is isolated
     seen = [
         [list(zip(r.degree[i, :n], r.often[i, :n], strict=True)) for i, n in enumerate(r.length)]
         for r in rings
@@ -81,7 +81,7 @@ def test_weights_into_a_node_sum_to_one(graph):
 
 
 def test_nodes_of_equal_surroundings_are_nearest():
-    """Two copies of a graph: every node's twin has at least as much weight as any other."""
+    """In two copies of a graph, the twin of a node has the largest weight."""
     data = gread.csbm(20, seed=2)
     twice = torch.cat([data.edge_index, data.edge_index + 20], dim=1)
     index, kind, weight = structural_multigraph(twice, 40)

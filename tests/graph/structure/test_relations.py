@@ -14,7 +14,7 @@ GRID = to_undirected(
         + [(4 * i + j, 4 * i + j + 4) for i in range(5) for j in range(4)]
     ).T
 )
-"""Six rows of four nodes."""
+"""Grid of six rows of four nodes."""
 
 
 def test_hops_are_shortest_paths(graph):
@@ -38,7 +38,7 @@ def test_a_grid_lies_in_the_plane_as_it_should():
 
 
 def test_landmarks_that_are_all_nodes_give_classical_scaling():
-    """Points whose distances approximate those in the graph best have these inner products."""
+    """Inner products of classical scaling of the distances in the graph."""
     adj = adjacency_matrix(GRID, 24)
     squares = hops_from(adj, np.arange(24)).astype(float) ** 2
     centring = np.eye(24) - 1 / 24
