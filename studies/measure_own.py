@@ -23,8 +23,7 @@ NEIGHBOURS = 20
 
 
 def write_files(folder: Path, nodes: int) -> int:
-    """Write numbers, a boolean, a category, words and missing values; a third of the classes is
-    unknown."""
+    """Write columns of every type with missing values; a third of the classes is unknown."""
     data = gread.csbm(
         nodes, 5, homophily=0.6, degree=NEIGHBOURS, num_features=12, mean=0.15, sigma=1.0
     )

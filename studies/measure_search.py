@@ -47,7 +47,7 @@ LARGER = {"squirrel": 30, "pubmed": 40, "citeseer": 40, "film": 40, "cora": 40, 
 
 OTHER_DATA = {"squirrel-filtered": "squirrel", "chameleon-filtered": "chameleon"}
 OTHER_DATA |= {"cornell-fixed": "cornell"}
-"""Data that nobody has published settings for, and whose stand in."""
+"""Datasets without published settings, and the dataset whose settings are used."""
 
 OTHERS = tuple(f"gread-{reaction}" for reaction in ("f", "ac", "z", "st", "fb", "fb*"))
 ALL_FAILED = "gread-z", "squirrel"

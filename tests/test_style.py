@@ -1,7 +1,10 @@
-"""The measurable part of how we write: docs, docstrings and help."""
+"""The measurable rules of our English: documentation, help, docstrings and comments."""
 
 import ast
+import io
 import re
+import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,9 +17,19 @@ WORDS = re.compile(
     r"|asks|knows|is told|sees to it)\b",
     re.IGNORECASE,
 )
-PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
-SOURCES = sorted((ROOT / "gread").rglob("*.py"))
+LONGEST = 30
+"""Words of a sentence outside code and parentheses; the aim is 25."""
+
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+FOLDERS = [ROOT / name for name in ("gread", "studies", "tests", "examples")]
+SOURCES = sorted(path for folder in FOLDERS for path in folder.rglob("*.py"))
+OTHERS = sorted(path for kind in ("js", "css", "toml") for path in ROOT.glob(f"gread/**/*.{kind}"))
 COMMANDS = {context.command_path: context for context in contexts()}
+
+
+def name(path: Path) -> str:
+    """Path in the repository."""
+    return path.relative_to(ROOT).as_posix()
 
 
 def prose(text: str) -> str:
@@ -25,10 +38,45 @@ def prose(text: str) -> str:
     return re.sub(r"\]\([^)]*\)", "]", text)
 
 
-@pytest.mark.parametrize("page", sorted(PAGES), ids=lambda path: str(path.relative_to(ROOT)))
+def sentences(text: str) -> Iterator[str]:
+    """Sentences of Markdown, without headings, tables and parentheses."""
+    lines = re.sub(r"^(?: {4}|#|\s*\|).*$", "", prose(text), flags=re.MULTILINE)
+    for block in re.split(r"\n\s*(?:\n|[-*] |\d+\. )", lines):
+        whole = re.sub(r"\([^()]*\)", "", " ".join(block.split()))
+        yield from re.split(r"(?<=[.:;!?])\W* (?=\W*\w)", whole)
+
+
+def docstrings(source: Path) -> list[str]:
+    """Docstrings of a module, its classes and functions."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    tree = ast.parse(source.read_text("utf-8"))
+    found = [ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, kinds)]
+    return [text for text in found if text]
+
+
+def comments(path: Path) -> list[str]:
+    """Comments of a file in Python, TOML, JavaScript or CSS."""
+    text = path.read_text("utf-8")
+    if path.suffix == ".py":
+        tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+        return [token.string for token in tokens if token.type == tokenize.COMMENT]
+    pattern = r"(?:^|\s)# .*" if path.suffix == ".toml" else r"(?:^|\s)// .*|/\*[\s\S]*?\*/"
+    return re.findall(pattern, text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_pages_are_plain(page):
-    found = WORDS.findall(prose(page.read_text("utf-8")))
-    assert found == []
+    text = prose(page.read_text("utf-8"))
+    assert WORDS.findall(text) == []
+    assert re.findall(r"\bcolor\w*|\bneighbor\w*", text) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_sentences_are_short_and_lead_with_their_subject(page):
+    found = list(sentences(page.read_text("utf-8")))
+    words = {one: re.findall(r"(?:^|(?<=\s))\W*[^\W\d_]{2}\S*", one) for one in found}
+    assert [one for one in found if len(words[one]) > LONGEST] == []
+    assert [one for one in found if re.match(r"(?:What\b.* (?:is|are)|Where)\b", one)] == []
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -42,11 +90,14 @@ def test_help_is_plain_complete_and_unique(command):
     assert found == []
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_first_lines_of_docstrings_are_short_sentences(source):
-    tree = ast.parse(source.read_text("utf-8"))
-    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    texts = [ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, kinds)]
-    firsts = [text.splitlines()[0] for text in texts if text]
-    wrong = [line for line in firsts if len(line) > 100 or not line.endswith(".")]
-    assert wrong == []
+@pytest.mark.parametrize("source", SOURCES, ids=name)
+def test_docstrings_are_plain_and_begin_with_a_short_sentence(source):
+    texts = docstrings(source)
+    firsts = [text.splitlines()[0] for text in texts]
+    assert [line for line in firsts if len(line) > 100 or not line.endswith(".")] == []
+    assert [text for text in texts if WORDS.search(text)] == []
+
+
+@pytest.mark.parametrize("path", [*SOURCES, *OTHERS], ids=name)
+def test_comments_are_plain(path):
+    assert [text for text in comments(path) if WORDS.search(text)] == []

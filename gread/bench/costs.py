@@ -39,7 +39,7 @@ from gread.training.memory import bytes_held
 
 @BENCHES.register("memory")
 def memory(device: str, quick: bool) -> Section:
-    """What the forward pass keeps for the backward pass, in states of N · d floats."""
+    """Memory kept for the backward pass, in states of N · d floats."""
     size, width = (60, 4) if quick else (2500, 64)
     steps = (1, 2, 4) if quick else (1, 2, 4, 8, 16, 32, 64)
     data = small_graph(size).to(device)
@@ -59,7 +59,7 @@ def memory(device: str, quick: bool) -> Section:
 
 
 def states_held(model: nn.Module, data: Data, channels: int) -> float:
-    """What autograd keeps after a forward pass, in states of N · d numbers."""
+    """Memory that autograd keeps after a forward pass, in states of N · d numbers."""
     state = data.num_nodes * channels * data.x.element_size()
     return bytes_held(model, data.x, data.edge_index) / state
 

@@ -1,4 +1,4 @@
-"""Where numbers were measured, without the names of hosts and folders."""
+"""Description of the measuring machine, without names of hosts and folders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gread.base.versions import __version__
 
 
 def machine(device: str) -> dict[str, str]:
-    """What a reader of the numbers must know of this machine."""
+    """Properties of this machine that affect measurements."""
     found = {
         "cpu": f"{_cpu()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}",
         "torch": f"{torch.__version__}, {torch.get_num_threads()} threads",

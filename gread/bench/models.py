@@ -38,7 +38,7 @@ def models(device: str, quick: bool) -> Section:
             build, config = _built(model, name, prepared.data)
             slowly = replace(SLOWLY, weight_decay=config.weight_decay)
             sides = {"GCN": fitted(gcn, data, slowly), "it": fitted(build, prepared.data, slowly)}
-            # How many epochs of a GCN go into one of its own.
+            # Time of an epoch in epochs of a GCN.
             times = ratio(interleave(sides, quick), slow="it", fast="GCN")
             own = build().to(data.x.device)
             extra = inputs_of(own, prepared.data, masks_of(data, 0)[0])
@@ -61,7 +61,7 @@ def models(device: str, quick: bool) -> Section:
 
 
 def _built(model: str, dataset: str, data: Data) -> tuple[Callable[[], nn.Module], TrainConfig]:
-    """What builds the model with its preset for a graph, and how it is trained."""
+    """Function that builds the model with its preset for a graph, and its training settings."""
     preset = find_preset(model, dataset, sources=REPEATED)
     hyper = {"hidden_channels": HIDDEN_CHANNELS, **preset.hyper}
     width, classes = hyper.pop("hidden_channels"), int(data.y.max()) + 1

@@ -23,13 +23,13 @@ Row: TypeAlias = dict[str, str | float]
 
 @dataclass(frozen=True)
 class Section:
-    """What was measured.
+    """A table of measurements.
 
     Attributes:
-        title: What is compared.
+        title: Title of the comparison.
         rows: Texts and numbers by column; a row may lack a column.
-        note: What a reader must know.
-        figure: The same as a picture, where there is something to see.
+        note: Remarks on the measurement.
+        figure: The same as a figure; None without one.
     """
 
     title: str
@@ -50,10 +50,10 @@ BENCHES: Registry[Callable[[str, bool], Section]] = Registry("section of the ben
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What was measured, and where.
+    """Measurements and their machine.
 
     Attributes:
-        machine: What a reader of the numbers must know of the machine.
+        machine: Properties of the machine.
         sections: By name.
         files: What was written.
     """

@@ -32,7 +32,7 @@ BLOCK = 0.3
 """Seconds of work in one turn, about."""
 
 SLOWLY = TrainConfig(lr=1e-5)
-"""What an epoch takes does not depend on the rate, and at this one no reaction blows up."""
+"""Learning rate at which no reaction diverges; the time of an epoch does not depend on it."""
 
 
 def interleave(sides: Mapping[str, Side], quick: bool) -> dict[str, list[float]]:
@@ -52,7 +52,7 @@ def interleave(sides: Mapping[str, Side], quick: bool) -> dict[str, list[float]]
 
 
 def ratio(found: Mapping[str, list[float]], slow: str, fast: str) -> Row:
-    """How many times faster ``fast`` is, with the extremes of the rounds, and both times."""
+    """Speedup of ``fast`` with its extremes over rounds, and both times."""
     ratios = [a / b for a, b in zip(found[slow], found[fast], strict=True)]
     return {
         "ratio": median(ratios),
@@ -125,7 +125,7 @@ def graph(name: str, device: str, quick: bool) -> Data:
 
 
 def small_graph(nodes: int) -> Data:
-    """A random graph whose features are so small that no reaction blows up."""
+    """Random graph with features so small that no reaction diverges."""
     return csbm(nodes, 5, homophily=0.8, degree=4, num_features=8, mean=0.05, sigma=0.1)
 
 

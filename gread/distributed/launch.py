@@ -61,7 +61,7 @@ def run_processes(
 
 
 class _Ended(NamedTuple):
-    """How a process ended."""
+    """End of a process."""
 
     value: Any = None
     error: Exception | None = None

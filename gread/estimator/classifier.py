@@ -347,7 +347,7 @@ class GraphEstimator(FittedEstimator):
         return parts, f"{told} Training uses no edge from {test} on ({hidden:,} edges)."
 
     def _told_of_types(self, graph: TableGraph) -> str:
-        """What becomes of types of edges, in a sentence or two; nothing where there are none."""
+        """Sentences about the use of edge types; empty without types."""
         if graph.relations is None:
             return ""
         told = graph.relations.about(MOST_TYPES)

@@ -26,14 +26,14 @@ from gread.training.fit import inputs_of
 from gread.training.losses import LOSSES, Loss, Targets
 
 EPOCHS = 100
-"""Of the training of the masks."""
+"""Epochs of training the masks."""
 
 MODES: dict[Targets, str] = {
     "classes": "multiclass_classification",
     "labels": "binary_classification",
     "numbers": "regression",
 }
-"""What PyG calls tasks; its loss of binary classification is the mean over several labels."""
+"""Modes of PyG by kind of target; the binary loss is the mean over several labels."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def _network(classifier: FittedEstimator) -> tuple[str, nn.Module, Data, bool, i
 
 
 def _compress(components: Tensor, module: nn.Module, given: tuple[Tensor, ...]) -> Any:
-    """Inputs with components instead of the first features, which a reader knows."""
+    """Inputs with components instead of the original features."""
     x, *others = given
     return torch.cat([x[:, : len(components)] @ components, x[:, len(components) :]], 1), *others
 

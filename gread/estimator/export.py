@@ -35,7 +35,7 @@ ABOUT = "about.json"
 """The extra file with names of features and classes."""
 
 NODES, EDGES = 37, 101
-"""Of the graph with which a program is recorded; its values are of no consequence."""
+"""Size of the graph with which a program is recorded; its values do not matter."""
 
 
 class Scorer(nn.Module):
@@ -220,7 +220,7 @@ def _recorded(
 
 
 def _pt2(program: ExportedProgram, about: str) -> bytes:
-    """What `torch.export.load` reads."""
+    """Content of a file for `torch.export.load`."""
     buffer = io.BytesIO()
     with _quiet("the model"):
         torch.export.save(program, buffer, extra_files={ABOUT: about})
@@ -228,7 +228,7 @@ def _pt2(program: ExportedProgram, about: str) -> bytes:
 
 
 def _onnx(program: ExportedProgram, about: str) -> bytes:
-    """An ONNX model with ``about`` in its metadata."""
+    """ONNX model with ``about`` in its metadata."""
     try:
         import onnx  # noqa: F401
         from onnxscript import opset18 as op

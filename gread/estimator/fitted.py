@@ -95,7 +95,7 @@ class FittedEstimator(BaseEstimator):
     """Settings and fitted state of an estimator, and its predictions."""
 
     kind = "auto"
-    """Of the task, one of `gread.estimator.task.KINDS`."""
+    """Kind of the task, one of `gread.estimator.task.KINDS`."""
 
     task_: Task
     thresholds_: tuple[Thresholds, ...]

@@ -119,7 +119,7 @@ def load(path: str | Path, kind: type[C]) -> C:
             classifier.module_ = load_module(classifier.built, folder / WEIGHTS)
     except InputError:
         raise
-    except Exception as error:  # the text of a stranger may be wrong in any way
+    except Exception as error:  # untrusted text may be invalid in any way
         raise InputError(f"{folder / CLASSIFIER} is not as gread writes it: {error!r}") from error
     if (folder / GRAPH).exists():
         classifier.ids_, classifier.data_ = _read_graph(folder / GRAPH, classifier)

@@ -75,9 +75,9 @@ class Task(ABC):
     steady: ClassVar[str]
     """A metric that changes with every prediction: it breaks ties of the other."""
     word: ClassVar[str]
-    """What a node has, in a sentence."""
+    """Description of a node's target, for a sentence."""
     dtype: ClassVar[torch.dtype] = torch.float64
-    """Of targets."""
+    """Type of targets."""
     kind: ClassVar[str] = "classification"
     """One of `KINDS`."""
     estimator: ClassVar[str] = "GraphClassifier"
@@ -90,7 +90,7 @@ class Task(ABC):
 
     @abstractmethod
     def known(self, y: NDArray[Any]) -> NDArray[np.bool_]:
-        """Which nodes have a target, [N]."""
+        """Mask of nodes with a target, [N]."""
 
     @abstractmethod
     def without(self, y: NDArray[Any], hidden: NDArray[np.bool_]) -> NDArray[Any]:
@@ -138,7 +138,7 @@ class Task(ABC):
         return spread / weight.clamp_min(1e-30)
 
     def gain(self, predictions: Figures, y: NDArray[Any]) -> tuple[float, float]:
-        """What is to be large: the metric, and a steady one where that ties."""
+        """Objective to maximize: the metric, with a continuous one to break ties."""
         outputs, truth = self.outputs(predictions), torch.from_numpy(y)
         first, second = (
             METRICS[name].sign * value_of(name, outputs, truth)
@@ -297,7 +297,7 @@ class Classes(Task):
 
     @property
     def tunes(self) -> bool:
-        """Of two classes, where accuracy is not the metric."""
+        """Whether a threshold is tuned: for two classes and metrics other than accuracy."""
         return self.width == 2 and self.metric != "accuracy"
 
     @property

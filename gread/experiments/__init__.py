@@ -1,4 +1,4 @@
-"""The questions that the paper asks, one file each."""
+"""Artefacts: tables and figures, one file for each question of the paper."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What soft adjacency and a vector β are worth: Tables 5, 6, 20 and 21."""
+"""Ablations of soft adjacency and vector β: Tables 5, 6, 20 and 21."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Ablation:
 
 @dataclass(frozen=True)
 class Said:
-    """What the paper's text says about the second value compared with the first.
+    """Claim of the paper about the second value compared with the first.
 
     Attributes:
         text: As it follows "that".

@@ -60,7 +60,7 @@ def specs(baselines: Sequence[str] = ()) -> list[RunSpec]:
 
 
 TITLES = tuple(CATALOGUE[name].title for name in DATASETS)
-"""Of the nine datasets."""
+"""Titles of the nine datasets."""
 
 DIVERGED = "diverged"
 """In a cell: there are runs, and none has a number."""
@@ -188,7 +188,7 @@ def marks(means: Mapping[str, Mapping[str, float]], model: str) -> str:
 
 
 def _marked(means: Mapping[str, Mapping[str, float]]) -> str:
-    """What the marks mean, and where the paper has others."""
+    """Legend of the marks, and differences from the paper's marks."""
     note = "∗ and † mark a better accuracy than GloGNN and ACM-GCN with p < 0.05 in Wilcoxon's "
     note += "signed-rank test over the datasets."
     paper = PUBLISHED["wilcoxon"].items()
@@ -225,7 +225,7 @@ def measured(values: Measured | None) -> str:
 
 
 def paper_row(paper: Mapping[str, Sequence[float]], keys: Iterable[str] = DATASETS) -> list[str]:
-    """What the paper prints below a row of ours."""
+    """The paper's numbers below a row of ours."""
     return ["– paper", *(number(paper[key]) for key in keys)]
 
 

@@ -116,7 +116,7 @@ def with_all_runs(plan: Plan, results: Sequence[Result]) -> list[Result]:
 
 
 def _number_of(spec: RunSpec) -> RunSpec:
-    """What the runs behind one number share: all but split, seed and drawn graph."""
+    """Common settings of the runs of one number: all except split, seed and random graph."""
     options = {key: value for key, value in spec.options.items() if key != "graph"}
     return replace(spec, split=0, seed=0, options=options)
 

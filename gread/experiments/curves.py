@@ -16,7 +16,7 @@ from gread.runs.result import Result
 
 
 class Look(NamedTuple):
-    """How a model is drawn, the same in all figures."""
+    """Style of a model in all figures."""
 
     colour: str
     marker: str
@@ -77,7 +77,7 @@ def accuracies(pairs: Iterable[tuple[K, Result]]) -> dict[K, Measured]:
 
 
 def means_of(found: Mapping[K, Measured]) -> dict[K, float]:
-    """What can be compared: means as they are printed, where every run has a number.
+    """Comparable means at printed precision, of models with a number for every run.
 
     A mean over the runs that survive is better than the model is. Digits that are not printed
     are noise, and must not decide a rank.

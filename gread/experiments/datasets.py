@@ -1,4 +1,4 @@
-"""What is compared on what: Tables 1, 3 and 9, measured from the catalogue and the data."""
+"""Models and datasets: Tables 1, 3 and 9, from the catalogue and the data."""
 
 from __future__ import annotations
 

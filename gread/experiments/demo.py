@@ -68,7 +68,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Demo:
-    """What the demonstration shows: accuracies, and files of pictures."""
+    """Result of the demo: accuracies, and files of figures."""
 
     cells: list[Cell]
     pictures: list[Path]

@@ -95,7 +95,7 @@ def _between(first: Series, second: Series) -> Series:
 
 
 def render_depth(results: Sequence[Result]) -> Chart:
-    """Energy and effective rank beside each other, a row for every family of models."""
+    """Energy and effective rank side by side, one row for every family of models."""
     energies, ranks = (_recorded(name, results) for name in ("layer_energy", "layer_rank"))
     groups: dict[str, dict[str, None]] = {}
     for result in results:
@@ -206,7 +206,7 @@ def _stays(rows: Rows) -> tuple[Claim, ...]:
 
 
 def _conserved(rows: Mapping[str, Rows]) -> tuple[Claim, ...]:
-    """Who keeps more energy with a vector, beside whom the paper names."""
+    """Models that keep more energy with a vector β, compared with those named by the paper."""
     last = {
         short: {title: median(row[-1] for row in seeds) for title, seeds in known.items()}
         for short, known in rows.items()

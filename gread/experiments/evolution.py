@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 SIZE = 40
 TIMES = (0.0, 5.0, 25.0, 50.0)
 MOMENTS = (*range(10), *range(10, 51, 5))
-"""Of the slider: closer where more happens."""
+"""Times of the slider, denser where the state changes faster."""
 
 DYNAMICS = {"blurring-sharpening": "bs", "diffusion": None}
 HIDDEN = Axis(hidden=True)
 FINAL = Quick(epochs=15, without=())
-"""Of what needs one run a dataset."""
+"""Quick scale of artefacts with one run per dataset."""
 
 
 def on_a_grid(times: Sequence[float]) -> dict[str, list[Tensor]]:

@@ -23,7 +23,7 @@ Means = Mapping[tuple[str, float], float]
 """Title and homophily to what was found."""
 
 LOW = (0.0, 0.1, 0.2)
-"""What is a low homophily."""
+"""Levels that count as low homophily."""
 
 SUDDEN = 5.0
 """Points from a level to the next that are a sudden drop."""
@@ -67,7 +67,7 @@ def render(results: Sequence[Result]) -> Chart:
 
 
 def _ahead(found: Means) -> str:
-    """How far GREAD-BS is above GCN where few neighbours share a class."""
+    """Advantage of GREAD-BS over GCN at low homophily."""
     ahead = [
         found["GREAD-BS", x] - found["GCN", x]
         for x in LOW

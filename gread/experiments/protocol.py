@@ -1,4 +1,4 @@
-"""What the experiments share: the paper's datasets, models and numbers, and runs of a preset."""
+"""Common parts of experiments: the paper's datasets, models, numbers, and runs of presets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The questions that the paper asks, one file each; importing them registers their artefacts."""
+"""Import of all experiment files, which registers their artefacts."""
 
 from gread.experiments import (  # noqa: F401
     ablations,

@@ -116,7 +116,7 @@ def reproduce(
 
 @dataclass(frozen=True)
 class Forecast:
-    """What an artefact needs.
+    """Runs that an artefact needs.
 
     Attributes:
         artefact: Its name.

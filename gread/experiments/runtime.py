@@ -1,4 +1,4 @@
-"""What an epoch takes: Figure 9."""
+"""Running time of an epoch: Figure 9."""
 
 from __future__ import annotations
 

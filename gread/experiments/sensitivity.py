@@ -1,4 +1,4 @@
-"""How accuracy depends on the time T and the step size τ: Figures 3, 4, 7 and 8."""
+"""Sensitivity of accuracy to the time T and the step size τ: Figures 3, 4, 7 and 8."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def render(
 
 
 def best_time(found: Found) -> list[Claim]:
-    """Of Section 5.2 on Figure 3."""
+    """Claim of Section 5.2 about Figure 3."""
     means = _over(TIME, found, "chameleon")
     if not means:
         return []
@@ -116,11 +116,11 @@ def _over(sweep: Sweep, found: Found, dataset: str) -> dict[float, float]:
 
 
 STABLE = 2.0
-"""Points between the highest and the lowest accuracy of a curve that still is level."""
+"""Largest range of accuracies, in points, of a curve that counts as stable."""
 
 
 def stable_on_chameleon(found: Found) -> list[Claim]:
-    """Of Section 5.2 on Figure 4."""
+    """Claim of Section 5.2 about Figure 4."""
     means = _over(STEP, found, "chameleon")
     if not means:
         return []
@@ -130,7 +130,7 @@ def stable_on_chameleon(found: Found) -> list[Claim]:
 
 
 def rising_on_cora(found: Found) -> list[Claim]:
-    """Of Section 5.2 on Figure 4."""
+    """Claim of Section 5.2 about Figure 4."""
     means = _over(STEP, found, "cora")
     if not means:
         return []
@@ -154,7 +154,7 @@ STEADY = 5.0
 
 
 def steady(found: Found) -> list[Claim]:
-    """Of the appendix on Figure 7."""
+    """Claim of the appendix about Figure 7."""
     lost = {}
     for dataset in DATASETS:
         means = _over(TIME, found, dataset)
@@ -169,7 +169,7 @@ def steady(found: Found) -> list[Claim]:
 
 
 def weak(found: Found) -> list[Claim]:
-    """Of the appendix on Figure 7; where GREAD-Z has an accuracy, against the others there."""
+    """Claim of the appendix about Figure 7, on datasets where GREAD-Z has an accuracy."""
     points, means = {}, means_of(found)
     for dataset in ("texas", "cornell", "film"):
         apart = []

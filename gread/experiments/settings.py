@@ -1,4 +1,4 @@
-"""What settings from three sources give: the paper's appendix, the published code, our search."""
+"""Settings from three sources: the paper's appendix, the published code, our search."""
 
 from __future__ import annotations
 

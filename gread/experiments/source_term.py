@@ -88,7 +88,7 @@ def render_depth(results: Sequence[Result]) -> TextTable:
 
 
 def _robust(means: Mapping[tuple[str, int], float]) -> tuple[Claim, ...]:
-    """What many layers cost, where both have all depths. With few there is nothing to smooth."""
+    """Claim about accuracy with many layers, if both models have results for all depths."""
     depths = LAYERS["numbers"]
     if not all((name, depth) in means for name in NAMES for depth in depths):
         return ()

@@ -1,4 +1,4 @@
-"""What GREAD-BS learns, as a filter of the graph: beyond the paper.
+"""Learned filters of GREAD-BS: beyond the paper.
 
 Along an eigenvector of Ã with eigenvalue λ the dynamics of a channel are one number,
 
@@ -20,7 +20,7 @@ from gread.report.charts import COLOURS, Axis, Chart, Panel, Series
 from gread.runs.result import Result
 
 BINS, RANGE = 30, 1.5
-"""Of a histogram; values beyond the range are in its last bins."""
+"""Range of a histogram; values outside are in its last bins."""
 
 
 def render_response(results: Sequence[Result]) -> Chart:

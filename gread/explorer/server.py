@@ -36,7 +36,7 @@ HEADERS = {
 
 
 class Answer(NamedTuple):
-    """What a request gets."""
+    """Response to a request."""
 
     status: HTTPStatus
     kind: str
@@ -44,7 +44,7 @@ class Answer(NamedTuple):
 
     @staticmethod
     def json(value: Any, status: HTTPStatus = HTTPStatus.OK) -> Answer:
-        """As JSON."""
+        """Build a JSON response."""
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         return Answer(status, "application/json", text.encode())
 
@@ -69,7 +69,7 @@ class Runs:
         self._trainings: list[threading.Thread] = []
 
     def listed(self) -> list[dict[str, Any]]:
-        """What there is to choose from."""
+        """Stored runs for the page."""
         found = sorted(
             self.results.values(),
             key=lambda r: (r.spec.dataset, r.spec.model, r.spec.split, r.spec.seed),
@@ -133,7 +133,7 @@ class ExplorerServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """URL of the page."""
         return f"http://{ADDRESS}:{self.server_port}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:

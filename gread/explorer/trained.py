@@ -42,7 +42,7 @@ def portrait(
     split: int = 0,
     notes: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """What the page shows of a model in continuous time.
+    """Data of a model in continuous time for the page.
 
     The projection is that of principal components, one for all moments together: two nodes that
     come closer on the page come closer in it. Each moment is scaled to fill the picture.
@@ -104,7 +104,7 @@ def portrait(
 
 
 def portrait_of_folder(folder: Path) -> dict[str, Any]:
-    """Of a model folder that `gread fit` or ``GraphClassifier.save`` wrote, on its own graph."""
+    """Portrait of a model folder of `gread fit` or ``GraphClassifier.save``, on its graph."""
     classifier = GraphEstimator.load(folder)
     if (targets := classifier.task_.targets) != "classes":
         raise InputError(f"--model must hold a model of classes, got one of {targets}")
@@ -127,7 +127,7 @@ def portrait_of_folder(folder: Path) -> dict[str, Any]:
 def portrait_of_run(
     stored: Result, on_epoch: Callable[[int], None], *, root: str | None = None
 ) -> dict[str, Any]:
-    """Of a stored run, which keeps numbers and no weights: it is trained again from its spec."""
+    """Portrait of a stored run, which is trained again because a store has no weights."""
     spec = stored.spec
     seen: list[tuple[nn.Module, Data]] = []
 
@@ -157,7 +157,7 @@ def portrait_of_run(
 
 
 def _share(found: Tensor, y: Tensor, chosen: Tensor) -> float | None:
-    """Of the chosen nodes with a class, those that are right."""
+    """Accuracy on the selected nodes with a class."""
     chosen = chosen & (y >= 0)
     if not chosen.any():
         return None
@@ -173,7 +173,7 @@ def _plane(states: Sequence[Tensor], nodes: Tensor) -> NDArray[np.float64]:
     plane = axes[:, -2:].flip(1)
     if plane.size(1) == 1:
         plane = torch.cat([plane, torch.zeros_like(plane)], dim=1)
-    # An axis has no sign of its own; a fixed one keeps the picture the same on every machine.
+    # Fix the sign of each axis, so that the picture is the same on every machine.
     largest = plane.abs().argmax(dim=0)
     plane = plane * plane.gather(0, largest.unsqueeze(0)).sign()
     found: NDArray[np.float64] = (centred @ plane).numpy()
@@ -194,7 +194,7 @@ def _edges_among(edge_index: Tensor, nodes: Tensor, count: int) -> list[int]:
 
 
 def _alike(data: Data) -> Tensor:
-    """Of every node the share of neighbours of its class, NaN without neighbours."""
+    """Share of neighbours of the same class for every node; NaN without neighbours."""
     source, target = data.edge_index
     same = (data.y[source] == data.y[target]).double()
     counts = degree(target, data.num_nodes)

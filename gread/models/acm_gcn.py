@@ -17,7 +17,7 @@ CHANNELS = 3
 class AdaptiveMixing(nn.Module):
     """3 (w₁ L + w₂ U + w₃ I), L = ReLU(R̃ H W_L), U = ReLU((I − R̃) H W_U), I = ReLU(H W_I).
 
-    Every node has weights of its own: w = softmax(σ([L v_L, U v_U, I v_I]) V / 3).
+    Every node has its own weights: w = softmax(σ([L v_L, U v_U, I v_I]) V / 3).
 
     Args:
         linear: H ↦ H [W_L, W_U, W_I], without bias.

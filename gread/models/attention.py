@@ -1,4 +1,4 @@
-"""Attention over the edges as the operator Ā of a diffusion, in the forms that GRAND has."""
+"""Attention over the edges as the operator Ā of a diffusion, in the variants of GRAND."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gread.models.stacking import PartByPart
 
 Widths = Sequence[int]
 SCORES: Registry[Callable[[Widths, int, int], nn.Module]] = Registry("attention")
-"""By the widths of the parts that a state consists of, the heads and the width of all queries."""
+"""Constructors from the widths of the parts of a state, the heads and the width of all queries."""
 
 
 @SCORES.register("scaled-dot")
@@ -53,7 +53,7 @@ class CosineScores(DotScores):
 
 @SCORES.register("exponential")
 class KernelScores(nn.Module):
-    """Π over the parts of the state of s² exp(−‖q − k‖² / 2ℓ²), each with its own q, k, s and ℓ."""
+    """Product over parts of the state of s² exp(−‖q − k‖² / 2ℓ²), with separate parameters."""
 
     def __init__(self, widths: Widths, heads: int, attention_channels: int):
         super().__init__()
@@ -89,28 +89,28 @@ def _squared(pattern: Pattern, q: Tensor, k: Tensor) -> Tensor:
 
 
 NORMALIZERS: Registry[Callable[[Tensor, Tensor | None], Tensor]] = Registry("normalizer")
-"""From scores [E, heads], and the weights [E] of their entries, to those of which the softmax is
-taken. Several members have one more axis in front."""
+"""Functions of scores [E, heads] and weights [E] that return the input of the softmax. Several
+members have a leading axis."""
 
 
 @NORMALIZERS.register("softmax")
 def softmax(score: Tensor, weight: Tensor | None) -> Tensor:
-    """The scores as they are."""
+    """The unchanged scores."""
     return score
 
 
 @NORMALIZERS.register("squareplus")
 def squareplus(score: Tensor, weight: Tensor | None) -> Tensor:
-    """log((v + √(v² + 4)) / 2) with v = score − the highest of all: low scores stay in sight.
+    """log((v + √(v² + 4)) / 2) with v = score − maximum; low scores keep some weight.
 
-    An entry of no weight is not the highest.
+    Entries of zero weight are excluded from the maximum.
     """
     counts = score if weight is None else score.masked_fill(weight.unsqueeze(-1) == 0, -torch.inf)
     return _LogSquareplus.apply(score - counts.amax((-2, -1), keepdim=True))
 
 
 class _LogSquareplus(torch.autograd.Function):
-    """As −log((√(v² + 4) − v) / 2), in which nothing cancels where v is below zero."""
+    """−log((√(v² + 4) − v) / 2), which avoids cancellation for negative v."""
 
     @staticmethod
     def forward(ctx: Any, v: Tensor) -> Tensor:
@@ -128,15 +128,15 @@ SIDES = ("row", "column")
 
 
 class EdgeAttention(PartByPart):
-    """Ā[i, j], the mean over heads of normalised attention on the edges and a loop at every node.
+    """Ā[i, j]: mean over heads of normalized attention on the edges, with self loops.
 
     Args:
-        widths: Of the parts that the state consists of.
+        widths: Widths of the parts of the state.
         attention: ``"scaled-dot"``, ``"cosine"`` or ``"exponential"``.
         normalizer: ``"softmax"`` or ``"squareplus"``.
-        normalization: Whether each ``"row"`` of Ā sums to one, or each ``"column"``.
+        normalization: ``"row"`` or ``"column"``, whose entries sum to one.
         heads: Number of heads.
-        attention_channels: Width of all queries together.
+        attention_channels: Total width of the queries.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class EdgeAttention(PartByPart):
         self.explained = ExplainedEdges()
 
     def forward(self, h: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Adjacency:
-        """Ā of the graph and a state; with edge weights each entry is times its weight first."""
+        """Ā of the graph and a state; edge weights multiply the exponentials."""
         edges = edges_of(edge_index, edge_weight, h, 1.0)
         weight = None if edge_weight is None else edges.weight
         if type(self.scores) is DotScores and self.normalize is softmax and self.by_row:
@@ -172,11 +172,11 @@ class EdgeAttention(PartByPart):
 
 
 class AttentiveDiffusion(PartByPart):
-    """f(H) = σ(α) (Ā − I) H + β S, with Ā from H(0) for good, or from H(t) again and again.
+    """f(H) = σ(α) (Ā − I) H + β S, with Ā computed once from H(0) or at every t from H(t).
 
     Args:
-        attention: What makes Ā.
-        linear: Whether Ā stays as it is at first.
+        attention: Module that computes Ā.
+        linear: Whether Ā is computed once from H(0).
     """
 
     def __init__(self, attention: EdgeAttention, linear: bool):

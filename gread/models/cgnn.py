@@ -18,8 +18,8 @@ from gread.models.layers import Gate, build_decoder, build_encoder
 class CGNN(ContinuousGNN):
     """Continuous GNN: dH/dt = ½ σ(α) (Â − I) H + H (W − I) + H(0), with one α per node.
 
-    The state is the encoded features and as many channels of zeros; the first half is decoded.
-    Â = D^-½ (A + ωI) D^-½. H(0) as a source passes no gradient. Paper: Eq. (16).
+    The state has the encoded features and as many zero channels; the first half is decoded.
+    Â = D^-½ (A + ωI) D^-½. The source H(0) is detached. Paper: Eq. (16).
 
     Args:
         hidden_channels: Width of the encoded features, half of that of the state.
@@ -27,7 +27,7 @@ class CGNN(ContinuousGNN):
         weights: Whether there is the term H (W − I), W = U diag(d) Uᵀ with U orthogonal and d in
             [0, 1].
         loop_weight: ω.
-        alpha: α at first, of which σ is taken.
+        alpha: Initial α, before the sigmoid.
         in_channels, out_channels, time, step_size, solver, tolerance, input_dropout, dropout: As in
             `gread.GREAD`.
     """
@@ -82,7 +82,7 @@ class Contraction(nn.Module):
     def __init__(self, channels: int):
         super().__init__()
         self.basis = nn.Linear(channels, channels, bias=False)
-        if self.basis.weight.is_meta:  # PyTorch looks whether it is orthogonal, and cannot here
+        if self.basis.weight.is_meta:  # PyTorch would check orthogonality of values
             register_parametrization(self.basis, "weight", Unvalued(channels))
         else:
             orthogonal(self.basis)
@@ -91,7 +91,7 @@ class Contraction(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """U anywhere, d uniform in [0, 1]."""
+        """Initialize U randomly and d uniformly in [0, 1]."""
         self.basis.weight = nn.init.orthogonal_(torch.empty_like(self.basis.weight))
         nn.init.uniform_(self.stretch)
 
@@ -102,12 +102,12 @@ class Contraction(nn.Module):
 
 
 class Unvalued(nn.Identity):
-    """In the place of PyTorch's orthogonal map, with its shapes, where tensors have no values."""
+    """Replacement of PyTorch's orthogonal map for tensors without values."""
 
     def __init__(self, channels: int):
         super().__init__()
         self.register_buffer("base", torch.empty(channels, channels))
 
     def right_inverse(self, x: Tensor) -> Tensor:
-        """As it is."""
+        """Return the value unchanged."""
         return x

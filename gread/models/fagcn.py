@@ -14,7 +14,7 @@ from gread.models.base import LayeredGNN
 from gread.models.layers import Dropout, FeatureMap
 
 GAIN = 2**0.5
-"""With which its authors draw the weights."""
+"""Gain of the authors' weight initialization."""
 
 
 class FAGCN(LayeredGNN):
@@ -24,8 +24,8 @@ class FAGCN(LayeredGNN):
 
     Args:
         in_channels, hidden_channels, out_channels, input_dropout: As in `LayeredGNN`.
-        eps: ε, how much of H(0) every layer takes.
-        num_layers: How many, each with a gate (g, c) of its own.
+        eps: ε, the weight of H(0) in every layer.
+        num_layers: Number of layers, each with its own gate (g, c).
         dropout: Dropout on H(0), and on the entries of every layer.
     """
 
@@ -60,7 +60,7 @@ class FAGCN(LayeredGNN):
             nn.init.xavier_normal_(part.weight, gain=GAIN)
 
     def states(self, x: Tensor, adj: Adjacency) -> list[Tensor]:
-        """H⁰, and the state behind every layer."""
+        """H⁰, and the state after every layer."""
         states = [self.dropout(torch.relu(self.encoder(x)))]
         for gate in self.gates:
             h = states[-1]

@@ -16,7 +16,7 @@ from gread.models.convolutional import ConvStack, Mix
 from gread.models.layers import Dropout
 
 SLOPE = 0.2
-"""Of the leaky ReLU on negative scores."""
+"""Negative slope of the leaky ReLU."""
 
 
 class GAT(ConvStack):
@@ -24,9 +24,9 @@ class GAT(ConvStack):
 
     Args:
         in_channels, out_channels, num_layers, input_dropout: As in `ConvStack`.
-        hidden_channels: Width of one head; the heads of a layer stand side by side.
-        heads: Of the layers between.
-        output_heads: Of the last layer, which takes their mean.
+        hidden_channels: Width of one head; the heads of a layer are concatenated.
+        heads: Number of heads of hidden layers.
+        output_heads: Number of heads of the last layer, which are averaged.
         dropout: Dropout on the hidden states, and on the attention.
     """
 
@@ -61,12 +61,12 @@ class GAT(ConvStack):
         return elu(h)
 
     def normalized(self) -> nn.Module:
-        """A + I, not normalised."""
+        """A + I without normalization."""
         return Neighbourhoods()
 
 
 class Neighbourhoods(nn.Module):
-    """A + I as it is, or A: who may attend to whom, and with which weight."""
+    """A + I or A without normalization: edges and weights of the attention."""
 
     def __init__(self, self_loops: float = 1.0) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class Neighbourhoods(nn.Module):
     def forward(
         self, h0: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
     ) -> Adjacency:
-        """The edges and loops at every node; of ``h0`` only the size and type matter."""
+        """Edges with self loops; only the size and type of ``h0`` are used."""
         edges = edges_of(edge_index, edge_weight, h0, self.self_loops)
         return Adjacency(edges.pattern, self.explained(edges.weight, edges))
 
@@ -86,9 +86,9 @@ class Attention(nn.Module):
 
     Args:
         channels: Width of a head.
-        heads: How many.
+        heads: Number of heads.
         dropout: Dropout on a.
-        mean: Whether the heads are averaged, not put side by side.
+        mean: Whether the heads are averaged instead of concatenated.
     """
 
     def __init__(self, channels: int, heads: int, dropout: float, *, mean: bool):
@@ -115,13 +115,13 @@ class Attention(nn.Module):
             SLOPE,
         )  # [E, heads]
         weight = self.dropout(_softmax(scores, adj.weight, target, y.size(0)))
-        # The heads are members of one product.
+        # The heads are treated as members of one product.
         gathered = product(adj.pattern, weight.T.contiguous(), y.transpose(0, 1).contiguous())
         return gathered.mean(0) if self.mean else gathered.transpose(0, 1).flatten(1)
 
 
 def _softmax(scores: Tensor, weight: Tensor, row: Tensor, num_rows: int) -> Tensor:
-    """weight · exp(scores), divided by its sum over the row; zero where that is zero."""
+    """weight · exp(scores), divided by its row sum; zero if the sum is zero."""
     counts = scores.detach().masked_fill(weight.unsqueeze(-1) == 0, torch.finfo(scores.dtype).min)
     highest = scatter(counts, row, dim_size=num_rows, reduce="max")
     part = (scores - highest.index_select(0, row)).clamp(max=0).exp() * weight.unsqueeze(-1)

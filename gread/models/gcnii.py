@@ -1,4 +1,4 @@
-"""GCNII: deep layers that stay near the first state and near the identity."""
+"""GCNII: deep layers with initial residual and identity mapping."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class GCNII(LayeredGNN):
     """H ↦ ReLU((1 − θ_l) P + θ_l P W_l), with P = (1 − α) Ã H + α H(0) and θ_l = log(λ / l + 1).
 
     H(0) = ReLU(W Dropout(X) + b), and Ã = D^-½ (A + I) D^-½. GCNII*, the variant of the same paper,
-    has weights of their own for the smoothed and for the first state: θ_l (Ã H W_l + H(0) V_l) in
-    the place of θ_l P W_l.
+    has separate weights for the smoothed and the initial state: θ_l (Ã H W_l + H(0) V_l) instead of
+    θ_l P W_l.
 
     Args:
         in_channels, hidden_channels, out_channels, input_dropout: As in `LayeredGNN`.
-        alpha: α, how much of H(0) every layer takes.
-        strength: λ, how far the layers are from the identity.
-        num_layers: How many.
-        variant: Whether it is GCNII*.
+        alpha: α, the weight of H(0) in every layer.
+        strength: λ, the strength of the weights relative to the identity.
+        num_layers: Number of layers.
+        variant: Whether to use GCNII*.
         dropout: Dropout on the state before every layer, and before the decoder.
     """
 
@@ -68,7 +68,7 @@ class GCNII(LayeredGNN):
             nn.init.uniform_(weight, -bound, bound)
 
     def states(self, x: Tensor, adj: Operator) -> list[Tensor]:
-        """H⁰, and the state behind every layer."""
+        """H⁰, and the state after every layer."""
         states = [torch.relu(self.encoder(x))]
         for number, weight in enumerate(self.weights, start=1):
             theta = math.log(self.strength / number + 1)

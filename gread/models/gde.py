@@ -1,4 +1,4 @@
-"""GDE: a graph convolutional network whose layers between are an ordinary differential equation."""
+"""GDE: a graph convolutional network whose hidden layers form an ordinary differential equation."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class GDE(ContinuousGNN):
     Args:
         in_channels, hidden_channels, out_channels, time, step_size, solver, tolerance: As in
             `gread.GREAD`, as is input_dropout.
-        dropout: Dropout before c₁ and c₂. Each evaluation draws anew, so that adaptive solvers
-            find no end with it.
+        dropout: Dropout before c₁ and c₂. Every evaluation has a new mask, so adaptive solvers do
+            not converge with it.
     """
 
     def __init__(
@@ -53,12 +53,12 @@ class GDE(ContinuousGNN):
         )
 
     def encode(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """H(0) from features [N, F], by a layer that gathers."""
+        """Compute H(0) from features [N, F] with a GCN layer."""
         h0: Tensor = self.encoder(x, self.adjacency(x, edge_index, edge_weight)).relu()
         return h0
 
     def decode(self, h: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """Logits [N, classes] from a state, by a layer that gathers as well."""
+        """Compute logits [N, classes] from a state with a GCN layer."""
         return self.decoder(h, self.adjacency(h, edge_index, edge_weight))
 
     def field(self, h0: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> VectorField:

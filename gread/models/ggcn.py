@@ -1,4 +1,4 @@
-"""GGCN: signed messages, whose strength follows from states and degrees."""
+"""GGCN: signed messages, weighted by states and degrees."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from gread.models.base import LayeredGNN
 from gread.models.layers import Dropout, FeatureMap
 
 DECAY_POWER = 3
-"""k: how fast the weight of a layer falls with its number."""
+"""Exponent k of the decay of layer weights."""
 
 TINY = 1e-9
 """A vector shorter than this has no direction: its cosine with any other is zero."""
 
 
 class Neighbours(NamedTuple):
-    """What a layer needs of the graph."""
+    """Precomputed tensors of the graph for a layer."""
 
     pattern: Pattern
     weight: Tensor
@@ -49,14 +49,14 @@ class SignedMessages(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """The authors' start: a = ½, b = 0, equal weights, s = 2."""
+        """Initialize as the authors: a = ½, b = 0, equal weights, s = 2."""
         with torch.no_grad():
             self.degree.copy_(torch.tensor([0.5, 0.0]))
         nn.init.zeros_(self.signs)
         nn.init.constant_(self.scale, 2.0)
 
     def forward(self, z: Tensor, near: Neighbours) -> Tensor:
-        """Of the shape of Z."""
+        """Compute messages of the shape of Z."""
         length = z.norm(dim=-1, keepdim=True)
         unit = z / length.masked_fill(length < TINY, torch.inf)
         one_head = unit.unsqueeze(1)
@@ -78,7 +78,7 @@ class GGCN(LayeredGNN):
 
     Args:
         in_channels, hidden_channels, out_channels, input_dropout, dropout: As in `LayeredGNN`.
-        num_layers: How many, at least two.
+        num_layers: Number of layers, at least two.
         decay: η.
     """
 
@@ -99,14 +99,14 @@ class GGCN(LayeredGNN):
         self.decay = decay
         widths = [*[hidden_channels] * (num_layers - 2), out_channels]
         self.linears = nn.ModuleList(nn.Linear(hidden_channels, width) for width in widths)
-        # Y₁ and R₁ see the same features dropped.
+        # Y₁ and R₁ use the same dropout mask.
         self.feature_map = FeatureMap(in_channels, 2 * hidden_channels, input_dropout)
         self.messages = nn.ModuleList(SignedMessages() for _ in range(num_layers))
         self.dropout = Dropout(dropout)
         self.adjacency = OriginalAdjacency()
 
     def states(self, x: Tensor, adj: Neighbours) -> list[Tensor]:
-        """X W, the state behind every layer, and the logits as the last."""
+        """X W, the state after every layer, and the logits."""
         z, sum_so_far = self.feature_map(x).chunk(2, dim=-1)
         states = [sum_so_far := elu(sum_so_far)]
         for i, linear in enumerate(self.linears, start=1):
@@ -117,7 +117,7 @@ class GGCN(LayeredGNN):
         return [*states, self.messages[-1](z, adj)]
 
     def operator(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Neighbours:
-        """S̃ without its loops, and the ratios of degrees."""
+        """S̃ without self loops, and ratios of degrees."""
         adj = self.adjacency(x, edge_index, edge_weight)
 
         def found() -> Neighbours:

@@ -1,4 +1,4 @@
-"""GloGNN: every node gathers from all nodes, by coefficients that have a closed form."""
+"""GloGNN: every node aggregates from all nodes, with coefficients in closed form."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from gread.models.layers import Dropout, FeatureMap, RowMap
 class GloGNN(LayeredGNN):
     """H ← (1 − γ) Z H + γ H(0), H(0) = W₂ Dropout(ReLU(δ W₁ X + (1 − δ) W₃ R̃)).
 
-    Z [N, N] minimises ‖H − g Z H − γ H(0)‖² + α ‖Z‖² + β ‖Z − Σ_k λ_k R̃^k‖² with g = 1 − γ:
+    Z [N, N] minimizes ‖H − g Z H − γ H(0)‖² + α ‖Z‖² + β ‖Z − Σ_k λ_k R̃^k‖² with g = 1 − γ:
 
         Z = (g H Hᵀ + β Σ_k λ_k R̃^k − γ g H(0) Hᵀ) (g² H Hᵀ + (α + β) I)⁻¹
 
-    R̃ = D̃⁻¹(A + I). Z is never formed: by Woodbury's identity its product with H takes an inverse of
-    as many rows as there are classes.
+    R̃ = D̃⁻¹(A + I). Z is never formed: by the Woodbury identity, its product with H needs the
+    inverse of a matrix [classes, classes].
 
     Args:
         in_channels, out_channels, input_dropout: As in `LayeredGNN`.
-        hidden_channels: Width of the first map; all that follows is as wide as there are classes.
+        hidden_channels: Width of the first map; later states have one channel per class.
         num_nodes: Length of a row of R̃.
         alpha: α ≥ 0, not zero together with β.
         beta: β ≥ 0.
         gamma: γ in [0, 1), the share of H(0) in every layer.
         delta: δ in [0, 1], the share of the features in H(0); the rest is that of the neighbours.
-        num_layers: How often Z is found and applied.
+        num_layers: Number of layers, each with its own Z.
         num_hops: K, the highest power of R̃.
         weighted_classes: Whether every class has a learned weight in Z H: GloGNN++.
         dropout: Dropout inside H(0).
@@ -87,14 +87,14 @@ class GloGNN(LayeredGNN):
                 nn.init.constant_(weight, 1 / weight.numel())
 
     def states(self, x: Tensor, adj: Adjacency) -> list[Tensor]:
-        """H⁰, the state behind every layer, and so the logits as the last."""
+        """H⁰ and the state after every layer; the last are the logits."""
         states = [self.linear(self.dropout(self._mapped(x, adj).relu()))]
         for _ in range(self.num_layers):
             states.append(self._gathered(states[-1], states[0], adj))
         return states
 
     def _mapped(self, x: Tensor, adj: Adjacency) -> Tensor:
-        """δ W₁ X + (1 − δ) W₃ R̃, without the map of which there would be nothing."""
+        """δ W₁ X + (1 − δ) W₃ R̃; a term with factor zero is omitted."""
         mapped = []
         if self.feature_map is not None:
             mapped.append(self.delta * self.feature_map(x))
@@ -132,9 +132,9 @@ class GloGNN(LayeredGNN):
 
 
 def _inverse(m: Tensor) -> Tensor:
-    """Of a symmetric positive definite matrix, by elimination, which needs no pivots then.
+    """Inverse of a symmetric positive definite matrix by elimination without pivoting.
 
-    Written out, since inside a recorded CUDA graph nothing is promised of PyTorch's solvers.
+    Written out, because PyTorch's solvers may not support CUDA graphs.
     """
     n = m.size(0)
     identity = torch.eye(n, dtype=m.dtype, device=m.device)

@@ -1,4 +1,4 @@
-"""GRAFF: the way down an energy that attracts along some channels and repels along others."""
+"""GRAFF: gradient flow of an energy with attractive and repulsive channels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from gread.models.continuous import ContinuousGNN
 from gread.models.layers import Signed, SignedVector, build_decoder, build_encoder
 
 WEIGHTS: Registry[Callable[[int], nn.Module]] = Registry("weights")
-"""What makes the symmetric matrix W, from the number of channels; called with H, it gives H W."""
+"""Modules of the symmetric matrix W, built from the number of channels; called with H, they return
+H W."""
 
 
 @WEIGHTS.register("diagonal")
@@ -61,18 +62,18 @@ class DominantWeight(nn.Module):
 class GRAFF(ContinuousGNN):
     """Gradient flow: dH/dt = S H W − H Ω + β H(0), with S = D^-½ A D^-½ without loops.
 
-    W is symmetric and Ω diagonal, the same at all times: without β this is the way down
-    ½ tr(Hᵀ H Ω) − ½ tr(Hᵀ S H W). β starts at 0, and H(0) in it passes no gradient.
+    W is symmetric and Ω diagonal, constant in time. Without β this is the gradient flow of
+    ½ tr(Hᵀ H Ω) − ½ tr(Hᵀ S H W). β starts at 0, and its H(0) is detached.
 
     Args:
         weights: W, ``"diagonal"`` or ``"diagonally-dominant"``.
-        omega: Whether there is an Ω.
-        source: Whether there is the term β H(0).
-        nonlinear: Whether the right-hand side passes a ReLU.
-        standardize: Whether before that each channel of it is given mean 0 and deviation 1, what
-            the batch norms of the authors' code amount to, which are neither trained nor kept.
+        omega: Whether to use Ω.
+        source: Whether to use the term β H(0).
+        nonlinear: Whether to apply a ReLU to the right-hand side.
+        standardize: Whether to standardize each of its channels before that, as the untrained batch
+            norms of the authors' code do.
         in_channels, hidden_channels, out_channels, time, step_size, solver: As in `gread.GREAD`.
-        encoder, output_activation, input_dropout, dropout: Likewise.
+        encoder, output_activation, input_dropout, dropout: As in `gread.GREAD`.
     """
 
     def __init__(
@@ -129,6 +130,6 @@ EPSILON = 1e-5
 
 
 def standardized(h: Tensor) -> Tensor:
-    """Every channel with mean 0 and variance 1 over the nodes."""
+    """Standardize every channel to mean 0 and variance 1 over the nodes."""
     centred = h - h.mean(0)
     return centred * (centred.square().mean(0) + EPSILON).rsqrt()

@@ -25,7 +25,7 @@ class GraphCON(LayeredGNN):
     with X = Y = ReLU(W Dropout(X_in)) at first and the same F in every step.
 
     Args:
-        coupling: Makes σ ∘ F from the width; called with ``(x, edge_index, edge_weight)``.
+        coupling: Constructor of σ ∘ F from the width; called with ``(x, edge_index, edge_weight)``.
         in_channels, hidden_channels, out_channels, input_dropout: As in `LayeredGNN`.
         dropout: Dropout on X and Y at first and after every step.
         num_layers: Number of steps.
@@ -64,11 +64,11 @@ class GraphCON(LayeredGNN):
     def operator(
         self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
-        """The graph as it is: the coupling has an operator of its own."""
+        """Return the graph unchanged, because the coupling has its own operator."""
         return edge_index, edge_weight
 
     def states(self, x: Tensor, adj: tuple[Tensor, Tensor | None]) -> list[Tensor]:
-        """The places at the start and behind every step."""
+        """Initial positions and positions after every step."""
         h = self.encoder(x).relu()
         place, speed = self.dropout(h), self.dropout(h)
         states = [place]
@@ -81,7 +81,7 @@ class GraphCON(LayeredGNN):
     def step(
         self, place: Tensor, speed: Tensor, edge_index: Tensor, edge_weight: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """X and Y after one step, of which X goes with the new Y."""
+        """X and Y after one step; X uses the new Y."""
         force = self.coupling(place, edge_index, edge_weight)
         force = force - self.damping * speed - self.frequency * place
         speed = speed + self.step_size * force
@@ -91,7 +91,7 @@ class GraphCON(LayeredGNN):
 RESIDUALS: Registry[Callable[[nn.Linear, Tensor, Tensor], Tensor]] = Registry(
     "residual", {"mapped": lambda own, x, y: -own(y), "added": lambda own, x, y: own(x) - y}
 )
-"""What a GCN's layer is taken against, from a linear map W_r, X and Y = X W."""
+"""Residual terms of a GCN layer, from a linear map W_r, X and Y = X W."""
 
 
 class ConvolutionCoupling(nn.Module):
@@ -119,7 +119,7 @@ class ConvolutionCoupling(nn.Module):
 class AttentionCoupling(nn.Module):
     """The mean over heads of ELU(GAT(X) + W_r X).
 
-    The authors' code means the same, but averages neighbouring channels of one head instead.
+    The authors' code intends the same, but averages neighbouring channels of one head.
 
     Args:
         channels: Width of the state.
@@ -176,7 +176,7 @@ def gcon_gat(
     input_dropout: float = 0.3,
     dropout: float = 0.3,
 ) -> GraphCON:
-    """`GraphCON` coupled by a GAT of so many ``heads``."""
+    """`GraphCON` coupled by a GAT with ``heads`` heads."""
     return GraphCON(
         partial(AttentionCoupling, heads=heads),
         *(in_channels, hidden_channels, out_channels, input_dropout, dropout),

@@ -13,9 +13,8 @@ depends on the gradients of all (cross-diffusion). So the coefficients R, P, Q a
 
 A graph step is followed by φ and Norm, which mix no neighbours (operator splitting).
 
-Where edges have types or directions, each of these has an operator Ã_r of its own, and the terms
-(Ã H) P and r(H) Q become sums over r with coefficients P_r and Q_r, as in R-GCN (Schlichtkrull et
-al., ESWC 2018).
+If edges have types or directions, each has its own operator Ã_r, and the terms (Ã H) P and r(H) Q
+become sums over r with coefficients P_r and Q_r, as in R-GCN (Schlichtkrull et al., ESWC 2018).
 
 Special cases: with R = (1 − τα) I, P = τα I, Q = τβ I, shared by all steps, and φ and Norm the
 identity, these are K Euler steps of GREAD (of GRAND, for β = 0); with Q = 0 it is a GCN with a
@@ -99,8 +98,8 @@ class GREADX(SteppedGNN, Pretrained):
         jump: Whether the decoder receives all states.
         direction: ``"undirected"``, or ``"both"`` for separate operators and coefficients of
             incoming and outgoing edges of a directed graph.
-        num_relations: Number of edge types, each with operators and coefficients of its own. With
-            more than one, `forward` takes ``edge_type``.
+        num_relations: Number of edge types, each with its own operators and coefficients. With more
+            than one, `forward` takes ``edge_type``.
         embedding: Whether H_0 contains Ã W. The model is then bound to one graph.
         num_nodes: Number of nodes of that graph; required by the embedding.
         input_dropout: Dropout on the features.
@@ -289,7 +288,7 @@ def checked_types(edge_type: Tensor | None, edge_index: Tensor, count: int) -> T
 def masked_by_type(
     edge_index: Tensor, edge_weight: Tensor | None, edge_type: Tensor | None, count: int, x: Tensor
 ) -> list[tuple[Tensor, Tensor | None]]:
-    """For each type all edges, with weight 0 where they are of another: masks reach every edge."""
+    """All edges for each type, with weight 0 for edges of other types, so that masks apply."""
     if edge_type is None or count == 1:
         return [(edge_index, edge_weight)]
     weight = ones_for(x, edge_index.size(1)) if edge_weight is None else edge_weight
@@ -299,7 +298,7 @@ def masked_by_type(
 def by_type(
     edge_index: Tensor, edge_weight: Tensor | None, edge_type: Tensor | None, count: int, x: Tensor
 ) -> list[tuple[Tensor, Tensor | None]]:
-    """The edges of each type and their weights: the same operators from fewer entries."""
+    """Edges and weights of each type: the same operators with fewer entries."""
     if edge_type is None or count == 1:
         return [(edge_index, edge_weight)]
 
@@ -307,7 +306,7 @@ def by_type(
         places = [(edge_type == number).nonzero().squeeze(1) for number in range(count)]
         return edge_type, [(edge_index[:, place], place) for place in places]
 
-    # What is kept holds the types, so that no other tensor can have their id.
+    # The cache keeps the types alive, so no other tensor can have their id.
     key = ("types", id(edge_type), edge_type._version, count)
     _, parts = remember(edge_index, key, found)
     return [(part, None if edge_weight is None else edge_weight[at]) for part, at in parts]
@@ -336,4 +335,4 @@ def _both(
 DIRECTIONS: Registry[tuple[int, Callable[..., tuple[Tensor, ...]]]] = Registry(
     "direction", {"undirected": (1, _undirected), "both": (2, _both)}
 )
-"""How many directions there are, and the edges in each, from edges, weights and types."""
+"""Number of directions, and a function from edges, weights and types to the edges of each."""

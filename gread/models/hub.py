@@ -123,8 +123,8 @@ def save_weights(module: Any, folder: Path, name: str = WEIGHTS) -> None:
 def load_module(build: Callable[[], nn.Module], file: Path) -> nn.Module:
     """Build a module with the weights in a file, which must match its parameters.
 
-    It is first built without memory for its weights. So the settings of a stranger can ask for no
-    more of it than is in the file.
+    It is first built without allocating weights, so untrusted settings cannot request more memory
+    than the file has.
     """
     if not file.is_file():
         raise InputError(f"{file} must hold the weights of the model, got no such file")

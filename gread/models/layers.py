@@ -324,7 +324,7 @@ def sparse_features(x: Tensor) -> tuple[Pattern, Tensor] | None:
 
 
 def _entries(x: Tensor) -> tuple[Pattern, Tensor]:
-    """Of a CSR tensor, whose columns ascend in every row."""
+    """Entries of a CSR tensor, whose columns ascend in every row."""
     rows = Rows(x.crow_indices().long(), x.col_indices().int())
     return Pattern(rows, x.size(1)), x.values()
 

@@ -1,11 +1,12 @@
 """Several models of one form as one, with a leading axis of members.
 
-The members share the graph and what decides shapes; dropout rates, the kinds of α and β, T and τ
-are their own. Every operation treats them apart, so that each member gives what it gives alone.
+Members share the graph and all settings that determine shapes. Dropout rates, the kinds of α and β,
+T and τ may differ. Operations treat members independently, so each gives the results of a single
+model.
 
-A layer says how several of it become one by a class method ``stacked(members)``; one that only
-calls its parts inherits it from `PartByPart`. The few modules that know nothing of members, those
-of PyTorch and of `gread.graph`, are in a table at the end.
+A layer defines its stacking in a class method ``stacked(members)``; a layer that only calls its
+parts inherits it from `PartByPart`. Modules of PyTorch and of `gread.graph` are in a table at the
+end.
 """
 
 from __future__ import annotations
@@ -221,7 +222,7 @@ class Dropouts(Stacked):
 
 
 class Seeds:
-    """Seeds of dropout; each member draws the numbers that it would draw alone.
+    """Seeds of dropout; each member draws the numbers of a single run.
 
     A member draws one wherever its rate is not zero.
 
@@ -340,7 +341,7 @@ FROM_BELOW: dict[type[nn.Module], Callable[[Sequence[Any]], nn.Module]] = {
     SoftAdjacency: SoftAdjacencies,
     ExplainedEdges: lambda doors: doors[0],  # nothing of its own
 }
-"""How modules are stacked that know nothing of members: those of PyTorch and of `gread.graph`."""
+"""Stacking of modules without `stacked`: those of PyTorch and of `gread.graph`."""
 
 
 def together(parameters: Sequence[Tensor]) -> nn.Parameter:

@@ -99,7 +99,7 @@ NORMS: Registry[Callable[[int], nn.Module]] = Registry(
 )
 """From the number of channels; called with the state and with Ã, which has sums over all nodes."""
 WEIGHTS: Registry[bool] = Registry("weights", {"per-step": True, "shared": False})
-"""Whether every step has coefficients of its own."""
+"""Whether every step has its own coefficients."""
 
 
 class Mixture(nn.Module):
@@ -153,7 +153,7 @@ class MatrixMixture(PartByPart):
         self.linear = nn.Linear(terms * channels, channels)
 
     def reset_parameters(self) -> None:
-        """As ``nn.Linear``."""
+        """Initialize as ``nn.Linear``."""
         self.linear.reset_parameters()
 
     def forward(self, terms: Sequence[Tensor]) -> Tensor:

@@ -21,7 +21,7 @@ from gread.models.base import LayeredGNN
 from gread.models.layers import Dropout, FeatureMap
 
 SLOPE = 0.2
-"""Of the leaky ReLU."""
+"""Negative slope of the leaky ReLU."""
 
 
 HEAVIEST = 1e12
@@ -37,9 +37,9 @@ class Relations(NamedTuple):
     pattern: Pattern
     """From places to nodes."""
     target: Tensor
-    """The place into which a pair leads, [P]."""
+    """Place of the target of a pair, [P]."""
     weight: Tensor
-    """Of the pair, divided by the number of pairs into that place, [P]."""
+    """Weight of the pair, divided by the number of pairs into its place, [P]."""
 
 
 class WeightedRelationalAttention(nn.Module):

@@ -106,7 +106,7 @@ def _shape(chart: Chart) -> float:
 
 
 def _draw_panel(axis: Axes, panel: Panel, *, outer: tuple[bool, bool]) -> None:
-    """What is in a panel; labels of axes only where they are the outermost."""
+    """Draw a panel; only outer axes have labels."""
     axis.set_title(panel.title, fontsize=9.5)
     if panel.image is not None:
         image = panel.image
@@ -232,7 +232,7 @@ def _stroke(series: Series) -> dict[str, Any]:
 
 
 def _key(label: str, series: Series) -> Line2D | Patch:
-    """What stands for a series in the legend."""
+    """Legend handle of a series."""
     if series.mark == "bars":
         return Patch(color=series.colour, label=label)
     if series.width == 0:

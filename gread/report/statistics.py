@@ -12,7 +12,7 @@ from statistics import fmean
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a model stands among others.
+    """Rank statistics of a model.
 
     Attributes:
         model: Its name.

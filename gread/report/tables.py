@@ -17,7 +17,7 @@ SAFE = {
     **{"±": r"$\pm$", "−": "$-$", "–": "--", "<": "$<$", ">": "$>$", "≠": r"$\neq$"},
     **{"∗": r"$^\ast$", "†": r"$^\dagger$", "α": r"$\alpha$", "β": r"$\beta$", "τ": r"$\tau$"},
 }
-"""How LaTeX writes what is special to it, or not in its fonts."""
+"""LaTeX replacements of special characters."""
 
 
 @dataclass(frozen=True)

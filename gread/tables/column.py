@@ -290,11 +290,11 @@ _TYPES: dict[Kind, Any] = {
     "number": numbers.Real,
     "vector": list | tuple | np.ndarray,
 }
-"""What Python calls the kinds; a truth value is a whole number too, and a whole one a number."""
+"""Python types of the kinds; a boolean is also an integer, and an integer a number."""
 
 
 def _double(value: Any) -> float:
-    """As float64, where a whole number may be too large for it."""
+    """Convert to float64; an integer may be too large."""
     try:
         return float(value)
     except OverflowError:

@@ -211,7 +211,7 @@ class Numbers(Encoder):
 
 @dataclass(frozen=True)
 class _Moments:
-    """Of the numbers in the training rows that have them; arrays are [d], one for each feature.
+    """Statistics of the non-missing numbers in training rows, [d] for each feature.
 
     Attributes:
         rows: How many.

@@ -97,7 +97,7 @@ class Relations:
         return Relations(names, self.index, self.kind.clamp(max=most - 1), self.weight)
 
     def about(self, most: int) -> str:
-        """How many types there are, and which share an operator, in one sentence."""
+        """Sentence about the number of types and those that share an operator."""
         sizes = self.kind.bincount(minlength=len(self.names)).tolist()
         shown = [f"{name} {size:,}" for name, size in zip(self.names, sizes, strict=True)][:most]
         if not self.names:

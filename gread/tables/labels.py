@@ -17,7 +17,7 @@ from gread.tables.table import Table
 from gread.tables.written import as_days, way_of_dates
 
 SEPARATORS = ";|"
-"""What may separate the labels in a cell."""
+"""Separators of labels in a cell."""
 
 CLASSES = 20
 """Different whole numbers up to which a column holds classes."""
@@ -87,7 +87,7 @@ def _values(found: Column, where: str) -> list[Any]:
 
 
 def separator_of(found: Column) -> str:
-    """What separates the labels in a column of lists, as in "a;b"; empty if it holds classes.
+    """Separator of labels in a column of lists such as "a;b"; empty for a column of classes.
 
     Most parts of such lists are parts of the text of other nodes too.
     """
@@ -187,7 +187,7 @@ def are_quantities(found: Column) -> bool:
 
 
 def _whole(found: Column) -> NDArray[np.bool_]:
-    """Which numbers are whole, or missing."""
+    """Mask of integers and missing values."""
     return found.missing | (found.values == np.rint(found.values))
 
 

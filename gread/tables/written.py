@@ -27,7 +27,7 @@ NUMBERS: Registry[tuple[re.Pattern[str], Callable[[str], str]]] = Registry(
         ),
     },
 )
-"""Which texts are such numbers, and what Python reads; the first that fits all is taken."""
+"""Patterns of numbers with conversions to Python; the first that matches all texts is used."""
 
 _TIME = r"(?:[ T]\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?: ?(?:Z|[AaPp][Mm]|[+-]\d{2}:?\d{2}))?)?"
 DATES: Registry[re.Pattern[str]] = Registry(
@@ -40,11 +40,11 @@ DATES: Registry[re.Pattern[str]] = Registry(
         "DD/MM/YYYY": re.compile(rf"(?P<d>\d\d?)/(?P<m>\d\d?)/(?P<y>\d{{4}}){_TIME}"),
     },
 )
-"""Which texts are such dates, perhaps with a time, which is left out."""
+"""Patterns of dates; an optional time is ignored."""
 
 
 def way_of_numbers(column: Column) -> str:
-    """How the texts of a column write numbers, as in `NUMBERS`; empty if they do not."""
+    """Format of the numbers of a text column, a name of `NUMBERS`; empty without one."""
     texts = _texts(column, MISSING_NUMBERS)
     if not any("," in text for text in texts):
         return ""  # numbers without commas that were kept as text are codes
@@ -71,7 +71,7 @@ def as_numbers(column: Column, way: str) -> Column:
 
 
 def way_of_dates(column: Column) -> str:
-    """How the texts of a column write dates, as in `DATES`; empty if they do not."""
+    """Format of the dates of a text column, a name of `DATES`; empty without one."""
     texts = _texts(column, frozenset())
     return next((way for way in DATES if texts and all(_day(way, text) for text in texts)), "")
 

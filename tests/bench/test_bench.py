@@ -1,5 +1,7 @@
-"""The benchmark: the naive model gives the same numbers, and every section runs. Times are not
-tested."""
+"""The benchmark: the naive model gives the same numbers, and every section runs.
+
+Times are not tested.
+"""
 
 import json
 import math

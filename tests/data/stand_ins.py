@@ -1,5 +1,7 @@
-"""A generated graph in the raw format of every benchmark, because most have no licence to
-redistribute."""
+"""A generated graph in the raw format of every benchmark.
+
+Most benchmarks have no licence to redistribute them.
+"""
 
 import hashlib
 import io

@@ -29,8 +29,7 @@ MORE_STEPS = {
 
 
 def settings(solver: str, **given: Any) -> list[dict[str, Any]]:
-    """Settings: every reaction with Euler and every adjacency, and with other solvers and one
-    adjacency."""
+    """Settings: every reaction, with Euler and every adjacency, or another solver and one."""
     adjacencies = ("original", "soft")
     return [
         {"reaction": reaction, "adjacency": adjacency, "solver": solver} | given

@@ -20,13 +20,13 @@ class Ends(NamedTuple):
     pattern: Pattern
     """The end at u has the place (u, v), [N, N]."""
     at: Pattern
-    """Which ends a node has, [N, E]."""
+    """Ends of every node, [N, E]."""
     pairs: Pattern
-    """Of every end the columns u and N + v, [E, 2N]."""
+    """Columns u and N + v of every end, [E, 2N]."""
     weight: Tensor
-    """Of the edge, [E]."""
+    """Weight of the edge of every end, [E]."""
     ones: Tensor
-    """As many as ``pairs`` has entries, [2E]."""
+    """Ones for the entries of ``pairs``, [2E]."""
 
     def sum(self, values: Tensor) -> Tensor:
         """The weighted sum over the ends of every node, [..., E] to [N, ...]."""
@@ -34,16 +34,16 @@ class Ends(NamedTuple):
         return found.unflatten(1, values.shape[:-1])
 
     def across(self, values: Tensor) -> Tensor:
-        """What stands at the other end of the same edge, [..., E].
+        """Values at the other end of the same edge, [..., E].
 
-        In a symmetric pattern, column after column is the other end after the other end.
+        In a symmetric pattern, the column order lists the other ends.
         """
         order = self.pattern.order  # its own inverse
         return permuted(values.flatten(0, -2), 1, order, order).view_as(values)
 
 
 def ends_of(edge_index: Tensor, edge_weight: Tensor | None, x: Tensor) -> Ends:
-    """Of the undirected graph without its loops, where a map would meet itself."""
+    """Ends of the undirected graph without self loops."""
     n = x.size(0)
 
     def found() -> Ends:
@@ -75,7 +75,7 @@ class SheafLaplacian(NamedTuple):
     root: Tensor
     """D*^-½ [N, d, d]."""
     blocks: Tensor
-    """Of A, [d, d, E]."""
+    """Blocks of A, [d, d, E]."""
 
     def __matmul__(self, x: Tensor) -> Tensor:
         """Δ X, for X of shape [N, d, f]."""
@@ -146,13 +146,13 @@ def fixed_laplacian(signs: Tensor, ends: Ends) -> SheafLaplacian:
 
 def inverse_root(matrices: Tensor) -> Tensor:
     """M^-½ of symmetric matrices without an eigenvalue below one, [N, d, d]."""
-    short = matrices.dtype in (torch.float16, torch.bfloat16)  # LAPACK knows no such numbers
+    short = matrices.dtype in (torch.float16, torch.bfloat16)  # not supported by LAPACK
     with torch.autocast(matrices.device.type, enabled=False):
         return _InverseRoot.apply(matrices.float() if short else matrices).to(matrices.dtype)
 
 
 class _InverseRoot(torch.autograd.Function):
-    """By eigenvalues, with a gradient of its own.
+    """Inverse square root by eigenvalues, with a custom gradient.
 
     That of ``eigh`` divides by λᵢ − λⱼ, and is NaN where eigenvalues are equal, as at every node
     without neighbours. What is needed is the solution of a Sylvester equation, in the eigenbasis a

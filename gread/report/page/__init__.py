@@ -21,7 +21,7 @@ SHARED_STYLES = ("report/page/theme.css",)
 SHARED_SCRIPTS = tuple(
     f"report/page/{name}.js" for name in ("dom", "theme", "scales", "panels", "charts", "tables")
 )
-"""What all pages draw with, below ``gread/``, in the order in which they need each other."""
+"""Scripts of all pages, below ``gread/``, in order of dependency."""
 
 
 @dataclass(frozen=True)
