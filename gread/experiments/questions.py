@@ -7,6 +7,7 @@ from gread.experiments import (  # noqa: F401
     energy,
     evolution,
     homophily,
+    honest,
     newer,
     runtime,
     sensitivity,

@@ -13,10 +13,10 @@ from gread.runs.complete import check_keys, complete, known_hyperparameters
 from gread.runs.spec import RunSpec, Value
 from gread.training.config import TrainConfig
 
-SOURCES = ("tuned", "published", "paper", "honest")
+SOURCES = ("tuned", "published", "paper", "honest", "fair")
 """Where presets come from, in the order in which they are looked for: `gread search`, the authors'
 published code (of GREAD for GREAD-BS alone, of a baseline its own authors'), the paper's appendix,
-and the search of the honest comparison (docs/gread-x.md)."""
+and the searches of the honest (docs/gread-x.md) and the fair comparison (docs/baselines.md)."""
 
 REPEATED = SOURCES[:3]
 """Those with which the paper's tables are repeated."""
