@@ -23,6 +23,7 @@ from pathlib import Path
 from statistics import fmean
 
 from gread.base.toml import read_toml
+from gread.experiments.far import BORROWED as LARGER
 from gread.experiments.protocol import DATASETS, GREAD, preset_of
 from gread.experiments.questions import ARTEFACTS
 from gread.models.catalog import MODELS
@@ -40,9 +41,6 @@ ROOT = Path(__file__).parents[1]
 DRAWS, SPLITS, SEEDS = 20, [0, 1, 2], [0]
 NORMALIZED = ("sgc", "sheaf-bundle", "sheaf-diag", "sheaf-general")
 """All published settings of these have rows of features that sum to one."""
-
-LARGER = ("film", "squirrel", "pubmed")
-"""Where a run of some draws takes minutes, and settings of the other graphs are tried instead."""
 
 space_of = cache(read_space)  # which tries the ends of all ranges, and takes a while
 

@@ -13,7 +13,7 @@ from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 from gread.data.catalog import DATASETS as CATALOGUE
-from gread.experiments.accuracy import measured
+from gread.experiments.accuracy import measured, signed
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
 from gread.experiments.curves import Measured, accuracies, means_of, said_of_failed, said_of_fewer
 from gread.experiments.protocol import PROTOCOL, PUBLISHED, SEVERAL_SEEDS
@@ -21,7 +21,7 @@ from gread.experiments.searched import Comparison, average, average_ranks, by_mo
 from gread.models.catalog import MODELS
 from gread.report.charts import COLOURS, Axis, Chart, Panel, Series
 from gread.report.claims import listed
-from gread.report.statistics import compare, t_quantile
+from gread.report.statistics import paired_t_test, t_quantile
 from gread.report.tables import Cell, TextTable, places
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec, Value
@@ -126,9 +126,9 @@ def _against(results: Sequence[Result], datasets: Sequence[str]) -> list[list[st
             differences.append("")
             chances.append("")
             continue
-        found = compare(*zip(*pairs, strict=True))
-        differences.append(f"{found.difference:+.2f}".replace("-", "−"))
-        chances.append("< 0.001" if found.t_test < 0.001 else f"{found.t_test:.3f}")
+        difference, chance = paired_t_test(*zip(*pairs, strict=True))
+        differences.append(signed(difference))
+        chances.append("< 0.001" if chance < 0.001 else f"{chance:.3f}")
     if not any(differences):
         return []
     ours, reference = MODELS[OURS].title, MODELS[REFERENCE].title

@@ -6,6 +6,8 @@ from gread.experiments import (  # noqa: F401
     datasets,
     energy,
     evolution,
+    fair,
+    far,
     homophily,
     honest,
     newer,
