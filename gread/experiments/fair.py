@@ -250,7 +250,8 @@ def _diagram(title: str, means: Mapping[str, Mapping[str, float]]) -> Panel:
     for label, ours, colour in (("GREAD", True, COLOURS[0]), ("others", False, COLOURS[1])):
         own = [k for k, s in enumerate(ordered) if s.model.startswith("GREAD") == ours]
         x, y = tuple(map(float, own)), tuple(ranks[k] for k in own)
-        series.append(Series(label, x, y, mark="points", colour=colour))
+        if own:
+            series.append(Series(label, x, y, mark="points", colour=colour))
     for first, last in cliques(ranks, apart):
         ends, level = (float(first), float(last)), (ranks[first], ranks[first])
         label = "no significant difference"

@@ -207,7 +207,7 @@ def draw_margins(results: Sequence[Result]) -> Chart:
         for apart in shown.values()
     ]
     bars = Series(
-        f"{MODELS[OURS].title} less {MODELS[REFERENCE].title}",
+        "",
         tuple(map(float, range(len(shown)))),
         tuple(middle),
         tuple(m - w for m, w in zip(middle, width, strict=True)),

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -71,6 +72,12 @@ def test_all_of_the_paper_is_there():
     tables = {f"table-{n}" for n in (*range(1, 10), *range(20, 25))}
     figures = {f"figure-{n}" for n in range(1, 12)}
     assert set(ARTEFACTS) >= tables | figures
+
+
+def test_the_page_about_artefacts_lists_all_of_them():
+    text = (Path(__file__).parents[2] / "docs" / "figures.md").read_text("utf-8")
+    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| `\w+\.py` \|$", text, re.M)
+    assert {name for row in rows for name in re.split("[,;] ", row)} == set(ARTEFACTS)
 
 
 @pytest.mark.parametrize("scale", SCALES)

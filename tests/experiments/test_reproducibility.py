@@ -19,6 +19,18 @@ def row(name):
     return [float(cell.strip(" *")) for cell in cells.split("|")]
 
 
+def test_the_number_of_committed_runs_is_told():
+    counts = {file.name: len(read_results(file)) for file in ARCHIVES.glob("*.jsonl.xz")}
+    text = (ROOT / "docs" / "figures.md").read_text("utf-8")
+    found = re.search(
+        r"All ([\d,]+) runs .+: ([\d,]+) of\s.+, (\d+) of the search .+ (\d+) of the h", text
+    )
+    said = [int(number.replace(",", "")) for number in found.groups()]
+    search, honest = counts["search.jsonl.xz"], counts["honest.jsonl.xz"]
+    total = sum(counts.values())
+    assert said == [total, total - search - honest, search, honest]
+
+
 @pytest.fixture(scope="module")
 def committed():
     files = ARCHIVES.glob("*.jsonl.xz")
