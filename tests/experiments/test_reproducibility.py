@@ -1,5 +1,6 @@
 """The numbers of docs/reproducibility.md are those of the committed runs."""
 
+import lzma
 import re
 from pathlib import Path
 
@@ -20,7 +21,8 @@ def row(name):
 
 
 def test_the_number_of_committed_runs_is_told():
-    counts = {file.name: len(read_results(file)) for file in ARCHIVES.glob("*.jsonl.xz")}
+    files = ARCHIVES.glob("*.jsonl.xz")
+    counts = {file.name: lzma.decompress(file.read_bytes()).count(b"\n") for file in files}
     text = (ROOT / "docs" / "figures.md").read_text("utf-8")
     found = re.search(
         r"All ([\d,]+) runs .+: ([\d,]+) of\s.+, (\d+) of the search .+ (\d+) of the h", text
