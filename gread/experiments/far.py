@@ -31,8 +31,8 @@ DEVIATIONS = 2
 BORROWED = ("film", "squirrel", "pubmed")
 """Graphs on which ``studies/tune_baselines.py`` compared settings of other graphs."""
 
-NOT_THE_AUTHORS = "# Not the authors' settings for these graphs: "
-"""How the header of a preset file begins whose settings are not its authors'."""
+NOT_THE_AUTHORS = ": not its authors' settings. "
+"""What the first line of a preset file says after the title, if the settings are others'."""
 
 
 def origin_of(model: str, dataset: str) -> str:
@@ -40,7 +40,7 @@ def origin_of(model: str, dataset: str) -> str:
     source = preset_of(model, dataset).source
     if source == "tuned":
         return "borrowed" if dataset in BORROWED else "searched"
-    return "not the authors'" if _header(model).startswith(NOT_THE_AUTHORS) else "authors'"
+    return "not the authors'" if NOT_THE_AUTHORS in _header(model) else "authors'"
 
 
 @cache
