@@ -54,7 +54,7 @@ def render(results: Sequence[Result]) -> TextTable:
     own, repeated = _apart(results)
     found = accuracies(by_model_and_graph(own))
     means, datasets = means_of(found), FAIR.datasets
-    ranks = average_ranks(means, FAIR.models, datasets)
+    ranks = average_ranks(means, FAIR.models, _computed(means))
     order = [*ranks, *(model for model in FAIR.models if model not in ranks)]
     best = {d: places([means.get((m, d)) for m in order]) for d in datasets}
     too_large = _without_memory(own)
@@ -91,6 +91,11 @@ def render(results: Sequence[Result]) -> TextTable:
     )
 
 
+def _computed(means: Mapping[tuple[str, str], float]) -> list[str]:
+    """Graphs on which a model has a number: ranks are over these."""
+    return [d for d in FAIR.datasets if any(key[1] == d for key in means)]
+
+
 def _apart(results: Sequence[Result]) -> tuple[list[Result], list[Result]]:
     """Results of this comparison, and those of the paper's protocol."""
     keys = {spec.key for spec in FAIR.specs()}
@@ -116,11 +121,12 @@ def _budget() -> str:
 
 def compared_over_graphs(means: Mapping[tuple[str, str], float]) -> dict[str, float]:
     """p-value of every complete model against GREAD-BS: Wilcoxon's test over graphs, with Holm."""
-    whole = [m for m in FAIR.models if all((m, d) in means for d in FAIR.datasets)]
-    if REFERENCE not in whole:
+    datasets = _computed(means)
+    whole = [m for m in FAIR.models if all((m, d) in means for d in datasets)]
+    if REFERENCE not in whole or not datasets:
         return {}
     others = [model for model in whole if model != REFERENCE]
-    rows = {model: [means[model, d] for d in FAIR.datasets] for model in whole}
+    rows = {model: [means[model, d] for d in datasets] for model in whole}
     chances = [signed_rank_test(rows[model], rows[REFERENCE]) for model in others]
     return dict(zip(others, holm(chances), strict=True))
 
@@ -175,8 +181,8 @@ def _note(
     absent = sum(cell not in found for cell in cells)
     if absent:
         note += (
-            f" {absent} of {len(cells)} cells are missing: they are not computed yet, and models "
-            "with a missing cell have no rank."
+            f" {absent} of {len(cells)} cells are missing: they are not computed yet. Ranks are "
+            "over the graphs with numbers, of models that have all of these."
         )
     if own:
         note += said_of_diverged(own) + said_of_failed(own) + said_of_fewer(found)
@@ -199,19 +205,15 @@ def _places(ours: accuracy.Accuracies, ranks: Mapping[str, float]) -> str:
 def draw(results: Sequence[Result]) -> Chart:
     """Critical-difference diagrams of both protocols."""
     own, repeated = _apart(results)
-    fair = {
-        MODELS[model].title: {d: values[d] for d in FAIR.datasets}
-        for model, values in _by_model(own).items()
-        if all(d in values for d in FAIR.datasets)
-    }
+    fair = means_of(accuracies(((MODELS[r.spec.model].title, r.spec.dataset), r) for r in own))
     table = {
-        name: {d: round(row[d][0], 2) for d in FAIR.datasets}
+        (name, dataset): round(values[0], 2)
         for name, row in summary(repeated).items()
-        if all(d in row for d in FAIR.datasets)
+        for dataset, values in row.items()
     }
-    shown = {"Equal budgets": fair, "Settings of Table 7": table}
+    shown = {"Equal budgets": _ranked(fair), "Settings of Table 7": _ranked(table)}
     note = (
-        "Average rank over the nine graphs, from accuracies as they are printed; lower is better. "
+        "Average rank over the graphs, from accuracies as they are printed; lower is better. "
         "The line to the right of a model ends at the last one whose rank is not significantly "
         f"different (Nemenyi's test, p < {LEVEL})."
     )
@@ -221,23 +223,27 @@ def draw(results: Sequence[Result]) -> Chart:
     return Chart("Ranks and critical differences", panels, columns=1, note=note)
 
 
-def _by_model(results: Sequence[Result]) -> dict[str, dict[str, float]]:
-    """Model to graph to mean, as printed."""
-    found: dict[str, dict[str, float]] = {}
-    for (model, dataset), mean in means_of(accuracies(by_model_and_graph(results))).items():
-        found.setdefault(model, {})[dataset] = mean
-    return found
+def _ranked(means: Mapping[tuple[str, str], float]) -> dict[str, dict[str, float]]:
+    """Model to graph to mean, of the models that have a number on every computed graph."""
+    datasets = _computed(means)
+    names = dict.fromkeys(name for name, _ in means)
+    return {
+        name: {d: means[name, d] for d in datasets}
+        for name in names
+        if all((name, d) in means for d in datasets)
+    }
 
 
 def _friedman(means: Mapping[str, Mapping[str, float]]) -> str:
     test = friedman(means) if means else None
     if test is None:
         return "no ranks yet."
-    apart = critical_difference(len(means), len(FAIR.datasets), LEVEL)
+    graphs = len(next(iter(means.values())))
+    apart = critical_difference(len(means), graphs, LEVEL)
     chance = "p < 0.001" if test[1] < 0.001 else f"p = {test[1]:.3f}"
     return (
-        f"{len(means)} models, critical difference {apart:.2f}, Friedman's χ² = {test[0]:.1f}, "
-        f"{chance}."
+        f"{len(means)} models on {graphs} graphs, critical difference {apart:.2f}, "
+        f"Friedman's χ² = {test[0]:.1f}, {chance}."
     )
 
 
@@ -245,7 +251,8 @@ def _diagram(title: str, means: Mapping[str, Mapping[str, float]]) -> Panel:
     """Average ranks as points, in order, and groups without a significant difference as lines."""
     ordered = standings(means) if len(means) > 1 else []
     ranks = [standing.rank for standing in ordered]
-    apart = critical_difference(len(ranks), len(FAIR.datasets), LEVEL) if ranks else 0.0
+    graphs = len(next(iter(means.values()), ()))
+    apart = critical_difference(len(ranks), graphs, LEVEL) if ranks else 0.0
     series = []
     for label, ours, colour in (("GREAD", True, COLOURS[0]), ("others", False, COLOURS[1])):
         own = [k for k, s in enumerate(ordered) if s.model.startswith("GREAD") == ours]

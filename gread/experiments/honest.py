@@ -200,12 +200,9 @@ def margins() -> list[RunSpec]:
 def draw_margins(results: Sequence[Result]) -> Chart:
     """Differences between GREAD-X and the tuned GCN by graph, with confidence intervals."""
     pairs = {dataset: _by_split(results, dataset) for dataset in HONEST.datasets}
-    shown = {d: [a - b for a, b in of] for d, of in pairs.items() if len(of) > 1}
+    shown = {d: [a - b for a, b in of] for d, of in pairs.items() if of}
     middle = [fmean(apart) for apart in shown.values()]
-    width = [
-        t_quantile(0.975, len(apart) - 1) * stdev(apart) / len(apart) ** 0.5
-        for apart in shown.values()
-    ]
+    width = list(map(_half_width, shown.values()))
     bars = Series(
         "",
         tuple(map(float, range(len(shown)))),
@@ -221,7 +218,7 @@ def draw_margins(results: Sequence[Result]) -> Chart:
         "Difference of the test metric in points (ROC-AUC on Minesweeper, Tolokers and Questions, "
         "accuracy elsewhere), mean over splits of the means over seeds. Whiskers are 95 % "
         "confidence intervals of the paired t-test over splits. Splits share nodes, so these "
-        "intervals are too narrow."
+        "intervals are too narrow. A graph with one split has none."
     )
     without = [CATALOGUE[d].title for d in HONEST.datasets if d not in shown]
     if without:
@@ -231,6 +228,12 @@ def draw_margins(results: Sequence[Result]) -> Chart:
         (Panel.of("", [bars] if shown else [], Axis(ticks=ticks), y),),
         note=note,
     )
+
+
+def _half_width(differences: Sequence[float]) -> float:
+    """Half of a 95 % confidence interval; 0 for one number."""
+    count = len(differences)
+    return t_quantile(0.975, count - 1) * stdev(differences) / count**0.5 if count > 1 else 0.0
 
 
 ROWS: tuple[tuple[str, Mapping[str, Value]], ...] = tuple(

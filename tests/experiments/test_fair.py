@@ -65,6 +65,15 @@ def test_a_model_with_a_missing_cell_has_no_rank_and_the_note_counts_it():
     assert f"{absent} of {len(FAIR.models) * 9} cells are missing" in table.note
 
 
+def test_ranks_are_over_the_graphs_with_numbers():
+    found = results(mlp=rising(0.6), gcn=rising(0.7), gread_bs=rising(0.8))
+    some = [r for r in found if r.spec.dataset in ("texas", "cornell")]
+    rows = rows_of(render(some))
+    assert [rows[name][10] for name in ("GREAD-BS", "GCN", "MLP")] == ["1.00", "2.00", "3.00"]
+    assert rows["GCN"][9] == ""
+    assert "3 models on 2 graphs" in fair.draw(some).note
+
+
 def test_a_cell_without_memory_says_so():
     found = results(mlp=rising(0.6), gread_bs=rising(0.8))
     failed = [
@@ -119,5 +128,8 @@ def test_the_diagram_has_points_by_rank_and_lines_over_groups():
     assert (others.x, others.y) == ((1.0, 2.0), (2.0, 3.0))
     # The critical difference of three models on nine graphs is 2.343 √(12 / 54) = 1.10.
     assert [group.x for group in groups] == [(0.0, 1.0), (1.0, 2.0)]
-    assert "3 models, critical difference 1.10, Friedman's χ² = 18.0, p < 0.001" in chart.note
+    assert (
+        "3 models on 9 graphs, critical difference 1.10, Friedman's χ² = 18.0, p < 0.001"
+        in chart.note
+    )
     assert chart.panels[1].remark == "no runs yet"
