@@ -12,6 +12,7 @@ from gread.data.catalog import DATASETS
 from gread.experiments import honest
 from gread.experiments.honest import HONEST, NINE, render
 from gread.experiments.searched import Comparison
+from gread.runs.archive import read_results
 from gread.runs.launch import launch
 from gread.runs.presets import find_preset
 from gread.runs.result import Result
@@ -269,16 +270,27 @@ def tiny(monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_search_selects_settings_and_computes_the_runs_of_the_table(tiny, tmp_path):
+def test_a_search_selects_settings_and_its_runs_are_committed(tiny, tmp_path, monkeypatch):
     store = ResultStore(tmp_path / "store")
     cells = [Cell(tiny, m, "csbm", draw(tiny, m, "csbm")) for m in tiny.models]
     compute(cells, store, partial(launch, store=store))
+    presets = {m: str(tmp_path / "tiny" / f"{m}.toml") for m in tiny.models}
     for cell in cells:
         wider = cell.with_near(store.numbers("val"))
         best = wider.selected(store.numbers("val"))
-        preset = find_preset(cell.model, "csbm", str(tmp_path / "tiny" / f"{cell.model}.toml"))
-        specs = tiny.runs_of(cell.model, "csbm", preset)
+        specs = tiny.runs_of(
+            cell.model, "csbm", find_preset(cell.model, "csbm", presets[cell.model])
+        )
         assert specs == tiny.runs_of(cell.model, "csbm", best)
         assert {(spec.split, spec.seed) for spec in specs} == {*product((0, 1), (1, 2))}
         assert not store.missing(specs)
         assert len(wider.settings) == tiny.budget_of("csbm").settings == 2
+    monkeypatch.setattr(Comparison, "selected", lambda _, m, d: find_preset(m, d, presets[m]))
+    monkeypatch.setattr(report_settings, "ARCHIVES", tmp_path)
+    monkeypatch.setattr(report_settings, "trials_of", lambda of: tmp_path / "trials.jsonl.xz")
+    report_settings.main("tiny", str(tmp_path / "store"))
+    finals = read_results(tmp_path / "tiny.jsonl.xz")
+    assert {result.spec for result in finals} == {*tiny.specs()}
+    trials = read_results(tmp_path / "trials.jsonl.xz")
+    assert len(trials) == 2 * tiny.budget_of("csbm").runs(splits=2)
+    assert {result.spec.seed for result in trials} == {0}
