@@ -1,4 +1,4 @@
-"""Searches settings for the baselines of Table 8 where nobody has published any.
+"""Searches settings for the baselines of Table 8 that have no published ones.
 
     python studies/tune_baselines.py STORE [DEVICE] [WORKERS] [DATASET ...]
 
@@ -96,7 +96,7 @@ class Cell:
 
 
 def cells(datasets: Iterable[str]) -> list[Cell]:
-    """Those of the table, GREAD's aside, that nobody has published settings for."""
+    """Cells of baselines without published settings."""
     found = dict.fromkeys((spec.model, spec.dataset) for spec in ARTEFACTS["table-8"].specs())
     return [
         cell(model, dataset, {"normalize_features": True} if model in NORMALIZED else {})
