@@ -26,6 +26,7 @@ from gread.data.catalog import DATASETS as DATA, dataset
 from gread.data.files import parsed
 from gread.data.real import benchmark
 from gread.experiments.accuracy import summary
+from gread.experiments.far import far_cells
 from gread.experiments.protocol import GREAD, PUBLISHED, preset_of
 from gread.experiments.questions import ARTEFACTS
 from gread.models.catalog import MODELS, model
@@ -83,14 +84,7 @@ def off(known: Mapping[str, Result]) -> dict[Place, list[Result]]:
     for spec in ARTEFACTS["table-8"].specs():
         if spec.model not in GREAD and spec.dataset in DATASETS and spec.key in known:
             found.setdefault((spec.model, spec.dataset), []).append(known[spec.key])
-    return {place: runs for place, runs in found.items() if _is_off(place, runs)}
-
-
-def _is_off(place: Place, runs: list[Result]) -> bool:
-    title = MODELS[place[0]].title
-    paper = PUBLISHED["paper"].get(title, {}).get(place[1])
-    ours = summary(runs).get(title, {}).get(place[1])
-    return paper is not None and ours is not None and abs(ours[0] - paper[0]) > 2 * paper[1]
+    return {place: runs for place, runs in found.items() if far_cells(summary(runs))}
 
 
 def attempts(place: Place, specs: list[RunSpec]) -> dict[str, list[RunSpec]]:

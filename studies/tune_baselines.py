@@ -23,6 +23,7 @@ from pathlib import Path
 from statistics import fmean
 
 from gread.base.toml import read_toml
+from gread.experiments.far import BORROWED as LARGER
 from gread.experiments.protocol import DATASETS, GREAD, preset_of
 from gread.experiments.questions import ARTEFACTS
 from gread.models.catalog import MODELS
@@ -40,9 +41,6 @@ ROOT = Path(__file__).parents[1]
 DRAWS, SPLITS, SEEDS = 20, [0, 1, 2], [0]
 NORMALIZED = ("sgc", "sheaf-bundle", "sheaf-diag", "sheaf-general")
 """Models whose published settings all use row-normalized features."""
-
-LARGER = ("film", "squirrel", "pubmed")
-"""Graphs on which runs may take minutes; settings of the other graphs are compared there."""
 
 space_of = cache(read_space)  # checks the bounds of all ranges, which takes a while
 
@@ -98,7 +96,7 @@ class Cell:
 
 
 def cells(datasets: Iterable[str]) -> list[Cell]:
-    """Cells of the table without published settings, except GREAD's."""
+    """Cells of baselines without published settings."""
     found = dict.fromkeys((spec.model, spec.dataset) for spec in ARTEFACTS["table-8"].specs())
     return [
         cell(model, dataset, {"normalize_features": True} if model in NORMALIZED else {})

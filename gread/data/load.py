@@ -12,6 +12,9 @@ from gread.data.catalog import DATASETS
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
+REVERSED = "reversed"
+"""Value of the option ``directed`` that turns every edge around."""
+
 
 def load(name: str, root: str | Path | None = None, **options: Any) -> Data:
     """Load a dataset by name.
@@ -21,7 +24,8 @@ def load(name: str, root: str | Path | None = None, **options: Any) -> Data:
         root: The data root; by default ``GREAD_DATA``, or a folder in the platform's cache.
         options: Options of the dataset, for example those of `csbm`. Benchmark graphs accept
             ``normalize_features``, ``standardize_features``, ``largest_component`` and, if their
-            edges have directions, ``directed``. Without it every edge is in both directions.
+            edges have directions, ``directed``: True keeps them, ``"reversed"`` turns every edge
+            around. Without it every edge is in both directions.
 
     Returns:
         A PyG ``Data`` with masks [N, splits].
@@ -42,6 +46,14 @@ def load(name: str, root: str | Path | None = None, **options: Any) -> Data:
         if option not in known:
             choices = f"choose from: {', '.join(known)}" if known else "it has none"
             raise InputError(f"{name} has no option {option!r}; {choices}")
+    directed = options.get("directed", False)
+    if directed not in (False, True, REVERSED):
+        raise InputError(f"directed must be true, false or {REVERSED!r}, got {directed!r}")
+    if directed == REVERSED:
+        options["directed"] = True
     if "root" in inspect.signature(make).parameters:
         options["root"] = root
-    return make(**options)
+    data = make(**options)
+    if directed == REVERSED:
+        data.edge_index = data.edge_index.flip(0)
+    return data

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gread.base.files import write_text
+from gread.data.catalog import DATASETS
+from gread.data.files import DataError
 from gread.experiments.artefact import SCALES, Plan, show
 from gread.experiments.questions import ARTEFACTS
 from gread.report.charts import Chart
@@ -54,6 +57,8 @@ def reproduce(
 ) -> dict[str, Reproduction]:
     """Regenerate tables and figures of the paper, computing the runs that are missing.
 
+    Graphs without files are named in a warning, and their numbers stay missing.
+
     Args:
         names: Names of ``gread.experiments.ARTEFACTS``; by default all.
         store: Folder of the results; those of the package count too, see
@@ -74,6 +79,9 @@ def reproduce(
     Returns:
         What was made, by name.
 
+    Raises:
+        DataError: Runs are missing, and none of their graphs has its files.
+
     Example:
         >>> import tempfile
         >>> from gread.experiments import reproduce
@@ -90,6 +98,8 @@ def reproduce(
 
         where, place, workers = _place(executor, device, workers)
         missing = [spec for key, spec in wanted.items() if key not in known]
+        if not where.remote:
+            missing = _with_data(missing)
         if on_start is not None:
             on_start(missing)
         launch(
@@ -112,6 +122,28 @@ def reproduce(
         if on_artefact is not None:
             on_artefact(name, made[name])
     return made
+
+
+def _with_data(specs: Sequence[RunSpec]) -> list[RunSpec]:
+    """Runs on graphs whose files are here or can be downloaded; the others are named in a warning.
+
+    Raises:
+        DataError: No graph has its files.
+    """
+    from gread.data.load import load  # with torch
+
+    absent: dict[str, DataError] = {}
+    for dataset in dict.fromkeys(spec.dataset for spec in specs):
+        try:
+            load(dataset)
+        except DataError as error:
+            absent[dataset] = error
+    left = [spec for spec in specs if spec.dataset not in absent]
+    if absent and not left:
+        raise next(iter(absent.values()))
+    for dataset, reason in absent.items():
+        warnings.warn(f"{DATASETS[dataset].title} is not computed: {reason}", stacklevel=3)
+    return left
 
 
 @dataclass(frozen=True)

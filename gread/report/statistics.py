@@ -9,6 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+DIGITS = 9
+"""Decimal digits of a difference; further ones are rounding errors."""
+
 
 @dataclass(frozen=True)
 class Standing:
@@ -72,16 +75,40 @@ class Comparison:
 
 def compare(first: Sequence[float], second: Sequence[float]) -> Comparison:
     """Compare paired accuracies."""
+    difference, t_test = paired_t_test(first, second)
+    return Comparison(difference, signed_rank_test(first, second), t_test, len(first))
+
+
+def paired_t_test(first: Sequence[float], second: Sequence[float]) -> tuple[float, float]:
+    """Mean of the first less the second, and the p-value; 1 if nothing differs.
+
+    Example:
+        >>> difference, p = paired_t_test([3.0, 5.0, 7.0], [2.0, 3.0, 4.0])
+        >>> difference, round(p, 3)
+        (2.0, 0.074)
+    """
     import numpy as np
     from scipy import stats
 
-    apart = np.asarray(first) - np.asarray(second)
+    apart = np.round(np.asarray(first) - np.asarray(second), DIGITS)
     if not apart.any():
-        return Comparison(0.0, 1.0, 1.0, len(apart))
-    with np.errstate(all="ignore"):
-        t_test = stats.ttest_rel(first, second).pvalue if np.ptp(apart) > 0 else 0.0
-    wilcoxon = float(stats.wilcoxon(apart).pvalue)
-    return Comparison(float(apart.mean()), wilcoxon, float(t_test), len(apart))
+        return 0.0, 1.0
+    p = float(stats.ttest_1samp(apart, 0.0).pvalue) if np.ptp(apart) > 0 else 0.0
+    return float(apart.mean()), p
+
+
+def signed_rank_test(first: Sequence[float], second: Sequence[float]) -> float:
+    """p-value of Wilcoxon's paired test; 1 if nothing differs.
+
+    Example:
+        >>> signed_rank_test([2.0, 4.0, 6.0, 8.0], [1.0, 2.0, 3.0, 4.0])
+        0.125
+    """
+    import numpy as np
+    from scipy import stats
+
+    apart = np.round(np.asarray(first) - np.asarray(second), DIGITS)
+    return float(stats.wilcoxon(apart).pvalue) if apart.any() else 1.0
 
 
 def improves(first: Iterable[float], second: Iterable[float], level: float = 0.05) -> bool:
@@ -102,3 +129,88 @@ def unpaired_t_test(first: Sequence[float], second: Sequence[float]) -> tuple[fl
         return None
     found = stats.ttest_ind(first, second)
     return float(found.statistic), float(found.pvalue)
+
+
+def t_quantile(share: float, freedom: int) -> float:
+    """Quantile of Student's distribution.
+
+    Example:
+        >>> round(t_quantile(0.975, 9), 3)
+        2.262
+    """
+    from scipy import stats
+
+    return float(stats.t.ppf(share, freedom))
+
+
+def holm(chances: Sequence[float]) -> list[float]:
+    """p-values corrected for their number by Holm's step-down method.
+
+    Example:
+        >>> [round(p, 2) for p in holm([0.01, 0.04, 0.03, 0.005])]
+        [0.03, 0.06, 0.06, 0.02]
+    """
+    order = sorted(range(len(chances)), key=lambda k: chances[k])
+    found, largest = [0.0] * len(chances), 0.0
+    for place, k in enumerate(order):
+        largest = max(largest, min(1.0, (len(chances) - place) * chances[k]))
+        found[k] = largest
+    return found
+
+
+def friedman(accuracies: Mapping[str, Mapping[str, float]]) -> tuple[float, float] | None:
+    """Friedman's statistic and its p-value: whether the ranks of models differ over datasets.
+
+    Args:
+        accuracies: Model to dataset to mean accuracy; all models must have the same datasets.
+
+    Returns:
+        None with fewer than three models or two datasets, or if all ranks are equal.
+    """
+    import numpy as np
+    from scipy import stats
+
+    values = np.array([list(row.values()) for row in accuracies.values()])
+    if len(values) < 3 or values.shape[1] < 2 or not np.ptp(values, axis=0).any():
+        return None
+    found = stats.friedmanchisquare(*values)
+    return float(found.statistic), float(found.pvalue)
+
+
+def critical_difference(models: int, datasets: int, level: float = 0.05) -> float:
+    """Smallest significant difference of two average ranks in Nemenyi's test.
+
+    Paper: Demšar, Statistical comparisons of classifiers over multiple data sets, JMLR 2006.
+
+    Example:
+        >>> round(critical_difference(4, 14), 2)
+        1.25
+    """
+    from scipy import stats
+
+    quantile = float(stats.studentized_range.ppf(1 - level, models, float("inf")))
+    return quantile / 2**0.5 * (models * (models + 1) / (6 * datasets)) ** 0.5
+
+
+def cliques(ranks: Sequence[float], difference: float) -> list[tuple[int, int]]:
+    """Largest groups of models whose average ranks differ by less than ``difference``.
+
+    Args:
+        ranks: Average ranks in rising order.
+        difference: The critical difference.
+
+    Returns:
+        The places of the first and the last member of each group of several models.
+
+    Example:
+        >>> cliques([1.0, 1.5, 2.4, 4.0], 1.2)
+        [(0, 1), (1, 2)]
+    """
+    found: list[tuple[int, int]] = []
+    for first, rank in enumerate(ranks):
+        last = max(
+            k for k in range(first, len(ranks)) if ranks[k] - rank < difference or k == first
+        )
+        if last > first and (not found or last > found[-1][1]):
+            found.append((first, last))
+    return found

@@ -52,6 +52,10 @@ def test_citations_keep_their_direction_and_are_counted_as_features(root, name):
     both = gread.load(name, root=root)
     assert torch.equal(both.edge_index, to_undirected(CITATIONS))
     assert torch.equal(both.x, data.x)
+    back = gread.load(name, root=root, directed="reversed")
+    assert torch.equal(back.edge_index, CITATIONS.flip(0))
+    with pytest.raises(gread.InputError, match="directed must be true, false or 'reversed'"):
+        gread.load(name, root=root, directed="back")
 
 
 def test_papers_of_a_year_share_a_class_and_classes_begin_at_the_quintiles(root):

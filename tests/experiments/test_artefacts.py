@@ -1,21 +1,29 @@
 """Laws of every artefact."""
 
 import csv
+import importlib
 import json
 import os
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from gread.experiments.artefact import SCALES, show
+from gread.base.registry import Registry
+from gread.data.files import DataError
+from gread.experiments.artefact import SCALES, Artefact, show
 from gread.experiments.protocol import DATASETS, PUBLISHED
 from gread.experiments.questions import ARTEFACTS
 from gread.report.charts import Chart
 from gread.report.figures import draw
+from gread.report.tables import TextTable
+from gread.runs.complete import complete
 from gread.runs.records import RECORDS
 from gread.runs.result import Result
+from gread.runs.spec import RunSpec
+from gread.training.config import TrainConfig
 
 TABLES = os.environ.get("GREAD_PAPER")
 MEASURED = ("table-1", "table-3", "table-9", "figure-1")
@@ -71,6 +79,12 @@ def test_all_of_the_paper_is_there():
     tables = {f"table-{n}" for n in (*range(1, 10), *range(20, 25))}
     figures = {f"figure-{n}" for n in range(1, 12)}
     assert set(ARTEFACTS) >= tables | figures
+
+
+def test_the_page_about_artefacts_lists_all_of_them():
+    text = (Path(__file__).parents[2] / "docs" / "figures.md").read_text("utf-8")
+    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| `\w+\.py` \|$", text, re.M)
+    assert {name for row in rows for name in re.split("[,;] ", row)} == set(ARTEFACTS)
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -148,3 +162,28 @@ def test_published_ablations_are_the_papers(kind, names):
     for row in rows:
         found = PUBLISHED[kind][row["dataset"]][names[row[kind]]][f"GREAD-{row['reaction']}"]
         assert found == [float(row[part]) for part in ("mean", "std") if row[part]]
+
+
+def test_graphs_without_files_are_named_and_the_others_are_computed(tmp_path, monkeypatch):
+    here, absent = (
+        complete(RunSpec(dataset=name, model="mlp", train=TrainConfig(epochs=1)))
+        for name in ("csbm", "amazon-computers")
+    )
+    shown = []
+
+    def render(results):
+        shown.extend(result.spec.dataset for result in results)
+        return TextTable("", (), ())
+
+    artefacts = {"both": Artefact(lambda: [here, absent], render)}
+    artefacts["absent"] = Artefact(lambda: [absent], render)
+    module = importlib.import_module("gread.experiments.reproduce")
+    monkeypatch.setattr(module, "ARTEFACTS", Registry("artefact", artefacts))
+    monkeypatch.setattr("gread.runs.archive.FOLDERS", ())
+    monkeypatch.setenv("GREAD_DATA", str(tmp_path / "none"))
+    places = {"store": tmp_path, "out": tmp_path, "workers": 1, "device": "cpu"}
+    with pytest.warns(UserWarning, match="Amazon-Computers is not computed: real/amazon-comp"):
+        module.reproduce(["both"], **places)
+    assert shown == ["csbm"]
+    with pytest.raises(DataError, match="is not in"):
+        module.reproduce(["absent"], **places)

@@ -1,5 +1,6 @@
 """The numbers of docs/reproducibility.md are those of the committed runs."""
 
+import lzma
 import re
 from pathlib import Path
 
@@ -17,6 +18,19 @@ def row(name):
     """Row of the first table of the page as numbers, the average last."""
     (cells,) = re.findall(rf"^\| {re.escape(name)}.*? \|(.+)\|$", PAGE, re.M)
     return [float(cell.strip(" *")) for cell in cells.split("|")]
+
+
+def test_the_number_of_committed_runs_is_told():
+    files = ARCHIVES.glob("*.jsonl.xz")
+    counts = {file.name: lzma.decompress(file.read_bytes()).count(b"\n") for file in files}
+    text = (ROOT / "docs" / "figures.md").read_text("utf-8")
+    found = re.search(
+        r"All ([\d,]+) runs .+: ([\d,]+) of\s.+, (\d+) of the search .+ (\d+) of the h", text
+    )
+    said = [int(number.replace(",", "")) for number in found.groups()]
+    search, honest = counts["search.jsonl.xz"], counts["honest.jsonl.xz"]
+    total = sum(counts.values())
+    assert said == [total, total - search - honest, search, honest]
 
 
 @pytest.fixture(scope="module")

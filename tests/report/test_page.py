@@ -65,6 +65,8 @@ def small():
         "figure-5": Chart("Figure 5: energy", (energy,)),
         "table-4": table,
         "figure-6": Chart("Figure 6: homophily", (energy, Panel("Film", remark="no runs yet")), 2),
+        "table-5": TextTable("Table 5: names", ("form",), rows(("A",), ("– of A",))),
+        "table-6": TextTable("Table 6: no rows", ("model", "texas"), ()),
         "evil": evil,
         "evil-lines": Chart(EVIL, (Panel(EVIL, lines(EVIL, "other"), remark=EVIL),)),
     }
@@ -230,6 +232,13 @@ def test_tables_sort_and_rows_of_the_paper_stay_with_ours(visit):
     assert first_column() == ["A", "B", "– paper", "C"]
     tab.locator("#table-4 .beside input").click()
     assert tab.locator("#table-4 tbody tr:visible").count() == 3
+
+
+def test_tables_of_names_and_tables_without_rows_are_shown(visit):
+    tab = visit()
+    assert tab.locator("#table-5 tbody th").all_inner_texts() == ["A", "– of A"]
+    assert tab.locator("#table-6 thead button").all_inner_texts() == ["model", "texas"]
+    assert tab.locator("#table-6 tbody tr").count() == 0
 
 
 @pytest.mark.parametrize(("scheme", "dark"), [("light", False), ("dark", True)])

@@ -1,6 +1,14 @@
 import pytest
 
-from gread.report.statistics import compare, standings
+from gread.report.statistics import (
+    cliques,
+    compare,
+    critical_difference,
+    friedman,
+    holm,
+    standings,
+    t_quantile,
+)
 
 
 def test_ranks_are_shared_and_medals_are_not_lost_on_ties():
@@ -24,3 +32,49 @@ def test_comparison_of_pairs():
     assert found.pairs == 6
     assert compare(first, first).wilcoxon == 1
     assert compare([1.0, 2.0, 3.0], [0.0, 1.0, 2.0]).difference == 1
+
+
+def test_friedmans_test_gives_the_numbers_of_scipys_example():
+    pulse = {
+        "before": [72, 96, 88, 92, 74, 76, 82],
+        "after": [120, 120, 132, 120, 101, 96, 112],
+        "later": [76, 95, 104, 96, 84, 72, 76],
+    }
+    found = friedman({name: dict(enumerate(row)) for name, row in pulse.items()})
+    assert found == pytest.approx((10.57142857, 0.00506341))
+    assert friedman({name: dict(enumerate(row)) for name, row in list(pulse.items())[:2]}) is None
+    assert friedman({name: {"x": 1.0, "y": 2.0} for name in "abc"}) is None
+
+
+@pytest.mark.parametrize(
+    ("models", "q"), [(2, 1.960), (3, 2.343), (4, 2.569), (5, 2.728), (10, 3.164)]
+)
+def test_critical_differences_are_those_of_demsar(models, q):
+    """Table 5a of Demšar, JMLR 2006."""
+    expected = q * (models * (models + 1) / (6 * 14)) ** 0.5
+    assert critical_difference(models, 14) == pytest.approx(expected, rel=3e-4)
+
+
+def test_demsars_groups_by_nemenyis_test():
+    """His example: four models on 14 datasets, two significant differences at the level 0.10."""
+    ranks = [1.964, 2.000, 2.893, 3.143]
+    at_tenth = critical_difference(4, 14, level=0.10)
+    assert at_tenth == pytest.approx(1.12, abs=0.005)
+    assert cliques(ranks, at_tenth) == [(0, 2), (2, 3)]
+    assert cliques(ranks, critical_difference(4, 14)) == [(0, 3)]
+
+
+def test_groups_are_maximal_and_have_several_members():
+    assert cliques([1.0, 2.0, 3.0], 0.5) == []
+    assert cliques([1.0, 1.0], 0.1) == [(0, 1)]
+    assert cliques([], 1.0) == []
+
+
+def test_holm_multiplies_by_the_number_of_tests_left_and_keeps_the_order():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.6, 0.7]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_quantiles_of_student_are_those_of_tables():
+    assert t_quantile(0.975, 9) == pytest.approx(2.262, abs=5e-4)

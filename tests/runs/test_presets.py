@@ -11,7 +11,7 @@ from gread.runs.presets import SOURCES, find_preset
 from gread.runs.spec import RunSpec
 
 PRESETS = resources.files("gread.runs.presets")
-FILES = [(source, file.name) for source in SOURCES for file in (PRESETS / source).iterdir()]
+FILES = [(source, file.name) for source in SOURCES for file in (PRESETS / source).glob("*.toml")]
 
 
 @pytest.mark.parametrize("dataset", DATASETS)

@@ -37,7 +37,7 @@ function drawTable(table) {
     family.map((row, k) =>
       html(
         "tr",
-        { class: k > 0 && row[0].text + row[1].text !== "" ? "below" : row[0].text.endsWith("(paper)") ? "printed" : "" },
+        { class: k > 0 && row.slice(0, 2).some((cell) => cell.text !== "") ? "below" : row[0].text.endsWith("(paper)") ? "printed" : "" },
         ...row.map((cell, column) => {
           const signed = /^[+−]\d/.test(cell.text) && row[0].text.includes("difference");
           const kind = [BEST[cell.place] ?? "", signed ? (cell.text.startsWith("+") ? "more" : "less") : "", ["missing", "diverged"].includes(cell.text) ? "missing" : ""];

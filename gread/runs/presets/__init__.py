@@ -13,10 +13,10 @@ from gread.runs.complete import check_keys, complete, known_hyperparameters
 from gread.runs.spec import RunSpec, Value
 from gread.training.config import TrainConfig
 
-SOURCES = ("tuned", "published", "paper", "honest")
+SOURCES = ("tuned", "published", "paper", "honest", "fair")
 """Sources of presets in order of precedence: `gread search`, the authors' published code (for
-GREAD, only GREAD-BS; for a baseline, that of its own authors), the paper's appendix, and the search
-of the honest comparison (docs/gread-x.md)."""
+GREAD, only GREAD-BS; for a baseline, that of its own authors), the paper's appendix, and the
+searches of the honest (docs/gread-x.md) and of the fair comparison (docs/baselines.md)."""
 
 REPEATED = SOURCES[:3]
 """Sources for the paper's tables."""

@@ -1,18 +1,18 @@
-"""Makes the files behind the honest comparison from the stores of `studies.search_honest`.
+"""Makes the files behind a comparison from the stores of `studies.search_settings`.
 
-    python -m studies.report_honest STORE [STORE ...]
+    python -m studies.report_settings COMPARISON STORE [STORE ...]
 
-from the repository's root. Writes gread/runs/archives/honest.jsonl.xz (the runs of the tables),
-studies/honest-trials.jsonl.xz (those of the search) and gread/experiments/honest.csv (numbers that
-need the probabilities of all seeds: ensembles, and accuracies where the metric is another one).
-Runs that were committed before stay.
+from the repository's root. Writes gread/runs/archives/COMPARISON.jsonl.xz (the runs of the tables)
+and studies/COMPARISON-trials.jsonl.xz (those of the search). For the honest comparison it also
+writes gread/experiments/honest.csv (numbers that need the probabilities of all seeds: ensembles,
+and accuracies on graphs with another metric). Runs that were committed before stay.
 """
 
 from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -21,57 +21,49 @@ import torch
 from torch import Tensor
 
 import gread
-from gread.experiments.honest import (
-    BUDGET,
-    GRAPHS,
-    NINE,
-    ablation_specs,
-    budget_of,
-    runs_of_setting,
-    selected,
-)
+from gread.experiments.honest import ablation_specs
+from gread.experiments.searched import Comparison
 from gread.runs.archive import ARCHIVES, ENDING, read_results, write_results
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 from gread.runs.store import ResultStore
 from gread.training.metrics import METRICS, Predictions
-from studies.search_honest import TRIALS, with_record
+from studies.search_settings import trials_of, with_record
 
 ROOT = Path(__file__).parents[1]
-RUNS = ARCHIVES / f"honest{ENDING}"
-NUMBERS = ROOT / "gread/experiments/honest.csv"
+
+FURTHER = {"honest": ablation_specs}
+"""Runs of other tables of a comparison."""
 
 
-def main(*folders: str) -> None:
+def main(name: str, *folders: str) -> None:
     """All of it."""
+    comparison = Comparison(name)
     stored = {result.spec: result for folder in folders for result in ResultStore(folder)}
-    shown = [*table_specs(), *ablation_specs()]
-    finals = {
-        spec: plain(stored[with_record(spec)]) for spec in shown if with_record(spec) in stored
-    }
+    shown = [*comparison.specs(), *(FURTHER[name]() if name in FURTHER else ())]
+    recorded = {spec: with_record(comparison, spec) for spec in shown}
+    finals = {spec: plain(stored[of]) for spec, of in recorded.items() if of in stored}
     finals |= {spec: stored[spec] for spec in shown if spec in stored}
     trials = {spec: result for spec, result in stored.items() if spec.seed == 0}
-    for path, found in ((RUNS, finals), (TRIALS, trials)):
+    for path, found in ((ARCHIVES / f"{name}{ENDING}", finals), (trials_of(comparison), trials)):
         before = {one.spec: one for one in read_results(path)} if path.exists() else {}
         write_results(path, sorted((before | found).values(), key=lambda one: one.spec.to_json()))
-    rows = {
-        (r["model"], r["dataset"], int(r["split"])): r for r in [*known_rows(), *rows_of(stored)]
-    }
-    with open(NUMBERS, "w", newline="") as file:
+    if comparison.record:
+        write_derived(comparison, ROOT / f"gread/experiments/{name}.csv", stored)
+
+
+def write_derived(comparison: Comparison, path: Path, stored: Mapping[RunSpec, Result]) -> None:
+    """Numbers that need the probabilities of all seeds; those that were written before stay."""
+    before: list[dict[str, str]] = []
+    if path.exists():
+        with open(path, newline="") as file:
+            before = list(csv.DictReader(file))
+    found = [*before, *rows_of(comparison, stored)]
+    rows = {(row["model"], row["dataset"], int(row["split"])): row for row in found}
+    with open(path, "w", newline="") as file:
         writer = csv.DictWriter(file, ("model", "dataset", "split", "ensemble", "accuracy"))
         writer.writeheader()
         writer.writerows(rows[key] for key in sorted(rows))
-
-
-def table_specs() -> list[RunSpec]:
-    """The runs of both tables."""
-    return [
-        spec
-        for dataset in (*GRAPHS, *NINE)
-        for model in BUDGET["models"]
-        if (preset := selected(model, dataset)) is not None
-        for spec in runs_of_setting(model, dataset, preset)
-    ]
 
 
 def plain(result: Result) -> Result:
@@ -79,24 +71,18 @@ def plain(result: Result) -> Result:
     return replace(result, spec=replace(result.spec, record=()), records={})
 
 
-def known_rows() -> Iterator[dict[str, str]]:
-    """Those that were written before."""
-    if NUMBERS.exists():
-        with open(NUMBERS, newline="") as file:
-            yield from csv.DictReader(file)
-
-
-def rows_of(stored: dict[RunSpec, Result]) -> Iterator[dict[str, str]]:
+def rows_of(comparison: Comparison, stored: Mapping[RunSpec, Result]) -> Iterator[dict[str, str]]:
     """One for every model, graph and split whose seeds all have probabilities."""
     groups: dict[tuple[str, str, int], list[Result]] = {}
-    for spec in table_specs():
-        if (result := stored.get(with_record(spec))) is not None and result.records:
+    for spec in comparison.specs():
+        result = stored.get(with_record(comparison, spec))
+        if result is not None and result.records:
             groups.setdefault((spec.model, spec.dataset, spec.split), []).append(result)
     for (model, dataset, split), results in groups.items():
-        if len(results) < len(budget_of(dataset).seeds):
+        if len(results) < len(comparison.budget_of(dataset).seeds):
             continue
         data = gread.load(dataset)
-        test, metric = data.test_mask[:, split], BUDGET["metric"].get(dataset, "accuracy")
+        test, metric = data.test_mask[:, split], comparison.metric_of(dataset) or "accuracy"
         each = [torch.tensor(r.records["probabilities"], dtype=torch.float64) for r in results]
         yield {
             "model": model,

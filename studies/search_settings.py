@@ -1,0 +1,293 @@
+"""Searches settings for a comparison, every model with the same budget.
+
+    python -m studies.search_settings COMPARISON STORE DEVICE WORKERS [MODEL,... [DATASET ...]]
+
+from the repository's root. COMPARISON is a section of gread/experiments/protocol.toml, ``honest``
+or ``fair``, which has the budget. By default all of its models are searched on all of its graphs.
+The best settings by validation are written to gread/runs/presets/COMPARISON, and the runs of the
+table follow. No test metric is shown. Runs that are stored, or committed in
+studies/COMPARISON-trials.jsonl.xz, are not computed again.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from statistics import fmean
+
+from gread.base.memory import OutOfMemory
+from gread.data.catalog import DATASETS
+from gread.data.files import DataError
+from gread.data.load import load
+from gread.experiments.searched import Budget, Comparison
+from gread.models.catalog import MODELS
+from gread.runs.archive import ENDING, read_results
+from gread.runs.executors.find import find_executor
+from gread.runs.launch import launch
+from gread.runs.result import Result
+from gread.runs.spec import RunSpec, Value
+from gread.runs.store import ResultStore
+from gread.search.report import merge_preset, preset_table
+from gread.search.space import DIGITS, Range, Space, read_space
+from gread.search.study import StudySettings, import_optuna, random_sampler, study_name
+
+PRESETS = Path(__file__).parents[1] / "gread/runs/presets"
+
+space_of = cache(read_space)  # which tries the ends of all ranges, and takes a while
+
+
+def trials_of(comparison: Comparison) -> Path:
+    """File of the committed runs of the search."""
+    return Path(__file__).with_name(f"{comparison.name}-trials{ENDING}")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A model on a graph, and the settings to compare.
+
+    Example:
+        >>> honest = Comparison("honest")
+        >>> cell = Cell(honest, "mlp", "texas", draw(honest, "mlp", "texas"))
+        >>> len(cell.settings), len(cell.specs(cell.settings[0], splits=range(3)))
+        (24, 3)
+    """
+
+    comparison: Comparison
+    model: str
+    dataset: str
+    settings: list[dict[str, Value]]
+
+    @property
+    def budget(self) -> Budget:
+        """What every model has on the graph."""
+        return self.comparison.budget_of(self.dataset)
+
+    @property
+    def splits(self) -> range:
+        """All splits of the graph that are used."""
+        return range(self.comparison.splits_of(self.dataset))
+
+    def specs(self, settings: Mapping[str, Value], splits: Iterable[int]) -> list[RunSpec]:
+        """Runs of a setting from the seed of the search."""
+        about = {}, "random", False, list(splits), [0]
+        return StudySettings(self.dataset, self.model, *about).specs(settings)
+
+    def wide(self) -> list[RunSpec]:
+        """All settings on the first splits."""
+        return [spec for one in self.settings for spec in self.specs(one, self.budget.search)]
+
+    def mean(self, settings: Mapping[str, Value], splits: Iterable[int], known: Known) -> float:
+        """Mean validation metric; a run that failed counts as zero."""
+        return fmean(known.get(spec.key) or 0.0 for spec in self.specs(settings, splits))
+
+    def best(self, count: int, known: Known) -> list[dict[str, Value]]:
+        """Settings with the best mean on the first splits, the earlier first on ties."""
+        first = self.budget.search
+        ranked = sorted(self.settings, key=lambda one: -self.mean(one, first, known))
+        return ranked[:count]
+
+    def with_near(self, known: Known) -> Cell:
+        """With as many settings again, near the best of these."""
+        parents = self.best(self.comparison.about["parents"], known)
+        near = draw(self.comparison, self.model, self.dataset, parents)
+        return replace(self, settings=self.settings + near)
+
+    def finalists(self, known: Known) -> list[dict[str, Value]]:
+        """The best settings on the first splits."""
+        return self.best(self.budget.finalists, known)
+
+    def compared_on(self) -> Sequence[int]:
+        """Splits that select among the finalists; a single one needs no further runs."""
+        return self.splits if self.budget.finalists > 1 else self.budget.search
+
+    def narrow(self, known: Known) -> list[RunSpec]:
+        """The finalists on the splits that select among them."""
+        splits = self.compared_on()
+        return [spec for one in self.finalists(known) for spec in self.specs(one, splits)]
+
+    def selected(self, known: Known) -> dict[str, Value]:
+        """The best finalist."""
+        splits = self.compared_on()
+        return max(self.finalists(known), key=lambda one: self.mean(one, splits, known))
+
+    def write(self, known: Known) -> str:
+        """Write the selected settings, and report their validation metric."""
+        best, splits = self.selected(known), self.compared_on()
+        found = self.mean(best, splits, known)
+        count = "1 split" if len(splits) == 1 else f"{len(splits)} splits"
+        facts = [
+            f"the best by validation of {len(self.settings)} settings: "
+            f"{100 * found:.2f} on {count}, seed 0"
+        ]
+        folder = PRESETS / self.comparison.name
+        folder.mkdir(exist_ok=True)
+        path = folder / f"{study_name('', self.model)[1:]}.toml"
+        merge_preset(path, preset_table(self.dataset, facts, best, {}), MODELS[self.model].title)
+        return f"{self.model} on {self.dataset}: {100 * found:.2f} {best}"
+
+    def finals(self, known: Known) -> list[RunSpec]:
+        """Runs of the table, with records for an ensemble of several seeds."""
+        specs = self.comparison.runs_of(self.model, self.dataset, self.selected(known))
+        return [with_record(self.comparison, spec) for spec in specs]
+
+
+Known = Mapping[str, float | None]
+"""Validation metrics by the key of the run."""
+
+
+def draw(
+    comparison: Comparison, model: str, dataset: str, parents: Sequence[Mapping[str, Value]] = ()
+) -> list[dict[str, Value]]:
+    """Random settings, or settings near parents."""
+    space = for_graph(comparison, space_of(model), dataset)
+    stage = f"{comparison.name} near" if parents else comparison.name
+    found: list[dict[str, Value]] = []
+    for number in range(comparison.budget_of(dataset).draws):
+        seed = zlib.crc32(f"{stage} {study_name(dataset, model)} {number}".encode())
+        if parents:
+            drawn = near(space, parents[number % len(parents)], random.Random(seed))
+        else:
+            drawn = space.suggest(import_optuna().create_study(sampler=random_sampler(seed)).ask())
+        found.append(drawn | comparison.training_of(dataset))
+    return found
+
+
+def near(space: Space, parent: Mapping[str, Value], chance: random.Random) -> dict[str, Value]:
+    """A setting like another: numbers within a third of their ranges, two of three choices kept."""
+    found = dict(parent)
+    for name, part in space.parts.items():
+        if isinstance(part, Range):
+            found[name] = _near_in(part, float(parent[name] or 0.0), chance)
+        elif chance.random() < 1 / 3:
+            found[name] = chance.choice(part.values)
+    return found
+
+
+def _near_in(part: Range, value: float, chance: random.Random) -> Value:
+    scale, back = (math.log, math.exp) if part.log else (float, float)
+    width = (scale(part.high) - scale(part.low)) / 3
+    drawn = back(scale(value) + width * (chance.random() - 0.5))
+    if isinstance(part.low, int) and isinstance(part.high, int):
+        drawn = round(drawn)
+    return min(part.high, max(part.low, float(f"{drawn:.{DIGITS}g}")))
+
+
+def for_graph(comparison: Comparison, space: Space, dataset: str) -> Space:
+    """The space of a model with the rules of the protocol for a graph.
+
+    No run is stopped early: every model trains for the epochs of the graph.
+    """
+    about = comparison.about
+    depths = about["num_steps"]
+    table = {name: drawn for name, drawn in space.table.items() if name != "patience"}
+    if "num_steps" in table:
+        table["num_steps"] = depths.get(dataset, depths["others"])
+    if "input_dropout" in table and dataset in about.get("few_features", ()):
+        table["input_dropout"] = 0.0
+    if "embedding" in table and dataset in about["sparse"]:
+        table["embedding"] = False
+    rules = {**comparison.budget_of(dataset).fixed, **about.get("spaces", {}).get(dataset, {})}
+    table |= {name: drawn for name, drawn in rules.items() if name in space.parts}
+    if "direction" in table and not DATASETS[dataset].directed:
+        table["direction"] = "undirected"
+    for option, rule in about["preprocessing"].items():
+        chosen_by_model = option == "directed" and "direction" in table
+        unused = chosen_by_model or space.model in rule.get("without", ())
+        if dataset in rule["datasets"] and not unused:
+            table[f"options.{option}"] = rule["values"]
+    return Space(space.model, table)
+
+
+def with_record(comparison: Comparison, spec: RunSpec) -> RunSpec:
+    """The run, with what an ensemble of its seeds needs."""
+    several = len(comparison.budget_of(spec.dataset).seeds) > 1
+    return replace(spec, record=comparison.record) if several else spec
+
+
+def compute(cells: list[Cell], store: ResultStore, run: Callable[[list[RunSpec]], None]) -> None:
+    """The three stages of the search, and the runs of the table."""
+    run([spec for cell in cells for spec in cell.wide()])
+    known = store.numbers("val")
+    cells = [cell.with_near(known) for cell in cells]
+    run([spec for cell in cells for spec in cell.wide()])
+    known = store.numbers("val")
+    run([spec for cell in cells for spec in cell.narrow(known)])
+    known = store.numbers("val")
+    for cell in cells:
+        print(cell.write(known), flush=True)
+    run([spec for cell in cells for spec in cell.finals(known)])
+
+
+def within_memory(
+    store: ResultStore, run: Callable[[list[RunSpec]], None], specs: list[RunSpec]
+) -> None:
+    """Compute runs; one that does not fit into memory even alone is stored as failed."""
+    try:
+        run(specs)
+    except OutOfMemory as error:
+        missing = store.missing(specs)
+        if len(missing) == 1:
+            store.put(Result(missing[0], "failed", message=f"out of memory: {error}"))
+            return
+        middle = len(missing) // 2
+        for half in (missing[:middle], missing[middle:]):
+            within_memory(store, run, half)
+
+
+def with_data(datasets: Iterable[str]) -> list[str]:
+    """Graphs whose files are present; the others are named."""
+    found = []
+    for dataset in datasets:
+        try:
+            load(dataset)
+        except DataError as error:
+            print(f"{dataset} is left out: {error}", flush=True)
+        else:
+            found.append(dataset)
+    return found
+
+
+def main(
+    name: str, folder: str, device: str, workers: str, models: str = "", *datasets: str
+) -> None:
+    """All of them."""
+    import_optuna().logging.set_verbosity(30)
+    comparison = Comparison(name)
+    store, begin, done = ResultStore(folder), time.time(), Counter[str]()
+    if (committed := trials_of(comparison)).exists():
+        store.put(*read_results(committed))
+
+    def say(result: Result) -> None:
+        done[f"{result.spec.dataset} {result.status}"] += 1
+        if sum(done.values()) % 200 == 0:
+            print(f"{time.time() - begin:5.0f} s {dict(done)}", flush=True)
+
+    run = partial(
+        launch,
+        store=store,
+        executor=find_executor("local"),
+        devices=[device],
+        workers=int(workers),
+        histories=False,
+        on_result=say,
+    )
+    chosen = models.split(",") if models else comparison.models
+    cells = [
+        Cell(comparison, model, dataset, draw(comparison, model, dataset))
+        for dataset in with_data(datasets or comparison.datasets)
+        for model in chosen
+    ]
+    compute(cells, store, partial(within_memory, store, run))
+    print(f"{time.time() - begin:5.0f} s in all {dict(done)}", flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
