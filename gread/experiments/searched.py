@@ -45,7 +45,7 @@ class Budget(NamedTuple):
         return 2 * self.draws
 
     def runs(self, splits: int) -> int:
-        """Number of runs of the search, if the graph has so many splits.
+        """Number of runs of the search on a graph with ``splits`` splits.
 
         Example:
             >>> Budget(24, [0, 1, 2], 6, [1], {}).runs(splits=10)
