@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, replace
 from enum import IntEnum
 from functools import partial
@@ -114,8 +115,10 @@ class Blend:
             device: Where networks compute.
             where: What is predicted. Members that cannot are left out.
         """
-        used = self.used(where)
-        found = (self._of(one, data, known, device) for one in used)
+        used, problem = self.used(where), self.problem(data)
+        views = {one.candidate.view: one.candidate for one in used}
+        graphs = {view: problem.graph(one, known) for view, one in views.items()}
+        found = (self._of(one, graphs[one.candidate.view], data, known, device) for one in used)
         mixed = mean([one.share(where) for one in used], found)
         return self.task.tempered(mixed, self.temperatures[where])
 
@@ -138,11 +141,13 @@ class Blend:
         """A graph as members see it."""
         return Problem(data, NO_NODES, self.task, components=self.components)
 
-    def _of(self, one: Member, data: Data, known: Tensor | None, device: str) -> Figures:
-        view = self.problem(data).graph(one.candidate, known)
+    def _of(
+        self, one: Member, view: Data, data: Data, known: Tensor | None, device: str
+    ) -> Figures:
         if one.module is None:
             assert known is not None
             return propagated(view, known, self.task, data.y)
+        view = copy(view)  # which other members use on the CPU
         view.train_mask = torch.zeros(view.num_nodes, dtype=torch.bool) if known is None else known
         found = predicted(one.module.to(device), view.to(device), self.task)
         if one.candidate.smooth:

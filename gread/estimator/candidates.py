@@ -82,6 +82,12 @@ class Candidate:
         return x @ components.to(x.device)
 
     @property
+    def view(self) -> tuple[str | bool, ...]:
+        """The same for candidates that use the same features and edges."""
+        features = self.scaling, self.compressed, self.neighbours, self.positions
+        return *features, self.directed, self.typed
+
+    @property
     def without_graph(self) -> bool:
         """Whether the candidate uses no edges."""
         return self.model == "mlp" and not (self.smooth or self.neighbours or self.positions)

@@ -414,7 +414,7 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
             solver that the diagnosis recommends, and a graph that does not fit into memory is
             partitioned (`gread.graph.partition`).
         time: Minutes to spend on ``"auto"``; by default 2 up to 20,000 nodes, then
-            proportional to the number of nodes, and at most 14.
+            proportional to the number of nodes, and at most 12.
         features: Columns to use as features; ``"auto"``: all except id, label and split.
         categorical, numeric: Columns of numbers to treat as categories or as quantities, instead of
             the decision of `gread.tables.codes.are_codes`.

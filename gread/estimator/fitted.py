@@ -56,7 +56,7 @@ from gread.training.metrics import METRICS
 MINUTES, PLENTY = 2.0, 20_000
 """Default time for the choice of a model, and the number of nodes up to which it is enough."""
 
-MOST = 14.0
+MOST = 12.0
 """Longest default time for the choice of a model, in minutes."""
 
 TRAIN: dict[str, Any] = {"epochs": 200, "lr": 0.01, "weight_decay": 5e-4, "patience": 50}

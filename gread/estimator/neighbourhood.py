@@ -66,10 +66,14 @@ class Neighbours:
             self.matrix.indices,
         )
         back = np.isin(around * nodes + own, _codes(others.matrix), assume_unique=True)
-        sums = others.matrix @ known
-        counts = sums[around, -1] - back * known[own, -1]
+        # Columns are contiguous: a gather from one of them stays in the cache.
+        sums, given = (np.ascontiguousarray(m.T) for m in (others.matrix @ known, known))
+        counts = sums[-1][around] - back * given[-1][own]
         sure = np.maximum(counts, 1)
-        columns = [(sums[around, k] - back * known[own, k]) / sure for k in range(known.shape[1])]
+        columns = [
+            (all_of[around] - back * own_of[own]) / sure
+            for all_of, own_of in zip(sums, given, strict=True)
+        ]
         columns[-1] = (counts > 0).astype(float)
         added = [np.bincount(own, weights=column, minlength=nodes) for column in columns]
         return _mean_and_share(np.stack(added, axis=1), self.degrees)
