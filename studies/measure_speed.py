@@ -1,4 +1,4 @@
-"""Milliseconds per epoch with the published settings: the table of docs/performance.md.
+"""Measure milliseconds per epoch with the published settings, and the ratio to published code.
 
     python studies/measure_speed.py [DATASET ...] [--device cuda] [--epochs 200] [--profile 12]
 

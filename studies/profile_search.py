@@ -1,4 +1,4 @@
-"""Where the time of a search goes: docs/performance.md.
+"""Profile the stages of a search.
 
     python studies/profile_search.py [DATASET] [--trials 500] [--device cuda] [--workers 8]
 
