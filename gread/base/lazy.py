@@ -5,8 +5,11 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -54,6 +57,55 @@ class _LazyPackage(ModuleType):
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self.homes})
+
+
+POSTPONED = ("torch._dynamo", "torch_geometric.datasets")
+"""Modules that PyG imports although few programs use them: they take twice as long as PyTorch."""
+
+
+class Postponed(ModuleType):
+    """A module that is executed when an attribute of it is first used.
+
+    Its ``__path__`` counts as one, so that the module is executed before its submodules.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        spec = self.__spec__
+        assert spec is not None and isinstance(spec.loader, _Postpone)
+        self.__class__ = ModuleType  # type: ignore[assignment]
+        self.__loader__ = spec.loader = spec.loader.origin
+        self.__path__ = spec.submodule_search_locations or []
+        spec.loader.exec_module(self)
+        return getattr(self, name)
+
+
+class _Postpone(Loader):
+    """Loader of a module that another loader is to execute."""
+
+    def __init__(self, origin: Loader):
+        self.origin = origin
+
+    def exec_module(self, module: ModuleType) -> None:
+        del module.__path__
+        module.__class__ = Postponed
+
+
+class _Postponing(MetaPathFinder):
+    """Finder of the modules of `POSTPONED`."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(name, path, target) if name in POSTPONED else None
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Postpone(spec.loader)
+        return spec
+
+
+def postpone() -> None:
+    """Execute the modules of `POSTPONED` when they are first used, and not when imported."""
+    if not any(isinstance(finder, _Postponing) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Postponing())
 
 
 class Reference:

@@ -13,13 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch_geometric.data import Data
-from torch_geometric.datasets import (
-    Actor,
-    HeterophilousGraphDataset,
-    Planetoid,
-    WebKB,
-    WikipediaNetwork,
-)
 from torch_geometric.transforms import (
     AddRemainingSelfLoops,
     Compose,
@@ -31,6 +24,7 @@ from torch_geometric.transforms import (
 )
 
 from gread.base.errors import InputError
+from gread.base.lazy import Reference
 from gread.data.cache import cached
 from gread.data.files import data_root, parsed, stage
 from gread.data.splits import MASKS, with_parts, with_random_splits
@@ -92,12 +86,14 @@ def _rows_of(indptr: np.ndarray) -> np.ndarray:
 
 
 PARSERS: dict[str, Callable[[str, str], Any]] = {
-    "WebKB": WebKB,
-    "WebKB_fixed": WebKB,
-    "Actor": lambda folder, _: Actor(folder),
-    "WikipediaNetwork": partial(WikipediaNetwork, geom_gcn_preprocess=True),
-    "Planetoid": partial(Planetoid, split="geom-gcn"),
-    "HeterophilousGraphDataset": HeterophilousGraphDataset,
+    "WebKB": Reference("torch_geometric.datasets:WebKB"),
+    "WebKB_fixed": Reference("torch_geometric.datasets:WebKB"),
+    "Actor": lambda folder, _: Reference("torch_geometric.datasets:Actor")(folder),
+    "WikipediaNetwork": Reference(
+        "torch_geometric.datasets:WikipediaNetwork", geom_gcn_preprocess=True
+    ),
+    "Planetoid": Reference("torch_geometric.datasets:Planetoid", split="geom-gcn"),
+    "HeterophilousGraphDataset": Reference("torch_geometric.datasets:HeterophilousGraphDataset"),
     "filtered": _filtered,
     "syn-cora": _syn_cora,
     "real": _real,

@@ -11,17 +11,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import reverse_cuthill_mckee
 from torch import Tensor
 from torch_geometric.data import Data
 
 from gread.base.checks import check_count
 from gread.base.errors import InputError
+
+if TYPE_CHECKING:  # SciPy takes longer to import than a small graph to train
+    from scipy.sparse import csr_matrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,12 +127,16 @@ def neighbours(edges: NDArray[np.int64], num_nodes: int) -> csr_matrix:
     """Who is whose neighbour, in either direction, of edges [2, E]."""
     source, target = edges
     there = np.ones(len(source), dtype=bool)
+    from scipy.sparse import csr_matrix
+
     matrix = csr_matrix((there, (source, target)), shape=(num_nodes, num_nodes))
     return matrix + matrix.T
 
 
 def cuthill_mckee(near: csr_matrix) -> NDArray[np.int64]:
     """The nodes in an order in which neighbours are near each other."""
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
     return reverse_cuthill_mckee(near, symmetric_mode=True).astype(np.int64)
 
 
