@@ -257,13 +257,17 @@ class _Search:
         """
         failed = self.space.objective.failed
         values, losses = self.store.numbers("val"), self.store.numbers("val_loss")
-        waiting = list(jobs)
+        waiting = dict.fromkeys(jobs)
+        users: dict[str, list[_Job]] = {}
+        for job in waiting:
+            for key in job.keys[:step]:
+                users.setdefault(key, []).append(job)
 
-        def hand_over() -> None:
-            for job in list(waiting):
+        def hand_over(some: Iterable[_Job]) -> None:
+            for job in some:
                 keys = job.keys[:step]
                 if all(key in values for key in keys):
-                    waiting.remove(job)
+                    del waiting[job]
                     found = (values[key] for key in keys)
                     validation = tuple(failed if value is None else value for value in found)
                     known = validation, keys == job.keys, tuple(losses[key] for key in keys)
@@ -273,16 +277,16 @@ class _Search:
             key = result.spec.key
             values[key], losses[key] = result.val, result.val_loss
             self.runs += 1
-            hand_over()
+            hand_over(users[key])
             self._tell_progress()
 
         specs = [spec for job in waiting for spec in job.specs[:step]]
-        hand_over()
+        hand_over(list(waiting))
         self.compute(specs, on_result=take)
         if waiting:  # another process has stored them in between
             values |= self.store.numbers("val")
             losses |= self.store.numbers("val_loss")
-            hand_over()
+            hand_over(list(waiting))
 
     def _best_third(self, found: Mapping[_Job, Trial], step: int) -> list[_Job]:
         """Report all jobs, then prune those outside the best third of the whole study.
