@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
 import sys
+import threading
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from importlib import import_module
@@ -60,7 +62,7 @@ class _LazyPackage(ModuleType):
 
 
 POSTPONED = ("torch._dynamo", "torch_geometric.datasets")
-"""Modules that PyG imports although few programs use them: they take twice as long as PyTorch."""
+"""Modules that PyG imports although few programs use them: they take as long as PyTorch."""
 
 
 class Postponed(ModuleType):
@@ -70,13 +72,25 @@ class Postponed(ModuleType):
     """
 
     def __getattr__(self, name: str) -> Any:
+        with _EXECUTION:  # other threads wait until it is complete
+            if type(self) is Postponed and "__path__" not in vars(self):
+                self._execute()
+        return ModuleType.__getattribute__(self, name)
+
+    def _execute(self) -> None:
         spec = self.__spec__
         assert spec is not None and isinstance(spec.loader, _Postpone)
-        self.__class__ = ModuleType  # type: ignore[assignment]
-        self.__loader__ = spec.loader = spec.loader.origin
         self.__path__ = spec.submodule_search_locations or []
-        spec.loader.exec_module(self)
-        return getattr(self, name)
+        try:
+            spec.loader.origin.exec_module(self)
+        except BaseException:
+            del self.__path__  # the next use tries again
+            raise
+        self.__loader__ = spec.loader = spec.loader.origin
+        self.__class__ = ModuleType  # type: ignore[assignment]
+
+
+_EXECUTION = threading.RLock()
 
 
 class _Postpone(Loader):
@@ -90,12 +104,34 @@ class _Postpone(Loader):
         module.__class__ = Postponed
 
 
+class _Loaded(Loader):
+    """Loader of a module that is loaded already."""
+
+    def __init__(self, module: ModuleType):
+        self.module, self.spec = module, module.__spec__
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return self.module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self.spec
+
+
 class _Postponing(MetaPathFinder):
-    """Finder of the modules of `POSTPONED`."""
+    """Finder of the modules of `POSTPONED`.
+
+    An import of a submodule executes its package, which may import that submodule: Python would
+    then load it a second time.
+    """
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        if name.rpartition(".")[0] in POSTPONED and name in sys.modules:
+            spec = copy.copy(sys.modules[name].__spec__)
+            assert spec is not None
+            spec.loader = _Loaded(sys.modules[name])
+            return spec
         spec = PathFinder.find_spec(name, path, target) if name in POSTPONED else None
         if spec is not None and spec.loader is not None:
             spec.loader = _Postpone(spec.loader)
