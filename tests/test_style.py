@@ -4,7 +4,7 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 FOLDERS = [ROOT / name for name in ("gread", "studies", "tests", "examples")]
 SOURCES = sorted(path for folder in FOLDERS for path in folder.rglob("*.py"))
 OTHERS = sorted(path for kind in ("js", "css", "toml") for path in ROOT.glob(f"gread/**/*.{kind}"))
+PLACES = sorted({path.parent for path in (*SOURCES, *OTHERS)})
 COMMANDS = {context.command_path: context for context in contexts()}
 
 
@@ -90,14 +91,22 @@ def test_help_is_plain_complete_and_unique(command):
     assert found == []
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=name)
-def test_docstrings_are_plain_and_begin_with_a_short_sentence(source):
-    texts = docstrings(source)
-    firsts = [text.splitlines()[0] for text in texts]
-    assert [line for line in firsts if len(line) > 100 or not line.endswith(".")] == []
-    assert [text for text in texts if WORDS.search(text)] == []
+def found_in(
+    folder: Path, paths: list[Path], texts: Callable[[Path], list[str]]
+) -> dict[str, list[str]]:
+    """Texts of the files of a folder, by file."""
+    return {name(path): texts(path) for path in paths if path.parent == folder}
 
 
-@pytest.mark.parametrize("path", [*SOURCES, *OTHERS], ids=name)
-def test_comments_are_plain(path):
-    assert [text for text in comments(path) if WORDS.search(text)] == []
+@pytest.mark.parametrize("folder", PLACES, ids=name)
+def test_docstrings_are_plain_and_begin_with_a_short_sentence(folder):
+    for file, texts in found_in(folder, SOURCES, docstrings).items():
+        firsts = [text.splitlines()[0] for text in texts]
+        assert [line for line in firsts if len(line) > 100 or not line.endswith(".")] == [], file
+        assert [text for text in texts if WORDS.search(text)] == [], file
+
+
+@pytest.mark.parametrize("folder", PLACES, ids=name)
+def test_comments_are_plain(folder):
+    for file, texts in found_in(folder, [*SOURCES, *OTHERS], comments).items():
+        assert [text for text in texts if WORDS.search(text)] == [], file
