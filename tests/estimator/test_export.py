@@ -20,7 +20,10 @@ from gread.estimator.problem import Problem
 from gread.estimator.task import Classes
 from gread.models.catalog import MODELS
 
-DIRECTED = Candidate("directed", "gread-x", {"direction": "both", "self_loops": 0.0}, directed=True)
+SMALL = {"hidden_channels": 8, "num_steps": 1}
+DIRECTED = Candidate(
+    "directed", "gread-x", {**SMALL, "direction": "both", "self_loops": 0.0}, directed=True
+)
 THREE = Classes((0, 1, 2), "accuracy")
 PORTABLE = [one for one in portfolio() if not one.transductive() and not one.typed]
 REFUSED = {
@@ -170,7 +173,7 @@ def test_a_blend_is_the_mean_of_its_members(one_way):
 @pytest.mark.slow
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_a_blend_is_one_file(one_way, tmp_path, suffix):
-    rows = Candidate("rows", "tuned-sage", {"hidden_channels": 8, "num_steps": 1}, scaling="row")
+    rows = Candidate("rows", "tuned-sage", SMALL, scaling="row")
     classifier = blend_of(one_way, rows, DIRECTED)
     given = inputs_of(classifier, one_way)
     found = run(classifier, tmp_path / f"model{suffix}", given.x, given.edge_index)
