@@ -115,7 +115,7 @@ class Contest:
 
 
 def contests() -> Iterator[Contest]:
-    """All of them."""
+    """Measure all searches."""
     for dataset in WEBKB:
         about = dataset, "gread-bs"
         near = [

@@ -37,7 +37,7 @@ FURTHER = {"honest": ablation_specs}
 
 
 def main(name: str, *folders: str) -> None:
-    """All of it."""
+    """Write all files."""
     comparison = Comparison(name)
     stored = {result.spec: result for folder in folders for result in ResultStore(folder)}
     shown = [*comparison.specs(), *(FURTHER[name]() if name in FURTHER else ())]
@@ -67,7 +67,7 @@ def write_derived(comparison: Comparison, path: Path, stored: Mapping[RunSpec, R
 
 
 def plain(result: Result) -> Result:
-    """As the run of a preset, small enough to commit."""
+    """Result as a run of a preset, small enough to commit."""
     return replace(result, spec=replace(result.spec, record=()), records={})
 
 

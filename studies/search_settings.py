@@ -67,7 +67,7 @@ class Cell:
 
     @property
     def budget(self) -> Budget:
-        """What every model has on the graph."""
+        """Budget of every model on the graph."""
         return self.comparison.budget_of(self.dataset)
 
     @property
@@ -258,7 +258,7 @@ def with_data(datasets: Iterable[str]) -> list[str]:
 def main(
     name: str, folder: str, device: str, workers: str, models: str = "", *datasets: str
 ) -> None:
-    """All of them."""
+    """Search all cells and compute the final runs."""
     import_optuna().logging.set_verbosity(30)
     comparison = Comparison(name)
     store, begin, done = ResultStore(folder), time.time(), Counter[str]()

@@ -69,7 +69,7 @@ class Candidate:
         return self.neighbours or takes_types(self.model)
 
     def features(self, x: Tensor, components: Tensor | None) -> Tensor:
-        """What it sees of features [N, F]: scaled, or their components.
+        """Features as the candidate uses them: scaled, or their principal components.
 
         Args:
             x: Features.

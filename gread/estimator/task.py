@@ -166,7 +166,7 @@ class Task(ABC):
 
     @property
     def decisive(self) -> tuple[Any, ...]:
-        """Those of the names that may have a threshold."""
+        """Names that may have a threshold."""
         return ()
 
     def thresholds(self, predictions: Figures, y: NDArray[Any]) -> Thresholds:

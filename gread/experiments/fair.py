@@ -41,7 +41,7 @@ FAIR = Comparison("fair")
 REFERENCE = "gread-bs"
 LEVEL = 0.05
 NO_MEMORY = "out of memory"
-"""How the message of a run begins that does not fit into memory, and the text of such a cell."""
+"""First words of the message of a run that does not fit into memory; text of such a cell."""
 
 
 def specs() -> list[RunSpec]:

@@ -32,7 +32,7 @@ BORROWED = ("film", "squirrel", "pubmed")
 """Graphs on which ``studies/tune_baselines.py`` compared settings of other graphs."""
 
 NOT_THE_AUTHORS = ": not its authors' settings. "
-"""What the first line of a preset file says after the title, if the settings are others'."""
+"""Text after the title in the first line of a preset file with settings of others."""
 
 
 def origin_of(model: str, dataset: str) -> str:

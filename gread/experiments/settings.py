@@ -34,7 +34,7 @@ def specs_of(source: str) -> Iterator[RunSpec]:
 
 
 def specs() -> list[RunSpec]:
-    """Those of all sources."""
+    """Settings of all sources."""
     return list(dict.fromkeys(spec for source in SOURCES for spec in specs_of(source)))
 
 

@@ -22,7 +22,7 @@ LAYERS = PROTOCOL["layers"]
 
 
 def depth_specs() -> list[RunSpec]:
-    """Both with more and more layers: steps of the size that the preset has."""
+    """Runs of both models with increasing depth, with the step size of the preset."""
     dataset = LAYERS["dataset"]
     return [
         spec

@@ -62,7 +62,7 @@ def _cell(cells: dict[str, dict[str, dict[str, Any]]], title: str, dataset: str)
 
 
 def _settings(spec: RunSpec) -> str:
-    """All of a spec but split, seed and what is recorded."""
+    """Fields of a spec except split, seed and records."""
     return f"{dict(spec.hyper)} {spec.train} {dict(spec.options)}"
 
 

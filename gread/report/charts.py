@@ -170,7 +170,7 @@ class Chart:
         return found
 
     def to_json(self) -> str:
-        """All of it, numbers with six digits; what is not finite is null."""
+        """The chart as JSON. Numbers have six digits; those that are not finite are null."""
         return json.dumps(_plain(asdict(self)), separators=(",", ":"), ensure_ascii=False)
 
 

@@ -17,7 +17,7 @@ from gread.base.errors import InputError
 from gread.base.registry import Registry
 
 Targets: TypeAlias = Literal["classes", "labels", "numbers"]
-"""What a node is to have: one of several classes, any of several labels, or numbers."""
+"""Kinds of targets: one of several classes, any of several labels, or numbers."""
 
 
 class Loss(NamedTuple):

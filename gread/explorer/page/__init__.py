@@ -63,7 +63,7 @@ def page(
 
 
 def reactions() -> list[dict[str, Any]]:
-    """Those that are numbers, see `gread.dynamics.reactions.Terms`; another cannot leave Python.
+    """Reactions that are defined by numbers (`gread.dynamics.reactions.Terms`).
 
     Example:
         >>> [found["title"] for found in reactions()][:2]
@@ -86,7 +86,7 @@ def reactions() -> list[dict[str, Any]]:
 
 
 def solvers() -> list[dict[str, Any]]:
-    """Those with fixed steps, by their tables."""
+    """Tables of the solvers with fixed steps."""
     return [
         {"name": name, "title": solver.title, "a": solver.a, "b": solver.b}
         for name, solver in SOLVERS.items()
