@@ -36,7 +36,7 @@ SEEDS = 5
 """Seeds from which the chosen networks are trained on all nodes, if there are folds and time."""
 
 MORE = 0.2
-"""Epochs on all nodes, for each epoch of the race, if there are no folds."""
+"""Epochs on all nodes for each epoch of the race, where its training continues."""
 
 MOSTLY = 0.6
 """Edge homophily above which neighbours mostly share a class."""
@@ -269,10 +269,10 @@ def _refitted(
 ) -> list[Member]:
     """Train what was chosen on all nodes.
 
-    If there are folds, the networks are trained from random parameters, and from more seeds while
-    time remains. Otherwise the training of the race continues for `MORE` of its epochs: on 13,752
-    products (Amazon-Computers) this gave what a new training gave, in a fifth of the time. A
-    network is trained once for its predictions with and without correction by neighbours.
+    A training that the race interrupted continues for `MORE` of its epochs: on 13,752 products
+    (Amazon-Computers) this gave what a new training gave, in a fifth of the time. Other networks
+    are trained from random parameters and, if there are folds, from more seeds while time remains.
+    A network is trained once for its predictions with and without correction by neighbours.
     """
     rounds: list[dict[str, tuple[Candidate, nn.Module | None]]] = []
     took = 0.0

@@ -43,7 +43,7 @@ class Scored:
         gain: See `Problem.gain`.
         epochs: Best number of epochs in each fold.
         seconds: Training time so far.
-        state: Parameters of the best epoch, if there is one fold and the candidate has a network.
+        state: Parameters of the best epoch, if there is one fold and its training was interrupted.
     """
 
     candidate: Candidate
@@ -99,7 +99,10 @@ class Entrant:
         found = [one.trained() for one in self.attempts]
         self.everywhere = [one.predictions for one in found]
         self.seconds += time.monotonic() - begin
-        self.scored = self._score(self.candidate, self.everywhere, [one.epochs for one in found])
+        # Parameters of a training that ended by its patience would overfit if it continued.
+        state = None if self.done or len(folds) > 1 else self.attempts[0].best_state
+        epochs = [one.epochs for one in found]
+        self.scored = self._score(self.candidate, self.everywhere, epochs, state)
         return self.scored
 
     def release(self) -> None:
@@ -118,14 +121,19 @@ class Entrant:
         )
         pairs = zip(self.attempts, self.everywhere, strict=True)
         found = [attempt.smoothed(predictions) for attempt, predictions in pairs]
-        return self._score(candidate, found, self.scored.epochs)
+        return self._score(candidate, found, self.scored.epochs, self.scored.state)
 
-    def _score(self, candidate: Candidate, found: list[Figures], epochs: list[int]) -> Scored:
+    def _score(
+        self,
+        candidate: Candidate,
+        found: list[Figures],
+        epochs: list[int],
+        state: Mapping[str, Tensor] | None,
+    ) -> Scored:
         parts = [held for _, held in self.problem.folds]
         nodes = np.concatenate(parts)
         predictions = np.concatenate([p[held] for p, held in zip(found, parts, strict=True)])
         gain = self.problem.gain(predictions, nodes)
-        state = self.attempts[0].best_state if len(self.attempts) == 1 else None
         return Scored(candidate, nodes, predictions, gain, epochs, self.seconds, state)
 
 

@@ -15,7 +15,7 @@ from gread.estimator.candidates import Candidate, portfolio
 from gread.estimator.graphs import with_relations
 from gread.estimator.problem import TRIED, Problem, variants
 from gread.estimator.propagation import propagated
-from gread.estimator.race import Contest, choose, race
+from gread.estimator.race import Contest, Entrant, choose, race
 from gread.estimator.task import Classes, LabelSets, Numbers
 from gread.graph.structure.spectral import spectral_positions
 from gread.models.catalog import MODELS
@@ -215,6 +215,17 @@ def test_the_better_half_of_the_networks_continues(problem, ticks):
     assert all(np.diff(seconds[1:]) > 0)
     ended = [one for one in contest.entrants if one.seconds == first[one.candidate.title]]
     assert all(attempt.training is None for one in ended for attempt in one.attempts)
+
+
+@pytest.mark.parametrize(("epochs", "interrupted"), [(10**6, True), (3, False)])
+def test_only_an_interrupted_training_can_continue(data, epochs, interrupted, ticks):
+    problem = problem_of(data, held=np.arange(60, 80))
+    settings = {"epochs": epochs, "patience": None, "hidden_channels": 4}
+    entrant = Entrant(problem, Candidate("MLP", "mlp", settings))
+    scored = entrant.advance(until=50.0)
+    assert (scored.state is not None) == interrupted
+    entrant.release()
+    assert entrant.smoothed().state is scored.state
 
 
 def test_correction_by_neighbours_needs_no_second_training(problem):
