@@ -147,22 +147,6 @@ class Attempt:
         return smoothed(self.data, self.known, task, y, predictions)
 
 
-def train(
-    problem: Problem,
-    candidate: Candidate,
-    nodes: NDArray[np.int64],
-    held: NDArray[np.int64] | None,
-    *,
-    epochs: int = EPOCHS,
-    until: float = FOREVER,
-    seed: int = 0,
-) -> Trained:
-    """Train a candidate once; the arguments are those of `Attempt` and `Attempt.run`."""
-    attempt = Attempt(problem, candidate, nodes, held, epochs=epochs, seed=seed)
-    attempt.run(until)
-    return attempt.trained()
-
-
 def predicted(module: nn.Module, data: Data, task: Task) -> Figures:
     """Predictions for every node, [N, k]."""
     outputs = logits_of(module, data, data.train_mask, TrainConfig()).detach()

@@ -6,12 +6,20 @@ import torch
 
 import gread
 from gread.estimator import automatic
+from gread.estimator.attempt import Attempt
 from gread.estimator.race import Contest
 from gread.tables.column import column
 from gread.tables.graph import join
 from gread.tables.table import Table
 
 FAST = {"epochs": 12, "hidden_channels": 8}
+
+
+def train(problem, candidate, nodes, held, **options):
+    """Train a candidate to the end; options are those of `Attempt`."""
+    attempt = Attempt(problem, candidate, nodes, held, **options)
+    attempt.run()
+    return attempt.trained()
 
 
 @contextmanager

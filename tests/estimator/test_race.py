@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 
 import gread
 from gread.estimator import problem as problems
-from gread.estimator.attempt import Attempt, train
+from gread.estimator.attempt import Attempt
 from gread.estimator.candidates import Candidate, portfolio
 from gread.estimator.graphs import with_relations
 from gread.estimator.problem import TRIED, Problem, variants
@@ -20,6 +20,7 @@ from gread.estimator.task import Classes, LabelSets, Numbers
 from gread.graph.structure.spectral import spectral_positions
 from gread.models.catalog import MODELS
 from gread.tables.graph import Relations
+from tests.estimator.conftest import train
 
 FAST = {"epochs": 5, "hidden_channels": 4}
 

@@ -13,12 +13,12 @@ from torch_geometric.data import Data
 import gread
 from gread.base.errors import InputError
 from gread.estimator import automatic
-from gread.estimator.attempt import train
 from gread.estimator.candidates import Candidate, portfolio
 from gread.estimator.fitted import MOST_TYPES
 from gread.estimator.problem import Problem
 from gread.estimator.race import race
 from gread.estimator.task import Classes
+from tests.estimator.conftest import train
 
 FAST = {"epochs": 12, "hidden_channels": 8, "self_loops": 0.0}
 FEW = (
