@@ -249,7 +249,7 @@ def ablated_runs(dataset: str) -> dict[str, list[RunSpec]]:
     if preset is None:
         return {}
     return {
-        title: HONEST.runs_of(OURS, dataset, preset, ABLATED["seeds"], **change)
+        title: HONEST.runs_of(OURS, dataset, preset, ABLATED["seeds"], **ABLATED["common"] | change)
         for title, change in ROWS
     }
 
@@ -282,8 +282,8 @@ def render_ablation(results: Sequence[Result]) -> TextTable:
         ("form", *map(_heading, datasets)),
         rows,
         "Test metric in percent, mean ± standard deviation over ten splits. All settings except "
-        "the named ones are those of GREAD-X in the honest comparison; no form has a search of "
-        f"its own.{said_of_failed(results)}{said_of_fewer(found)}",
+        "the named ones are those of GREAD-X in the honest comparison, with the local term and the "
+        f"reaction BS; no form has a search of its own.{said_of_failed(results)}{said_of_fewer(found)}",
     )
 
 
