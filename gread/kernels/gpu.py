@@ -21,7 +21,7 @@ import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from torch import Tensor
 
-from gread.kernels.pattern import Rows
+from gread.kernels.pattern import LONGEST, Rows, recall
 from gread.kernels.reference import Pair, Terms, run as run, threshold
 
 CHANNELS = 128
@@ -34,6 +34,11 @@ MANY = 2**19
 """Smallest number of entries for which a second launch for heavy rows is worthwhile."""
 HEAVY = 512
 """Number of entries above which a row goes to the second launch, because it would run longest."""
+WARPS = 2**11
+"""Number of warps that run at a time. A row uses several of them while there are fewer rows."""
+LONG = 64
+"""Smallest number of blocks of entries in the longest row of a small graph for a second launch. It
+has the rows with more than a quarter as many blocks: a block takes a warp 0.5 µs, a launch 2.6."""
 PROGRAMS = 2**13
 """Programs of `pull`, each of which writes its sums: enough to fill the GPU three times."""
 LOWEST: tl.constexpr = tl.constexpr(-3e38)
@@ -77,7 +82,7 @@ def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> T
         left = [matrix.contiguous() for matrix in pair.left]
         coef = left[0] if pair.coef is None else pair.coef.contiguous()
         arguments += [left[0], left[-1], pair.right.contiguous(), coef]
-    for launch in _launches(rows, channels * out.element_size()):
+    for launch in _launches(rows, channels * out.element_size(), math.prod(members)):
         _edge_dots_kernel[(launch.programs, math.prod(members))](
             out, *rows, *arguments, _count(rows), length, rows.column.numel(),
             D=d, PAIRS=len(pairs), LEFT=len(first.left), LEFT_2=len(second.left),
@@ -91,7 +96,7 @@ def head_dots(rows: Rows, q: Tensor, k: Tensor) -> Tensor:
     *members, length, heads, d = k.shape
     block = {"BLOCK_H": _ceil2(heads), "BLOCK_D": _ceil2(d)}
     out = q.new_empty(*members, rows.column.numel(), heads)
-    for launch in _launches(rows, math.prod(block.values()) * q.element_size()):
+    for launch in _launches(rows, math.prod(block.values()) * q.element_size(), math.prod(members)):
         _head_dots_kernel[(launch.programs, math.prod(members))](
             out, *rows, q.contiguous(), k.contiguous(), _count(rows), length, rows.column.numel(),
             HEADS=heads, D=d, **block, **launch.options,
@@ -118,7 +123,9 @@ def _attend(
     """Fill ``out`` [E, heads] from q and k, or from scores passed as q."""
     *members, entries, heads = out.shape
     block = {"BLOCK_H": _ceil2(heads), "BLOCK_D": _ceil2(d)}
-    for launch in _launches(rows, math.prod(block.values()) * out.element_size()):
+    for launch in _launches(
+        rows, math.prod(block.values()) * out.element_size(), math.prod(members)
+    ):
         _attend_kernel[(launch.programs, math.prod(members))](
             out, *rows, q, k, out if weight is None else weight.contiguous(), _count(rows), entries,
             entries if weight is not None and weight.dim() > 1 else 0,
@@ -137,7 +144,7 @@ def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
     shared = grad.dim() < attention.dim()
     grad = (grad.unsqueeze(-1) if shared else grad).contiguous()
     width = _ceil2(heads) * attention.element_size()
-    for launch in _launches(rows, width, in_flight=16):
+    for launch in _launches(rows, width, math.prod(members), in_flight=16):
         _attend_back_kernel[(launch.programs, math.prod(members))](
             out, *rows, attention, grad, _count(rows), entries,
             STRIDE_E=1 if shared else heads, STRIDE_H=0 if shared else 1, HEADS=heads,
@@ -151,7 +158,7 @@ def gather_heads(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
     *members, length, heads, d = y.shape
     block = {"BLOCK_H": _ceil2(heads), "BLOCK_D": _ceil2(d)}
     out = y.new_empty(*members, _count(rows), heads, d)
-    for launch in _launches(rows, math.prod(block.values()) * y.element_size()):
+    for launch in _launches(rows, math.prod(block.values()) * y.element_size(), math.prod(members)):
         _gather_heads_kernel[(launch.programs, math.prod(members))](
             out, *rows, weight.contiguous(), y.contiguous(), _count(rows), length,
             rows.column.numel(),
@@ -192,13 +199,14 @@ class _Launch(NamedTuple):
 
 
 def _launches(
-    rows: Rows, width: int, in_flight: int = IN_FLIGHT, most_programs: int = EVERY
+    rows: Rows, width: int, beside: int, in_flight: int = IN_FLIGHT, most_programs: int = EVERY
 ) -> list[_Launch]:
     """Launch parameters from values that are known without synchronization.
 
     Args:
         rows: The matrix.
         width: Bytes of a tile per entry, a power of two.
+        beside: Number of programs with the same rows, for other channels and members.
         in_flight: Bytes in flight per thread.
         most_programs: Limit of the first launch; the limit of the second is four times as large.
     """
@@ -207,11 +215,17 @@ def _launches(
         return []
     mean = entries / n
     each = triton.cdiv(n, most_programs)
+    large = n > SMALL and entries >= MANY
+    longest = recall(rows.start, LONGEST) or (EVERY if large else 0)
+
+    def block(warps: int, usual: float) -> int:
+        # A block much longer than the rows is work for nothing.
+        fitting = max(32 * warps * in_flight // width, 1)
+        return min(fitting, 1024, max(16, _ceil2(math.ceil(usual))))
 
     def launch(
         each: int, warps: int, registers: int, usual: float, fewest: int, most: int
     ) -> _Launch:
-        fitting = max(32 * warps * in_flight // width, 1)
         options = {
             "each": each,
             # A constant if no row is too short, to avoid recompilation.
@@ -219,7 +233,7 @@ def _launches(
             "FEWEST": fewest,
             "MOST": most,
             # A block much longer than the rows wastes work.
-            "BLOCK": min(fitting, 1024, max(16, _ceil2(math.ceil(usual)))),
+            "BLOCK": block(warps, usual),
             "num_warps": warps,
             "maxnreg": registers,
         }
@@ -228,11 +242,17 @@ def _launches(
     # A large graph fills the GPU best with one warp per row. In a small graph with long rows, the
     # longest row determines the time. The register limit is the lowest that rarely spills.
     warps = 4 if n <= SMALL and mean >= 16 else min(max(width // 512, 1), 8)
-    if n <= SMALL or entries < MANY:
-        return [launch(each, warps, 96, 2 * mean, 0, EVERY)]
+    usual = 2 * mean
+    unused = WARPS // (triton.cdiv(n, each) * max(beside, 1))
+    if unused > warps:
+        warps, usual = min(_ceil2(unused + 1) // 2, 8), max(usual, longest)
+    long = LONG * block(warps, usual)
+    heavy, limit = (HEAVY, HEAVY) if large else (long // 4, long)
+    if longest <= limit:
+        return [launch(each, warps, 96, usual, 0, EVERY)]
     return [
-        launch(each, warps, 96, 2 * mean, 0, HEAVY),
-        launch(max(each // 4, 64), 8, 128, 2 * HEAVY, HEAVY + 1, EVERY),
+        launch(each, warps, 96, usual, 0, heavy),
+        launch(max(each // 4, 64 if large else 8), 8, 128, 2 * HEAVY, heavy + 1, EVERY),
     ]
 
 
@@ -246,7 +266,7 @@ def _combine(
     channels = min(_ceil2(d), CHANNELS)
     blocks = triton.cdiv(d, channels)
     most = EVERY if y is None else max(PROGRAMS // (blocks * count), 1)
-    launches = _launches(rows, channels * x.element_size(), most_programs=most)
+    launches = _launches(rows, channels * x.element_size(), blocks * count, most_programs=most)
     programs = sum(launch.programs for launch in launches)
     out = x.new_empty(*members, n, d)
     partial = x.new_empty(0 if y is None else programs, *members, 1 + degree, d)

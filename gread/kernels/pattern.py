@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from gread.kernels.cuda_graph import values_can_be_read
+
 T = TypeVar("T")
+
+LONGEST = "longest"
+"""Key of the number of entries in the longest row, remembered with the starts of the rows."""
 
 
 class Rows(NamedTuple):
@@ -43,10 +48,17 @@ class Pattern:
 
     @staticmethod
     def from_entries(row: Tensor, column: Tensor, shape: tuple[int, int]) -> tuple[Pattern, Tensor]:
-        """Build a pattern from entries in any order; also returns their order, [E]."""
+        """Build a pattern from entries in any order; also returns their order, [E].
+
+        On a GPU the longest row and column are read here, if values can be read: a launch must
+        not wait for them.
+        """
         order = (row * shape[1] + column).argsort(stable=True)
-        rows = Rows(_starts(row, shape[0]), column[order].int())
-        return Pattern(rows, shape[1]), order
+        pattern = Pattern(Rows(_starts(row, shape[0]), column[order].int()), shape[1])
+        if column.is_cuda and column.numel() and values_can_be_read():
+            for start in (pattern.rows.start, pattern.columns.start):
+                remember(start, LONGEST, partial(_longest, start))
+        return pattern, order
 
     @cached_property
     def columns(self) -> Rows:
@@ -81,6 +93,10 @@ def _starts(index: Tensor, size: int) -> Tensor:
     return counts.index_add(0, index + 1, one).cumsum(0)
 
 
+def _longest(start: Tensor) -> int:
+    return int(start.diff().max())
+
+
 _kept: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
@@ -100,3 +116,9 @@ def remember(tensor: Tensor, key: Hashable, make: Callable[[], T], *, when: bool
         values[key] = make()
     found: T = values[key]
     return found
+
+
+def recall(tensor: Tensor, key: Hashable) -> Any:
+    """Return what `remember` has cached with a tensor, or None."""
+    version, values = _kept.get(tensor, (None, {}))
+    return values.get(key) if version == tensor._version else None

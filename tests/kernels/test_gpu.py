@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gread.kernels import reference as plain
+from gread.kernels.pattern import LONGEST, remember
 from gread.kernels.reference import Pair, Rows, Terms
 
 pytest.importorskip("triton")
@@ -30,9 +31,12 @@ pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array:Deprecati
 dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
 
 
-@pytest.fixture(params=["one", "two"])
+@pytest.fixture(params=["one", "two", "long"])
 def launches(request, monkeypatch) -> str:
-    """One launch, or two with a second for heavy rows."""
+    """One launch with all warps, or a second for heavy rows of a large or a small graph."""
+    if request.param == "long":
+        monkeypatch.setattr(gpu, "WARPS", 0)
+        monkeypatch.setattr(gpu, "LONG", 4)
     if request.param == "two":
         monkeypatch.setattr(gpu, "SMALL", 0)
         monkeypatch.setattr(gpu, "MANY", 0)
@@ -44,7 +48,9 @@ def launches(request, monkeypatch) -> str:
 def make_rows(counts: list[int], columns: int) -> Rows:
     start = torch.tensor([0, *counts]).cumsum(0)
     column = torch.randint(max(columns, 1), (int(start[-1]),), dtype=torch.int32)
-    return Rows(start.to(DEVICE), column.to(DEVICE))
+    rows = Rows(start.to(DEVICE), column.to(DEVICE))
+    remember(rows.start, LONGEST, lambda: max(counts, default=0))
+    return rows
 
 
 # Empty rows, including the last; a row with exactly one block of entries; a heavy row.
@@ -334,3 +340,22 @@ def test_a_replay_gives_the_same(launches, name):
         x.copy_(torch.randn_like(x))
         graph.replay()
         assert torch.equal(out, call(x))
+
+
+def test_a_row_uses_more_warps_while_rows_are_few(monkeypatch):
+    few, many = make_rows([3] * 20 + [90], 21), make_rows([3] * 3000, 3000)
+    (launch,) = gpu._launches(few, 256, 1)
+    assert launch.options["num_warps"] == 8
+    assert launch.options["BLOCK"] == 128  # the longest row in one block
+    assert gpu._launches(few, 256, 500)[0].options["num_warps"] == 1
+    assert gpu._launches(many, 256, 1)[0].options["num_warps"] == 1
+
+
+def test_a_long_row_of_a_small_graph_has_a_launch_of_its_own():
+    hub = make_rows([3] * 4000 + [1303], 4001)
+    first, second = gpu._launches(hub, 256, 1)
+    assert (first.options["FEWEST"], first.options["MOST"]) == (0, 256)
+    assert (second.options["FEWEST"], second.options["MOST"]) == (257, gpu.EVERY)
+    assert first.options["num_warps"] < second.options["num_warps"]
+    unknown = Rows(hub.start.clone(), hub.column)
+    assert len(gpu._launches(unknown, 256, 1)) == 1
