@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -134,6 +135,12 @@ class Attempt:
             return None
         self.module.load_state_dict(self.training.best_state)
         return self.module.cpu()
+
+    def module_at(self, state: Mapping[str, Tensor]) -> nn.Module:
+        """A network like this one with other parameters, on the CPU."""
+        found = deepcopy(self.module).cpu()
+        found.load_state_dict(state)
+        return found
 
     def release(self) -> None:
         """Free the network and the state of its training, except for the best parameters."""

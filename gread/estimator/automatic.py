@@ -267,43 +267,57 @@ def fit_blend(
 def _refitted(
     problem: Problem, chosen: Sequence[tuple[Scored, tuple[float, ...]]], end: float
 ) -> list[Member]:
-    """Train what was chosen on all nodes.
+    """Train what was chosen on all nodes; with folds, from more seeds while time remains.
 
-    A training that the race interrupted continues for `MORE` of its epochs: on 13,752 products
-    (Amazon-Computers) this gave what a new training gave, in a fifth of the time. Other networks
-    are trained from random parameters and, if there are folds, from more seeds while time remains.
     A network is trained once for its predictions with and without correction by neighbours.
     """
-    rounds: list[dict[str, tuple[Candidate, nn.Module | None]]] = []
-    took = 0.0
+    distinct: dict[str, Scored] = {}
+    for one, _ in chosen:
+        distinct.setdefault(_network(one.candidate), one)
+    networks: dict[str, list[tuple[Candidate, nn.Module | None]]] = {key: [] for key in distinct}
     seeds = SEEDS if len(problem.folds) > 1 else 1
-    while not rounds or (len(rounds) < seeds and time.monotonic() + took < end):
-        begin, found = time.monotonic(), {}
-        for one, _ in chosen:
-            if _network(one.candidate) in found:
-                continue
-            share = 1.0 if one.state is None else MORE
-            attempt = Attempt(
-                problem,
-                one.candidate,
-                problem.learned,
-                None,
-                epochs=max(1, round(share * float(np.mean(one.epochs)))),
-                seed=problem.seed + len(rounds),
-                start=one.state,
-            )
-            attempt.run(max(end, time.monotonic() + 2 * one.seconds))
-            found[_network(one.candidate)] = attempt.candidate, attempt.best_module()
-        rounds.append(found)
-        took = time.monotonic() - begin
+    took, seed = 0.0, 0
+    while seed == 0 or (seed < seeds and time.monotonic() + took < end):
+        begin = time.monotonic()
+        for key, one in distinct.items():
+            networks[key] += _trained(problem, one, problem.seed + seed, end)
+        took, seed = time.monotonic() - begin, seed + 1
     members = []
-    for one, (here, there, grown) in chosen:
-        for found in rounds:
-            sized, module = found[_network(one.candidate)]
+    for one, shares in chosen:
+        own = networks[_network(one.candidate)]
+        here, there, grown = (share / len(own) for share in shares)
+        for sized, module in own:
             candidate = replace(one.candidate, columns=sized.columns, settings=sized.settings)
-            n = len(rounds)
-            members.append(Member(candidate, here / n, grown / n, there / n, module))
+            members.append(Member(candidate, here, grown, there, module))
     return members
+
+
+def _trained(
+    problem: Problem, one: Scored, seed: int, end: float
+) -> list[tuple[Candidate, nn.Module | None]]:
+    """Networks of a candidate in the blend, with equal weights.
+
+    Without folds, the network of the race is one of them, and another is trained on all nodes if
+    time remains. A training that the race interrupted continues for `MORE` of its epochs: on 13,752
+    products (Amazon-Computers) this gave what a new training gave, in a fifth of the time. One that
+    ended would overfit, so it is repeated from random parameters.
+    """
+    share = MORE if one.interrupted else 1.0
+    attempt = Attempt(
+        problem,
+        one.candidate,
+        problem.learned,
+        None,
+        epochs=max(1, round(share * float(np.mean(one.epochs)))),
+        seed=seed,
+        start=one.state if one.interrupted else None,
+    )
+    modules = [] if one.state is None else [attempt.module_at(one.state)]
+    now = time.monotonic()
+    if not modules or now + share * one.seconds < end:
+        attempt.run(max(end, now + 2 * one.seconds))
+        return [(attempt.candidate, module) for module in (*modules, attempt.best_module())]
+    return [(attempt.candidate, module) for module in modules]
 
 
 def _network(candidate: Candidate) -> str:

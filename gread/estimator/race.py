@@ -6,6 +6,7 @@ these are few, on one part of them otherwise. The test nodes take no part.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,10 @@ SMOOTHED = 3
 """Number of networks whose predictions are also tried with correction by neighbours."""
 
 
+LAST = 3
+"""Number of networks in the last round. On two splits of Amazon-Computers, the blend had a lower
+loss on held-out nodes with 3 than with 1 (0.293 and 0.302, 0.269 and 0.291)."""
+
 BLENDED = 10
 """Number of candidates of which a blend is made. More of them would fit the nodes by chance."""
 
@@ -43,7 +48,8 @@ class Scored:
         gain: See `Problem.gain`.
         epochs: Best number of epochs in each fold.
         seconds: Training time so far.
-        state: Parameters of the best epoch, if there is one fold and its training was interrupted.
+        state: Parameters of the best epoch, if there is one fold.
+        interrupted: Whether the training could continue.
     """
 
     candidate: Candidate
@@ -53,6 +59,7 @@ class Scored:
     epochs: list[int]
     seconds: float
     state: Mapping[str, Tensor] | None = None
+    interrupted: bool = False
 
 
 OnScore = Callable[[Sequence[Scored]], None]
@@ -99,10 +106,8 @@ class Entrant:
         found = [one.trained() for one in self.attempts]
         self.everywhere = [one.predictions for one in found]
         self.seconds += time.monotonic() - begin
-        # Parameters of a training that ended by its patience would overfit if it continued.
-        state = None if self.done or len(folds) > 1 else self.attempts[0].best_state
         epochs = [one.epochs for one in found]
-        self.scored = self._score(self.candidate, self.everywhere, epochs, state)
+        self.scored = self._score(self.candidate, self.everywhere, epochs, not self.done)
         return self.scored
 
     def release(self) -> None:
@@ -121,20 +126,18 @@ class Entrant:
         )
         pairs = zip(self.attempts, self.everywhere, strict=True)
         found = [attempt.smoothed(predictions) for attempt, predictions in pairs]
-        return self._score(candidate, found, self.scored.epochs, self.scored.state)
+        return self._score(candidate, found, self.scored.epochs, self.scored.interrupted)
 
     def _score(
-        self,
-        candidate: Candidate,
-        found: list[Figures],
-        epochs: list[int],
-        state: Mapping[str, Tensor] | None,
+        self, candidate: Candidate, found: list[Figures], epochs: list[int], interrupted: bool
     ) -> Scored:
         parts = [held for _, held in self.problem.folds]
         nodes = np.concatenate(parts)
         predictions = np.concatenate([p[held] for p, held in zip(found, parts, strict=True)])
         gain = self.problem.gain(predictions, nodes)
-        return Scored(candidate, nodes, predictions, gain, epochs, self.seconds, state)
+        state = self.attempts[0].best_state if len(parts) == 1 else None
+        about = epochs, self.seconds, state, interrupted
+        return Scored(candidate, nodes, predictions, gain, *about)
 
 
 def race(
@@ -147,8 +150,8 @@ def race(
 
     Every candidate is trained for its share of `FIRST` of the budget; time that quick candidates
     leave goes to the others. Then the better half of the networks continues, the better half of
-    these, and so on, until one network remains. All rounds take the same time, so each network
-    trains twice as long as in the round before. Predictions of the best networks are tried with
+    these, and so on, until `LAST` networks remain. All rounds take the same time, so each network
+    trains longer than in the round before. Predictions of the best networks are tried with
     correction by neighbours too. As long as time remains, variants of the best network are tried:
     other features, balanced classes where accuracy is not the metric, and settings around its own.
 
@@ -217,11 +220,11 @@ class Contest:
             self.on_score(self.scores())
 
     def halve(self) -> None:
-        """Continue the better half of the networks, again and again, until one remains."""
+        """Continue the better half of the networks, again and again, until `LAST` remain."""
         count = len(self.networks())
-        while count > 1 and time.monotonic() < self.end:
-            rounds = (count - 1).bit_length()
-            count = -(-count // 2)
+        while count > LAST and time.monotonic() < self.end:
+            rounds = math.ceil(math.log2(count / LAST))
+            count = max(LAST, -(-count // 2))
             ranked = self.networks()
             for one in ranked[count:]:
                 one.release()

@@ -283,7 +283,8 @@ def render_ablation(results: Sequence[Result]) -> TextTable:
         rows,
         "Test metric in percent, mean ± standard deviation over ten splits. All settings except "
         "the named ones are those of GREAD-X in the honest comparison, with the local term and the "
-        f"reaction BS; no form has a search of its own.{said_of_failed(results)}{said_of_fewer(found)}",
+        "reaction BS; no form has a search of its own."
+        f"{said_of_failed(results)}{said_of_fewer(found)}",
     )
 
 

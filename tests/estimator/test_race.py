@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 import gread
 from gread.estimator import problem as problems
 from gread.estimator.attempt import Attempt
+from gread.estimator.automatic import fit_blend
 from gread.estimator.candidates import Candidate, portfolio
 from gread.estimator.graphs import with_relations
 from gread.estimator.problem import TRIED, Problem, variants
@@ -199,21 +200,20 @@ def ticks(monkeypatch):
     """A clock that is one second further each time it is read, once an epoch."""
     seconds = count()
     clock = SimpleNamespace(monotonic=lambda: float(next(seconds)))
-    for name in ("race", "attempt"):
+    for name in ("race", "attempt", "automatic"):
         monkeypatch.setattr(f"gread.estimator.{name}.time", clock)
 
 
-def test_the_better_half_of_the_networks_continues(problem, ticks):
+def test_the_better_half_of_the_networks_continues_until_three_remain(problem, ticks):
     endless = {"epochs": 10**6, "patience": None, "hidden_channels": 4}
-    some = [Candidate(f"MLP {k}", "mlp", {**endless, "lr": 10.0**-k}) for k in range(1, 6)]
-    contest = Contest(problem, 0.0, 400.0, None)
+    some = [Candidate(f"MLP {k}", "mlp", {**endless, "lr": 10.0**-k}) for k in range(1, 8)]
+    contest = Contest(problem, 0.0, 700.0, None)
     contest.admit(some)
-    assert len(contest.entrants) == 5
     first = {one.candidate.title: one.seconds for one in contest.entrants}
     contest.halve()
-    seconds = sorted(one.seconds / first[one.candidate.title] for one in contest.entrants)
-    assert seconds[:2] == [1.0, 1.0]
-    assert all(np.diff(seconds[1:]) > 0)
+    longer = sorted(one.seconds / first[one.candidate.title] for one in contest.entrants)
+    assert longer[:3] == [1.0, 1.0, 1.0]
+    assert 1.0 < longer[3] < min(longer[4:])
     ended = [one for one in contest.entrants if one.seconds == first[one.candidate.title]]
     assert all(attempt.training is None for one in ended for attempt in one.attempts)
 
@@ -224,9 +224,27 @@ def test_only_an_interrupted_training_can_continue(data, epochs, interrupted, ti
     settings = {"epochs": epochs, "patience": None, "hidden_channels": 4}
     entrant = Entrant(problem, Candidate("MLP", "mlp", settings))
     scored = entrant.advance(until=50.0)
-    assert (scored.state is not None) == interrupted
+    assert scored.interrupted == interrupted
     entrant.release()
-    assert entrant.smoothed().state is scored.state
+    smoothed = entrant.smoothed()
+    assert smoothed.interrupted == interrupted
+    assert smoothed.state is scored.state
+
+
+@pytest.mark.parametrize(("seconds", "networks"), [(10**6, 2), (8, 1)])
+def test_without_folds_the_network_of_the_comparison_stays(
+    data, seconds, networks, ticks, monkeypatch
+):
+    problem, candidate = problem_of(data, held=np.arange(60, 80)), Candidate("MLP", "mlp", FAST)
+    monkeypatch.setattr("gread.estimator.automatic.portfolio", lambda: [candidate])
+    monkeypatch.setattr(Contest, "vary", lambda contest: None)
+    monkeypatch.setattr(Contest, "smooth", lambda contest: None)
+    scored = Entrant(problem, candidate).advance(until=10**6)
+    blend, _ = fit_blend(problem, seconds)
+    assert len(blend.members) == networks
+    assert sum(one.weight for one in blend.members) == pytest.approx(1.0)
+    first = blend.members[0].module.state_dict()
+    assert all(torch.equal(first[name], value) for name, value in scored.state.items())
 
 
 def test_correction_by_neighbours_needs_no_second_training(problem):
