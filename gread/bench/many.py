@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from statistics import median
 from time import perf_counter
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import nn
 from torch_geometric.data import Data
 
 from gread.bench.epochs import EPOCH, EULER, FISHER
-from gread.bench.pictures import ratio_bars
+from gread.bench.pictures import grouped_bars, ratio_bars
 from gread.bench.section import BENCHES, Row, Section
 from gread.bench.timing import SLOWLY, Side, both, graph, interleave, ratio, synchronize
 from gread.models.catalog import MODELS
@@ -62,6 +63,7 @@ def splits(device: str, quick: bool) -> Section:
     """An epoch of ten splits of Minesweeper as one population, compared with one split."""
     data = graph("minesweeper", device, quick)
     rows: list[Row] = []
+    shown: dict[str, dict[str, float]] = {}
     for model in ("gread-x", "tuned-gcn"):
         build = partial(MODELS[model].build, **DEEP)
         sides: dict[str, Side] = {
@@ -69,12 +71,15 @@ def splits(device: str, quick: bool) -> Section:
             "one split": partial(_epoch, build, data, 1),
         }
         times = interleave(sides, quick)
-        row: Row = {"model": MODELS[model].title}
-        rows.append({**row, **ratio(times, slow="ten splits", fast="one split")})
+        title = MODELS[model].title
+        rows.append({"model": title, **ratio(times, slow="ten splits", fast="one split")})
+        shown[title] = {side: 1000 * median(times[side]) for side in ("one split", "ten splits")}
         if device.startswith("cuda"):
             rows[-1]["at most"] = 2
     note = f"{EPOCH} K = 12 steps, d = 64, batch normalization, accuracy as the metric."
-    return Section("Ten splits compared with one", rows, note)
+    title = "Ten splits compared with one"
+    picture = grouped_bars({"Minesweeper": shown}, ylabel="ms per epoch", title=title)
+    return Section(title, rows, note, picture)
 
 
 def _epoch_a_member(build: Callable[..., nn.Module], data: Data, members: int, count: int) -> float:

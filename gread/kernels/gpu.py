@@ -199,14 +199,14 @@ class _Launch(NamedTuple):
 
 
 def _launches(
-    rows: Rows, width: int, beside: int, in_flight: int = IN_FLIGHT, most_programs: int = EVERY
+    rows: Rows, width: int, repeats: int, in_flight: int = IN_FLIGHT, most_programs: int = EVERY
 ) -> list[_Launch]:
     """Launch parameters from values that are known without synchronization.
 
     Args:
         rows: The matrix.
         width: Bytes of a tile per entry, a power of two.
-        beside: Number of programs with the same rows, for other channels and members.
+        repeats: Number of programs with the same rows, for other channels and members.
         in_flight: Bytes in flight per thread.
         most_programs: Limit of the first launch; the limit of the second is four times as large.
     """
@@ -243,7 +243,7 @@ def _launches(
     # longest row determines the time. The register limit is the lowest that rarely spills.
     warps = 4 if n <= SMALL and mean >= 16 else min(max(width // 512, 1), 8)
     usual = 2 * mean
-    unused = WARPS // (triton.cdiv(n, each) * max(beside, 1))
+    unused = WARPS // (triton.cdiv(n, each) * max(repeats, 1))
     if unused > warps:
         warps, usual = min(_ceil2(unused + 1) // 2, 8), max(usual, longest)
     long = LONG * block(warps, usual)
