@@ -30,8 +30,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_xdist_auto_num_workers(config):
-    """One worker per core, two for slow tests, which wait for processes or a browser."""
-    return (os.cpu_count() or 1) * (1 if config.option.markexpr == "not slow" else 2)
+    """One worker per core, and one more for slow tests, which wait for processes or a browser."""
+    return (os.cpu_count() or 1) + (config.option.markexpr != "not slow")
 
 
 SLOW = Path(__file__).with_name("slow.txt").read_text().split()

@@ -1,5 +1,7 @@
 import json
 import pickle
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -7,7 +9,6 @@ from torch import nn
 
 import gread
 from gread.base.errors import InputError
-from tests.processes import Forked
 
 pytest.importorskip("huggingface_hub")
 
@@ -69,7 +70,7 @@ def test_a_broken_folder_is_one_sentence(model, tmp_path, broken):
 
 
 @pytest.mark.slow
-def test_without_huggingface_hub_all_else_works():
+def test_without_huggingface_hub_all_else_works(tmp_path):
     code = (
         "import sys\n"
         "sys.modules['huggingface_hub'] = None\n"
@@ -81,5 +82,7 @@ def test_without_huggingface_hub_all_else_works():
         "    except gread.InputError as error:\n"
         "        print(error)\n"
     )
-    shown = Forked("-c", code).end()
+    # A new interpreter: a forked one may have imported the library before.
+    program = [sys.executable, "-c", code]
+    shown = subprocess.run(program, capture_output=True, text=True, cwd=tmp_path)
     assert shown.stdout.count("needs huggingface_hub: pip install 'gread[hub]'") == 2, shown.stderr

@@ -1,5 +1,8 @@
 """The generated friendship graph, in which the identity of neighbours matters."""
 
+import time
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -7,16 +10,24 @@ import gread
 from studies.measure_friendship import FORMS, students
 
 
+@pytest.fixture
+def processor_time(monkeypatch):
+    """Limits of the comparison in processor time, whatever else the machine computes."""
+    for name in ("race", "attempt", "automatic"):
+        clock = SimpleNamespace(monotonic=time.process_time)
+        monkeypatch.setattr(f"gread.estimator.{name}.time", clock)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
-def test_the_choice_is_within_a_point_of_linkx(form):
+def test_the_choice_is_within_a_point_of_linkx(form, processor_time):
     nodes, edges = students(2000, seed=0)
     nodes = FORMS[form](nodes)
     hidden = np.random.default_rng(0).random(len(nodes)) < 0.2
     given = nodes.assign(gender=nodes["gender"].astype(object).mask(hidden))
     right = {}
-    for model, time in ((None, 0.5), ("linkx", None)):
-        classifier = gread.GraphClassifier(model, time=time).fit(given, "gender", edges=edges)
+    for model, minutes in ((None, 0.5), ("linkx", None)):
+        classifier = gread.GraphClassifier(model, time=minutes).fit(given, "gender", edges=edges)
         right[model] = (classifier.predict()[hidden] == nodes["gender"].to_numpy()[hidden]).mean()
     assert right["linkx"] > 0.6
     assert right[None] >= right["linkx"] - 0.01
