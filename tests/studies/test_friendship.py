@@ -12,7 +12,7 @@ from studies.measure_friendship import FORMS, students
 
 @pytest.fixture
 def processor_time(monkeypatch):
-    """Limits of the comparison in processor time, whatever else the machine computes."""
+    """Limits of the comparison in processor time, which does not depend on the load."""
     for name in ("race", "attempt", "automatic"):
         clock = SimpleNamespace(monotonic=time.process_time)
         monkeypatch.setattr(f"gread.estimator.{name}.time", clock)
