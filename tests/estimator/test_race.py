@@ -209,6 +209,7 @@ def test_the_better_half_of_the_networks_continues_until_three_remain(problem, t
     some = [Candidate(f"MLP {k}", "mlp", {**endless, "lr": 10.0**-k}) for k in range(1, 8)]
     contest = Contest(problem, 0.0, 700.0, None)
     contest.admit(some)
+    assert len(contest.entrants) == 7
     first = {one.candidate.title: one.seconds for one in contest.entrants}
     contest.halve()
     longer = sorted(one.seconds / first[one.candidate.title] for one in contest.entrants)
