@@ -45,12 +45,12 @@ def test_search_has_every_page_of_the_navigation(site):
     assert not [page for page in pages if f'"location":"{page}.html' not in index]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 400), ("dark", 1300)])
 @pytest.mark.parametrize("page", ["own-graph", "performance", "reference/models"])
-def test_axe_finds_no_serious_problem(site, browser, page, scheme):
+def test_axe_finds_no_serious_problem(site, browser, page, scheme, width):
     if not AXE.exists():
         pytest.skip("there is no axe: npm install --no-save --prefix .node axe-core@4.10.3")
-    tab = browser.new_page(color_scheme=scheme)
+    tab = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 900})
     tab.goto((site / f"{page}.html").resolve().as_uri())
     tab.evaluate(AXE.read_text("utf-8"))
     rules = tab.evaluate("axe.run()")["violations"]
