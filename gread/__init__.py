@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from gread.base.lazy import lazy
+from gread.base.lazy import import_pyg_quickly, lazy
 from gread.base.versions import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -43,3 +43,4 @@ if TYPE_CHECKING:
     from gread.training.loop import Fit as Fit
 
 lazy(__name__)
+import_pyg_quickly()

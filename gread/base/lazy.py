@@ -5,8 +5,12 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -54,6 +58,55 @@ class _LazyPackage(ModuleType):
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self.homes})
+
+
+SELDOM_USED = ("torch._dynamo", "torch_geometric.datasets")
+"""Modules that PyG imports and few programs use; they take as long as PyTorch itself."""
+
+
+def import_pyg_quickly() -> None:
+    """Import PyG, when it is imported, without the modules of `SELDOM_USED`.
+
+    Each of them is imported at its first use: torch._dynamo by PyTorch, whose package does so for
+    any attribute of this name, and the datasets by PyG's own lazy loader.
+    """
+    if not any(isinstance(finder, _PyGFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _PyGFinder())
+
+
+class _PyGFinder(MetaPathFinder):
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != "torch_geometric":
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = _PyGLoader(name, spec.loader.path)
+        return spec
+
+
+class _PyGLoader(SourceFileLoader):
+    def exec_module(self, module: ModuleType) -> None:
+        with _left_out(*SELDOM_USED) as names:
+            super().exec_module(module)
+        for name in names:
+            package, _, local = name.partition(".")
+            if package == self.name:
+                loader = import_module("torch_geometric.lazy_loader").LazyLoader
+                module.__dict__[local] = loader(local, vars(module), name)
+
+
+@contextmanager
+def _left_out(*names: str) -> Iterator[set[str]]:
+    """Have empty modules in place of those that are not imported yet, and give their names."""
+    empty = {name: ModuleType(name) for name in names if name not in sys.modules}
+    sys.modules.update(empty)
+    try:
+        yield set(empty)
+    finally:
+        for name in empty:
+            del sys.modules[name]
 
 
 class Reference:

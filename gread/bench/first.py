@@ -18,7 +18,7 @@ SCRIPT = """
 import json, sys, time
 device, name = sys.argv[1:]
 marks = [time.perf_counter()]
-import torch
+import gread, torch
 marks.append(time.perf_counter())
 import torch_geometric
 marks.append(time.perf_counter())

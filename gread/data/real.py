@@ -13,13 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch_geometric.data import Data
-from torch_geometric.datasets import (
-    Actor,
-    HeterophilousGraphDataset,
-    Planetoid,
-    WebKB,
-    WikipediaNetwork,
-)
 from torch_geometric.transforms import (
     AddRemainingSelfLoops,
     Compose,
@@ -31,6 +24,7 @@ from torch_geometric.transforms import (
 )
 
 from gread.base.errors import InputError
+from gread.base.lazy import Reference
 from gread.data.cache import cached
 from gread.data.files import data_root, parsed, stage
 from gread.data.splits import MASKS, with_parts, with_random_splits
@@ -91,13 +85,18 @@ def _rows_of(indptr: np.ndarray) -> np.ndarray:
     return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
 
 
+def _pyg(name: str, **options: Any) -> Reference:
+    """A dataset of PyG, whose package takes a second to import."""
+    return Reference(f"torch_geometric.datasets:{name}", **options)
+
+
 PARSERS: dict[str, Callable[[str, str], Any]] = {
-    "WebKB": WebKB,
-    "WebKB_fixed": WebKB,
-    "Actor": lambda folder, _: Actor(folder),
-    "WikipediaNetwork": partial(WikipediaNetwork, geom_gcn_preprocess=True),
-    "Planetoid": partial(Planetoid, split="geom-gcn"),
-    "HeterophilousGraphDataset": HeterophilousGraphDataset,
+    "WebKB": _pyg("WebKB"),
+    "WebKB_fixed": _pyg("WebKB"),
+    "Actor": lambda folder, _: _pyg("Actor")(folder),
+    "WikipediaNetwork": _pyg("WikipediaNetwork", geom_gcn_preprocess=True),
+    "Planetoid": _pyg("Planetoid", split="geom-gcn"),
+    "HeterophilousGraphDataset": _pyg("HeterophilousGraphDataset"),
     "filtered": _filtered,
     "syn-cora": _syn_cora,
     "real": _real,

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import torch
-import torchdiffeq
 from torch import Tensor
 
 from gread.base.checks import check_count
@@ -182,6 +181,8 @@ def _adaptive(
     max_evaluations: int,
     total: Total,
 ) -> Solution:
+    import torchdiffeq  # imports SciPy
+
     time, tolerance = integration.time, integration.tolerance
     evaluations = 0
 

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, runtime_checkable
 
-import numpy
-import scipy.sparse.linalg
 import torch
 from torch import Tensor
 from torch_geometric.utils import add_remaining_self_loops
@@ -129,6 +127,9 @@ class Adjacency:
         """
         if self.num_nodes < SMALLEST or self.weight.numel() > LARGEST:
             return -1.0
+        import numpy
+        import scipy.sparse.linalg
+
         start, column = (index.cpu().numpy() for index in self.pattern.rows)
         entries = self.weight.detach().double().cpu().numpy()
         matrix = scipy.sparse.csr_array((entries, column, start), shape=(self.num_nodes,) * 2)

@@ -11,17 +11,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import reverse_cuthill_mckee
 from torch import Tensor
 from torch_geometric.data import Data
 
 from gread.base.checks import check_count
 from gread.base.errors import InputError
+
+if TYPE_CHECKING:  # importing SciPy takes longer than an epoch on a small graph
+    from scipy.sparse import csr_matrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +124,8 @@ def cut(data: Data, parts: int, halo: int) -> list[Part]:
 
 def neighbours(edges: NDArray[np.int64], num_nodes: int) -> csr_matrix:
     """Sparse matrix of neighbours in either direction, from edges [2, E]."""
+    from scipy.sparse import csr_matrix
+
     source, target = edges
     there = np.ones(len(source), dtype=bool)
     matrix = csr_matrix((there, (source, target)), shape=(num_nodes, num_nodes))
@@ -130,6 +134,8 @@ def neighbours(edges: NDArray[np.int64], num_nodes: int) -> csr_matrix:
 
 def cuthill_mckee(near: csr_matrix) -> NDArray[np.int64]:
     """Nodes in reverse Cuthill-McKee order."""
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
     return reverse_cuthill_mckee(near, symmetric_mode=True).astype(np.int64)
 
 

@@ -1,0 +1,66 @@
+"""PyG is imported without modules that few programs use, and each of them on demand."""
+
+import subprocess
+import sys
+
+import pytest
+
+from gread.base import lazy
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A package with two parts, each of which notes that it is imported."""
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "whole" / "__init__.py").write_text("import whole.part, whole.other\n")
+    for name in ("part", "other"):
+        (tmp_path / "whole" / f"{name}.py").write_text("imported = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield "whole"
+    for name in [name for name in sys.modules if name.partition(".")[0] == "whole"]:
+        del sys.modules[name]
+
+
+def test_a_module_that_is_left_out_is_imported_later(package):
+    with lazy._left_out("whole.part") as names:
+        whole = __import__(package)
+    assert names == {"whole.part"}
+    assert whole.other.imported and not hasattr(whole, "part")
+    __import__("whole.part")
+    assert whole.part.imported
+
+
+def test_a_module_that_is_there_stays(package):
+    whole = __import__(package)
+    with lazy._left_out("whole.part") as names:
+        assert sys.modules["whole.part"] is whole.part
+    assert not names
+    assert sys.modules["whole.part"] is whole.part
+
+
+def test_an_error_leaves_no_empty_module(package):
+    with pytest.raises(ZeroDivisionError), lazy._left_out("whole.part"):
+        raise ZeroDivisionError
+    assert "whole.part" not in sys.modules
+
+
+def test_one_finder_is_enough():
+    before = list(sys.meta_path)
+    lazy.import_pyg_quickly()
+    assert sys.meta_path == before
+
+
+@pytest.mark.slow
+def test_pyg_is_complete_where_it_is_used():
+    program = """
+import sys, gread, torch_geometric
+from gread.base.lazy import SELDOM_USED
+assert not set(SELDOM_USED) & set(sys.modules)
+assert issubclass(torch_geometric.datasets.WebKB, torch_geometric.data.Dataset)
+from torch_geometric.datasets import WebKB
+assert WebKB is torch_geometric.datasets.WebKB
+assert torch_geometric.is_torch_instance(3, int)
+import torch
+assert torch.compile(torch.sin, backend="eager")(torch.zeros(2)).sum() == 0
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
