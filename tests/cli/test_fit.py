@@ -24,6 +24,8 @@ from tests.cli.test_cli import gread  # noqa: F401  # the command in this proces
 from tests.processes import Forked
 
 FAST = ("--set", "epochs=3", "--set", "hidden_channels=4")
+ONE_STEP = ("--set", "solver=euler", "--set", "time=1")
+"""A model of few operators, which take an exporter milliseconds each."""
 
 
 def write_csv(path, columns):
@@ -353,7 +355,7 @@ def check_deployed(gread, folder, nodes, outputs):  # noqa: F811
 def test_a_number_is_recognized_and_predicted(fit, gread, files, tmp_path):  # noqa: F811
     prices = ["" if k % 8 == 0 else 10 + x for k, x in enumerate(files[0]["x0"])]
     path = write_csv(tmp_path / "r.csv", files[0] | {"topic": prices})
-    shown = fit(nodes=path)
+    shown = fit(*ONE_STEP, nodes=path)
     assert shown.returncode == 0, shown.stderr
     text = " ".join(shown.stdout.split())
     for words in (
@@ -386,7 +388,7 @@ def test_labels_are_predicted_one_by_one(fit, gread, files, tmp_path, lists):  #
     else:
         nodes["a"] = ["" if not one else int(one == "a") for one in topic]
         nodes["high"], label = [int(bool(two)) for two in high], "a,high"
-    shown = fit(nodes=write_csv(tmp_path / "l.csv", nodes), label=label)
+    shown = fit(*ONE_STEP, nodes=write_csv(tmp_path / "l.csv", nodes), label=label)
     assert shown.returncode == 0, shown.stderr
     text = " ".join(shown.stdout.split())
     for words in ("56 with a set of labels", "micro-F1", "macro ROC-AUC"):
