@@ -201,7 +201,7 @@ def scorer_of(classifier: FittedEstimator) -> tuple[Scorer, dict[str, Any]]:
 def _recorded(
     scorer: Scorer, classifier: FittedEstimator, about: dict[str, Any]
 ) -> ExportedProgram:
-    """The program of a scorer, in operators of PyTorch alone."""
+    """The program of a scorer, in operators of PyTorch and those of `PLAIN`."""
     random = torch.Generator().manual_seed(0)
     x = torch.rand(NODES, classifier.preprocessing_.width, generator=random)
     ring = torch.arange(EDGES) % NODES
@@ -215,15 +215,15 @@ def _recorded(
         inputs.append(torch.rand(EDGES, generator=random) + 0.5)
         free.append({0: edges})
     with torch.no_grad(), _quiet(", ".join(about["members"])):
-        found = torch.export.export(scorer, tuple(inputs), dynamic_shapes=tuple(free), strict=False)
-        return found.run_decompositions(PLAIN)
+        return torch.export.export(scorer, tuple(inputs), dynamic_shapes=tuple(free), strict=False)
 
 
 def _pt2(program: ExportedProgram, about: str) -> bytes:
     """Content of a file for `torch.export.load`."""
     buffer = io.BytesIO()
     with _quiet("the model"):
-        torch.export.save(program, buffer, extra_files={ABOUT: about})
+        plain = program.run_decompositions(PLAIN)
+        torch.export.save(plain, buffer, extra_files={ABOUT: about})
     return buffer.getvalue()
 
 
@@ -241,7 +241,7 @@ def _onnx(program: ExportedProgram, about: str) -> bytes:
 
     with _quiet("the model"):
         found = torch.onnx.export(
-            program.run_decompositions(WITHOUT_REPEATS),
+            program.run_decompositions(PLAIN | WITHOUT_REPEATS),
             (),
             dynamo=True,
             verbose=False,

@@ -24,6 +24,8 @@ from tests.cli.test_cli import gread  # noqa: F401  # the command in this proces
 from tests.processes import Forked
 
 FAST = ("--set", "epochs=3", "--set", "hidden_channels=4")
+ONE_STEP = ("--set", "solver=euler", "--set", "time=1")
+"""A model of few operators, which take an exporter milliseconds each."""
 
 
 def write_csv(path, columns):
@@ -137,16 +139,15 @@ def test_added_nodes_are_predicted_as_in_the_grown_graph(fit, gread, files, tmp_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", [(), ("--model", "auto")], ids=["default", "auto"])
-def test_a_chosen_model_is_shown_with_its_candidates(gread, files, tmp_path, model):  # noqa: F811
-    named = ("--nodes", files[2], "--edges", files[3], "--label", "topic", "--time", "0.1")
-    shown = gread("fit", *named, *model, "--out", tmp_path / "model")
+def test_a_model_is_chosen_by_default_and_shown_with_its_candidates(gread, files, tmp_path):  # noqa: F811
+    named = ("--nodes", files[2], "--edges", files[3], "--label", "topic", "--time", "0.05")
+    shown = gread("fit", *named, "--out", tmp_path / "model")
     assert shown.returncode == 0, shown.stderr
     text = " ".join(shown.stdout.split())
     assert "│ Label propagation │" in text
     assert "Validation accuracy of the blend: " in text
-    found = json.loads(gread("fit", *named, *model, "--out", tmp_path / "m", "--json").stdout)
-    assert found["candidates"][0]["candidate"]
+    auto = ("--model", "auto", "--out", tmp_path / "m", "--json")
+    assert json.loads(gread("fit", *named, *auto).stdout)["candidates"][0]["candidate"]
 
 
 @pytest.mark.slow
@@ -354,7 +355,7 @@ def check_deployed(gread, folder, nodes, outputs):  # noqa: F811
 def test_a_number_is_recognized_and_predicted(fit, gread, files, tmp_path):  # noqa: F811
     prices = ["" if k % 8 == 0 else 10 + x for k, x in enumerate(files[0]["x0"])]
     path = write_csv(tmp_path / "r.csv", files[0] | {"topic": prices})
-    shown = fit(nodes=path)
+    shown = fit(*ONE_STEP, nodes=path)
     assert shown.returncode == 0, shown.stderr
     text = " ".join(shown.stdout.split())
     for words in (
@@ -387,7 +388,7 @@ def test_labels_are_predicted_one_by_one(fit, gread, files, tmp_path, lists):  #
     else:
         nodes["a"] = ["" if not one else int(one == "a") for one in topic]
         nodes["high"], label = [int(bool(two)) for two in high], "a,high"
-    shown = fit(nodes=write_csv(tmp_path / "l.csv", nodes), label=label)
+    shown = fit(*ONE_STEP, nodes=write_csv(tmp_path / "l.csv", nodes), label=label)
     assert shown.returncode == 0, shown.stderr
     text = " ".join(shown.stdout.split())
     for words in ("56 with a set of labels", "micro-F1", "macro ROC-AUC"):

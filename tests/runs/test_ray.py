@@ -102,7 +102,7 @@ def executor(cluster):
 @pytest.fixture(scope="module")
 def table(small):
     """Specs of short runs, and their histories."""
-    specs = [small(seed=seed, train=TrainConfig(epochs=50)) for seed in range(16)]
+    specs = [small(seed=seed, train=TrainConfig(epochs=50)) for seed in range(8)]
     return {spec: run(spec).history for spec in specs}
 
 
@@ -157,7 +157,7 @@ def test_a_cluster_gives_what_this_process_gives(tmp_path, executor, table):
     launch(table, store, executor=executor, on_result=seen.append)
     launch(table, store, executor=executor, on_result=seen.append)
     assert_same(store, table)
-    assert len(seen) == 14
+    assert len(seen) == len(table) - 2
 
 
 def test_a_node_needs_no_data_of_its_own(tmp_path, executor, small, monkeypatch):
