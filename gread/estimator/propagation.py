@@ -11,22 +11,28 @@ from torch_geometric.data import Data
 from gread.estimator.scores import Figures
 from gread.estimator.task import Task
 from gread.graph.adjacency import OriginalAdjacency
-from gread.graph.operator import Operator
+from gread.graph.operator import Adjacency
+from gread.kernels.backend import backend_for
+from gread.kernels.reference import Terms
 
 ALPHA, SMOOTH, ROUNDS = 0.9, 0.8, 50
 """Share of the neighbours in propagation and in smoothing, and how often each is repeated."""
 
 
-def _operator(data: Data, like: Tensor) -> Operator:
+def _operator(data: Data, like: Tensor) -> Adjacency:
     """D^-½ A D^-½ for states of the size and type of ``like``."""
-    return OriginalAdjacency(self_loops=0.0)(like, data.edge_index, data.edge_weight)
+    adj = OriginalAdjacency(self_loops=0.0)(like, data.edge_index, data.edge_weight)
+    assert isinstance(adj, Adjacency)  # the graph is no shard
+    return adj
 
 
-def _spread(adj: Operator, start: Tensor, alpha: float = ALPHA) -> Tensor:
+def _spread(adj: Adjacency, start: Tensor, alpha: float = ALPHA) -> Tensor:
     """S ← α Ã S + (1 − α) S₀: Zhou et al., NeurIPS 2003."""
+    shares = start.new_tensor([[alpha], [1 - alpha]]).expand(-1, start.size(1))
+    terms, gather = Terms(shares, [start], degree=0), backend_for(start).gather
     state = start
     for _ in range(ROUNDS):
-        state = (adj @ state).lerp_(start, 1 - alpha)
+        state = gather(adj.pattern.rows, adj.weight, state, terms)
     return state
 
 
