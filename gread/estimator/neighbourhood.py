@@ -100,7 +100,7 @@ class Neighbours:
 
 
 def _row_blocks(start: Tensor, entries: int) -> list[int]:
-    """Bounds of blocks of rows, each with about ``entries`` entries; leading empty rows are left out."""
+    """Bounds of blocks of rows with about ``entries`` entries, without leading empty rows."""
     marks = torch.arange(0, int(start[-1]), entries)
     found = torch.searchsorted(start, marks, right=True) - 1
     return [*found.unique_consecutive().tolist(), len(start) - 1]
