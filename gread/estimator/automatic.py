@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, replace
 from enum import IntEnum
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -118,9 +119,15 @@ class Blend:
         used, problem = self.used(where), self.problem(data)
         views = {one.candidate.view: one.candidate for one in used}
         graphs = {view: problem.graph(one, known) for view, one in views.items()}
-        found = (self._of(one, graphs[one.candidate.view], data, known, device) for one in used)
-        mixed = mean([one.share(where) for one in used], found)
-        return self.task.tempered(mixed, self.temperatures[where])
+        networks: dict[Any, list[Member]] = {}
+        for one in used:
+            networks.setdefault((id(one.module), one.candidate.view), []).append(one)
+        weights = [one.share(where) for sharing in networks.values() for one in sharing]
+        found = chain.from_iterable(
+            self._of(sharing, graphs[view], data, known, device)
+            for (_, view), sharing in networks.items()
+        )
+        return self.task.tempered(mean(weights, found), self.temperatures[where])
 
     def used(self, where: Where) -> list[Member]:
         """Members that have a weight there."""
@@ -142,18 +149,24 @@ class Blend:
         return Problem(data, NO_NODES, self.task, components=self.components)
 
     def _of(
-        self, one: Member, view: Data, data: Data, known: Tensor | None, device: str
-    ) -> Figures:
-        if one.module is None:
+        self, sharing: Sequence[Member], view: Data, data: Data, known: Tensor | None, device: str
+    ) -> Iterator[Figures]:
+        """Predictions of members that share a network, which computes once."""
+        module = sharing[0].module
+        if module is None:
             assert known is not None
-            return propagated(view, known, self.task, data.y)
-        view = copy(view)  # which other members use on the CPU
-        view.train_mask = torch.zeros(view.num_nodes, dtype=torch.bool) if known is None else known
-        found = predicted(one.module.to(device), view.to(device), self.task)
-        if one.candidate.smooth:
-            assert known is not None
-            found = smoothed(view, known, self.task, data.y, found)
-        return found
+            found = propagated(view, known, self.task, data.y)
+        else:
+            view = copy(view)  # which other members use on the CPU
+            none = torch.zeros(view.num_nodes, dtype=torch.bool)
+            view.train_mask = none if known is None else known
+            found = predicted(module.to(device), view.to(device), self.task)
+        for one in sharing:
+            if one.candidate.smooth:
+                assert known is not None
+                yield smoothed(view, known, self.task, data.y, found)
+            else:
+                yield found
 
     def write(self, folder: Path) -> dict[str, Any]:
         """Write the weights, and return everything else as plain values."""
@@ -180,7 +193,7 @@ class Blend:
         folder: Path, about: Mapping[str, Any], features: int, task: Task, nodes: int
     ) -> Blend:
         """Read a blend that `write` has written."""
-        members = []
+        members: list[Member] = []
         for number, row in enumerate(about["members"]):
             given = dict(row["candidate"])
             if (old := given.pop("encoding", None)) is not None:  # its name before
@@ -190,6 +203,7 @@ class Blend:
             if candidate.model != PROPAGATION:
                 build = partial(built, candidate, features, task.width, nodes)
                 module = load_module(build, folder / MEMBERS / f"{number}.safetensors")
+                module = _shared(candidate, module, members)
             grown = row.get("grown", row["elsewhere"])  # a folder from before nodes could be added
             members.append(Member(candidate, row["weight"], grown, row["elsewhere"], module))
         here, elsewhere, *rest = map(float, about["temperatures"])
@@ -323,6 +337,17 @@ def _trained(
 def _network(candidate: Candidate) -> str:
     """The same for candidates whose networks are the same."""
     return repr(replace(candidate, title="", reason="", smooth=False))
+
+
+def _shared(candidate: Candidate, module: nn.Module, members: Sequence[Member]) -> nn.Module:
+    """The network of a member if it is equal to the one of the candidate, else this one."""
+    own = module.state_dict()
+    for other in members:
+        if other.module is not None and _network(other.candidate) == _network(candidate):
+            state = other.module.state_dict()
+            if all(torch.equal(value, state[name]) for name, value in own.items()):
+                return other.module
+    return module
 
 
 def _chosen(problem: Problem, scored: list[Scored], where: Where) -> Choice:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import compress
@@ -255,9 +255,14 @@ def write_predictions(
         with part.open("w", newline="", encoding="utf-8") as out:
             writer = csv.writer(out)
             writer.writerow(map(_text, ["id", *columns]))
-            for row in zip(ids, *columns.values(), strict=True):
-                writer.writerow(map(_text, row))
+            writer.writerows(zip(*map(_texts, (ids, *columns.values())), strict=True))
     return len(ids)
+
+
+def _texts(column: Sequence[Any]) -> Iterable[Any]:
+    """Cells of a column that no spreadsheet evaluates as formulas."""
+    has_text = any(issubclass(kind, str) for kind in set(map(type, column)))
+    return map(_text, column) if has_text else column
 
 
 def _text(value: Any) -> Any:

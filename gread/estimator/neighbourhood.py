@@ -9,20 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
+from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
 from gread.estimator.compression import scipy_matrix
-from gread.estimator.scores import Figures
 from gread.graph.partition import sparse_tensor
+from gread.kernels.operators import product
+from gread.kernels.pattern import Pattern, Rows
 
 WIDEST = 1024
 """Columns of dense features up to which the means of neighbours' features are features too."""
+
+BLOCK = 2**21
+"""Sums that are corrected at a time for the node's own target, 16 MiB."""
 
 
 @dataclass(frozen=True)
@@ -30,67 +34,89 @@ class Neighbours:
     """Neighbours of every node along one direction of the edges, without the node itself.
 
     Attributes:
-        matrix: 1 at [v, u] where u is a neighbour of v, [N, N].
+        matrix: 1 at [v, u] where u is a neighbour of v, [N, N], with sorted indices.
     """
 
     matrix: sparse.csr_matrix
 
+    @cached_property
+    def pattern(self) -> Pattern:
+        """Positions of the entries of the matrix."""
+        start, column = self.matrix.indptr.astype(np.int64), self.matrix.indices.astype(np.int32)
+        rows = Rows(torch.from_numpy(start), torch.from_numpy(column))
+        return Pattern(rows, self.matrix.shape[1])
+
     @property
-    def degrees(self) -> Figures:
+    def degrees(self) -> Tensor:
         """Number of neighbours, [N, 1]."""
-        return np.diff(self.matrix.indptr).astype(float)[:, None]
+        return self.pattern.rows.start.diff().double().unsqueeze(1)
 
-    def mean(self, values: Figures) -> Figures:
+    def sum(self, values: Tensor) -> Tensor:
+        """Sum over the neighbours of each node, [N, k]."""
+        ones = values.new_ones(self.pattern.rows.column.numel())
+        return product(self.pattern, ones, values)
+
+    def mean(self, values: Tensor) -> Tensor:
         """Mean over the neighbours of each node, 0 where there are none, [N, k]."""
-        found: Figures = (self.matrix @ values) / np.maximum(self.degrees, 1)
-        return found
+        return self.sum(values) / self.degrees.clamp_min(1)
 
-    def targets(self, known: Figures) -> Figures:
-        """Mean known target of the neighbours, and how many of them are known, [N, k + 1].
+    def targets(self, sums: Tensor) -> Tensor:
+        """Mean known target of the neighbours, and the share of those that are known, [N, k + 1].
 
         Args:
-            known: Targets of known nodes and a column of ones, 0 for the others, [N, k + 1].
+            sums: `sum` of the targets of known nodes and a column of ones, 0 for other nodes,
+                [N, k + 1].
         """
-        return _mean_and_share(self.matrix @ known, self.degrees)
+        return _mean_and_share(sums, self.degrees)
 
-    def targets_around(self, others: Neighbours, known: Figures) -> Figures:
+    def targets_around(self, others: Neighbours, sums: Tensor, known: Tensor) -> Tensor:
         """Mean over neighbours u of the mean known target around u, without the node's own.
+
+        The node's target is subtracted for each u before any division: the sums of classes and
+        labels are whole numbers, so the result does not depend on it, not even by rounding.
 
         Args:
             others: Neighbours of u that count.
-            known: As for `targets`.
+            sums: `sum` over ``others`` of ``known``.
+            known: Targets of known nodes and a column of ones, 0 for other nodes, [N, k + 1].
         """
-        nodes = len(known)
-        own, around = (
-            np.repeat(np.arange(nodes), np.diff(self.matrix.indptr)),
-            self.matrix.indices,
-        )
-        back = np.isin(around * nodes + own, _codes(others.matrix), assume_unique=True)
-        # Columns are contiguous: a gather from one of them stays in the cache.
-        sums, given = (np.ascontiguousarray(m.T) for m in (others.matrix @ known, known))
-        counts = sums[-1][around] - back * given[-1][own]
-        sure = np.maximum(counts, 1)
-        columns = [
-            (all_of[around] - back * own_of[own]) / sure
-            for all_of, own_of in zip(sums, given, strict=True)
-        ]
-        columns[-1] = (counts > 0).astype(float)
-        added = [np.bincount(own, weights=column, minlength=nodes) for column in columns]
-        return _mean_and_share(np.stack(added, axis=1), self.degrees)
+        start, around = self.pattern.rows
+        own, back = self.pattern.rows.numbers(), self._returns(others).double()
+        counts = sums[:, -1][around] - back * known[:, -1][own]
+        weight = counts.clamp_min(1).reciprocal()
+        found = torch.zeros_like(known)
+        for first, last in pairwise(_row_blocks(start, max(1, BLOCK // known.size(1)))):
+            edges = slice(int(start[first]), int(start[last]))
+            taken = known.index_select(0, own[edges]).mul_(back[edges].unsqueeze(1))
+            left = sums.index_select(0, around[edges]).sub_(taken)
+            block = Rows(start[first : last + 1] - edges.start, torch.arange(len(left)).int())
+            found[first:last] = product(Pattern(block, len(left)), weight[edges], left)
+        return _mean_and_share(found, self.degrees)
+
+    def _returns(self, others: Neighbours) -> Tensor:
+        """Whether v is among the ``others`` of u, for each entry [v, u], [E]."""
+        entries, wanted = _codes(others.matrix.T.tocsr()), _codes(self.matrix)
+        return entries[torch.searchsorted(entries, wanted).clamp_max(len(entries) - 1)] == wanted
 
 
-def _codes(matrix: sparse.csr_matrix) -> NDArray[np.int64]:
-    """One number for every entry."""
+def _row_blocks(start: Tensor, entries: int) -> list[int]:
+    """Bounds of blocks of rows with about ``entries`` entries, without leading empty rows."""
+    marks = torch.arange(0, int(start[-1]), entries)
+    found = torch.searchsorted(start, marks, right=True) - 1
+    return [*found.unique_consecutive().tolist(), len(start) - 1]
+
+
+def _codes(matrix: sparse.csr_matrix) -> Tensor:
+    """One number for every entry, ascending if indices are sorted."""
     nodes = matrix.shape[0]
     rows = np.repeat(np.arange(nodes, dtype=np.int64), np.diff(matrix.indptr))
-    return rows * nodes + matrix.indices
+    return torch.from_numpy(rows * nodes + matrix.indices)
 
 
-def _mean_and_share(sums: Figures, total: Figures) -> Figures:
+def _mean_and_share(sums: Tensor, total: Tensor) -> Tensor:
     """Sums of targets divided by their number, the last column, and that number as a share."""
-    return np.hstack(
-        [sums[:, :-1] / np.maximum(sums[:, -1:], 1), sums[:, -1:] / np.maximum(total, 1)]
-    )
+    means, number = sums[:, :-1], sums[:, -1:]
+    return torch.cat([means / number.clamp_min(1), number / total.clamp_min(1)], dim=1)
 
 
 def directions(edge_index: Tensor, nodes: int, directed: bool) -> list[Neighbours]:
@@ -123,19 +149,23 @@ def surroundings(
         Features that join ``x``, [N, G].
     """
     count = known.double().unsqueeze(1)
-    given = torch.cat([targets.double() * count, count], dim=1).cpu().numpy()
+    given = torch.cat([targets.double() * count, count], dim=1).cpu()
     narrow = x.layout is torch.strided and x.size(1) * len(groups) <= WIDEST
-    features = [x.double().cpu().numpy()] if narrow else []
-    plain, found = [], []
+    features = [x.double().cpu()] if narrow else []
+    plain: list[Tensor] = []
+    found: list[Tensor] = []
     for ways in groups:
-        degrees = np.log1p(np.hstack([way.degrees for way in ways]))
+        degrees = torch.cat([way.degrees for way in ways], dim=1).log1p()
         plain += [degrees, *(way.mean(one) for one in (degrees, *features) for way in ways)]
-        found += [way.targets(given) for way in ways]
-        found += [one.targets_around(other, given) for one, other in product(ways, ways)]
-    columns = np.hstack(plain)
-    deviation = columns.std(axis=0)
-    scaled = (columns - columns.mean(axis=0)) / np.where(deviation > 0, deviation, 1)
-    return torch.from_numpy(np.hstack([scaled, *found])).float().to(x.device)
+        both = [(way, way.sum(given)) for way in ways]
+        found += [way.targets(sums).float() for way, sums in both]
+        found += [
+            way.targets_around(other, sums, given).float() for way in ways for other, sums in both
+        ]
+    columns = torch.cat(plain, dim=1)
+    deviation = columns.std(dim=0, correction=0)
+    scaled = (columns - columns.mean(dim=0)) / torch.where(deviation > 0, deviation, 1)
+    return torch.cat([scaled.float(), *found], dim=1).to(x.device)
 
 
 def joined(x: Tensor, more: Tensor) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -9,17 +11,28 @@ from torch_geometric.data import Data
 from gread.estimator.scores import Figures
 from gread.estimator.task import Task
 from gread.graph.adjacency import OriginalAdjacency
+from gread.graph.operator import Adjacency
+from gread.kernels.backend import backend_for
+from gread.kernels.reference import Terms
 
-ALPHA, ROUNDS = 0.9, 50
-"""Share of the neighbours in propagation, and how often it is repeated."""
+ALPHA, SMOOTH, ROUNDS = 0.9, 0.8, 50
+"""Share of the neighbours in propagation and in smoothing, and how often each is repeated."""
 
 
-def _spread(data: Data, start: Tensor, alpha: float = ALPHA) -> Tensor:
-    """S ← α Ã S + (1 − α) S₀, with D^-½ A D^-½ for Ã: Zhou et al., NeurIPS 2003."""
-    adj = OriginalAdjacency(self_loops=0.0)(start, data.edge_index, data.edge_weight)
+def _operator(data: Data, like: Tensor) -> Adjacency:
+    """D^-½ A D^-½ for states of the size and type of ``like``."""
+    adj = OriginalAdjacency(self_loops=0.0)(like, data.edge_index, data.edge_weight)
+    assert isinstance(adj, Adjacency)  # the graph is no shard
+    return adj
+
+
+def _spread(adj: Adjacency, start: Tensor, alpha: float = ALPHA) -> Tensor:
+    """S ← α Ã S + (1 − α) S₀: Zhou et al., NeurIPS 2003."""
+    shares = start.new_tensor([[alpha], [1 - alpha]]).expand(-1, start.size(1))
+    terms, gather = Terms(shares, [start], degree=0), backend_for(start).gather
     state = start
     for _ in range(ROUNDS):
-        state = alpha * (adj @ state) + (1 - alpha) * start
+        state = gather(adj.pattern.rows, adj.weight, state, terms)
     return state
 
 
@@ -32,7 +45,7 @@ def propagated(data: Data, known: Tensor, task: Task, y: Tensor) -> Figures:
     """
     column = known.unsqueeze(1).float()
     start = task.spread(y) * column
-    found = _spread(data, torch.cat([start, column], 1))
+    found = _spread(_operator(data, start), torch.cat([start, column], 1))
     total = found[:, -1:]
     everywhere = start[known].mean(0)
     spread = torch.where(total > 0, found[:, :-1] / total.clamp_min(1e-30), everywhere)
@@ -50,9 +63,10 @@ def smoothed(data: Data, known: Tensor, task: Task, y: Tensor, predictions: Figu
     truth = task.spread(y).to(device)
     column = known.to(device).unsqueeze(1)
     error = (truth - p) * column
-    spread = _spread(data, error)
+    adj = _operator(data, p)
+    spread = _spread(adj, error)
     size = error.abs().sum() / column.sum() / p.size(1)
     scale = (size / spread.abs().mean(1, keepdim=True).clamp_min(1e-12)).clamp(max=1.0)
     corrected = torch.where(column, truth, task.limited(p + scale * spread))
-    found, weight = (_spread(data, one, 0.8) for one in (corrected, torch.ones_like(p[:, :1])))
-    return task.restored(found, weight).double().cpu().numpy()
+    found = task.smoothed(corrected, partial(_spread, adj, alpha=SMOOTH))
+    return found.double().cpu().numpy()

@@ -8,7 +8,7 @@ which metric these are compared, and how they are calibrated, decided, scored an
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
@@ -133,9 +133,10 @@ class Task(ABC):
         """Predictions that were corrected, as far as they can be."""
         return predictions
 
-    def restored(self, spread: Tensor, weight: Tensor) -> Tensor:
-        """Predictions that were spread along edges, on their scale: divided by spread ones."""
-        return spread / weight.clamp_min(1e-30)
+    def smoothed(self, predictions: Tensor, spread: Callable[[Tensor], Tensor]) -> Tensor:
+        """Predictions that are spread along edges, on their scale: divided by spread ones."""
+        found = spread(torch.cat([predictions, torch.ones_like(predictions[:, :1])], dim=1))
+        return found[:, :-1] / found[:, -1:].clamp_min(1e-30)
 
     def gain(self, predictions: Figures, y: NDArray[Any]) -> tuple[float, float]:
         """Objective to maximize: the metric, with a continuous one to break ties."""
@@ -282,9 +283,9 @@ class Classes(Task):
         """Not negative."""
         return predictions.clamp_min(0.0)
 
-    def restored(self, spread: Tensor, weight: Tensor) -> Tensor:
+    def smoothed(self, predictions: Tensor, spread: Callable[[Tensor], Tensor]) -> Tensor:
         """Shares of the classes."""
-        found = spread.clamp_min(1e-12)
+        found = spread(predictions).clamp_min(1e-12)
         return found / found.sum(1, keepdim=True)
 
     def temperature(self, predictions: Figures, y: NDArray[np.int64]) -> float:

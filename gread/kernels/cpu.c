@@ -50,6 +50,17 @@ typedef REAL pack __attribute__((vector_size(PACK), aligned(sizeof(REAL)), may_a
 #define LANES ((int64_t)(PACK / sizeof(REAL)))
 #define AT(pointer, k) (*(pack *)((pointer) + (k) * LANES))
 
+/* `call(packs)` for the packs of channels from k to `end`, as many at a time as possible, because
+ * each call reads the entries of the row again. */
+#define AT_A_TIME(packs, call)                                                                     \
+    for (; (packs) <= PACKS && k + (packs) * LANES <= end; k += (packs) * LANES) call(packs);
+#define MOST_FIRST(call)                                                                           \
+    AT_A_TIME(16, call)                                                                            \
+    AT_A_TIME(8, call)                                                                             \
+    AT_A_TIME(4, call)                                                                             \
+    AT_A_TIME(2, call)                                                                             \
+    AT_A_TIME(1, call)
+
 /* What one row of `gather` or `pull` is made of. */
 typedef struct {
     const int32_t *column;
@@ -121,18 +132,19 @@ void gather(const int64_t *start, const int32_t *column, const REAL *weight, con
     const matrix m = {column, weight, y, coef, bases, d, entries, degree, count};
 #pragma omp parallel num_threads(threads) if (entries * d > SMALL)
     for (int64_t c = 0; c < d; c += PACKS * LANES) { /* all rows of channels that stay near */
+        const int64_t end = c + PACKS * LANES < d ? c + PACKS * LANES : d;
 #pragma omp for schedule(static)
         for (int64_t part = 0; part < PARTS; part++) {
             const int64_t last = first_row(start, n, part + 1);
             for (int64_t i = first_row(start, n, part); i < last; i++) {
                 const int64_t from = start[i], to = start[i + 1];
                 int64_t k = c;
-                if (k + PACKS * LANES <= d) {
-                    gather_packs(&m, out, from, to, i, k, PACKS);
-                    continue;
-                }
-                for (; k + LANES <= d; k += LANES) gather_packs(&m, out, from, to, i, k, 1);
-                for (; k < d; k++) gather_one(&m, out, from, to, i, k);
+#define GATHER_PACKS(packs) gather_packs(&m, out, from, to, i, k, packs)
+                MOST_FIRST(GATHER_PACKS)
+                if (k < end && d >= LANES) /* the last pack overlaps the one before */
+                    gather_packs(&m, out, from, to, i, d - LANES, 1);
+                else
+                    for (; k < end; k++) gather_one(&m, out, from, to, i, k);
             }
         }
     }
@@ -194,6 +206,7 @@ void pull(const int64_t *start, const int32_t *column, const REAL *weight, const
     const int64_t size = (1 + degree) * d;
 #pragma omp parallel num_threads(threads) if (entries * d > SMALL)
     for (int64_t c = 0; c < d; c += PACKS * LANES) {
+        const int64_t end = c + PACKS * LANES < d ? c + PACKS * LANES : d;
 #pragma omp for schedule(static)
         for (int64_t part = 0; part < PARTS; part++) {
             REAL *own = sums + part * size;
@@ -201,12 +214,9 @@ void pull(const int64_t *start, const int32_t *column, const REAL *weight, const
             for (int64_t i = first_row(start, n, part); i < last; i++) {
                 const int64_t from = start[i], to = start[i + 1];
                 int64_t k = c;
-                if (k + PACKS * LANES <= d) {
-                    pull_packs(&m, y, out, own, from, to, i, k, PACKS);
-                    continue;
-                }
-                for (; k + LANES <= d; k += LANES) pull_packs(&m, y, out, own, from, to, i, k, 1);
-                for (; k < d; k++) pull_one(&m, y, out, own, from, to, i, k);
+#define PULL_PACKS(packs) pull_packs(&m, y, out, own, from, to, i, k, packs)
+                MOST_FIRST(PULL_PACKS)
+                for (; k < end; k++) pull_one(&m, y, out, own, from, to, i, k);
             }
         }
     }

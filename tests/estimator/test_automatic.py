@@ -2,6 +2,8 @@
 
 import json
 import re
+from copy import deepcopy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +12,8 @@ from rich.console import Console
 
 import gread
 from gread.base.errors import InputError
-from gread.estimator import automatic
+from gread.estimator import attempt, automatic
+from gread.estimator.automatic import Blend
 from gread.estimator.candidates import Candidate
 from gread.estimator.progress import FitProgress
 from gread.estimator.race import Choice, Contest, Scored
@@ -83,6 +86,35 @@ def test_a_folder_holds_all_of_it(fitted, data, tmp_path):
     other = gread.load("csbm", num_nodes=50, homophily=0.9, degree=6, seed=5)
     assert np.array_equal(again.predict_proba(other), fitted.predict_proba(other))
     assert again.score() == fitted.score()
+
+
+def test_members_of_a_folder_that_share_a_network_compute_it_once(
+    fitted, data, tmp_path, monkeypatch
+):
+    member = next(one for one in fitted.blend_.members if one.module is not None)
+    other = replace(member, module=deepcopy(member.module).requires_grad_(False))
+    next(other.module.parameters()).zero_()
+    smooth = replace(member.candidate, smooth=True)
+    members = [
+        replace(member, weight=0.2),
+        replace(member, candidate=smooth, weight=0.3),
+        replace(other, candidate=smooth, weight=0.5),
+    ]
+    blend = Blend(members, fitted.task_, (1.0, 1.0, 1.0))
+    again = Blend.read(tmp_path, blend.write(tmp_path), data.num_features, fitted.task_, 120)
+    calls = []
+    monkeypatch.setattr(
+        automatic, "predicted", lambda *a: (calls.append(a[0]), attempt.predicted(*a))[1]
+    )
+    known = fitted.data_.train_mask
+    found = again.predictions(fitted.data_, known)
+    assert len(calls) == 2
+    alone = [
+        one.weight
+        * replace(blend, members=[replace(one, weight=1.0)]).predictions(fitted.data_, known)
+        for one in members
+    ]
+    np.testing.assert_allclose(found, sum(alone), atol=1e-7)
 
 
 def test_positions_are_stored_with_the_graph(data, tmp_path, monkeypatch):

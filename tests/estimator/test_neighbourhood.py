@@ -7,6 +7,7 @@ from torch.nn.functional import one_hot
 from torch_geometric.utils import to_undirected
 
 from gread.base.errors import InputError
+from gread.estimator import neighbourhood
 from gread.estimator.candidates import Candidate, portfolio
 from gread.estimator.neighbourhood import WIDEST, directions, joined, surroundings
 
@@ -20,7 +21,7 @@ def directed(request):
 
 @pytest.fixture
 def edges(directed):
-    drawn = torch.randint(NODES, (2, 90))  # with self loops and duplicates
+    drawn = torch.randint(1, NODES, (2, 90))  # with self loops, duplicates and an isolated node
     return drawn if directed else to_undirected(drawn, num_nodes=NODES)
 
 
@@ -50,6 +51,27 @@ def test_a_node_never_sees_its_own_target(edges, groups, known):
             assert not torch.equal(before, after)  # the features of others change
 
 
+def test_a_node_of_a_large_graph_does_not_see_its_target_through_two_edges():
+    """Codes of pairs of nodes exceed 32 bits here."""
+    nodes = 50_000
+    ends = torch.arange(nodes - 10, nodes)
+    edges = to_undirected(torch.stack([ends[:-1], ends[1:]]), num_nodes=nodes)
+    known, x, targets = torch.ones(nodes).bool(), torch.ones(nodes, 1), torch.zeros(nodes, 1)
+    groups = [directions(edges, nodes, directed=False)]
+    before = surroundings(groups, x, known, targets)
+    targets[-1] = 1.0
+    after = surroundings(groups, x, known, targets)
+    assert torch.equal(before[-1], after[-1])
+    assert not torch.equal(before[-3], after[-3])
+
+
+def test_blocks_of_edges_give_the_same_features(groups, known, monkeypatch):
+    x, targets = torch.randn(NODES, 2), torch.rand(NODES, CLASSES)
+    whole = surroundings(groups, x, known, targets)
+    monkeypatch.setattr(neighbourhood, "BLOCK", 7 * (CLASSES + 1))
+    torch.testing.assert_close(surroundings(groups, x, known, targets), whole)
+
+
 def test_targets_of_unknown_nodes_are_seen_by_none(groups, known):
     x, targets = torch.randn(NODES, 2), torch.rand(NODES, CLASSES)
     hidden = torch.where(known.unsqueeze(1), targets, 100.0)
@@ -62,17 +84,18 @@ def test_targets_are_means_over_neighbours_and_over_theirs(edges, directed, know
     """Compared with loops over nodes."""
     targets = np.random.default_rng(0).random((NODES, CLASSES))
     given = np.hstack([targets, np.ones((NODES, 1))]) * known.numpy()[:, None]
+    given = torch.from_numpy(given)
     ways = directions(edges, NODES, directed)
     around = [[set(way.matrix[v].indices) for v in range(NODES)] for way in ways]
     for way, near in zip(ways, around, strict=True):
-        found = way.targets(given)
+        found = way.targets(way.sum(given))
         for v in range(NODES):
             seen = [u for u in near[v] if known[u]]
             mean = targets[seen].mean(0) if seen else np.zeros(CLASSES)
             share = len(seen) / max(1, len(near[v]))
             np.testing.assert_allclose(found[v], [*mean, share], atol=1e-12)
         for other, far in zip(ways, around, strict=True):
-            found = way.targets_around(other, given)
+            found = way.targets_around(other, other.sum(given), given)
             for v in range(NODES):
                 circles = [[w for w in far[u] if known[w] and w != v] for u in near[v]]
                 means = [targets[circle].mean(0) for circle in circles if circle]

@@ -29,7 +29,7 @@ def assert_close(got, expected):
 
 @needs_compiler
 @pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("d", [1, 3, 16, 64, 130])
+@pytest.mark.parametrize("d", [1, 3, 16, 61, 64, 130])
 @pytest.mark.parametrize(("degree", "bases"), [(0, 0), (1, 2), (2, 1), (3, 4)])
 @pytest.mark.parametrize("entries", [300, 900])
 def test_gather_and_pull(dtype, d, degree, bases, entries):
