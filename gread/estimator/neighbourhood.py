@@ -122,9 +122,9 @@ def _mean_and_share(sums: Tensor, total: Tensor) -> Tensor:
 def directions(edge_index: Tensor, nodes: int, directed: bool) -> list[Neighbours]:
     """Neighbours along incoming edges and, if edges have directions, along outgoing ones."""
     source, target = edge_index.cpu().numpy()
-    matrix = sparse.csr_matrix((np.ones(len(source)), (target, source)), shape=(nodes, nodes))
-    matrix.setdiag(0)
-    matrix.eliminate_zeros()
+    other = source != target
+    entries = np.ones(other.sum()), (target[other], source[other])
+    matrix = sparse.csr_matrix(entries, shape=(nodes, nodes))
     matrix.data[:] = 1.0
     incoming = Neighbours(matrix)
     return [incoming, Neighbours(matrix.T.tocsr())] if directed else [incoming]

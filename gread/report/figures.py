@@ -312,7 +312,7 @@ _RING: Mapping[str, Any] = {"s": 190, "facecolor": "none", "edgecolor": COLOURS[
 def save(figure: Figure, file: Path, metadata: Mapping[str, Any] | None = None) -> None:
     """Write a figure; letters of a user's names that the font lacks are empty boxes."""
     with warnings.catch_warnings(), whole_file(file) as part:
-        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        warnings.filterwarnings("ignore", "Glyph .* missing from")
         figure.savefig(part, format=file.suffix[1:], metadata=metadata)
 
 

@@ -68,7 +68,7 @@ class Encoder(ABC):
         if not self.indicator:
             return found
         if issparse(found):
-            return hstack([found, csr_array(missing)], format="csr")
+            return csr_array(hstack([found, csr_array(missing)]))
         return np.hstack([found, missing])
 
     def names(self, column: str) -> list[str]:
@@ -552,8 +552,8 @@ class Preprocessing:
         size = len(table) * self.width
         if size >= WORTH and self._entries(columns) <= SPARSE * size:
             blocks = (self._encoded(table.name, name, columns[name]) for name in columns)
-            found = hstack([csc_array(block) for block in blocks], format="csr", dtype=np.float32)
-            return self._per_row(found)
+            found = hstack([csc_array(block) for block in blocks], dtype=np.float32)
+            return self._per_row(csr_array(found))
         out = _zeros(len(table), self.width)
         for first in range(0, len(table), BLOCK):
             rows, start = slice(first, first + BLOCK), 0

@@ -13,6 +13,7 @@ SLOW = (*LARGE, "a CSV file with 10,000 columns of two letters")
 CASES = {name: case for group in GROUPS for name, case in group.cases.items() if name not in SLOW}
 
 
+@pytest.mark.filterwarnings("ignore:.*PyExtensionType")  # PyArrow before 21
 @pytest.mark.parametrize("name", CASES)
 def test_a_hostile_file_gets_nothing(name, tmp_path, monkeypatch):
     monkeypatch.setenv("GREAD_MIRROR", "http://127.0.0.1:9")
