@@ -127,6 +127,7 @@ class Epochs:
         reduction: Reduction = WHOLE,
     ):
         self.model, self.optimizer, self.best = model, optimizer, best
+        self.parameters = list(model.parameters())
         self.pieces, self.reduction = pieces, reduction
         self.loss, self.metric = LOSSES[config.loss], metric_of(config)
         self.y = _joined([piece.y for piece in pieces], 0)
@@ -154,9 +155,10 @@ class Epochs:
     def __call__(self) -> Tensor:
         """Compute one epoch: loss, metric on the three sets, validation loss, [members, 5]."""
         self.model.train()
-        self.optimizer.zero_grad()
+        for parameter in self.parameters:
+            parameter.grad = None
         losses = [self._learn(piece, nodes) for piece, nodes in self.steps]
-        self.reduction.add_gradients(self.model.parameters())
+        self.reduction.add_gradients(self.parameters)
         self.optimizer.step()
         numbers = self._evaluate(torch.stack(losses).sum(0))
         numbers = numbers if numbers.dim() > 1 else numbers.unsqueeze(0)
@@ -306,9 +308,10 @@ class Best:
         if better.is_cuda or better.any():  # a CPU is asked at no cost
             self.val.copy_(torch.where(better, val, self.val))
             self.number.copy_(torch.where(better, self.epoch, self.number))
+            every = not better.is_cuda and bool(better.all())
             for kept, now in zip(self.kept, self.state, strict=True):
                 each = (-1, *(1,) * (now.dim() - 1))[: now.dim()]
-                kept.copy_(torch.where(better.view(each), now, kept))
+                kept.copy_(now if every else torch.where(better.view(each), now, kept))
         self.running &= self.epoch - self.number < patience
         self.epoch += 1
         self.running &= self.epoch < epochs
