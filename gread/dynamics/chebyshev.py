@@ -26,6 +26,7 @@ from gread.dynamics.reactions import Terms
 from gread.dynamics.tableau import Integration
 from gread.graph.operator import Operator
 from gread.kernels.cuda_graph import values_can_be_read
+from gread.kernels.direct import Apply, with_autograd
 from gread.kernels.program import Program, ProgramBuilder
 
 NODES = 128
@@ -43,7 +44,12 @@ but depends on α."""
 
 
 def polynomial_flow(
-    adj: Operator, h0: Tensor, alpha: Tensor, beta: Tensor, terms: Terms, integration: Integration
+    adj: Operator,
+    h0: Tensor,
+    rates: Tensor,
+    terms: Terms,
+    integration: Integration,
+    apply: Apply = with_autograd,
 ) -> Tensor | None:
     """Compute H(T) of the steps of `gread.dynamics.stepped_flow` to 1e-6; None if not applicable.
 
@@ -52,10 +58,10 @@ def polynomial_flow(
     Args:
         adj: Ã.
         h0: H(0), [N, d], which is also the source.
-        alpha: α, one per channel [d] or one for all [1].
-        beta: β, in the same form.
+        rates: α and β, per channel [2, d] or for all [2, 1].
         terms: The reaction.
         integration: T, τ and a fixed-step solver.
+        apply: How the function with the gradient is called.
     """
     if terms.square or terms.cube or not adj.symmetric or not values_can_be_read():
         return None
@@ -65,13 +71,12 @@ def polynomial_flow(
     if products <= FEW_PRODUCTS:
         return None
     nodes, lowest = min(products + 1, NODES), adj.lowest
-    rates = torch.stack([alpha, beta])
     with torch.no_grad():
         series = _series(rates, terms, integration, nodes, lowest)
         degree = _degree(series.real.abs().amax(0), NEGLIGIBLE[h0.dtype])
     if degree >= products:
         return None
-    return _Polynomial.apply(adj, lowest, h0, rates, series[:, : degree + 1])
+    return apply(_Polynomial, adj, lowest, h0, rates, series[:, : degree + 1])
 
 
 def _series(

@@ -26,6 +26,7 @@ from torch.autograd.function import once_differentiable
 from gread.dynamics.reactions import Terms
 from gread.dynamics.tableau import Tableau
 from gread.graph.operator import Operator
+from gread.kernels.direct import Apply, with_autograd
 from gread.kernels.program import Program, ProgramBuilder
 
 FEW_STEPS = 16
@@ -42,13 +43,13 @@ def stepped_flow(
     adj: Operator,
     h0: Tensor,
     source: Tensor,
-    alpha: Tensor,
-    beta: Tensor,
+    rates: Tensor,
     *,
     terms: Terms,
     tableau: Tableau,
     lengths: Lengths,
     active: tuple[int, ...] = (),
+    apply: Apply = with_autograd,
 ) -> Tensor:
     """Compute H(T) after steps of the given lengths, equal to `gread.integrate` up to rounding.
 
@@ -58,19 +59,18 @@ def stepped_flow(
         adj: Ã.
         h0: H(0), [N, d].
         source: H(0) in the reaction, [N, d].
-        alpha: α, one per channel [d] or one for all [1].
-        beta: β, in the same form.
+        rates: α and β, per channel [2, d] or for all [2, 1].
         terms: The reaction.
         tableau: Runge-Kutta table.
         lengths: Length of every step; for several members, equally many for each, of which the last
         may be 0.
         active: Number of leading members that take each step; by default all.
+        apply: How the function with the gradient is called.
     """
     first = lengths[0]
     steps = len(first) if isinstance(first, tuple) else len(lengths)
     plan = _step_program(terms, tableau, steps, active)
-    rates = torch.stack([alpha, beta], -2)  # [2, d] or [2, 1]
-    return _Flow.apply(plan, lengths, adj, adj.weight, h0, source, rates)
+    return apply(_Flow, plan, lengths, adj, adj.weight, h0, source, rates)
 
 
 @lru_cache(maxsize=256)

@@ -120,6 +120,36 @@ def dropout(x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
     return out
 
 
+def drop_cross_entropy(
+    x: Tensor, seed: Tensor, rate: float, weight: Tensor, bias: Tensor, target: Tensor, scale: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """See `gread.kernels.reference.drop_cross_entropy`; also the gradients of x, W and b."""
+    out, (k, d) = torch.empty_like(x, memory_format=torch.contiguous_format), weight.shape
+    sums, losses = x.new_zeros(PARTS, k, d + 1), x.new_empty(PARTS)
+    _call("drop_cross_entropy", x, x, seed, weight, bias, target, out, sums, losses, *x.shape, k,
+          threshold(rate), 1.0 - rate, scale)  # fmt: skip
+    grad = sums[0]  # the kernel has added the partial sums here
+    return losses[0], out, grad[:, :d].contiguous(), grad[:, d].contiguous()
+
+
+def drop_gather(
+    rows: Rows,
+    values: Tensor,
+    seed: Tensor,
+    rate: float,
+    y: Tensor,
+    order: Tensor | None = None,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """See `gread.kernels.reference.drop_gather`."""
+    n, (d, entries) = rows.start.numel() - 1, (y.size(1), values.numel())
+    out, ends = y.new_empty(n, d), rows.start.new_empty(n)
+    room = torch.empty_like(rows.column), torch.empty_like(values)
+    _call("drop_gather", y, *rows, order, values, seed, y, y.new_ones(d), bias, out, *room, ends,
+          n, d, entries, threshold(rate), 1.0 - rate)  # fmt: skip
+    return out
+
+
 LINE = 64
 """Smallest number of bytes of channels that a thread of `run` processes at a time."""
 
@@ -228,26 +258,34 @@ def _call(name: str, like: Tensor, *arguments: Tensor | list[Tensor] | float | N
     Tensors are made contiguous and passed as addresses. All must have one number type, because C
     would misread others and read out of bounds.
     """
-    kept: list[Tensor] = []  # keeps the tensors alive during the call
+    kept: list[Tensor] = []  # copies, alive during the call
 
     def address(tensor: Tensor) -> int:
-        kept.append(tensor.contiguous())
-        return kept[-1].data_ptr()
+        if tensor.dtype != like.dtype and tensor.is_floating_point():
+            raise TypeError(f"{name} needs numbers of one type, got {tensor.dtype}, {like.dtype}")
+        if not tensor.is_contiguous():
+            tensor = tensor.contiguous()
+            kept.append(tensor)
+        return tensor.data_ptr()
 
     values: list[Any] = []
-    for argument in (*arguments, torch.get_num_threads()):
-        if isinstance(argument, list):
+    for argument in arguments:
+        if isinstance(argument, Tensor):
+            values.append(address(argument))
+        elif isinstance(argument, list):
             values.append((ctypes.c_void_p * len(argument))(*map(address, argument)))
-        elif isinstance(argument, int):
-            values.append(ctypes.c_int64(argument))
-        elif isinstance(argument, float):
-            values.append(ctypes.c_double(argument))
         else:
-            values.append(ctypes.c_void_p(None if argument is None else address(argument)))
-    types = {tensor.dtype for tensor in kept if tensor.is_floating_point()}
-    if types - {like.dtype}:
-        raise TypeError(f"{name} needs numbers of one type, got {types}")
-    getattr(library(like.dtype), name)(*values)
+            values.append(argument)
+    function = getattr(library(like.dtype), name)
+    if function.argtypes is None:  # an argument has the same type in all calls
+        function.argtypes = [_argument_type(argument) for argument in (*arguments, 0)]
+    function(*values, torch.get_num_threads())
+
+
+def _argument_type(argument: Tensor | list[Tensor] | float | None) -> Any:
+    if isinstance(argument, float):
+        return ctypes.c_double
+    return ctypes.c_int64 if isinstance(argument, int) else ctypes.c_void_p
 
 
 _TYPES = {torch.float32: "float", torch.float64: "double"}
