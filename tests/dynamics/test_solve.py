@@ -249,13 +249,13 @@ def test_members_that_are_done_earlier_give_what_steps_of_no_length_give(
     adj = gread.OriginalAdjacency()(graph.x.double(), graph.edge_index)
     entries = adj.weight * torch.rand(5, adj.weight.numel()) if own_weights else adj.weight
     h0, source, grad = torch.rand(3, 5, 60, 6, dtype=torch.float64)
-    alpha, beta = torch.rand(2, 5, 6, dtype=torch.float64)
+    rates = torch.rand(5, 2, 6, dtype=torch.float64)
     terms, most = REACTIONS[reaction].terms, max(counts)
     lengths = tuple((0.1,) * count + (0.0,) * (most - count) for count in counts)
     leaving = tuple(sum(count > step for count in counts) for step in range(most))
     found = []
     for active in ((), leaving):
-        given = [part.clone().requires_grad_() for part in (entries, h0, source, alpha, beta)]
+        given = [part.clone().requires_grad_() for part in (entries, h0, source, rates)]
         weight, *states = given
         final = stepping.stepped_flow(
             *(gread.Adjacency(adj.pattern, weight), *states),
