@@ -270,27 +270,31 @@ INLINE void dots_rows(const matrix *m, const int64_t *start, REAL *out, int64_t 
     }
 }
 
-/* The same as functions of their own, for 1, 2 and 4 times 64 bytes: put into one another they
- * would have too few registers. */
+int64_t pack_bytes(void) { return PACK; }
+
+/* The same as functions of their own, for 64, 128 and 256 bytes of channels, and for one pack: put
+ * into one another they would have too few registers. */
 #define OWN static __attribute__((noinline)) void
-#define PASSES(lines)                                                                              \
-    OWN product_##lines(const matrix *m, const int64_t *start, REAL *out, int64_t n) {             \
-        product_rows(m, start, out, n, lines * 64 / PACK);                                         \
+#define PASSES(name, packs)                                                                        \
+    OWN product_##name(const matrix *m, const int64_t *start, REAL *out, int64_t n) {              \
+        product_rows(m, start, out, n, packs);                                                     \
     }                                                                                              \
-    OWN gather_##lines(const matrix *m, const int64_t *start, REAL *out, int64_t n) {              \
-        gather_rows(m, start, out, n, lines * 64 / PACK);                                          \
+    OWN gather_##name(const matrix *m, const int64_t *start, REAL *out, int64_t n) {               \
+        gather_rows(m, start, out, n, packs);                                                      \
     }                                                                                              \
-    OWN dots_##lines(const matrix *m, const int64_t *start, REAL *out, int64_t n) {                \
-        dots_rows(m, start, out, n, lines * 64 / PACK);                                            \
+    OWN dots_##name(const matrix *m, const int64_t *start, REAL *out, int64_t n) {                 \
+        dots_rows(m, start, out, n, packs);                                                        \
     }                                                                                              \
-    OWN pull_##lines(const matrix *m, const int64_t *start, const REAL *y, REAL *out, REAL *total, \
-                     REAL *part_total, int64_t n) {                                                \
-        pull_rows(m, start, y, out, total, part_total, n, lines * 64 / PACK);                      \
+    OWN pull_##name(const matrix *m, const int64_t *start, const REAL *y, REAL *out, REAL *total,  \
+                    REAL *part_total, int64_t n) {                                                 \
+        pull_rows(m, start, y, out, total, part_total, n, packs);                                  \
     }
-PASSES(1)
-PASSES(2)
-PASSES(4)
-#define CHOOSE(pass) (lines == 4 ? pass##_4 : lines == 2 ? pass##_2 : pass##_1)
+PASSES(pack, 1)
+PASSES(64, 64 / PACK)
+PASSES(128, 128 / PACK)
+PASSES(256, 256 / PACK)
+#define CHOOSE(pass)                                                                               \
+    (bytes == 256 ? pass##_256 : bytes == 128 ? pass##_128 : bytes == 64 ? pass##_64 : pass##_pack)
 
 /* A program as gread/kernels/program.py describes it, and what it works on. */
 typedef struct {
@@ -306,11 +310,11 @@ typedef struct {
     int64_t passes, n, d, entries, slots, rows, count, pull_count;
 } program;
 
-/* Takes the channels from c on, `lines` times 64 bytes, through a program. They lie in `room`: the
+/* Takes the channels from c on, so many bytes, through a program. They lie in `room`: the
  * slots, then the coefficients, the sums, and those of a part of the rows. Channels from d on are
  * zero. */
-static void run_lines(const program *p, REAL *room, int64_t c, int64_t lines) {
-    const int64_t n = p->n, d = p->d, width = lines * 64 / sizeof(REAL), size = n * width;
+static void run_block(const program *p, REAL *room, int64_t c, int64_t bytes) {
+    const int64_t n = p->n, d = p->d, width = bytes / sizeof(REAL), size = n * width;
     const int64_t valid = d - c < width ? d - c : width;
     REAL *coef = room + p->slots * size, *sums = coef + p->rows * width, *total = sums;
     REAL *dot_total = sums + p->pull_count * width, *part_total = sums + p->count * width;
@@ -388,15 +392,15 @@ static void run_lines(const program *p, REAL *room, int64_t c, int64_t lines) {
         for (int64_t k = 0; k < valid; k++) p->sums[r * d + c + k] = sums[r * width + k];
 }
 
-/* `lines` times 64 bytes of channels of one member at a time; every worker has its own part of
+/* So many bytes of channels of one member at a time; every worker has its own part of
  * `room`. Members have matrices of their own if `weight_step` is not 0. */
 void run(const int64_t *code, const int64_t *start, const int32_t *column, const REAL *weight,
          const int64_t *back_start, const int32_t *back_column, const REAL *back_weight,
          const REAL *const *inputs, REAL *const *outputs, const REAL *coef, REAL *room, REAL *sums,
          REAL *dots, int64_t passes, int64_t n, int64_t d, int64_t entries, int64_t slots,
-         int64_t rows, int64_t count, int64_t pull_count, int64_t room_size, int64_t lines,
+         int64_t rows, int64_t count, int64_t pull_count, int64_t room_size, int64_t bytes,
          int64_t members, int64_t weight_step, int64_t workers, int64_t threads) {
-    const int64_t width = lines * 64 / sizeof(REAL), blocks = (d + width - 1) / width;
+    const int64_t width = bytes / sizeof(REAL), blocks = (d + width - 1) / width;
 #pragma omp parallel for schedule(static, 1) num_threads(threads)
     for (int64_t worker = 0; worker < workers; worker++)
         for (int64_t block = worker; block < members * blocks; block += workers) {
@@ -422,7 +426,7 @@ void run(const int64_t *code, const int64_t *start, const int32_t *column, const
                                .rows = rows,
                                .count = count,
                                .pull_count = pull_count};
-            run_lines(&p, room + worker * room_size, block % blocks * width, lines);
+            run_block(&p, room + worker * room_size, block % blocks * width, bytes);
         }
 }
 

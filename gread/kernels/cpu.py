@@ -151,7 +151,8 @@ def drop_gather(
 
 
 LINE = 64
-"""Smallest number of bytes of channels that a thread of `run` processes at a time."""
+"""Number of bytes of channels that a thread of `run` processes at a time, or two or four times as
+many; one register if that is all."""
 
 FEW = 2**20
 """Number of products (entries times channels) below which one thread is as fast as several."""
@@ -167,8 +168,10 @@ def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor
     entries, rows = matrix.pattern.rows.column.numel(), coef.size(-2)
     if entries * count * d >= FEW and count * d * size // LINE < threads:
         return None
-    lines = next((k for k in (4, 2) if min(count * d // threads, d) * size >= k * LINE), 1)
-    width = lines * LINE // size
+    share, pack = min(count * d // threads, d) * size, library(coef.dtype).pack_bytes()
+    one_pack_each = threads > 1 and count * d * size <= threads * pack
+    block = next((k for k in (4 * LINE, 2 * LINE) if share >= k), pack if one_pack_each else LINE)
+    width = block // size
     blocks = -(-d // width)
     workers = min(threads, count * blocks)
     room = (program.slots * n + rows + program.sums + 4) * width
@@ -182,7 +185,7 @@ def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor
         back = (*matrix.pattern.columns, matrix.transposed_weight)
     _call("run", coef, program.code, *matrix.pattern.rows, matrix.weight, *back, list(inputs),
           outputs, coef, coef.new_empty(workers * room), sums, dots, len(program.passes), n, d,
-          entries, program.slots, rows, program.sums, program.pull_sums, room, lines, count,
+          entries, program.slots, rows, program.sums, program.pull_sums, room, block, count,
           entries if matrix.weight.dim() > 1 else 0, workers)  # fmt: skip
     return Ran(outputs, sums, None if dots is None else dots.sum(-2))
 
