@@ -3,7 +3,7 @@
 On a small graph the kernels take less time than modules, checks and autograd around them. If the
 features are sparse, Ã is fixed and the decoder is linear, a step is five kernels (encoder, flow,
 decoder with loss and its gradients, and the backward passes of flow and encoder), and an
-evaluation is three. They give the numbers of the model itself up to rounding, from the same seeds.
+evaluation is two. They give the numbers of the model itself up to rounding, from the same seeds.
 """
 
 from __future__ import annotations
@@ -91,11 +91,21 @@ class DirectModel:
         self.maps_first = few and f.commutes
         self.target = y.masked_fill(~train_mask, -1)
         self.scale = 1 / int(train_mask.sum())
-        self.once = Terms(self.like.new_ones(1, model.layer.channels), degree=0)
+        width = output.linear.out_features if self.maps_first else model.layer.channels
+        self.once = Terms(self.like.new_ones(1, width), degree=0)
+        self.coefficients = [*model.layer.alpha.parameters(), *model.layer.beta.parameters()]
+        self.versions: list[int] | None = None
+        self.rates = f.rates
 
+    @torch.enable_grad()
     def _rates(self) -> Tensor:
-        layer = self.layer
-        return ReactionDiffusion(self.adj, self.like, layer.alpha(), layer.beta()).rates
+        """α and β, computed once between two steps of the optimizer."""
+        versions = [parameter._version for parameter in self.coefficients]
+        if versions != self.versions:
+            alpha, beta = self.layer.alpha(), self.layer.beta()
+            self.rates = ReactionDiffusion(self.adj, self.like, alpha, beta).rates
+            self.versions = versions
+        return self.rates
 
     def learn(self) -> Tensor:
         """Compute the loss of a training step, and set the gradients of all parameters."""
@@ -119,19 +129,21 @@ class DirectModel:
                 first.bias.grad = grad.sum(0)
         if rates.requires_grad:
             rates.backward(grad_rates)
+            self.versions = None
         return loss
 
     @torch.no_grad()
     def outputs(self) -> Tensor:
         """Compute logits [N, classes] in evaluation mode."""
         first, last = self.encoder, self.output.linear
-        h = self.kernels.gather(self.pattern.rows, self.values, first.weight, self.once)
-        h = h if first.bias is None else h.add_(first.bias)
+        weight: Tensor = first.weight
+        bias: Tensor | None = first.bias
         if self.maps_first:
-            h = linear(h, last.weight)
-            return flow(self.adj, h, h, self._rates(), *self.flow, Direct()).add_(last.bias)
-        final = flow(self.adj, h, h, self._rates(), *self.flow, Direct())
-        return linear(final, last.weight, last.bias)
+            weight, bias = weight @ last.weight.T, None if bias is None else last.weight @ bias
+        h = self.kernels.gather(self.pattern.rows, self.values, weight, self.once)
+        h = h if bias is None else h.add_(bias)
+        final = flow(self.adj, h, h, self._rates().detach(), *self.flow, Direct())
+        return final.add_(last.bias) if self.maps_first else linear(final, last.weight, last.bias)
 
 
 def _seed(rate: float) -> Tensor:

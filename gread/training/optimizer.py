@@ -67,6 +67,8 @@ class FusedAdam(torch.optim.Adam):
                 maximize=False,
             )
 
+    step.hooked = True  # type: ignore[attr-defined]  # no wrapper for profilers, which takes longer
+
 
 class MemberAdam:
     """Adam on parameters with members in front, each with its learning rate and weight decay.
