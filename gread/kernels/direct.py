@@ -1,7 +1,7 @@
 """Functions with a gradient, called with autograd or without it.
 
-The engine of autograd takes longer than a kernel on a small graph. Code that knows the order of
-its functions calls them and their backward passes itself (`Direct`).
+On a small graph the engine of autograd takes longer than a kernel. `Direct` calls a function and
+its backward pass without the engine.
 """
 
 from __future__ import annotations
