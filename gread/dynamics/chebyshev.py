@@ -14,7 +14,7 @@ self loops at every node it is often −½, which saves a quarter of the product
 from __future__ import annotations
 
 import math
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
@@ -26,6 +26,7 @@ from gread.dynamics.reactions import Terms
 from gread.dynamics.tableau import Integration
 from gread.graph.operator import Operator
 from gread.kernels.cuda_graph import values_can_be_read
+from gread.kernels.direct import Apply, with_autograd
 from gread.kernels.program import Program, ProgramBuilder
 
 NODES = 128
@@ -43,7 +44,12 @@ but depends on α."""
 
 
 def polynomial_flow(
-    adj: Operator, h0: Tensor, alpha: Tensor, beta: Tensor, terms: Terms, integration: Integration
+    adj: Operator,
+    h0: Tensor,
+    rates: Tensor,
+    terms: Terms,
+    integration: Integration,
+    apply: Apply = with_autograd,
 ) -> Tensor | None:
     """Compute H(T) of the steps of `gread.dynamics.stepped_flow` to 1e-6; None if not applicable.
 
@@ -52,10 +58,10 @@ def polynomial_flow(
     Args:
         adj: Ã.
         h0: H(0), [N, d], which is also the source.
-        alpha: α, one per channel [d] or one for all [1].
-        beta: β, in the same form.
+        rates: α and β, per channel [2, d] or for all [2, 1].
         terms: The reaction.
         integration: T, τ and a fixed-step solver.
+        apply: How the function with the gradient is called.
     """
     if terms.square or terms.cube or not adj.symmetric or not values_can_be_read():
         return None
@@ -65,28 +71,26 @@ def polynomial_flow(
     if products <= FEW_PRODUCTS:
         return None
     nodes, lowest = min(products + 1, NODES), adj.lowest
-    numbers = partial(_series, terms, integration, nodes, lowest)
-    series = numbers(alpha.double(), beta.double())
-    size = series.detach().abs()
-    if series.requires_grad:
-        with torch.no_grad():
-            size = size.maximum(numbers(alpha.double() + ASIDE, beta.double() - ASIDE).abs())
-    degree = _degree(size, NEGLIGIBLE[h0.dtype])
+    with torch.no_grad():
+        series = _series(rates, terms, integration, nodes, lowest)
+        degree = _degree(series.real.abs().amax(0), NEGLIGIBLE[h0.dtype])
     if degree >= products:
         return None
-    kept = series[: degree + 1].to(h0.dtype).expand(-1, h0.size(1))
-    return _Polynomial.apply(adj, lowest, h0, kept)
+    return apply(_Polynomial, adj, lowest, h0, rates, series[:, : degree + 1])
 
 
 def _series(
-    terms: Terms, integration: Integration, nodes: int, lowest: float, alpha: Tensor, beta: Tensor
+    rates: Tensor, terms: Terms, integration: Integration, nodes: int, lowest: float
 ) -> Tensor:
-    """Chebyshev coefficients of p on [lowest, 1], [nodes, d]."""
-    points, transform = _chebyshev(nodes, alpha.device)
-    points = (points * (1 - lowest) + 1 + lowest) / 2
-    high = 1 - points
-    m = (beta * terms.laplacian - alpha) * high + beta * terms.linear
-    m = m + beta * terms.blurred * points * high
+    """Chebyshev coefficients of p on [lowest, 1], [1, nodes, d].
+
+    If α and β need gradients, the result is complex, [3, nodes, d]: the imaginary parts of the
+    first two series are `TINY` times the derivatives by α and β, and the third is `ASIDE`.
+    """
+    dtype = torch.complex128 if rates.requires_grad else torch.float64
+    slope, transform, shifts = _grid(terms, nodes, lowest, rates.device, dtype)
+    shifted = rates.double() + shifts
+    m = slope @ shifted
     p = torch.ones_like(m)
     assert integration.tableau is not None
     for length, steps in groupby(integration.lengths):  # all but the last have the same length
@@ -97,22 +101,45 @@ def _series(
             phi = phi * z + c
         factor = 1 + z * phi
         if not terms.source:
-            p = p * factor**count
+            p = p * _power(factor, count)
             continue
-        gain = length * phi * beta * terms.source
+        gain = length * terms.source * phi * shifted[:, 1:]
         for _ in range(count):
             p = factor * p + gain
     return transform @ p
 
 
-@lru_cache(maxsize=16)
-def _chebyshev(nodes: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Chebyshev nodes λ [nodes, 1], and the matrix from values to coefficients [nodes, nodes]."""
-    angles = (torch.arange(nodes, dtype=torch.float64, device=device) + 0.5) * math.pi / nodes
-    orders = torch.arange(nodes, dtype=torch.float64, device=device).unsqueeze(-1)
+TINY = 1e-20
+"""Imaginary step of a derivative: nothing is subtracted, so it may be arbitrarily small."""
+
+
+def _power(x: Tensor, count: int) -> Tensor:
+    """x^count by squaring; PyTorch's power loses small imaginary parts."""
+    if count == 1:
+        return x
+    half = _power(x, count // 2)
+    return half * half * x if count % 2 else half * half
+
+
+@lru_cache(maxsize=64)
+def _grid(
+    terms: Terms, nodes: int, lowest: float, device: torch.device, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Matrices from α and β to m, [nodes, 2], and from p to its series, [nodes, nodes].
+
+    Also returns the shifts of α and β for which `_series` computes p, [1 or 3, 2, 1].
+    """
+    angles = (torch.arange(nodes, dtype=torch.float64) + 0.5) * math.pi / nodes
+    orders = torch.arange(nodes, dtype=torch.float64).unsqueeze(-1)
     transform = (2 / nodes) * (orders * angles).cos()
     transform[0] /= 2
-    return angles.cos().unsqueeze(-1), transform
+    points = (angles.cos() * (1 - lowest) + 1 + lowest) / 2
+    high = 1 - points
+    by_beta = terms.laplacian * high + terms.linear + terms.blurred * points * high
+    slope = torch.stack([-high, by_beta], -1)
+    rows = [[1j * TINY, 0], [0, 1j * TINY], [ASIDE, -ASIDE]] if dtype.is_complex else [[0, 0]]
+    shifts = torch.tensor(rows, dtype=dtype, device=device).unsqueeze(-1)
+    return slope.to(device, dtype), transform.to(device, dtype), shifts
 
 
 def _degree(size: Tensor, negligible: float) -> int:
@@ -126,29 +153,34 @@ class _Polynomial(torch.autograd.Function):
     """Σ_k c_k T_k(X) h, for X = s Ã + t with its spectrum in [−1, 1]."""
 
     @staticmethod
-    def forward(ctx: Any, adj: Operator, lowest: float, h: Tensor, series: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, adj: Operator, lowest: float, h: Tensor, rates: Tensor, series: Tensor
+    ) -> Tensor:
         ctx.adj, ctx.lowest = adj, lowest
-        ctx.save_for_backward(h, series)
-        program = _clenshaw(len(series) - 1)
-        return adj.run(program, [h], _coefficients(series, lowest)).outputs[0]
+        ctx.save_for_backward(h, rates, series)
+        return adj.run(_clenshaw(series.size(1) - 1), [h], _rows(series, h, lowest)).outputs[0]
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor, Tensor]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients from T_k(X) g: ∂h = Σ c_k T_k g, and ∂c_k = Σ_i (T_k g) h."""
-        h, series = ctx.saved_tensors
-        program = _recurrence(len(series) - 1)
-        ran = ctx.adj.run(program, [grad, h], _coefficients(series, ctx.lowest))
-        dots = torch.cat(
-            [ran.sums[1:-1:2], ran.sums[-1:]]
-        )  # the sums of (Ã T_k g) h are not needed
-        return None, None, ran.outputs[0], dots
+        h, rates, series = ctx.saved_tensors
+        program = _recurrence(series.size(1) - 1)
+        ran = ctx.adj.run(program, [grad, h], _rows(series, h, ctx.lowest))
+        grad_rates = None
+        if ctx.needs_input_grad[3]:
+            # The sums of (Ã T_k g) h are not needed.
+            dots = torch.cat([ran.sums[1:-1:2], ran.sums[-1:]])
+            slopes = series[:2].imag / TINY
+            grad_rates = (slopes * dots).sum(1).sum_to_size(rates.shape).to(rates.dtype)
+        return None, None, ran.outputs[0], grad_rates, None
 
 
-def _coefficients(series: Tensor, lowest: float) -> Tensor:
+def _rows(series: Tensor, h: Tensor, lowest: float) -> Tensor:
     """Coefficients of both programs: 2 s, 2 t, c_k and −1 for every k; s and t; 2 s, 2 t and −1."""
-    coef = _constants(*series.shape, lowest, series.dtype, series.device).clone()
-    coef[2 : 4 * len(series) : 4] = series
+    count = series.size(1)
+    coef = _constants(count, h.size(1), lowest, h.dtype, h.device).clone()
+    coef[2 : 4 * count : 4] = series[0].real
     return coef
 
 

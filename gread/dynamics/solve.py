@@ -10,10 +10,11 @@ a polynomial in Ã.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from torch.nn.functional import linear
 
 from gread.dynamics.chebyshev import polynomial_flow
 from gread.dynamics.integrate import Solution, VectorField, finite, follow, walk
@@ -22,6 +23,7 @@ from gread.dynamics.stepping import stepped_flow
 from gread.dynamics.tableau import Integration
 from gread.graph.operator import Operator
 from gread.kernels.backend import fast
+from gread.kernels.direct import Apply, with_autograd
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,17 @@ class ReactionDiffusion:
         return terms_of(self.reaction)
 
     @property
+    def commutes(self) -> bool:
+        """Whether H(0) M flows to H(T) M, for a matrix M of any width.
+
+        It does if f is linear and all channels share α and β.
+        """
+        terms = self.terms
+        if terms is None or terms.square or terms.cube or self.local is not None:
+            return False
+        return all(c.numel() == 1 for c in (self.alpha, self.beta) if isinstance(c, Tensor))
+
+    @property
     def factors(self) -> tuple[Tensor, Tensor]:
         """α and β as tensors of the same shape, channels last."""
         known = [
@@ -70,6 +83,11 @@ class ReactionDiffusion:
         ]
         alpha, beta = torch.broadcast_tensors(*(torch.atleast_1d(c) for c in known))
         return alpha, beta
+
+    @property
+    def rates(self) -> Tensor:
+        """α and β of one member, per channel [2, d] or for all [2, 1]."""
+        return torch.stack([factor.reshape(-1) for factor in self.factors])
 
 
 def _scaled(h: Tensor, coefficient: Tensor | float) -> Tensor:
@@ -105,20 +123,49 @@ def _solve_fast(f: ReactionDiffusion, h0: Tensor, integration: Integration) -> S
     sizes = {c.numel() for c in (f.alpha, f.beta) if isinstance(c, Tensor)}
     if not sizes <= {1, h0.size(1)}:  # for example one per node
         return None
-    alpha, beta = (factor.reshape(-1) for factor in f.factors)
-    final = None
-    if f.source is h0 or not terms.source:
-        final = polynomial_flow(f.adj, h0, alpha, beta, terms, integration)
-    if final is None:
-        final = stepped_flow(
-            *(f.adj, h0, f.source, alpha, beta),
-            terms=terms,
-            tableau=tableau,
-            lengths=integration.lengths,
-        )
+    final = flow(f.adj, h0, f.source, f.rates, terms, integration)
     if not finite(final, f.adj.total):
         return None
     return Solution(final, (), integration.evaluations)
+
+
+def flow(
+    adj: Operator,
+    h0: Tensor,
+    source: Tensor,
+    rates: Tensor,
+    terms: Terms,
+    integration: Integration,
+    apply: Apply = with_autograd,
+) -> Tensor:
+    """Compute H(T) with a fixed-step solver, by a polynomial in Ã or by steps.
+
+    The arguments are those of `gread.dynamics.stepping.stepped_flow`.
+    """
+    assert integration.tableau is not None
+    if source is h0 or not terms.source:
+        final = polynomial_flow(adj, h0, rates, terms, integration, apply)
+        if final is not None:
+            return final
+    return stepped_flow(
+        *(adj, h0, source, rates),
+        terms=terms,
+        tableau=integration.tableau,
+        lengths=integration.lengths,
+        apply=apply,
+    )
+
+
+def solve_mapped(
+    f: ReactionDiffusion, h0: Tensor, integration: Integration, weight: Tensor
+) -> Tensor:
+    """Compute H(T) Wᵀ for W [k, d]; on a CPU the k columns are integrated if they give the same."""
+    fewer = len(weight) < h0.size(-1) and integration.tableau is not None
+    if not (fewer and f.commutes and fast()) or h0.is_cuda:
+        return linear(solve(f, h0, integration).final, weight)
+    start = linear(h0, weight)
+    source = start if f.source is h0 else linear(f.source, weight)
+    return solve(replace(f, source=source), start, integration).final
 
 
 def solve_together(f: VectorField, h0: Tensor, integrations: Sequence[Integration]) -> Tensor:
@@ -145,7 +192,7 @@ def solve_together(f: VectorField, h0: Tensor, integrations: Sequence[Integratio
     if h0.is_cuda and falling and min(counts) < most:
         active = tuple(sum(count > step for count in counts) for step in range(most))
     return stepped_flow(
-        *(f.adj, h0, f.source, *f.factors),
+        *(f.adj, h0, f.source, torch.stack(f.factors, -2)),
         terms=f.terms,
         tableau=tableau,
         lengths=tuple(own + (0.0,) * (most - len(own)) for own in each),

@@ -26,6 +26,7 @@ from torch.autograd.function import once_differentiable
 from gread.dynamics.reactions import Terms
 from gread.dynamics.tableau import Tableau
 from gread.graph.operator import Operator
+from gread.kernels.direct import Apply, with_autograd
 from gread.kernels.program import Program, ProgramBuilder
 
 FEW_STEPS = 16
@@ -42,13 +43,13 @@ def stepped_flow(
     adj: Operator,
     h0: Tensor,
     source: Tensor,
-    alpha: Tensor,
-    beta: Tensor,
+    rates: Tensor,
     *,
     terms: Terms,
     tableau: Tableau,
     lengths: Lengths,
     active: tuple[int, ...] = (),
+    apply: Apply = with_autograd,
 ) -> Tensor:
     """Compute H(T) after steps of the given lengths, equal to `gread.integrate` up to rounding.
 
@@ -58,27 +59,37 @@ def stepped_flow(
         adj: Ã.
         h0: H(0), [N, d].
         source: H(0) in the reaction, [N, d].
-        alpha: α, one per channel [d] or one for all [1].
-        beta: β, in the same form.
+        rates: α and β, per channel [2, d] or for all [2, 1].
         terms: The reaction.
         tableau: Runge-Kutta table.
         lengths: Length of every step; for several members, equally many for each, of which the last
         may be 0.
         active: Number of leading members that take each step; by default all.
+        apply: How the function with the gradient is called.
     """
-    tau = _constant(lengths, h0.dtype, h0.device).unsqueeze(-1)
-    plan = _step_program(terms, tableau, tau.size(-2), active)
-    a, b = tau * alpha.unsqueeze(-2), tau * beta.unsqueeze(-2)  # [steps, d] or [steps, 1]
-    basis = torch.stack([torch.ones_like(a), a, b], -2)
-    coef = _tensor(plan, "matrix", h0.dtype, h0.device) @ basis
-    return _Flow.apply(
-        plan, adj, adj.weight, h0, source, coef.expand(*coef.shape[:-1], h0.size(-1))
-    )
+    first = lengths[0]
+    steps = len(first) if isinstance(first, tuple) else len(lengths)
+    plan = _step_program(terms, tableau, steps, active)
+    return apply(_Flow, plan, lengths, adj, adj.weight, h0, source, rates)
 
 
 @lru_cache(maxsize=256)
-def _constant(numbers: Lengths, dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.tensor(numbers, dtype=dtype, device=device)
+def _affine(
+    matrix: Numbers, lengths: Lengths, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Offset [rows, 1] and slope [rows, 2]: the coefficients are offset + slope (α, β)."""
+    parts = torch.tensor(matrix, dtype=torch.float64)
+    tau = torch.tensor(lengths, dtype=torch.float64)[..., None, None]
+    slope = tau * parts[:, 1:]
+    offset = parts[:, :1].expand_as(slope[..., :1])
+    return offset.flatten(-3, -2).to(device, dtype), slope.flatten(-3, -2).to(device, dtype)
+
+
+def _coefficients(matrix: Numbers, lengths: Lengths, rates: Tensor, d: int) -> Tensor:
+    """Coefficients of all steps, [rows, d]."""
+    offset, slope = _affine(matrix, lengths, rates.dtype, rates.device)
+    coef = offset + slope @ rates
+    return coef.expand(*coef.shape[:-1], d)
 
 
 class Link(NamedTuple):
@@ -191,14 +202,6 @@ def _step_program(
     return StepProgram(tuple(matrix), tuple(links), steps, two_products, bool(terms.source), active)
 
 
-@lru_cache(maxsize=256)
-def _tensor(
-    plan: StepProgram | BackProgram, name: str, dtype: torch.dtype, device: torch.device
-) -> Tensor:
-    """A matrix of a plan as a tensor."""
-    return torch.tensor(getattr(plan, name), dtype=dtype, device=device)
-
-
 def chain(tableau: Tableau) -> list[tuple[tuple[float, ...], float]]:
     """Coefficients m_k0 to m_kk and c_k of every link.
 
@@ -225,37 +228,39 @@ def chain(tableau: Tableau) -> list[tuple[tuple[float, ...], float]]:
 
 
 class _Flow(torch.autograd.Function):
-    """The flow as a function of its coefficients [steps, rows of a step, d]."""
+    """The flow as a function of H(0), Ã, and the rates α and β, [2, d] or [2, 1]."""
 
     @staticmethod
     def forward(
         ctx: Any,
         plan: StepProgram,
+        lengths: Lengths,
         adj: Operator,
         weight: Tensor,
         h: Tensor,
         source: Tensor,
-        coef: Tensor,
+        rates: Tensor,
     ) -> Tensor:
         inputs = [h, source] if plan.source else [h]
-        final, *kept = adj.run(plan.forth, inputs, coef.flatten(-3, -2)).outputs
-        ctx.plan, ctx.adj = plan, adj
-        ctx.save_for_backward(weight, source, coef, h, *kept)
+        coef = _coefficients(plan.matrix, lengths, rates, h.size(-1))
+        final, *kept = adj.run(plan.forth, inputs, coef).outputs
+        ctx.plan, ctx.lengths, ctx.adj = plan, lengths, adj
+        ctx.save_for_backward(weight, source, rates, h, *kept)
         return final
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        plan, adj = ctx.plan, ctx.adj
-        _, source, coef, *kept = ctx.saved_tensors
-        needs_weight, needs_source = ctx.needs_input_grad[2], ctx.needs_input_grad[4]
+        plan, lengths, adj = ctx.plan, ctx.lengths, ctx.adj
+        _, source, rates, *kept = ctx.saved_tensors
+        needs_weight, needs_source = ctx.needs_input_grad[3], ctx.needs_input_grad[5]
         back = _back_program(plan, needs_weight, needs_source and plan.source)
-        matrix = _tensor(back, "matrix", coef.dtype, coef.device)
-        gradient = _tensor(back, "gradient", coef.dtype, coef.device)
+        coef = _coefficients(back.matrix, lengths, rates, grad.size(-1))
         inputs = [grad, *kept, *([source] if plan.source else [])]
-        ran = adj.run(back.program, inputs, (matrix @ coef).flatten(-3, -2))
+        ran = adj.run(back.program, inputs, coef)
         grad_h, grad_source = (*ran.outputs, None)[:2]
-        return None, None, ran.weight, grad_h, grad_source, gradient @ back.by_step(ran.sums)
+        gradient = _gradient(back, lengths, rates.dtype, rates.device) @ ran.sums
+        return None, None, None, ran.weight, grad_h, grad_source, gradient.sum_to_size(rates.shape)
 
 
 Row: TypeAlias = dict[int, float]
@@ -264,27 +269,31 @@ Row: TypeAlias = dict[int, float]
 
 @dataclass(frozen=True, eq=False)
 class BackProgram:
-    """The backward pass; its coefficients are linear in those of the forward pass.
+    """The backward pass; its coefficients are linear in 1, τ α and τ β, as in `StepProgram`.
 
     Attributes:
         program: Maps the gradient of H(T), the stored states and the source to the gradient of
             H(0), and to that of the source if it is needed.
-        steps: Number of steps.
-        dots: Number of sums of a step that come from `dot`.
-        matrix: Maps the coefficients of a step to those of its backward pass.
-        gradient: Maps the sums of a step to the gradients of its coefficients.
+        matrix: One row per coefficient of a step: its factors of 1, τ α and τ β.
+        pulls: Maps the sums of `pull` in a step to the gradients of τ α and τ β, two rows.
+        dots: The same for the sums of `dot`.
     """
 
     program: Program
-    steps: int
-    dots: int
     matrix: Numbers
-    gradient: Numbers
+    pulls: Numbers
+    dots: Numbers
 
-    def by_step(self, sums: Tensor) -> Tensor:
-        """Sums of the program, last step first, as [steps, sums of a step, d]."""
-        parts = sums.split([self.program.pull_sums, self.steps * self.dots], -2)
-        return torch.cat([part.unflatten(-2, (self.steps, -1)) for part in parts], -2).flip(-3)
+
+@lru_cache(maxsize=256)
+def _gradient(
+    back: BackProgram, lengths: Lengths, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """Matrix from the sums of the program, last step first, to the gradients of α and β."""
+    tau = torch.tensor(lengths, dtype=torch.float64).flip(-1)[..., None, :, None]
+    parts = (torch.tensor(part, dtype=torch.float64) for part in (back.pulls, back.dots))
+    every = [(tau * part.unsqueeze(-2)).flatten(-2) for part in parts]
+    return torch.cat(every, -1).to(device, dtype)
 
 
 @lru_cache(maxsize=64)
@@ -340,10 +349,16 @@ class _Back:
         w.store(grad, 0)
         if self.grad_source is not None:
             w.store(self.grad_source, 1)
-        coefs = range(len(plan.matrix))
-        matrix = tuple(tuple(row.get(i, 0.0) for i in coefs) for row in self.rows)
-        gradient = tuple(tuple(row.get(i, 0.0) for row in (*self.sums, *self.dots)) for i in coefs)
-        return BackProgram(w.done(), plan.steps, len(self.dots), matrix, gradient)
+        matrix = tuple(tuple(self.part(row, k) for k in range(3)) for row in self.rows)
+        pulls, dots = (
+            tuple(tuple(self.part(row, k) for row in sums) for k in (1, 2))
+            for sums in (self.sums, self.dots)
+        )
+        return BackProgram(w.done(), matrix, pulls, dots)
+
+    def part(self, row: Row, k: int) -> float:
+        """Factor of 1, τ α or τ β (k = 0, 1, 2) in a sum of coefficients."""
+        return sum(factor * self.plan.matrix[i][k] for i, factor in row.items())
 
     def step(self, number: int, h: int, grad: int) -> int:
         """Write the gradient before a step from the gradient after it."""

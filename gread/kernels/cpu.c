@@ -126,26 +126,30 @@ static inline void gather_one(const matrix *m, REAL *out, int64_t from, int64_t 
     out[at] = sum;
 }
 
+/* Row i, for as many channels from c on as one sum takes. */
+static inline void gather_row(const matrix *m, REAL *out, int64_t from, int64_t to, int64_t i,
+                              int64_t c) {
+    const int64_t d = m->d, end = c + PACKS * LANES < d ? c + PACKS * LANES : d;
+    int64_t k = c;
+#define GATHER_PACKS(packs) gather_packs(m, out, from, to, i, k, packs)
+    MOST_FIRST(GATHER_PACKS)
+    if (k < end && d >= LANES) /* the last pack overlaps the one before */
+        gather_packs(m, out, from, to, i, d - LANES, 1);
+    else
+        for (; k < end; k++) gather_one(m, out, from, to, i, k);
+}
+
 void gather(const int64_t *start, const int32_t *column, const REAL *weight, const REAL *y,
             const REAL *coef, const REAL *const *bases, REAL *out, int64_t n, int64_t d,
             int64_t entries, int64_t degree, int64_t count, int64_t threads) {
     const matrix m = {column, weight, y, coef, bases, d, entries, degree, count};
 #pragma omp parallel num_threads(threads) if (entries * d > SMALL)
     for (int64_t c = 0; c < d; c += PACKS * LANES) { /* all rows of channels that stay near */
-        const int64_t end = c + PACKS * LANES < d ? c + PACKS * LANES : d;
 #pragma omp for schedule(static)
         for (int64_t part = 0; part < PARTS; part++) {
             const int64_t last = first_row(start, n, part + 1);
-            for (int64_t i = first_row(start, n, part); i < last; i++) {
-                const int64_t from = start[i], to = start[i + 1];
-                int64_t k = c;
-#define GATHER_PACKS(packs) gather_packs(&m, out, from, to, i, k, packs)
-                MOST_FIRST(GATHER_PACKS)
-                if (k < end && d >= LANES) /* the last pack overlaps the one before */
-                    gather_packs(&m, out, from, to, i, d - LANES, 1);
-                else
-                    for (; k < end; k++) gather_one(&m, out, from, to, i, k);
-            }
+            for (int64_t i = first_row(start, n, part); i < last; i++)
+                gather_row(&m, out, start[i], start[i + 1], i, c);
         }
     }
 }
@@ -277,27 +281,31 @@ INLINE void dots_rows(const matrix *m, const int64_t *start, REAL *out, int64_t 
     }
 }
 
-/* The same as functions of their own, for 1, 2 and 4 times 64 bytes: put into one another they
- * would have too few registers. */
+int64_t pack_bytes(void) { return PACK; }
+
+/* The same as functions of their own, for 64, 128 and 256 bytes of channels, and for one pack: put
+ * into one another they would have too few registers. */
 #define OWN static __attribute__((noinline)) void
-#define PASSES(lines)                                                                              \
-    OWN product_##lines(const matrix *m, const int64_t *start, REAL *out, int64_t n) {             \
-        product_rows(m, start, out, n, lines * 64 / PACK);                                         \
+#define PASSES(name, packs)                                                                        \
+    OWN product_##name(const matrix *m, const int64_t *start, REAL *out, int64_t n) {              \
+        product_rows(m, start, out, n, packs);                                                     \
     }                                                                                              \
-    OWN gather_##lines(const matrix *m, const int64_t *start, REAL *out, int64_t n) {              \
-        gather_rows(m, start, out, n, lines * 64 / PACK);                                          \
+    OWN gather_##name(const matrix *m, const int64_t *start, REAL *out, int64_t n) {               \
+        gather_rows(m, start, out, n, packs);                                                      \
     }                                                                                              \
-    OWN dots_##lines(const matrix *m, const int64_t *start, REAL *out, int64_t n) {                \
-        dots_rows(m, start, out, n, lines * 64 / PACK);                                            \
+    OWN dots_##name(const matrix *m, const int64_t *start, REAL *out, int64_t n) {                 \
+        dots_rows(m, start, out, n, packs);                                                        \
     }                                                                                              \
-    OWN pull_##lines(const matrix *m, const int64_t *start, const REAL *y, REAL *out, REAL *total, \
-                     REAL *part_total, int64_t n) {                                                \
-        pull_rows(m, start, y, out, total, part_total, n, lines * 64 / PACK);                      \
+    OWN pull_##name(const matrix *m, const int64_t *start, const REAL *y, REAL *out, REAL *total,  \
+                    REAL *part_total, int64_t n) {                                                 \
+        pull_rows(m, start, y, out, total, part_total, n, packs);                                  \
     }
-PASSES(1)
-PASSES(2)
-PASSES(4)
-#define CHOOSE(pass) (lines == 4 ? pass##_4 : lines == 2 ? pass##_2 : pass##_1)
+PASSES(pack, 1)
+PASSES(64, 64 / PACK)
+PASSES(128, 128 / PACK)
+PASSES(256, 256 / PACK)
+#define CHOOSE(pass)                                                                               \
+    (bytes == 256 ? pass##_256 : bytes == 128 ? pass##_128 : bytes == 64 ? pass##_64 : pass##_pack)
 
 /* A program as gread/kernels/program.py describes it, and what it works on. */
 typedef struct {
@@ -313,11 +321,11 @@ typedef struct {
     int64_t passes, n, d, entries, slots, rows, count, pull_count;
 } program;
 
-/* Takes the channels from c on, `lines` times 64 bytes, through a program. They lie in `room`: the
+/* Takes the channels from c on, so many bytes, through a program. They lie in `room`: the
  * slots, then the coefficients, the sums, and those of a part of the rows. Channels from d on are
  * zero. */
-static void run_lines(const program *p, REAL *room, int64_t c, int64_t lines) {
-    const int64_t n = p->n, d = p->d, width = lines * 64 / sizeof(REAL), size = n * width;
+static void run_block(const program *p, REAL *room, int64_t c, int64_t bytes) {
+    const int64_t n = p->n, d = p->d, width = bytes / sizeof(REAL), size = n * width;
     const int64_t valid = d - c < width ? d - c : width;
     REAL *coef = room + p->slots * size, *sums = coef + p->rows * width, *total = sums;
     REAL *dot_total = sums + p->pull_count * width, *part_total = sums + p->count * width;
@@ -395,15 +403,15 @@ static void run_lines(const program *p, REAL *room, int64_t c, int64_t lines) {
         for (int64_t k = 0; k < valid; k++) p->sums[r * d + c + k] = sums[r * width + k];
 }
 
-/* `lines` times 64 bytes of channels of one member at a time; every worker has its own part of
+/* So many bytes of channels of one member at a time; every worker has its own part of
  * `room`. Members have matrices of their own if `weight_step` is not 0. */
 void run(const int64_t *code, const int64_t *start, const int32_t *column, const REAL *weight,
          const int64_t *back_start, const int32_t *back_column, const REAL *back_weight,
          const REAL *const *inputs, REAL *const *outputs, const REAL *coef, REAL *room, REAL *sums,
          REAL *dots, int64_t passes, int64_t n, int64_t d, int64_t entries, int64_t slots,
-         int64_t rows, int64_t count, int64_t pull_count, int64_t room_size, int64_t lines,
+         int64_t rows, int64_t count, int64_t pull_count, int64_t room_size, int64_t bytes,
          int64_t members, int64_t weight_step, int64_t workers, int64_t threads) {
-    const int64_t width = lines * 64 / sizeof(REAL), blocks = (d + width - 1) / width;
+    const int64_t width = bytes / sizeof(REAL), blocks = (d + width - 1) / width;
 #pragma omp parallel for schedule(static, 1) num_threads(threads)
     for (int64_t worker = 0; worker < workers; worker++)
         for (int64_t block = worker; block < members * blocks; block += workers) {
@@ -429,17 +437,19 @@ void run(const int64_t *code, const int64_t *start, const int32_t *column, const
                                .rows = rows,
                                .count = count,
                                .pull_count = pull_count};
-            run_lines(&p, room + worker * room_size, block % blocks * width, lines);
+            run_block(&p, room + worker * room_size, block % blocks * width, bytes);
         }
 }
 
 static inline REAL dot(const REAL *a, const REAL *b, int64_t d) {
-    REAL lanes[16] = {0}, sum = 0; /* 16 sums side by side, which the compiler may vectorise */
+    pack s[4] = {{0}};
     int64_t c = 0;
-    for (; c + 16 <= d; c += 16)
-        for (int k = 0; k < 16; k++) lanes[k] += a[c + k] * b[c + k];
+    for (; c + 4 * LANES <= d; c += 4 * LANES) EACH(k, 4) s[k] += AT(a + c, k) * AT(b + c, k);
+    for (; c + LANES <= d; c += LANES) s[0] += AT(a + c, 0) * AT(b + c, 0);
+    s[0] = (s[0] + s[1]) + (s[2] + s[3]);
+    REAL sum = 0;
+    EACH(k, LANES) sum += s[0][k];
     for (; c < d; c++) sum += a[c] * b[c];
-    for (int k = 0; k < 16; k++) sum += lanes[k];
     return sum;
 }
 
@@ -565,23 +575,119 @@ void gather_heads(const int64_t *start, const int32_t *column, const REAL *weigh
     }
 }
 
+/* Dropout: an element stays if the hash of its number and the seed reaches the limit. */
+typedef struct {
+    uint32_t first, limit;
+    REAL factor;
+} dropped;
+
+#define STEP 0x9E3779B9u /* of the hash from one number to the next, before it is mixed */
+
+static dropped dropout_of(const int64_t *seed, int64_t limit, double keep) {
+    return (dropped){(uint32_t)seed[0] * 0x85EBCA6Bu, (uint32_t)limit, (REAL)(1 / keep)};
+}
+
+INLINE uint32_t mixed(uint32_t bits) {
+    bits = (bits ^ (bits >> 16)) * 0x7FEB352Du;
+    bits = (bits ^ (bits >> 15)) * 0x846CA68Bu;
+    return bits ^ (bits >> 16);
+}
+
+/* What the elements from number n on are multiplied with. */
+INLINE void factors(const dropped p, REAL *restrict out, uint32_t n, uint32_t count) {
+    uint32_t bits = n * STEP + p.first;
+    for (uint32_t k = 0; k < count; k++, bits += STEP) out[k] = mixed(bits) >= p.limit ? p.factor : 0;
+}
+
 void dropout(const REAL *x, const int64_t *seed, REAL *out, int64_t count, int64_t limit,
              double keep, int64_t threads) {
-    const REAL factor = (REAL)(1 / keep);
-    const uint32_t first = (uint32_t)seed[0] * 0x85EBCA6Bu;
+    const dropped p = dropout_of(seed, limit, keep);
 #pragma omp parallel for schedule(static) num_threads(threads) if (count > SMALL)
     for (int64_t n = 0; n < count; n += BLOCK) {
-        const uint32_t size = count - n < BLOCK ? count - n : BLOCK;
+        const int64_t size = count - n < BLOCK ? count - n : BLOCK;
         const REAL *from = x + n;
-        REAL *restrict to = out + n;
-        REAL stays[BLOCK]; /* of the width of the hash, so that both vectorise */
-        SIDE_BY_SIDE(k, size) {
-            uint32_t bits = ((uint32_t)n + k) * 0x9E3779B9u + first;
-            bits = (bits ^ (bits >> 16)) * 0x7FEB352Du;
-            bits = (bits ^ (bits >> 15)) * 0x846CA68Bu;
-            bits ^= bits >> 16;
-            stays[k] = bits >= (uint32_t)limit ? factor : 0;
+        REAL *restrict to = out + n, factor[BLOCK];
+        factors(p, factor, n, size);
+        SIDE_BY_SIDE(k, size) to[k] = factor[k] * from[k];
+    }
+}
+
+/* A row whose target is negative does not count. For each part of the rows there is a number in
+ * `losses`, and a slice [width, d + 1] of zeros in `sums`: the gradient of the weight and, in the
+ * last column, of the bias. They are added up after, in one order. */
+void drop_cross_entropy(const REAL *x, const int64_t *seed, const REAL *weight, const REAL *bias,
+                        const int64_t *target, REAL *out, REAL *sums, REAL *losses, int64_t n,
+                        int64_t d, int64_t width, int64_t limit, double keep, double scale,
+                        int64_t threads) {
+    const dropped p = dropout_of(seed, limit, keep);
+    const int64_t size = width * (d + 1);
+#pragma omp parallel for schedule(static) num_threads(threads) if (n * d > SMALL)
+    for (int64_t part = 0; part < PARTS; part++) {
+        REAL loss = 0;
+        for (int64_t i = n * part / PARTS; i < n * (part + 1) / PARTS; i++) {
+            REAL *restrict o = out + i * d, factor[d], row[d], g[width], highest = -INFINITY, total = 0;
+            if (target[i] < 0) {
+                for (int64_t c = 0; c < d; c++) o[c] = 0;
+                continue;
+            }
+            factors(p, factor, i * d, d);
+            SIDE_BY_SIDE(c, d) row[c] = factor[c] * x[i * d + c];
+            for (int64_t k = 0; k < width; k++) {
+                g[k] = bias[k] + dot(row, weight + k * d, d);
+                if (!(g[k] <= highest)) highest = g[k]; /* NaN stays */
+            }
+            const REAL own = g[target[i]] - highest;
+            for (int64_t k = 0; k < width; k++) total += g[k] = exp(g[k] - highest);
+            loss += log(total) - own;
+            for (int64_t k = 0; k < width; k++)
+                g[k] = (REAL)scale * (g[k] / total - (k == target[i]));
+            SIDE_BY_SIDE(c, d) o[c] = g[0] * weight[c];
+            for (int64_t k = 1; k < width; k++) SIDE_BY_SIDE(c, d) o[c] += g[k] * weight[k * d + c];
+            SIDE_BY_SIDE(c, d) o[c] *= factor[c];
+            for (int64_t k = 0; k < width; k++) {
+                REAL *restrict sum = sums + part * size + k * (d + 1);
+                SIDE_BY_SIDE(c, d) sum[c] += g[k] * row[c];
+                sum[d] += g[k];
+            }
         }
-        SIDE_BY_SIDE(k, size) to[k] = stays[k] * from[k];
+        losses[part] = (REAL)scale * loss;
+    }
+    for (int64_t part = 1; part < PARTS; part++) {
+        SIDE_BY_SIDE(c, size) sums[c] += sums[part * size + c];
+        losses[0] += losses[part];
+    }
+}
+
+/* out = bias, if there is one, + the sum over the entries that stay of value * y[column]. Entry e is
+ * number order[e] of the values, or e without an order. `columns` and `weights` are room for the
+ * entries that stay, and `ends` for where each row ends there; a part of the rows begins where it
+ * begins in the matrix. */
+void drop_gather(const int64_t *start, const int32_t *column, const int64_t *order,
+                 const REAL *value, const int64_t *seed, const REAL *y, const REAL *ones,
+                 const REAL *bias, REAL *out, int32_t *columns, REAL *weights, int64_t *ends,
+                 int64_t n, int64_t d, int64_t entries, int64_t limit, double keep,
+                 int64_t threads) {
+    const dropped p = dropout_of(seed, limit, keep);
+#pragma omp parallel for schedule(static) num_threads(threads) if (entries * d > SMALL)
+    for (int64_t part = 0; part < PARTS; part++) {
+        const int64_t first = first_row(start, n, part), last = first_row(start, n, part + 1);
+        int64_t end = start[first];
+        for (int64_t i = first; i < last; i++) {
+            for (int64_t e = start[i]; e < start[i + 1]; e++) {
+                const int64_t number = order ? order[e] : e;
+                columns[end] = column[e];
+                weights[end] = p.factor * value[number];
+                /* Without a branch, which would be wrong half of the time. */
+                end += mixed((uint32_t)number * STEP + p.first) >= p.limit;
+            }
+            ends[i] = end;
+        }
+        const matrix m = {.column = columns, .weight = weights, .x = y, .coef = ones, .d = d,
+                          .entries = end};
+        for (int64_t i = first; i < last; i++) {
+            const int64_t from = i == first ? start[first] : ends[i - 1];
+            for (int64_t c = 0; c < d; c += PACKS * LANES) gather_row(&m, out, from, ends[i], i, c);
+            if (bias) SIDE_BY_SIDE(c, d) out[i * d + c] += bias[c];
+        }
     }
 }

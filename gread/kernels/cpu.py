@@ -120,8 +120,39 @@ def dropout(x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
     return out
 
 
+def drop_cross_entropy(
+    x: Tensor, seed: Tensor, rate: float, weight: Tensor, bias: Tensor, target: Tensor, scale: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """See `gread.kernels.reference.drop_cross_entropy`; also the gradients of x, W and b."""
+    out, (k, d) = torch.empty_like(x, memory_format=torch.contiguous_format), weight.shape
+    sums, losses = x.new_zeros(PARTS, k, d + 1), x.new_empty(PARTS)
+    _call("drop_cross_entropy", x, x, seed, weight, bias, target, out, sums, losses, *x.shape, k,
+          threshold(rate), 1.0 - rate, scale)  # fmt: skip
+    grad = sums[0]  # the kernel has added the partial sums here
+    return losses[0], out, grad[:, :d].contiguous(), grad[:, d].contiguous()
+
+
+def drop_gather(
+    rows: Rows,
+    values: Tensor,
+    seed: Tensor,
+    rate: float,
+    y: Tensor,
+    order: Tensor | None = None,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """See `gread.kernels.reference.drop_gather`."""
+    n, (d, entries) = rows.start.numel() - 1, (y.size(1), values.numel())
+    out, ends = y.new_empty(n, d), rows.start.new_empty(n)
+    room = torch.empty_like(rows.column), torch.empty_like(values)
+    _call("drop_gather", y, *rows, order, values, seed, y, y.new_ones(d), bias, out, *room, ends,
+          n, d, entries, threshold(rate), 1.0 - rate)  # fmt: skip
+    return out
+
+
 LINE = 64
-"""Smallest number of bytes of channels that a thread of `run` processes at a time."""
+"""Number of bytes of channels that a thread of `run` processes at a time, or two or four times as
+many; one register if that is all."""
 
 FEW = 2**20
 """Number of products (entries times channels) below which one thread is as fast as several."""
@@ -137,8 +168,10 @@ def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor
     entries, rows = matrix.pattern.rows.column.numel(), coef.size(-2)
     if entries * count * d >= FEW and count * d * size // LINE < threads:
         return None
-    lines = next((k for k in (4, 2) if min(count * d // threads, d) * size >= k * LINE), 1)
-    width = lines * LINE // size
+    share, pack = min(count * d // threads, d) * size, library(coef.dtype).pack_bytes()
+    one_pack_each = threads > 1 and count * d * size <= threads * pack
+    block = next((k for k in (4 * LINE, 2 * LINE) if share >= k), pack if one_pack_each else LINE)
+    width = block // size
     blocks = -(-d // width)
     workers = min(threads, count * blocks)
     room = (program.slots * n + rows + program.sums + 4) * width
@@ -152,7 +185,7 @@ def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor
         back = (*matrix.pattern.columns, matrix.transposed_weight)
     _call("run", coef, program.code, *matrix.pattern.rows, matrix.weight, *back, list(inputs),
           outputs, coef, coef.new_empty(workers * room), sums, dots, len(program.passes), n, d,
-          entries, program.slots, rows, program.sums, program.pull_sums, room, lines, count,
+          entries, program.slots, rows, program.sums, program.pull_sums, room, block, count,
           entries if matrix.weight.dim() > 1 else 0, workers)  # fmt: skip
     return Ran(outputs, sums, None if dots is None else dots.sum(-2))
 
@@ -228,26 +261,34 @@ def _call(name: str, like: Tensor, *arguments: Tensor | list[Tensor] | float | N
     Tensors are made contiguous and passed as addresses. All must have one number type, because C
     would misread others and read out of bounds.
     """
-    kept: list[Tensor] = []  # keeps the tensors alive during the call
+    kept: list[Tensor] = []  # copies, alive during the call
 
     def address(tensor: Tensor) -> int:
-        kept.append(tensor.contiguous())
-        return kept[-1].data_ptr()
+        if tensor.dtype != like.dtype and tensor.is_floating_point():
+            raise TypeError(f"{name} needs numbers of one type, got {tensor.dtype}, {like.dtype}")
+        if not tensor.is_contiguous():
+            tensor = tensor.contiguous()
+            kept.append(tensor)
+        return tensor.data_ptr()
 
     values: list[Any] = []
-    for argument in (*arguments, torch.get_num_threads()):
-        if isinstance(argument, list):
+    for argument in arguments:
+        if isinstance(argument, Tensor):
+            values.append(address(argument))
+        elif isinstance(argument, list):
             values.append((ctypes.c_void_p * len(argument))(*map(address, argument)))
-        elif isinstance(argument, int):
-            values.append(ctypes.c_int64(argument))
-        elif isinstance(argument, float):
-            values.append(ctypes.c_double(argument))
         else:
-            values.append(ctypes.c_void_p(None if argument is None else address(argument)))
-    types = {tensor.dtype for tensor in kept if tensor.is_floating_point()}
-    if types - {like.dtype}:
-        raise TypeError(f"{name} needs numbers of one type, got {types}")
-    getattr(library(like.dtype), name)(*values)
+            values.append(argument)
+    function = getattr(library(like.dtype), name)
+    if function.argtypes is None:  # an argument has the same type in all calls
+        function.argtypes = [_argument_type(argument) for argument in (*arguments, 0)]
+    function(*values, torch.get_num_threads())
+
+
+def _argument_type(argument: Tensor | list[Tensor] | float | None) -> Any:
+    if isinstance(argument, float):
+        return ctypes.c_double
+    return ctypes.c_int64 if isinstance(argument, int) else ctypes.c_void_p
 
 
 _TYPES = {torch.float32: "float", torch.float64: "double"}

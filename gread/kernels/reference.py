@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy, linear
 
 from gread.kernels.pattern import Rows
 from gread.kernels.program import Matrix, Program
@@ -256,6 +257,50 @@ def dropout(x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
     bits = hashed(seed.unsqueeze(-1), flat.size(1))
     keep = (1 - rate).to(x.dtype).unsqueeze(-1)
     return (flat * (bits >= (rate * 2**32).long().unsqueeze(-1)) / keep).view(x.shape)
+
+
+def drop_gather(
+    rows: Rows,
+    values: Tensor,
+    seed: Tensor,
+    rate: float,
+    y: Tensor,
+    order: Tensor | None = None,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """A y + b for the matrix A with entries Dropout(values), [M, d] to [N, d].
+
+    Args:
+        rows: The matrix A.
+        values: Its entries before dropout, [E].
+        seed: As in `dropout`.
+        rate: As in `dropout`.
+        y: [M, d].
+        order: Index in ``values`` of every entry, [E]; by default they have the same order.
+        bias: b, [d]; by default 0.
+    """
+    entries = dropout(values, seed, rate)
+    out = _product(rows, entries if order is None else entries[order], y)
+    return out if bias is None else out + bias
+
+
+def drop_cross_entropy(
+    x: Tensor, seed: Tensor, rate: float, weight: Tensor, bias: Tensor, target: Tensor, scale: float
+) -> Tensor:
+    """scale · Σ_i −log softmax(z_i)[target_i] of the logits z = Dropout(x) Wᵀ + b.
+
+    Args:
+        x: [N, d].
+        seed: As in `dropout`.
+        rate: As in `dropout`.
+        weight: W, [k, d].
+        bias: b, [k].
+        target: Class of every row, [N]; a row with a negative one does not count.
+        scale: Factor of the sum.
+    """
+    counts = (target >= 0).nonzero().squeeze(1)
+    logits = linear(dropout(x, seed, rate), weight, bias)[counts]
+    return scale * cross_entropy(logits, target[counts], reduction="sum")
 
 
 def threshold(rate: float) -> int:

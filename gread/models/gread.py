@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import torch
 from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 
@@ -23,7 +24,7 @@ from gread.base.checks import check_count
 from gread.base.registry import Registry
 from gread.dynamics.integrate import Solution
 from gread.dynamics.reactions import Reaction, Terms, build_reaction, terms_of
-from gread.dynamics.solve import ReactionDiffusion
+from gread.dynamics.solve import ReactionDiffusion, solve_mapped
 from gread.dynamics.tableau import Integration
 from gread.graph.adjacency import OriginalAdjacency, SoftAdjacency
 from gread.graph.checks import check_features
@@ -38,6 +39,7 @@ from gread.models.layers import (
     Matrix,
     build_decoder,
     build_encoder,
+    output_map,
 )
 from gread.models.stacking import CannotStack, PartByPart
 
@@ -255,6 +257,20 @@ class GREAD(ContinuousGNN, Pretrained):
         super().__init__(in_channels, first, last, layer.integration)
         del self.decoder  # `reset_parameters` draws in the order of the equations
         self.layer, self.decoder = layer, last
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        """Logits [N, classes] from features [N, F].
+
+        On a CPU, evaluation integrates the logits in place of the state if both give the same:
+        they are fewer (`gread.dynamics.solve.solve_mapped`).
+        """
+        output = output_map(self.decoder)
+        if self.training or output is None or torch.is_autocast_enabled(x.device.type):
+            return super().forward(x, edge_index, edge_weight)
+        self.check(x, edge_index, edge_weight)
+        h0 = self.encode(x, edge_index, edge_weight)
+        f = self.field(h0, edge_index, edge_weight)
+        return solve_mapped(f, h0, self.integration, output.linear.weight) + output.linear.bias
 
     def field(
         self, h0: Tensor, edge_index: Tensor | EdgeSource, edge_weight: Tensor | None

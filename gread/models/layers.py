@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -442,3 +443,20 @@ def build_decoder(
     between = DECODERS[kind](channels, dropout)
     last = nn.Sequential(Dropout(dropout), *between, nn.Linear(channels, out_channels))
     return nn.Sequential(StateActivation(activation), last)
+
+
+class OutputMap(NamedTuple):
+    """A decoder W Dropout(H) + b."""
+
+    dropout: Dropout
+    linear: nn.Linear
+
+
+def output_map(decoder: nn.Module) -> OutputMap | None:
+    """The parts of a decoder of `build_decoder`; None if it has more of them."""
+    activation, last = decoder.children()
+    dropout, *between, linear = last.children()
+    if activation.active or between:
+        return None
+    assert isinstance(dropout, Dropout) and isinstance(linear, nn.Linear)
+    return OutputMap(dropout, linear)

@@ -20,6 +20,7 @@ from gread.graph.partition import Part, cut
 from gread.kernels.backend import fast
 from gread.kernels.cuda_graph import Recording
 from gread.training.config import TrainConfig
+from gread.training.direct import direct_model
 from gread.training.loop import (
     EPOCHS_AT_ONCE,
     NOT_FINITE,
@@ -126,7 +127,11 @@ class Training:
         self.best_state = copy.deepcopy(model.state_dict())
         best = Best(self.best_state.values(), model.state_dict().values(), [config], graph.device)
         pieces = graph.pieces(data.y, _weights(data, masks, class_weight))
-        self._epochs = Epochs(model, pieces, config, adam(model, config), best)
+        direct = None
+        if class_weight is None and config.parts == 1 and config.loss == "cross-entropy":
+            direct = direct_model(model, data, masks[0])
+        self._epochs = Epochs(model, pieces, config, adam(model, config), best, direct=direct)
+        model.eval()
         self._epochs.check()
         self._recording = Recording(self._epochs) if data.x.is_cuda and fast() else None
         self._progress = Progress(config)

@@ -16,7 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from gread.base.errors import InputError
+from gread.dynamics.integrate import finite
 from gread.training.config import TrainConfig
+from gread.training.direct import DirectModel
 from gread.training.losses import LOSSES
 from gread.training.metrics import WHOLE, Predictions, Reduction, metric_of
 from gread.training.optimizer import MemberAdam
@@ -115,6 +117,7 @@ class Epochs:
         optimizer: Takes the step.
         best: Keeps the best state.
         reduction: How sums over the nodes come together.
+        direct: The same model without autograd, if it has the standard form.
     """
 
     def __init__(
@@ -125,8 +128,11 @@ class Epochs:
         optimizer: torch.optim.Optimizer | MemberAdam,
         best: Best,
         reduction: Reduction = WHOLE,
+        direct: DirectModel | None = None,
     ):
+        self.direct = direct
         self.model, self.optimizer, self.best = model, optimizer, best
+        self.parameters = list(model.parameters())
         self.pieces, self.reduction = pieces, reduction
         self.loss, self.metric = LOSSES[config.loss], metric_of(config)
         self.y = _joined([piece.y for piece in pieces], 0)
@@ -153,10 +159,12 @@ class Epochs:
 
     def __call__(self) -> Tensor:
         """Compute one epoch: loss, metric on the three sets, validation loss, [members, 5]."""
-        self.model.train()
-        self.optimizer.zero_grad()
+        if self.direct is None:
+            self.model.train()
+        for parameter in self.parameters:
+            parameter.grad = None
         losses = [self._learn(piece, nodes) for piece, nodes in self.steps]
-        self.reduction.add_gradients(self.model.parameters())
+        self.reduction.add_gradients(self.parameters)
         self.optimizer.step()
         numbers = self._evaluate(torch.stack(losses).sum(0))
         numbers = numbers if numbers.dim() > 1 else numbers.unsqueeze(0)
@@ -165,6 +173,11 @@ class Epochs:
 
     def _learn(self, piece: Piece, nodes: Nodes) -> Tensor:
         """Add the gradient of a piece, and return its loss."""
+        if self.direct is not None:
+            loss = self.direct.learn()
+            if finite(loss):
+                return loss
+            self.model.train()  # the model finds the time at which its state overflowed
         loss = self._loss(piece.outputs(), piece.y, nodes)
         loss.sum().backward()
         return loss.detach()
@@ -181,6 +194,10 @@ class Epochs:
 
     def outputs(self) -> Tensor:
         """Outputs of all pieces in evaluation mode, [..., N, k]."""
+        if self.direct is not None:
+            found = self.direct.outputs()
+            if finite(found):
+                return found
         self.model.eval()
         return _joined([piece.outputs() for piece in self.pieces], -2)
 
@@ -306,9 +323,10 @@ class Best:
         if better.is_cuda or better.any():  # a CPU is asked at no cost
             self.val.copy_(torch.where(better, val, self.val))
             self.number.copy_(torch.where(better, self.epoch, self.number))
+            every = not better.is_cuda and bool(better.all())
             for kept, now in zip(self.kept, self.state, strict=True):
                 each = (-1, *(1,) * (now.dim() - 1))[: now.dim()]
-                kept.copy_(torch.where(better.view(each), now, kept))
+                kept.copy_(now if every else torch.where(better.view(each), now, kept))
         self.running &= self.epoch - self.number < patience
         self.epoch += 1
         self.running &= self.epoch < epochs

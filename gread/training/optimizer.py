@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from inspect import unwrap
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -31,14 +32,42 @@ def adam(model: nn.Module, config: TrainConfig) -> torch.optim.Adam:
 def _adam(
     groups: Any, parameters: Sequence[Tensor], lr: float, weight_decay: float
 ) -> torch.optim.Adam:
-    return torch.optim.Adam(
-        groups,
-        lr=lr,
-        weight_decay=weight_decay,
-        # PyTorch's fused kernel has no complex numbers.
-        fused=fast() and all(parameter.is_floating_point() for parameter in parameters),
-        capturable=any(parameter.is_cuda for parameter in parameters),
-    )
+    # PyTorch's fused kernel has no complex numbers.
+    fused = fast() and all(parameter.is_floating_point() for parameter in parameters)
+    capturable = any(parameter.is_cuda for parameter in parameters)
+    kind = FusedAdam if fused and not capturable else torch.optim.Adam
+    return kind(groups, lr=lr, weight_decay=weight_decay, fused=fused, capturable=capturable)
+
+
+class FusedAdam(torch.optim.Adam):
+    """PyTorch's fused Adam with a step that does not load torch.compile.
+
+    The original step prepares for it, which takes seconds at first and half of every step.
+    """
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group of parameters."""
+        unwrap(torch.optim.Adam.add_param_group)(self, param_group)
+
+    @torch.no_grad()
+    def step(self) -> None:  # type: ignore[override]
+        """Take one step."""
+        for group in self.param_groups:
+            parameters, grads, means, squares, steps = ([] for _ in range(5))  # type: ignore[var-annotated]
+            self._init_group(group, parameters, grads, means, squares, [], steps)
+            torch._foreach_add_(steps, 1)
+            torch._fused_adam_(
+                *(parameters, grads, means, squares, [], steps),
+                lr=group["lr"],
+                beta1=group["betas"][0],
+                beta2=group["betas"][1],
+                weight_decay=group["weight_decay"],
+                eps=group["eps"],
+                amsgrad=False,
+                maximize=False,
+            )
+
+    step.hooked = True  # type: ignore[attr-defined]  # no wrapper for profilers, which takes longer
 
 
 class MemberAdam:
@@ -58,11 +87,6 @@ class MemberAdam:
         self.adam = _adam(self.moves, self.moves, 1.0, 0.0)
         like = self.parameters[0]
         self.rates = torch.tensor([(c.lr, c.weight_decay) for c in configs]).to(like)
-
-    def zero_grad(self) -> None:
-        """Reset the gradients."""
-        for parameter in self.parameters:
-            parameter.grad = None
 
     @torch.no_grad()
     def step(self) -> None:

@@ -249,13 +249,13 @@ def test_members_that_are_done_earlier_give_what_steps_of_no_length_give(
     adj = gread.OriginalAdjacency()(graph.x.double(), graph.edge_index)
     entries = adj.weight * torch.rand(5, adj.weight.numel()) if own_weights else adj.weight
     h0, source, grad = torch.rand(3, 5, 60, 6, dtype=torch.float64)
-    alpha, beta = torch.rand(2, 5, 6, dtype=torch.float64)
+    rates = torch.rand(5, 2, 6, dtype=torch.float64)
     terms, most = REACTIONS[reaction].terms, max(counts)
     lengths = tuple((0.1,) * count + (0.0,) * (most - count) for count in counts)
     leaving = tuple(sum(count > step for count in counts) for step in range(most))
     found = []
     for active in ((), leaving):
-        given = [part.clone().requires_grad_() for part in (entries, h0, source, alpha, beta)]
+        given = [part.clone().requires_grad_() for part in (entries, h0, source, rates)]
         weight, *states = given
         final = stepping.stepped_flow(
             *(gread.Adjacency(adj.pattern, weight), *states),
@@ -268,3 +268,27 @@ def test_members_that_are_done_earlier_give_what_steps_of_no_length_give(
         found.append([final, *torch.autograd.grad(final, wanted, grad)])
     for padded, sliced in zip(*found, strict=True):
         torch.testing.assert_close(sliced, padded, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("reaction", KNOWN)
+@pytest.mark.parametrize("beta", ["scalar", "vector"])
+@pytest.mark.parametrize("detach_source", [False, True])
+def test_a_map_after_the_flow_is_applied_before_it_if_they_commute(
+    graph, reaction, beta, detach_source, monkeypatch
+):
+    widths = []
+    original = solve._solve_fast
+
+    def spy(f, h0, integration):
+        widths.append(h0.size(1))
+        return original(f, h0, integration)
+
+    made = layer(reaction=reaction, beta=beta, detach_source=detach_source, time=2.0)
+    h0 = 0.1 * torch.randn(60, 5, dtype=torch.float64)
+    weight = torch.randn(2, 5, dtype=torch.float64)
+    f = made.field(h0, graph.edge_index, None)
+    expected = made(h0, graph.edge_index) @ weight.T
+    monkeypatch.setattr(solve, "_solve_fast", spy)
+    found = solve.solve_mapped(f, h0, made.integration, weight)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    assert widths == [2 if reaction in LINEAR and beta == "scalar" else 5]

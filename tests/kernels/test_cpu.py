@@ -146,3 +146,47 @@ def test_kernels_are_compiled_once_and_kept(tmp_path):
     assert first.stdout == second.stdout
     assert first.stdout.startswith(str(tmp_path))
     assert len(list(tmp_path.rglob("*.so"))) == 1
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("d", [1, 16, 70])
+@pytest.mark.parametrize("rate", [0.0, 0.5])
+def test_products_with_dropped_entries(dtype, d, rate):
+    rows, seed = some_rows(entries=900), torch.tensor([77])
+    values, y = torch.randn(900, dtype=dtype), torch.randn(40, d, dtype=dtype)
+    order, bias = torch.randperm(900), torch.randn(d, dtype=dtype)
+    for options in ({}, {"order": order}, {"bias": bias}):
+        arguments = (rows, values, seed, rate, y)
+        found = cpu.drop_gather(*arguments, **options)
+        assert_close(found, plain.drop_gather(*arguments, **options))
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize(("d", "classes"), [(1, 2), (16, 7), (70, 3)])
+@pytest.mark.parametrize("rate", [0.0, 0.5])
+def test_cross_entropy_with_its_gradients(dtype, d, classes, rate):
+    torch.manual_seed(0)
+    x, weight, bias = (
+        torch.randn(shape, dtype=dtype, requires_grad=True)
+        for shape in ((300, d), (classes, d), (classes,))
+    )
+    target = torch.randint(-1, classes, (300,))
+    arguments = (torch.tensor([77]), rate, weight, bias, target, 0.1)
+    expected = plain.drop_cross_entropy(x, *arguments)
+    grads = torch.autograd.grad(expected, (x, weight, bias))
+    found = cpu.drop_cross_entropy(x, *arguments)
+    for got, right in zip(found, (expected.detach(), *grads), strict=True):
+        assert_close(got.detach(), right)
+
+
+@needs_compiler
+def test_cross_entropy_of_a_state_that_is_not_finite_is_not_finite():
+    x = torch.randn(30, 4)
+    x[7, 2] = torch.nan
+    target = torch.zeros(30, dtype=torch.int64)
+    loss, *_ = cpu.drop_cross_entropy(
+        x, torch.tensor([7]), 0.0, torch.randn(3, 4), torch.randn(3), target, 1.0
+    )
+    assert not loss.isfinite()

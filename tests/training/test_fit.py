@@ -1,3 +1,4 @@
+import copy
 import math
 import sys
 import time
@@ -10,6 +11,7 @@ from torch_geometric.data import Data
 import gread
 from gread.base.errors import InputError
 from gread.training.loop import Best, Progress
+from gread.training.optimizer import FusedAdam
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -264,3 +266,21 @@ def test_several_epochs_at_once_are_as_one_after_the_other(patience, monkeypatch
         fit = gread.fit(model, data, gread.TrainConfig(epochs=50, patience=patience))
         found.append((fit, [parameter.tolist() for parameter in model.parameters()]))
     assert found[0] == found[1]
+
+
+def test_the_optimizer_takes_the_steps_of_pytorch():
+    start, grads = torch.randn(3, 5), torch.randn(4, 3, 5)
+    ours, theirs = (nn.Parameter(start.clone()) for _ in range(2))
+    groups = [[{"params": [p], "weight_decay": 0.1}] for p in (ours, theirs)]
+    options = {"lr": 0.05, "weight_decay": 0.0, "fused": True}
+    mine, other = FusedAdam(groups[0], **options), torch.optim.Adam(groups[1], **options)
+    for grad in grads:
+        ours.grad = theirs.grad = grad
+        mine.step()
+        other.step()
+    assert torch.equal(ours, theirs)
+    other.load_state_dict(copy.deepcopy(mine.state_dict()))  # of the same form
+    ours.grad = theirs.grad = grads[0]
+    mine.step()
+    other.step()
+    assert torch.equal(ours, theirs)

@@ -1,0 +1,56 @@
+"""Functions with a gradient, called with autograd or without it.
+
+On a small graph the engine of autograd takes longer than a kernel. `Direct` calls a function and
+its backward pass without the engine.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+
+class Apply(Protocol):
+    """A way to call a `torch.autograd.Function`."""
+
+    def __call__(self, function: type[torch.autograd.Function], *arguments: Any) -> Tensor:
+        """Return the result of its forward pass."""
+
+
+def with_autograd(function: type[torch.autograd.Function], *arguments: Any) -> Tensor:
+    """Call a function as part of the graph of autograd."""
+    found: Tensor = function.apply(*arguments)
+    return found
+
+
+class Direct:
+    """One call of a function without autograd, an `Apply`, and the context of its backward pass."""
+
+    function: type[torch.autograd.Function]
+    arguments: tuple[Any, ...]
+    needs_input_grad: tuple[bool, ...]
+    saved_tensors: tuple[Tensor, ...]
+
+    def __call__(self, function: type[torch.autograd.Function], *arguments: Any) -> Tensor:
+        """Run the forward pass."""
+        self.function, self.arguments = function, arguments
+        self.needs_input_grad = tuple(
+            isinstance(argument, Tensor) and argument.requires_grad for argument in arguments
+        )
+        found: Tensor = function.forward(self, *arguments)
+        return found
+
+    def save_for_backward(self, *tensors: Tensor) -> None:
+        """Store tensors, as a function does in its forward pass."""
+        self.saved_tensors = tensors
+
+    def backward(self, grad: Tensor, *inputs: Tensor) -> list[Tensor]:
+        """Run the backward pass: the gradient of every input, which may be several arguments."""
+        grads = self.function.backward(self, grad)
+        parts = [
+            [one for one, other in zip(grads, self.arguments, strict=True) if other is argument]
+            for argument in inputs
+        ]
+        return [sum(one for one in part if one is not None) for part in parts]

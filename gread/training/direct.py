@@ -1,0 +1,151 @@
+"""Training of GREAD without autograd, for its standard form.
+
+On a small graph the kernels take less time than modules, checks and autograd around them. If the
+features are sparse, Ã is fixed and the decoder is linear, a step is five kernels (encoder, flow,
+decoder with loss and its gradients, and the backward passes of flow and encoder), and an
+evaluation is two. They give the numbers of the model itself up to rounding, from the same seeds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+from torch_geometric.data import Data
+
+from gread.dynamics.solve import ReactionDiffusion, flow
+from gread.graph.adjacency import OriginalAdjacency
+from gread.graph.operator import Operator
+from gread.kernels.backend import available, fast
+from gread.kernels.direct import Direct
+from gread.kernels.pattern import Pattern
+from gread.kernels.reference import Terms
+from gread.models.gread import GREAD
+from gread.models.layers import FeatureMap, OutputMap, output_map, sparse_features
+
+
+def direct_model(model: nn.Module, data: Data, train_mask: Tensor) -> DirectModel | None:
+    """The model on a graph, if it has the standard form; the loss is the mean cross entropy."""
+    cpu, x = available("cpu"), data.x
+    if not fast() or isinstance(cpu, Exception) or type(model) is not GREAD:
+        return None
+    layer, encoder, output = model.layer, model.encoder, output_map(model.decoder)
+    if not isinstance(encoder, FeatureMap) or encoder.unit_rows or output is None:
+        return None
+    if type(encoder) is not FeatureMap or type(layer.adjacency) is not OriginalAdjacency:
+        return None
+    detached = layer.detach_source and layer.terms is not None and layer.terms.source
+    fixed_steps = model.integration.tableau is not None and model.integration.time > 0
+    if layer.terms is None or layer.local is not None or detached or not fixed_steps:
+        return None
+    parameters = list(model.parameters())
+    if not all(p.requires_grad and p.dtype == x.dtype and not p.is_cuda for p in parameters):
+        return None
+    hooks = (m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+    words = None if x.is_cuda or any(hooks) else sparse_features(x)
+    if words is None or x.dtype not in (torch.float32, torch.float64):
+        return None
+    model.check(x, data.edge_index, data.edge_weight)
+    like = x.new_empty(x.size(0), layer.channels)
+    adj = layer.adjacency(like, data.edge_index, data.edge_weight)
+    f = ReactionDiffusion(adj, like, layer.alpha(), layer.beta(), layer.reaction)
+    if adj.weight.requires_grad or f.rates.size(1) not in (1, layer.channels):
+        return None
+    return DirectModel(model, encoder, output, words, adj, f, data.y, train_mask)
+
+
+class DirectModel:
+    """A model of the standard form on one graph.
+
+    Args:
+        model: The model, with the parts ``encoder`` and ``output``.
+        encoder: Its encoder.
+        output: Its decoder.
+        words: Its features.
+        adj: Ã.
+        f: The right-hand side at first.
+        y: Class of every node.
+        train_mask: Nodes that count in the loss.
+    """
+
+    def __init__(
+        self,
+        model: GREAD,
+        encoder: FeatureMap,
+        output: OutputMap,
+        words: tuple[Pattern, Tensor],
+        adj: Operator,
+        f: ReactionDiffusion,
+        y: Tensor,
+        train_mask: Tensor,
+    ):
+        self.kernels: Any = available("cpu")
+        self.layer, self.encoder, self.output = model.layer, encoder, output
+        (self.pattern, self.values), self.adj = words, adj
+        assert f.terms is not None
+        self.flow = f.terms, model.integration
+        self.like = f.source
+        few = output.linear.out_features < model.layer.channels
+        self.maps_first = few and f.commutes
+        self.target = y.masked_fill(~train_mask, -1)
+        self.scale = 1 / int(train_mask.sum())
+        width = output.linear.out_features if self.maps_first else model.layer.channels
+        self.once = Terms(self.like.new_ones(1, width), degree=0)
+        self.coefficients = [*model.layer.alpha.parameters(), *model.layer.beta.parameters()]
+        self.versions: list[int] | None = None
+        self.rates = f.rates
+
+    @torch.enable_grad()
+    def _rates(self) -> Tensor:
+        """α and β, computed once between two steps of the optimizer."""
+        versions = [parameter._version for parameter in self.coefficients]
+        if versions != self.versions:
+            alpha, beta = self.layer.alpha(), self.layer.beta()
+            self.rates = ReactionDiffusion(self.adj, self.like, alpha, beta).rates
+            self.versions = versions
+        return self.rates
+
+    def learn(self) -> Tensor:
+        """Compute the loss of a training step, and set the gradients of all parameters."""
+        kernels, pattern, first, last = self.kernels, self.pattern, self.encoder, self.output.linear
+        rates = self._rates()
+        with torch.no_grad():
+            words = self.values, _seed(rate := first.dropout.rate), rate
+            h0 = kernels.drop_gather(pattern.rows, *words, first.weight, bias=first.bias)
+            h0.requires_grad_()
+            known = rates.detach().requires_grad_()
+            call = Direct()
+            final = flow(self.adj, h0, h0, known, *self.flow, call)
+            seed = _seed(rate := self.output.dropout.rate)
+            loss, grad, last.weight.grad, last.bias.grad = kernels.drop_cross_entropy(
+                final, seed, rate, last.weight, last.bias, self.target, self.scale
+            )
+            grad, grad_rates = call.backward(grad, h0, known)
+            columns, order = pattern.columns, pattern.order
+            first.weight.grad = kernels.drop_gather(columns, *words, grad, order)
+            if first.bias is not None:
+                first.bias.grad = grad.sum(0)
+        if rates.requires_grad:
+            rates.backward(grad_rates)
+            self.versions = None
+        return loss
+
+    @torch.no_grad()
+    def outputs(self) -> Tensor:
+        """Compute logits [N, classes] in evaluation mode."""
+        first, last = self.encoder, self.output.linear
+        weight: Tensor = first.weight
+        bias: Tensor | None = first.bias
+        if self.maps_first:
+            weight, bias = weight @ last.weight.T, None if bias is None else last.weight @ bias
+        h = self.kernels.gather(self.pattern.rows, self.values, weight, self.once)
+        h = h if bias is None else h.add_(bias)
+        final = flow(self.adj, h, h, self._rates().detach(), *self.flow, Direct())
+        return final.add_(last.bias) if self.maps_first else linear(final, last.weight, last.bias)
+
+
+def _seed(rate: float) -> Tensor:
+    """The seed of a dropout, drawn as in `gread.kernels.operators.drop`."""
+    return torch.randint(2**31, (1,)) if rate else torch.zeros(1, dtype=torch.int64)
