@@ -15,8 +15,9 @@ from gread.base.processes import start_method
 FRESH = start_method("gread.runs.run")
 """Start method of a server that has imported only gread, once for all processes."""
 
+# Nothing that imports the Hub, which reads the environment at import.
 FRESH.set_forkserver_preload(
-    ["gread.runs.run", "gread.models.gread", "gread.estimator.files", "gread.experiments.reproduce"]
+    ["gread.runs.run", "gread.estimator.race", "gread.experiments.reproduce"]
 )
 
 

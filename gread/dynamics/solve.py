@@ -10,11 +10,10 @@ a polynomial in Ã.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear
 
 from gread.dynamics.chebyshev import polynomial_flow
 from gread.dynamics.integrate import Solution, VectorField, finite, follow, walk
@@ -154,18 +153,6 @@ def flow(
         lengths=integration.lengths,
         apply=apply,
     )
-
-
-def solve_mapped(
-    f: ReactionDiffusion, h0: Tensor, integration: Integration, weight: Tensor
-) -> Tensor:
-    """Compute H(T) Wᵀ for W [k, d]; on a CPU the k columns are integrated if they give the same."""
-    fewer = len(weight) < h0.size(-1) and integration.tableau is not None
-    if not (fewer and f.commutes and fast()) or h0.is_cuda:
-        return linear(solve(f, h0, integration).final, weight)
-    start = linear(h0, weight)
-    source = start if f.source is h0 else linear(f.source, weight)
-    return solve(replace(f, source=source), start, integration).final
 
 
 def solve_together(f: VectorField, h0: Tensor, integrations: Sequence[Integration]) -> Tensor:

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
-import torch
 from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 
@@ -24,7 +24,7 @@ from gread.base.checks import check_count
 from gread.base.registry import Registry
 from gread.dynamics.integrate import Solution
 from gread.dynamics.reactions import Reaction, Terms, build_reaction, terms_of
-from gread.dynamics.solve import ReactionDiffusion, solve_mapped
+from gread.dynamics.solve import ReactionDiffusion
 from gread.dynamics.tableau import Integration
 from gread.graph.adjacency import OriginalAdjacency, SoftAdjacency
 from gread.graph.checks import check_features
@@ -36,7 +36,9 @@ from gread.models.layers import (
     BETAS,
     LOCALS,
     Coefficients,
+    FeatureMap,
     Matrix,
+    OutputMap,
     build_decoder,
     build_encoder,
     output_map,
@@ -178,6 +180,14 @@ class ReactionDiffusionConv(PartByPart):
         return made
 
 
+class StandardForm(NamedTuple):
+    """Parts of a GREAD with linear maps, a fixed Ã and a fixed-step solver."""
+
+    encoder: FeatureMap
+    layer: ReactionDiffusionConv
+    output: OutputMap
+
+
 class GREAD(ContinuousGNN, Pretrained):
     """Graph neural reaction-diffusion network (Choi et al., ICML 2023).
 
@@ -258,19 +268,19 @@ class GREAD(ContinuousGNN, Pretrained):
         del self.decoder  # `reset_parameters` draws in the order of the equations
         self.layer, self.decoder = layer, last
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """Logits [N, classes] from features [N, F].
-
-        On a CPU, evaluation integrates the logits in place of the state if both give the same:
-        they are fewer (`gread.dynamics.solve.solve_mapped`).
-        """
-        output = output_map(self.decoder)
-        if self.training or output is None or torch.is_autocast_enabled(x.device.type):
-            return super().forward(x, edge_index, edge_weight)
-        self.check(x, edge_index, edge_weight)
-        h0 = self.encode(x, edge_index, edge_weight)
-        f = self.field(h0, edge_index, edge_weight)
-        return solve_mapped(f, h0, self.integration, output.linear.weight) + output.linear.bias
+    def standard_form(self) -> StandardForm | None:
+        """The parts of a model with linear maps, a fixed Ã and fixed steps; None of others."""
+        layer, encoder, output = self.layer, self.encoder, output_map(self.decoder)
+        if type(self) is not GREAD or type(encoder) is not FeatureMap or encoder.unit_rows:
+            return None
+        if type(layer.adjacency) is not OriginalAdjacency or output is None:
+            return None
+        detached = layer.detach_source and layer.terms is not None and layer.terms.source
+        if layer.terms is None or layer.local is not None or detached:
+            return None
+        if self.integration.tableau is None or self.integration.time == 0:
+            return None
+        return StandardForm(encoder, layer, output)
 
     def field(
         self, h0: Tensor, edge_index: Tensor | EdgeSource, edge_weight: Tensor | None

@@ -453,10 +453,10 @@ class OutputMap(NamedTuple):
 
 
 def output_map(decoder: nn.Module) -> OutputMap | None:
-    """The parts of a decoder of `build_decoder`; None if it has more of them."""
-    activation, last = decoder.children()
-    dropout, *between, linear = last.children()
-    if activation.active or between:
-        return None
-    assert isinstance(dropout, Dropout) and isinstance(linear, nn.Linear)
-    return OutputMap(dropout, linear)
+    """The parts of a linear decoder of `build_decoder`; None of another one."""
+    match list(decoder.children()):
+        case [StateActivation(active=False), nn.Sequential() as last]:
+            match list(last):
+                case [Dropout() as dropout, nn.Linear() as linear]:
+                    return OutputMap(dropout, linear)
+    return None

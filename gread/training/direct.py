@@ -8,7 +8,7 @@ evaluation is two. They give the numbers of the model itself up to rounding, fro
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -16,55 +16,58 @@ from torch.nn.functional import linear
 from torch_geometric.data import Data
 
 from gread.dynamics.solve import ReactionDiffusion, flow
-from gread.graph.adjacency import OriginalAdjacency
-from gread.graph.operator import Operator
 from gread.kernels.backend import available, fast
 from gread.kernels.direct import Direct
 from gread.kernels.pattern import Pattern
 from gread.kernels.reference import Terms
-from gread.models.gread import GREAD
-from gread.models.layers import FeatureMap, OutputMap, output_map, sparse_features
+from gread.models.layers import sparse_features
+
+if TYPE_CHECKING:  # importing it imports the Hub
+    from gread.models.gread import StandardForm
+
+
+@runtime_checkable
+class HasStandardForm(Protocol):
+    """A model that may have the standard form."""
+
+    def standard_form(self) -> StandardForm | None:
+        """Its parts, or None if it has others."""
+
+    def check(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> None:
+        """Raise an error if the graph does not fit."""
 
 
 def direct_model(model: nn.Module, data: Data, train_mask: Tensor) -> DirectModel | None:
     """The model on a graph, if it has the standard form; the loss is the mean cross entropy."""
-    cpu, x = available("cpu"), data.x
-    if not fast() or isinstance(cpu, Exception) or type(model) is not GREAD:
+    if not isinstance(model, HasStandardForm):
         return None
-    layer, encoder, output = model.layer, model.encoder, output_map(model.decoder)
-    if not isinstance(encoder, FeatureMap) or encoder.unit_rows or output is None:
+    x, form = data.x, model.standard_form()
+    if form is None or not fast() or isinstance(available("cpu"), Exception):
         return None
-    if type(encoder) is not FeatureMap or type(layer.adjacency) is not OriginalAdjacency:
+    if x.is_cuda or x.dtype not in (torch.float32, torch.float64):
         return None
-    detached = layer.detach_source and layer.terms is not None and layer.terms.source
-    fixed_steps = model.integration.tableau is not None and model.integration.time > 0
-    if layer.terms is None or layer.local is not None or detached or not fixed_steps:
+    if not all(p.requires_grad and p.dtype == x.dtype for p in model.parameters()):
         return None
-    parameters = list(model.parameters())
-    if not all(p.requires_grad and p.dtype == x.dtype and not p.is_cuda for p in parameters):
-        return None
-    hooks = (m._forward_hooks or m._forward_pre_hooks for m in model.modules())
-    words = None if x.is_cuda or any(hooks) else sparse_features(x)
-    if words is None or x.dtype not in (torch.float32, torch.float64):
+    hooks = (module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    words = None if any(hooks) else sparse_features(x)
+    if words is None:
         return None
     model.check(x, data.edge_index, data.edge_weight)
+    layer = form.layer
     like = x.new_empty(x.size(0), layer.channels)
     adj = layer.adjacency(like, data.edge_index, data.edge_weight)
     f = ReactionDiffusion(adj, like, layer.alpha(), layer.beta(), layer.reaction)
-    if adj.weight.requires_grad or f.rates.size(1) not in (1, layer.channels):
+    if f.rates.size(1) not in (1, layer.channels):
         return None
-    return DirectModel(model, encoder, output, words, adj, f, data.y, train_mask)
+    return DirectModel(form, words, f, data.y, train_mask)
 
 
 class DirectModel:
     """A model of the standard form on one graph.
 
     Args:
-        model: The model, with the parts ``encoder`` and ``output``.
-        encoder: Its encoder.
-        output: Its decoder.
+        form: Its parts.
         words: Its features.
-        adj: Ã.
         f: The right-hand side at first.
         y: Class of every node.
         train_mask: Nodes that count in the loss.
@@ -72,28 +75,25 @@ class DirectModel:
 
     def __init__(
         self,
-        model: GREAD,
-        encoder: FeatureMap,
-        output: OutputMap,
+        form: StandardForm,
         words: tuple[Pattern, Tensor],
-        adj: Operator,
         f: ReactionDiffusion,
         y: Tensor,
         train_mask: Tensor,
     ):
         self.kernels: Any = available("cpu")
-        self.layer, self.encoder, self.output = model.layer, encoder, output
-        (self.pattern, self.values), self.adj = words, adj
+        self.encoder, self.layer, self.output = form
+        (self.pattern, self.values), self.adj = words, f.adj
         assert f.terms is not None
-        self.flow = f.terms, model.integration
+        self.flow = f.terms, self.layer.integration
         self.like = f.source
-        few = output.linear.out_features < model.layer.channels
-        self.maps_first = few and f.commutes
+        classes, channels = self.output.linear.weight.shape
+        self.maps_first = classes < channels and f.commutes
         self.target = y.masked_fill(~train_mask, -1)
         self.scale = 1 / int(train_mask.sum())
-        width = output.linear.out_features if self.maps_first else model.layer.channels
+        width = classes if self.maps_first else channels
         self.once = Terms(self.like.new_ones(1, width), degree=0)
-        self.coefficients = [*model.layer.alpha.parameters(), *model.layer.beta.parameters()]
+        self.coefficients = [*self.layer.alpha.parameters(), *self.layer.beta.parameters()]
         self.versions: list[int] | None = None
         self.rates = f.rates
 

@@ -268,27 +268,3 @@ def test_members_that_are_done_earlier_give_what_steps_of_no_length_give(
         found.append([final, *torch.autograd.grad(final, wanted, grad)])
     for padded, sliced in zip(*found, strict=True):
         torch.testing.assert_close(sliced, padded, rtol=1e-11, atol=1e-12)
-
-
-@pytest.mark.parametrize("reaction", KNOWN)
-@pytest.mark.parametrize("beta", ["scalar", "vector"])
-@pytest.mark.parametrize("detach_source", [False, True])
-def test_a_map_after_the_flow_is_applied_before_it_if_they_commute(
-    graph, reaction, beta, detach_source, monkeypatch
-):
-    widths = []
-    original = solve._solve_fast
-
-    def spy(f, h0, integration):
-        widths.append(h0.size(1))
-        return original(f, h0, integration)
-
-    made = layer(reaction=reaction, beta=beta, detach_source=detach_source, time=2.0)
-    h0 = 0.1 * torch.randn(60, 5, dtype=torch.float64)
-    weight = torch.randn(2, 5, dtype=torch.float64)
-    f = made.field(h0, graph.edge_index, None)
-    expected = made(h0, graph.edge_index) @ weight.T
-    monkeypatch.setattr(solve, "_solve_fast", spy)
-    found = solve.solve_mapped(f, h0, made.integration, weight)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
-    assert widths == [2 if reaction in LINEAR and beta == "scalar" else 5]

@@ -275,12 +275,3 @@ def test_members_with_matrices_are_not_stacked():
     for options in ({"alpha": "matrix"}, {"beta": "matrix"}, {"local": "vector"}):
         with pytest.raises(CannotStack, match="have no program of passes"):
             stack([ReactionDiffusionConv(3, **options) for _ in range(2)])
-
-
-@pytest.mark.parametrize("decoder", ["linear", "mlp"])
-@pytest.mark.parametrize("output_activation", [False, True])
-def test_evaluation_decodes_the_final_state(graph, decoder, output_activation):
-    model = quiet(beta="scalar", decoder=decoder, output_activation=output_activation, dropout=0.5)
-    final = model.evolve(graph.x, graph.edge_index).final
-    expected = model.decode(final, graph.edge_index)
-    torch.testing.assert_close(model(graph.x, graph.edge_index), expected)
