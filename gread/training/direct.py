@@ -128,7 +128,8 @@ class DirectModel:
             if first.bias is not None:
                 first.bias.grad = grad.sum(0)
         if rates.requires_grad:
-            rates.backward(grad_rates)
+            # As a scalar: with a given gradient PyTorch first imports SymPy.
+            (rates * grad_rates).sum().backward()
             self.versions = None
         return loss
 

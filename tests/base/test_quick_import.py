@@ -64,3 +64,17 @@ import torch
 assert torch.compile(torch.sin, backend="eager")(torch.zeros(2)).sum() == 0
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.slow
+def test_training_imports_no_compiler():
+    program = """
+import sys, gread
+data = gread.load("csbm", num_nodes=60, num_features=30)
+data.x *= data.x > 1.5  # sparse enough for direct training
+for adjacency in ("original", "soft"):
+    model = gread.GREAD(30, 4, 2, adjacency=adjacency)
+    gread.fit(model, data, gread.TrainConfig(epochs=1))
+assert not {"torch._dynamo", "sympy"} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
