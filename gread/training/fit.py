@@ -131,7 +131,7 @@ class Training:
         if class_weight is None and config.parts == 1 and config.loss == "cross-entropy":
             direct = direct_model(model, data, masks[0])
         self._epochs = Epochs(model, pieces, config, adam(model, config), best, direct=direct)
-        model.eval()
+        model.eval()  # direct training leaves the mode of the model as it is
         self._epochs.check()
         self._recording = Recording(self._epochs) if data.x.is_cuda and fast() else None
         self._progress = Progress(config)

@@ -63,7 +63,8 @@ assert torch_geometric.is_torch_instance(3, int)
 import torch
 assert torch.compile(torch.sin, backend="eager")(torch.zeros(2)).sum() == 0
 """
-    subprocess.run([sys.executable, "-c", program], check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
@@ -77,4 +78,5 @@ for adjacency in ("original", "soft"):
     gread.fit(model, data, gread.TrainConfig(epochs=1))
 assert not {"torch._dynamo", "sympy"} & set(sys.modules)
 """
-    subprocess.run([sys.executable, "-c", program], check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
