@@ -65,7 +65,7 @@ SELDOM_USED = ("torch._dynamo", "torch_geometric.datasets")
 
 
 def import_pyg_quickly() -> None:
-    """Import PyG, when it is imported, without the modules of `SELDOM_USED`.
+    """Make later imports of PyG leave out the modules of `SELDOM_USED`.
 
     Each of them is imported at its first use: torch._dynamo by PyTorch, whose package does so for
     any attribute of this name, and the datasets by PyG's own lazy loader.
@@ -99,7 +99,7 @@ class _PyGLoader(SourceFileLoader):
 
 @contextmanager
 def _left_out(*names: str) -> Iterator[set[str]]:
-    """Have empty modules in place of those that are not imported yet, and give their names."""
+    """Put empty modules in place of those that are not imported yet, and yield their names."""
     empty = {name: ModuleType(name) for name in names if name not in sys.modules}
     sys.modules.update(empty)
     try:

@@ -269,7 +269,7 @@ class GREAD(ContinuousGNN, Pretrained):
         self.layer, self.decoder = layer, last
 
     def standard_form(self) -> StandardForm | None:
-        """The parts of a model with linear maps, a fixed Ã and fixed steps; None of others."""
+        """The parts of a model with linear maps, a fixed Ã and fixed steps; None for others."""
         layer, encoder, output = self.layer, self.encoder, output_map(self.decoder)
         if type(self) is not GREAD or type(encoder) is not FeatureMap or encoder.unit_rows:
             return None

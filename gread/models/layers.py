@@ -453,7 +453,7 @@ class OutputMap(NamedTuple):
 
 
 def output_map(decoder: nn.Module) -> OutputMap | None:
-    """The parts of a linear decoder of `build_decoder`; None of another one."""
+    """The parts of a linear decoder from `build_decoder`; None for any other."""
     match list(decoder.children()):
         case [StateActivation(active=False), nn.Sequential() as last]:
             match list(last):

@@ -31,7 +31,7 @@ class HasStandardForm(Protocol):
     """A model that may have the standard form."""
 
     def standard_form(self) -> StandardForm | None:
-        """Its parts, or None if it has others."""
+        """Return its parts; None if it does not have this form."""
 
     def check(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> None:
         """Raise an error if the graph does not fit."""
