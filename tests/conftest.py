@@ -130,7 +130,11 @@ class FailSlow:
 
     def pytest_runtest_protocol(self, item):
         if self.alone:
+            example = getattr(item, "dtest", None)
+            names = {} if example is None else dict(example.globs)
             runtestprotocol(item, nextitem=item.parent, log=False)  # keeps module fixtures
+            if example is not None:
+                example.globs |= names  # doctest clears them after a run
 
     def pytest_runtest_logreport(self, report):
         if report.when == "call" and "slow" not in report.keywords and report.duration > self.most:

@@ -211,6 +211,7 @@ def test_train_says_when_a_graph_must_go_by_parts(train, monkeypatch):
     assert json.loads(whole.stdout)[0]["spec"]["train"]["parts"] == 1
 
 
+@pytest.mark.slow
 def test_train_spreads_a_graph_over_processes(train, tmp_path, monkeypatch):
     monkeypatch.setenv("GREAD_DATA", str(tmp_path / "data"))
     shown = train("--splits", "0", "--set", "input_dropout=0", "--processes", "2", "--json")
@@ -238,6 +239,7 @@ def test_torchrun_trains_as_processes_do(tmp_path, monkeypatch):
     assert result["spec"]["train"]["processes"] == 2
 
 
+@pytest.mark.slow
 def test_shard_writes_blocks_on_which_train_trains(gread, tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     import pyarrow.parquet as pq

@@ -53,6 +53,7 @@ def test_only_what_is_missing_is_computed(tmp_path, small):
     assert [result.spec.seed for result in seen] == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_several_processes_give_what_one_gives(tmp_path, small):
     specs = [small(seed=seed) for seed in range(3)]
     store = ResultStore(tmp_path)
