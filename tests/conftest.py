@@ -195,6 +195,20 @@ def browser():
         started.close()
 
 
+@pytest.fixture(scope="session")
+def violations():
+    """Function that returns the rules of axe that a page violates."""
+    axe = Path(__file__).parents[1] / ".node" / "node_modules" / "axe-core" / "axe.min.js"
+    if not axe.exists():
+        pytest.skip("there is no axe: npm install --no-save --prefix .node axe-core@4.10.3")
+
+    def find(tab):
+        tab.evaluate(axe.read_text("utf-8"))
+        return tab.evaluate("axe.run({resultTypes: ['violations']})")["violations"]
+
+    return find
+
+
 def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))

@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -222,11 +223,11 @@ def export(
         >>> export(["table-1"], store=tempfile.mkdtemp(), out=tempfile.mkdtemp())
         {}
     """
-    known = known_results(store)
+    keys = {name: [spec.key for spec in ARTEFACTS[name].specs()] for name in names or ARTEFACTS}
+    known = known_results(store, keys=chain.from_iterable(keys.values()), order=keys)
     written = {}
-    for name in names or ARTEFACTS:
-        keys = [spec.key for spec in ARTEFACTS[name].specs()]
-        results = [known.pop(key) for key in keys if key in known]
+    for name, wanted in keys.items():
+        results = [known.pop(key) for key in wanted if key in known]
         if results:
             path = Path(out) / f"{name}{ENDING}"
             write_results(path, results)

@@ -15,7 +15,7 @@ from gread.estimator.automatic import fit_blend
 from gread.estimator.candidates import Candidate, portfolio
 from gread.estimator.graphs import with_relations
 from gread.estimator.problem import TRIED, Problem, variants
-from gread.estimator.propagation import propagated
+from gread.estimator.propagation import ALPHA, SMOOTH, _operator, _spread, propagated
 from gread.estimator.race import Contest, Entrant, choose, race
 from gread.estimator.task import Classes, LabelSets, Numbers
 from gread.graph.structure.spectral import spectral_positions
@@ -116,6 +116,22 @@ def test_propagation_is_a_weighted_mean_of_neighbours(data, targets):
     assert (found <= spread.max(0) * (1 + 1e-6)).all()
     same = torch.ones_like(other.y)
     assert propagated(other, known, task, same) == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("alpha", [ALPHA, SMOOTH])
+@pytest.mark.parametrize("neighbour", [1, 2], ids=["bipartite", "in two halves"])
+def test_spreading_is_the_solution_of_a_linear_system(neighbour, alpha):
+    """(I − αÃ) S = (1 − α) S₀ on rings, with the eigenvalues −1 and 1."""
+    source = torch.arange(40)
+    edges = torch.stack([source, (source + neighbour) % 40])
+    graph = Data(edge_index=torch.cat([edges, edges.flip(0)], dim=1), edge_weight=None)
+    start = (torch.rand(40, 3, generator=torch.Generator().manual_seed(0)) < 0.2).float()
+    adj = _operator(graph, start)
+    matrix = torch.eye(40) - alpha * (adj @ torch.eye(40))
+    exact = torch.linalg.solve(matrix, (1 - alpha) * start)
+    found = _spread(adj, start, alpha)
+    assert (found >= 0).all()
+    assert (found - exact).norm() < 0.008 * start.norm()
 
 
 def test_balanced_classes_are_tried_where_accuracy_is_not_the_metric(data):
