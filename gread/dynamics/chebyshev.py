@@ -43,40 +43,46 @@ ASIDE = 0.1
 but depends on α."""
 
 
-def polynomial_flow(
-    adj: Operator,
-    h0: Tensor,
-    rates: Tensor,
-    terms: Terms,
-    integration: Integration,
-    apply: Apply = with_autograd,
+def polynomial_series(
+    adj: Operator, rates: Tensor, terms: Terms, integration: Integration, dtype: torch.dtype
 ) -> Tensor | None:
-    """Compute H(T) of the steps of `gread.dynamics.stepped_flow` to 1e-6; None if not applicable.
+    """Chebyshev coefficients of the flow [., degree + 1, d], see `_series`.
 
     Returns None if H(T) is not such a polynomial or the steps need no more products.
 
     Args:
         adj: Ã.
-        h0: H(0), [N, d], which is also the source.
         rates: α and β, per channel [2, d] or for all [2, 1].
-        terms: The reaction.
+        terms: The reaction, whose source is H(0).
         integration: T, τ and a fixed-step solver.
-        apply: How the function with the gradient is called.
+        dtype: Number type of the state.
     """
     if terms.square or terms.cube or not adj.symmetric or not values_can_be_read():
         return None
-    if h0.dtype not in NEGLIGIBLE:
+    if dtype not in NEGLIGIBLE:
         return None
     products = (2 if terms.blurred else 1) * integration.evaluations
     if products <= FEW_PRODUCTS:
         return None
-    nodes, lowest = min(products + 1, NODES), adj.lowest
     with torch.no_grad():
-        series = _series(rates, terms, integration, nodes, lowest)
-        degree = _degree(series.real.abs().amax(0), NEGLIGIBLE[h0.dtype])
-    if degree >= products:
-        return None
-    return apply(_Polynomial, adj, lowest, h0, rates, series[:, : degree + 1])
+        series = _series(rates, terms, integration, min(products + 1, NODES), adj.lowest)
+        degree = _degree(series.real.abs().amax(0), NEGLIGIBLE[dtype])
+    return None if degree >= products else series[:, : degree + 1]
+
+
+def polynomial_flow(
+    adj: Operator, h0: Tensor, rates: Tensor, series: Tensor, apply: Apply = with_autograd
+) -> Tensor:
+    """Compute H(T) of the steps of `gread.dynamics.stepped_flow` to 1e-6.
+
+    Args:
+        adj: Ã.
+        h0: H(0), [N, d], which is also the source.
+        rates: α and β.
+        series: Their `polynomial_series`.
+        apply: How the function with the gradient is called.
+    """
+    return apply(_Polynomial, adj, adj.lowest, h0, rates, series)
 
 
 def _series(

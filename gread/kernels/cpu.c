@@ -658,6 +658,33 @@ void drop_cross_entropy(const REAL *x, const int64_t *seed, const REAL *weight, 
     }
 }
 
+/* `sums` has a slice [sets + 1] of zeros for each part of the rows: they are added up after. */
+void score(const REAL *x, const REAL *bias, const int64_t *target, const REAL *in_set,
+           const REAL *counts, REAL *sums, int64_t n, int64_t width, int64_t sets,
+           int64_t threads) {
+#pragma omp parallel for schedule(static) num_threads(threads) if (n * width > SMALL)
+    for (int64_t part = 0; part < PARTS; part++) {
+        REAL *restrict sum = sums + part * (sets + 1);
+        for (int64_t i = n * part / PARTS; i < n * (part + 1) / PARTS; i++) {
+            REAL z[width], undefined = 0, total = 0;
+            int64_t best = 0;
+            for (int64_t k = 0; k < width; k++) {
+                z[k] = x[i * width + k] + bias[k];
+                undefined += 0 * z[k]; /* NaN if z[k] is not finite */
+                if (z[k] > z[best]) best = k;
+            }
+            const REAL right = (best == target[i]) + undefined;
+            for (int64_t s = 0; s < sets; s++) sum[s] += in_set[s * n + i] * right;
+            sum[sets] += undefined;
+            if (counts[i] == 0) continue;
+            for (int64_t k = 0; k < width; k++) total += exp(z[k] - z[best]);
+            sum[sets] += counts[i] * (log(total) + z[best] - z[target[i]]);
+        }
+    }
+    for (int64_t part = 1; part < PARTS; part++)
+        for (int64_t s = 0; s <= sets; s++) sums[s] += sums[part * (sets + 1) + s];
+}
+
 /* out = bias, if there is one, + the sum over the entries that stay of value * y[column]. Entry e is
  * number order[e] of the values, or e without an order. `columns` and `weights` are room for the
  * entries that stay, and `ends` for where each row ends there; a part of the rows begins where it

@@ -132,6 +132,13 @@ def drop_cross_entropy(
     return losses[0], out, grad[:, :d].contiguous(), grad[:, d].contiguous()
 
 
+def score(x: Tensor, bias: Tensor, target: Tensor, sets: Tensor, counts: Tensor) -> Tensor:
+    """See `gread.kernels.reference.score`."""
+    sums = x.new_zeros(PARTS, len(sets) + 1)
+    _call("score", x, x, bias, target, sets, counts, sums, *x.shape, len(sets))
+    return sums[0]  # the kernel has added the partial sums here
+
+
 def drop_gather(
     rows: Rows,
     values: Tensor,

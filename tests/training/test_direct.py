@@ -31,7 +31,7 @@ def built(graph, **settings):
 
 
 def direct(graph, model):
-    return direct_model(model, graph, graph.train_mask[:, 0])
+    return direct_model(model, graph, torch.stack(fitting.masks_of(graph, 0)))
 
 
 def trained(graph, epochs=6, **settings):
