@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gread.dynamics.chebyshev import polynomial_flow, polynomial_series
+from gread.dynamics.chebyshev import Series, polynomial_flow, polynomial_series
 from gread.dynamics.integrate import Solution, VectorField, finite, follow, walk
 from gread.dynamics.reactions import Reaction, State, Terms, terms_of
 from gread.dynamics.stepping import stepped_flow
@@ -138,7 +138,7 @@ def flow(
     rates: Tensor,
     terms: Terms,
     integration: Integration,
-    series: Tensor | None,
+    series: Series | None,
     apply: Apply = with_autograd,
 ) -> Tensor:
     """Compute H(T) with a fixed-step solver, by a polynomial in Ã or by steps.

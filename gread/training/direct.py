@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from gread.dynamics.chebyshev import polynomial_series
+from gread.dynamics.chebyshev import Series, polynomial_series
 from gread.dynamics.solve import ReactionDiffusion, flow
 from gread.kernels.backend import available, fast
 from gread.kernels.direct import Direct
@@ -105,14 +105,14 @@ class DirectModel:
         self.learned = [p for _, p in self.coefficients if p is not None]
         self.versions: list[int] | None = None
         self.rates = f.rates
-        self.series: Tensor | None = None
+        self.series: Series | None = None
 
     def _prepare(self) -> Tensor:
         """Compute α and β, and the polynomial, once between two steps of the optimizer."""
         versions = [parameter._version for parameter in self.learned]
         if versions != self.versions:
-            alpha, beta = self.layer.alpha(), self.layer.beta()
-            rates = ReactionDiffusion(self.adj, self.like, alpha, beta).rates
+            each = [torch.as_tensor(c(), dtype=self.like.dtype) for c, _ in self.coefficients]
+            rates = torch.stack([one.expand(self.rates.size(1)) for one in each])
             self.rates = rates.requires_grad_(bool(self.learned))
             self.series = polynomial_series(
                 self.adj, rates, self.terms, self.integration, self.like.dtype
