@@ -143,10 +143,8 @@ def flow(
 ) -> Tensor:
     """Compute H(T) with a fixed-step solver, by a polynomial in Ã or by steps.
 
-    Args:
-        adj, h0, source, rates, terms, apply: As in `gread.dynamics.stepping.stepped_flow`.
-        integration: T, τ and the solver.
-        series: The polynomial, see `polynomial_series`; None for steps.
+    The arguments are those of `gread.dynamics.stepping.stepped_flow`, and the polynomial that
+    `polynomial_series` has found; without one, H(T) is computed by steps.
     """
     if series is not None:
         return polynomial_flow(adj, h0, rates, series, apply)

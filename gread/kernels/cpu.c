@@ -354,6 +354,8 @@ static void run_block(const program *p, REAL *room, int64_t c, int64_t bytes) {
         case LOAD:
             for (int64_t i = 0; i < n; i++) {
                 const REAL *from = p->inputs[code[X]] + p->first + i * d + c;
+                for (int64_t line = 0; line < bytes; line += 64)
+                    __builtin_prefetch((const char *)(from + 2 * AHEAD * d) + line);
                 for (int64_t k = 0; k < valid; k++) out[i * width + k] = from[k];
                 for (int64_t k = valid; k < width; k++) out[i * width + k] = 0;
             }
@@ -612,18 +614,25 @@ void dropout(const REAL *x, const int64_t *seed, REAL *out, int64_t count, int64
     }
 }
 
-/* A row whose target is negative does not count. For each part of the rows there is a number in
- * `losses`, and a slice [width, d + 1] of zeros in `sums`: the gradient of the weight and, in the
- * last column, of the bias. They are added up after, in one order. */
+/* out[c] = the sum over the parts of sums[part, c]: in one order for any number of threads. */
+static void add_parts(const REAL *sums, int64_t size, REAL *restrict out, int64_t first,
+                      int64_t count) {
+    for (int64_t c = 0; c < count; c++) out[c] = sums[first + c];
+    for (int64_t part = 1; part < PARTS; part++)
+        SIDE_BY_SIDE(c, count) out[c] += sums[part * size + first + c];
+}
+
+/* A row whose target is negative does not count. For each part of the rows there is a slice of
+ * zeros in `sums`: the gradients of the weight [width, d] and the bias [width], and the loss. */
 void drop_cross_entropy(const REAL *x, const int64_t *seed, const REAL *weight, const REAL *bias,
-                        const int64_t *target, REAL *out, REAL *sums, REAL *losses, int64_t n,
-                        int64_t d, int64_t width, int64_t limit, double keep, double scale,
-                        int64_t threads) {
+                        const int64_t *target, REAL *loss, REAL *out, REAL *grad_weight,
+                        REAL *grad_bias, REAL *sums, int64_t n, int64_t d, int64_t width,
+                        int64_t limit, double keep, double scale, int64_t threads) {
     const dropped p = dropout_of(seed, limit, keep);
-    const int64_t size = width * (d + 1);
+    const int64_t biases = width * d, last = biases + width, size = last + 1;
 #pragma omp parallel for schedule(static) num_threads(threads) if (n * d > SMALL)
     for (int64_t part = 0; part < PARTS; part++) {
-        REAL loss = 0;
+        REAL *restrict sum = sums + part * size;
         for (int64_t i = n * part / PARTS; i < n * (part + 1) / PARTS; i++) {
             REAL *restrict o = out + i * d, factor[d], row[d], g[width], highest = -INFINITY, total = 0;
             if (target[i] < 0) {
@@ -638,29 +647,26 @@ void drop_cross_entropy(const REAL *x, const int64_t *seed, const REAL *weight, 
             }
             const REAL own = g[target[i]] - highest;
             for (int64_t k = 0; k < width; k++) total += g[k] = exp(g[k] - highest);
-            loss += log(total) - own;
+            sum[last] += (REAL)scale * (log(total) - own);
             for (int64_t k = 0; k < width; k++)
                 g[k] = (REAL)scale * (g[k] / total - (k == target[i]));
             SIDE_BY_SIDE(c, d) o[c] = g[0] * weight[c];
             for (int64_t k = 1; k < width; k++) SIDE_BY_SIDE(c, d) o[c] += g[k] * weight[k * d + c];
             SIDE_BY_SIDE(c, d) o[c] *= factor[c];
             for (int64_t k = 0; k < width; k++) {
-                REAL *restrict sum = sums + part * size + k * (d + 1);
-                SIDE_BY_SIDE(c, d) sum[c] += g[k] * row[c];
-                sum[d] += g[k];
+                SIDE_BY_SIDE(c, d) sum[k * d + c] += g[k] * row[c];
+                sum[biases + k] += g[k];
             }
         }
-        losses[part] = (REAL)scale * loss;
     }
-    for (int64_t part = 1; part < PARTS; part++) {
-        SIDE_BY_SIDE(c, size) sums[c] += sums[part * size + c];
-        losses[0] += losses[part];
-    }
+    add_parts(sums, size, grad_weight, 0, biases);
+    add_parts(sums, size, grad_bias, biases, width);
+    add_parts(sums, size, loss, last, 1);
 }
 
-/* `sums` has a slice [sets + 1] of zeros for each part of the rows: they are added up after. */
+/* `sums` has a slice [sets + 1] of zeros for each part of the rows. */
 void score(const REAL *x, const REAL *bias, const int64_t *target, const REAL *in_set,
-           const REAL *counts, REAL *sums, int64_t n, int64_t width, int64_t sets,
+           const REAL *counts, REAL *out, REAL *sums, int64_t n, int64_t width, int64_t sets,
            int64_t threads) {
 #pragma omp parallel for schedule(static) num_threads(threads) if (n * width > SMALL)
     for (int64_t part = 0; part < PARTS; part++) {
@@ -681,8 +687,7 @@ void score(const REAL *x, const REAL *bias, const int64_t *target, const REAL *i
             sum[sets] += counts[i] * (log(total) + z[best] - z[target[i]]);
         }
     }
-    for (int64_t part = 1; part < PARTS; part++)
-        for (int64_t s = 0; s <= sets; s++) sums[s] += sums[part * (sets + 1) + s];
+    add_parts(sums, sets + 1, out, 0, sets + 1);
 }
 
 /* out = bias, if there is one, + the sum over the entries that stay of value * y[column]. Entry e is

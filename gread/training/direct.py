@@ -123,9 +123,7 @@ class DirectModel:
     def _flow(self, h0: Tensor, call: Direct) -> Tensor:
         """H(T)."""
         rates = self._prepare()
-        return flow(
-            self.adj, h0, h0, rates, self.terms, self.integration, self.series, call
-        )
+        return flow(self.adj, h0, h0, rates, self.terms, self.integration, self.series, call)
 
     @torch.no_grad()
     def learn(self) -> Tensor:
@@ -157,7 +155,6 @@ class DirectModel:
                 grad = (grad_rates if coefficient.signed else grad_gates)[row]
                 parameter.grad = grad.sum_to_size(parameter.numel()).view(parameter.shape)
 
-    @torch.no_grad()
     def _logits(self) -> Tensor:
         """Logits [N, classes] in evaluation mode, without the last bias."""
         first, last = self.encoder, self.output.linear

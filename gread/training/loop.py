@@ -177,7 +177,7 @@ class Epochs:
         """Add the gradient of a piece, and return its loss."""
         if self.direct is not None:
             loss = self.direct.learn()
-            if finite(loss):
+            if math.isfinite(loss):
                 return loss
             self.model.train()  # the model finds the time at which its state overflowed
         loss = self._loss(piece.outputs(), piece.y, nodes)
@@ -188,7 +188,7 @@ class Epochs:
     def _evaluate(self, loss: Tensor) -> Tensor:
         if self.scores is not None:
             scores = self.scores()
-            if finite(scores):
+            if math.isfinite(scores.sum()):
                 return torch.cat([loss.view(1), scores])
         outputs = self.outputs()
         val_loss = self._loss(outputs, self.y, self.validation)
