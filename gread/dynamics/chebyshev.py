@@ -63,8 +63,11 @@ class Series(NamedTuple):
 
     @property
     def slopes(self) -> NDArray[Any]:
-        """Derivatives of the coefficients by α and β, [2, degree + 1, d]."""
-        return self.c[:2].imag / TINY
+        """Derivatives of H(T) by α and β, as factors of the sums of `_recurrence`, [2, sums, d]."""
+        known = self.c[:2].imag / TINY
+        found = np.zeros((2, 2 * self.degree + 1, known.shape[2]))
+        found[:, 1::2], found[:, -1] = known[:, :-1], known[:, -1]  # no Σ (Ã T_k g) h
+        return found
 
 
 TINY = 1e-20
@@ -191,10 +194,8 @@ class _Polynomial(torch.autograd.Function):
         ran = ctx.adj.run(_recurrence(series.degree), [grad, h], rows)
         grad_rates = None
         if ctx.needs_input_grad[3]:
-            # The sums of (Ã T_k g) h are not needed.
-            dots = torch.cat([ran.sums[1:-1:2], ran.sums[-1:]])
-            slopes = torch.from_numpy(series.slopes).to(dots.device)
-            grad_rates = (slopes * dots).sum(1).sum_to_size(rates.shape).to(rates.dtype)
+            slopes = torch.from_numpy(series.slopes).to(grad.device)
+            grad_rates = (slopes * ran.sums).sum(1).sum_to_size(rates.shape).to(rates.dtype)
         return None, None, ran.outputs[0], grad_rates
 
 

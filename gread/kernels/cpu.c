@@ -29,6 +29,7 @@
 #define BLOCK 256 /* elements that dropout treats at a time */
 #define SMALL 16384 /* numbers below which a second thread costs more than it brings */
 #define BASES 8 /* more than a pass ever adds */
+#define NEAREST 65536 /* bytes of an L1 cache */
 enum { KINDS };
 enum { FIELDS, COUNT, FIRST }; /* where a pass has its fields, the number of its bases, and these */
 
@@ -67,6 +68,7 @@ typedef struct {
     const REAL *weight, *x, *coef;
     const REAL *const *bases;
     int64_t d, entries, degree, count;
+    int near; /* all of x is in the nearest cache */
 } matrix;
 
 /* s[k] = sum over the entries of weight * x[column], for `packs` packs of channels from c on. With
@@ -79,7 +81,8 @@ INLINE void sum(pack *s, const matrix *m, int64_t from, int64_t to, int64_t c, c
     EACH(k, packs) sum[k] = (pack){0};
     for (int64_t e = from; e < to; e++) {
         const char *next = (const char *)(x + column[e < ahead ? e + AHEAD : e] * d);
-        EACH(line, (PACK * packs + 63) / 64) __builtin_prefetch(next + 64 * line);
+        if (packs > 1 || !m->near) /* a prefetch takes longer than one pack that is near */
+            EACH(line, (PACK * packs + 63) / 64) __builtin_prefetch(next + 64 * line);
         const REAL w = weight[e], *row = x + column[e] * d;
         EACH(k, packs) sum[k] += w * AT(row, k);
     }
@@ -142,7 +145,7 @@ static inline void gather_row(const matrix *m, REAL *out, int64_t from, int64_t 
 void gather(const int64_t *start, const int32_t *column, const REAL *weight, const REAL *y,
             const REAL *coef, const REAL *const *bases, REAL *out, int64_t n, int64_t d,
             int64_t entries, int64_t degree, int64_t count, int64_t threads) {
-    const matrix m = {column, weight, y, coef, bases, d, entries, degree, count};
+    const matrix m = {column, weight, y, coef, bases, d, entries, degree, count, 0};
 #pragma omp parallel num_threads(threads) if (entries * d > SMALL)
     for (int64_t c = 0; c < d; c += PACKS * LANES) { /* all rows of channels that stay near */
 #pragma omp for schedule(static)
@@ -206,7 +209,7 @@ static inline void pull_one(const matrix *m, const REAL *y, REAL *out, REAL *sum
 void pull(const int64_t *start, const int32_t *column, const REAL *weight, const REAL *g,
           const REAL *y, const REAL *coef, const REAL *const *bases, REAL *out, REAL *sums,
           int64_t n, int64_t d, int64_t entries, int64_t degree, int64_t count, int64_t threads) {
-    const matrix m = {column, weight, g, coef, bases, d, entries, degree, count};
+    const matrix m = {column, weight, g, coef, bases, d, entries, degree, count, 0};
     const int64_t size = (1 + degree) * d;
 #pragma omp parallel num_threads(threads) if (entries * d > SMALL)
     for (int64_t c = 0; c < d; c += PACKS * LANES) {
@@ -349,7 +352,8 @@ static void run_block(const program *p, REAL *room, int64_t c, int64_t bytes) {
                     .d = width,
                     .entries = p->entries,
                     .degree = degree,
-                    .count = count};
+                    .count = count,
+                    .near = n * bytes <= NEAREST};
         switch (kind) {
         case LOAD:
             for (int64_t i = 0; i < n; i++) {
