@@ -318,7 +318,7 @@ def score(x: Tensor, bias: Tensor, target: Tensor, sets: Tensor, counts: Tensor)
         counts: Weight of every row in the loss, [N].
     """
     logits = x + bias
-    undefined = 0 * logits.sum()
+    undefined = (0 * logits).sum()
     right = (logits.argmax(1) == target).to(x.dtype)
     rows = counts.nonzero().squeeze(1)
     losses = cross_entropy(logits[rows], target[rows], reduction="none")
