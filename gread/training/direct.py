@@ -3,7 +3,8 @@
 On a small graph the kernels take less time than modules, checks and autograd around them. If the
 features are sparse, Ã is fixed and the decoder is linear, a step is five kernels (encoder, flow,
 decoder with loss and its gradients, and the backward passes of flow and encoder), and an
-evaluation is three (encoder, flow, scores). They give the numbers of the model itself up to rounding, from the same seeds.
+evaluation is three (encoder, flow, scores). They give the numbers of the model itself up to
+rounding, from the same seeds.
 """
 
 from __future__ import annotations
