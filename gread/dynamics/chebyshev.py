@@ -16,9 +16,11 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -43,60 +45,89 @@ ASIDE = 0.1
 but depends on α."""
 
 
-def polynomial_flow(
-    adj: Operator,
-    h0: Tensor,
-    rates: Tensor,
-    terms: Terms,
-    integration: Integration,
-    apply: Apply = with_autograd,
-) -> Tensor | None:
-    """Compute H(T) of the steps of `gread.dynamics.stepped_flow` to 1e-6; None if not applicable.
+class Series(NamedTuple):
+    """Chebyshev coefficients of p on [lowest, 1], in NumPy, which is faster for few numbers.
+
+    If α and β need gradients, the coefficients are complex, [3, degree + 1, d]: the imaginary parts
+    of the first two series are `TINY` times the derivatives by α and β, and the third is `ASIDE`.
+    """
+
+    c: NDArray[Any]
+    """[1, degree + 1, d]; d is 1 if all channels share α and β."""
+    lowest: float
+
+    @property
+    def degree(self) -> int:
+        """Degree of the polynomial."""
+        return self.c.shape[1] - 1
+
+    @property
+    def slopes(self) -> NDArray[Any]:
+        """Derivatives of H(T) by α and β, as factors of the sums of `_recurrence`, [2, sums, d]."""
+        known = self.c[:2].imag / TINY
+        found = np.zeros((2, 2 * self.degree + 1, known.shape[2]))
+        found[:, 1::2], found[:, -1] = known[:, :-1], known[:, -1]  # no Σ (Ã T_k g) h
+        return found
+
+
+TINY = 1e-20
+"""Imaginary step of a derivative: nothing is subtracted, so it may be arbitrarily small."""
+
+
+def polynomial_series(
+    adj: Operator, rates: Tensor, terms: Terms, integration: Integration, dtype: torch.dtype
+) -> Series | None:
+    """Find the flow as a polynomial.
 
     Returns None if H(T) is not such a polynomial or the steps need no more products.
 
     Args:
         adj: Ã.
-        h0: H(0), [N, d], which is also the source.
         rates: α and β, per channel [2, d] or for all [2, 1].
-        terms: The reaction.
+        terms: The reaction, whose source is H(0).
         integration: T, τ and a fixed-step solver.
-        apply: How the function with the gradient is called.
+        dtype: Number type of the state.
     """
     if terms.square or terms.cube or not adj.symmetric or not values_can_be_read():
         return None
-    if h0.dtype not in NEGLIGIBLE:
-        return None
     products = (2 if terms.blurred else 1) * integration.evaluations
-    if products <= FEW_PRODUCTS:
+    if dtype not in NEGLIGIBLE or products <= FEW_PRODUCTS:
         return None
-    nodes, lowest = min(products + 1, NODES), adj.lowest
-    with torch.no_grad():
-        series = _series(rates, terms, integration, nodes, lowest)
-        degree = _degree(series.real.abs().amax(0), NEGLIGIBLE[h0.dtype])
-    if degree >= products:
-        return None
-    return apply(_Polynomial, adj, lowest, h0, rates, series[:, : degree + 1])
+    lowest, nodes = adj.lowest, min(products + 1, NODES)
+    with np.errstate(all="ignore"):  # the rates of a diverging training
+        c = _series(rates, terms, integration, nodes, lowest)
+        degree = _degree(np.abs(c.real).max((0, 2)), NEGLIGIBLE[dtype])
+    return None if degree >= products else Series(c[:, : degree + 1], lowest)
+
+
+def polynomial_flow(
+    adj: Operator, h0: Tensor, rates: Tensor, series: Series, apply: Apply = with_autograd
+) -> Tensor:
+    """Compute H(T) of the steps of `gread.dynamics.stepped_flow` to 1e-6.
+
+    Args:
+        adj: Ã.
+        h0: H(0), [N, d], which is also the source.
+        rates: α and β.
+        series: Their `polynomial_series`.
+        apply: How the function with the gradient is called.
+    """
+    return apply(_Polynomial, adj, series, h0, rates)
 
 
 def _series(
     rates: Tensor, terms: Terms, integration: Integration, nodes: int, lowest: float
-) -> Tensor:
-    """Chebyshev coefficients of p on [lowest, 1], [1, nodes, d].
-
-    If α and β need gradients, the result is complex, [3, nodes, d]: the imaginary parts of the
-    first two series are `TINY` times the derivatives by α and β, and the third is `ASIDE`.
-    """
-    dtype = torch.complex128 if rates.requires_grad else torch.float64
-    slope, transform, shifts = _grid(terms, nodes, lowest, rates.device, dtype)
-    shifted = rates.double() + shifts
+) -> NDArray[Any]:
+    """Coefficients of p to the degree nodes − 1, see `Series`."""
+    slope, transform, shifts = _grid(terms, nodes, lowest, rates.requires_grad)
+    shifted = np.array(rates.tolist()) + shifts
     m = slope @ shifted
-    p = torch.ones_like(m)
+    p = np.ones_like(m)
     assert integration.tableau is not None
     for length, steps in groupby(integration.lengths):  # all but the last have the same length
         count = len(list(steps))
         z = length * m
-        phi = torch.zeros_like(m)  # (R(z) − 1) / z
+        phi = np.zeros_like(m)  # (R(z) − 1) / z
         for c in reversed(integration.tableau.growth[1:]):
             phi = phi * z + c
         factor = 1 + z * phi
@@ -106,15 +137,12 @@ def _series(
         gain = length * terms.source * phi * shifted[:, 1:]
         for _ in range(count):
             p = factor * p + gain
-    return transform @ p
+    found: NDArray[Any] = transform @ p
+    return found
 
 
-TINY = 1e-20
-"""Imaginary step of a derivative: nothing is subtracted, so it may be arbitrarily small."""
-
-
-def _power(x: Tensor, count: int) -> Tensor:
-    """x^count by squaring; PyTorch's power loses small imaginary parts."""
+def _power(x: NDArray[Any], count: int) -> NDArray[Any]:
+    """x^count by squaring; a complex power loses small imaginary parts."""
     if count == 1:
         return x
     half = _power(x, count // 2)
@@ -123,29 +151,27 @@ def _power(x: Tensor, count: int) -> Tensor:
 
 @lru_cache(maxsize=64)
 def _grid(
-    terms: Terms, nodes: int, lowest: float, device: torch.device, dtype: torch.dtype
-) -> tuple[Tensor, Tensor, Tensor]:
+    terms: Terms, nodes: int, lowest: float, derivatives: bool
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Matrices from α and β to m, [nodes, 2], and from p to its series, [nodes, nodes].
 
     Also returns the shifts of α and β for which `_series` computes p, [1 or 3, 2, 1].
     """
-    angles = (torch.arange(nodes, dtype=torch.float64) + 0.5) * math.pi / nodes
-    orders = torch.arange(nodes, dtype=torch.float64).unsqueeze(-1)
-    transform = (2 / nodes) * (orders * angles).cos()
+    angles = (np.arange(nodes) + 0.5) * math.pi / nodes
+    transform = (2 / nodes) * np.cos(np.arange(nodes)[:, None] * angles)
     transform[0] /= 2
-    points = (angles.cos() * (1 - lowest) + 1 + lowest) / 2
+    points = (np.cos(angles) * (1 - lowest) + 1 + lowest) / 2
     high = 1 - points
     by_beta = terms.laplacian * high + terms.linear + terms.blurred * points * high
-    slope = torch.stack([-high, by_beta], -1)
-    rows = [[1j * TINY, 0], [0, 1j * TINY], [ASIDE, -ASIDE]] if dtype.is_complex else [[0, 0]]
-    shifts = torch.tensor(rows, dtype=dtype, device=device).unsqueeze(-1)
-    return slope.to(device, dtype), transform.to(device, dtype), shifts
+    slope = np.stack([-high, by_beta], -1)
+    rows = [[1j * TINY, 0], [0, 1j * TINY], [ASIDE, -ASIDE]] if derivatives else [[0.0, 0.0]]
+    shifts = np.array(rows)[..., None]
+    return slope.astype(shifts.dtype), transform.astype(shifts.dtype), shifts
 
 
-def _degree(size: Tensor, negligible: float) -> int:
-    """Degree at which the series can be truncated."""
-    size = size.amax(1)
-    rest = size.flip(0).cumsum(0).flip(0)  # sum of the remaining terms
+def _degree(size: NDArray[Any], negligible: float) -> int:
+    """Degree at which a series with terms of this size can be truncated."""
+    rest = size[::-1].cumsum()[::-1]  # sum of the remaining terms
     return max(0, int((rest > negligible * size.max()).sum()) - 1)
 
 
@@ -153,44 +179,39 @@ class _Polynomial(torch.autograd.Function):
     """Σ_k c_k T_k(X) h, for X = s Ã + t with its spectrum in [−1, 1]."""
 
     @staticmethod
-    def forward(
-        ctx: Any, adj: Operator, lowest: float, h: Tensor, rates: Tensor, series: Tensor
-    ) -> Tensor:
-        ctx.adj, ctx.lowest = adj, lowest
-        ctx.save_for_backward(h, rates, series)
-        return adj.run(_clenshaw(series.size(1) - 1), [h], _rows(series, h, lowest)).outputs[0]
+    def forward(ctx: Any, adj: Operator, series: Series, h: Tensor, rates: Tensor) -> Tensor:
+        ctx.adj, ctx.series = adj, series
+        rows = _rows(series, h)
+        ctx.save_for_backward(h, rates, rows)
+        return adj.run(_clenshaw(series.degree), [h], rows).outputs[0]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients from T_k(X) g: ∂h = Σ c_k T_k g, and ∂c_k = Σ_i (T_k g) h."""
-        h, rates, series = ctx.saved_tensors
-        program = _recurrence(series.size(1) - 1)
-        ran = ctx.adj.run(program, [grad, h], _rows(series, h, ctx.lowest))
+        series: Series = ctx.series
+        h, rates, rows = ctx.saved_tensors
+        ran = ctx.adj.run(_recurrence(series.degree), [grad, h], rows)
         grad_rates = None
         if ctx.needs_input_grad[3]:
-            # The sums of (Ã T_k g) h are not needed.
-            dots = torch.cat([ran.sums[1:-1:2], ran.sums[-1:]])
-            slopes = series[:2].imag / TINY
-            grad_rates = (slopes * dots).sum(1).sum_to_size(rates.shape).to(rates.dtype)
-        return None, None, ran.outputs[0], grad_rates, None
+            slopes = torch.from_numpy(series.slopes).to(grad.device)
+            grad_rates = (slopes * ran.sums).sum(1).sum_to_size(rates.shape).to(rates.dtype)
+        return None, None, ran.outputs[0], grad_rates
 
 
-def _rows(series: Tensor, h: Tensor, lowest: float) -> Tensor:
+def _rows(series: Series, h: Tensor) -> Tensor:
     """Coefficients of both programs: 2 s, 2 t, c_k and −1 for every k; s and t; 2 s, 2 t and −1."""
-    count = series.size(1)
-    coef = _constants(count, h.size(1), lowest, h.dtype, h.device).clone()
-    coef[2 : 4 * count : 4] = series[0].real
-    return coef
+    count = series.degree + 1
+    coef = _constants(count, h.size(1), series.lowest).copy()
+    coef[2 : 4 * count : 4] = series.c[0].real
+    return torch.from_numpy(coef).to(h)
 
 
 @lru_cache(maxsize=64)
-def _constants(
-    count: int, d: int, lowest: float, dtype: torch.dtype, device: torch.device
-) -> Tensor:
+def _constants(count: int, d: int, lowest: float) -> NDArray[Any]:
     s, t = 2 / (1 - lowest), -(1 + lowest) / (1 - lowest)
     rows = [s, t, 0, -1] + [2 * s, 2 * t, 0, -1] * (count - 1) + [s, t, 2 * s, 2 * t, -1]
-    return torch.tensor(rows, dtype=dtype, device=device).unsqueeze(-1).repeat(1, d)
+    return np.repeat(np.array(rows)[:, None], d, axis=1)
 
 
 @lru_cache(maxsize=64)

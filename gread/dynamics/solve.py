@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gread.dynamics.chebyshev import polynomial_flow
+from gread.dynamics.chebyshev import Series, polynomial_flow, polynomial_series
 from gread.dynamics.integrate import Solution, VectorField, finite, follow, walk
 from gread.dynamics.reactions import Reaction, State, Terms, terms_of
 from gread.dynamics.stepping import stepped_flow
@@ -122,7 +122,10 @@ def _solve_fast(f: ReactionDiffusion, h0: Tensor, integration: Integration) -> S
     sizes = {c.numel() for c in (f.alpha, f.beta) if isinstance(c, Tensor)}
     if not sizes <= {1, h0.size(1)}:  # for example one per node
         return None
-    final = flow(f.adj, h0, f.source, f.rates, terms, integration)
+    rates, series = f.rates, None
+    if f.source is h0 or not terms.source:
+        series = polynomial_series(f.adj, rates, terms, integration, h0.dtype)
+    final = flow(f.adj, h0, f.source, rates, terms, integration, series)
     if not finite(final, f.adj.total):
         return None
     return Solution(final, (), integration.evaluations)
@@ -135,17 +138,17 @@ def flow(
     rates: Tensor,
     terms: Terms,
     integration: Integration,
+    series: Series | None,
     apply: Apply = with_autograd,
 ) -> Tensor:
     """Compute H(T) with a fixed-step solver, by a polynomial in Ã or by steps.
 
-    The arguments are those of `gread.dynamics.stepping.stepped_flow`.
+    The arguments are those of `gread.dynamics.stepping.stepped_flow`, and the polynomial that
+    `polynomial_series` has found; without one, H(T) is computed by steps.
     """
+    if series is not None:
+        return polynomial_flow(adj, h0, rates, series, apply)
     assert integration.tableau is not None
-    if source is h0 or not terms.source:
-        final = polynomial_flow(adj, h0, rates, terms, integration, apply)
-        if final is not None:
-            return final
     return stepped_flow(
         *(adj, h0, source, rates),
         terms=terms,

@@ -29,6 +29,7 @@
 #define BLOCK 256 /* elements that dropout treats at a time */
 #define SMALL 16384 /* numbers below which a second thread costs more than it brings */
 #define BASES 8 /* more than a pass ever adds */
+#define NEAREST 65536 /* bytes of an L1 cache */
 enum { KINDS };
 enum { FIELDS, COUNT, FIRST }; /* where a pass has its fields, the number of its bases, and these */
 
@@ -67,6 +68,7 @@ typedef struct {
     const REAL *weight, *x, *coef;
     const REAL *const *bases;
     int64_t d, entries, degree, count;
+    int near; /* all of x is in the nearest cache */
 } matrix;
 
 /* s[k] = sum over the entries of weight * x[column], for `packs` packs of channels from c on. With
@@ -79,7 +81,8 @@ INLINE void sum(pack *s, const matrix *m, int64_t from, int64_t to, int64_t c, c
     EACH(k, packs) sum[k] = (pack){0};
     for (int64_t e = from; e < to; e++) {
         const char *next = (const char *)(x + column[e < ahead ? e + AHEAD : e] * d);
-        EACH(line, (PACK * packs + 63) / 64) __builtin_prefetch(next + 64 * line);
+        if (packs > 1 || !m->near) /* a prefetch takes longer than one pack that is near */
+            EACH(line, (PACK * packs + 63) / 64) __builtin_prefetch(next + 64 * line);
         const REAL w = weight[e], *row = x + column[e] * d;
         EACH(k, packs) sum[k] += w * AT(row, k);
     }
@@ -142,7 +145,7 @@ static inline void gather_row(const matrix *m, REAL *out, int64_t from, int64_t 
 void gather(const int64_t *start, const int32_t *column, const REAL *weight, const REAL *y,
             const REAL *coef, const REAL *const *bases, REAL *out, int64_t n, int64_t d,
             int64_t entries, int64_t degree, int64_t count, int64_t threads) {
-    const matrix m = {column, weight, y, coef, bases, d, entries, degree, count};
+    const matrix m = {column, weight, y, coef, bases, d, entries, degree, count, 0};
 #pragma omp parallel num_threads(threads) if (entries * d > SMALL)
     for (int64_t c = 0; c < d; c += PACKS * LANES) { /* all rows of channels that stay near */
 #pragma omp for schedule(static)
@@ -206,7 +209,7 @@ static inline void pull_one(const matrix *m, const REAL *y, REAL *out, REAL *sum
 void pull(const int64_t *start, const int32_t *column, const REAL *weight, const REAL *g,
           const REAL *y, const REAL *coef, const REAL *const *bases, REAL *out, REAL *sums,
           int64_t n, int64_t d, int64_t entries, int64_t degree, int64_t count, int64_t threads) {
-    const matrix m = {column, weight, g, coef, bases, d, entries, degree, count};
+    const matrix m = {column, weight, g, coef, bases, d, entries, degree, count, 0};
     const int64_t size = (1 + degree) * d;
 #pragma omp parallel num_threads(threads) if (entries * d > SMALL)
     for (int64_t c = 0; c < d; c += PACKS * LANES) {
@@ -349,11 +352,14 @@ static void run_block(const program *p, REAL *room, int64_t c, int64_t bytes) {
                     .d = width,
                     .entries = p->entries,
                     .degree = degree,
-                    .count = count};
+                    .count = count,
+                    .near = n * bytes <= NEAREST};
         switch (kind) {
         case LOAD:
             for (int64_t i = 0; i < n; i++) {
                 const REAL *from = p->inputs[code[X]] + p->first + i * d + c;
+                for (int64_t line = 0; line < bytes; line += 64)
+                    __builtin_prefetch((const char *)(from + 2 * AHEAD * d) + line);
                 for (int64_t k = 0; k < valid; k++) out[i * width + k] = from[k];
                 for (int64_t k = valid; k < width; k++) out[i * width + k] = 0;
             }
@@ -612,18 +618,25 @@ void dropout(const REAL *x, const int64_t *seed, REAL *out, int64_t count, int64
     }
 }
 
-/* A row whose target is negative does not count. For each part of the rows there is a number in
- * `losses`, and a slice [width, d + 1] of zeros in `sums`: the gradient of the weight and, in the
- * last column, of the bias. They are added up after, in one order. */
+/* out[c] = the sum over the parts of sums[part, c]: in one order for any number of threads. */
+static void add_parts(const REAL *sums, int64_t size, REAL *restrict out, int64_t first,
+                      int64_t count) {
+    for (int64_t c = 0; c < count; c++) out[c] = sums[first + c];
+    for (int64_t part = 1; part < PARTS; part++)
+        SIDE_BY_SIDE(c, count) out[c] += sums[part * size + first + c];
+}
+
+/* A row whose target is negative does not count. For each part of the rows there is a slice of
+ * zeros in `sums`: the gradients of the weight [width, d] and the bias [width], and the loss. */
 void drop_cross_entropy(const REAL *x, const int64_t *seed, const REAL *weight, const REAL *bias,
-                        const int64_t *target, REAL *out, REAL *sums, REAL *losses, int64_t n,
-                        int64_t d, int64_t width, int64_t limit, double keep, double scale,
-                        int64_t threads) {
+                        const int64_t *target, REAL *loss, REAL *out, REAL *grad_weight,
+                        REAL *grad_bias, REAL *sums, int64_t n, int64_t d, int64_t width,
+                        int64_t limit, double keep, double scale, int64_t threads) {
     const dropped p = dropout_of(seed, limit, keep);
-    const int64_t size = width * (d + 1);
+    const int64_t biases = width * d, last = biases + width, size = last + 1;
 #pragma omp parallel for schedule(static) num_threads(threads) if (n * d > SMALL)
     for (int64_t part = 0; part < PARTS; part++) {
-        REAL loss = 0;
+        REAL *restrict sum = sums + part * size;
         for (int64_t i = n * part / PARTS; i < n * (part + 1) / PARTS; i++) {
             REAL *restrict o = out + i * d, factor[d], row[d], g[width], highest = -INFINITY, total = 0;
             if (target[i] < 0) {
@@ -638,24 +651,47 @@ void drop_cross_entropy(const REAL *x, const int64_t *seed, const REAL *weight, 
             }
             const REAL own = g[target[i]] - highest;
             for (int64_t k = 0; k < width; k++) total += g[k] = exp(g[k] - highest);
-            loss += log(total) - own;
+            sum[last] += (REAL)scale * (log(total) - own);
             for (int64_t k = 0; k < width; k++)
                 g[k] = (REAL)scale * (g[k] / total - (k == target[i]));
             SIDE_BY_SIDE(c, d) o[c] = g[0] * weight[c];
             for (int64_t k = 1; k < width; k++) SIDE_BY_SIDE(c, d) o[c] += g[k] * weight[k * d + c];
             SIDE_BY_SIDE(c, d) o[c] *= factor[c];
             for (int64_t k = 0; k < width; k++) {
-                REAL *restrict sum = sums + part * size + k * (d + 1);
-                SIDE_BY_SIDE(c, d) sum[c] += g[k] * row[c];
-                sum[d] += g[k];
+                SIDE_BY_SIDE(c, d) sum[k * d + c] += g[k] * row[c];
+                sum[biases + k] += g[k];
             }
         }
-        losses[part] = (REAL)scale * loss;
     }
-    for (int64_t part = 1; part < PARTS; part++) {
-        SIDE_BY_SIDE(c, size) sums[c] += sums[part * size + c];
-        losses[0] += losses[part];
+    add_parts(sums, size, grad_weight, 0, biases);
+    add_parts(sums, size, grad_bias, biases, width);
+    add_parts(sums, size, loss, last, 1);
+}
+
+/* `sums` has a slice [sets + 1] of zeros for each part of the rows. */
+void score(const REAL *x, const REAL *bias, const int64_t *target, const REAL *in_set,
+           const REAL *counts, REAL *out, REAL *sums, int64_t n, int64_t width, int64_t sets,
+           int64_t threads) {
+#pragma omp parallel for schedule(static) num_threads(threads) if (n * width > SMALL)
+    for (int64_t part = 0; part < PARTS; part++) {
+        REAL *restrict sum = sums + part * (sets + 1);
+        for (int64_t i = n * part / PARTS; i < n * (part + 1) / PARTS; i++) {
+            REAL z[width], undefined = 0, total = 0;
+            int64_t best = 0;
+            for (int64_t k = 0; k < width; k++) {
+                z[k] = x[i * width + k] + bias[k];
+                undefined += 0 * z[k]; /* NaN if z[k] is not finite */
+                if (z[k] > z[best]) best = k;
+            }
+            const REAL right = (best == target[i]) + undefined;
+            for (int64_t s = 0; s < sets; s++) sum[s] += in_set[s * n + i] * right;
+            sum[sets] += undefined;
+            if (counts[i] == 0) continue;
+            for (int64_t k = 0; k < width; k++) total += exp(z[k] - z[best]);
+            sum[sets] += counts[i] * (log(total) + z[best] - z[target[i]]);
+        }
     }
+    add_parts(sums, sets + 1, out, 0, sets + 1);
 }
 
 /* out = bias, if there is one, + the sum over the entries that stay of value * y[column]. Entry e is

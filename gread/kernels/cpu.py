@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -124,12 +124,20 @@ def drop_cross_entropy(
     x: Tensor, seed: Tensor, rate: float, weight: Tensor, bias: Tensor, target: Tensor, scale: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """See `gread.kernels.reference.drop_cross_entropy`; also the gradients of x, W and b."""
-    out, (k, d) = torch.empty_like(x, memory_format=torch.contiguous_format), weight.shape
-    sums, losses = x.new_zeros(PARTS, k, d + 1), x.new_empty(PARTS)
-    _call("drop_cross_entropy", x, x, seed, weight, bias, target, out, sums, losses, *x.shape, k,
+    n, d, k = *x.shape, len(bias)
+    out = x.new_empty(()), x.new_empty(n, d), x.new_empty(k, d), x.new_empty(k)
+    sums = x.new_zeros(PARTS, 1 + k * (d + 1))
+    _call("drop_cross_entropy", x, x, seed, weight, bias, target, *out, sums, n, d, k,
           threshold(rate), 1.0 - rate, scale)  # fmt: skip
-    grad = sums[0]  # the kernel has added the partial sums here
-    return losses[0], out, grad[:, :d].contiguous(), grad[:, d].contiguous()
+    return out
+
+
+def score(x: Tensor, bias: Tensor, target: Tensor, sets: Tensor, counts: Tensor) -> Tensor:
+    """See `gread.kernels.reference.score`."""
+    out, count = x.new_empty(len(sets) + 1), len(sets)
+    _call("score", x, x, bias, target, sets, counts, out, x.new_zeros(PARTS, count + 1), *x.shape,
+          count)  # fmt: skip
+    return out
 
 
 def drop_gather(
@@ -145,9 +153,14 @@ def drop_gather(
     n, (d, entries) = rows.start.numel() - 1, (y.size(1), values.numel())
     out, ends = y.new_empty(n, d), rows.start.new_empty(n)
     room = torch.empty_like(rows.column), torch.empty_like(values)
-    _call("drop_gather", y, *rows, order, values, seed, y, y.new_ones(d), bias, out, *room, ends,
-          n, d, entries, threshold(rate), 1.0 - rate)  # fmt: skip
+    _call("drop_gather", y, *rows, order, values, seed, y, _ones(d, y.dtype), bias, out, *room,
+          ends, n, d, entries, threshold(rate), 1.0 - rate)  # fmt: skip
     return out
+
+
+@lru_cache(maxsize=64)
+def _ones(d: int, dtype: torch.dtype) -> Tensor:
+    return torch.ones(d, dtype=dtype)
 
 
 LINE = 64
@@ -164,14 +177,10 @@ def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor
     Returns None if there are too few channels for the threads, and pass by pass is faster.
     """
     *members, n, d = inputs[0].shape
-    count, size, threads = math.prod(members), coef.element_size(), torch.get_num_threads()
-    entries, rows = matrix.pattern.rows.column.numel(), coef.size(-2)
-    if entries * count * d >= FEW and count * d * size // LINE < threads:
+    count, entries, rows = math.prod(members), matrix.pattern.rows.column.numel(), coef.size(-2)
+    width = _block_width(count, d, entries, coef.dtype, threads := torch.get_num_threads())
+    if width is None:
         return None
-    share, pack = min(count * d // threads, d) * size, library(coef.dtype).pack_bytes()
-    one_pack_each = threads > 1 and count * d * size <= threads * pack
-    block = next((k for k in (4 * LINE, 2 * LINE) if share >= k), pack if one_pack_each else LINE)
-    width = block // size
     blocks = -(-d // width)
     workers = min(threads, count * blocks)
     room = (program.slots * n + rows + program.sums + 4) * width
@@ -185,9 +194,21 @@ def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor
         back = (*matrix.pattern.columns, matrix.transposed_weight)
     _call("run", coef, program.code, *matrix.pattern.rows, matrix.weight, *back, list(inputs),
           outputs, coef, coef.new_empty(workers * room), sums, dots, len(program.passes), n, d,
-          entries, program.slots, rows, program.sums, program.pull_sums, room, block, count,
-          entries if matrix.weight.dim() > 1 else 0, workers)  # fmt: skip
+          entries, program.slots, rows, program.sums, program.pull_sums, room,
+          width * coef.element_size(), count, entries if matrix.weight.dim() > 1 else 0,
+          workers)  # fmt: skip
     return Ran(outputs, sums, None if dots is None else dots.sum(-2))
+
+
+@lru_cache(maxsize=64)
+def _block_width(count: int, d: int, entries: int, dtype: torch.dtype, threads: int) -> int | None:
+    """Number of channels that a thread of `run` processes at a time; None if they are too few."""
+    if entries * count * d >= FEW and count * d * dtype.itemsize // LINE < threads:
+        return None
+    share, pack = min(count * d // threads, d) * dtype.itemsize, library(dtype).pack_bytes()
+    one_pack_each = threads > 1 and count * d * dtype.itemsize <= threads * pack
+    block = next((k for k in (4 * LINE, 2 * LINE) if share >= k), pack if one_pack_each else LINE)
+    return int(block // dtype.itemsize)
 
 
 @cache
@@ -264,7 +285,7 @@ def _call(name: str, like: Tensor, *arguments: Tensor | list[Tensor] | float | N
     kept: list[Tensor] = []  # copies, alive during the call
 
     def address(tensor: Tensor) -> int:
-        if tensor.dtype != like.dtype and tensor.is_floating_point():
+        if tensor.dtype is not like.dtype and tensor.is_floating_point():
             raise TypeError(f"{name} needs numbers of one type, got {tensor.dtype}, {like.dtype}")
         if not tensor.is_contiguous():
             tensor = tensor.contiguous()

@@ -6,6 +6,8 @@ its backward pass without the engine.
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import add
 from typing import Any, Protocol
 
 import torch
@@ -48,9 +50,9 @@ class Direct:
 
     def backward(self, grad: Tensor, *inputs: Tensor) -> list[Tensor]:
         """Run the backward pass: the gradient of every input, which may be several arguments."""
-        grads = self.function.backward(self, grad)
-        parts = [
-            [one for one, other in zip(grads, self.arguments, strict=True) if other is argument]
+        grads = list(zip(self.function.backward(self, grad), self.arguments, strict=True))
+        parts = (
+            [one for one, other in grads if other is argument and one is not None]
             for argument in inputs
-        ]
-        return [sum(one for one in part if one is not None) for part in parts]
+        )
+        return [reduce(add, part) for part in parts]

@@ -303,6 +303,28 @@ def drop_cross_entropy(
     return scale * cross_entropy(logits, target[counts], reduction="sum")
 
 
+def score(x: Tensor, bias: Tensor, target: Tensor, sets: Tensor, counts: Tensor) -> Tensor:
+    """Sums over the rows for an evaluation of the logits z = x + b, [sets + 1].
+
+    The first are Σ_i sets[s, i] of the rows whose highest logit is that of their target, the first
+    one on ties. The last is Σ_i counts_i · −log softmax(z_i)[target_i]. If a logit is not finite,
+    all are NaN.
+
+    Args:
+        x: [N, k].
+        bias: b, [k].
+        target: Class of every row, [N]; it may be negative where ``counts`` is 0.
+        sets: Weight of every row in every set, [sets, N].
+        counts: Weight of every row in the loss, [N].
+    """
+    logits = x + bias
+    undefined = (0 * logits).sum()
+    right = (logits.argmax(1) == target).to(x.dtype)
+    rows = counts.nonzero().squeeze(1)
+    losses = cross_entropy(logits[rows], target[rows], reduction="none")
+    return torch.cat([sets @ right, (counts[rows] @ losses).view(1)]) + undefined
+
+
 def threshold(rate: float) -> int:
     """32-bit threshold: elements with a smaller hash are dropped."""
     return math.floor(rate * 2**32)

@@ -3,7 +3,8 @@
 On a small graph the kernels take less time than modules, checks and autograd around them. If the
 features are sparse, Ã is fixed and the decoder is linear, a step is five kernels (encoder, flow,
 decoder with loss and its gradients, and the backward passes of flow and encoder), and an
-evaluation is two. They give the numbers of the model itself up to rounding, from the same seeds.
+evaluation is three (encoder, flow, scores). They give the numbers of the model itself up to
+rounding, from the same seeds.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 from torch_geometric.data import Data
 
+from gread.dynamics.chebyshev import Series, polynomial_series
 from gread.dynamics.solve import ReactionDiffusion, flow
 from gread.kernels.backend import available, fast
 from gread.kernels.direct import Direct
@@ -37,8 +38,14 @@ class HasStandardForm(Protocol):
         """Raise an error if the graph does not fit."""
 
 
-def direct_model(model: nn.Module, data: Data, train_mask: Tensor) -> DirectModel | None:
-    """The model on a graph, if it has the standard form; the loss is the mean cross entropy."""
+def direct_model(model: nn.Module, data: Data, masks: Tensor) -> DirectModel | None:
+    """The model on a graph, if it has the standard form; the loss is the mean cross entropy.
+
+    Args:
+        model: Any model.
+        data: Its graph.
+        masks: Nodes in training, validation and test, [3, N].
+    """
     if not isinstance(model, HasStandardForm):
         return None
     x, form = data.x, model.standard_form()
@@ -59,7 +66,7 @@ def direct_model(model: nn.Module, data: Data, train_mask: Tensor) -> DirectMode
     f = ReactionDiffusion(adj, like, layer.alpha(), layer.beta(), layer.reaction)
     if f.rates.size(1) not in (1, layer.channels):
         return None
-    return DirectModel(form, words, f, data.y, train_mask)
+    return DirectModel(form, words, f, data.y, masks)
 
 
 class DirectModel:
@@ -70,7 +77,7 @@ class DirectModel:
         words: Its features.
         f: The right-hand side at first.
         y: Class of every node.
-        train_mask: Nodes that count in the loss.
+        masks: Nodes in training, validation and test, [3, N].
     """
 
     def __init__(
@@ -79,63 +86,78 @@ class DirectModel:
         words: tuple[Pattern, Tensor],
         f: ReactionDiffusion,
         y: Tensor,
-        train_mask: Tensor,
+        masks: Tensor,
     ):
         self.kernels: Any = available("cpu")
         self.encoder, self.layer, self.output = form
         (self.pattern, self.values), self.adj = words, f.adj
         assert f.terms is not None
-        self.flow = f.terms, self.layer.integration
+        self.terms, self.integration = f.terms, self.layer.integration
         self.like = f.source
         classes, channels = self.output.linear.weight.shape
         self.maps_first = classes < channels and f.commutes
-        self.target = y.masked_fill(~train_mask, -1)
-        self.scale = 1 / int(train_mask.sum())
+        self.y, self.target = y, y.masked_fill(~masks[0], -1)
+        self.weight = masks.to(self.like.dtype)
+        train, val, test = self.weight.sum(1).tolist()
+        self.scale, self.sizes = 1 / train, self.like.new_tensor([train, val, test, val])
         width = classes if self.maps_first else channels
         self.once = Terms(self.like.new_ones(1, width), degree=0)
-        self.coefficients = [*self.layer.alpha.parameters(), *self.layer.beta.parameters()]
+        self.coefficients = [(c, c.parameter) for c in (self.layer.alpha, self.layer.beta)]
+        self.learned = [p for _, p in self.coefficients if p is not None]
         self.versions: list[int] | None = None
         self.rates = f.rates
+        self.series: Series | None = None
 
-    @torch.enable_grad()
-    def _rates(self) -> Tensor:
-        """α and β, computed once between two steps of the optimizer."""
-        versions = [parameter._version for parameter in self.coefficients]
+    def _prepare(self) -> Tensor:
+        """Compute α and β, and the polynomial, once between two steps of the optimizer."""
+        versions = [parameter._version for parameter in self.learned]
         if versions != self.versions:
-            alpha, beta = self.layer.alpha(), self.layer.beta()
-            self.rates = ReactionDiffusion(self.adj, self.like, alpha, beta).rates
+            each = [torch.as_tensor(c(), dtype=self.like.dtype) for c, _ in self.coefficients]
+            rates = torch.stack([one.expand(self.rates.size(1)) for one in each])
+            self.rates = rates.requires_grad_(bool(self.learned))
+            self.series = polynomial_series(
+                self.adj, rates, self.terms, self.integration, self.like.dtype
+            )
             self.versions = versions
         return self.rates
 
+    def _flow(self, h0: Tensor, call: Direct) -> Tensor:
+        """H(T)."""
+        rates = self._prepare()
+        return flow(self.adj, h0, h0, rates, self.terms, self.integration, self.series, call)
+
+    @torch.no_grad()
     def learn(self) -> Tensor:
         """Compute the loss of a training step, and set the gradients of all parameters."""
         kernels, pattern, first, last = self.kernels, self.pattern, self.encoder, self.output.linear
-        rates = self._rates()
-        with torch.no_grad():
-            words = self.values, _seed(rate := first.dropout.rate), rate
-            h0 = kernels.drop_gather(pattern.rows, *words, first.weight, bias=first.bias)
-            h0.requires_grad_()
-            known = rates.detach().requires_grad_()
-            call = Direct()
-            final = flow(self.adj, h0, h0, known, *self.flow, call)
-            seed = _seed(rate := self.output.dropout.rate)
-            loss, grad, last.weight.grad, last.bias.grad = kernels.drop_cross_entropy(
-                final, seed, rate, last.weight, last.bias, self.target, self.scale
-            )
-            grad, grad_rates = call.backward(grad, h0, known)
-            columns, order = pattern.columns, pattern.order
-            first.weight.grad = kernels.drop_gather(columns, *words, grad, order)
-            if first.bias is not None:
-                first.bias.grad = grad.sum(0)
-        if rates.requires_grad:
-            # As a scalar: with a given gradient PyTorch first imports SymPy.
-            (rates * grad_rates).sum().backward()
-            self.versions = None
+        words = self.values, _seed(rate := first.dropout.rate), rate
+        h0 = kernels.drop_gather(pattern.rows, *words, first.weight, bias=first.bias)
+        call = Direct()
+        final = self._flow(h0.requires_grad_(), call)
+        seed = _seed(rate := self.output.dropout.rate)
+        loss, grad, last.weight.grad, last.bias.grad = kernels.drop_cross_entropy(
+            final, seed, rate, last.weight, last.bias, self.target, self.scale
+        )
+        grad, *grad_rates = call.backward(grad, h0, *([self.rates] if self.learned else []))
+        first.weight.grad = kernels.drop_gather(pattern.columns, *words, grad, pattern.order)
+        if first.bias is not None:
+            first.bias.grad = grad.sum(0)
+        for one in grad_rates:
+            self._learn_coefficients(one)
+        self.versions = None  # PyTorch's fused Adam leaves the version of a parameter as it is
         return loss
 
-    @torch.no_grad()
-    def outputs(self) -> Tensor:
-        """Compute logits [N, classes] in evaluation mode."""
+    def _learn_coefficients(self, grad_rates: Tensor) -> None:
+        """Set the gradients of the parameters of α and β."""
+        rates = self.rates.detach()
+        grad_gates = grad_rates * rates * (1 - rates)  # through σ
+        for row, (coefficient, parameter) in enumerate(self.coefficients):
+            if parameter is not None:
+                grad = (grad_rates if coefficient.signed else grad_gates)[row]
+                parameter.grad = grad.sum_to_size(parameter.numel()).view(parameter.shape)
+
+    def _logits(self) -> Tensor:
+        """Logits [N, classes] in evaluation mode, without the last bias."""
         first, last = self.encoder, self.output.linear
         weight: Tensor = first.weight
         bias: Tensor | None = first.bias
@@ -143,8 +165,20 @@ class DirectModel:
             weight, bias = weight @ last.weight.T, None if bias is None else last.weight @ bias
         h = self.kernels.gather(self.pattern.rows, self.values, weight, self.once)
         h = h if bias is None else h.add_(bias)
-        final = flow(self.adj, h, h, self._rates().detach(), *self.flow, Direct())
-        return final.add_(last.bias) if self.maps_first else linear(final, last.weight, last.bias)
+        final = self._flow(h, Direct())
+        return final if self.maps_first else final @ last.weight.T
+
+    @torch.no_grad()
+    def outputs(self) -> Tensor:
+        """Compute logits [N, classes] in evaluation mode."""
+        return self._logits().add_(self.output.linear.bias)
+
+    @torch.no_grad()
+    def scores(self) -> Tensor:
+        """Accuracy in training, validation and test, and the validation loss, [4]."""
+        bias, val = self.output.linear.bias, self.weight[1]
+        sums: Tensor = self.kernels.score(self._logits(), bias, self.y, self.weight, val)
+        return sums / self.sizes
 
 
 def _seed(rate: float) -> Tensor:

@@ -125,15 +125,17 @@ class Training:
         masks = masks_of(data, split, config)
         graph = PartedGraph(model, data, masks[0], config)
         self.best_state = copy.deepcopy(model.state_dict())
-        best = Best(self.best_state.values(), model.state_dict().values(), [config], graph.device)
+        self._kept = list(self.best_state.values()), list(model.state_dict().values())
+        records = data.x.is_cuda and fast()
+        best = Best(*self._kept, [config], graph.device) if records else None
         pieces = graph.pieces(data.y, _weights(data, masks, class_weight))
         direct = None
         if class_weight is None and config.parts == 1 and config.loss == "cross-entropy":
-            direct = direct_model(model, data, masks[0])
+            direct = direct_model(model, data, torch.stack(masks))
         self._epochs = Epochs(model, pieces, config, adam(model, config), best, direct=direct)
         model.eval()  # direct training leaves the mode of the model as it is
         self._epochs.check()
-        self._recording = Recording(self._epochs) if data.x.is_cuda and fast() else None
+        self._recording = Recording(self._epochs) if records else None
         self._progress = Progress(config)
         self._seconds: list[float] = []
 
@@ -156,8 +158,12 @@ class Training:
             except ArithmeticError as error:
                 progress.diverge(error)
                 break
+            epochs = progress.follow(numbers, self._cause)
+            if self._recording is None and epochs and epochs[-1] is progress.best:
+                for kept, now in zip(*self._kept, strict=True):
+                    kept.copy_(now)
             each = (time.perf_counter() - began) / at_once
-            for epoch in progress.follow(numbers, self._cause):
+            for epoch in epochs:
                 self._seconds.append(each)
                 if on_epoch is not None and on_epoch(epoch) is True:
                     interrupted = True

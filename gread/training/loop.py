@@ -20,7 +20,7 @@ from gread.dynamics.integrate import finite
 from gread.training.config import TrainConfig
 from gread.training.direct import DirectModel
 from gread.training.losses import LOSSES
-from gread.training.metrics import WHOLE, Predictions, Reduction, metric_of
+from gread.training.metrics import METRICS, WHOLE, Predictions, Reduction, metric_of
 from gread.training.optimizer import MemberAdam
 
 EPOCHS_AT_ONCE = 20
@@ -115,7 +115,7 @@ class Epochs:
         pieces: Where its outputs come from; their gradients are added before a step.
         config: Loss and metric.
         optimizer: Takes the step.
-        best: Keeps the best state.
+        best: Keeps the best state; None if the caller does, with the numbers of every epoch.
         reduction: How sums over the nodes come together.
         direct: The same model without autograd, if it has the standard form.
     """
@@ -126,7 +126,7 @@ class Epochs:
         pieces: Sequence[Piece],
         config: TrainConfig,
         optimizer: torch.optim.Optimizer | MemberAdam,
-        best: Best,
+        best: Best | None = None,
         reduction: Reduction = WHOLE,
         direct: DirectModel | None = None,
     ):
@@ -135,6 +135,7 @@ class Epochs:
         self.parameters = list(model.parameters())
         self.pieces, self.reduction = pieces, reduction
         self.loss, self.metric = LOSSES[config.loss], metric_of(config)
+        self.scores = direct.scores if direct and self.metric is METRICS["accuracy"] else None
         self.y = _joined([piece.y for piece in pieces], 0)
         self.weight = _joined([piece.weight for piece in pieces], -1)
         self.size = reduction.total(self.weight.sum(-1))
@@ -166,16 +167,17 @@ class Epochs:
         losses = [self._learn(piece, nodes) for piece, nodes in self.steps]
         self.reduction.add_gradients(self.parameters)
         self.optimizer.step()
-        numbers = self._evaluate(torch.stack(losses).sum(0))
+        numbers = self._evaluate(sum(losses[1:], losses[0]))
         numbers = numbers if numbers.dim() > 1 else numbers.unsqueeze(0)
-        self.best.look(numbers)
+        if self.best is not None:
+            self.best.look(numbers)
         return numbers
 
     def _learn(self, piece: Piece, nodes: Nodes) -> Tensor:
         """Add the gradient of a piece, and return its loss."""
         if self.direct is not None:
             loss = self.direct.learn()
-            if finite(loss):
+            if math.isfinite(loss):
                 return loss
             self.model.train()  # the model finds the time at which its state overflowed
         loss = self._loss(piece.outputs(), piece.y, nodes)
@@ -184,6 +186,10 @@ class Epochs:
 
     @torch.no_grad()
     def _evaluate(self, loss: Tensor) -> Tensor:
+        if self.scores is not None:
+            scores = self.scores()
+            if math.isfinite(scores.sum()):
+                return torch.cat([loss.view(1), scores])
         outputs = self.outputs()
         val_loss = self._loss(outputs, self.y, self.validation)
         # NaN has a highest class too; its metrics must not pass for numbers.

@@ -49,10 +49,8 @@ def both_ways(graph, monkeypatch, **settings):
         original = getattr(solve, flow)
 
         def spy(*arguments, original=original, flow=flow, **options):
-            found = original(*arguments, **options)
-            if found is not None:
-                taken.append(flow)
-            return found
+            taken.append(flow)
+            return original(*arguments, **options)
 
         monkeypatch.setattr(solve, flow, spy)
     made = layer(**settings)
@@ -83,7 +81,7 @@ def test_terms_say_what_the_function_says(name, graph):
 @pytest.mark.parametrize("reaction", [*KNOWN, None])
 @pytest.mark.parametrize("adjacency", ["soft", "original"])
 def test_steps_in_few_passes_equal_plain_steps(graph, monkeypatch, reaction, solver, adjacency):
-    monkeypatch.setattr(solve, "polynomial_flow", lambda *_, **__: None)
+    monkeypatch.setattr(solve, "polynomial_series", lambda *_: None)
     settings = {"reaction": reaction, "solver": solver, "adjacency": adjacency}
     fast, plain, taken = both_ways(graph, monkeypatch, **settings, time=1.3, step_size=0.5)
     assert taken == "stepped_flow"

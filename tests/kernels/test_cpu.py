@@ -190,3 +190,19 @@ def test_cross_entropy_of_a_state_that_is_not_finite_is_not_finite():
         x, torch.tensor([7]), 0.0, torch.randn(3, 4), torch.randn(3), target, 1.0
     )
     assert not loss.isfinite()
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("classes", [1, 2, 7])
+def test_scores_of_logits(dtype, classes):
+    torch.manual_seed(0)
+    x = torch.randint(-2, 3, (3000, classes)).to(dtype)  # with ties
+    bias, target = torch.randn(classes).to(dtype), torch.randint(-1, classes, (3000,))
+    sets, counts = torch.rand(4, 3000, dtype=dtype).div(3000).split([3, 1])
+    arguments = (bias, target, sets, counts[0] * (target >= 0))
+    for b in (bias, torch.zeros_like(bias)):
+        assert_close(cpu.score(x, b, *arguments[1:]), plain.score(x, b, *arguments[1:]))
+    x[1234, 0] = torch.inf
+    assert cpu.score(x, *arguments).isnan().all()
+    assert plain.score(x, *arguments).isnan().all()

@@ -31,7 +31,7 @@ def built(graph, **settings):
 
 
 def direct(graph, model):
-    return direct_model(model, graph, graph.train_mask[:, 0])
+    return direct_model(model, graph, torch.stack(fitting.masks_of(graph, 0)))
 
 
 def trained(graph, epochs=6, **settings):
@@ -41,7 +41,10 @@ def trained(graph, epochs=6, **settings):
 
 
 @pytest.mark.parametrize("reaction", [None, *KNOWN])
-@pytest.mark.parametrize(("alpha", "beta"), [("scalar", "scalar"), ("vector", "vector")])
+@pytest.mark.parametrize(
+    ("alpha", "beta"),
+    [("scalar", "scalar"), ("vector", "vector"), ("scalar", "vector"), ("one", "positive-vector")],
+)
 @pytest.mark.parametrize(("solver", "time"), [("euler", 1.0), ("rk4", 3.0)])
 def test_direct_training_is_training(graph, reaction, alpha, beta, solver, time, monkeypatch):
     settings = {"reaction": reaction, "alpha": alpha, "beta": beta, "solver": solver, "time": time}
@@ -56,6 +59,20 @@ def test_direct_training_is_training(graph, reaction, alpha, beta, solver, time,
         assert (one.train, one.val, one.test) == (other.train, other.val, other.test)
     for one, other in zip(parameters, others, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "macro-f1", "nll"])
+def test_any_metric_selects_the_epoch(graph, metric, monkeypatch):
+    config = gread.TrainConfig(epochs=8, lr=0.2, metric=metric)
+    found = []
+    for maker in (direct_model, lambda *arguments: None):
+        monkeypatch.setattr(fitting, "direct_model", maker)
+        model = built(graph, reaction="bs")
+        best = gread.fit(model, graph, config).best
+        found.append((best.number, best.val, model(graph.x, graph.edge_index)))
+    assert found[0][0] == found[1][0]
+    assert found[0][1] == pytest.approx(found[1][1], abs=1e-9)
+    torch.testing.assert_close(found[0][2], found[1][2], rtol=0, atol=1e-8)
 
 
 @pytest.mark.parametrize("rates", [{"input_dropout": 0.0}, {"dropout": 0.0}])
