@@ -314,9 +314,11 @@ def _trained(
     Without folds, the network of the race is one of them, and another is trained on all nodes if
     time remains. A training that the race interrupted continues for `MORE` of its epochs: on 13,752
     products (Amazon-Computers) this gave what a new training gave, in a fifth of the time. One that
-    ended would overfit, so it is repeated from random parameters.
+    ended would overfit, so it is repeated from random parameters, and so is one on folds, whose
+    networks are not kept.
     """
-    share = MORE if one.interrupted else 1.0
+    start = one.state if one.interrupted else None
+    share = 1.0 if start is None else MORE
     attempt = Attempt(
         problem,
         one.candidate,
@@ -324,7 +326,7 @@ def _trained(
         None,
         epochs=max(1, round(share * float(np.mean(one.epochs)))),
         seed=seed,
-        start=one.state if one.interrupted else None,
+        start=start,
     )
     modules = [] if one.state is None else [attempt.module_at(one.state)]
     now = time.monotonic()

@@ -11,12 +11,12 @@ from torch_geometric.data import Data
 import gread
 from gread.estimator import problem as problems
 from gread.estimator.attempt import Attempt
-from gread.estimator.automatic import fit_blend
+from gread.estimator.automatic import _trained, fit_blend
 from gread.estimator.candidates import Candidate, portfolio
 from gread.estimator.graphs import with_relations
 from gread.estimator.problem import TRIED, Problem, variants
 from gread.estimator.propagation import ALPHA, SMOOTH, _operator, _spread, propagated
-from gread.estimator.race import Contest, Entrant, choose, race
+from gread.estimator.race import Contest, Entrant, Scored, choose, race
 from gread.estimator.task import Classes, LabelSets, Numbers
 from gread.graph.structure.spectral import spectral_positions
 from gread.models.catalog import MODELS
@@ -246,6 +246,18 @@ def test_only_an_interrupted_training_can_continue(data, epochs, interrupted, ti
     smoothed = entrant.smoothed()
     assert smoothed.interrupted == interrupted
     assert smoothed.state is scored.state
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_with_folds_a_network_is_trained_for_the_mean_of_their_epochs(problem, interrupted):
+    candidate, nodes = Candidate("MLP", "mlp", {"hidden_channels": 4}), problem.learned
+    scored = Scored(
+        candidate, nodes, np.zeros((80, 2)), (0.0, 0.0), [4, 8], 1.0, interrupted=interrupted
+    )
+    ((_, module),) = _trained(problem, scored, seed=0, end=np.inf)
+    expected = Attempt(problem, candidate, nodes, None, epochs=6)
+    expected.run()
+    torch.testing.assert_close(module.state_dict(), expected.best_module().state_dict())
 
 
 @pytest.mark.parametrize(("seconds", "networks"), [(10**6, 2), (8, 1)])
