@@ -201,9 +201,9 @@ def run(classifier, file, *inputs):
 
 
 @pytest.mark.slow
-def test_onnx_gives_the_same_probabilities(data, other, tmp_path):
-    """With attention; the MLP is in test_task.py, and GREAD-X in a blend."""
-    classifier = trained("grand", data)
+@pytest.mark.parametrize("name", ["gat", "grand"])  # the MLP in test_task.py, GREAD-X in a blend
+def test_onnx_gives_the_same_probabilities(data, other, tmp_path, name):
+    classifier = trained(name, data, num_layers=1)
     given = inputs_of(classifier, other)
     found = run(classifier, tmp_path / "model.onnx", given.x, given.edge_index)
     np.testing.assert_allclose(found, classifier.predict_proba(other), atol=1e-6)

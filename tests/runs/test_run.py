@@ -158,7 +158,11 @@ def test_an_unknown_record_is_refused(small):
 @pytest.mark.slow
 def test_texas_reaches_what_it_should(real_root):
     preset = find_preset("gread-bs", "texas")
-    spec = RunSpec(dataset="texas", model="gread-bs", hyper=preset.hyper, train=preset.train)
-    # The published code reaches 86.3 on average over ten splits, with a deviation of 4.8: three of
-    # them less.
-    assert run(spec, root=str(real_root)).test > 0.72
+    tests = []
+    for split in range(3):
+        spec = RunSpec(
+            dataset="texas", model="gread-bs", split=split, hyper=preset.hyper, train=preset.train
+        )
+        tests.append(run(spec, root=str(real_root)).test)
+    # The published code reaches 86.3 on average over ten splits, with a deviation of 4.8.
+    assert sum(tests) / 3 > 0.77

@@ -19,9 +19,10 @@ def processor_time(monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_choice_is_within_a_point_of_linkx(processor_time):
-    """With categories as integers, which are harder than text."""
+@pytest.mark.parametrize("form", FORMS)
+def test_the_choice_is_within_a_point_of_linkx(form, processor_time):
     nodes, edges = students(2000, seed=0)
+    nodes = FORMS[form](nodes)
     hidden = np.random.default_rng(0).random(len(nodes)) < 0.2
     given = nodes.assign(gender=nodes["gender"].astype(object).mask(hidden))
     right = {}
