@@ -37,7 +37,7 @@ def _spread(adj: Adjacency, start: Tensor, alpha: float = ALPHA) -> Tensor:
     The terms that are left out are estimated by the last two. In an eigenvector of eigenvalue 1,
     all later terms together are α / (1 − α) times the last one. In one of eigenvalue −1, as on a
     bipartite graph, the mean of a term and α times the term before is zero. This halves the number
-    of terms, and no estimate is negative.
+    of terms, and S is not negative where S₀ is not.
     """
     shares = start.new_tensor([[alpha], [1 - alpha]]).expand(-1, start.size(1))
     terms, gather = Terms(shares, [start], degree=0), backend_for(start).gather
