@@ -175,9 +175,8 @@ def _near_in(part: Range, value: float, chance: random.Random) -> Value:
     scale, back = (math.log, math.exp) if part.log else (float, float)
     width = (scale(part.high) - scale(part.low)) / 3
     drawn = back(scale(value) + width * (chance.random() - 0.5))
-    if isinstance(part.low, int) and isinstance(part.high, int):
-        drawn = round(drawn)
-    return min(part.high, max(part.low, float(f"{drawn:.{DIGITS}g}")))
+    whole = isinstance(part.low, int) and isinstance(part.high, int)
+    return min(part.high, max(part.low, round(drawn) if whole else float(f"{drawn:.{DIGITS}g}")))
 
 
 def for_graph(comparison: Comparison, space: Space, dataset: str) -> Space:

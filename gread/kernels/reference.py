@@ -253,7 +253,7 @@ def dropout(x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
     """
     if not isinstance(rate, Tensor):
         return x * (hashed(seed, x.numel()).view(x.shape) >= threshold(rate)) / (1 - rate)
-    flat = x.view(len(x), -1)
+    flat = x.reshape(len(x), -1)
     bits = hashed(seed.unsqueeze(-1), flat.size(1))
     keep = (1 - rate).to(x.dtype).unsqueeze(-1)
     return (flat * (bits >= (rate * 2**32).long().unsqueeze(-1)) / keep).view(x.shape)

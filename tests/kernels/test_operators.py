@@ -2,6 +2,7 @@ import pytest
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
+from gread.kernels import reference
 from gread.kernels.operators import _product, attention, drop, product, scores, shares
 from gread.kernels.pattern import Pattern
 
@@ -148,6 +149,14 @@ def test_dropout_follows_the_seed_of_pytorch():
     assert not torch.equal(one, two)
     both = ((one != 0) & (two != 0)).double().mean().item()
     assert abs(both - 0.25) < 0.05  # independent of each other
+
+
+def test_dropout_of_members_takes_any_memory_layout():
+    x = torch.randn(4, 3, 5, dtype=torch.float64).transpose(0, 1)
+    seeds, rates = torch.tensor([5, 7, 9]), torch.tensor([0.0, 0.3, 0.9], dtype=torch.float64)
+    alone = [reference.dropout(x[m], seeds[m], float(rates[m])) for m in range(3)]
+    torch.testing.assert_close(reference.dropout(x, seeds, rates), torch.stack(alone))
+    torch.testing.assert_close(drop(x, rates, seeds), torch.stack(alone))
 
 
 @pytest.mark.parametrize("members", [1, 2, 5])

@@ -69,14 +69,15 @@ def test_the_fair_comparison_has_the_models_and_graphs_of_table_7_and_two_more()
     assert len({FAIR.budget_of(d).settings for d in FAIR.datasets}) == 1
 
 
-@pytest.mark.parametrize("model", HONEST.models)
-def test_settings_near_another_stay_in_the_space_and_differ(drawn, model):
-    space, parent = space_of(model), drawn[model][0]
+@pytest.mark.parametrize("model", dict.fromkeys([*HONEST.models, *FAIR.models]))
+def test_settings_near_another_stay_in_the_space_and_differ(model):
+    space, parent = space_of(model), draw(FAIR, model, "cora")[0]
     found = [near(space, parent, random.Random(seed)) for seed in range(20)]
     assert len({tuple(one.items()) for one in found}) == 20
     for one, (name, part) in product(found, space.parts.items()):
         if isinstance(part, Range):
             assert part.low <= one[name] <= part.high
+            assert type(one[name]) is type(part.low)
             assert part.distance(one[name], parent[name]) < 0.17 or isinstance(part.low, int)
         else:
             assert one[name] in part.values
