@@ -27,8 +27,9 @@ from gread.kernels.pattern import Rows
 from gread.kernels.program import FIELDS, KINDS, Matrix, Program, Ran
 from gread.kernels.reference import Pair, Terms, dot as dot, one_by_one, threshold
 
-SOURCE = Path(__file__).with_name("cpu.c")
-FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-shared", "-fPIC")
+SOURCES = tuple(Path(__file__).with_name(name) for name in ("cpu.c", "program.c"))
+HEADER = Path(__file__).with_name("rows.h")
+FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fPIC")
 PARTS = 64
 """Number of blocks of rows that are distributed over threads."""
 
@@ -223,7 +224,7 @@ def library(dtype: torch.dtype = torch.float32) -> ctypes.CDLL:
     compiler = os.environ.get("CC") or next(filter(shutil.which, ("cc", "gcc", "clang")), None)
     if compiler is None:
         raise NoCompiler("there is no C compiler")
-    source = SOURCE.read_bytes()
+    source = b"".join(file.read_bytes() for file in (HEADER, *SOURCES))
     # Macros of the source: the number type, and the encoding of a program.
     coded = {"KINDS": ",".join(KINDS).upper(), "FIELDS": ",".join(FIELDS).upper()}
     values = {"REAL": _TYPES[dtype], "PARTS": PARTS, **coded}
@@ -250,18 +251,33 @@ def _compile(compiler: list[str], path: Path) -> None:
     failed = ""
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         made = Path(folder) / path.name
+        objects = [str(made.with_name(f"{source.stem}.o")) for source in SOURCES]
         # Try PyTorch's OpenMP, then the compiler's, then a single thread.
-        for threads in (("-fopenmp", *openmp), ("-fopenmp",), ()):
-            command = [*compiler, *FLAGS, str(SOURCE), "-o", str(made), *threads, "-lm"]
-            try:
-                done = subprocess.run(command, capture_output=True, text=True)
-            except OSError as error:
-                raise NoCompiler(f"{compiler[0]} does not start: {error}") from error
-            if done.returncode == 0:
+        for threads in (["-fopenmp", *openmp], ["-fopenmp"], []):
+            each = [*compiler, *FLAGS, *threads[:1], "-c"]
+            pairs = zip(SOURCES, objects, strict=True)
+            failed = _run_together([[*each, str(source), "-o", name] for source, name in pairs])
+            link = [compiler[0], "-shared", *objects, "-o", str(made), *threads, "-lm"]
+            failed = failed or _run_together([link])
+            if not failed:
                 made.replace(path)
                 return
-            failed = done.stderr
-    raise NoCompiler(f"{compiler[0]} fails: {failed.strip().splitlines()[-1:]}")
+    raise NoCompiler(f"{compiler[0]} fails: {failed}")
+
+
+def _run_together(commands: list[list[str]]) -> str:
+    """Run commands at the same time; the last line of an error, empty if there is none."""
+    try:
+        started = [
+            subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            for command in commands
+        ]
+    except OSError as error:
+        raise NoCompiler(f"{commands[0][0]} does not start: {error}") from error
+    said = [process.communicate()[1].strip() for process in started]
+    codes = [process.returncode for process in started]
+    failed = [text for text, code in zip(said, codes, strict=True) if code]
+    return (failed[0].splitlines() or ["without a message"])[-1] if failed else ""
 
 
 def _processor() -> str:
