@@ -51,7 +51,7 @@ def specs() -> list[RunSpec]:
 
 def render(results: Sequence[Result]) -> TextTable:
     """Accuracies, ranks, tests against GREAD-BS and the budget, the best rank first."""
-    own, repeated = _apart(results)
+    own, repeated = FAIR.apart(results)
     found = accuracies(by_model_and_graph(own))
     means, datasets = means_of(found), FAIR.datasets
     ranks = average_ranks(means, FAIR.models, _computed(means))
@@ -94,13 +94,6 @@ def render(results: Sequence[Result]) -> TextTable:
 def _computed(means: Mapping[tuple[str, str], float]) -> list[str]:
     """Graphs on which a model has a number: ranks are over these."""
     return [d for d in FAIR.datasets if any(key[1] == d for key in means)]
-
-
-def _apart(results: Sequence[Result]) -> tuple[list[Result], list[Result]]:
-    """Results of this comparison, and those of the paper's protocol."""
-    keys = {spec.key for spec in FAIR.specs()}
-    own = [result for result in results if result.spec.key in keys]
-    return own, [result for result in results if result.spec.key not in keys]
 
 
 def _without_memory(results: Sequence[Result]) -> set[tuple[str, str]]:
@@ -204,7 +197,7 @@ def _places(ours: accuracy.Accuracies, ranks: Mapping[str, float]) -> str:
 
 def draw(results: Sequence[Result]) -> Chart:
     """Critical-difference diagrams of both protocols."""
-    own, repeated = _apart(results)
+    own, repeated = FAIR.apart(results)
     fair = means_of(accuracies(((MODELS[r.spec.model].title, r.spec.dataset), r) for r in own))
     table = {
         (name, dataset): round(values[0], 2)

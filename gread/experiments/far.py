@@ -1,10 +1,16 @@
-"""Origins of the baselines' settings, and the cells of Table 8 that lie far from the paper."""
+"""Origins of the baselines' settings, and how far their numbers are from the paper.
+
+Table 8 and the comparison with equal budgets have other settings, so that the second tells what
+settings explain.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
+from statistics import fmean
 from typing import NamedTuple
 
 from gread.data.catalog import DATASETS as CATALOGUE
@@ -14,13 +20,17 @@ from gread.experiments.accuracy import (
     QUICK,
     ROWS,
     Accuracies,
+    measured,
     number,
     signed,
     specs,
     summary,
 )
 from gread.experiments.artefact import ARTEFACTS, Artefact
+from gread.experiments.curves import Measured, accuracies, means_of
+from gread.experiments.fair import FAIR
 from gread.experiments.protocol import GREAD, preset_of
+from gread.experiments.searched import by_model_and_graph
 from gread.report.tables import TextTable
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec
@@ -65,6 +75,11 @@ class Far(NamedTuple):
     paper: Sequence[float]
 
 
+def is_far(mean: float, paper: Sequence[float]) -> bool:
+    """Whether a mean differs from the paper's by more than two of the paper's deviations."""
+    return abs(mean - paper[0]) > DEVIATIONS * paper[1]
+
+
 def far_cells(ours: Accuracies) -> list[Far]:
     """Cells of baselines that differ from the paper by more than two of its deviations."""
     return [
@@ -72,7 +87,7 @@ def far_cells(ours: Accuracies) -> list[Far]:
         for title, row in ours.items()
         if title in BASELINES
         for dataset, paper in PAPER_ROWS.get(title, {}).items()
-        if dataset in row and abs(row[dataset][0] - paper[0]) > DEVIATIONS * paper[1]
+        if dataset in row and is_far(row[dataset][0], paper)
     ]
 
 
@@ -81,11 +96,24 @@ def baseline_specs() -> list[RunSpec]:
     return [spec for spec in specs(ROWS) if spec.model not in GREAD]
 
 
+def both_specs() -> list[RunSpec]:
+    """Runs of the baselines in Table 8 and in the comparison with equal budgets."""
+    models = [model for model in FAIR.models if model in BASELINES.values()]
+    return [*baseline_specs(), *FAIR.specs(models=models)]
+
+
+def _both(results: Sequence[Result]) -> tuple[Accuracies, dict[tuple[str, str], Measured]]:
+    """Numbers of Table 8 by title and graph, and those with equal budgets by model and graph."""
+    own, repeated = FAIR.apart(results)
+    return summary(repeated), accuracies(by_model_and_graph(own))
+
+
 def render(results: Sequence[Result]) -> TextTable:
     """Every cell that is far, by graph."""
-    found = far_cells(summary(results))
-    order = list(CATALOGUE)
+    ours, equal = _both(results)
+    found, order = far_cells(ours), list(CATALOGUE)
     found.sort(key=lambda cell: order.index(cell.dataset))
+    searched = [equal.get((BASELINES[cell.title], cell.dataset)) for cell in found]
     rows = [
         (
             CATALOGUE[cell.dataset].title,
@@ -95,17 +123,76 @@ def render(results: Sequence[Result]) -> TextTable:
             signed(cell.ours[0] - cell.paper[0]),
             f"{abs(cell.ours[0] - cell.paper[0]) / cell.paper[1]:.1f}",
             origin_of(BASELINES[cell.title], cell.dataset),
+            measured(values),
         )
-        for cell in found
+        for cell, values in zip(found, searched, strict=True)
     ]
-    columns = ("graph", "model", "ours", "paper", "difference", "deviations", "settings")
+    columns = (
+        *("graph", "model", "ours", "paper", "difference", "deviations", "settings"),
+        "equal budgets",
+    )
+    pairs = [(fmean(v), c.paper) for v, c in zip(searched, found, strict=True) if v]
+    near = sum(not is_far(mean, paper) for mean, paper in pairs)
     note = (
         f"Baselines of Table 8 whose mean differs from the paper's by more than {DEVIATIONS} of "
         "the paper's standard deviations. Settings: the authors'; not the authors' (their preset "
         "file says whose); searched on the graph by validation; or borrowed from the model's "
-        "settings on other graphs by validation. docs/baselines.md discusses the causes."
+        "settings on other graphs by validation. Equal budgets: the number of the fair comparison, "
+        f"which is within {DEVIATIONS} deviations of the paper's in {near} of {len(pairs)} cells. "
+        "docs/baselines.md discusses the causes."
     )
     return TextTable.of("Baselines far from the paper", columns, rows, note)
 
 
-ARTEFACTS.add("far-cells", Artefact(baseline_specs, render, QUICK))
+def render_models(results: Sequence[Result]) -> TextTable:
+    """Every baseline: the origin of its settings, and its numbers with both kinds of settings."""
+    ours, equal = _both(results)
+    means = means_of(equal)
+    graphs = [d for d in FAIR.datasets if any(dataset == d for _, dataset in means)]
+    rows = [
+        row
+        for title in BASELINES
+        if title in PAPER_ROWS
+        and (row := _model_row(title, graphs, ours.get(title, {}), means)) is not None
+    ]
+    columns = (
+        *("model", "origin of the settings in Table 8", "Table 8", "equal budgets", "paper"),
+        *("far in Table 8", "far with equal budgets"),
+    )
+    named = ", ".join(CATALOGUE[d].title for d in graphs)
+    note = (
+        f"Averages over {named or 'no graph yet'}. Origins are counted over the nine graphs. Far: "
+        f"the number of these graphs on which the mean differs from the paper's by more than "
+        f"{DEVIATIONS} of the paper's standard deviations."
+    )
+    return TextTable.of("Baselines and their settings", columns, rows, note)
+
+
+def _model_row(
+    title: str,
+    graphs: Sequence[str],
+    ours: Mapping[str, Sequence[float]],
+    equal: Mapping[tuple[str, str], float],
+) -> tuple[str, ...] | None:
+    """A row of a model that has a number on every graph from all three sources."""
+    model, paper = BASELINES[title], PAPER_ROWS[title]
+    known = (d in ours and d in paper and (model, d) in equal for d in graphs)
+    if not graphs or not all(known):
+        return None
+    origins = Counter(origin_of(model, d) for d in FAIR.datasets)
+    columns = ([ours[d][0] for d in graphs], [equal[model, d] for d in graphs])
+    far = [
+        sum(is_far(mean, paper[d]) for mean, d in zip(column, graphs, strict=True))
+        for column in columns
+    ]
+    averages = (*map(fmean, columns), fmean(paper[d][0] for d in graphs))
+    return (
+        title,
+        ", ".join(f"{name} {count}" for name, count in origins.most_common()),
+        *(f"{mean:.2f}" for mean in averages),
+        *map(str, far),
+    )
+
+
+for _name, _render in (("far-cells", render), ("baselines", render_models)):
+    ARTEFACTS.add(_name, Artefact(both_specs, _render, QUICK))

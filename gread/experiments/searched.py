@@ -156,6 +156,15 @@ class Comparison:
             for spec in self.runs_of(model, dataset, preset)
         ]
 
+    def apart(self, results: Iterable[Result]) -> tuple[list[Result], list[Result]]:
+        """Results of final runs of this comparison, and the others."""
+        keys = {spec.key for spec in self.specs()}
+        own: list[Result] = []
+        others: list[Result] = []
+        for result in results:
+            (own if result.spec.key in keys else others).append(result)
+        return own, others
+
 
 def by_model_and_graph(results: Iterable[Result]) -> Iterator[tuple[tuple[str, str], Result]]:
     """Results with their model and their graph."""

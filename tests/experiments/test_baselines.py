@@ -11,8 +11,9 @@ from statistics import fmean
 import pytest
 
 from gread.data.catalog import DATASETS
+from gread.experiments import far
 from gread.experiments.accuracy import summary
-from gread.experiments.fair import FAIR
+from gread.experiments.fair import FAIR, render as render_fair
 from gread.experiments.far import NOT_THE_AUTHORS, baseline_specs, far_cells, origin_of
 from gread.experiments.protocol import preset_of
 from gread.models.catalog import MODELS
@@ -95,20 +96,20 @@ def runs():
 
 
 def test_the_page_names_every_cell_far_from_the_paper_and_no_other(runs):
-    far = far_cells(summary(runs))
+    cells = far_cells(summary(runs))
     examined = {
         (cell.title, cell.dataset): (f"{cell.ours[0]:.2f}", f"{cell.paper[0]:.2f}")
-        for cell in far
+        for cell in cells
         if cell.dataset in EXAMINED
     }
     rows = re.findall(r"^\| (\S+) (texas|chameleon|cora) \| (\S+) \| (\S+) \| .+ \|$", PAGE, re.M)
     assert {(title, dataset): (own, paper) for title, dataset, own, paper in rows} == examined
-    others = [(cell.title, cell.dataset) for cell in far if cell.dataset not in EXAMINED]
+    others = [(cell.title, cell.dataset) for cell in cells if cell.dataset not in EXAMINED]
     causes = re.findall(r"^\| [^|]+ \| ([^|]+) \| [^|]+ \|$", section("The other six graphs"), re.M)
     named = [tuple(cell.split()) for cells in causes[2:] for cell in cells.split(", ")]
     named += re.findall(r"^- (\S+) (squirrel) \(", section("What remains unexplained"), re.M)
     assert sorted(named) == sorted(others)
-    assert f"lists the {len(far)} cells" in PAGE
+    assert f"lists the {len(cells)} cells" in PAGE
     assert f"These {len(examined)} cells" in PAGE
     assert f"these {len(others)} cells" in PAGE
 
@@ -142,6 +143,72 @@ def test_the_fair_protocol_is_told_as_it_is():
         epochs = str(FAIR.training_of(dataset)["epochs"])
         assert said[dataset] == (splits, finalists, epochs, seeds)
         assert budget.settings == 10
+
+
+@pytest.fixture(scope="module")
+def finals():
+    return list(read_results(ARCHIVES / "fair.jsonl.xz"))
+
+
+def test_the_page_gives_the_places_of_the_fair_comparison(runs, finals):
+    text = section("What the fair search found")
+    table = render_fair([*runs, *finals])
+    (place,) = re.findall(r"with equal budgets it is in place (\d+ of \d+)", table.note)
+    ranks = {row[0].text: row[table.columns.index("average rank")].text for row in table.rows}
+    assert f"**GREAD-BS is in place {place}**, with an average rank of {ranks['GREAD-BS']}" in text
+    first = list(ranks)[:5]
+    named = ["GGCN", "GCNII", "ACM-GCN", "GCN, tuned", "GREAD-FB"]
+    assert first == named
+    assert f"({ranks[first[0]]} to {ranks[first[3]]}), then GREAD-FB ({ranks[first[4]]})" in text
+    missing = {d for d in FAIR.datasets if d not in {r.spec.dataset for r in finals}}
+    assert missing == {"squirrel", "pubmed"}
+    assert "Squirrel and PubMed are not computed yet" in text
+
+
+def test_the_page_counts_what_the_fair_search_selected(runs, finals):
+    text = section("What the fair search found")
+    graphs = [d for d in FAIR.datasets if any(r.spec.dataset == d for r in finals)]
+    selected = {(m, d): FAIR.selected(m, d) for m in FAIR.models for d in graphs}
+    ways = Counter(
+        str(preset.options["directed"])
+        for (_, d), preset in selected.items()
+        if d == "chameleon" and "directed" in preset.options
+    )
+    said = r"(\d+) of the (\d+) models that .+ links to, (\d+) both ways, and one"
+    (counts,) = re.findall(said, text)
+    assert [ways["reversed"], sum(ways.values()), ways["False"], 1] == [*map(int, counts), 1]
+    rows = sum(bool(preset.options["normalize_features"]) for preset in selected.values())
+    assert f"in {rows} of {len(selected)} cells" in text
+    assert sum(bool(selected["gcnii", d].hyper["variant"]) for d in graphs) == 5
+    assert "GCNII* on five of seven graphs" in text
+    own = fmean(fmean(r.test for r in of) for of in _by_graph(finals, "gread-bs").values())
+    row = summary(runs)["GREAD-BS"]
+    table = fmean(row[d][0] for d in graphs)
+    assert f"is {100 * own:.2f}, and {table:.2f} with the settings of Table 4" in text
+
+
+def _by_graph(results, model):
+    found = {}
+    for result in results:
+        if result.spec.model == model:
+            found.setdefault(result.spec.dataset, []).append(result)
+    return found
+
+
+def test_the_page_counts_the_far_cells_that_the_fair_search_explains(runs, finals):
+    note = far.render([*runs, *finals]).note
+    (near, known) = re.findall(r"in (\d+) of (\d+) cells", note)[0]
+    assert f"Of the {known} cells that have one, {near} are\nwithin" in PAGE
+    assert f"In the other {int(known) - int(near)}, ten random" in PAGE
+
+
+def test_every_baseline_is_listed_with_the_origin_of_its_settings(runs, finals):
+    table = far.render_models([*runs, *finals])
+    listed = {row[0].text: row[1].text for row in table.rows}
+    assert len(listed) == 29
+    for text in listed.values():
+        assert sum(map(int, re.findall(r"\d+", text))) == len(FAIR.datasets)
+    assert not far.render_models(runs).rows
 
 
 @pytest.mark.slow
