@@ -156,13 +156,14 @@ def render_models(results: Sequence[Result]) -> TextTable:
         and (row := _model_row(title, graphs, ours.get(title, {}), means)) is not None
     ]
     columns = (
-        *("model", "origin of the settings in Table 8", "Table 8", "equal budgets", "paper"),
-        *("far in Table 8", "far with equal budgets"),
+        *("model", "settings in Table 8", "Table 8", "equal budgets", "paper"),
+        *("far, Table 8", "far, equal budgets"),
     )
     named = ", ".join(CATALOGUE[d].title for d in graphs)
     note = (
-        f"Averages over {named or 'no graph yet'}. Origins are counted over the nine graphs. Far: "
-        f"the number of these graphs on which the mean differs from the paper's by more than "
+        f"Averages over {named or 'no graph yet'}. The origins of settings are counted over the "
+        "nine graphs. Far: "
+        "the number of these graphs on which the mean differs from the paper's by more than "
         f"{DEVIATIONS} of the paper's standard deviations."
     )
     return TextTable.of("Baselines and their settings", columns, rows, note)
