@@ -64,8 +64,8 @@ def test_a_lock_that_was_broken_meanwhile_is_no_error(file, monkeypatch):
     journal = Journal(file)
     lock = file.with_name(file.name + ".lock")
 
-    def append_slowly(path, text):
-        _append(path, text)
+    def append_slowly(path, text, sync):
+        _append(path, text, sync)
         lock.unlink()
 
     with monkeypatch.context() as patch:
@@ -74,3 +74,23 @@ def test_a_lock_that_was_broken_meanwhile_is_no_error(file, monkeypatch):
     journal.append_logs([{"n": 1}])
     assert [log["n"] for log in journal.read_logs(0)] == [0, 1]
     assert not lock.is_symlink()
+
+
+def test_events_of_one_second_wait_for_the_disk_once(file, monkeypatch):
+    synced = []
+
+    def append(path, text, sync):
+        _append(path, text, sync)
+        synced.append(sync)
+
+    monkeypatch.setattr("gread.search.journal._append", append)
+    monkeypatch.setattr("gread.search.journal.SYNC", 1000.0)
+    journal = Journal(file)
+    for n in range(3):
+        journal.append_logs([{"n": n}])
+    assert synced == [True, False, False]
+    journal.synced -= 1000  # as if that time had passed
+    for n in range(3, 5):
+        journal.append_logs([{"n": n}])
+    assert synced == [True, False, False, True, False]
+    assert [log["n"] for log in journal.read_logs(0)] == [0, 1, 2, 3, 4]
