@@ -151,6 +151,8 @@ def search(
         imports=imports,
     )
     with storage_errors(storage or journal(name, folder)), Worker(kept) as worker:
+        if len(trials_of(kept, space)) < trials:
+            where.start(devices[0], workers, imports)  # while trials are sampled
         return _Search(kept, plan, space, trials, store, compute, worker, on_progress).run(size)
 
 

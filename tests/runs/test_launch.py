@@ -300,6 +300,21 @@ def test_processes_stay_for_the_next_launch_and_end_with_their_executor(tmp_path
     assert set(multiprocessing.active_children()) <= others
 
 
+@pytest.mark.slow
+def test_processes_start_before_there_are_jobs_and_compute_them(tmp_path, small):
+    others = set(multiprocessing.active_children())
+    executor = find_executor("local")
+    executor.start("cpu", 2, ())
+    started = set(multiprocessing.active_children()) - others
+    assert len(started) == 2
+    store = ResultStore(tmp_path)
+    launch([small(seed=seed) for seed in range(4)], store, executor=executor, workers=2)
+    assert len(store) == 4
+    assert set(multiprocessing.active_children()) - others == started
+    executor.start("cpu", 1, ())  # which is this process
+    assert set(multiprocessing.active_children()) - others == started
+
+
 class Hopeless:
     """Executor whose processes die, except the first."""
 

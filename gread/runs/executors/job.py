@@ -94,6 +94,15 @@ class Executor(Protocol):
     def memory(self, device: str, workers: int | None) -> float:
         """Memory limit in bytes of a population on a device."""
 
+    def start(self, device: str, workers: int | None, imports: Sequence[str]) -> None:
+        """Start processes for later jobs, if that takes time, and return at once.
+
+        Args:
+            device: Device of the jobs.
+            workers: Number of concurrent jobs.
+            imports: Modules that a process imports first.
+        """
+
     def compute(
         self, jobs: Sequence[Job], workers: int | None, imports: Sequence[str]
     ) -> Generator[Outcome, None, None]:

@@ -8,6 +8,9 @@ import weakref
 from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+
+import torch
 
 from gread.base.devices import choose_device
 from gread.base.errors import InputError
@@ -40,6 +43,11 @@ class Local:
         """Memory limit of one process."""
         return free(device) / (workers or 1)
 
+    def start(self, device: str, workers: int | None, imports: Sequence[str]) -> None:
+        """Start the worker processes, each with a context on the device."""
+        if workers is not None and workers > 1:
+            self._pool(workers, imports).start(device)
+
     def compute(
         self, jobs: Sequence[Job], workers: int | None, imports: Sequence[str]
     ) -> Generator[Outcome, None, None]:
@@ -48,10 +56,7 @@ class Local:
             for job in jobs:
                 yield job, job.compute()
             return
-        started = workers, tuple(imports)
-        if self._processes is None or self._processes.started != started:
-            self._processes = _Processes(*started)
-        processes = self._processes
+        processes = self._pool(workers, imports)
         try:
             yield from processes.compute(jobs)
         except BaseException:
@@ -60,6 +65,12 @@ class Local:
             raise
         if processes.broken:
             self._processes = None
+
+    def _pool(self, workers: int, imports: Sequence[str]) -> _Processes:
+        started = workers, tuple(imports)
+        if self._processes is None or self._processes.started != started:
+            self._processes = _Processes(*started)
+        return self._processes
 
 
 KILLED = "a process was killed, probably because memory is full: choose fewer workers"
@@ -84,6 +95,12 @@ class _Processes:
             (Surroundings.of_one_of(workers), imports),
         )
         weakref.finalize(self, self._pool.shutdown)
+
+    def start(self, device: str) -> None:
+        """Start all processes; the pool starts one with every task that finds none idle."""
+        with suppress(BrokenProcessPool), uninterrupted():  # `compute` reports it
+            for _ in range(self.started[0]):
+                self._pool.submit(_warm, device)
 
     def compute(self, jobs: Sequence[Job]) -> Generator[Outcome, None, None]:
         """Yield the outcome of each job as it finishes."""
@@ -118,3 +135,8 @@ def _begin(there: Surroundings, imports: Sequence[str]) -> None:
     there.take_on()
     for module in imports:
         importlib.import_module(module)
+
+
+def _warm(device: str) -> None:
+    """Create the context of a GPU, which takes seconds."""
+    torch.empty(0, device=device)

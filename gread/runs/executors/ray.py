@@ -82,6 +82,9 @@ class Ray:
     def _gpu_memory(self) -> float:
         return float(self.ray.get(self.ray.remote(num_gpus=SHARES[0])(free).remote("cuda")))
 
+    def start(self, device: str, workers: int | None, imports: Sequence[str]) -> None:
+        """Do nothing: Ray starts processes itself."""
+
     def compute(
         self, jobs: Sequence[Job], workers: int | None, imports: Sequence[str]
     ) -> Generator[Outcome, None, None]:
