@@ -156,6 +156,8 @@ def test_the_page_gives_the_places_of_the_fair_comparison(runs, finals):
     (place,) = re.findall(r"with equal budgets it is in place (\d+ of \d+)", table.note)
     ranks = {row[0].text: row[table.columns.index("average rank")].text for row in table.rows}
     assert f"**GREAD-BS is in place {place}**, with an average rank of {ranks['GREAD-BS']}" in text
+    readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    assert f"it is in place {place} on seven graphs" in readme
     first = list(ranks)[:5]
     named = ["GGCN", "GCNII", "ACM-GCN", "GCN, tuned", "GREAD-FB"]
     assert first == named
