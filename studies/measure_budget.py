@@ -5,7 +5,7 @@
 from the repository's root. Reads the committed trials of a comparison. For every model, it prints
 the mean over graphs of two differences, in points of the validation metric on the splits that
 compare all settings: the best of all settings minus the best of the random ones, and the best
-minus the median. A large first number means that the model would gain from a larger budget.
+minus the median. A large first number suggests that the model would gain from a larger budget.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ def gains(cell: Cell, known: Mapping[str, float | None]) -> tuple[float, float] 
 
 def table(comparison: Comparison) -> list[str]:
     """Lines of the table, the largest gain first."""
-    known = {result.spec.key: result.val for result in read_results(trials_of(comparison))}
-    searched = {result.spec.dataset for result in read_results(trials_of(comparison))}
+    trials = list(read_results(trials_of(comparison)))
+    known = {result.spec.key: result.val for result in trials}
+    searched = {result.spec.dataset for result in trials}
     rows: dict[str, tuple[float, float]] = {}
     for model in comparison.models:
         cells = [Cell(comparison, model, d, draw(comparison, model, d)) for d in sorted(searched)]

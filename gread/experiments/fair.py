@@ -54,7 +54,7 @@ def render(results: Sequence[Result]) -> TextTable:
     own, repeated = FAIR.apart(results)
     found = accuracies(by_model_and_graph(own))
     means, datasets = means_of(found), FAIR.datasets
-    ranks = average_ranks(means, FAIR.models, _computed(means))
+    ranks = average_ranks(means, FAIR.models, computed(means))
     order = [*ranks, *(model for model in FAIR.models if model not in ranks)]
     best = {d: places([means.get((m, d)) for m in order]) for d in datasets}
     too_large = _without_memory(own)
@@ -91,7 +91,7 @@ def render(results: Sequence[Result]) -> TextTable:
     )
 
 
-def _computed(means: Mapping[tuple[str, str], float]) -> list[str]:
+def computed(means: Mapping[tuple[str, str], float]) -> list[str]:
     """Graphs on which a model has a number: ranks are over these."""
     return [d for d in FAIR.datasets if any(key[1] == d for key in means)]
 
@@ -114,7 +114,7 @@ def _budget() -> str:
 
 def compared_over_graphs(means: Mapping[tuple[str, str], float]) -> dict[str, float]:
     """p-value of every complete model against GREAD-BS: Wilcoxon's test over graphs, with Holm."""
-    datasets = _computed(means)
+    datasets = computed(means)
     whole = [m for m in FAIR.models if all((m, d) in means for d in datasets)]
     if REFERENCE not in whole or not datasets:
         return {}
@@ -218,7 +218,7 @@ def draw(results: Sequence[Result]) -> Chart:
 
 def _ranked(means: Mapping[tuple[str, str], float]) -> dict[str, dict[str, float]]:
     """Model to graph to mean, of the models that have a number on every computed graph."""
-    datasets = _computed(means)
+    datasets = computed(means)
     names = dict.fromkeys(name for name, _ in means)
     return {
         name: {d: means[name, d] for d in datasets}

@@ -156,14 +156,11 @@ class Comparison:
             for spec in self.runs_of(model, dataset, preset)
         ]
 
-    def apart(self, results: Iterable[Result]) -> tuple[list[Result], list[Result]]:
+    def apart(self, results: Sequence[Result]) -> tuple[list[Result], list[Result]]:
         """Results of final runs of this comparison, and the others."""
         keys = {spec.key for spec in self.specs()}
-        own: list[Result] = []
-        others: list[Result] = []
-        for result in results:
-            (own if result.spec.key in keys else others).append(result)
-        return own, others
+        own = [result for result in results if result.spec.key in keys]
+        return own, [result for result in results if result.spec.key not in keys]
 
 
 def by_model_and_graph(results: Iterable[Result]) -> Iterator[tuple[tuple[str, str], Result]]:

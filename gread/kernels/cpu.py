@@ -15,7 +15,8 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -256,28 +257,25 @@ def _compile(compiler: list[str], path: Path) -> None:
         for threads in (["-fopenmp", *openmp], ["-fopenmp"], []):
             each = [*compiler, *FLAGS, *threads[:1], "-c"]
             pairs = zip(SOURCES, objects, strict=True)
-            failed = _run_together([[*each, str(source), "-o", name] for source, name in pairs])
+            failed = _error_of([[*each, str(source), "-o", name] for source, name in pairs])
             link = [compiler[0], "-shared", *objects, "-o", str(made), *threads, "-lm"]
-            failed = failed or _run_together([link])
+            failed = failed or _error_of([link])
             if not failed:
                 made.replace(path)
                 return
     raise NoCompiler(f"{compiler[0]} fails: {failed}")
 
 
-def _run_together(commands: list[list[str]]) -> str:
-    """Run commands at the same time; the last line of an error, empty if there is none."""
+def _error_of(commands: list[list[str]]) -> str:
+    """Run commands at the same time; return the last line of an error, or an empty string."""
+    run = partial(subprocess.run, capture_output=True, text=True)
     try:
-        started = [
-            subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-            for command in commands
-        ]
+        with ThreadPoolExecutor(len(commands)) as threads:
+            done = list(threads.map(run, commands))
     except OSError as error:
         raise NoCompiler(f"{commands[0][0]} does not start: {error}") from error
-    said = [process.communicate()[1].strip() for process in started]
-    codes = [process.returncode for process in started]
-    failed = [text for text, code in zip(said, codes, strict=True) if code]
-    return (failed[0].splitlines() or ["without a message"])[-1] if failed else ""
+    failed = [one.stderr.strip() or "no message" for one in done if one.returncode]
+    return failed[0].splitlines()[-1] if failed else ""
 
 
 def _processor() -> str:

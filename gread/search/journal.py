@@ -3,9 +3,9 @@
 With Optuna's own file storage, a full disk or a killed process leaves a partial line. The next line
 is appended to it, and the file becomes unreadable.
 
-A trial has about twenty events, and each would wait for the disk. An event is therefore synced with
-the first one that follows a second later. A power failure loses at most the events since then,
-whose settings a resumed search samples again; a killed process loses none.
+A trial has about twenty events, and waiting for the disk takes longer than sampling. The file is
+therefore synced at most once a second. After a power failure, a resumed search samples the trials
+of lost events again. A killed process loses no event.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from optuna.storages.journal import BaseJournalBackend, JournalFileBackend, Jour
 from gread.runs.store import StoreError
 
 LOCK = 5  # seconds after which the lock of a killed process is broken
-SYNC = 1.0  # seconds between two waits for the disk
+SYNC = 1.0  # seconds from one sync of the file to the next
 
 
 class Journal(BaseJournalBackend):
@@ -54,7 +54,8 @@ class Journal(BaseJournalBackend):
                 now = time.monotonic()
                 due = now - self.synced >= SYNC
                 _append(self.path, text.encode(), due)
-                self.synced = now if due else self.synced
+                if due:
+                    self.synced = now
             finally:
                 with suppress(RuntimeError):  # another process has broken the lock
                     self.lock.release()

@@ -19,6 +19,7 @@ from gread.runs.result import Result
 from gread.runs.store import ResultStore
 from gread.search.space import Range
 from studies import report_settings, search_settings
+from studies.measure_budget import gains
 from studies.search_settings import Cell, compute, draw, near, space_of, within_memory
 
 FAIR = Comparison("fair")
@@ -92,6 +93,16 @@ def test_the_second_stage_draws_near_the_best_of_the_first(drawn):
     assert len(wider.settings) == 2 * len(cell.settings)
     child = wider.settings[len(cell.settings)]
     assert space_of("mlp").parts["lr"].distance(child["lr"], best["lr"]) < 0.17
+
+
+def test_the_gain_of_the_second_stage_is_that_of_its_best_setting():
+    cell = Cell(FAIR, "mlp", "cora", draw(FAIR, "mlp", "cora"))
+    keys = [spec.key for spec in cell.wide()]
+    first = dict(zip(keys, (0.1, 0.5, 0.2, 0.6, 0.3), strict=True))
+    assert gains(cell, first) is None
+    known = dict.fromkeys([spec.key for spec in cell.with_near(first).wide()], 0.4) | first
+    best = cell.with_near(known).wide()[-1].key
+    assert gains(cell, known | {best: 0.75}) == pytest.approx((15, 35))
 
 
 @pytest.mark.parametrize("model", ["gread-x", "gread-bs", "mlp"])
