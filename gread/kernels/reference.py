@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, linear
+from torch.nn.functional import cross_entropy, embedding_bag, linear
 
 from gread.kernels.pattern import Rows
 from gread.kernels.program import Matrix, Program
@@ -349,7 +349,6 @@ def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor
 
 
 def _product(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
-    """A y, [N, d]."""
-    messages = weight.unsqueeze(-1) * y.index_select(0, rows.column)
-    out = y.new_zeros(rows.start.numel() - 1, y.size(1))
-    return out.index_add(0, rows.numbers(), messages)
+    """A y, [N, d]: every row is a weighted sum of rows of y, as in `embedding_bag`."""
+    bags = {"mode": "sum", "include_last_offset": True}
+    return embedding_bag(rows.column.long(), y, rows.start, per_sample_weights=weight, **bags)
