@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn.functional import pad
 
 from gread.kernels import reference as plain
 from gread.kernels.backend import backend_for
@@ -266,6 +267,57 @@ class _Shares(torch.autograd.Function):
         (found,) = ctx.saved_tensors
         slope = backend_for(found).attend_back(ctx.rows, found, grad / found.size(-1))
         return None, slope, None
+
+
+BLOCKS = 2**11
+"""Number of thread blocks that fill a GPU. cuBLAS uses one for 32 × 32 elements of a product."""
+FEWEST_ROWS = 256
+"""Smallest number of rows of a part of `outer`."""
+
+
+def linear_maps(h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """h W + b of every member: [members, N, in], [members, in, out] and [members, out]."""
+    if torch.compiler.is_compiling() or not h.is_cuda:
+        return torch.baddbmm(bias.unsqueeze(1), h, weight)
+    return LinearMaps.apply(h, weight, bias)
+
+
+class LinearMaps(torch.autograd.Function):
+    """`linear_maps` with a gradient of W that fills a GPU, see `outer`."""
+
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """Compute the maps."""
+        ctx.save_for_backward(h, weight)
+        return torch.baddbmm(bias.unsqueeze(1), h, weight)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """∂h = ∂ Wᵀ, ∂W = hᵀ ∂ and ∂b, the sum over the rows."""
+        h, weight = ctx.saved_tensors
+        back = torch.bmm(grad, weight.mT) if ctx.needs_input_grad[0] else None
+        return back, outer(h, grad), grad.sum(1)
+
+
+def outer(h: Tensor, g: Tensor) -> Tensor:
+    """hᵀ g of every member, [members, in, out]: a sum over N rows.
+
+    The result is small, and cuBLAS does not divide the sum of a batched product. So the rows are
+    divided into parts, whose products are the members of a larger batch.
+    """
+    members, n, width = h.shape
+    blocks = members * -(-width // 32) * -(-g.size(-1) // 32)
+    parts = max(min(BLOCKS // blocks, n // FEWEST_ROWS), 1)
+    parts = 1 << (parts.bit_length() - 1)  # a power of two, which often divides N
+    batched = torch.bmm(_in_parts(h, parts).mT, _in_parts(g, parts))
+    return batched.view(members, parts, width, -1).sum(1)
+
+
+def _in_parts(h: Tensor, parts: int) -> Tensor:
+    """[members, N, d] as [members · parts, rows, d], with rows of zeros at the end if needed."""
+    rest = -h.size(1) % parts
+    filled = pad(h, (0, 0, 0, rest)) if rest else h  # `pad` copies in any case
+    return filled.reshape(len(h) * parts, -1, h.size(-1))
 
 
 def permuted(x: Tensor, axis: int, there: Tensor, back: Tensor) -> Tensor:

@@ -350,5 +350,11 @@ def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor
 
 def _product(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
     """A y, [N, d]: every row is a weighted sum of rows of y, as in `embedding_bag`."""
-    bags = {"mode": "sum", "include_last_offset": True}
-    return embedding_bag(rows.column.long(), y, rows.start, per_sample_weights=weight, **bags)
+    return embedding_bag(
+        rows.column.long(),
+        y,
+        rows.start,
+        mode="sum",
+        per_sample_weights=weight,
+        include_last_offset=True,
+    )

@@ -15,7 +15,7 @@ from gread.base.registry import Registry
 from gread.graph.operator import Adjacency
 from gread.kernels.backend import fast
 from gread.kernels.cuda_graph import values_can_be_read
-from gread.kernels.operators import drop, product
+from gread.kernels.operators import drop, linear_maps, product
 from gread.kernels.pattern import Pattern, Rows, remember
 from gread.models.stacking import Dropouts, PartByPart, Stacked, stack, together
 
@@ -303,13 +303,13 @@ class FeatureMaps(Stacked):
 
     def forward(self, x: Tensor) -> Tensor:
         """[N, F] to [members, N, channels]."""
-        words, bias = sparse_features(x), self.bias.unsqueeze(1)
+        words = sparse_features(x)
         if words is None:
-            return torch.baddbmm(bias, self.dropout(self._for_each(x)), self.weight)
+            return linear_maps(self.dropout(self._for_each(x)), self.weight, self.bias)
         pattern, values = words
         if self.training:
             values = self.dropout(self._for_each(values))
-        return product(pattern, values, self.weight) + bias
+        return product(pattern, values, self.weight) + self.bias.unsqueeze(1)
 
     def _for_each(self, shared: Tensor) -> Tensor:
         return shared.expand(len(self.weight), *shared.shape)

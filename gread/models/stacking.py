@@ -27,7 +27,7 @@ from gread.graph.adjacency import (
     edges_of,
 )
 from gread.graph.operator import Adjacency, Operator, in_one_pattern
-from gread.kernels.operators import attention, drop
+from gread.kernels.operators import attention, drop, linear_maps
 from gread.kernels.pattern import Pattern, remember
 
 M = TypeVar("M", bound=nn.Module)
@@ -144,7 +144,7 @@ class Linears(Stacked):
 
     def forward(self, h: Tensor) -> Tensor:
         """Apply each member's map."""
-        return torch.baddbmm(self.bias.unsqueeze(1), h, self.weight.mT)
+        return linear_maps(h, self.weight.mT, self.bias)
 
 
 class Norms(Stacked):
@@ -188,6 +188,10 @@ class BatchNorms(Norms):
 
     def forward(self, h: Tensor, adj: Operator) -> Tensor:
         """Normalize [members, N, d]."""
+        if not self.training:
+            scale = self.weight * (self.running_var + self.eps).rsqrt()
+            shift = self.bias - self.running_mean * scale
+            return torch.addcmul(shift.unsqueeze(1), h, scale.unsqueeze(1))
         rows = h.transpose(0, 1)
         out = batch_norm(
             rows.flatten(1),
@@ -195,9 +199,9 @@ class BatchNorms(Norms):
             self.running_var.flatten(),
             self.weight.flatten(),
             self.bias.flatten(),
-            self.training,
-            self.momentum,
-            self.eps,
+            training=True,
+            momentum=self.momentum,
+            eps=self.eps,
         )
         return out.view(rows.shape).transpose(0, 1)
 

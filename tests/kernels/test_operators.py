@@ -3,7 +3,16 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 
 from gread.kernels import reference
-from gread.kernels.operators import _product, attention, drop, product, scores, shares
+from gread.kernels.operators import (
+    LinearMaps,
+    _product,
+    attention,
+    drop,
+    outer,
+    product,
+    scores,
+    shares,
+)
 from gread.kernels.pattern import Pattern
 
 ROW = torch.tensor([1, 2, 2, 0, 3, 1])  # the entry (1, 0) occurs twice
@@ -166,3 +175,27 @@ def test_the_gradient_of_entries_of_any_number_of_members(members):
     weight = torch.randn(members, 20, dtype=torch.float64, requires_grad=True)
     y = torch.randn(members, 6, 3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda w, y: product(pattern, w, y), (weight, y))
+
+
+@pytest.mark.parametrize("rows", [1, 255, 1024, 4099])
+@pytest.mark.parametrize("members", [1, 3])
+def test_the_outer_product_in_parts_equals_that_in_one(members, rows):
+    h = torch.randn(rows, members, 5, dtype=torch.float64).transpose(0, 1)
+    g = torch.randn(members, rows, 33, dtype=torch.float64)
+    torch.testing.assert_close(outer(h, g), torch.bmm(h.mT, g))
+
+
+def test_the_outer_product_of_shared_rows():
+    h = torch.randn(600, 5, dtype=torch.float64).expand(3, -1, -1)
+    g = torch.randn(3, 600, 2, dtype=torch.float64)
+    torch.testing.assert_close(outer(h, g), torch.bmm(h.mT, g))
+
+
+def test_linear_maps_have_the_gradients_of_the_batched_product():
+    h = torch.randn(2, 7, 3, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
+    bias = torch.randn(2, 4, dtype=torch.float64, requires_grad=True)
+    expected = torch.baddbmm(bias.unsqueeze(1), h, weight)
+    torch.testing.assert_close(LinearMaps.apply(h, weight, bias), expected)
+    assert torch.autograd.gradcheck(LinearMaps.apply, (h, weight, bias))
+    assert torch.autograd.gradgradcheck(LinearMaps.apply, (h, weight, bias))
