@@ -185,24 +185,28 @@ def _model_row(
     ours: Mapping[str, Sequence[float]],
     equal: Mapping[tuple[str, str], float],
 ) -> tuple[str, ...] | None:
-    """A row of a model that has a number on every graph from all three sources."""
-    model, paper = BASELINES[title], PAPER_ROWS[title]
-    known = (d in ours and d in paper and (model, d) in equal for d in graphs)
-    if not graphs or not all(known):
+    """A row of a model; an average is missing if the model lacks a number on a graph."""
+    if not graphs:
         return None
+    model, paper = BASELINES[title], PAPER_ROWS[title]
     origins = Counter(origin_of(model, d) for d in FAIR.datasets)
-    columns = ([ours[d][0] for d in graphs], [equal[model, d] for d in graphs])
+    columns = (
+        {d: ours[d][0] for d in graphs if d in ours},
+        {d: equal[model, d] for d in graphs if (model, d) in equal},
+        {d: paper[d][0] for d in graphs if d in paper},
+    )
     far = [
-        sum(is_far(mean, paper[d]) for mean, d in zip(column, graphs, strict=True))
+        str(sum(is_far(mean, paper[d]) for d, mean in column.items()))
+        if len(column) == len(columns[-1]) == len(graphs)
+        else "missing"
+        for column in columns[:-1]
+    ]
+    averages = [
+        f"{fmean(column.values()):.2f}" if len(column) == len(graphs) else "missing"
         for column in columns
     ]
-    averages = (*map(fmean, columns), fmean(paper[d][0] for d in graphs))
-    return (
-        title,
-        ", ".join(f"{name} {count}" for name, count in origins.most_common()),
-        *(f"{mean:.2f}" for mean in averages),
-        *map(str, far),
-    )
+    named = ", ".join(f"{name} {count}" for name, count in origins.most_common())
+    return (title, named, *averages, *far)
 
 
 for _name, _render in (("far-cells", render), ("baselines", render_models)):

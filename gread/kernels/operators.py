@@ -272,22 +272,21 @@ class _Shares(torch.autograd.Function):
 BLOCKS = 2**11
 """Number of thread blocks that fill a GPU. cuBLAS uses one for 32 × 32 elements of a product."""
 FEWEST_ROWS = 256
-"""Smallest number of rows of a part of `outer`."""
+"""Smallest number of rows of a part of `outer_sum`."""
 
 
 def linear_maps(h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """h W + b of every member: [members, N, in], [members, in, out] and [members, out]."""
     if torch.compiler.is_compiling() or not h.is_cuda:
         return torch.baddbmm(bias.unsqueeze(1), h, weight)
-    return LinearMaps.apply(h, weight, bias)
+    return _LinearMaps.apply(h, weight, bias)
 
 
-class LinearMaps(torch.autograd.Function):
-    """`linear_maps` with a gradient of W that fills a GPU, see `outer`."""
+class _LinearMaps(torch.autograd.Function):
+    """`linear_maps` with a gradient of W that fills a GPU, see `outer_sum`."""
 
     @staticmethod
     def forward(ctx: Any, h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """Compute the maps."""
         ctx.save_for_backward(h, weight)
         return torch.baddbmm(bias.unsqueeze(1), h, weight)
 
@@ -296,11 +295,11 @@ class LinearMaps(torch.autograd.Function):
         """∂h = ∂ Wᵀ, ∂W = hᵀ ∂ and ∂b, the sum over the rows."""
         h, weight = ctx.saved_tensors
         back = torch.bmm(grad, weight.mT) if ctx.needs_input_grad[0] else None
-        return back, outer(h, grad), grad.sum(1)
+        return back, outer_sum(h, grad), grad.sum(1)
 
 
-def outer(h: Tensor, g: Tensor) -> Tensor:
-    """hᵀ g of every member, [members, in, out]: a sum over N rows.
+def outer_sum(h: Tensor, g: Tensor) -> Tensor:
+    """hᵀ g of every member, [members, in, out]: a sum of N outer products.
 
     The result is small, and cuBLAS does not divide the sum of a batched product. So the rows are
     divided into parts, whose products are the members of a larger batch.

@@ -4,11 +4,11 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from gread.kernels import reference
 from gread.kernels.operators import (
-    LinearMaps,
+    _LinearMaps,
     _product,
     attention,
     drop,
-    outer,
+    outer_sum,
     product,
     scores,
     shares,
@@ -179,16 +179,16 @@ def test_the_gradient_of_entries_of_any_number_of_members(members):
 
 @pytest.mark.parametrize("rows", [1, 255, 1024, 4099])
 @pytest.mark.parametrize("members", [1, 3])
-def test_the_outer_product_in_parts_equals_that_in_one(members, rows):
+def test_the_sum_of_outer_products_in_parts_equals_that_in_one(members, rows):
     h = torch.randn(rows, members, 5, dtype=torch.float64).transpose(0, 1)
     g = torch.randn(members, rows, 33, dtype=torch.float64)
-    torch.testing.assert_close(outer(h, g), torch.bmm(h.mT, g))
+    torch.testing.assert_close(outer_sum(h, g), torch.bmm(h.mT, g))
 
 
-def test_the_outer_product_of_shared_rows():
+def test_the_sum_of_outer_products_of_shared_rows():
     h = torch.randn(600, 5, dtype=torch.float64).expand(3, -1, -1)
     g = torch.randn(3, 600, 2, dtype=torch.float64)
-    torch.testing.assert_close(outer(h, g), torch.bmm(h.mT, g))
+    torch.testing.assert_close(outer_sum(h, g), torch.bmm(h.mT, g))
 
 
 def test_linear_maps_have_the_gradients_of_the_batched_product():
@@ -196,6 +196,6 @@ def test_linear_maps_have_the_gradients_of_the_batched_product():
     weight = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
     bias = torch.randn(2, 4, dtype=torch.float64, requires_grad=True)
     expected = torch.baddbmm(bias.unsqueeze(1), h, weight)
-    torch.testing.assert_close(LinearMaps.apply(h, weight, bias), expected)
-    assert torch.autograd.gradcheck(LinearMaps.apply, (h, weight, bias))
-    assert torch.autograd.gradgradcheck(LinearMaps.apply, (h, weight, bias))
+    torch.testing.assert_close(_LinearMaps.apply(h, weight, bias), expected)
+    assert torch.autograd.gradcheck(_LinearMaps.apply, (h, weight, bias))
+    assert torch.autograd.gradgradcheck(_LinearMaps.apply, (h, weight, bias))
