@@ -23,12 +23,12 @@ from torch import Tensor
 import gread
 from gread.experiments.honest import ablation_specs
 from gread.experiments.searched import Comparison
-from gread.runs.archive import ARCHIVES, ENDING, read_results, write_results
+from gread.runs.archive import read_results, write_results
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 from gread.runs.store import ResultStore
 from gread.training.metrics import METRICS, Predictions
-from studies.search_settings import trials_of, with_record
+from studies.search_settings import finals_of, trials_of, with_record
 
 ROOT = Path(__file__).parents[1]
 
@@ -45,7 +45,7 @@ def main(name: str, *folders: str) -> None:
     finals = {spec: plain(stored[of]) for spec, of in recorded.items() if of in stored}
     finals |= {spec: stored[spec] for spec in shown if spec in stored}
     trials = {spec: result for spec, result in stored.items() if spec.seed == 0}
-    for path, found in ((ARCHIVES / f"{name}{ENDING}", finals), (trials_of(comparison), trials)):
+    for path, found in ((finals_of(comparison), finals), (trials_of(comparison), trials)):
         before = {one.spec: one for one in read_results(path)} if path.exists() else {}
         write_results(path, sorted((before | found).values(), key=lambda one: one.spec.to_json()))
     if comparison.record:

@@ -6,7 +6,8 @@ from the repository's root. COMPARISON is a section of gread/experiments/protoco
 or ``fair``, which has the budget. By default all of its models are searched on all of its graphs.
 The best settings by validation are written to gread/runs/presets/COMPARISON, and the runs of the
 table follow. No test metric is shown. Runs that are stored, or committed in
-studies/COMPARISON-trials.jsonl.xz, are not computed again.
+studies/COMPARISON-trials.jsonl.xz or gread/runs/archives/COMPARISON.jsonl.xz, are not computed
+again.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from gread.data.files import DataError
 from gread.data.load import load
 from gread.experiments.searched import Budget, Comparison
 from gread.models.catalog import MODELS
-from gread.runs.archive import ENDING, read_results
+from gread.runs.archive import ARCHIVES, ENDING, read_results
 from gread.runs.executors.find import find_executor
 from gread.runs.launch import launch
 from gread.runs.result import Result
@@ -47,6 +48,11 @@ space_of = cache(read_space)  # which tries the ends of all ranges, and takes a 
 def trials_of(comparison: Comparison) -> Path:
     """File of the committed runs of the search."""
     return Path(__file__).with_name(f"{comparison.name}-trials{ENDING}")
+
+
+def finals_of(comparison: Comparison) -> Path:
+    """File of the committed runs of the table, without records."""
+    return ARCHIVES / f"{comparison.name}{ENDING}"
 
 
 @dataclass(frozen=True)
@@ -134,9 +140,9 @@ class Cell:
         return f"{self.model} on {self.dataset}: {100 * found:.2f} {best}"
 
     def finals(self, known: Known) -> list[RunSpec]:
-        """Runs of the table, with records for an ensemble of several seeds."""
+        """Runs of the table that are missing, with records for an ensemble of several seeds."""
         specs = self.comparison.runs_of(self.model, self.dataset, self.selected(known))
-        return [with_record(self.comparison, spec) for spec in specs]
+        return [with_record(self.comparison, spec) for spec in specs if spec.key not in known]
 
 
 Known = Mapping[str, float | None]
@@ -261,8 +267,9 @@ def main(
     import_optuna().logging.set_verbosity(30)
     comparison = Comparison(name)
     store, begin, done = ResultStore(folder), time.time(), Counter[str]()
-    if (committed := trials_of(comparison)).exists():
-        store.put(*read_results(committed))
+    for committed in (trials_of(comparison), finals_of(comparison)):
+        if committed.exists():
+            store.put(*read_results(committed))
 
     def say(result: Result) -> None:
         done[f"{result.spec.dataset} {result.status}"] += 1

@@ -246,6 +246,16 @@ def test_an_ensemble_is_scored_by_the_metric_of_the_graph():
     assert report_settings.score("roc-auc", p, y) == 0.75
 
 
+def test_committed_runs_of_the_table_are_not_computed_again():
+    cell = Cell(HONEST, "mlp", "texas", [SETTINGS])
+    trials = {spec.key: 0.5 for spec in cell.narrow({})}
+    everything = cell.finals(trials)
+    first, *others = HONEST.runs_of("mlp", "texas", SETTINGS)
+    assert [spec.record for spec in everything] == [("probabilities",)] * len(everything)
+    missing = cell.finals(trials | dict.fromkeys((spec.key for spec in others), 0.5))
+    assert missing == [search_settings.with_record(HONEST, first)]
+
+
 def test_a_run_without_memory_is_stored_as_failed_and_the_others_are_computed(tmp_path):
     store = ResultStore(tmp_path)
     specs = HONEST.runs_of("mlp", "texas", SETTINGS)[:5]
@@ -298,7 +308,7 @@ def test_a_search_selects_settings_and_its_runs_are_committed(tiny, tmp_path, mo
         assert not store.missing(specs)
         assert len(wider.settings) == tiny.budget_of("csbm").settings == 2
     monkeypatch.setattr(Comparison, "selected", lambda _, m, d: find_preset(m, d, presets[m]))
-    monkeypatch.setattr(report_settings, "ARCHIVES", tmp_path)
+    monkeypatch.setattr(report_settings, "finals_of", lambda of: tmp_path / "tiny.jsonl.xz")
     monkeypatch.setattr(report_settings, "trials_of", lambda of: tmp_path / "trials.jsonl.xz")
     report_settings.main("tiny", str(tmp_path / "store"))
     finals = read_results(tmp_path / "tiny.jsonl.xz")
