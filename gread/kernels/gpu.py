@@ -21,11 +21,15 @@ import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from torch import Tensor
 
-from gread.kernels.pattern import LONGEST, Rows, recall
+from gread.kernels.pattern import HEAVY_ROWS, LONGEST, MOST_LIGHT, Rows, recall
 from gread.kernels.reference import Pair, Terms, run as run, threshold
 
 CHANNELS = 128
 """Largest number of channels per program of `gather` and `pull`: one load of a warp."""
+TILE_WARPS = 4
+"""Warps of a program of `gather` and `pull`, which has as many rows as fit side by side."""
+AT_ONCE = 8
+"""Entries of a row that `gather` and `pull` read at once, each into other registers."""
 IN_FLIGHT = 128
 """Bytes in flight per thread: with the sums, two thirds of 96 registers, and 20 warps fit."""
 SMALL = 2**14
@@ -262,26 +266,63 @@ def _combine(
     coef, bases, degree = terms
     *members, length, d = x.shape
     n, count = _count(rows), math.prod(members)
-    channels = min(_ceil2(d), CHANNELS)
-    blocks = triton.cdiv(d, channels)
-    most = EVERY if y is None else max(PROGRAMS // (blocks * count), 1)
-    launches = _launches(rows, channels * x.element_size(), blocks * count, most_programs=most)
-    programs = sum(launch.programs for launch in launches)
+    tile = _tile_of(rows, d, x.element_size(), count, math.inf if y is None else PROGRAMS)
     out = x.new_empty(*members, n, d)
-    partial = x.new_empty(0 if y is None else programs, *members, 1 + degree, d)
+    partial = x.new_empty(0 if y is None else tile.programs, *members, 1 + degree, d)
     x = x.contiguous()
-    done = 0
-    for launch in launches:
-        _combine_kernel[(launch.programs, blocks, count)](
-            out, partial[done:], *rows, weight.contiguous(), x, x if y is None else y.contiguous(),
-            coef.contiguous(), *[base.contiguous() for base in bases], *[x] * (5 - len(bases)), n,
-            length, rows.column.numel() if weight.dim() > 1 else 0,
-            coef.size(-2) if coef.dim() > 2 else 0,
-            D=d, DEGREE=degree, BASES=len(bases), SUMS=y is not None, BLOCK_D=channels,
-            **launch.options,
+    if n:
+        _combine_kernel[(tile.programs, triton.cdiv(d, tile.channels), count)](
+            out, partial, *rows, tile.heavy, weight.contiguous(), x,
+            x if y is None else y.contiguous(), coef.contiguous(),
+            *[base.contiguous() for base in bases], *[x] * (5 - len(bases)), n, length,
+            rows.column.numel() if weight.dim() > 1 else 0,
+            coef.size(-2) if coef.dim() > 2 else 0, tile.heavy.numel(), tile.each,
+            D=d, DEGREE=degree, BASES=len(bases), SUMS=y is not None, BLOCK_D=tile.channels,
+            **tile.options,
         )  # fmt: skip
-        done += launch.programs
     return out, partial
+
+
+class _Tile(NamedTuple):
+    """Division of the rows among the programs of `gather` and `pull`."""
+
+    heavy: Tensor
+    """Rows that all warps of a program read together, int32; the first programs have one each."""
+    each: int
+    """Number of blocks of rows of every other program."""
+    programs: int
+    channels: int
+    """Channels of a program."""
+    options: dict[str, int]
+
+
+def _tile_of(rows: Rows, d: int, size: int, members: int, most: float) -> _Tile:
+    """Division of the rows, from values that are known without synchronization.
+
+    A thread has four channels of one row, so a warp has several rows side by side if a row is
+    short, and the sum over the entries needs no other thread.
+
+    Args:
+        rows: The matrix.
+        d: Channels.
+        size: Bytes of a number.
+        members: Number of members, which have programs of their own.
+        most: Number of programs that may write sums.
+    """
+    channels = min(_ceil2(d), CHANNELS)
+    side = max(TILE_WARPS * 32 * 16 // (channels * size), 1)
+    heavy = recall(rows.start, HEAVY_ROWS)
+    heavy = rows.column[:0] if heavy is None or side == 1 else heavy
+    blocks = triton.cdiv(_count(rows), side)
+    others = max(triton.cdiv(d, channels) * members, 1)
+    each = max(triton.cdiv(blocks, max(most // others, 1)), 1) if most < math.inf else 1
+    options = {
+        "ROWS": side,
+        "BLOCK": AT_ONCE,
+        "LIGHT": MOST_LIGHT if heavy.numel() else EVERY,
+        "num_warps": TILE_WARPS,
+    }
+    return _Tile(heavy, each, heavy.numel() + triton.cdiv(blocks, each), channels, options)
 
 
 def _count(rows: Rows) -> int:
@@ -365,15 +406,20 @@ def _polynomial(y, coef, channel, there, D: tl.constexpr, DEGREE: tl.constexpr):
     return value
 
 
-@triton.jit(do_not_specialize=["n", "length", "weight_step", "coef_rows", "each"])
+@triton.jit(
+    do_not_specialize=["n", "length", "weight_step", "coef_rows", "heavies", "each"]
+)
 def _combine_kernel(
-    out, partial, start, column, weight, x, y, coef, base_0, base_1, base_2, base_3, base_4, n,
-    length, weight_step, coef_rows, each,
+    out, partial, start, column, heavy, weight, x, y, coef, base_0, base_1, base_2, base_3, base_4,
+    n, length, weight_step, coef_rows, heavies, each,
     D: tl.constexpr, DEGREE: tl.constexpr, BASES: tl.constexpr, SUMS: tl.constexpr,
-    BLOCK_D: tl.constexpr, SPAN: tl.constexpr, FEWEST: tl.constexpr, MOST: tl.constexpr,
-    BLOCK: tl.constexpr,
+    BLOCK_D: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, LIGHT: tl.constexpr,
 ):  # fmt: skip
-    """out = c₀ (A x) + (c₁ + c₂ y + ...) x + Σ c bases; in `gather`, y is x."""
+    """out = c₀ (A x) + (c₁ + c₂ y + ...) x + Σ c bases; in `gather`, y is x.
+
+    A program has ROWS rows side by side, or one heavy row in ROWS interleaved parts. Heavy rows
+    come first, since they take longest.
+    """
     bases = (base_0, base_1, base_2, base_3, base_4)
     member = tl.program_id(2).to(tl.int64)
     out += member * n * D
@@ -383,42 +429,72 @@ def _combine_kernel(
     coef += member * coef_rows * D
     own_bases = member * n * D
     channel = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)[None, :]
-    there = channel < D
-    zero = tl.zeros([1, BLOCK_D], x.dtype.element_ty)
+    valid = channel < D
+    zero = tl.zeros([ROWS, BLOCK_D], x.dtype.element_ty)
     sum_0, sum_1, sum_2, sum_3 = zero, zero, zero, zero
-    first, last = _rows(start, n, each, FEWEST, SPAN)
-    for row in range(first, last):
-        begin, count, mine = _entries(start, row, FEWEST, MOST)
-        if mine:
-            at = row * D + channel
-            # Other terms come first, so their loads overlap with those of the entries.
-            value = zero
-            own = zero
-            other = zero
-            if DEGREE > 0:
-                own = tl.load(x + at, mask=there, other=0)
-                other = tl.load(y + at, mask=there, other=0) if SUMS else own
-                value = own * _polynomial(other, coef, channel, there, D, DEGREE)
-            for m in tl.static_range(BASES):
-                c = tl.load(coef + (1 + DEGREE + m) * D + channel, mask=there, other=0)
-                value += c * tl.load(bases[m] + own_bases + at, mask=there, other=0)
-            product = _product(
-                column + begin, weight + begin, count, x, channel, there, 1, D, BLOCK, 1, BLOCK_D
-            )
-            value += tl.load(coef + channel, mask=there, other=0) * product
-            tl.store(out + at, value, mask=there)
-            if SUMS:
-                sum_0 += product * other
-                sum_1 += own * other
-                if DEGREE > 1:
-                    sum_2 += own * other * other
-                if DEGREE > 2:
-                    sum_3 += own * other * other * other
+    side = tl.arange(0, ROWS)
+    entry = tl.arange(0, BLOCK)[None, :]
+    shared = tl.program_id(0) < heavies
+    first = tl.maximum(tl.program_id(0) - heavies, 0) * each
+    for block in range(first, tl.where(shared, first + 1, first + each)):
+        row = (block * ROWS + side).to(tl.int64)
+        if LIGHT < 2147483647:
+            one = tl.load(heavy + tl.program_id(0), mask=shared, other=0)
+            row = tl.where(shared, one + 0 * row, row)
+        begin = tl.load(start + row, mask=row < n, other=0)
+        count = (tl.load(start + row + 1, mask=row < n, other=0) - begin).to(tl.int32)
+        mine = row < n
+        step = 1
+        if LIGHT < 2147483647:
+            mine = tl.where(shared, side == 0, mine & (count <= LIGHT))
+            count = tl.where(shared, (count - side + ROWS - 1) // ROWS, tl.where(mine, count, 0))
+            begin += tl.where(shared, side, 0)
+            step = tl.where(shared, ROWS, 1)
+        there = mine[:, None] & valid
+        at = row[:, None] * D + channel
+        # Other terms come first, so their loads overlap with those of the entries.
+        value = zero
+        own = zero
+        other = zero
+        if DEGREE > 0:
+            own = tl.load(x + at, mask=there, other=0)
+            other = tl.load(y + at, mask=there, other=0) if SUMS else own
+            value = own * _polynomial(other, coef, channel, valid, D, DEGREE)
+        for m in tl.static_range(BASES):
+            c = tl.load(coef + (1 + DEGREE + m) * D + channel, mask=valid, other=0)
+            value += c * tl.load(bases[m] + own_bases + at, mask=there, other=0)
+        product = zero
+        known = entry < count[:, None]
+        place = begin[:, None] + entry * step
+        node = tl.load(column + place, mask=known, other=0)
+        for _ in range(0, tl.max(count, axis=0), BLOCK):
+            factor = tl.load(weight + place, mask=known, other=0)
+            values = x + (node.to(tl.int64)[:, :, None] * D + channel[:, None, :])
+            tile = tl.load(values, mask=known[:, :, None] & valid[:, None, :], other=0)
+            # Prefetch the next columns together with the tile: one wait per block, not two.
+            count -= BLOCK
+            place += BLOCK * step
+            known = entry < count[:, None]
+            node = tl.load(column + place, mask=known, other=0)
+            product += tl.sum(factor[:, :, None] * tile, axis=1)
+        if LIGHT < 2147483647:
+            if shared:
+                product = tl.where(mine[:, None], tl.sum(product, axis=0)[None, :], 0)
+        value += tl.load(coef + channel, mask=valid, other=0) * product
+        tl.store(out + at, value, mask=there)
+        if SUMS:
+            sum_0 += product * other
+            sum_1 += own * other
+            if DEGREE > 1:
+                sum_2 += own * other * other
+            if DEGREE > 2:
+                sum_3 += own * other * other * other
     if SUMS:
         sums = (sum_0, sum_1, sum_2, sum_3)
         for m in tl.static_range(1 + DEGREE):
             part = tl.program_id(0) * tl.num_programs(2) + member
-            tl.store(partial + (part * (1 + DEGREE) + m) * D + channel, sums[m], mask=there)
+            total = tl.sum(sums[m], axis=0)[None, :]
+            tl.store(partial + (part * (1 + DEGREE) + m) * D + channel, total, mask=valid)
 
 
 @triton.jit(do_not_specialize=["n", "length", "entries", "each"])
