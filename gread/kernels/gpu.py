@@ -80,17 +80,18 @@ def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> T
     adds = out is not None
     *members, length, d = first.right.shape
     out = first.right.new_empty(*members, rows.column.numel()) if out is None else out
-    channels = _ceil2(d)
     arguments = []
     for pair in (first, second):
         left = [matrix.contiguous() for matrix in pair.left]
         coef = left[0] if pair.coef is None else pair.coef.contiguous()
         arguments += [left[0], left[-1], pair.right.contiguous(), coef]
-    for launch in _launches(rows, channels * out.element_size(), math.prod(members)):
-        _edge_dots_kernel[(launch.programs, math.prod(members))](
-            out, *rows, *arguments, _count(rows), length, rows.column.numel(),
+    tile = _tile_of(rows, _ceil2(d), out.element_size(), AT_ONCE // 2)
+    if tile.programs:
+        _edge_dots_kernel[(tile.programs, math.prod(members))](
+            out, *rows, tile.heavy, *arguments, _count(rows), length, rows.column.numel(),
+            tile.heavy.numel(), tile.each,
             D=d, PAIRS=len(pairs), LEFT=len(first.left), LEFT_2=len(second.left),
-            SCALED=first.coef is not None, ADDS=adds, BLOCK_D=channels, **launch.options,
+            SCALED=first.coef is not None, ADDS=adds, BLOCK_D=_ceil2(d), **tile.options,
         )  # fmt: skip
     return out
 
@@ -266,63 +267,62 @@ def _combine(
     coef, bases, degree = terms
     *members, length, d = x.shape
     n, count = _count(rows), math.prod(members)
-    tile = _tile_of(rows, d, x.element_size(), count, math.inf if y is None else PROGRAMS)
+    channels = min(_ceil2(d), CHANNELS)
+    blocks = triton.cdiv(d, channels)
+    most = EVERY if y is None else max(PROGRAMS // max(blocks * count, 1), 1)
+    tile = _tile_of(rows, channels, x.element_size(), AT_ONCE, most)
     out = x.new_empty(*members, n, d)
     partial = x.new_empty(0 if y is None else tile.programs, *members, 1 + degree, d)
     x = x.contiguous()
     if n:
-        _combine_kernel[(tile.programs, triton.cdiv(d, tile.channels), count)](
+        _combine_kernel[(tile.programs, blocks, count)](
             out, partial, *rows, tile.heavy, weight.contiguous(), x,
             x if y is None else y.contiguous(), coef.contiguous(),
             *[base.contiguous() for base in bases], *[x] * (5 - len(bases)), n, length,
             rows.column.numel() if weight.dim() > 1 else 0,
             coef.size(-2) if coef.dim() > 2 else 0, tile.heavy.numel(), tile.each,
-            D=d, DEGREE=degree, BASES=len(bases), SUMS=y is not None, BLOCK_D=tile.channels,
+            D=d, DEGREE=degree, BASES=len(bases), SUMS=y is not None, BLOCK_D=channels,
             **tile.options,
         )  # fmt: skip
     return out, partial
 
 
 class _Tile(NamedTuple):
-    """Division of the rows among the programs of `gather` and `pull`."""
+    """Division of the rows among the programs of a launch."""
 
     heavy: Tensor
     """Rows that all warps of a program read together, int32; the first programs have one each."""
     each: int
     """Number of blocks of rows of every other program."""
     programs: int
-    channels: int
-    """Channels of a program."""
     options: dict[str, int]
 
 
-def _tile_of(rows: Rows, d: int, size: int, members: int, most: float) -> _Tile:
+def _tile_of(rows: Rows, channels: int, size: int, at_once: int, most: int = EVERY) -> _Tile:
     """Division of the rows, from values that are known without synchronization.
 
     A thread has four channels of one row, so a warp has several rows side by side if a row is
-    short, and the sum over the entries needs no other thread.
+    narrow, and a sum over the entries needs no other thread.
 
     Args:
         rows: The matrix.
-        d: Channels.
+        channels: Channels of a program, a power of two.
         size: Bytes of a number.
-        members: Number of members, which have programs of their own.
-        most: Number of programs that may write sums.
+        at_once: Number of entries of a row that a thread reads at once.
+        most: Largest number of programs for rows that are not heavy.
     """
-    channels = min(_ceil2(d), CHANNELS)
     side = max(TILE_WARPS * 32 * 16 // (channels * size), 1)
     heavy = recall(rows.start, HEAVY_ROWS)
     heavy = rows.column[:0] if heavy is None or side == 1 else heavy
     blocks = triton.cdiv(_count(rows), side)
-    others = max(triton.cdiv(d, channels) * members, 1)
-    each = max(triton.cdiv(blocks, max(most // others, 1)), 1) if most < math.inf else 1
+    each = max(triton.cdiv(blocks, most), 1)
     options = {
         "ROWS": side,
-        "BLOCK": AT_ONCE,
+        "BLOCK": at_once,
         "LIGHT": MOST_LIGHT if heavy.numel() else EVERY,
         "num_warps": TILE_WARPS,
     }
-    return _Tile(heavy, each, heavy.numel() + triton.cdiv(blocks, each), channels, options)
+    return _Tile(heavy, each, heavy.numel() + triton.cdiv(blocks, each), options)
 
 
 def _count(rows: Rows) -> int:
@@ -406,6 +406,40 @@ def _polynomial(y, coef, channel, there, D: tl.constexpr, DEGREE: tl.constexpr):
     return value
 
 
+@triton.jit
+def _blocks(heavies, each):
+    """Whether this program has a heavy row, and its first block of rows and the one after its last.
+
+    Heavy rows come first, since they take longest.
+    """
+    shared = tl.program_id(0) < heavies
+    first = tl.maximum(tl.program_id(0) - heavies, 0) * each
+    return shared, first, tl.where(shared, first + 1, first + each)
+
+
+@triton.jit
+def _side_by_side(start, heavy, shared, block, n, ROWS: tl.constexpr, LIGHT: tl.constexpr):
+    """ROWS rows of a block, or one heavy row in ROWS parts.
+
+    Returns the row of each, whether this program processes it, its first entry, and how many follow
+    from there.
+    """
+    side = tl.arange(0, ROWS)
+    row = (block * ROWS + side).to(tl.int64)
+    if LIGHT < 2147483647:
+        row = tl.where(shared, tl.load(heavy + tl.program_id(0), mask=shared, other=0), row)
+    mine = row < n
+    begin = tl.load(start + row, mask=mine, other=0)
+    count = (tl.load(start + row + 1, mask=mine, other=0) - begin).to(tl.int32)
+    if LIGHT < 2147483647:
+        mine = mine & (shared | (count <= LIGHT))
+        count = tl.where(mine, count, 0)
+        part = tl.where(shared, (count + ROWS - 1) // ROWS, 0)
+        begin += side * part
+        count = tl.where(shared, tl.minimum(count - side * part, part), count)
+    return row, mine, begin, count
+
+
 @triton.jit(
     do_not_specialize=["n", "length", "weight_step", "coef_rows", "heavies", "each"]
 )
@@ -415,11 +449,7 @@ def _combine_kernel(
     D: tl.constexpr, DEGREE: tl.constexpr, BASES: tl.constexpr, SUMS: tl.constexpr,
     BLOCK_D: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, LIGHT: tl.constexpr,
 ):  # fmt: skip
-    """out = c₀ (A x) + (c₁ + c₂ y + ...) x + Σ c bases; in `gather`, y is x.
-
-    A program has ROWS rows side by side, or one heavy row in ROWS interleaved parts. Heavy rows
-    come first, since they take longest.
-    """
+    """out = c₀ (A x) + (c₁ + c₂ y + ...) x + Σ c bases; in `gather`, y is x."""
     bases = (base_0, base_1, base_2, base_3, base_4)
     member = tl.program_id(2).to(tl.int64)
     out += member * n * D
@@ -432,24 +462,12 @@ def _combine_kernel(
     valid = channel < D
     zero = tl.zeros([ROWS, BLOCK_D], x.dtype.element_ty)
     sum_0, sum_1, sum_2, sum_3 = zero, zero, zero, zero
-    side = tl.arange(0, ROWS)
     entry = tl.arange(0, BLOCK)[None, :]
-    shared = tl.program_id(0) < heavies
-    first = tl.maximum(tl.program_id(0) - heavies, 0) * each
-    for block in range(first, tl.where(shared, first + 1, first + each)):
-        row = (block * ROWS + side).to(tl.int64)
+    shared, first, last = _blocks(heavies, each)
+    for block in range(first, last):
+        row, mine, begin, count = _side_by_side(start, heavy, shared, block, n, ROWS, LIGHT)
         if LIGHT < 2147483647:
-            one = tl.load(heavy + tl.program_id(0), mask=shared, other=0)
-            row = tl.where(shared, one + 0 * row, row)
-        begin = tl.load(start + row, mask=row < n, other=0)
-        count = (tl.load(start + row + 1, mask=row < n, other=0) - begin).to(tl.int32)
-        mine = row < n
-        step = 1
-        if LIGHT < 2147483647:
-            mine = tl.where(shared, side == 0, mine & (count <= LIGHT))
-            count = tl.where(shared, (count - side + ROWS - 1) // ROWS, tl.where(mine, count, 0))
-            begin += tl.where(shared, side, 0)
-            step = tl.where(shared, ROWS, 1)
+            mine = mine & ((tl.arange(0, ROWS) == 0) | (not shared))
         there = mine[:, None] & valid
         at = row[:, None] * D + channel
         # Other terms come first, so their loads overlap with those of the entries.
@@ -465,7 +483,7 @@ def _combine_kernel(
             value += c * tl.load(bases[m] + own_bases + at, mask=there, other=0)
         product = zero
         known = entry < count[:, None]
-        place = begin[:, None] + entry * step
+        place = begin[:, None] + entry
         node = tl.load(column + place, mask=known, other=0)
         for _ in range(0, tl.max(count, axis=0), BLOCK):
             factor = tl.load(weight + place, mask=known, other=0)
@@ -473,7 +491,7 @@ def _combine_kernel(
             tile = tl.load(values, mask=known[:, :, None] & valid[:, None, :], other=0)
             # Prefetch the next columns together with the tile: one wait per block, not two.
             count -= BLOCK
-            place += BLOCK * step
+            place += BLOCK
             known = entry < count[:, None]
             node = tl.load(column + place, mask=known, other=0)
             product += tl.sum(factor[:, :, None] * tile, axis=1)
@@ -521,24 +539,25 @@ def _gather_heads_kernel(
 
 
 @triton.jit
-def _left(a, b, coef, row, lane, there, D: tl.constexpr, LEFT: tl.constexpr, SCALED: tl.constexpr):
-    """Row of c₀ a, or of c₀ a + c₁ b."""
-    value = tl.load(a + row * D + lane, mask=there, other=0)
+def _left(a, b, coef, row, channel, mine, D: tl.constexpr, LEFT: tl.constexpr, SCALED: tl.constexpr):
+    """Rows of c₀ a, or of c₀ a + c₁ b."""
+    at, there = row[:, None] * D + channel, mine[:, None] & (channel < D)
+    value = tl.load(a + at, mask=there, other=0)
     if SCALED:
-        value = value * tl.load(coef + lane, mask=there, other=0)
+        value = value * tl.load(coef + channel, mask=channel < D, other=0)
     if LEFT == 2:
-        c = tl.load(coef + D + lane, mask=there, other=0)
-        value += c * tl.load(b + row * D + lane, mask=there, other=0)
+        c = tl.load(coef + D + channel, mask=channel < D, other=0)
+        value += c * tl.load(b + at, mask=there, other=0)
     return value
 
 
-@triton.jit(do_not_specialize=["n", "length", "entries", "each"])
+@triton.jit(do_not_specialize=["n", "length", "entries", "heavies", "each"])
 def _edge_dots_kernel(
-    out, start, column, left, left_b, right, coef, left_2, left_b_2, right_2, coef_2, n, length,
-    entries, each,
+    out, start, column, heavy, left, left_b, right, coef, left_2, left_b_2, right_2, coef_2, n,
+    length, entries, heavies, each,
     D: tl.constexpr, PAIRS: tl.constexpr, LEFT: tl.constexpr, LEFT_2: tl.constexpr,
-    SCALED: tl.constexpr, ADDS: tl.constexpr, BLOCK_D: tl.constexpr, SPAN: tl.constexpr,
-    FEWEST: tl.constexpr, MOST: tl.constexpr, BLOCK: tl.constexpr,
+    SCALED: tl.constexpr, ADDS: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr,
+    BLOCK: tl.constexpr, LIGHT: tl.constexpr,
 ):  # fmt: skip
     """out[e] = left[i] · right[j], for one pair or two."""
     member = tl.program_id(1).to(tl.int64)
@@ -551,27 +570,33 @@ def _edge_dots_kernel(
     left_b_2 += member * n * D
     right_2 += member * length * D
     coef_2 += member * LEFT_2 * D
-    lane, there = _heads(1, D, 1, BLOCK_D)
-    first, last = _rows(start, n, each, FEWEST, SPAN)
-    for row in range(first, last):
-        begin, count, mine = _entries(start, row, FEWEST, MOST)
-        if mine:
-            own = _left(left, left_b, coef, row, lane, there, D, LEFT, SCALED)
-            second = own
+    channel = tl.arange(0, BLOCK_D)[None, :]
+    valid = channel < D
+    entry = tl.arange(0, BLOCK)[None, :]
+    shared, first, last = _blocks(heavies, each)
+    for block in range(first, last):
+        row, mine, begin, count = _side_by_side(start, heavy, shared, block, n, ROWS, LIGHT)
+        own = _left(left, left_b, coef, row, channel, mine, D, LEFT, SCALED)
+        second = own
+        if PAIRS == 2:
+            second = _left(left_2, left_b_2, coef_2, row, channel, mine, D, LEFT_2, SCALED)
+        known = entry < count[:, None]
+        place = begin[:, None] + entry
+        node = tl.load(column + place, mask=known, other=0)
+        for _ in range(0, tl.max(count, axis=0), BLOCK):
+            at = node.to(tl.int64)[:, :, None] * D + channel[:, None, :]
+            there = known[:, :, None] & valid[:, None, :]
+            value = own[:, None, :] * tl.load(right + at, mask=there, other=0)
             if PAIRS == 2:
-                second = _left(left_2, left_b_2, coef_2, row, lane, there, D, LEFT_2, SCALED)
-            for at in range(0, count, BLOCK):
-                entry = at + tl.arange(0, BLOCK)
-                known = entry < count
-                node = tl.load(column + begin + entry, mask=known, other=0)
-                value = own[None, :, :] * _tile(right, node, known, lane, there, D)
-                if PAIRS == 2:
-                    value += second[None, :, :] * _tile(right_2, node, known, lane, there, D)
-                dots = tl.sum(value, axis=2)
-                place = out + begin + entry[:, None]
-                if ADDS:
-                    dots += tl.load(place, mask=known[:, None], other=0)
-                tl.store(place, dots, mask=known[:, None])
+                value += second[:, None, :] * tl.load(right_2 + at, mask=there, other=0)
+            dots = tl.sum(value, axis=2)
+            if ADDS:
+                dots += tl.load(out + place, mask=known, other=0)
+            tl.store(out + place, dots, mask=known)
+            count -= BLOCK
+            place += BLOCK
+            known = entry < count[:, None]
+            node = tl.load(column + place, mask=known, other=0)
 
 
 @triton.jit(do_not_specialize=["n", "each"])
