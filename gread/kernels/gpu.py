@@ -440,9 +440,7 @@ def _side_by_side(start, heavy, shared, block, n, ROWS: tl.constexpr, LIGHT: tl.
     return row, mine, begin, count
 
 
-@triton.jit(
-    do_not_specialize=["n", "length", "weight_step", "coef_rows", "heavies", "each"]
-)
+@triton.jit(do_not_specialize=["n", "length", "weight_step", "coef_rows", "heavies", "each"])
 def _combine_kernel(
     out, partial, start, column, heavy, weight, x, y, coef, base_0, base_1, base_2, base_3, base_4,
     n, length, weight_step, coef_rows, heavies, each,
@@ -495,7 +493,7 @@ def _combine_kernel(
             known = entry < count[:, None]
             node = tl.load(column + place, mask=known, other=0)
             product += tl.sum(factor[:, :, None] * tile, axis=1)
-        if LIGHT < 2147483647:
+        if LIGHT < 2147483647:  # noqa: SIM102, a constant of the compiler
             if shared:
                 product = tl.where(mine[:, None], tl.sum(product, axis=0)[None, :], 0)
         value += tl.load(coef + channel, mask=valid, other=0) * product
@@ -539,7 +537,9 @@ def _gather_heads_kernel(
 
 
 @triton.jit
-def _left(a, b, coef, row, channel, mine, D: tl.constexpr, LEFT: tl.constexpr, SCALED: tl.constexpr):
+def _left(
+    a, b, coef, row, channel, mine, D: tl.constexpr, LEFT: tl.constexpr, SCALED: tl.constexpr
+):
     """Rows of c₀ a, or of c₀ a + c₁ b."""
     at, there = row[:, None] * D + channel, mine[:, None] & (channel < D)
     value = tl.load(a + at, mask=there, other=0)

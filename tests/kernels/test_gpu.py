@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gread.kernels import reference as plain
-from gread.kernels import pattern
+from gread.kernels import pattern, reference as plain
 from gread.kernels.pattern import HEAVY_ROWS, LONGEST, heavy_rows, remember
 from gread.kernels.reference import Pair, Rows, Terms
 
