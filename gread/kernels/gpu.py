@@ -45,6 +45,8 @@ LONG = 64
 has the rows with more than a quarter as many blocks. On an H200 a block took a warp 0.4 µs."""
 PROGRAMS = 2**13
 """Programs of `pull`, each of which writes its sums: enough to fill the GPU three times."""
+DOT_PARTS = 2**9
+"""Largest number of parts of the nodes in `dot`."""
 LOWEST: tl.constexpr = tl.constexpr(-3e38)
 """About the lowest number in single precision."""
 EVERY = 2**31 - 1
@@ -64,13 +66,17 @@ def pull(rows: Rows, weight: Tensor, g: Tensor, y: Tensor, terms: Terms) -> tupl
 def dot(x: Tensor, y: Tensor) -> Tensor:
     """Σ x y over the nodes as partial sums, [parts, 1, d]."""
     *members, n, d = x.shape
-    each = max(triton.cdiv(n, PROGRAMS), 16)
-    parts = triton.cdiv(n, each)
+    channels = min(_ceil2(d), CHANNELS)
+    side = 2048 // channels
+    blocks = triton.cdiv(n, side)
+    each = max(triton.cdiv(blocks, DOT_PARTS), 1)
+    parts = triton.cdiv(blocks, each)
     out = x.new_empty(parts, *members, 1, d)
     if parts:
-        channels = min(_ceil2(d), CHANNELS)
         grid = (parts, triton.cdiv(d, channels), math.prod(members))
-        _dot_kernel[grid](out, x.contiguous(), y.contiguous(), n, each, D=d, BLOCK_D=channels)
+        _dot_kernel[grid](
+            out, x.contiguous(), y.contiguous(), n, each, D=d, BLOCK_D=channels, ROWS=side
+        )
     return out
 
 
@@ -600,20 +606,22 @@ def _edge_dots_kernel(
 
 
 @triton.jit(do_not_specialize=["n", "each"])
-def _dot_kernel(out, x, y, n, each, D: tl.constexpr, BLOCK_D: tl.constexpr):
-    """Σ x y over ``each`` rows."""
+def _dot_kernel(
+    out, x, y, n, each, D: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr
+):  # fmt: skip
+    """Σ x y over ``each`` blocks of rows."""
     member = tl.program_id(2).to(tl.int64)
     x += member * n * D
     y += member * n * D
-    channel = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)
-    there = channel < D
-    first = tl.program_id(0).to(tl.int64) * each
-    total = tl.zeros([BLOCK_D], x.dtype.element_ty)
-    for row in range(first, min(first + each, n)):
-        at = row * D + channel
+    channel = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)[None, :]
+    total = tl.zeros([ROWS, BLOCK_D], x.dtype.element_ty)
+    first = tl.program_id(0) * each
+    for block in range(first, first + each):
+        row = (block * ROWS + tl.arange(0, ROWS)[:, None]).to(tl.int64)
+        at, there = row * D + channel, (row < n) & (channel < D)
         total += tl.load(x + at, mask=there, other=0) * tl.load(y + at, mask=there, other=0)
     part = tl.program_id(0) * tl.num_programs(2) + member
-    tl.store(out + part * D + channel, total, mask=there)
+    tl.store(out + part * D + channel, tl.sum(total, axis=0)[None, :], mask=channel < D)
 
 
 @triton.jit(do_not_specialize=["n", "length", "entries", "each"])
