@@ -1,16 +1,18 @@
 """Measure one sparse product on a GPU with several divisions of its rows.
 
-    python studies/measure_products.py [GRAPH ...] [--repeats 20]
+    python -m studies.measure_products [GRAPH ...] [--repeats 20] [--check]
 
 from the repository's root. Every graph has its width and adjacency of the published settings. The
 time is that of one of ``--repeats`` products in a replayed CUDA graph, so inputs are in the L2
 cache as in an epoch. The kernels are compiled by several processes first. The error is the largest
-difference from the product in double precision, divided by the largest element.
+difference from the product in double precision, divided by the largest element. ``--check`` prints
+the relative error of logits and gradients of whole models instead.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -29,6 +31,8 @@ from gread.graph.adjacency import edges_of
 from gread.kernels import gpu, reference
 from gread.kernels.pattern import HEAVY_ROWS, Rows, remember
 from gread.kernels.reference import Pair, Terms
+from gread.models.stacking import stack
+from studies.measure_speed import prepared
 
 WIDTHS = {"film": 64, "pubmed": 64, "chameleon": 256, "squirrel": 256, "minesweeper": 64}
 LOOPS = {"film": 0.0, "pubmed": 1.0, "chameleon": 1.0, "squirrel": 1.0, "minesweeper": 1.0}
@@ -135,6 +139,47 @@ def works(name: str, rows: Rows) -> dict[str, tuple[Callable[[], Tensor], Callab
     return found
 
 
+def worst_of_model(name: str) -> float:
+    """Largest relative error of logits and gradients of the published model, in single precision.
+
+    The reference is the plain path in double precision, both without dropout.
+    """
+    model, data, _ = prepared(name, "cuda", 1)
+    exact = copy.deepcopy(model).double()
+
+    def outcome(made: torch.nn.Module, dtype: torch.dtype) -> list[Tensor]:
+        logits = made.eval()(data.x.to(dtype), data.edge_index)
+        logits.square().mean().backward()
+        return [logits.detach(), *(p.grad for p in made.parameters() if p.grad is not None)]
+
+    ours = outcome(model, torch.float32)
+    with gread.plain_only():
+        expected = outcome(exact, torch.float64)
+    # Some gradients are zero but for rounding, such as those of the biases of keys.
+    scales = [expected[0].norm()] + [max(b.norm() for b in expected[1:])] * (len(ours) - 1)
+    pairs = zip(ours, expected, scales, strict=True)
+    return max(float((a - b).norm() / scale) for a, b, scale in pairs)
+
+
+def worst_of_members() -> float:
+    """The same for the logits of three stacked GREAD-X on Minesweeper, by each of them alone."""
+    data = gread.load("minesweeper").to("cuda")
+    torch.manual_seed(0)
+    models = [gread.GREADX(7, 64, 2, num_steps=4, dropout=0.0).cuda() for _ in range(3)]
+    exact = [copy.deepcopy(model).double() for model in models]
+    stacked: Any = stack(models).cuda()
+    logits = stacked.train()(data.x, data.edge_index)
+    logits.square().mean().backward()
+    ours = [logits.detach(), next(stacked.encoder.parameters()).grad]
+    with gread.plain_only():
+        alone = [model.train()(data.x.double(), data.edge_index) for model in exact]
+        torch.stack(alone).square().mean().backward()
+    first: list[Any] = [next(model.encoder.parameters()).grad for model in exact]
+    grads = torch.stack(first)
+    pairs = zip(ours, [torch.stack(alone).detach(), grads], strict=True)
+    return max(float((a - b).norm() / b.norm()) for a, b in pairs)
+
+
 def run_all(name: str, variants: Sequence[Variant]) -> None:
     """Compile the kernels of some divisions, in a process of its own."""
     for variant in variants:
@@ -192,10 +237,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="GRAPH", default=list(WIDTHS))
     parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--check", action="store_true")
     parser.add_argument("--processes", type=int, default=12)
     chosen = parser.parse_args()
     for subject, value in machine("cuda").items():
         print(f"- {subject}: {value}")
+    if chosen.check:
+        for name in chosen.names:
+            found = worst_of_members() if name == "minesweeper" else worst_of_model(name)
+            print(f"{name}: relative error {found:.1e}", flush=True)
+        return
     share = math.ceil(len(VARIANTS) * len(chosen.names) / chosen.processes)
     with ProcessPoolExecutor(chosen.processes, get_context("spawn")) as pool:
         tasks = [

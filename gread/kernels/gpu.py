@@ -307,7 +307,7 @@ class _Tile(NamedTuple):
 def _tile_of(rows: Rows, channels: int, size: int, at_once: int, most: int = EVERY) -> _Tile:
     """Division of the rows, from values that are known without synchronization.
 
-    A thread has four channels of one row, so a warp has several rows side by side if a row is
+    A thread has 16 bytes of one row, so a warp has several rows side by side if a row is
     narrow, and a sum over the entries needs no other thread.
 
     Args:
@@ -317,7 +317,8 @@ def _tile_of(rows: Rows, channels: int, size: int, at_once: int, most: int = EVE
         at_once: Number of entries of a row that a thread reads at once.
         most: Largest number of programs for rows that are not heavy.
     """
-    side = max(TILE_WARPS * 32 * 16 // (channels * size), 1)
+    threads = 32 * TILE_WARPS
+    side = max(min(threads * 16 // (channels * size), threads), 1)
     heavy = recall(rows.start, HEAVY_ROWS)
     heavy = rows.column[:0] if heavy is None or side == 1 else heavy
     blocks = triton.cdiv(_count(rows), side)
