@@ -8,7 +8,8 @@ which is the table of the method solved for its stages (`chain`). Each link is o
 kernel `gather` (two for BS, whose f has two products), and its coefficients are linear in 1, α and
 β. The backward pass stores one state per step, or one in √steps if there are many, and recomputes
 the others. Forward and backward pass are programs (`gread.kernels.program`), built once for each
-setting.
+setting. On a GPU the forward pass also stores the stages, if they are small: this saves a third of
+the products of the backward pass.
 """
 
 from __future__ import annotations
@@ -31,6 +32,12 @@ from gread.kernels.program import Program, ProgramBuilder
 
 FEW_STEPS = 16
 """Largest number of steps for which the state before every step is stored."""
+
+KEEPING = ("cuda",)
+"""Types of devices on which stages may be stored. A CPU recomputes them in its cache."""
+
+MOST_KEPT = 2**28
+"""Largest number of bytes of all stages of a flow for which they are stored."""
 
 SOURCE = -1
 """Index of H(0) among the bases of a link; the others are indices of states."""
@@ -69,8 +76,22 @@ def stepped_flow(
     """
     first = lengths[0]
     steps = len(first) if isinstance(first, tuple) else len(lengths)
-    plan = _step_program(terms, tableau, steps, active)
+    learned = (adj.weight, h0, source, rates)
+    stages = _stages_to_keep(h0, learned, bool(terms.blurred), steps * tableau.stages)
+    plan = _step_program(terms, tableau, steps, active, stages)
     return apply(_Flow, plan, lengths, adj, adj.weight, h0, source, rates)
+
+
+def _stages_to_keep(
+    h0: Tensor, learned: tuple[Tensor, ...], two_products: bool, stages: int
+) -> int:
+    """Number of states [N, d] that the forward pass stores for every stage."""
+    if h0.device.type not in KEEPING or not torch.is_grad_enabled():
+        return 0
+    if not any(tensor.requires_grad for tensor in learned):
+        return 0
+    each = 2 if two_products and learned[0].requires_grad else 1
+    return each if each * stages * h0.numel() * h0.element_size() <= MOST_KEPT else 0
 
 
 @lru_cache(maxsize=256)
@@ -122,6 +143,7 @@ class StepProgram:
         two_products: Whether f has the term Ã L̃ H.
         source: Whether f has the term H(0).
         active: Number of members that take each step; empty if all take all steps.
+        stages: States that are stored for every stage: 0, 1 (y_k) or 2 (also Ã y_k).
     """
 
     matrix: Numbers
@@ -130,11 +152,23 @@ class StepProgram:
     two_products: bool
     source: bool
     active: tuple[int, ...] = ()
+    stages: int = 0
 
     @property
     def every(self) -> int:
         """Number of steps between two states that are stored for the backward pass."""
-        return 1 if self.steps <= FEW_STEPS else math.ceil(math.sqrt(self.steps))
+        few = self.stages or self.steps <= FEW_STEPS
+        return 1 if few else math.ceil(math.sqrt(self.steps))
+
+    @property
+    def each(self) -> int:
+        """Number of states that are stored between two such steps."""
+        return max(self.stages * len(self.links), 1)
+
+    @property
+    def kept(self) -> int:
+        """Number of states that the backward pass receives, with H(0)."""
+        return self.each * math.ceil(self.steps / self.every)
 
     @cached_property
     def forth(self) -> Program:
@@ -145,8 +179,12 @@ class StepProgram:
         for number in range(self.steps):
             w.members = self.taking(number)
             if number and number % self.every == 0:
-                w.store(h, number // self.every)
-            h = self.write(w, self.links, number * len(self.matrix), h, source)[0][-1]
+                w.store(h, self.each * (number // self.every))
+            states, products = self.write(w, self.links, number * len(self.matrix), h, source)
+            h = states.pop()
+            stages = [*states, *products][: self.stages * len(self.links)]
+            for place, stage in list(enumerate(stages, self.each * number))[1:]:
+                w.store(stage, place)
             if self.taking(number + 1) < w.members:  # other members have reached their T
                 w.leave(h, 0, self.taking(number + 1))
         if not self.active:
@@ -176,7 +214,7 @@ class StepProgram:
 
 @lru_cache(maxsize=64)
 def _step_program(
-    terms: Terms, tableau: Tableau, steps: int, active: tuple[int, ...]
+    terms: Terms, tableau: Tableau, steps: int, active: tuple[int, ...], stages: int
 ) -> StepProgram:
     two_products = bool(terms.blurred)
     assert not (two_products and (terms.square or terms.cube)), "one link would need two powers"
@@ -199,7 +237,8 @@ def _step_program(
             matrix += [(0, 0, c * terms.source)]
             bases = [*bases, SOURCE]
         links.append(Link(first, degree, tuple(bases)))
-    return StepProgram(tuple(matrix), tuple(links), steps, two_products, bool(terms.source), active)
+    about = two_products, bool(terms.source), active, stages
+    return StepProgram(tuple(matrix), tuple(links), steps, *about)
 
 
 def chain(tableau: Tableau) -> list[tuple[tuple[float, ...], float]]:
@@ -330,12 +369,12 @@ class _Back:
         """The complete backward program."""
         plan, w = self.plan, self.w
         parts = [range(plan.steps)[k : k + plan.every] for k in range(0, plan.steps, plan.every)]
-        self.source = w.load(1 + len(parts)) if plan.source else NONE
+        self.source = w.load(1 + plan.kept) if plan.source else NONE
         w.members = plan.taking(plan.steps - 1)
         grad = w.load(0)
         for number, part in reversed(list(enumerate(parts))):
             w.members = 0
-            before = [w.load(1 + number)]
+            before = [w.load(1 + plan.each * number)]
             for step in part[:-1]:
                 w.members = plan.taking(step)
                 first = step * self.rows_of_a_step
@@ -365,7 +404,7 @@ class _Back:
         plan, links = self.plan, self.plan.links
         self.first = number * self.rows_of_a_step
         self.sums, self.dots = [], []  # the same for every step
-        states, products = plan.write(self.w, links[:-1], self.first, h, self.source)
+        states, products = self.stages(number, h)
         grads = {len(links): grad}  # gradients of y_1, y_2, ... so far
         for k in reversed(range(len(links))):
             link, g, y = links[k], grads[k + 1], states[k]
@@ -384,6 +423,15 @@ class _Back:
                 if self.needs_source:
                     self.grad_source = self.w.add(self.grad_source, g, coef=self.coef({row: 1}))
         return grads[0]
+
+    def stages(self, number: int, h: int) -> tuple[list[int], list[int]]:
+        """Read or recompute y₀, y₁, ... of a step, and if f has two products, Ã y₀, Ã y₁, ..."""
+        plan, count = self.plan, len(self.plan.links)
+        if not plan.stages:
+            return plan.write(self.w, plan.links[:-1], self.first, h, self.source)
+        first = 1 + plan.each * number
+        others = [self.w.load(first + place) for place in range(1, plan.each)]
+        return [h, *others[: count - 1]], others[count - 1 :]
 
     def through_one(
         self, link: Link, g: int, y: int, weights: list[Row], straight: list[int]

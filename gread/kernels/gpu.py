@@ -21,11 +21,15 @@ import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from torch import Tensor
 
-from gread.kernels.pattern import LONGEST, Rows, recall
+from gread.kernels.pattern import HEAVY_ROWS, LONGEST, MOST_LIGHT, Rows, recall
 from gread.kernels.reference import Pair, Terms, run as run, threshold
 
 CHANNELS = 128
 """Largest number of channels per program of `gather` and `pull`: one load of a warp."""
+TILE_WARPS = 4
+"""Warps of a program of `gather` and `pull`, which has as many rows as fit side by side."""
+AT_ONCE = 8
+"""Entries of a row that `gather` and `pull` read at once, each into other registers."""
 IN_FLIGHT = 128
 """Bytes in flight per thread: with the sums, two thirds of 96 registers, and 20 warps fit."""
 SMALL = 2**14
@@ -41,6 +45,8 @@ LONG = 64
 has the rows with more than a quarter as many blocks. On an H200 a block took a warp 0.4 µs."""
 PROGRAMS = 2**13
 """Programs of `pull`, each of which writes its sums: enough to fill the GPU three times."""
+DOT_PARTS = 2**9
+"""Largest number of parts of the nodes in `dot`."""
 LOWEST: tl.constexpr = tl.constexpr(-3e38)
 """About the lowest number in single precision."""
 EVERY = 2**31 - 1
@@ -60,13 +66,17 @@ def pull(rows: Rows, weight: Tensor, g: Tensor, y: Tensor, terms: Terms) -> tupl
 def dot(x: Tensor, y: Tensor) -> Tensor:
     """Σ x y over the nodes as partial sums, [parts, 1, d]."""
     *members, n, d = x.shape
-    each = max(triton.cdiv(n, PROGRAMS), 16)
-    parts = triton.cdiv(n, each)
+    channels = min(_ceil2(d), CHANNELS)
+    side = 2048 // channels
+    blocks = triton.cdiv(n, side)
+    each = max(triton.cdiv(blocks, DOT_PARTS), 1)
+    parts = triton.cdiv(blocks, each)
     out = x.new_empty(parts, *members, 1, d)
     if parts:
-        channels = min(_ceil2(d), CHANNELS)
         grid = (parts, triton.cdiv(d, channels), math.prod(members))
-        _dot_kernel[grid](out, x.contiguous(), y.contiguous(), n, each, D=d, BLOCK_D=channels)
+        _dot_kernel[grid](
+            out, x.contiguous(), y.contiguous(), n, each, D=d, BLOCK_D=channels, ROWS=side
+        )
     return out
 
 
@@ -76,17 +86,18 @@ def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> T
     adds = out is not None
     *members, length, d = first.right.shape
     out = first.right.new_empty(*members, rows.column.numel()) if out is None else out
-    channels = _ceil2(d)
     arguments = []
     for pair in (first, second):
         left = [matrix.contiguous() for matrix in pair.left]
         coef = left[0] if pair.coef is None else pair.coef.contiguous()
         arguments += [left[0], left[-1], pair.right.contiguous(), coef]
-    for launch in _launches(rows, channels * out.element_size(), math.prod(members)):
-        _edge_dots_kernel[(launch.programs, math.prod(members))](
-            out, *rows, *arguments, _count(rows), length, rows.column.numel(),
+    tile = _tile_of(rows, _ceil2(d), out.element_size(), AT_ONCE // 2)
+    if tile.programs:
+        _edge_dots_kernel[(tile.programs, math.prod(members))](
+            out, *rows, tile.heavy, *arguments, _count(rows), length, rows.column.numel(),
+            tile.heavy.numel(), tile.each,
             D=d, PAIRS=len(pairs), LEFT=len(first.left), LEFT_2=len(second.left),
-            SCALED=first.coef is not None, ADDS=adds, BLOCK_D=channels, **launch.options,
+            SCALED=first.coef is not None, ADDS=adds, BLOCK_D=_ceil2(d), **tile.options,
         )  # fmt: skip
     return out
 
@@ -264,24 +275,61 @@ def _combine(
     n, count = _count(rows), math.prod(members)
     channels = min(_ceil2(d), CHANNELS)
     blocks = triton.cdiv(d, channels)
-    most = EVERY if y is None else max(PROGRAMS // (blocks * count), 1)
-    launches = _launches(rows, channels * x.element_size(), blocks * count, most_programs=most)
-    programs = sum(launch.programs for launch in launches)
+    most = EVERY if y is None else max(PROGRAMS // max(blocks * count, 1), 1)
+    tile = _tile_of(rows, channels, x.element_size(), AT_ONCE, most)
     out = x.new_empty(*members, n, d)
-    partial = x.new_empty(0 if y is None else programs, *members, 1 + degree, d)
+    partial = x.new_empty(0 if y is None else tile.programs, *members, 1 + degree, d)
     x = x.contiguous()
-    done = 0
-    for launch in launches:
-        _combine_kernel[(launch.programs, blocks, count)](
-            out, partial[done:], *rows, weight.contiguous(), x, x if y is None else y.contiguous(),
-            coef.contiguous(), *[base.contiguous() for base in bases], *[x] * (5 - len(bases)), n,
-            length, rows.column.numel() if weight.dim() > 1 else 0,
-            coef.size(-2) if coef.dim() > 2 else 0,
+    if n:
+        _combine_kernel[(tile.programs, blocks, count)](
+            out, partial, *rows, tile.heavy, weight.contiguous(), x,
+            x if y is None else y.contiguous(), coef.contiguous(),
+            *[base.contiguous() for base in bases], *[x] * (5 - len(bases)), n, length,
+            rows.column.numel() if weight.dim() > 1 else 0,
+            coef.size(-2) if coef.dim() > 2 else 0, tile.heavy.numel(), tile.each,
             D=d, DEGREE=degree, BASES=len(bases), SUMS=y is not None, BLOCK_D=channels,
-            **launch.options,
+            **tile.options,
         )  # fmt: skip
-        done += launch.programs
     return out, partial
+
+
+class _Tile(NamedTuple):
+    """Division of the rows among the programs of a launch."""
+
+    heavy: Tensor
+    """Rows that all warps of a program read together, int32; the first programs have one each."""
+    each: int
+    """Number of blocks of rows of every other program."""
+    programs: int
+    options: dict[str, int]
+
+
+def _tile_of(rows: Rows, channels: int, size: int, at_once: int, most: int = EVERY) -> _Tile:
+    """Division of the rows, from values that are known without synchronization.
+
+    A thread has 16 bytes of one row, so a warp has several rows side by side if a row is
+    narrow, and a sum over the entries needs no other thread.
+
+    Args:
+        rows: The matrix.
+        channels: Channels of a program, a power of two.
+        size: Bytes of a number.
+        at_once: Number of entries of a row that a thread reads at once.
+        most: Largest number of programs for rows that are not heavy.
+    """
+    threads = 32 * TILE_WARPS
+    side = max(min(threads * 16 // (channels * size), threads), 1)
+    heavy = recall(rows.start, HEAVY_ROWS)
+    heavy = rows.column[:0] if heavy is None or side == 1 else heavy
+    blocks = triton.cdiv(_count(rows), side)
+    each = max(triton.cdiv(blocks, most), 1)
+    options = {
+        "ROWS": side,
+        "BLOCK": at_once,
+        "LIGHT": MOST_LIGHT if heavy.numel() else EVERY,
+        "num_warps": TILE_WARPS,
+    }
+    return _Tile(heavy, each, heavy.numel() + triton.cdiv(blocks, each), options)
 
 
 def _count(rows: Rows) -> int:
@@ -365,13 +413,46 @@ def _polynomial(y, coef, channel, there, D: tl.constexpr, DEGREE: tl.constexpr):
     return value
 
 
-@triton.jit(do_not_specialize=["n", "length", "weight_step", "coef_rows", "each"])
+@triton.jit
+def _blocks(heavies, each):
+    """Whether this program has a heavy row, and its first block of rows and the one after its last.
+
+    Heavy rows come first, since they take longest.
+    """
+    shared = tl.program_id(0) < heavies
+    first = tl.maximum(tl.program_id(0) - heavies, 0) * each
+    return shared, first, tl.where(shared, first + 1, first + each)
+
+
+@triton.jit
+def _side_by_side(start, heavy, shared, block, n, ROWS: tl.constexpr, LIGHT: tl.constexpr):
+    """ROWS rows of a block, or one heavy row in ROWS parts.
+
+    Returns the row of each, whether this program processes it, its first entry, and how many follow
+    from there.
+    """
+    side = tl.arange(0, ROWS)
+    row = (block * ROWS + side).to(tl.int64)
+    if LIGHT < 2147483647:
+        row = tl.where(shared, tl.load(heavy + tl.program_id(0), mask=shared, other=0), row)
+    mine = row < n
+    begin = tl.load(start + row, mask=mine, other=0)
+    count = (tl.load(start + row + 1, mask=mine, other=0) - begin).to(tl.int32)
+    if LIGHT < 2147483647:
+        mine = mine & (shared | (count <= LIGHT))
+        count = tl.where(mine, count, 0)
+        part = tl.where(shared, (count + ROWS - 1) // ROWS, 0)
+        begin += side * part
+        count = tl.where(shared, tl.minimum(count - side * part, part), count)
+    return row, mine, begin, count
+
+
+@triton.jit(do_not_specialize=["n", "length", "weight_step", "coef_rows", "heavies", "each"])
 def _combine_kernel(
-    out, partial, start, column, weight, x, y, coef, base_0, base_1, base_2, base_3, base_4, n,
-    length, weight_step, coef_rows, each,
+    out, partial, start, column, heavy, weight, x, y, coef, base_0, base_1, base_2, base_3, base_4,
+    n, length, weight_step, coef_rows, heavies, each,
     D: tl.constexpr, DEGREE: tl.constexpr, BASES: tl.constexpr, SUMS: tl.constexpr,
-    BLOCK_D: tl.constexpr, SPAN: tl.constexpr, FEWEST: tl.constexpr, MOST: tl.constexpr,
-    BLOCK: tl.constexpr,
+    BLOCK_D: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, LIGHT: tl.constexpr,
 ):  # fmt: skip
     """out = c₀ (A x) + (c₁ + c₂ y + ...) x + Σ c bases; in `gather`, y is x."""
     bases = (base_0, base_1, base_2, base_3, base_4)
@@ -383,42 +464,60 @@ def _combine_kernel(
     coef += member * coef_rows * D
     own_bases = member * n * D
     channel = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)[None, :]
-    there = channel < D
-    zero = tl.zeros([1, BLOCK_D], x.dtype.element_ty)
+    valid = channel < D
+    zero = tl.zeros([ROWS, BLOCK_D], x.dtype.element_ty)
     sum_0, sum_1, sum_2, sum_3 = zero, zero, zero, zero
-    first, last = _rows(start, n, each, FEWEST, SPAN)
-    for row in range(first, last):
-        begin, count, mine = _entries(start, row, FEWEST, MOST)
-        if mine:
-            at = row * D + channel
-            # Other terms come first, so their loads overlap with those of the entries.
-            value = zero
-            own = zero
-            other = zero
-            if DEGREE > 0:
-                own = tl.load(x + at, mask=there, other=0)
-                other = tl.load(y + at, mask=there, other=0) if SUMS else own
-                value = own * _polynomial(other, coef, channel, there, D, DEGREE)
-            for m in tl.static_range(BASES):
-                c = tl.load(coef + (1 + DEGREE + m) * D + channel, mask=there, other=0)
-                value += c * tl.load(bases[m] + own_bases + at, mask=there, other=0)
-            product = _product(
-                column + begin, weight + begin, count, x, channel, there, 1, D, BLOCK, 1, BLOCK_D
-            )
-            value += tl.load(coef + channel, mask=there, other=0) * product
-            tl.store(out + at, value, mask=there)
-            if SUMS:
-                sum_0 += product * other
-                sum_1 += own * other
-                if DEGREE > 1:
-                    sum_2 += own * other * other
-                if DEGREE > 2:
-                    sum_3 += own * other * other * other
+    entry = tl.arange(0, BLOCK)[None, :]
+    shared, first, last = _blocks(heavies, each)
+    for block in range(first, last):
+        row, mine, begin, count = _side_by_side(start, heavy, shared, block, n, ROWS, LIGHT)
+        if LIGHT < 2147483647:
+            mine = mine & ((tl.arange(0, ROWS) == 0) | (not shared))
+        there = mine[:, None] & valid
+        at = row[:, None] * D + channel
+        # Other terms come first, so their loads overlap with those of the entries.
+        value = zero
+        own = zero
+        other = zero
+        if DEGREE > 0:
+            own = tl.load(x + at, mask=there, other=0)
+            other = tl.load(y + at, mask=there, other=0) if SUMS else own
+            value = own * _polynomial(other, coef, channel, valid, D, DEGREE)
+        for m in tl.static_range(BASES):
+            c = tl.load(coef + (1 + DEGREE + m) * D + channel, mask=valid, other=0)
+            value += c * tl.load(bases[m] + own_bases + at, mask=there, other=0)
+        product = zero
+        known = entry < count[:, None]
+        place = begin[:, None] + entry
+        node = tl.load(column + place, mask=known, other=0)
+        for _ in range(0, tl.max(count, axis=0), BLOCK):
+            factor = tl.load(weight + place, mask=known, other=0)
+            values = x + (node.to(tl.int64)[:, :, None] * D + channel[:, None, :])
+            tile = tl.load(values, mask=known[:, :, None] & valid[:, None, :], other=0)
+            # Prefetch the next columns together with the tile: one wait per block, not two.
+            count -= BLOCK
+            place += BLOCK
+            known = entry < count[:, None]
+            node = tl.load(column + place, mask=known, other=0)
+            product += tl.sum(factor[:, :, None] * tile, axis=1)
+        if LIGHT < 2147483647:  # noqa: SIM102, a constant of the compiler
+            if shared:
+                product = tl.where(mine[:, None], tl.sum(product, axis=0)[None, :], 0)
+        value += tl.load(coef + channel, mask=valid, other=0) * product
+        tl.store(out + at, value, mask=there)
+        if SUMS:
+            sum_0 += product * other
+            sum_1 += own * other
+            if DEGREE > 1:
+                sum_2 += own * other * other
+            if DEGREE > 2:
+                sum_3 += own * other * other * other
     if SUMS:
         sums = (sum_0, sum_1, sum_2, sum_3)
         for m in tl.static_range(1 + DEGREE):
             part = tl.program_id(0) * tl.num_programs(2) + member
-            tl.store(partial + (part * (1 + DEGREE) + m) * D + channel, sums[m], mask=there)
+            total = tl.sum(sums[m], axis=0)[None, :]
+            tl.store(partial + (part * (1 + DEGREE) + m) * D + channel, total, mask=valid)
 
 
 @triton.jit(do_not_specialize=["n", "length", "entries", "each"])
@@ -445,24 +544,27 @@ def _gather_heads_kernel(
 
 
 @triton.jit
-def _left(a, b, coef, row, lane, there, D: tl.constexpr, LEFT: tl.constexpr, SCALED: tl.constexpr):
-    """Row of c₀ a, or of c₀ a + c₁ b."""
-    value = tl.load(a + row * D + lane, mask=there, other=0)
+def _left(
+    a, b, coef, row, channel, mine, D: tl.constexpr, LEFT: tl.constexpr, SCALED: tl.constexpr
+):
+    """Rows of c₀ a, or of c₀ a + c₁ b."""
+    at, there = row[:, None] * D + channel, mine[:, None] & (channel < D)
+    value = tl.load(a + at, mask=there, other=0)
     if SCALED:
-        value = value * tl.load(coef + lane, mask=there, other=0)
+        value = value * tl.load(coef + channel, mask=channel < D, other=0)
     if LEFT == 2:
-        c = tl.load(coef + D + lane, mask=there, other=0)
-        value += c * tl.load(b + row * D + lane, mask=there, other=0)
+        c = tl.load(coef + D + channel, mask=channel < D, other=0)
+        value += c * tl.load(b + at, mask=there, other=0)
     return value
 
 
-@triton.jit(do_not_specialize=["n", "length", "entries", "each"])
+@triton.jit(do_not_specialize=["n", "length", "entries", "heavies", "each"])
 def _edge_dots_kernel(
-    out, start, column, left, left_b, right, coef, left_2, left_b_2, right_2, coef_2, n, length,
-    entries, each,
+    out, start, column, heavy, left, left_b, right, coef, left_2, left_b_2, right_2, coef_2, n,
+    length, entries, heavies, each,
     D: tl.constexpr, PAIRS: tl.constexpr, LEFT: tl.constexpr, LEFT_2: tl.constexpr,
-    SCALED: tl.constexpr, ADDS: tl.constexpr, BLOCK_D: tl.constexpr, SPAN: tl.constexpr,
-    FEWEST: tl.constexpr, MOST: tl.constexpr, BLOCK: tl.constexpr,
+    SCALED: tl.constexpr, ADDS: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr,
+    BLOCK: tl.constexpr, LIGHT: tl.constexpr,
 ):  # fmt: skip
     """out[e] = left[i] · right[j], for one pair or two."""
     member = tl.program_id(1).to(tl.int64)
@@ -475,44 +577,52 @@ def _edge_dots_kernel(
     left_b_2 += member * n * D
     right_2 += member * length * D
     coef_2 += member * LEFT_2 * D
-    lane, there = _heads(1, D, 1, BLOCK_D)
-    first, last = _rows(start, n, each, FEWEST, SPAN)
-    for row in range(first, last):
-        begin, count, mine = _entries(start, row, FEWEST, MOST)
-        if mine:
-            own = _left(left, left_b, coef, row, lane, there, D, LEFT, SCALED)
-            second = own
+    channel = tl.arange(0, BLOCK_D)[None, :]
+    valid = channel < D
+    entry = tl.arange(0, BLOCK)[None, :]
+    shared, first, last = _blocks(heavies, each)
+    for block in range(first, last):
+        row, mine, begin, count = _side_by_side(start, heavy, shared, block, n, ROWS, LIGHT)
+        own = _left(left, left_b, coef, row, channel, mine, D, LEFT, SCALED)
+        second = own
+        if PAIRS == 2:
+            second = _left(left_2, left_b_2, coef_2, row, channel, mine, D, LEFT_2, SCALED)
+        known = entry < count[:, None]
+        place = begin[:, None] + entry
+        node = tl.load(column + place, mask=known, other=0)
+        for _ in range(0, tl.max(count, axis=0), BLOCK):
+            at = node.to(tl.int64)[:, :, None] * D + channel[:, None, :]
+            there = known[:, :, None] & valid[:, None, :]
+            value = own[:, None, :] * tl.load(right + at, mask=there, other=0)
             if PAIRS == 2:
-                second = _left(left_2, left_b_2, coef_2, row, lane, there, D, LEFT_2, SCALED)
-            for at in range(0, count, BLOCK):
-                entry = at + tl.arange(0, BLOCK)
-                known = entry < count
-                node = tl.load(column + begin + entry, mask=known, other=0)
-                value = own[None, :, :] * _tile(right, node, known, lane, there, D)
-                if PAIRS == 2:
-                    value += second[None, :, :] * _tile(right_2, node, known, lane, there, D)
-                dots = tl.sum(value, axis=2)
-                place = out + begin + entry[:, None]
-                if ADDS:
-                    dots += tl.load(place, mask=known[:, None], other=0)
-                tl.store(place, dots, mask=known[:, None])
+                value += second[:, None, :] * tl.load(right_2 + at, mask=there, other=0)
+            dots = tl.sum(value, axis=2)
+            if ADDS:
+                dots += tl.load(out + place, mask=known, other=0)
+            tl.store(out + place, dots, mask=known)
+            count -= BLOCK
+            place += BLOCK
+            known = entry < count[:, None]
+            node = tl.load(column + place, mask=known, other=0)
 
 
 @triton.jit(do_not_specialize=["n", "each"])
-def _dot_kernel(out, x, y, n, each, D: tl.constexpr, BLOCK_D: tl.constexpr):
-    """Σ x y over ``each`` rows."""
+def _dot_kernel(
+    out, x, y, n, each, D: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr
+):  # fmt: skip
+    """Σ x y over ``each`` blocks of rows."""
     member = tl.program_id(2).to(tl.int64)
     x += member * n * D
     y += member * n * D
-    channel = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)
-    there = channel < D
-    first = tl.program_id(0).to(tl.int64) * each
-    total = tl.zeros([BLOCK_D], x.dtype.element_ty)
-    for row in range(first, min(first + each, n)):
-        at = row * D + channel
+    channel = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)[None, :]
+    total = tl.zeros([ROWS, BLOCK_D], x.dtype.element_ty)
+    first = tl.program_id(0) * each
+    for block in range(first, first + each):
+        row = (block * ROWS + tl.arange(0, ROWS)[:, None]).to(tl.int64)
+        at, there = row * D + channel, (row < n) & (channel < D)
         total += tl.load(x + at, mask=there, other=0) * tl.load(y + at, mask=there, other=0)
     part = tl.program_id(0) * tl.num_programs(2) + member
-    tl.store(out + part * D + channel, total, mask=there)
+    tl.store(out + part * D + channel, tl.sum(total, axis=0)[None, :], mask=channel < D)
 
 
 @triton.jit(do_not_specialize=["n", "length", "entries", "each"])

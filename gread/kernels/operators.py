@@ -8,7 +8,7 @@ For several members, arguments that differ between them and the result have a le
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -275,27 +275,46 @@ FEWEST_ROWS = 256
 """Smallest number of rows of a part of `outer_sum`."""
 
 
-def linear_maps(h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """h W + b of every member: [members, N, in], [members, in, out] and [members, out]."""
-    if torch.compiler.is_compiling() or not h.is_cuda:
-        return torch.baddbmm(bias.unsqueeze(1), h, weight)
-    return _LinearMaps.apply(h, weight, bias)
+def linear_maps(terms: Sequence[Tensor], weight: Tensor, bias: Tensor) -> Tensor:
+    """[Z_1, Z_2, ...] W + b of every member.
+
+    Args:
+        terms: Z_i, [members, N, in_i].
+        weight: W, [members, Σ in_i, out].
+        bias: b, [members, out].
+    """
+    if torch.compiler.is_compiling() or not weight.is_cuda:
+        joined = terms[0] if len(terms) == 1 else torch.cat(list(terms), -1)
+        return torch.baddbmm(bias.unsqueeze(1), joined, weight)
+    return _LinearMaps.apply(weight, bias, *terms)
 
 
 class _LinearMaps(torch.autograd.Function):
-    """`linear_maps` with a gradient of W that fills a GPU, see `outer_sum`."""
+    """`linear_maps` without a copy of the terms, and gradients that fill a GPU, see `outer_sum`."""
 
     @staticmethod
-    def forward(ctx: Any, h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        ctx.save_for_backward(h, weight)
-        return torch.baddbmm(bias.unsqueeze(1), h, weight)
+    def forward(ctx: Any, weight: Tensor, bias: Tensor, *terms: Tensor) -> Tensor:
+        ctx.save_for_backward(weight, *terms)
+        (first, z), *others = zip(_by_term(weight, terms), terms, strict=True)
+        out = torch.baddbmm(bias.unsqueeze(1), z, first)
+        for part, z in others:
+            out.baddbmm_(z, part)
+        return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """∂h = ∂ Wᵀ, ∂W = hᵀ ∂ and ∂b, the sum over the rows."""
-        h, weight = ctx.saved_tensors
-        back = torch.bmm(grad, weight.mT) if ctx.needs_input_grad[0] else None
-        return back, outer_sum(h, grad), grad.sum(1)
+        """∂Z_i = ∂ W_iᵀ, ∂W_i = Z_iᵀ ∂ and ∂b, the sum over the rows."""
+        weight, *terms = ctx.saved_tensors
+        back = [
+            torch.bmm(grad, part.mT) if needed else None
+            for part, needed in zip(_by_term(weight, terms), ctx.needs_input_grad[2:], strict=True)
+        ]
+        return torch.cat([outer_sum(z, grad) for z in terms], 1), grad.sum(1), *back
+
+
+def _by_term(weight: Tensor, terms: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The rows of W for each term."""
+    return weight.split([z.size(-1) for z in terms], 1)
 
 
 def outer_sum(h: Tensor, g: Tensor) -> Tensor:
@@ -317,6 +336,58 @@ def _in_parts(h: Tensor, parts: int) -> Tensor:
     rest = -h.size(1) % parts
     filled = pad(h, (0, 0, 0, rest)) if rest else h  # `pad` copies in any case
     return filled.reshape(len(h) * parts, -1, h.size(-1))
+
+
+def batch_norms(
+    h: Tensor, weight: Tensor, bias: Tensor, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(h − μ) / √(σ² + ε) · w + b of every member, with the mean μ and variance σ² over the nodes.
+
+    PyTorch normalizes the channels of one matrix, so members would need a transposition.
+
+    Args:
+        h: [members, N, d].
+        weight: w, [members, d].
+        bias: b, [members, d].
+        eps: ε.
+
+    Returns:
+        The normalized state, and μ and σ² without gradients, [members, d].
+    """
+    found: tuple[Tensor, Tensor, Tensor] = _BatchNorms.apply(h, weight, bias, eps)
+    return found
+
+
+class _BatchNorms(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, h: Tensor, weight: Tensor, bias: Tensor, eps: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        variance, mean = torch.var_mean(h, 1, correction=0)
+        inverse = (variance + eps).rsqrt()
+        ctx.save_for_backward(h, weight, mean, inverse)
+        ctx.mark_non_differentiable(mean, variance)
+        scale = weight * inverse
+        shift = torch.addcmul(bias, mean, scale, value=-1)
+        return torch.addcmul(shift.unsqueeze(1), h, scale.unsqueeze(1)), mean, variance
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        """∂h = s (∂ − mean(∂) − x mean(x ∂)), with x = (h − μ) / √(σ² + ε) and s = w / √(σ² + ε).
+
+        The sums of ∂ and of h ∂ are the only passes besides ∂h, which is a ∂ + b h + c.
+        """
+        h, weight, mean, inverse = ctx.saved_tensors
+        count, grad = h.size(1), grad.contiguous()
+        total = grad.sum(1)
+        with_h = backend_for(h).dot(grad, h).sum(0).squeeze(-2)
+        grad_weight = inverse * torch.addcmul(with_h, mean, total, value=-1)
+        scale = weight * inverse
+        slope = -scale * inverse * grad_weight / count
+        offset = -scale * total / count - slope * mean
+        grad_h = torch.addcmul(offset.unsqueeze(1), grad, scale.unsqueeze(1))
+        return grad_h.addcmul_(h, slope.unsqueeze(1)), grad_weight, total, None
 
 
 def permuted(x: Tensor, axis: int, there: Tensor, back: Tensor) -> Tensor:

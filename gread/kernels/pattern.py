@@ -17,6 +17,10 @@ T = TypeVar("T")
 
 LONGEST = "longest"
 """Key of the number of entries in the longest row, remembered with the starts of the rows."""
+MOST_LIGHT = 128
+"""Number of entries above which a row is heavy: several warps of a GPU then share it."""
+HEAVY_ROWS = "heavy rows"
+"""Key of the heavy rows, longest first, remembered with the starts of the rows; int32."""
 
 
 class Rows(NamedTuple):
@@ -58,6 +62,7 @@ class Pattern:
         if column.is_cuda and column.numel() and values_can_be_read():
             for start in (pattern.rows.start, pattern.columns.start):
                 remember(start, LONGEST, partial(_longest, start))
+                remember(start, HEAVY_ROWS, partial(heavy_rows, start))
         return pattern, order
 
     @cached_property
@@ -95,6 +100,12 @@ def _starts(index: Tensor, size: int) -> Tensor:
 
 def _longest(start: Tensor) -> int:
     return int(start.diff().max())
+
+
+def heavy_rows(start: Tensor) -> Tensor:
+    """Rows with more than `MOST_LIGHT` entries, longest first, int32."""
+    counts, row = start.diff().sort(descending=True, stable=True)
+    return row[counts > MOST_LIGHT].int()
 
 
 _kept: WeakTensorKeyDictionary = WeakTensorKeyDictionary()

@@ -14,21 +14,25 @@ Beyond the paper, coefficients may be matrices (cross-diffusion), and there may 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 from torch_geometric.nn.inits import reset
 
 from gread.base.checks import check_count
 from gread.base.registry import Registry
 from gread.dynamics.integrate import Solution
 from gread.dynamics.reactions import Reaction, Terms, build_reaction, terms_of
-from gread.dynamics.solve import ReactionDiffusion
+from gread.dynamics.solve import ReactionDiffusion, solve
 from gread.dynamics.tableau import Integration
 from gread.graph.adjacency import OriginalAdjacency, SoftAdjacency
 from gread.graph.checks import check_features
 from gread.graph.operator import EdgeSource
+from gread.kernels.backend import fast
 from gread.models.continuous import ContinuousGNN, ContinuousGNNs, solve_from
 from gread.models.hub import Pretrained
 from gread.models.layers import (
@@ -281,6 +285,43 @@ class GREAD(ContinuousGNN, Pretrained):
         if self.integration.tableau is None or self.integration.time == 0:
             return None
         return StandardForm(encoder, layer, output)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        """Logits [N, classes] from features [N, F].
+
+        If the flow commutes with a linear decoder, an evaluation integrates the logits in place of
+        the state: H(T) W is the flow from H(0) W, which has fewer channels.
+        """
+        output = self._commuting_output()
+        if output is None:
+            return super().forward(x, edge_index, edge_weight)
+        self.check(x, edge_index, edge_weight)
+        h0 = self.encode(x, edge_index, edge_weight)
+        logits = linear(h0, output.weight)
+        f = replace(self.field(h0, edge_index, edge_weight), source=logits)
+        return solve(f, logits, self.integration).final + output.bias
+
+    def _commuting_output(self) -> nn.Linear | None:
+        """The linear map of the decoder, if it may be applied before the flow."""
+        if type(self) is not GREAD or self.training or torch.is_grad_enabled() or not fast():
+            return None
+        layer, output = self.layer, output_map(self.decoder)
+        if output is None or output.linear.out_features >= layer.channels:
+            return None
+        shared = all(
+            c.parameter is None or c.parameter.numel() == 1 for c in (layer.alpha, layer.beta)
+        )
+        terms = layer.terms
+        if terms is None or terms.square or terms.cube or layer.local is not None or not shared:
+            return None
+        hooks = any(m._forward_hooks or m._forward_pre_hooks for m in self.modules())
+        if (
+            hooks
+            or self.integration.tableau is None
+            or torch.is_autocast_enabled(output.linear.weight.device.type)
+        ):
+            return None
+        return output.linear
 
     def field(
         self, h0: Tensor, edge_index: Tensor | EdgeSource, edge_weight: Tensor | None

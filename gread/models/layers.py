@@ -305,7 +305,7 @@ class FeatureMaps(Stacked):
         """[N, F] to [members, N, channels]."""
         words = sparse_features(x)
         if words is None:
-            return linear_maps(self.dropout(self._for_each(x)), self.weight, self.bias)
+            return linear_maps([self.dropout(self._for_each(x))], self.weight, self.bias)
         pattern, values = words
         if self.training:
             values = self.dropout(self._for_each(values))

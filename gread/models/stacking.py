@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import batch_norm, layer_norm
+from torch.nn.functional import layer_norm
 
 from gread.graph.adjacency import (
     ExplainedEdges,
@@ -27,7 +27,7 @@ from gread.graph.adjacency import (
     edges_of,
 )
 from gread.graph.operator import Adjacency, Operator, in_one_pattern
-from gread.kernels.operators import attention, drop, linear_maps
+from gread.kernels.operators import attention, batch_norms, drop, linear_maps
 from gread.kernels.pattern import Pattern, remember
 
 M = TypeVar("M", bound=nn.Module)
@@ -142,9 +142,9 @@ class Linears(Stacked):
         self.weight = together([linear.weight for linear in linears])
         self.bias = together([linear.bias for linear in linears])
 
-    def forward(self, h: Tensor) -> Tensor:
-        """Apply each member's map."""
-        return linear_maps(h, self.weight.mT, self.bias)
+    def forward(self, *terms: Tensor) -> Tensor:
+        """Apply each member's map to h, or to several terms side by side."""
+        return linear_maps(terms, self.weight.mT, self.bias)
 
 
 class Norms(Stacked):
@@ -175,7 +175,7 @@ class LayerNorms(Norms):
 
 
 class BatchNorms(Norms):
-    """Batch normalization over the nodes: members are channels of one."""
+    """Batch normalization over the nodes."""
 
     running_mean: Tensor
     running_var: Tensor
@@ -192,18 +192,12 @@ class BatchNorms(Norms):
             scale = self.weight * (self.running_var + self.eps).rsqrt()
             shift = self.bias - self.running_mean * scale
             return torch.addcmul(shift.unsqueeze(1), h, scale.unsqueeze(1))
-        rows = h.transpose(0, 1)
-        out = batch_norm(
-            rows.flatten(1),
-            self.running_mean.flatten(),
-            self.running_var.flatten(),
-            self.weight.flatten(),
-            self.bias.flatten(),
-            training=True,
-            momentum=self.momentum,
-            eps=self.eps,
-        )
-        return out.view(rows.shape).transpose(0, 1)
+        out, mean, variance = batch_norms(h, self.weight, self.bias, self.eps)
+        with torch.no_grad():
+            count = h.size(1)
+            self.running_mean.lerp_(mean, self.momentum)
+            self.running_var.lerp_(variance * (count / max(count - 1, 1)), self.momentum)
+        return out
 
 
 class Dropouts(Stacked):

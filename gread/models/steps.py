@@ -28,6 +28,7 @@ from gread.models.layers import Dropout, build_encoder
 from gread.models.stacking import (
     BatchNorms,
     LayerNorms,
+    Linears,
     PartByPart,
     Stacked,
     part_by_part,
@@ -158,6 +159,8 @@ class MatrixMixture(PartByPart):
 
     def forward(self, terms: Sequence[Tensor]) -> Tensor:
         """[N, d] from terms [N, d]."""
+        if isinstance(self.linear, Linears):  # of several members
+            return self.linear(*terms)
         return self.linear(torch.cat(list(terms), -1))
 
 

@@ -9,6 +9,7 @@ from gread.dynamics import solve, stepping
 from gread.dynamics.integrate import integrate
 from gread.dynamics.reactions import State
 from gread.dynamics.tableau import Tableau
+from gread.graph.operator import Adjacency
 from gread.models.layers import ALPHAS, BETAS
 
 TABLES = [name for name, solver in SOLVERS.items() if isinstance(solver, Tableau)]
@@ -104,6 +105,43 @@ def test_states_that_are_not_kept_are_found_again(graph, monkeypatch, reaction):
     fast, plain, taken = both_ways(graph, monkeypatch, **settings)
     assert taken == "stepped_flow"
     assert_same(fast, plain, 1e-12)
+
+
+@pytest.mark.parametrize("reaction", [*KNOWN, None])
+@pytest.mark.parametrize("adjacency", ["soft", "original"])
+@pytest.mark.parametrize(("solver", "step_size"), [("rk4", 0.5), ("euler", 0.05)])
+def test_stages_that_are_kept_give_the_same(
+    graph, monkeypatch, reaction, adjacency, solver, step_size
+):
+    monkeypatch.setattr(solve, "polynomial_series", lambda *_: None)
+    monkeypatch.setattr(stepping, "KEEPING", ("cpu",))
+    settings = {"reaction": reaction, "solver": solver, "adjacency": adjacency}
+    fast, plain, taken = both_ways(graph, monkeypatch, **settings, time=1.3, step_size=step_size)
+    assert taken == "stepped_flow"
+    assert_same(fast, plain, 1e-12)
+
+
+def products_of_training(graph, monkeypatch):
+    """Number of products with Ã or its transpose in a forward and backward pass of BS by RK4."""
+    counts = []
+    original = Adjacency.run
+
+    def run(self, program, *arguments):
+        counts.extend(p.kind in ("product", "back", "gather", "pull") for p in program.passes)
+        return original(self, program, *arguments)
+
+    monkeypatch.setattr(Adjacency, "run", run)
+    outcome(layer(reaction="bs", time=2.0, step_size=0.5), graph)
+    return sum(counts)
+
+
+def test_stages_that_are_kept_save_products(graph, monkeypatch):
+    # Four steps of four stages with two products. Of a step, all but the last are recomputed.
+    assert products_of_training(graph, monkeypatch) == 4 * (8 + 8 + 7)
+    monkeypatch.setattr(stepping, "KEEPING", ("cpu",))
+    assert products_of_training(graph, monkeypatch) == 4 * (8 + 8)
+    monkeypatch.setattr(stepping, "MOST_KEPT", 100)
+    assert products_of_training(graph, monkeypatch) == 4 * (8 + 8 + 7)
 
 
 def states_kept(graph, steps):
@@ -242,8 +280,9 @@ def test_training_is_the_same_with_and_without_compiled_kernels(monkeypatch):
 @pytest.mark.parametrize("own_weights", [False, True])
 @pytest.mark.parametrize("counts", [(20, 18, 4, 4, 1), (3, 3, 2, 1, 1)])
 def test_members_that_are_done_earlier_give_what_steps_of_no_length_give(
-    graph, reaction, solver, own_weights, counts
+    graph, monkeypatch, reaction, solver, own_weights, counts
 ):
+    """Whether stages are kept or recomputed."""
     adj = gread.OriginalAdjacency()(graph.x.double(), graph.edge_index)
     entries = adj.weight * torch.rand(5, adj.weight.numel()) if own_weights else adj.weight
     h0, source, grad = torch.rand(3, 5, 60, 6, dtype=torch.float64)
@@ -252,7 +291,8 @@ def test_members_that_are_done_earlier_give_what_steps_of_no_length_give(
     lengths = tuple((0.1,) * count + (0.0,) * (most - count) for count in counts)
     leaving = tuple(sum(count > step for count in counts) for step in range(most))
     found = []
-    for active in ((), leaving):
+    for active, devices in (((), ()), (leaving, ()), (leaving, ("cpu",))):
+        monkeypatch.setattr(stepping, "KEEPING", devices)
         given = [part.clone().requires_grad_() for part in (entries, h0, source, rates)]
         weight, *states = given
         final = stepping.stepped_flow(
@@ -264,5 +304,6 @@ def test_members_that_are_done_earlier_give_what_steps_of_no_length_give(
         )
         wanted = [part for part in given if part is not states[1] or terms.source]
         found.append([final, *torch.autograd.grad(final, wanted, grad)])
-    for padded, sliced in zip(*found, strict=True):
-        torch.testing.assert_close(sliced, padded, rtol=1e-11, atol=1e-12)
+    for padded, *others in zip(*found, strict=True):
+        for sliced in others:
+            torch.testing.assert_close(sliced, padded, rtol=1e-11, atol=1e-12)

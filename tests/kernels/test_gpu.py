@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gread.kernels import reference as plain
-from gread.kernels.pattern import LONGEST, remember
+from gread.kernels import pattern, reference as plain
+from gread.kernels.pattern import HEAVY_ROWS, LONGEST, heavy_rows, remember
 from gread.kernels.reference import Pair, Rows, Terms
 
 pytest.importorskip("triton")
@@ -37,6 +37,8 @@ def launches(request, monkeypatch) -> str:
     if request.param == "long":
         monkeypatch.setattr(gpu, "WARPS", 0)
         monkeypatch.setattr(gpu, "LONG", 4)
+        monkeypatch.setattr(gpu, "MOST_LIGHT", 6)
+        monkeypatch.setattr(pattern, "MOST_LIGHT", 6)
     if request.param == "two":
         monkeypatch.setattr(gpu, "SMALL", 0)
         monkeypatch.setattr(gpu, "MANY", 0)
@@ -50,6 +52,7 @@ def make_rows(counts: list[int], columns: int) -> Rows:
     column = torch.randint(max(columns, 1), (int(start[-1]),), dtype=torch.int32)
     rows = Rows(start.to(DEVICE), column.to(DEVICE))
     remember(rows.start, LONGEST, lambda: max(counts, default=0))
+    remember(rows.start, HEAVY_ROWS, lambda: heavy_rows(rows.start))
     return rows
 
 

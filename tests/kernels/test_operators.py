@@ -1,13 +1,16 @@
 import pytest
 import torch
 from torch.autograd.graph import saved_tensors_hooks
+from torch.nn.functional import batch_norm
 
 from gread.kernels import reference
 from gread.kernels.operators import (
     _LinearMaps,
     _product,
     attention,
+    batch_norms,
     drop,
+    linear_maps,
     outer_sum,
     product,
     scores,
@@ -191,11 +194,28 @@ def test_the_sum_of_outer_products_of_shared_rows():
     torch.testing.assert_close(outer_sum(h, g), torch.bmm(h.mT, g))
 
 
-def test_linear_maps_have_the_gradients_of_the_batched_product():
-    h = torch.randn(2, 7, 3, dtype=torch.float64, requires_grad=True)
-    weight = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
+@pytest.mark.parametrize("widths", [(3,), (3, 2, 3)])
+def test_linear_maps_have_the_gradients_of_the_batched_product(widths):
+    terms = [torch.randn(2, 7, d, dtype=torch.float64, requires_grad=True) for d in widths]
+    weight = torch.randn(2, sum(widths), 4, dtype=torch.float64, requires_grad=True)
     bias = torch.randn(2, 4, dtype=torch.float64, requires_grad=True)
-    expected = torch.baddbmm(bias.unsqueeze(1), h, weight)
-    torch.testing.assert_close(_LinearMaps.apply(h, weight, bias), expected)
-    assert torch.autograd.gradcheck(_LinearMaps.apply, (h, weight, bias))
-    assert torch.autograd.gradgradcheck(_LinearMaps.apply, (h, weight, bias))
+    expected = torch.baddbmm(bias.unsqueeze(1), torch.cat(terms, -1), weight)
+    torch.testing.assert_close(_LinearMaps.apply(weight, bias, *terms), expected)
+    torch.testing.assert_close(linear_maps(terms, weight, bias), expected)
+    assert torch.autograd.gradcheck(_LinearMaps.apply, (weight, bias, *terms))
+    assert torch.autograd.gradgradcheck(_LinearMaps.apply, (weight, bias, *terms))
+
+
+@pytest.mark.parametrize("members", [1, 3])
+def test_batch_norms_equal_those_of_pytorch(members):
+    h = (5 + torch.randn(members, 9, 4, dtype=torch.float64)).requires_grad_()
+    weight, bias = torch.randn(2, members, 4, dtype=torch.float64).unbind()
+    weight, bias = weight.requires_grad_(), bias.requires_grad_()
+    out, mean, variance = batch_norms(h, weight, bias, 1e-5)
+    alone = [
+        batch_norm(h[m], None, None, weight[m], bias[m], training=True) for m in range(members)
+    ]
+    torch.testing.assert_close(out, torch.stack(alone))
+    torch.testing.assert_close(mean, h.mean(1))
+    torch.testing.assert_close(variance, h.var(1, correction=0))
+    assert torch.autograd.gradcheck(lambda *given: batch_norms(*given, 1e-5)[0], (h, weight, bias))

@@ -275,3 +275,46 @@ def test_members_with_matrices_are_not_stacked():
     for options in ({"alpha": "matrix"}, {"beta": "matrix"}, {"local": "vector"}):
         with pytest.raises(CannotStack, match="have no program of passes"):
             stack([ReactionDiffusionConv(3, **options) for _ in range(2)])
+
+
+@pytest.mark.parametrize("reaction", ["bs", "fb", None])
+@pytest.mark.parametrize("adjacency", ["soft", "original"])
+@pytest.mark.parametrize(("alpha", "beta"), [("scalar", "scalar"), ("one", "scalar")])
+@pytest.mark.parametrize("normalization", ["symmetric", "row"])
+def test_an_evaluation_integrates_logits_if_the_flow_commutes(
+    graph, monkeypatch, reaction, adjacency, alpha, beta, normalization
+):
+    options = {"adjacency": adjacency, "alpha": alpha, "beta": beta, "time": 2.3, "step_size": 0.5}
+    model = quiet(reaction, **options, normalization=normalization)
+    expected = model(graph.x, graph.edge_index).detach()
+    widths = []
+    original = gread.models.gread.solve
+
+    def spy(f, h0, integration):
+        widths.append(h0.size(-1))
+        return original(f, h0, integration)
+
+    monkeypatch.setattr("gread.models.gread.solve", spy)
+    with torch.no_grad():
+        found = model(graph.x, graph.edge_index)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+    assert widths == [2]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"reaction": "z", "time": 0.1},
+        {"beta": "vector"},
+        {"alpha": "matrix"},
+        {"local": "scalar"},
+        {"decoder": "mlp"},
+        {"output_activation": True},
+        {"solver": "dopri5"},
+    ],
+)
+def test_an_evaluation_integrates_the_state_if_it_does_not_commute(graph, monkeypatch, options):
+    model = quiet(**{"beta": "scalar", **options})
+    monkeypatch.setattr("gread.models.gread.solve", None)
+    with torch.no_grad():
+        assert model(graph.x, graph.edge_index).isfinite().all()
