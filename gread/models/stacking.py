@@ -222,7 +222,8 @@ class Dropouts(Stacked):
 class Seeds:
     """Seeds of dropout; each member draws the numbers of a single run.
 
-    A member draws one wherever its rate is not zero.
+    A member draws one wherever its rate is not zero. A model that uses a dropout twice in a forward
+    pass would draw more than there are.
 
     Args:
         generators: Of every member.

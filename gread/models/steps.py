@@ -172,31 +172,23 @@ COEFFICIENTS: Registry[Callable[[int, int], nn.Module]] = Registry(
 
 
 class Step(PartByPart):
-    """One step H_k ↦ H_{k+1}.
+    """φ(Norm(Σ_i Z_i C_i)).
 
     Args:
-        mixture: The coefficients.
+        mixture: The coefficients C_i.
         norm, activation: Norm and φ.
-        dropout: Rate behind φ.
-        residual: Whether H_k is added.
     """
 
     def __init__(
-        self,
-        mixture: nn.Module,
-        norm: nn.Module,
-        activation: Callable[[Tensor], Tensor],
-        dropout: float,
-        residual: bool,
+        self, mixture: nn.Module, norm: nn.Module, activation: Callable[[Tensor], Tensor]
     ):
         super().__init__()
-        self.mixture, self.norm, self.dropout = mixture, norm, Dropout(dropout)
-        self.activation, self.residual = activation, residual
+        self.mixture, self.norm, self.activation = mixture, norm, activation
 
-    def forward(self, h: Tensor, terms: Sequence[Tensor], adj: Operator) -> Tensor:
-        """From the state, the terms and Ã."""
-        new = self.dropout(self.activation(self.norm(self.mixture(terms), adj)))
-        return h + new if self.residual else new
+    def forward(self, terms: Sequence[Tensor], adj: Operator) -> Tensor:
+        """From the terms and Ã."""
+        normalized: Tensor = self.norm(self.mixture(terms), adj)
+        return self.activation(normalized)
 
 
 class SteppedGNN(LayeredGNN):
@@ -240,14 +232,15 @@ class SteppedGNN(LayeredGNN):
         check_flag("residual", residual)
         check_flag("jump", jump)
         self.encoder = build_encoder("linear", in_channels, hidden_channels, input_dropout, dropout)
-        self.activation, self.dropout = ACTIVATIONS[activation], Dropout(dropout)
+        self.activation = ACTIVATIONS[activation]
         build = partial(COEFFICIENTS[coefficients], terms, hidden_channels)
-        self.num_steps = num_steps
         self.steps = nn.ModuleList(
-            Step(build(), NORMS[norm](hidden_channels), self.activation, dropout, residual)
+            Step(build(), NORMS[norm](hidden_channels), self.activation)
             for _ in range(num_steps if WEIGHTS[weights] else 1)
         )
-        self.jump = jump
+        # One for each use, also by steps that share weights: a population draws one seed for each.
+        self.dropouts = nn.ModuleList(Dropout(dropout) for _ in range(num_steps + 1))
+        self.num_steps, self.residual, self.jump = num_steps, residual, jump
         self.decoder = nn.Linear(hidden_channels * (num_steps + 1 if jump else 1), out_channels)
 
     def operator(
@@ -267,10 +260,12 @@ class SteppedGNN(LayeredGNN):
 
     def states(self, x: Tensor, adj: tuple[Operator, ...]) -> list[Tensor]:
         """H_0, ..., H_K."""
-        states = [self.dropout(self.activation(self.first(x, adj)))]
+        states = [self.dropouts[0](self.activation(self.first(x, adj)))]
         for number in range(self.num_steps):
             h, step = states[-1], self.steps[number % len(self.steps)]
-            states.append(step(h, self.terms(number, h, states[0], adj), adj[0]))
+            terms = self.terms(number, h, states[0], adj)
+            new = self.dropouts[number + 1](step(terms, adj[0]))
+            states.append(h + new if self.residual else new)
         return states
 
     def decode(self, states: list[Tensor]) -> Tensor:

@@ -7,7 +7,7 @@ import gread
 from gread.dynamics.tableau import SOLVERS, Tableau
 from gread.models.attention import NORMALIZERS
 from gread.models.layers import ALPHAS, BETAS, DECODERS, ENCODERS
-from gread.models.stacking import CannotStack, Seeds, keep, stack, unstack
+from gread.models.stacking import CannotStack, Dropouts, Seeds, keep, stack, unstack
 
 TABLES = [name for name, solver in SOLVERS.items() if isinstance(solver, Tableau)]
 TIMES, STEPS = (0.9, 1.5, 0.0, 0.4), (0.3, 1.0, 1.0, 0.15)
@@ -181,6 +181,22 @@ def test_dropout_draws_what_a_member_draws_alone(graph):
     Seeds(generators, 12, torch.device("cpu")).give_to(together)
     found = torch.stack([together(graph.x, graph.edge_index) for _ in range(3)], 1)
     torch.testing.assert_close(found, torch.stack(alone))
+
+
+STACKABLE = [(name, {}) for name, entry in gread.MODELS.items() if entry.population is not None]
+
+
+@pytest.mark.parametrize(("name", "form"), [*STACKABLE, ("gread-x", {"weights": "shared"})])
+def test_every_use_of_dropout_has_a_seed(graph, name, form):
+    entry = gread.MODELS[name]
+    rates = {"input_dropout": 0.5, "dropout": 0.2}
+    model = stack([entry.make(graph.num_features, 8, 3, num_nodes=60, **rates, **form).double()])
+    uses = sum(isinstance(module, Dropouts) for module in model.modules())
+    seeds = Seeds([torch.Generator()], 2 * uses, torch.device("cpu"))
+    seeds.give_to(model)
+    for _ in range(2):
+        model(graph.x, graph.edge_index)
+    assert seeds.next.item() == 2 * uses
 
 
 def test_members_leave(graph):
