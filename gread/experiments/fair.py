@@ -5,6 +5,7 @@ The section ``fair`` of ``protocol.toml`` has the budget. docs/baselines.md expl
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
@@ -92,8 +93,10 @@ def render(results: Sequence[Result]) -> TextTable:
 
 
 def computed(means: Mapping[tuple[str, str], float]) -> list[str]:
-    """Graphs on which a model has a number: ranks are over these."""
-    return [d for d in FAIR.datasets if any(key[1] == d for key in means)]
+    """Graphs on which most models have a number: ranks are over these."""
+    counts = Counter(dataset for _, dataset in means)
+    most = len({model for model, _ in means}) / 2
+    return [dataset for dataset in FAIR.datasets if counts[dataset] > most]
 
 
 def _without_memory(results: Sequence[Result]) -> set[tuple[str, str]]:
@@ -175,7 +178,7 @@ def _note(
     if absent:
         note += (
             f" {absent} of {len(cells)} cells are missing: they are not computed yet. Ranks are "
-            "over the graphs with numbers, of models that have all of these."
+            "over the graphs on which most models have a number, of models that have all of these."
         )
     if own:
         note += said_of_diverged(own) + said_of_failed(own) + said_of_fewer(found)
