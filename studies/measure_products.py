@@ -44,8 +44,8 @@ CLASSES = {"film": 5, "pubmed": 3}
 class Variant(NamedTuple):
     """A division of the rows; see the constants of `gread.kernels.gpu`."""
 
-    channels: int = 128
-    warps: int = 4
+    channels: int = 32
+    warps: int = 2
     at_once: int = 8
     light: int = 128
     registers: int = 0
@@ -55,13 +55,10 @@ class Variant(NamedTuple):
 VARIANTS = [
     Variant(),
     *(Variant(at_once=count) for count in (4, 16)),
-    *(Variant(warps=count) for count in (2, 8)),
+    *(Variant(warps=count) for count in (1, 4, 8)),
     *(Variant(light=count) for count in (32, 64, 256)),
     *(Variant(registers=count) for count in (48, 64)),
-    Variant(channels=64),
-    *(Variant(channels=32, warps=count) for count in (2, 4, 8)),
-    Variant(channels=32, light=64, warps=8),
-    Variant(at_once=4, light=64, warps=8),
+    *(Variant(channels=count, warps=4) for count in (64, 128)),
 ]
 
 
@@ -77,8 +74,8 @@ def divided(variant: Variant) -> Iterator[None]:
         return tile
 
     with (
-        patch.object(gpu, "CHANNELS", variant.channels),
-        patch.object(gpu, "TILE_WARPS", variant.warps),
+        patch.multiple(gpu, CHANNELS=variant.channels, SLICE=variant.channels),
+        patch.multiple(gpu, WARPS_PER_TILE=variant.warps, WARPS_PER_SLICE=variant.warps),
         patch.object(gpu, "AT_ONCE", variant.at_once),
         patch.object(gpu, "MOST_LIGHT", variant.light),
         patch.object(gpu, "_tile_of", limited),

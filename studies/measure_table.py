@@ -58,8 +58,8 @@ def main() -> None:
         found = spent(folder)
     for subject, value in machine(chosen.device).items():
         print(f"- {subject}: {value}")
-    print(f"\n{len(runs)} runs as {len(executor.groups)} jobs took {total:.1f} s, of which grouping "
-          f"took {executor.began - start:.1f} s.\n")  # fmt: skip
+    jobs, grouping = len(executor.groups), executor.began - start
+    print(f"\n{len(runs)} runs as {jobs} jobs took {total:.1f} s, and {grouping:.1f} s to group.\n")
     print("| dataset | runs | s in all processes | last result after s |")
     print("| --- | ---: | ---: | ---: |")
     for name in sorted(counts, key=lambda name: -seconds[name]):

@@ -25,11 +25,18 @@ from gread.kernels.pattern import HEAVY_ROWS, LONGEST, MOST_LIGHT, Rows, recall
 from gread.kernels.reference import Pair, Terms, run as run, threshold
 
 CHANNELS = 128
-"""Largest number of channels per program of `gather` and `pull`: one load of a warp."""
-TILE_WARPS = 4
-"""Warps of a program of `gather` and `pull`, which has as many rows as fit side by side."""
+"""Largest number of channels per program of `gather`, `pull` and `dot`: one load of a warp."""
+SLICE = 32
+"""The same for `gather` and `pull` of a state in the L2 cache: one cache line, so that more rows of
+neighbours stay in the L1 cache."""
+CACHED = 2**25
+"""Largest number of bytes of such a state."""
+WARPS_PER_SLICE = 2
+"""Warps of a program with a slice of the channels."""
+WARPS_PER_TILE = 4
+"""Warps of other programs of rows side by side."""
 AT_ONCE = 8
-"""Entries of a row that `gather` and `pull` read at once, each into other registers."""
+"""Entries of a row that a thread reads at once, each into other registers."""
 IN_FLIGHT = 128
 """Bytes in flight per thread: with the sums, two thirds of 96 registers, and 20 warps fit."""
 SMALL = 2**14
@@ -91,7 +98,7 @@ def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> T
         left = [matrix.contiguous() for matrix in pair.left]
         coef = left[0] if pair.coef is None else pair.coef.contiguous()
         arguments += [left[0], left[-1], pair.right.contiguous(), coef]
-    tile = _tile_of(rows, _ceil2(d), out.element_size(), AT_ONCE // 2)
+    tile = _tile_of(rows, _ceil2(d), out.element_size(), WARPS_PER_TILE)
     if tile.programs:
         _edge_dots_kernel[(tile.programs, math.prod(members))](
             out, *rows, tile.heavy, *arguments, _count(rows), length, rows.column.numel(),
@@ -273,10 +280,12 @@ def _combine(
     coef, bases, degree = terms
     *members, length, d = x.shape
     n, count = _count(rows), math.prod(members)
-    channels = min(_ceil2(d), CHANNELS)
+    cached = x.numel() * x.element_size() <= CACHED
+    widest, warps = (SLICE, WARPS_PER_SLICE) if cached else (CHANNELS, WARPS_PER_TILE)
+    channels = min(_ceil2(d), widest)
     blocks = triton.cdiv(d, channels)
     most = EVERY if y is None else max(PROGRAMS // max(blocks * count, 1), 1)
-    tile = _tile_of(rows, channels, x.element_size(), AT_ONCE, most)
+    tile = _tile_of(rows, channels, x.element_size(), warps, most)
     out = x.new_empty(*members, n, d)
     partial = x.new_empty(0 if y is None else tile.programs, *members, 1 + degree, d)
     x = x.contiguous()
@@ -304,7 +313,7 @@ class _Tile(NamedTuple):
     options: dict[str, int]
 
 
-def _tile_of(rows: Rows, channels: int, size: int, at_once: int, most: int = EVERY) -> _Tile:
+def _tile_of(rows: Rows, channels: int, size: int, warps: int, most: int = EVERY) -> _Tile:
     """Division of the rows, from values that are known without synchronization.
 
     A thread has 16 bytes of one row, so a warp has several rows side by side if a row is
@@ -314,10 +323,10 @@ def _tile_of(rows: Rows, channels: int, size: int, at_once: int, most: int = EVE
         rows: The matrix.
         channels: Channels of a program, a power of two.
         size: Bytes of a number.
-        at_once: Number of entries of a row that a thread reads at once.
+        warps: Warps of a program.
         most: Largest number of programs for rows that are not heavy.
     """
-    threads = 32 * TILE_WARPS
+    threads = 32 * warps
     side = max(min(threads * 16 // (channels * size), threads), 1)
     heavy = recall(rows.start, HEAVY_ROWS)
     heavy = rows.column[:0] if heavy is None or side == 1 else heavy
@@ -325,9 +334,9 @@ def _tile_of(rows: Rows, channels: int, size: int, at_once: int, most: int = EVE
     each = max(triton.cdiv(blocks, most), 1)
     options = {
         "ROWS": side,
-        "BLOCK": at_once,
+        "BLOCK": AT_ONCE,
         "LIGHT": MOST_LIGHT if heavy.numel() else EVERY,
-        "num_warps": TILE_WARPS,
+        "num_warps": warps,
     }
     return _Tile(heavy, each, heavy.numel() + triton.cdiv(blocks, each), options)
 

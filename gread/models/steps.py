@@ -179,9 +179,7 @@ class Step(PartByPart):
         norm, activation: Norm and φ.
     """
 
-    def __init__(
-        self, mixture: nn.Module, norm: nn.Module, activation: Callable[[Tensor], Tensor]
-    ):
+    def __init__(self, mixture: nn.Module, norm: nn.Module, activation: Callable[[Tensor], Tensor]):
         super().__init__()
         self.mixture, self.norm, self.activation = mixture, norm, activation
 

@@ -33,7 +33,10 @@ dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["
 
 @pytest.fixture(params=["one", "two", "long"])
 def launches(request, monkeypatch) -> str:
-    """One launch with all warps, or a second for heavy rows of a large or a small graph."""
+    """One launch with all warps, or a second for heavy rows of a large or a small graph.
+
+    The state of the large graph does not fit into the cache.
+    """
     if request.param == "long":
         monkeypatch.setattr(gpu, "WARPS", 0)
         monkeypatch.setattr(gpu, "LONG", 4)
@@ -44,6 +47,7 @@ def launches(request, monkeypatch) -> str:
         monkeypatch.setattr(gpu, "MANY", 0)
         monkeypatch.setattr(gpu, "HEAVY", 6)
         monkeypatch.setattr(gpu, "PROGRAMS", 4)
+        monkeypatch.setattr(gpu, "CACHED", 0)
     return request.param
 
 
