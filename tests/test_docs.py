@@ -24,8 +24,8 @@ REFERENCE = "\n".join(page.read_text() for page in (ROOT / "docs" / "reference")
 
 
 def shortened(text: str) -> str:
-    """The same code and commands with trainings of two epochs, or of a second."""
-    text = re.sub(r"(--time )[\d.]+", r"\g<1>0.02", text)  # minutes
+    """The same code and commands with trainings of two epochs, or of three seconds."""
+    text = re.sub(r"(--time )[\d.]+", r"\g<1>0.05", text)  # minutes
     return re.sub(r'(epochs(?:"?: ?|=| = | ))\d+', r"\g<1>2", text)
 
 

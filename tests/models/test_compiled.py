@@ -27,8 +27,10 @@ MODELS = {
 @pytest.mark.parametrize(
     ("name", "backend"), [("bs", "inductor"), *((name, "aot_eager") for name in MODELS)]
 )
-def test_the_compiled_model_gives_the_same(graph, name, backend):
+def test_the_compiled_model_gives_the_same(graph, name, backend, monkeypatch):
     """Trace every model, forward and backward; compile C++ for one, which takes half a minute."""
+    # Each process of a pool of compilers would import torch.
+    monkeypatch.setattr("torch._inductor.config.compile_threads", 1)
     model = MODELS[name]().double()
     source, target = graph.edge_index
     edge_index = graph.edge_index[:, source < target]  # only one direction
