@@ -157,16 +157,19 @@ def test_a_blend_is_the_mean_of_its_members(one_way):
     np.testing.assert_allclose(scorer(given.x, given.edge_index).numpy(), expected, atol=1e-6)
 
 
+ROWS = Candidate("rows", "tuned-sage", SMALL, scaling="row")
+ATTENTION = Candidate("BS", "gread-bs", {"hidden_channels": 8, "time": 0.1, "solver": "euler"})
+BLENDS = {".pt2": (DIRECTED, ATTENTION), ".onnx": (DIRECTED, ROWS)}
+"""Few members: the time of an exporter grows faster than the number of operators."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_a_blend_is_one_file_that_scores_without_gread(one_way, tmp_path, suffix):
-    """With weights of edges as an input, edge softmax (GAT) and a reaction with attention."""
+    """With weights of edges as an input."""
     data = one_way.clone()
     data.edge_weight = torch.rand(data.edge_index.size(1)) + 0.1
-    rows = Candidate("rows", "tuned-sage", SMALL, scaling="row")
-    gat = Candidate("GAT", "gat", {"hidden_channels": 8, "num_layers": 1})
-    bs = Candidate("GREAD-BS", "gread-bs", {"hidden_channels": 8, "time": 0.1, "solver": "euler"})
-    classifier = blend_of(data, rows, DIRECTED, gat, bs)
+    classifier = blend_of(data, *BLENDS[suffix])
     given, file = inputs_of(classifier, data), tmp_path / f"model{suffix}"
     inputs = {name: getattr(given, name) for name in ("x", "edge_index", "edge_weight")}
     classes, found = RUN[suffix](classifier, file, inputs)
@@ -196,6 +199,16 @@ def run_onnx(classifier, file, inputs):
 
 
 RUN = {".pt2": run_pt2, ".onnx": run_onnx}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gat", "grand"])  # the MLP in test_task.py, GREAD-X in a blend
+def test_onnx_gives_the_same_probabilities(data, other, tmp_path, name):
+    classifier = trained(name, data, num_layers=1)
+    given = inputs_of(classifier, other)
+    inputs = {"x": given.x, "edge_index": given.edge_index}
+    _, found = run_onnx(classifier, tmp_path / "model.onnx", inputs)
+    np.testing.assert_allclose(found, classifier.predict_proba(other), atol=1e-6)
 
 
 def test_a_format_that_there_is_not_is_one_sentence(fitted, tmp_path):
