@@ -189,10 +189,75 @@ def browser():
     if chromium is None:
         pytest.skip("there is no Chromium: Debian's package is called chromium")
     with playwright.sync_playwright() as driver:
-        # Without a sandbox, which root and many containers lack; the page is trusted.
-        started = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        # Without a sandbox, which root and many containers lack; the page is trusted. No page uses
+        # WebGL, which a processor would emulate.
+        without = ["--no-sandbox", "--disable-gpu", "--disable-software-rasterizer"]
+        started = driver.chromium.launch(executable_path=chromium, args=without)
         yield started
         started.close()
+
+
+class Tabs:
+    """Tabs that tests use one after the other: a new one takes a second of processor time.
+
+    Every page is loaded anew, without what the page before has stored.
+
+    Attributes:
+        troubles: Console messages, errors, and requests to other addresses than those opened.
+    """
+
+    def __init__(self, browser):
+        self.browser = browser
+        self.unused, self.used = {True: [], False: []}, []
+        self.addresses, self.troubles = {"about:blank", "data:"}, []
+
+    def open(self, address, link="", *, size, has_touch=False, color_scheme="light", offline=False):
+        """Tab with a page, which is ``size`` pixels wide and high."""
+        self.addresses.add(address)
+        tab = self.unused[has_touch].pop() if self.unused[has_touch] else self._new(has_touch)
+        self.used.append((has_touch, tab))
+        tab.set_viewport_size(dict(zip(("width", "height"), size, strict=True)))
+        tab.emulate_media(color_scheme=color_scheme)
+        tab.context.set_offline(offline)
+        tab.goto(address + link)
+        return tab
+
+    def _new(self, has_touch):
+        tab = self.browser.new_context(has_touch=has_touch).new_page()
+        tab.set_default_timeout(8000)
+        tab.on("console", lambda message: self.troubles.append(message.text))
+        tab.on("pageerror", lambda error: self.troubles.append(str(error)))
+        tab.on("request", self._check)
+        return tab
+
+    def _check(self, request):
+        if not request.url.startswith(tuple(self.addresses)):
+            self.troubles.append(request.url)
+
+    def close(self):
+        """Empty the tabs, which ends what their pages do."""
+        while self.used:
+            has_touch, tab = self.used.pop()
+            tab.mouse.move(0, 0)
+            tab.evaluate("[localStorage, sessionStorage].forEach(one => one.clear())")
+            tab.goto("about:blank")
+            self.unused[has_touch].append(tab)
+
+
+@pytest.fixture(scope="module")
+def all_tabs(browser):
+    return Tabs(browser)
+
+
+@pytest.fixture
+def tabs(all_tabs):
+    """Tabs of this test, in which nothing may go wrong."""
+    yield all_tabs
+    all_tabs.close()
+    found = all_tabs.troubles.copy()
+    all_tabs.troubles.clear()
+    all_tabs.addresses -= {one for one in all_tabs.addresses if "://" in one}
+    assert not found
 
 
 @pytest.fixture(scope="session")

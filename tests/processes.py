@@ -8,17 +8,28 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from importlib.util import find_spec
+from multiprocessing import forkserver
 from pathlib import Path
 
 from gread.base.processes import start_method
 
 FRESH = start_method("gread.runs.run")
-"""Start method of a server that has imported only gread, once for all processes."""
+"""Start method of the server from which all processes of a worker are forked."""
 
-# Nothing that imports the Hub, which reads the environment at import.
-FRESH.set_forkserver_preload(
-    ["gread.runs.run", "gread.estimator.race", "gread.experiments.reproduce"]
+IMPORTED = (
+    *("gread.cli", "gread.runs.run", "gread.search.search", "gread.experiments.reproduce"),
+    *("gread.estimator.classifier", "gread.estimator.export", "gread.estimator.tune"),
+    *("matplotlib.pyplot", "optuna", "pandas"),
+    *("sklearn.linear_model", "sklearn.metrics", "sklearn.model_selection", "sklearn.tree"),
 )
+"""What commands import, which takes each of them more than a second."""
+
+
+def start_server() -> None:
+    """Start the server, unless it runs; otherwise the package starts one that has imported less."""
+    FRESH.set_forkserver_preload([name for name in IMPORTED if find_spec(name) is not None])
+    forkserver.ensure_running()
 
 
 @dataclass
@@ -43,6 +54,7 @@ class Forked:
         for file in self._files:
             file.touch()
         about = ([str(part) for part in program], cwd, dict(env or os.environ), self._files)
+        start_server()
         self._process = FRESH.Process(target=_run, args=about)
         self._process.start()
         self.pid = self._process.pid

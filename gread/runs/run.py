@@ -222,14 +222,16 @@ def _finite(value: Any) -> Any:
 @contextmanager
 def _determinism(wanted: bool) -> Iterator[None]:
     """Context manager that restricts PyTorch to deterministic algorithms."""
-    before = torch.are_deterministic_algorithms_enabled()
     if wanted:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # required by cuBLAS
-    torch.use_deterministic_algorithms(wanted or before)
+    if not wanted or torch.are_deterministic_algorithms_enabled():
+        yield  # without a change, which imports a compiler: three seconds in each process
+        return
+    torch.use_deterministic_algorithms(True)
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before)
+        torch.use_deterministic_algorithms(False)
 
 
 def _moved(graph: Graph | None, device: str) -> Graph | None:

@@ -71,11 +71,15 @@ assert torch.compile(torch.sin, backend="eager")(torch.zeros(2)).sum() == 0
 def test_training_imports_no_compiler():
     program = """
 import sys, gread
+from gread.runs import RunSpec, run
 data = gread.load("csbm", num_nodes=60, num_features=30)
 data.x *= data.x > 1.5  # sparse enough for direct training
 for adjacency in ("original", "soft"):
     model = gread.GREAD(30, 4, 2, adjacency=adjacency)
     gread.fit(model, data, gread.TrainConfig(epochs=1))
+brief = {"dataset": "csbm", "hyper": {"hidden_channels": 4}, "train": gread.TrainConfig(epochs=1)}
+for model in ("gread-bs", "gcn"):
+    run(RunSpec(model=model, **brief))
 assert not {"torch._dynamo", "sympy"} & set(sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -2,6 +2,8 @@ import json
 import os
 import pickle
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -13,7 +15,6 @@ from gread.base.errors import InputError
 from gread.estimator import folder as folders
 from gread.models.catalog import MODELS
 from tests.estimator.conftest import FAST
-from tests.processes import Forked
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +138,7 @@ def test_a_folder_from_the_hub_loads_the_same_way(saved, tmp_path):
         "gread.GraphClassifier.load('someone/other')"
     )
     environment = os.environ | {"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
-    shown = Forked("-c", code, env=environment).end()
+    command = [sys.executable, "-c", code]  # the Hub reads the environment at import
+    shown = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert shown.stdout.split("\n")[:2] == ["(150,)", "12"], shown.stderr
     assert "InputError: there is no model folder someone/other, and none on" in shown.stderr

@@ -23,7 +23,7 @@ from tests.explorer.test_server import SPEC
 pytestmark = pytest.mark.slow
 
 EVIL = "</script><img src=x onerror='window.broken = 1'>"
-PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
+PHONE = {"size": (390, 844), "has_touch": True}
 SMALL = "#view=playground&n=100&T=10&graph=grid"
 
 
@@ -64,29 +64,17 @@ def served(board):
 
 
 @pytest.fixture
-def visit(browser, exported):
+def visit(tabs, exported):
     """Function that opens a page; fails on requests to other hosts and on console messages."""
-    troubles, contexts = [], []
 
-    def open_page(link=SMALL, address=exported, **options):
-        context = browser.new_context(**{"viewport": {"width": 1400, "height": 900}, **options})
-        contexts.append(context)
-        tab = context.new_page()
-        tab.set_default_timeout(8000)
-        tab.on("console", lambda message: troubles.append(message.text))
-        tab.on("pageerror", lambda error: troubles.append(str(error)))
-        own = (address.split("#")[0], "data:")
-        tab.on("request", lambda asked: asked.url.startswith(own) or troubles.append(asked.url))
-        tab.goto(address + link)
+    def open_page(link=SMALL, address=exported, size=(1400, 900), **options):
+        tab = tabs.open(address, link, size=size, **options)
         other = "view=model" in link or "view=leaderboard" in link
         drawn = "[role=tab]" if other else ".playground .clock:not(:empty)"
         tab.wait_for_selector(drawn, state="attached")
         return tab
 
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert not troubles
+    return open_page
 
 
 def clock(tab):
@@ -458,7 +446,7 @@ def test_the_command_writes_a_file_that_opens_without_a_network(visit, tmp_path,
 @pytest.mark.parametrize("view", ["playground", "model", "leaderboard"])
 @pytest.mark.parametrize("width", [1400, 900, 360])
 def test_nothing_is_wider_than_the_screen(visit, view, width):
-    tab = visit(f"#view={view}", viewport={"width": width, "height": 800})
+    tab = visit(f"#view={view}", size=(width, 800))
     wide, screen = tab.evaluate("[document.documentElement.scrollWidth, innerWidth]")
     assert wide <= screen == width
 

@@ -101,26 +101,13 @@ def files(tmp_path_factory):
 
 
 @pytest.fixture
-def visit(browser, files):
+def visit(tabs, files):
     """Function that opens a page; fails on requests and on console messages."""
-    troubles, contexts = [], []
 
-    def open_page(name="small", **options):
-        context = browser.new_context(**{"viewport": {"width": 1300, "height": 1100}, **options})
-        contexts.append(context)
-        tab = context.new_page()
-        tab.on("console", lambda message: troubles.append(message.text))
-        tab.on("pageerror", lambda error: troubles.append(str(error)))
-        address = files[name].as_uri()
-        local = (address, "data:")
-        tab.on("request", lambda r: r.url.startswith(local) or troubles.append(r.url))
-        tab.goto(address)
-        return tab
+    def open_page(name="small", size=(1300, 1100), **options):
+        return tabs.open(files[name].as_uri(), size=size, **options)
 
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert not troubles
+    return open_page
 
 
 SCROLL = """drawn => {
@@ -147,7 +134,7 @@ def brightness(tab, element):
 
 @pytest.mark.parametrize("width", [1300, 820, 360])
 def test_all_artefacts_are_there_and_nothing_is_wider_than_the_page(visit, width):
-    tab = visit("everything", viewport={"width": width, "height": 800})
+    tab = visit("everything", size=(width, 800))
     for name in set(ARTEFACTS) - set(FROM_FILES):
         assert tab.locator(f"#{name} :is(.drawn svg, table)").count(), name
         assert tab.locator(f"nav a[href='#{name}']").count() == 1
@@ -167,7 +154,7 @@ def test_a_pointer_is_told_the_values(visit):
 
 
 def test_a_finger_is_told_too_until_it_touches_something_else(visit):
-    tab = visit(has_touch=True, viewport={"width": 390, "height": 800})
+    tab = visit(has_touch=True, size=(390, 800))
     drawing = tab.locator("#figure-5 .drawing")
     drawing.evaluate(SCROLL)
     drawing.tap()

@@ -6,6 +6,7 @@ from gread.report.statistics import (
     critical_difference,
     friedman,
     holm,
+    improves,
     standings,
     t_quantile,
 )
@@ -32,6 +33,13 @@ def test_comparison_of_pairs():
     assert found.pairs == 6
     assert compare(first, first).wilcoxon == 1
     assert compare([1.0, 2.0, 3.0], [0.0, 1.0, 2.0]).difference == 1
+
+
+def test_an_improvement_has_a_direction():
+    first, second = [80.0, 82.0, 85.0, 81.0, 90.0], [79.0, 80.0, 82.0, 77.0, 85.0]
+    assert compare(first, second).wilcoxon == compare(second, first).wilcoxon == 2 / 2**5
+    assert improves(first, second)  # p = 1 / 2**5
+    assert not improves(second, first)
 
 
 def test_friedmans_test_gives_the_numbers_of_scipys_example():

@@ -1,14 +1,18 @@
+import importlib
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 import torch
 
+from gread import MODELS, REACTIONS
 from gread.base.errors import InputError
+from gread.base.memory import OutOfMemory
 from gread.runs.executors.find import find_executor
 from gread.runs.launch import launch
 from gread.runs.run import run, run_together
@@ -110,22 +114,29 @@ if __name__ == "__main__":
 """
 
 
+@pytest.fixture
+def own_reaction(tmp_path, monkeypatch):
+    """Function that imports a module with a reaction, which is forgotten after the test."""
+    before = [(registry, dict(registry._entries)) for registry in (REACTIONS, MODELS)]
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def imported(code):
+        (tmp_path / "own_reaction_of_a_test.py").write_text(code)
+        return importlib.import_module("own_reaction_of_a_test").__name__
+
+    yield imported
+    sys.modules.pop("own_reaction_of_a_test", None)
+    for registry, entries in before:
+        registry._entries.clear()
+        registry._entries.update(entries)
+
+
 @pytest.mark.slow
-def test_modules_are_imported_in_every_process(tmp_path, small, monkeypatch):
-    (tmp_path / "own_reaction_of_a_test.py").write_text(OWN)
-    command = (
-        "import own_reaction_of_a_test as own\n"
-        "from gread.runs import *\n"
-        "if __name__ == '__main__':\n"
-        f"    specs = [RunSpec.from_json(t) for t in {[small(seed=s).to_json() for s in (0, 1)]}]\n"
-        "    specs = [RunSpec(dataset='csbm', model='gread-standstill', train=specs[0].train,\n"
-        "                     options=s.options, seed=s.seed) for s in specs]\n"
-        f"    store = ResultStore({str(tmp_path)!r})\n"
-        "    launch(specs, store, workers=2, imports=[own.__name__])\n"
-        "    assert all(store.get(spec).status == 'ok' for spec in specs)\n"
-    )
-    done = Forked("-c", command, cwd=tmp_path).end(timeout=120)
-    assert done.returncode == 0, done.stderr
+def test_modules_are_imported_in_every_process(tmp_path, small, own_reaction):
+    module, store = own_reaction(OWN), ResultStore(tmp_path)
+    specs = [small(model="gread-standstill", seed=seed) for seed in range(2)]
+    launch(specs, store, workers=2, imports=[module])
+    assert all(store.get(spec).status == "ok" for spec in specs)
 
 
 GREEDY = """
@@ -162,32 +173,19 @@ def greedy(s):
 
 
 @pytest.mark.slow
-def test_what_has_no_room_alone_either_ends_the_launch(tmp_path, small):
-    (tmp_path / "greedy_reaction_of_a_test.py").write_text(TOO_LARGE)
-    done = Forked("-c", greedy_launch(tmp_path, small()), cwd=tmp_path).end(timeout=120)
-    assert "OutOfMemory: " in done.stderr
+def test_what_has_no_room_alone_either_ends_the_launch(tmp_path, small, own_reaction):
+    module, spec = own_reaction(TOO_LARGE), small(model="gread-greedy")
+    with pytest.raises(OutOfMemory):
+        launch([spec, replace(spec, seed=1)], ResultStore(tmp_path), workers=2, imports=[module])
 
 
 @pytest.mark.slow
-def test_what_has_no_room_beside_others_is_computed_alone(tmp_path, small):
-    (tmp_path / "greedy_reaction_of_a_test.py").write_text(GREEDY)
-    done = Forked("-c", greedy_launch(tmp_path, small()), cwd=tmp_path).end(timeout=120)
-    assert done.returncode == 0, done.stderr
+def test_what_has_no_room_beside_others_is_computed_alone(tmp_path, small, own_reaction):
+    module, store = own_reaction(GREEDY), ResultStore(tmp_path)
+    specs = [small(model="gread-greedy", seed=seed) for seed in range(4)]
+    launch(specs, store, workers=2, imports=[module])
+    assert all(store.get(spec).status == "ok" for spec in specs)
     assert (tmp_path / "crowded").exists()
-
-
-def greedy_launch(folder, spec):
-    return (
-        "import greedy_reaction_of_a_test as own\n"
-        "from dataclasses import replace\n"
-        "from gread.runs import *\n"
-        "if __name__ == '__main__':\n"
-        f"    spec = replace(RunSpec.from_json({spec.to_json()!r}), model='gread-greedy')\n"
-        f"    store = ResultStore({str(folder)!r})\n"
-        "    specs = [replace(spec, seed=seed) for seed in range(4)]\n"
-        "    launch(specs, store, workers=2, imports=[own.__name__])\n"
-        "    assert all(store.get(spec).status == 'ok' for spec in specs)\n"
-    )
 
 
 @pytest.fixture
@@ -268,7 +266,7 @@ def test_a_population_that_needs_too_much_memory_is_halved(tmp_path, small, monk
 
 @pytest.mark.slow
 def test_a_process_that_is_killed_loses_no_run(tmp_path, small):
-    specs = [small(seed=seed, train=TrainConfig(epochs=40)) for seed in range(8)]
+    specs = [small(seed=seed, train=TrainConfig(epochs=20)) for seed in range(6)]
     store, seen = ResultStore(tmp_path), []
 
     def kill(result):
@@ -278,7 +276,7 @@ def test_a_process_that_is_killed_loses_no_run(tmp_path, small):
 
     with pytest.warns(UserWarning, match="runs were lost and are retried"):
         launch(specs, store, workers=2, on_result=kill)
-    assert sorted(spec.seed for spec in seen) == list(range(8))
+    assert sorted(spec.seed for spec in seen) == list(range(6))
     assert all(store.get(spec).history == run(spec).history for spec in specs)
 
 

@@ -21,10 +21,10 @@ from tests.search.test_search import together
 def test_processes_share_a_study_in_postgresql(tmp_path, postgresql):
     """Both processes create the tables at the same time."""
     counts = together(tmp_path, postgresql)
-    assert sum(counts) == 80 == len(ResultStore(tmp_path))
+    assert sum(counts) == 32 == len(ResultStore(tmp_path))
     assert all(counts)
     study, plan = load_study("csbm-gread-bs", postgresql, tmp_path)
-    assert len(trials_of(study, Space(plan.model, plan.space))) == 20
+    assert len(trials_of(study, Space(plan.model, plan.space))) == 16
     assert not (tmp_path / "studies").exists()
 
 
