@@ -192,6 +192,8 @@ def test_fit_and_predict(gread):
 
 def test_stored_runs_are_those_of_the_package(gread):
     assert "| GREAD-BS | " in gread("reproduce", "table-4", "--stored")
+    gread("report", "--out", "report.html")
+    assert "GREAD-BS" in (gread.folder / "report.html").read_text()
     assert json.loads(gread("compare", "gread-bs", "gcn", "--json"))
 
 
