@@ -198,9 +198,10 @@ def browser():
 
 
 class Tabs:
-    """Tabs that tests use one after the other: a new one takes a second of processor time.
+    """Tabs that tests use one after the other.
 
-    Every page is loaded anew, without what the page before has stored.
+    A new one takes a second of processor time. Every page is loaded again, and the
+    storage of the browser is empty.
 
     Attributes:
         troubles: Console messages, errors, and requests to other addresses than those opened.
