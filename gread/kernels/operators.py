@@ -326,7 +326,9 @@ def outer_sum(h: Tensor, g: Tensor) -> Tensor:
     members, n, width = h.shape
     blocks = members * -(-width // 32) * -(-g.size(-1) // 32)
     parts = max(min(BLOCKS // blocks, n // FEWEST_ROWS), 1)
-    parts = 1 << (parts.bit_length() - 1)  # a power of two, which often divides N
+    parts = 1 << (parts.bit_length() - 1)
+    if n & -n >= parts // 4:  # a divisor of N near it needs no copies
+        parts = min(parts, n & -n)
     batched = torch.bmm(_in_parts(h, parts).mT, _in_parts(g, parts))
     return batched.view(members, parts, width, -1).sum(1)
 
