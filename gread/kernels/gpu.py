@@ -21,7 +21,7 @@ import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from torch import Tensor
 
-from gread.kernels.pattern import HEAVY_ROWS, LONGEST, MOST_LIGHT, Rows, recall
+from gread.kernels.pattern import BY_LENGTH, LONGEST, Rows, recall
 from gread.kernels.reference import Pair, Terms, run as run, threshold
 
 CHANNELS = 128
@@ -101,8 +101,8 @@ def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> T
     tile = _tile_of(rows, _ceil2(d), out.element_size(), WARPS_PER_TILE)
     if tile.programs:
         _edge_dots_kernel[(tile.programs, math.prod(members))](
-            out, *rows, tile.heavy, *arguments, _count(rows), length, rows.column.numel(),
-            tile.heavy.numel(), tile.each,
+            out, *rows, tile.places, *arguments, _count(rows), length, rows.column.numel(),
+            tile.heavy, tile.each,
             D=d, PAIRS=len(pairs), LEFT=len(first.left), LEFT_2=len(second.left),
             SCALED=first.coef is not None, ADDS=adds, BLOCK_D=_ceil2(d), **tile.options,
         )  # fmt: skip
@@ -216,9 +216,7 @@ class _Launch(NamedTuple):
     """Arguments of every kernel over rows: the rows of a program and the block size of entries."""
 
 
-def _launches(
-    rows: Rows, width: int, repeats: int, in_flight: int = IN_FLIGHT, most_programs: int = EVERY
-) -> list[_Launch]:
+def _launches(rows: Rows, width: int, repeats: int, in_flight: int = IN_FLIGHT) -> list[_Launch]:
     """Launch parameters from values that are known without synchronization.
 
     Args:
@@ -226,13 +224,11 @@ def _launches(
         width: Bytes of a tile per entry, a power of two.
         repeats: Number of programs with the same rows, for other channels and members.
         in_flight: Bytes in flight per thread.
-        most_programs: Limit of the first launch; the limit of the second is four times as large.
     """
     n, entries = _count(rows), rows.column.numel()
     if n == 0:
         return []
     mean = entries / n
-    each = triton.cdiv(n, most_programs)
     large = n > SMALL and entries >= MANY
     longest = recall(rows.start, LONGEST) or (EVERY if large else 0)
 
@@ -260,16 +256,16 @@ def _launches(
     # longest row determines the time. The register limit is the lowest that rarely spills.
     warps = 4 if n <= SMALL and mean >= 16 else min(max(width // 512, 1), 8)
     usual = 2 * mean
-    unused = WARPS // (triton.cdiv(n, each) * max(repeats, 1))
+    unused = WARPS // (n * max(repeats, 1))
     if unused > warps:
         warps, usual = min(_ceil2(unused + 1) // 2, 8), max(usual, longest)
     long = LONG * block(warps, usual)
     heavy, limit = (HEAVY, HEAVY) if large else (long // 4, long)
     if longest <= limit:
-        return [launch(each, warps, 96, usual, 0, EVERY)]
+        return [launch(1, warps, 96, usual, 0, EVERY)]
     return [
-        launch(each, warps, 96, usual, 0, heavy),
-        launch(max(each // 4, 64 if large else 8), 8, 128, 2 * HEAVY, heavy + 1, EVERY),
+        launch(1, warps, 96, usual, 0, heavy),
+        launch(64 if large else 8, 8, 128, 2 * HEAVY, heavy + 1, EVERY),
     ]
 
 
@@ -291,11 +287,11 @@ def _combine(
     x = x.contiguous()
     if n:
         _combine_kernel[(tile.programs, blocks, count)](
-            out, partial, *rows, tile.heavy, weight.contiguous(), x,
+            out, partial, *rows, tile.places, weight.contiguous(), x,
             x if y is None else y.contiguous(), coef.contiguous(),
             *[base.contiguous() for base in bases], *[x] * (5 - len(bases)), n, length,
             rows.column.numel() if weight.dim() > 1 else 0,
-            coef.size(-2) if coef.dim() > 2 else 0, tile.heavy.numel(), tile.each,
+            coef.size(-2) if coef.dim() > 2 else 0, tile.heavy, tile.each,
             D=d, DEGREE=degree, BASES=len(bases), SUMS=y is not None, BLOCK_D=channels,
             **tile.options,
         )  # fmt: skip
@@ -305,8 +301,11 @@ def _combine(
 class _Tile(NamedTuple):
     """Division of the rows among the programs of a launch."""
 
-    heavy: Tensor
-    """Rows that all warps of a program read together, int32; the first programs have one each."""
+    places: Tensor
+    """The order of the rows, see `gread.kernels.pattern.RowOrder`; without one, any tensor."""
+    heavy: int
+    """Rows at the front of it that all warps of a program read together; the first programs have
+    one each."""
     each: int
     """Number of blocks of rows of every other program."""
     programs: int
@@ -328,17 +327,19 @@ def _tile_of(rows: Rows, channels: int, size: int, warps: int, most: int = EVERY
     """
     threads = 32 * warps
     side = max(min(threads * 16 // (channels * size), threads), 1)
-    heavy = recall(rows.start, HEAVY_ROWS)
-    heavy = rows.column[:0] if heavy is None or side == 1 else heavy
-    blocks = triton.cdiv(_count(rows), side)
+    order = recall(rows.start, BY_LENGTH)
+    places, heavy = (rows.column, 0) if order is None else (order.places, order.heavy)
+    heavy = 0 if side == 1 else heavy
+    blocks = triton.cdiv(_count(rows) - heavy, side)
     each = max(triton.cdiv(blocks, most), 1)
     options = {
         "ROWS": side,
         "BLOCK": AT_ONCE,
-        "LIGHT": MOST_LIGHT if heavy.numel() else EVERY,
+        "ORDERED": order is not None,
+        "HEAVY": heavy > 0,
         "num_warps": warps,
     }
-    return _Tile(heavy, each, heavy.numel() + triton.cdiv(blocks, each), options)
+    return _Tile(places, heavy, each, heavy + triton.cdiv(blocks, each), options)
 
 
 def _count(rows: Rows) -> int:
@@ -434,22 +435,28 @@ def _blocks(heavies, each):
 
 
 @triton.jit
-def _side_by_side(start, heavy, shared, block, n, ROWS: tl.constexpr, LIGHT: tl.constexpr):
+def _side_by_side(
+    start, places, heavies, shared, block, n,
+    ROWS: tl.constexpr, ORDERED: tl.constexpr, HEAVY: tl.constexpr,
+):  # fmt: skip
     """ROWS rows of a block, or one heavy row in ROWS parts.
 
-    Returns the row of each, whether this program processes it, its first entry, and how many follow
-    from there.
+    Returns the row of each, whether there is one, its first entry, and how many follow from there.
     """
     side = tl.arange(0, ROWS)
-    row = (block * ROWS + side).to(tl.int64)
-    if LIGHT < 2147483647:
-        row = tl.where(shared, tl.load(heavy + tl.program_id(0), mask=shared, other=0), row)
-    mine = row < n
-    begin = tl.load(start + row, mask=mine, other=0)
-    count = (tl.load(start + row + 1, mask=mine, other=0) - begin).to(tl.int32)
-    if LIGHT < 2147483647:
-        mine = mine & (shared | (count <= LIGHT))
-        count = tl.where(mine, count, 0)
+    place = (block * ROWS + side).to(tl.int64)
+    if HEAVY:
+        place = tl.where(shared, tl.program_id(0), heavies + place)
+    mine = place < n
+    if ORDERED:
+        row = tl.load(places + 3 * place, mask=mine, other=0).to(tl.int64)
+        begin = tl.load(places + 3 * place + 1, mask=mine, other=0).to(tl.int64)
+        count = tl.load(places + 3 * place + 2, mask=mine, other=0).to(tl.int32)
+    else:
+        row = place
+        begin = tl.load(start + row, mask=mine, other=0)
+        count = (tl.load(start + row + 1, mask=mine, other=0) - begin).to(tl.int32)
+    if HEAVY:
         part = tl.where(shared, (count + ROWS - 1) // ROWS, 0)
         begin += side * part
         count = tl.where(shared, tl.minimum(count - side * part, part), count)
@@ -458,10 +465,11 @@ def _side_by_side(start, heavy, shared, block, n, ROWS: tl.constexpr, LIGHT: tl.
 
 @triton.jit(do_not_specialize=["n", "length", "weight_step", "coef_rows", "heavies", "each"])
 def _combine_kernel(
-    out, partial, start, column, heavy, weight, x, y, coef, base_0, base_1, base_2, base_3, base_4,
+    out, partial, start, column, places, weight, x, y, coef, base_0, base_1, base_2, base_3, base_4,
     n, length, weight_step, coef_rows, heavies, each,
     D: tl.constexpr, DEGREE: tl.constexpr, BASES: tl.constexpr, SUMS: tl.constexpr,
-    BLOCK_D: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, LIGHT: tl.constexpr,
+    BLOCK_D: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, ORDERED: tl.constexpr,
+    HEAVY: tl.constexpr,
 ):  # fmt: skip
     """out = c₀ (A x) + (c₁ + c₂ y + ...) x + Σ c bases; in `gather`, y is x."""
     bases = (base_0, base_1, base_2, base_3, base_4)
@@ -479,8 +487,10 @@ def _combine_kernel(
     entry = tl.arange(0, BLOCK)[None, :]
     shared, first, last = _blocks(heavies, each)
     for block in range(first, last):
-        row, mine, begin, count = _side_by_side(start, heavy, shared, block, n, ROWS, LIGHT)
-        if LIGHT < 2147483647:
+        row, mine, begin, count = _side_by_side(
+            start, places, heavies, shared, block, n, ROWS, ORDERED, HEAVY
+        )
+        if HEAVY:
             mine = mine & ((tl.arange(0, ROWS) == 0) | (not shared))
         there = mine[:, None] & valid
         at = row[:, None] * D + channel
@@ -509,7 +519,7 @@ def _combine_kernel(
             known = entry < count[:, None]
             node = tl.load(column + place, mask=known, other=0)
             product += tl.sum(factor[:, :, None] * tile, axis=1)
-        if LIGHT < 2147483647:  # noqa: SIM102, a constant of the compiler
+        if HEAVY:  # noqa: SIM102, a constant of the compiler
             if shared:
                 product = tl.where(mine[:, None], tl.sum(product, axis=0)[None, :], 0)
         value += tl.load(coef + channel, mask=valid, other=0) * product
@@ -569,11 +579,11 @@ def _left(
 
 @triton.jit(do_not_specialize=["n", "length", "entries", "heavies", "each"])
 def _edge_dots_kernel(
-    out, start, column, heavy, left, left_b, right, coef, left_2, left_b_2, right_2, coef_2, n,
+    out, start, column, places, left, left_b, right, coef, left_2, left_b_2, right_2, coef_2, n,
     length, entries, heavies, each,
     D: tl.constexpr, PAIRS: tl.constexpr, LEFT: tl.constexpr, LEFT_2: tl.constexpr,
     SCALED: tl.constexpr, ADDS: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr,
-    BLOCK: tl.constexpr, LIGHT: tl.constexpr,
+    BLOCK: tl.constexpr, ORDERED: tl.constexpr, HEAVY: tl.constexpr,
 ):  # fmt: skip
     """out[e] = left[i] · right[j], for one pair or two."""
     member = tl.program_id(1).to(tl.int64)
@@ -591,7 +601,9 @@ def _edge_dots_kernel(
     entry = tl.arange(0, BLOCK)[None, :]
     shared, first, last = _blocks(heavies, each)
     for block in range(first, last):
-        row, mine, begin, count = _side_by_side(start, heavy, shared, block, n, ROWS, LIGHT)
+        row, mine, begin, count = _side_by_side(
+            start, places, heavies, shared, block, n, ROWS, ORDERED, HEAVY
+        )
         own = _left(left, left_b, coef, row, channel, mine, D, LEFT, SCALED)
         second = own
         if PAIRS == 2:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gread.kernels import pattern, reference as plain
-from gread.kernels.pattern import HEAVY_ROWS, LONGEST, heavy_rows, remember
+from gread.kernels.pattern import BY_LENGTH, LONGEST, remember, rows_by_length
 from gread.kernels.reference import Pair, Rows, Terms
 
 pytest.importorskip("triton")
@@ -40,7 +40,6 @@ def launches(request, monkeypatch) -> str:
     if request.param == "long":
         monkeypatch.setattr(gpu, "WARPS", 0)
         monkeypatch.setattr(gpu, "LONG", 4)
-        monkeypatch.setattr(gpu, "MOST_LIGHT", 6)
         monkeypatch.setattr(pattern, "MOST_LIGHT", 6)
     if request.param == "two":
         monkeypatch.setattr(gpu, "SMALL", 0)
@@ -48,6 +47,7 @@ def launches(request, monkeypatch) -> str:
         monkeypatch.setattr(gpu, "HEAVY", 6)
         monkeypatch.setattr(gpu, "PROGRAMS", 4)
         monkeypatch.setattr(gpu, "CACHED", 0)
+        monkeypatch.setattr(pattern, "NEARBY", 4)
     return request.param
 
 
@@ -56,7 +56,7 @@ def make_rows(counts: list[int], columns: int) -> Rows:
     column = torch.randint(max(columns, 1), (int(start[-1]),), dtype=torch.int32)
     rows = Rows(start.to(DEVICE), column.to(DEVICE))
     remember(rows.start, LONGEST, lambda: max(counts, default=0))
-    remember(rows.start, HEAVY_ROWS, lambda: heavy_rows(rows.start))
+    remember(rows.start, BY_LENGTH, lambda: rows_by_length(rows.start))
     return rows
 
 
@@ -114,6 +114,18 @@ def test_gather(launches, graph, dtype, d, degree, bases):
         ),
     )
     assert_same(gpu.gather(*arguments), plain.gather(*arguments))
+
+
+def test_rows_in_their_own_order():
+    """Patterns that are built while a graph is recorded have no other."""
+    rows = rows_of("mixed")
+    bare = Rows(rows.start.clone(), rows.column)
+    n, entries = len(GRAPHS["mixed"]), rows.column.numel()
+    weight, y = normal(entries, dtype=torch.float64), normal(n, 64, dtype=torch.float64)
+    terms = Terms(normal(3, 64, dtype=torch.float64), [y])
+    assert_same(gpu.gather(bare, weight, y, terms), plain.gather(rows, weight, y, terms))
+    pairs = [Pair([y], y)]
+    assert_same(gpu.edge_dots(bare, pairs), plain.edge_dots(rows, pairs))
 
 
 @dtypes
