@@ -46,7 +46,9 @@ class Backend(Protocol):
     def attend_back(self, rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
         """Compute the gradient of the scores of `attend` or `shares`."""
 
-    def gather_heads(self, rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
+    def gather_heads(
+        self, rows: Rows, weight: Tensor, y: Tensor, order: Tensor | None = None
+    ) -> Tensor:
         """Compute A y for every head."""
 
     def dropout(self, x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:

@@ -105,9 +105,10 @@ def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
     return out
 
 
-@one_by_one(2, 3)
-def gather_heads(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
+@one_by_one(2, 3, 1)
+def gather_heads(rows: Rows, weight: Tensor, y: Tensor, order: Tensor | None = None) -> Tensor:
     """See `gread.kernels.reference.gather_heads`."""
+    weight = weight if order is None else weight.index_select(0, order)
     out = y.new_empty(rows.start.numel() - 1, *y.shape[1:])
     _call("gather_heads", y, *rows, weight, y, out, *out.shape, weight.size(0))
     return out

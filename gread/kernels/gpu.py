@@ -171,16 +171,19 @@ def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
     return out
 
 
-def gather_heads(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
-    """out[i, head] = Σ over the entries e of row i of weight[e, head] · y[j, head]."""
+def gather_heads(rows: Rows, weight: Tensor, y: Tensor, order: Tensor | None = None) -> Tensor:
+    """out[i, head] = Σ over the entries e of row i of weight[e, head] · y[j, head].
+
+    A copy of the entries in another order takes longer than their product.
+    """
     *members, length, heads, d = y.shape
     block = {"BLOCK_H": _ceil2(heads), "BLOCK_D": _ceil2(d)}
     out = y.new_empty(*members, _count(rows), heads, d)
     for launch in _launches(rows, math.prod(block.values()) * y.element_size(), math.prod(members)):
         _gather_heads_kernel[(launch.programs, math.prod(members))](
-            out, *rows, weight.contiguous(), y.contiguous(), _count(rows), length,
-            rows.column.numel(),
-            HEADS=heads, D=d, **block, **launch.options,
+            out, *rows, rows.column if order is None else order, weight.contiguous(),
+            y.contiguous(), _count(rows), length, rows.column.numel(),
+            HEADS=heads, D=d, ORDERED=order is not None, **block, **launch.options,
         )  # fmt: skip
     return out
 
@@ -393,18 +396,23 @@ def _tile(x, node, known, lane, there, STRIDE: tl.constexpr):
 
 @triton.jit
 def _product(
-    column, weight, count, x, lane, there,
+    column, order, weight, begin, count, x, lane, there,
     HEADS: tl.constexpr, STRIDE: tl.constexpr, BLOCK: tl.constexpr, BLOCK_H: tl.constexpr,
-    BLOCK_D: tl.constexpr,
+    BLOCK_D: tl.constexpr, ORDERED: tl.constexpr,
 ):  # fmt: skip
     """Σ over the ``count`` entries of weight[e, head] · x[j, head], [heads, channels]."""
     head = tl.arange(0, BLOCK_H)[None, :]
     total = tl.zeros([BLOCK, BLOCK_H, BLOCK_D], x.dtype.element_ty)
     entry = tl.arange(0, BLOCK)
+    column += begin
+    order += begin
     node = tl.load(column + entry, mask=entry < count, other=0)
     for _ in range(0, count, BLOCK):
         known = entry < count
-        at = entry[:, None] * HEADS + head
+        place = begin + entry
+        if ORDERED:
+            place = tl.load(order + entry, mask=known, other=0)
+        at = place[:, None] * HEADS + head
         factor = tl.load(weight + at, mask=known[:, None] & (head < HEADS), other=0)
         tile = _tile(x, node, known, lane, there, STRIDE)
         # Prefetch the next columns together with the tile: one wait per block, not two.
@@ -541,9 +549,10 @@ def _combine_kernel(
 
 @triton.jit(do_not_specialize=["n", "length", "entries", "each"])
 def _gather_heads_kernel(
-    out, start, column, weight, y, n, length, entries, each,
-    HEADS: tl.constexpr, D: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr,
-    SPAN: tl.constexpr, FEWEST: tl.constexpr, MOST: tl.constexpr, BLOCK: tl.constexpr,
+    out, start, column, order, weight, y, n, length, entries, each,
+    HEADS: tl.constexpr, D: tl.constexpr, ORDERED: tl.constexpr, BLOCK_H: tl.constexpr,
+    BLOCK_D: tl.constexpr, SPAN: tl.constexpr, FEWEST: tl.constexpr, MOST: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     stride: tl.constexpr = HEADS * D
     member = tl.program_id(1).to(tl.int64)
@@ -555,10 +564,10 @@ def _gather_heads_kernel(
     for row in range(first, last):
         begin, count, mine = _entries(start, row, FEWEST, MOST)
         if mine:
-            columns, weights = column + begin, weight + begin * HEADS
             value = _product(
-                columns, weights, count, y, lane, there, HEADS, stride, BLOCK, BLOCK_H, BLOCK_D
-            )
+                column, order, weight, begin, count, y, lane, there,
+                HEADS, stride, BLOCK, BLOCK_H, BLOCK_D, ORDERED,
+            )  # fmt: skip
             tl.store(out + row * stride + lane, value, mask=there)
 
 

@@ -220,8 +220,8 @@ class _Scores(torch.autograd.Function):
 def _through_scores(pattern: Pattern, slope: Tensor, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
     """Gradients of q and k from those of the scores, [E, heads]."""
     gather_heads = backend_for(q).gather_heads
-    back = slope.index_select(-2, pattern.order)
-    return gather_heads(pattern.rows, slope, k), gather_heads(pattern.columns, back, q)
+    grad_k = gather_heads(pattern.columns, slope, q, pattern.order)
+    return gather_heads(pattern.rows, slope, k), grad_k
 
 
 def shares(

@@ -228,12 +228,17 @@ def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
     return part - attention * mean.index_select(0, row)
 
 
-@one_by_one(2, 3)
-def gather_heads(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
+@one_by_one(2, 3, 1)
+def gather_heads(rows: Rows, weight: Tensor, y: Tensor, order: Tensor | None = None) -> Tensor:
     """out[i, head] = Σ over the entries e of row i of weight[e, head] · y[j, head].
 
-    Entries are [E, heads], y is [M, heads, d_k].
+    Args:
+        rows: Positions of the entries.
+        weight: [E, heads].
+        y: [M, heads, d_k].
+        order: Index in ``weight`` of every entry, [E]; by default they have the same order.
     """
+    weight = weight if order is None else weight[order]
     messages = weight.unsqueeze(-1) * y.index_select(0, rows.column)
     out = y.new_zeros(rows.start.numel() - 1, *y.shape[1:])
     return out.index_add(0, rows.numbers(), messages)

@@ -241,6 +241,9 @@ def test_gather_heads(launches, graph, dtype, heads, d_k):
     weight = normal(rows.column.numel(), heads, dtype=dtype)
     y = normal(len(GRAPHS[graph]), heads, d_k, dtype=dtype)
     assert_same(gpu.gather_heads(rows, weight, y), plain.gather_heads(rows, weight, y))
+    order = torch.randperm(rows.column.numel(), device=DEVICE)
+    found = gpu.gather_heads(rows, weight, y, order)
+    assert_same(found, plain.gather_heads(rows, weight[order], y))
 
 
 @dtypes
@@ -285,6 +288,10 @@ def test_several_members_at_once(launches, own_weights, d):
         found = plain.attend_back(rows, attention, grad)
         assert_same(gpu.attend_back(rows, attention, grad), found)
     assert_same(gpu.gather_heads(rows, attention, q), plain.gather_heads(rows, attention, q))
+    order = torch.randperm(entries, device=DEVICE)
+    found = plain.gather_heads(rows, attention[:, order], q)
+    assert_same(gpu.gather_heads(rows, attention, q, order), found)
+    assert_same(plain.gather_heads(rows, attention, q, order), found)
     seeds = torch.tensor([5, 7, 9], device=DEVICE)
     rates = torch.tensor([0.0, 0.3, 0.9], dtype=torch.float64, device=DEVICE)
     assert_same(gpu.dropout(x, seeds, rates), plain.dropout(x, seeds, rates))
