@@ -26,7 +26,14 @@ from torch import Tensor
 
 from gread.kernels.pattern import Rows
 from gread.kernels.program import FIELDS, KINDS, Matrix, Program, Ran
-from gread.kernels.reference import Pair, Terms, dot as dot, one_by_one, threshold
+from gread.kernels.reference import (
+    Pair,
+    Terms,
+    dot as dot,
+    log_loss as log_loss,
+    one_by_one,
+    threshold,
+)
 
 SOURCES = tuple(Path(__file__).with_name(name) for name in ("cpu.c", "program.c"))
 HEADER = Path(__file__).with_name("rows.h")
@@ -135,8 +142,9 @@ def drop_cross_entropy(
     return out
 
 
-def score(x: Tensor, bias: Tensor, target: Tensor, sets: Tensor, counts: Tensor) -> Tensor:
+def score(x: Tensor, bias: Tensor | None, target: Tensor, sets: Tensor, counts: Tensor) -> Tensor:
     """See `gread.kernels.reference.score`."""
+    bias = x.new_zeros(x.size(1)) if bias is None else bias
     out, count = x.new_empty(len(sets) + 1), len(sets)
     _call("score", x, x, bias, target, sets, counts, out, x.new_zeros(PARTS, count + 1), *x.shape,
           count)  # fmt: skip

@@ -56,6 +56,7 @@ DOT_PARTS = 2**9
 """Largest number of parts of the nodes in `dot`."""
 LOWEST: tl.constexpr = tl.constexpr(-3e38)
 """About the lowest number in single precision."""
+CONTIGUOUS = torch.contiguous_format
 EVERY = 2**31 - 1
 """Largest number of entries of a row, and of programs of a launch."""
 
@@ -209,6 +210,44 @@ def dropout(x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
             MEMBERS=isinstance(rate, Tensor), BLOCK=block,
         )  # fmt: skip
     return out
+
+
+def log_loss(x: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Σ_i w_i · −log softmax(x_i)[target_i] as partial sums [parts], and its gradient."""
+    *members, n, k = x.shape
+    side = _side(k)
+    parts = triton.cdiv(n, side)
+    sums, grad = x.new_empty(parts, *members), torch.empty_like(x, memory_format=CONTIGUOUS)
+    if parts:
+        _log_loss_kernel[(parts, math.prod(members))](
+            sums, grad, x.contiguous(), target, weight.contiguous(), n,
+            n if weight.dim() > 1 else 0, K=k, BLOCK_K=_ceil2(k), ROWS=side,
+        )  # fmt: skip
+    return sums, grad
+
+
+def score(x: Tensor, bias: Tensor | None, target: Tensor, sets: Tensor, counts: Tensor) -> Tensor:
+    """Sums over the rows for an evaluation of the logits z = x + b, [sets + 1].
+
+    For several members, all but b and the targets may have a leading axis.
+    """
+    *members, n, k = x.shape
+    side, number = _side(k), sets.size(-2)
+    parts = triton.cdiv(n, side)
+    out = x.new_empty(parts, *members, number + 1)
+    if parts:
+        _score_kernel[(parts, math.prod(members))](
+            out, x.contiguous(), x if bias is None else bias, target, sets.contiguous(),
+            counts.contiguous(), n, number * n if sets.dim() > 2 else 0,
+            n if counts.dim() > 1 else 0,
+            K=k, SETS=number, BIASED=bias is not None, BLOCK_K=_ceil2(k), ROWS=side,
+        )  # fmt: skip
+    return out.sum(0)
+
+
+def _side(k: int) -> int:
+    """Rows of logits of a program."""
+    return max(min(1024 // _ceil2(k), 128), 1)
 
 
 class _Launch(NamedTuple):
@@ -812,3 +851,69 @@ def _dropout_kernel(
         stays = hashed >= limit
         value *= tl.full([], high, value.dtype) + tl.full([], low, value.dtype)
     tl.store(out + number, tl.where(stays, value, 0), mask=there)
+
+
+@triton.jit
+def _logits(x, member, n, K: tl.constexpr, BLOCK_K: tl.constexpr, ROWS: tl.constexpr):
+    """Rows of this program, whether they exist, and places of their logits with a mask."""
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    channel = tl.arange(0, BLOCK_K)[None, :]
+    mine = row < n
+    at = (member * n + row)[:, None] * K + channel
+    return row, mine, at, mine[:, None] & (channel < K)
+
+
+@triton.jit
+def _log_softmax(logits, target, K: tl.constexpr, BLOCK_K: tl.constexpr):
+    """Highest logits, probabilities, −log of those of the targets, and where these are."""
+    channel = tl.arange(0, BLOCK_K)[None, :]
+    highest = tl.max(tl.where(channel < K, logits, float("-inf")), axis=1)
+    powers = tl.where(channel < K, tl.exp(logits - highest[:, None]), 0)
+    total = tl.sum(powers, axis=1)
+    own = channel == target[:, None]
+    value = tl.sum(tl.where(own, logits, 0), axis=1)
+    return highest, powers / total[:, None], tl.log(total) + highest - value, own
+
+
+@triton.jit(do_not_specialize=["n", "weight_step"])
+def _log_loss_kernel(
+    sums, grad, x, target, weight, n, weight_step,
+    K: tl.constexpr, BLOCK_K: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    member = tl.program_id(1).to(tl.int64)
+    row, mine, at, there = _logits(x, member, n, K, BLOCK_K, ROWS)
+    logits = tl.load(x + at, mask=there, other=0)
+    aim = tl.load(target + row, mask=mine, other=0)
+    share = tl.load(weight + member * weight_step + row, mask=mine, other=0)
+    _, chance, loss, own = _log_softmax(logits, aim, K, BLOCK_K)
+    counts = share != 0
+    slope = share[:, None] * tl.where(own, chance - 1, chance)
+    tl.store(grad + at, tl.where(counts[:, None], slope, 0), mask=there)
+    part = tl.program_id(0) * tl.num_programs(1) + member
+    tl.store(sums + part, tl.sum(tl.where(counts, share * loss, 0), axis=0))
+
+
+@triton.jit(do_not_specialize=["n", "sets_step", "counts_step"])
+def _score_kernel(
+    out, x, bias, target, sets, counts, n, sets_step, counts_step,
+    K: tl.constexpr, SETS: tl.constexpr, BIASED: tl.constexpr, BLOCK_K: tl.constexpr,
+    ROWS: tl.constexpr,
+):  # fmt: skip
+    member = tl.program_id(1).to(tl.int64)
+    row, mine, at, there = _logits(x, member, n, K, BLOCK_K, ROWS)
+    channel = tl.arange(0, BLOCK_K)[None, :]
+    logits = tl.load(x + at, mask=there, other=0)
+    if BIASED:
+        logits += tl.load(bias + channel, mask=channel < K, other=0)
+    aim = tl.load(target + row, mask=mine, other=0)
+    share = tl.load(counts + member * counts_step + row, mask=mine, other=0)
+    highest, _, loss, _ = _log_softmax(logits, aim, K, BLOCK_K)
+    found = tl.min(tl.where(there & (logits == highest[:, None]), channel, BLOCK_K), axis=1)
+    # Not a number if a logit is not finite.
+    undefined = tl.sum(tl.sum(tl.where(there, 0 * logits, 0), axis=1), axis=0)
+    part = (tl.program_id(0) * tl.num_programs(1) + member) * (SETS + 1)
+    for one in tl.static_range(SETS):
+        weight = tl.load(sets + member * sets_step + one * n + row, mask=mine, other=0)
+        right = tl.sum(tl.where(found == aim, weight, 0), axis=0)
+        tl.store(out + part + one, right + undefined)
+    tl.store(out + part + SETS, tl.sum(tl.where(share != 0, share * loss, 0), axis=0) + undefined)

@@ -392,6 +392,26 @@ class _BatchNorms(torch.autograd.Function):
         return grad_h.addcmul_(h, slope.unsqueeze(1)), grad_weight, total, None
 
 
+def log_loss(x: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+    """Σ_i w_i · −log softmax(x_i)[target_i], see `gread.kernels.reference.log_loss`; [members]."""
+    found: Tensor = _LogLoss.apply(x, target, weight)
+    return found
+
+
+class _LogLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+        sums, slope = backend_for(x).log_loss(x, target, weight)
+        ctx.save_for_backward(slope)
+        return sums.sum(0)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (slope,) = ctx.saved_tensors
+        return slope * grad[..., None, None], None, None
+
+
 def permuted(x: Tensor, axis: int, there: Tensor, back: Tensor) -> Tensor:
     """`index_select` with a permutation, whose backward pass needs no sums."""
     return _Permuted.apply(x, axis, there, back)

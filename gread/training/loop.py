@@ -17,9 +17,10 @@ from torch import Tensor, nn
 
 from gread.base.errors import InputError
 from gread.dynamics.integrate import finite
+from gread.kernels.backend import backend_for
 from gread.training.config import TrainConfig
 from gread.training.direct import DirectModel
-from gread.training.losses import LOSSES
+from gread.training.losses import IN_ONE_PASS, LOSSES, in_one_pass
 from gread.training.metrics import METRICS, WHOLE, Predictions, Reduction, metric_of
 from gread.training.optimizer import MemberAdam
 
@@ -82,9 +83,9 @@ class Nodes(NamedTuple):
     size: Tensor
 
     @staticmethod
-    def of(weight: Tensor, size: Tensor) -> Nodes:
-        """Nodes with a weight, from weights [N] or [members, N]."""
-        if weight.dim() > 1:
+    def of(weight: Tensor, size: Tensor, whole: bool = False) -> Nodes:
+        """Nodes with a weight, or all as a whole, from weights [N] or [members, N]."""
+        if whole or weight.dim() > 1:
             return Nodes(None, weight, size)
         places = weight.nonzero().squeeze(1)
         chosen = weight[places]
@@ -140,8 +141,13 @@ class Epochs:
         self.weight = _joined([piece.weight for piece in pieces], -1)
         self.size = reduction.total(self.weight.sum(-1))
         train, val, _ = self.size.to(self.weight.dtype).unbind(-1)
-        self.steps = [(one, Nodes.of(one.weight[..., 0, :], train)) for one in pieces if one.trains]
-        self.validation = Nodes.of(self.weight[..., 1, :], val)
+        whole = self.loss is LOSSES["cross-entropy"] and self.weight.device.type in IN_ONE_PASS
+        self.steps = [
+            (one, Nodes.of(one.weight[..., 0, :], train, whole)) for one in pieces if one.trains
+        ]
+        self.validation = Nodes.of(self.weight[..., 1, :], val, whole)
+        self.counts = torch.cat([self.size, self.size[..., 1:2]], -1)
+        self.evaluated = whole and reduction is WHOLE and self.metric is METRICS["accuracy"]
 
     @torch.no_grad()
     def check(self) -> None:
@@ -191,6 +197,10 @@ class Epochs:
             if math.isfinite(scores.sum()):
                 return torch.cat([loss.view(1), scores])
         outputs = self.outputs()
+        if self.evaluated and in_one_pass(outputs, self.weight):
+            sets, val = self.weight, self.weight[..., 1, :]
+            sums = backend_for(outputs).score(outputs, None, self.y, sets, val)
+            return torch.cat([loss.unsqueeze(-1), sums / self.counts], -1)
         val_loss = self._loss(outputs, self.y, self.validation)
         # NaN has a highest class too; its metrics must not pass for numbers.
         no_number = 0 * outputs.amax((-2, -1))

@@ -258,6 +258,30 @@ def test_dropout(dtype, rate, shape):
         assert_same(ours, expected)
 
 
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+@dtypes
+@pytest.mark.parametrize("members", [(), (3,)])
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (7, 5), (300, 7), (40, 64)])
+def test_log_loss_and_score(dtype, members, n, k):
+    x = 9 * normal(*members, n, k, dtype=dtype)
+    x[..., n // 2, :] = 0  # a tie
+    target = torch.randint(k, (n,), device=DEVICE)
+    sets = positive(*members, 3, n, dtype=dtype) * (positive(n, dtype=dtype) > 0.5)
+    target[(sets.flatten(0, -2) == 0).all(0)] = -1
+    weight = sets[..., 1, :]
+    (sums, grad), (expected, slope) = (
+        kernels.log_loss(x, target, weight) for kernels in (gpu, plain)
+    )
+    assert_same(sums.sum(0), expected.sum(0))
+    assert_same(grad, slope)
+    shared = sets.flatten(0, -3)[0] if members else sets
+    for own, bias in [(sets, None), (shared, None), (sets, normal(k, dtype=dtype))]:
+        arguments = (x, bias, target, own, own[..., 1, :])
+        assert_same(gpu.score(*arguments), plain.score(*arguments))
+    x[..., 0, 0] = torch.inf
+    assert gpu.score(x, None, target, sets, weight).isnan().all()
+
+
 @pytest.mark.parametrize("own_weights", [True, False])
 @pytest.mark.parametrize("d", [3, 64, 130])
 def test_several_members_at_once(launches, own_weights, d):
