@@ -56,6 +56,8 @@ DOT_PARTS = 2**9
 """Largest number of parts of the nodes in `dot`."""
 LOWEST: tl.constexpr = tl.constexpr(-3e38)
 """About the lowest number in single precision."""
+WORDS = 2**11
+"""Words of a program of `Keeper`."""
 CONTIGUOUS = torch.contiguous_format
 EVERY = 2**31 - 1
 """Largest number of entries of a row, and of programs of a launch."""
@@ -248,6 +250,50 @@ def score(x: Tensor, bias: Tensor | None, target: Tensor, sets: Tensor, counts: 
 def _side(k: int) -> int:
     """Rows of logits of a program."""
     return max(min(1024 // _ceil2(k), 128), 1)
+
+
+class Keeper:
+    """Copies of tensors by member where a flag is set, all in one launch.
+
+    Args:
+        kept: Where the copies go, contiguous, with members in front if there are several.
+        now: Tensors of the same shapes and types, whose memory stays where it is.
+        members: Number of members.
+    """
+
+    def __init__(self, kept: Sequence[Tensor], now: Sequence[Tensor], members: int):
+        self.tables: dict[torch.dtype, Tensor] = {}
+        chunks: dict[torch.dtype, list[list[int]]] = {}
+        for one, other in zip(kept, now, strict=True):
+            size = one.numel() * one.element_size() // members
+            word = torch.int8 if size % 4 else torch.int32
+            count = size // word.itemsize
+            for first in range(0, count, WORDS):
+                places = [t.data_ptr() + first * word.itemsize for t in (one, other)]
+                chunks.setdefault(word, []).append([*places, count, min(count - first, WORDS)])
+        for word, found in chunks.items():
+            self.tables[word] = torch.tensor(found, device=kept[0].device)
+        self.members = members
+
+    def __call__(self, better: Tensor) -> None:
+        """Copy the parts of the members where ``better`` is True, [members]."""
+        for word, table in self.tables.items():
+            _keep_kernel[(len(table), self.members)](
+                table, better, SMALL=word is torch.int8, BLOCK=WORDS
+            )
+
+
+def look(
+    numbers: Tensor, sign: int, limits: Tensor, val: Tensor, number: Tensor, epoch: Tensor,
+    running: Tensor,
+) -> Tensor:  # fmt: skip
+    """Update what `gread.training.loop.Best` has of every member, and return which are better."""
+    better = torch.empty_like(running)
+    _look_kernel[(len(running),)](
+        better, numbers.contiguous(), limits.contiguous(), val, number, epoch, running,
+        len(running), SIGN=sign, NUMBERS=numbers.size(1), BLOCK=_ceil2(numbers.size(1)),
+    )  # fmt: skip
+    return better
 
 
 class _Launch(NamedTuple):
@@ -917,3 +963,39 @@ def _score_kernel(
         right = tl.sum(tl.where(found == aim, weight, 0), axis=0)
         tl.store(out + part + one, right + undefined)
     tl.store(out + part + SETS, tl.sum(tl.where(share != 0, share * loss, 0), axis=0) + undefined)
+
+
+@triton.jit
+def _keep_kernel(table, better, SMALL: tl.constexpr, BLOCK: tl.constexpr):
+    """Copy one chunk of one member."""
+    member = tl.program_id(1).to(tl.int64)
+    if tl.load(better + member):
+        at = table + tl.program_id(0) * 4
+        word: tl.constexpr = tl.int8 if SMALL else tl.int32
+        kept = tl.load(at).to(tl.pointer_type(word))
+        now = tl.load(at + 1).to(tl.pointer_type(word))
+        lane = tl.arange(0, BLOCK)
+        place, mask = member * tl.load(at + 2) + lane, lane < tl.load(at + 3)
+        tl.store(kept + place, tl.load(now + place, mask=mask), mask=mask)
+
+
+@triton.jit(do_not_specialize=["members"])
+def _look_kernel(
+    better, numbers, limits, val, number, epoch, running, members,
+    SIGN: tl.constexpr, NUMBERS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    member = tl.program_id(0)
+    lane = tl.arange(0, BLOCK)
+    every = tl.load(numbers + member * NUMBERS + lane, mask=lane < NUMBERS, other=0)
+    infinite = (tl.abs(every) < float("inf")) == 0
+    runs = tl.load(running + member) & (tl.sum(infinite.to(tl.int32), axis=0) == 0)
+    found = (SIGN * tl.load(numbers + member * NUMBERS + 2)).to(tl.float64)
+    known, now = tl.load(val + member), tl.load(epoch + member)
+    best = runs & (found > known)
+    chosen = tl.where(best, now, tl.load(number + member))
+    tl.store(better + member, best)
+    tl.store(val + member, tl.where(best, found, known))
+    tl.store(number + member, chosen)
+    runs = runs & (now - chosen < tl.load(limits + members + member))
+    tl.store(epoch + member, now + 1)
+    tl.store(running + member, runs & (now + 1 < tl.load(limits + member)))

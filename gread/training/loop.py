@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from gread.base.errors import InputError
 from gread.dynamics.integrate import finite
-from gread.kernels.backend import backend_for
+from gread.kernels.backend import available, backend_for, fast
 from gread.training.config import TrainConfig
 from gread.training.direct import DirectModel
 from gread.training.losses import IN_ONE_PASS, LOSSES, in_one_pass
@@ -27,6 +27,9 @@ from gread.training.optimizer import MemberAdam
 EPOCHS_AT_ONCE = 20
 """Epochs that a GPU computes between two reads of the numbers: each read waits for the device, and
 for every process that shares it."""
+
+IN_ONE_LAUNCH = ("cuda",)
+"""Types of devices on which `Best` compares and copies in two launches."""
 
 NOT_FINITE = "the loss is not finite: choose a smaller lr"
 
@@ -328,10 +331,28 @@ class Best:
         self.number = torch.zeros(count, dtype=torch.int64, device=device)
         self.val = torch.full((count,), -torch.inf, dtype=torch.float64, device=device)
         self.running = torch.ones(count, dtype=torch.bool, device=device)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Find the memory of all tensors, to copy them in one launch."""
+        self.kernels: Any = None
+        if self.epoch.device.type in IN_ONE_LAUNCH and fast():
+            found: Any = available(self.epoch.device.type)
+            alike = all(
+                a.is_contiguous() and b.is_contiguous() and a.dtype == b.dtype
+                for a, b in zip(self.kept, self.state, strict=True)
+            )
+            if alike and not isinstance(found, Exception):
+                self.kernels = found
+                self.keeper = found.Keeper(self.kept, self.state, len(self.epoch))
 
     @torch.no_grad()
     def look(self, numbers: Tensor) -> None:
         """Update with the numbers [members, 5] of an epoch."""
+        if self.kernels is not None:
+            known = self.val, self.number, self.epoch, self.running
+            self.keeper(self.kernels.look(numbers, self.sign, self.limits, *known))
+            return
         epochs, patience = self.limits
         self.running &= numbers.isfinite().all(-1)
         val = self.sign * numbers[:, 2]
@@ -353,3 +374,4 @@ class Best:
         self.limits = self.limits[:, index]
         for name in ("epoch", "number", "val", "running"):
             setattr(self, name, getattr(self, name)[index])
+        self._prepare()

@@ -22,6 +22,9 @@ if not CUDA and numpy.lib.NumpyVersion(numpy.__version__) >= "2.4.0":
     pytest.skip("Triton 3.6 interprets no loop under NumPy 2.4", allow_module_level=True)
 
 from gread.kernels import gpu  # noqa: E402
+from gread.training import loop  # noqa: E402
+from gread.training.config import TrainConfig  # noqa: E402
+from gread.training.loop import Best  # noqa: E402
 
 DEVICE = "cuda" if CUDA else "cpu"
 
@@ -280,6 +283,44 @@ def test_log_loss_and_score(dtype, members, n, k):
         assert_same(gpu.score(*arguments), plain.score(*arguments))
     x[..., 0, 0] = torch.inf
     assert gpu.score(x, None, target, sets, weight).isnan().all()
+
+
+@pytest.mark.parametrize("members", [1, 3])
+def test_the_best_state_is_kept_as_without_kernels(members, monkeypatch):
+    """With ties, patience, values that are not finite, and members that are dropped."""
+    random = torch.Generator().manual_seed(0)
+    configs = [TrainConfig(epochs=9 + m, patience=(None, 2, 3)[m]) for m in range(members)]
+    kinds = [torch.float32, torch.float64, torch.int64, torch.bool]
+    shapes = [(5000,), (2, 3), (), (1,)]
+
+    def states() -> list[Tensor]:
+        pairs = zip(shapes, kinds, strict=True)
+        return [torch.zeros(members, *shape, dtype=kind, device=DEVICE) for shape, kind in pairs]
+
+    monkeypatch.setattr(loop, "available", lambda _: gpu)
+    found = []
+    for kind in ("none", DEVICE):
+        monkeypatch.setattr(loop, "IN_ONE_LAUNCH", (kind,))
+        found.append(Best(states(), states(), configs, torch.device(DEVICE)))
+    chosen = list(range(members))
+    for epoch in range(12):
+        if epoch == 8 and members > 1:
+            chosen = [0, 2]
+        numbers = torch.randint(4, (len(chosen), 5), generator=random) / 3
+        numbers[torch.rand(len(chosen), 5, generator=random) < 0.02] = torch.nan
+        for best in found:
+            if len(best.epoch) > len(chosen):
+                for tensor in (*best.kept, *best.state):
+                    tensor.data = tensor[chosen]
+                best.keep(chosen)
+            for tensor in best.state:
+                tensor.fill_(epoch % 2 if tensor.dtype == torch.bool else epoch + 1)
+            best.look(numbers.to(DEVICE))
+        for name in ("epoch", "number", "val", "running"):
+            assert torch.equal(*(getattr(best, name) for best in found))
+        for one, other in zip(found[0].kept, found[1].kept, strict=True):
+            assert torch.equal(one, other)
+    assert found[1].kernels is gpu
 
 
 @pytest.mark.parametrize("own_weights", [True, False])
