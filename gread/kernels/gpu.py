@@ -283,6 +283,49 @@ class Keeper:
             )
 
 
+def adam_table(parameters: Sequence[Tensor], numbers: Sequence[int], places: Sequence[int],
+               members: int) -> Tensor:  # fmt: skip
+    """Chunks of parameters for `adam`, int64.
+
+    Args:
+        parameters: Contiguous, with members in front if there are several.
+        numbers: Number of each among all parameters.
+        places: Where the moments of each begin in a row of those of all parameters.
+        members: Number of members.
+    """
+    rows, begin = [], 0
+    for one, number, place in zip(parameters, numbers, places, strict=True):
+        count = one.numel() // members
+        for first in range(0, count, WORDS):
+            at = one.data_ptr() + first * one.element_size()
+            left = min(count - first, WORDS)
+            rows.append([at, count, left, place + first, begin + first, number])
+        begin += count
+    return torch.tensor(rows, device=parameters[0].device)
+
+
+def adam(
+    table: Tensor, grads: Tensor, means: Tensor, squares: Tensor, rates: Tensor, powers: Tensor,
+    betas: tuple[float, float], eps: float,
+) -> None:  # fmt: skip
+    """One step of Adam for the parameters of `adam_table`.
+
+    Args:
+        table: From `adam_table`.
+        grads: Gradients of these parameters one after another, [members, ...].
+        means: First moments of all parameters, [members, ...].
+        squares: Second moments, likewise.
+        rates: Learning rate and weight decay, [parameters, members, 2].
+        powers: Powers of the two βs after this step, [parameters, 2], in double precision.
+        betas: β₁ and β₂.
+        eps: ε.
+    """
+    _adam_kernel[(len(table), len(grads))](
+        table, grads, means, squares, rates, powers, grads.size(1), means.size(1),
+        MEAN=betas[0], SQUARE=betas[1], EPS=eps, DOUBLE=grads.dtype == torch.float64, BLOCK=WORDS,
+    )  # fmt: skip
+
+
 def look(
     numbers: Tensor, sign: int, limits: Tensor, val: Tensor, number: Tensor, epoch: Tensor,
     running: Tensor,
@@ -999,3 +1042,34 @@ def _look_kernel(
     runs = runs & (now - chosen < tl.load(limits + members + member))
     tl.store(epoch + member, now + 1)
     tl.store(running + member, runs & (now + 1 < tl.load(limits + member)))
+
+
+@triton.jit(do_not_specialize=["grads_step", "moments_step"])
+def _adam_kernel(
+    table, grads, means, squares, rates, powers, grads_step, moments_step,
+    MEAN: tl.constexpr, SQUARE: tl.constexpr, EPS: tl.constexpr, DOUBLE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Update one chunk of a parameter of one member."""
+    member = tl.program_id(1).to(tl.int64)
+    row = table + tl.program_id(0) * 6
+    kind: tl.constexpr = tl.float64 if DOUBLE else tl.float32
+    lane = tl.arange(0, BLOCK)
+    mask = lane < tl.load(row + 2)
+    at = tl.load(row).to(tl.pointer_type(kind)) + member * tl.load(row + 1) + lane
+    moment = member * moments_step + tl.load(row + 3) + lane
+    number = tl.load(row + 5)
+    rate = rates + 2 * (number * tl.num_programs(1) + member)
+    x = tl.load(at, mask=mask, other=0)
+    slope = tl.load(grads + member * grads_step + tl.load(row + 4) + lane, mask=mask, other=0)
+    slope += tl.load(rate + 1) * x
+    mean = tl.load(means + moment, mask=mask, other=0)
+    square = tl.load(squares + moment, mask=mask, other=0)
+    mean = mean * MEAN + slope * (1 - MEAN)
+    square = square * SQUARE + slope * slope * (1 - SQUARE)
+    tl.store(means + moment, mean, mask=mask)
+    tl.store(squares + moment, square, mask=mask)
+    first = (1 - tl.load(powers + 2 * number)).to(kind)
+    second = tl.sqrt(1 - tl.load(powers + 2 * number + 1)).to(kind)
+    step = tl.load(rate) / first
+    tl.store(at, x - step * mean / (tl.sqrt(square) / second + EPS), mask=mask)

@@ -22,7 +22,7 @@ from gread.training.config import TrainConfig
 from gread.training.direct import DirectModel
 from gread.training.losses import IN_ONE_PASS, LOSSES, in_one_pass
 from gread.training.metrics import METRICS, WHOLE, Predictions, Reduction, metric_of
-from gread.training.optimizer import MemberAdam
+from gread.training.optimizer import LaunchedAdam, MemberAdam
 
 EPOCHS_AT_ONCE = 20
 """Epochs that a GPU computes between two reads of the numbers: each read waits for the device, and
@@ -129,7 +129,7 @@ class Epochs:
         model: nn.Module,
         pieces: Sequence[Piece],
         config: TrainConfig,
-        optimizer: torch.optim.Optimizer | MemberAdam,
+        optimizer: torch.optim.Optimizer | MemberAdam | LaunchedAdam,
         best: Best | None = None,
         reduction: Reduction = WHOLE,
         direct: DirectModel | None = None,

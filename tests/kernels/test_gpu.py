@@ -22,7 +22,7 @@ if not CUDA and numpy.lib.NumpyVersion(numpy.__version__) >= "2.4.0":
     pytest.skip("Triton 3.6 interprets no loop under NumPy 2.4", allow_module_level=True)
 
 from gread.kernels import gpu  # noqa: E402
-from gread.training import loop  # noqa: E402
+from gread.training import loop, optimizer  # noqa: E402
 from gread.training.config import TrainConfig  # noqa: E402
 from gread.training.loop import Best  # noqa: E402
 
@@ -321,6 +321,59 @@ def test_the_best_state_is_kept_as_without_kernels(members, monkeypatch):
         for one, other in zip(found[0].kept, found[1].kept, strict=True):
             assert torch.equal(one, other)
     assert found[1].kernels is gpu
+
+
+@dtypes
+def test_a_step_in_one_launch_is_that_of_adam(dtype, monkeypatch):
+    """For each member, also without some of the gradients, and after one was dropped."""
+    monkeypatch.setattr(optimizer, "IN_ONE_LAUNCH", (DEVICE,))
+    monkeypatch.setattr(optimizer, "available", lambda _: gpu)
+    configs = [TrainConfig(lr=0.03 * (1 + m), weight_decay=0.1 * m) for m in range(3)]
+    shapes = [(2500,), (2, 3), (), (7,)]
+    ours = [torch.nn.Parameter(normal(3, *shape, dtype=dtype)) for shape in shapes]
+    alone = [[torch.nn.Parameter(p[m].detach().clone()) for p in ours] for m in range(3)]
+    found = optimizer.member_adam(ours, configs)
+    assert isinstance(found, optimizer.LaunchedAdam)
+    others = [
+        torch.optim.Adam(own, lr=c.lr, weight_decay=c.weight_decay)
+        for own, c in zip(alone, configs, strict=True)
+    ]
+    left = [0, 1, 2]
+    for step in range(6):
+        if step == 4:
+            left = [0, 2]
+            for p in ours:
+                p.data, p.grad = p.detach()[left], None
+            found.keep(left)
+        for place, p in enumerate(ours):
+            p.grad = None if place == 1 and step in (0, 3) else normal(*p.shape, dtype=dtype)
+            for k, m in enumerate(left):
+                alone[m][place].grad = None if p.grad is None else p.grad[k].clone()
+        found.step()
+        for k, m in enumerate(left):
+            others[m].step()
+            for p, q in zip(ours, alone[m], strict=True):
+                assert_same(p[k].detach(), q.detach())
+
+
+@dtypes
+def test_a_model_in_one_launch_has_the_groups_of_its_optimizer(dtype, monkeypatch):
+    monkeypatch.setattr(optimizer, "IN_ONE_LAUNCH", (DEVICE,))
+    monkeypatch.setattr(optimizer, "available", lambda _: gpu)
+    ours = [torch.nn.Parameter(normal(5, 2, dtype=dtype)) for _ in range(2)]
+    theirs = [torch.nn.Parameter(p.detach().clone()) for p in ours]
+    adams = [
+        torch.optim.Adam([{"params": own[:1]}, {"params": own[1:], "weight_decay": 0.5}], lr=0.1)
+        for own in (ours, theirs)
+    ]
+    mine = optimizer.launched(adams[0])
+    for _ in range(3):
+        for p, q in zip(ours, theirs, strict=True):
+            p.grad = q.grad = normal(5, 2, dtype=dtype)
+        mine.step()
+        adams[1].step()
+    for p, q in zip(ours, theirs, strict=True):
+        assert_same(p.detach(), q.detach())
 
 
 @pytest.mark.parametrize("own_weights", [True, False])
