@@ -28,8 +28,8 @@ from torch import Tensor
 import gread
 from gread.bench.machine import machine
 from gread.graph.adjacency import edges_of
-from gread.kernels import gpu, reference
-from gread.kernels.pattern import HEAVY_ROWS, Rows, remember
+from gread.kernels import gpu, pattern as patterns, reference
+from gread.kernels.pattern import BY_LENGTH, Rows, remember, rows_by_length
 from gread.kernels.reference import Pair, Terms
 from gread.models.stacking import stack
 from studies.measure_speed import prepared
@@ -48,6 +48,7 @@ class Variant(NamedTuple):
     warps: int = 2
     at_once: int = 8
     light: int = 128
+    """Most entries of a row of one warp; 0 for rows in their own order."""
     registers: int = 0
     """Limit of registers; 0 for none."""
 
@@ -56,7 +57,7 @@ VARIANTS = [
     Variant(),
     *(Variant(at_once=count) for count in (4, 16)),
     *(Variant(warps=count) for count in (1, 4, 8)),
-    *(Variant(light=count) for count in (32, 64, 256)),
+    *(Variant(light=count) for count in (0, 32, 64, 256)),
     *(Variant(registers=count) for count in (48, 64)),
     *(Variant(channels=count, warps=4) for count in (64, 128)),
 ]
@@ -77,19 +78,20 @@ def divided(variant: Variant) -> Iterator[None]:
         patch.multiple(gpu, CHANNELS=variant.channels, SLICE=variant.channels),
         patch.multiple(gpu, WARPS_PER_TILE=variant.warps, WARPS_PER_SLICE=variant.warps),
         patch.object(gpu, "AT_ONCE", variant.at_once),
-        patch.object(gpu, "MOST_LIGHT", variant.light),
         patch.object(gpu, "_tile_of", limited),
     ):
         yield
 
 
 def pattern(name: str, light: int) -> Rows:
-    """Rows of the adjacency of a graph, with the heavy ones of a division."""
+    """Rows of the adjacency of a graph, with the order of a division; 0 for none."""
     data = gread.load(name).to("cuda")
     known = edges_of(data.edge_index, None, torch.zeros(data.num_nodes, 1).cuda(), LOOPS[name])
     rows = Rows(known.pattern.rows.start.clone(), known.pattern.rows.column)
-    counts, row = rows.start.diff().sort(descending=True, stable=True)
-    remember(rows.start, HEAVY_ROWS, lambda: row[counts > light].int())
+    with patch.object(patterns, "MOST_LIGHT", light):
+        order = rows_by_length(rows.start)
+    if light:
+        remember(rows.start, BY_LENGTH, lambda: order)
     return rows
 
 

@@ -46,11 +46,21 @@ class Backend(Protocol):
     def attend_back(self, rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
         """Compute the gradient of the scores of `attend` or `shares`."""
 
-    def gather_heads(self, rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
+    def gather_heads(
+        self, rows: Rows, weight: Tensor, y: Tensor, order: Tensor | None = None
+    ) -> Tensor:
         """Compute A y for every head."""
 
     def dropout(self, x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
         """Set elements to zero by a hash of their index and a seed."""
+
+    def log_loss(self, x: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute the weighted cross entropy as partial sums, and its gradient."""
+
+    def score(
+        self, x: Tensor, bias: Tensor | None, target: Tensor, sets: Tensor, counts: Tensor
+    ) -> Tensor:
+        """Compute sums of right rows of every set, and the weighted cross entropy."""
 
     def run(
         self, program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor

@@ -26,7 +26,14 @@ from torch import Tensor
 
 from gread.kernels.pattern import Rows
 from gread.kernels.program import FIELDS, KINDS, Matrix, Program, Ran
-from gread.kernels.reference import Pair, Terms, dot as dot, one_by_one, threshold
+from gread.kernels.reference import (
+    Pair,
+    Terms,
+    dot as dot,
+    log_loss as log_loss,
+    one_by_one,
+    threshold,
+)
 
 SOURCES = tuple(Path(__file__).with_name(name) for name in ("cpu.c", "program.c"))
 HEADER = Path(__file__).with_name("rows.h")
@@ -105,9 +112,10 @@ def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
     return out
 
 
-@one_by_one(2, 3)
-def gather_heads(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
+@one_by_one(2, 3, 1)
+def gather_heads(rows: Rows, weight: Tensor, y: Tensor, order: Tensor | None = None) -> Tensor:
     """See `gread.kernels.reference.gather_heads`."""
+    weight = weight if order is None else weight.index_select(0, order)
     out = y.new_empty(rows.start.numel() - 1, *y.shape[1:])
     _call("gather_heads", y, *rows, weight, y, out, *out.shape, weight.size(0))
     return out
@@ -134,8 +142,9 @@ def drop_cross_entropy(
     return out
 
 
-def score(x: Tensor, bias: Tensor, target: Tensor, sets: Tensor, counts: Tensor) -> Tensor:
+def score(x: Tensor, bias: Tensor | None, target: Tensor, sets: Tensor, counts: Tensor) -> Tensor:
     """See `gread.kernels.reference.score`."""
+    bias = x.new_zeros(x.size(1)) if bias is None else bias
     out, count = x.new_empty(len(sets) + 1), len(sets)
     _call("score", x, x, bias, target, sets, counts, out, x.new_zeros(PARTS, count + 1), *x.shape,
           count)  # fmt: skip

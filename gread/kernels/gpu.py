@@ -21,7 +21,7 @@ import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from torch import Tensor
 
-from gread.kernels.pattern import HEAVY_ROWS, LONGEST, MOST_LIGHT, Rows, recall
+from gread.kernels.pattern import BY_LENGTH, LONGEST, Rows, recall
 from gread.kernels.reference import Pair, Terms, run as run, threshold
 
 CHANNELS = 128
@@ -56,6 +56,9 @@ DOT_PARTS = 2**9
 """Largest number of parts of the nodes in `dot`."""
 LOWEST: tl.constexpr = tl.constexpr(-3e38)
 """About the lowest number in single precision."""
+WORDS = 2**11
+"""Words of a program of `Keeper`."""
+CONTIGUOUS = torch.contiguous_format
 EVERY = 2**31 - 1
 """Largest number of entries of a row, and of programs of a launch."""
 
@@ -101,8 +104,8 @@ def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> T
     tile = _tile_of(rows, _ceil2(d), out.element_size(), WARPS_PER_TILE)
     if tile.programs:
         _edge_dots_kernel[(tile.programs, math.prod(members))](
-            out, *rows, tile.heavy, *arguments, _count(rows), length, rows.column.numel(),
-            tile.heavy.numel(), tile.each,
+            out, *rows, tile.places, *arguments, _count(rows), length, rows.column.numel(),
+            tile.heavy, tile.each,
             D=d, PAIRS=len(pairs), LEFT=len(first.left), LEFT_2=len(second.left),
             SCALED=first.coef is not None, ADDS=adds, BLOCK_D=_ceil2(d), **tile.options,
         )  # fmt: skip
@@ -171,16 +174,19 @@ def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
     return out
 
 
-def gather_heads(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
-    """out[i, head] = Σ over the entries e of row i of weight[e, head] · y[j, head]."""
+def gather_heads(rows: Rows, weight: Tensor, y: Tensor, order: Tensor | None = None) -> Tensor:
+    """out[i, head] = Σ over the entries e of row i of weight[e, head] · y[j, head].
+
+    A copy of the entries in another order takes longer than their product.
+    """
     *members, length, heads, d = y.shape
     block = {"BLOCK_H": _ceil2(heads), "BLOCK_D": _ceil2(d)}
     out = y.new_empty(*members, _count(rows), heads, d)
     for launch in _launches(rows, math.prod(block.values()) * y.element_size(), math.prod(members)):
         _gather_heads_kernel[(launch.programs, math.prod(members))](
-            out, *rows, weight.contiguous(), y.contiguous(), _count(rows), length,
-            rows.column.numel(),
-            HEADS=heads, D=d, **block, **launch.options,
+            out, *rows, rows.column if order is None else order, weight.contiguous(),
+            y.contiguous(), _count(rows), length, rows.column.numel(),
+            HEADS=heads, D=d, ORDERED=order is not None, **block, **launch.options,
         )  # fmt: skip
     return out
 
@@ -208,6 +214,131 @@ def dropout(x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
     return out
 
 
+def log_loss(x: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Σ_i w_i · −log softmax(x_i)[target_i] as partial sums [parts], and its gradient."""
+    *members, n, k = x.shape
+    side = _side(k)
+    parts = triton.cdiv(n, side)
+    sums, grad = x.new_empty(parts, *members), torch.empty_like(x, memory_format=CONTIGUOUS)
+    if parts:
+        _log_loss_kernel[(parts, math.prod(members))](
+            sums, grad, x.contiguous(), target, weight.contiguous(), n,
+            n if weight.dim() > 1 else 0, K=k, BLOCK_K=_ceil2(k), ROWS=side,
+        )  # fmt: skip
+    return sums, grad
+
+
+def score(x: Tensor, bias: Tensor | None, target: Tensor, sets: Tensor, counts: Tensor) -> Tensor:
+    """Sums over the rows for an evaluation of the logits z = x + b, [sets + 1].
+
+    For several members, all but b and the targets may have a leading axis.
+    """
+    *members, n, k = x.shape
+    side, number = _side(k), sets.size(-2)
+    parts = triton.cdiv(n, side)
+    out = x.new_empty(parts, *members, number + 1)
+    if parts:
+        _score_kernel[(parts, math.prod(members))](
+            out, x.contiguous(), x if bias is None else bias, target, sets.contiguous(),
+            counts.contiguous(), n, number * n if sets.dim() > 2 else 0,
+            n if counts.dim() > 1 else 0,
+            K=k, SETS=number, BIASED=bias is not None, BLOCK_K=_ceil2(k), ROWS=side,
+        )  # fmt: skip
+    return out.sum(0)
+
+
+def _side(k: int) -> int:
+    """Rows of logits of a program."""
+    return max(min(1024 // _ceil2(k), 128), 1)
+
+
+class Keeper:
+    """Copies of tensors by member where a flag is set, all in one launch.
+
+    Args:
+        kept: Where the copies go, contiguous, with members in front if there are several.
+        now: Tensors of the same shapes and types, whose memory stays where it is.
+        members: Number of members.
+    """
+
+    def __init__(self, kept: Sequence[Tensor], now: Sequence[Tensor], members: int):
+        self.tables: dict[torch.dtype, Tensor] = {}
+        chunks: dict[torch.dtype, list[list[int]]] = {}
+        for one, other in zip(kept, now, strict=True):
+            size = one.numel() * one.element_size() // members
+            word = torch.int8 if size % 4 else torch.int32
+            count = size // word.itemsize
+            for first in range(0, count, WORDS):
+                places = [t.data_ptr() + first * word.itemsize for t in (one, other)]
+                chunks.setdefault(word, []).append([*places, count, min(count - first, WORDS)])
+        for word, found in chunks.items():
+            self.tables[word] = torch.tensor(found, device=kept[0].device)
+        self.members = members
+
+    def __call__(self, better: Tensor) -> None:
+        """Copy the parts of the members where ``better`` is True, [members]."""
+        for word, table in self.tables.items():
+            _keep_kernel[(len(table), self.members)](
+                table, better, SMALL=word is torch.int8, BLOCK=WORDS
+            )
+
+
+def adam_table(parameters: Sequence[Tensor], numbers: Sequence[int], places: Sequence[int],
+               members: int) -> Tensor:  # fmt: skip
+    """Chunks of parameters for `adam`, int64.
+
+    Args:
+        parameters: Contiguous, with members in front if there are several.
+        numbers: Number of each among all parameters.
+        places: Where the moments of each begin in a row of those of all parameters.
+        members: Number of members.
+    """
+    rows, begin = [], 0
+    for one, number, place in zip(parameters, numbers, places, strict=True):
+        count = one.numel() // members
+        for first in range(0, count, WORDS):
+            at = one.data_ptr() + first * one.element_size()
+            left = min(count - first, WORDS)
+            rows.append([at, count, left, place + first, begin + first, number])
+        begin += count
+    return torch.tensor(rows, device=parameters[0].device)
+
+
+def adam(
+    table: Tensor, grads: Tensor, means: Tensor, squares: Tensor, rates: Tensor, powers: Tensor,
+    betas: tuple[float, float], eps: float,
+) -> None:  # fmt: skip
+    """One step of Adam for the parameters of `adam_table`.
+
+    Args:
+        table: From `adam_table`.
+        grads: Gradients of these parameters one after another, [members, ...].
+        means: First moments of all parameters, [members, ...].
+        squares: Second moments, likewise.
+        rates: Learning rate and weight decay, [parameters, members, 2].
+        powers: Powers of the two βs after this step, [parameters, 2], in double precision.
+        betas: β₁ and β₂.
+        eps: ε.
+    """
+    _adam_kernel[(len(table), len(grads))](
+        table, grads, means, squares, rates, powers, grads.size(1), means.size(1),
+        MEAN=betas[0], SQUARE=betas[1], EPS=eps, DOUBLE=grads.dtype == torch.float64, BLOCK=WORDS,
+    )  # fmt: skip
+
+
+def look(
+    numbers: Tensor, sign: int, limits: Tensor, val: Tensor, number: Tensor, epoch: Tensor,
+    running: Tensor,
+) -> Tensor:  # fmt: skip
+    """Update what `gread.training.loop.Best` has of every member, and return which are better."""
+    better = torch.empty_like(running)
+    _look_kernel[(len(running),)](
+        better, numbers.contiguous(), limits.contiguous(), val, number, epoch, running,
+        len(running), SIGN=sign, NUMBERS=numbers.size(1), BLOCK=_ceil2(numbers.size(1)),
+    )  # fmt: skip
+    return better
+
+
 class _Launch(NamedTuple):
     """One launch of a kernel over the rows."""
 
@@ -216,9 +347,7 @@ class _Launch(NamedTuple):
     """Arguments of every kernel over rows: the rows of a program and the block size of entries."""
 
 
-def _launches(
-    rows: Rows, width: int, repeats: int, in_flight: int = IN_FLIGHT, most_programs: int = EVERY
-) -> list[_Launch]:
+def _launches(rows: Rows, width: int, repeats: int, in_flight: int = IN_FLIGHT) -> list[_Launch]:
     """Launch parameters from values that are known without synchronization.
 
     Args:
@@ -226,13 +355,11 @@ def _launches(
         width: Bytes of a tile per entry, a power of two.
         repeats: Number of programs with the same rows, for other channels and members.
         in_flight: Bytes in flight per thread.
-        most_programs: Limit of the first launch; the limit of the second is four times as large.
     """
     n, entries = _count(rows), rows.column.numel()
     if n == 0:
         return []
     mean = entries / n
-    each = triton.cdiv(n, most_programs)
     large = n > SMALL and entries >= MANY
     longest = recall(rows.start, LONGEST) or (EVERY if large else 0)
 
@@ -260,16 +387,16 @@ def _launches(
     # longest row determines the time. The register limit is the lowest that rarely spills.
     warps = 4 if n <= SMALL and mean >= 16 else min(max(width // 512, 1), 8)
     usual = 2 * mean
-    unused = WARPS // (triton.cdiv(n, each) * max(repeats, 1))
+    unused = WARPS // (n * max(repeats, 1))
     if unused > warps:
         warps, usual = min(_ceil2(unused + 1) // 2, 8), max(usual, longest)
     long = LONG * block(warps, usual)
     heavy, limit = (HEAVY, HEAVY) if large else (long // 4, long)
     if longest <= limit:
-        return [launch(each, warps, 96, usual, 0, EVERY)]
+        return [launch(1, warps, 96, usual, 0, EVERY)]
     return [
-        launch(each, warps, 96, usual, 0, heavy),
-        launch(max(each // 4, 64 if large else 8), 8, 128, 2 * HEAVY, heavy + 1, EVERY),
+        launch(1, warps, 96, usual, 0, heavy),
+        launch(64 if large else 8, 8, 128, 2 * HEAVY, heavy + 1, EVERY),
     ]
 
 
@@ -291,11 +418,11 @@ def _combine(
     x = x.contiguous()
     if n:
         _combine_kernel[(tile.programs, blocks, count)](
-            out, partial, *rows, tile.heavy, weight.contiguous(), x,
+            out, partial, *rows, tile.places, weight.contiguous(), x,
             x if y is None else y.contiguous(), coef.contiguous(),
             *[base.contiguous() for base in bases], *[x] * (5 - len(bases)), n, length,
             rows.column.numel() if weight.dim() > 1 else 0,
-            coef.size(-2) if coef.dim() > 2 else 0, tile.heavy.numel(), tile.each,
+            coef.size(-2) if coef.dim() > 2 else 0, tile.heavy, tile.each,
             D=d, DEGREE=degree, BASES=len(bases), SUMS=y is not None, BLOCK_D=channels,
             **tile.options,
         )  # fmt: skip
@@ -305,8 +432,11 @@ def _combine(
 class _Tile(NamedTuple):
     """Division of the rows among the programs of a launch."""
 
-    heavy: Tensor
-    """Rows that all warps of a program read together, int32; the first programs have one each."""
+    places: Tensor
+    """The order of the rows, see `gread.kernels.pattern.RowOrder`; without one, any tensor."""
+    heavy: int
+    """Rows at the front of it that all warps of a program read together; the first programs have
+    one each."""
     each: int
     """Number of blocks of rows of every other program."""
     programs: int
@@ -328,17 +458,19 @@ def _tile_of(rows: Rows, channels: int, size: int, warps: int, most: int = EVERY
     """
     threads = 32 * warps
     side = max(min(threads * 16 // (channels * size), threads), 1)
-    heavy = recall(rows.start, HEAVY_ROWS)
-    heavy = rows.column[:0] if heavy is None or side == 1 else heavy
-    blocks = triton.cdiv(_count(rows), side)
+    order = recall(rows.start, BY_LENGTH)
+    places, heavy = (rows.column, 0) if order is None else (order.places, order.heavy)
+    heavy = 0 if side == 1 else heavy
+    blocks = triton.cdiv(_count(rows) - heavy, side)
     each = max(triton.cdiv(blocks, most), 1)
     options = {
         "ROWS": side,
         "BLOCK": AT_ONCE,
-        "LIGHT": MOST_LIGHT if heavy.numel() else EVERY,
+        "ORDERED": order is not None,
+        "HEAVY": heavy > 0,
         "num_warps": warps,
     }
-    return _Tile(heavy, each, heavy.numel() + triton.cdiv(blocks, each), options)
+    return _Tile(places, heavy, each, heavy + triton.cdiv(blocks, each), options)
 
 
 def _count(rows: Rows) -> int:
@@ -392,18 +524,23 @@ def _tile(x, node, known, lane, there, STRIDE: tl.constexpr):
 
 @triton.jit
 def _product(
-    column, weight, count, x, lane, there,
+    column, order, weight, begin, count, x, lane, there,
     HEADS: tl.constexpr, STRIDE: tl.constexpr, BLOCK: tl.constexpr, BLOCK_H: tl.constexpr,
-    BLOCK_D: tl.constexpr,
+    BLOCK_D: tl.constexpr, ORDERED: tl.constexpr,
 ):  # fmt: skip
     """Σ over the ``count`` entries of weight[e, head] · x[j, head], [heads, channels]."""
     head = tl.arange(0, BLOCK_H)[None, :]
     total = tl.zeros([BLOCK, BLOCK_H, BLOCK_D], x.dtype.element_ty)
     entry = tl.arange(0, BLOCK)
+    column += begin
+    order += begin
     node = tl.load(column + entry, mask=entry < count, other=0)
     for _ in range(0, count, BLOCK):
         known = entry < count
-        at = entry[:, None] * HEADS + head
+        place = begin + entry
+        if ORDERED:
+            place = tl.load(order + entry, mask=known, other=0)
+        at = place[:, None] * HEADS + head
         factor = tl.load(weight + at, mask=known[:, None] & (head < HEADS), other=0)
         tile = _tile(x, node, known, lane, there, STRIDE)
         # Prefetch the next columns together with the tile: one wait per block, not two.
@@ -434,22 +571,28 @@ def _blocks(heavies, each):
 
 
 @triton.jit
-def _side_by_side(start, heavy, shared, block, n, ROWS: tl.constexpr, LIGHT: tl.constexpr):
+def _side_by_side(
+    start, places, heavies, shared, block, n,
+    ROWS: tl.constexpr, ORDERED: tl.constexpr, HEAVY: tl.constexpr,
+):  # fmt: skip
     """ROWS rows of a block, or one heavy row in ROWS parts.
 
-    Returns the row of each, whether this program processes it, its first entry, and how many follow
-    from there.
+    Returns the row of each, whether there is one, its first entry, and how many follow from there.
     """
     side = tl.arange(0, ROWS)
-    row = (block * ROWS + side).to(tl.int64)
-    if LIGHT < 2147483647:
-        row = tl.where(shared, tl.load(heavy + tl.program_id(0), mask=shared, other=0), row)
-    mine = row < n
-    begin = tl.load(start + row, mask=mine, other=0)
-    count = (tl.load(start + row + 1, mask=mine, other=0) - begin).to(tl.int32)
-    if LIGHT < 2147483647:
-        mine = mine & (shared | (count <= LIGHT))
-        count = tl.where(mine, count, 0)
+    place = (block * ROWS + side).to(tl.int64)
+    if HEAVY:
+        place = tl.where(shared, tl.program_id(0), heavies + place)
+    mine = place < n
+    if ORDERED:
+        row = tl.load(places + 3 * place, mask=mine, other=0).to(tl.int64)
+        begin = tl.load(places + 3 * place + 1, mask=mine, other=0).to(tl.int64)
+        count = tl.load(places + 3 * place + 2, mask=mine, other=0).to(tl.int32)
+    else:
+        row = place
+        begin = tl.load(start + row, mask=mine, other=0)
+        count = (tl.load(start + row + 1, mask=mine, other=0) - begin).to(tl.int32)
+    if HEAVY:
         part = tl.where(shared, (count + ROWS - 1) // ROWS, 0)
         begin += side * part
         count = tl.where(shared, tl.minimum(count - side * part, part), count)
@@ -458,10 +601,11 @@ def _side_by_side(start, heavy, shared, block, n, ROWS: tl.constexpr, LIGHT: tl.
 
 @triton.jit(do_not_specialize=["n", "length", "weight_step", "coef_rows", "heavies", "each"])
 def _combine_kernel(
-    out, partial, start, column, heavy, weight, x, y, coef, base_0, base_1, base_2, base_3, base_4,
+    out, partial, start, column, places, weight, x, y, coef, base_0, base_1, base_2, base_3, base_4,
     n, length, weight_step, coef_rows, heavies, each,
     D: tl.constexpr, DEGREE: tl.constexpr, BASES: tl.constexpr, SUMS: tl.constexpr,
-    BLOCK_D: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, LIGHT: tl.constexpr,
+    BLOCK_D: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, ORDERED: tl.constexpr,
+    HEAVY: tl.constexpr,
 ):  # fmt: skip
     """out = c₀ (A x) + (c₁ + c₂ y + ...) x + Σ c bases; in `gather`, y is x."""
     bases = (base_0, base_1, base_2, base_3, base_4)
@@ -479,8 +623,10 @@ def _combine_kernel(
     entry = tl.arange(0, BLOCK)[None, :]
     shared, first, last = _blocks(heavies, each)
     for block in range(first, last):
-        row, mine, begin, count = _side_by_side(start, heavy, shared, block, n, ROWS, LIGHT)
-        if LIGHT < 2147483647:
+        row, mine, begin, count = _side_by_side(
+            start, places, heavies, shared, block, n, ROWS, ORDERED, HEAVY
+        )
+        if HEAVY:
             mine = mine & ((tl.arange(0, ROWS) == 0) | (not shared))
         there = mine[:, None] & valid
         at = row[:, None] * D + channel
@@ -509,7 +655,7 @@ def _combine_kernel(
             known = entry < count[:, None]
             node = tl.load(column + place, mask=known, other=0)
             product += tl.sum(factor[:, :, None] * tile, axis=1)
-        if LIGHT < 2147483647:  # noqa: SIM102, a constant of the compiler
+        if HEAVY:  # noqa: SIM102, a constant of the compiler
             if shared:
                 product = tl.where(mine[:, None], tl.sum(product, axis=0)[None, :], 0)
         value += tl.load(coef + channel, mask=valid, other=0) * product
@@ -531,9 +677,10 @@ def _combine_kernel(
 
 @triton.jit(do_not_specialize=["n", "length", "entries", "each"])
 def _gather_heads_kernel(
-    out, start, column, weight, y, n, length, entries, each,
-    HEADS: tl.constexpr, D: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr,
-    SPAN: tl.constexpr, FEWEST: tl.constexpr, MOST: tl.constexpr, BLOCK: tl.constexpr,
+    out, start, column, order, weight, y, n, length, entries, each,
+    HEADS: tl.constexpr, D: tl.constexpr, ORDERED: tl.constexpr, BLOCK_H: tl.constexpr,
+    BLOCK_D: tl.constexpr, SPAN: tl.constexpr, FEWEST: tl.constexpr, MOST: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     stride: tl.constexpr = HEADS * D
     member = tl.program_id(1).to(tl.int64)
@@ -545,10 +692,10 @@ def _gather_heads_kernel(
     for row in range(first, last):
         begin, count, mine = _entries(start, row, FEWEST, MOST)
         if mine:
-            columns, weights = column + begin, weight + begin * HEADS
             value = _product(
-                columns, weights, count, y, lane, there, HEADS, stride, BLOCK, BLOCK_H, BLOCK_D
-            )
+                column, order, weight, begin, count, y, lane, there,
+                HEADS, stride, BLOCK, BLOCK_H, BLOCK_D, ORDERED,
+            )  # fmt: skip
             tl.store(out + row * stride + lane, value, mask=there)
 
 
@@ -569,11 +716,11 @@ def _left(
 
 @triton.jit(do_not_specialize=["n", "length", "entries", "heavies", "each"])
 def _edge_dots_kernel(
-    out, start, column, heavy, left, left_b, right, coef, left_2, left_b_2, right_2, coef_2, n,
+    out, start, column, places, left, left_b, right, coef, left_2, left_b_2, right_2, coef_2, n,
     length, entries, heavies, each,
     D: tl.constexpr, PAIRS: tl.constexpr, LEFT: tl.constexpr, LEFT_2: tl.constexpr,
     SCALED: tl.constexpr, ADDS: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr,
-    BLOCK: tl.constexpr, LIGHT: tl.constexpr,
+    BLOCK: tl.constexpr, ORDERED: tl.constexpr, HEAVY: tl.constexpr,
 ):  # fmt: skip
     """out[e] = left[i] · right[j], for one pair or two."""
     member = tl.program_id(1).to(tl.int64)
@@ -591,7 +738,9 @@ def _edge_dots_kernel(
     entry = tl.arange(0, BLOCK)[None, :]
     shared, first, last = _blocks(heavies, each)
     for block in range(first, last):
-        row, mine, begin, count = _side_by_side(start, heavy, shared, block, n, ROWS, LIGHT)
+        row, mine, begin, count = _side_by_side(
+            start, places, heavies, shared, block, n, ROWS, ORDERED, HEAVY
+        )
         own = _left(left, left_b, coef, row, channel, mine, D, LEFT, SCALED)
         second = own
         if PAIRS == 2:
@@ -791,3 +940,136 @@ def _dropout_kernel(
         stays = hashed >= limit
         value *= tl.full([], high, value.dtype) + tl.full([], low, value.dtype)
     tl.store(out + number, tl.where(stays, value, 0), mask=there)
+
+
+@triton.jit
+def _logits(x, member, n, K: tl.constexpr, BLOCK_K: tl.constexpr, ROWS: tl.constexpr):
+    """Rows of this program, whether they exist, and places of their logits with a mask."""
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    channel = tl.arange(0, BLOCK_K)[None, :]
+    mine = row < n
+    at = (member * n + row)[:, None] * K + channel
+    return row, mine, at, mine[:, None] & (channel < K)
+
+
+@triton.jit
+def _log_softmax(logits, target, K: tl.constexpr, BLOCK_K: tl.constexpr):
+    """Highest logits, probabilities, −log of those of the targets, and where these are."""
+    channel = tl.arange(0, BLOCK_K)[None, :]
+    highest = tl.max(tl.where(channel < K, logits, float("-inf")), axis=1)
+    powers = tl.where(channel < K, tl.exp(logits - highest[:, None]), 0)
+    total = tl.sum(powers, axis=1)
+    own = channel == target[:, None]
+    value = tl.sum(tl.where(own, logits, 0), axis=1)
+    return highest, powers / total[:, None], tl.log(total) + highest - value, own
+
+
+@triton.jit(do_not_specialize=["n", "weight_step"])
+def _log_loss_kernel(
+    sums, grad, x, target, weight, n, weight_step,
+    K: tl.constexpr, BLOCK_K: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    member = tl.program_id(1).to(tl.int64)
+    row, mine, at, there = _logits(x, member, n, K, BLOCK_K, ROWS)
+    logits = tl.load(x + at, mask=there, other=0)
+    aim = tl.load(target + row, mask=mine, other=0)
+    share = tl.load(weight + member * weight_step + row, mask=mine, other=0)
+    _, chance, loss, own = _log_softmax(logits, aim, K, BLOCK_K)
+    counts = share != 0
+    slope = share[:, None] * tl.where(own, chance - 1, chance)
+    tl.store(grad + at, tl.where(counts[:, None], slope, 0), mask=there)
+    part = tl.program_id(0) * tl.num_programs(1) + member
+    tl.store(sums + part, tl.sum(tl.where(counts, share * loss, 0), axis=0))
+
+
+@triton.jit(do_not_specialize=["n", "sets_step", "counts_step"])
+def _score_kernel(
+    out, x, bias, target, sets, counts, n, sets_step, counts_step,
+    K: tl.constexpr, SETS: tl.constexpr, BIASED: tl.constexpr, BLOCK_K: tl.constexpr,
+    ROWS: tl.constexpr,
+):  # fmt: skip
+    member = tl.program_id(1).to(tl.int64)
+    row, mine, at, there = _logits(x, member, n, K, BLOCK_K, ROWS)
+    channel = tl.arange(0, BLOCK_K)[None, :]
+    logits = tl.load(x + at, mask=there, other=0)
+    if BIASED:
+        logits += tl.load(bias + channel, mask=channel < K, other=0)
+    aim = tl.load(target + row, mask=mine, other=0)
+    share = tl.load(counts + member * counts_step + row, mask=mine, other=0)
+    highest, _, loss, _ = _log_softmax(logits, aim, K, BLOCK_K)
+    found = tl.min(tl.where(there & (logits == highest[:, None]), channel, BLOCK_K), axis=1)
+    # Not a number if a logit is not finite.
+    undefined = tl.sum(tl.sum(tl.where(there, 0 * logits, 0), axis=1), axis=0)
+    part = (tl.program_id(0) * tl.num_programs(1) + member) * (SETS + 1)
+    for one in tl.static_range(SETS):
+        weight = tl.load(sets + member * sets_step + one * n + row, mask=mine, other=0)
+        right = tl.sum(tl.where(found == aim, weight, 0), axis=0)
+        tl.store(out + part + one, right + undefined)
+    tl.store(out + part + SETS, tl.sum(tl.where(share != 0, share * loss, 0), axis=0) + undefined)
+
+
+@triton.jit
+def _keep_kernel(table, better, SMALL: tl.constexpr, BLOCK: tl.constexpr):
+    """Copy one chunk of one member."""
+    member = tl.program_id(1).to(tl.int64)
+    if tl.load(better + member):
+        at = table + tl.program_id(0) * 4
+        word: tl.constexpr = tl.int8 if SMALL else tl.int32
+        kept = tl.load(at).to(tl.pointer_type(word))
+        now = tl.load(at + 1).to(tl.pointer_type(word))
+        lane = tl.arange(0, BLOCK)
+        place, mask = member * tl.load(at + 2) + lane, lane < tl.load(at + 3)
+        tl.store(kept + place, tl.load(now + place, mask=mask), mask=mask)
+
+
+@triton.jit(do_not_specialize=["members"])
+def _look_kernel(
+    better, numbers, limits, val, number, epoch, running, members,
+    SIGN: tl.constexpr, NUMBERS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    member = tl.program_id(0)
+    lane = tl.arange(0, BLOCK)
+    every = tl.load(numbers + member * NUMBERS + lane, mask=lane < NUMBERS, other=0)
+    infinite = (tl.abs(every) < float("inf")) == 0
+    runs = tl.load(running + member) & (tl.sum(infinite.to(tl.int32), axis=0) == 0)
+    found = (SIGN * tl.load(numbers + member * NUMBERS + 2)).to(tl.float64)
+    known, now = tl.load(val + member), tl.load(epoch + member)
+    best = runs & (found > known)
+    chosen = tl.where(best, now, tl.load(number + member))
+    tl.store(better + member, best)
+    tl.store(val + member, tl.where(best, found, known))
+    tl.store(number + member, chosen)
+    runs = runs & (now - chosen < tl.load(limits + members + member))
+    tl.store(epoch + member, now + 1)
+    tl.store(running + member, runs & (now + 1 < tl.load(limits + member)))
+
+
+@triton.jit(do_not_specialize=["grads_step", "moments_step"])
+def _adam_kernel(
+    table, grads, means, squares, rates, powers, grads_step, moments_step,
+    MEAN: tl.constexpr, SQUARE: tl.constexpr, EPS: tl.constexpr, DOUBLE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Update one chunk of a parameter of one member."""
+    member = tl.program_id(1).to(tl.int64)
+    row = table + tl.program_id(0) * 6
+    kind: tl.constexpr = tl.float64 if DOUBLE else tl.float32
+    lane = tl.arange(0, BLOCK)
+    mask = lane < tl.load(row + 2)
+    at = tl.load(row).to(tl.pointer_type(kind)) + member * tl.load(row + 1) + lane
+    moment = member * moments_step + tl.load(row + 3) + lane
+    number = tl.load(row + 5)
+    rate = rates + 2 * (number * tl.num_programs(1) + member)
+    x = tl.load(at, mask=mask, other=0)
+    slope = tl.load(grads + member * grads_step + tl.load(row + 4) + lane, mask=mask, other=0)
+    slope += tl.load(rate + 1) * x
+    mean = tl.load(means + moment, mask=mask, other=0)
+    square = tl.load(squares + moment, mask=mask, other=0)
+    mean = mean * MEAN + slope * (1 - MEAN)
+    square = square * SQUARE + slope * slope * (1 - SQUARE)
+    tl.store(means + moment, mean, mask=mask)
+    tl.store(squares + moment, square, mask=mask)
+    first = (1 - tl.load(powers + 2 * number)).to(kind)
+    second = tl.sqrt(1 - tl.load(powers + 2 * number + 1)).to(kind)
+    step = tl.load(rate) / first
+    tl.store(at, x - step * mean / (tl.sqrt(square) / second + EPS), mask=mask)

@@ -220,8 +220,8 @@ class _Scores(torch.autograd.Function):
 def _through_scores(pattern: Pattern, slope: Tensor, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
     """Gradients of q and k from those of the scores, [E, heads]."""
     gather_heads = backend_for(q).gather_heads
-    back = slope.index_select(-2, pattern.order)
-    return gather_heads(pattern.rows, slope, k), gather_heads(pattern.columns, back, q)
+    grad_k = gather_heads(pattern.columns, slope, q, pattern.order)
+    return gather_heads(pattern.rows, slope, k), grad_k
 
 
 def shares(
@@ -326,7 +326,9 @@ def outer_sum(h: Tensor, g: Tensor) -> Tensor:
     members, n, width = h.shape
     blocks = members * -(-width // 32) * -(-g.size(-1) // 32)
     parts = max(min(BLOCKS // blocks, n // FEWEST_ROWS), 1)
-    parts = 1 << (parts.bit_length() - 1)  # a power of two, which often divides N
+    parts = 1 << (parts.bit_length() - 1)
+    if n & -n >= parts // 4:  # a divisor of N near it needs no copies
+        parts = min(parts, n & -n)
     batched = torch.bmm(_in_parts(h, parts).mT, _in_parts(g, parts))
     return batched.view(members, parts, width, -1).sum(1)
 
@@ -388,6 +390,26 @@ class _BatchNorms(torch.autograd.Function):
         offset = -scale * total / count - slope * mean
         grad_h = torch.addcmul(offset.unsqueeze(1), grad, scale.unsqueeze(1))
         return grad_h.addcmul_(h, slope.unsqueeze(1)), grad_weight, total, None
+
+
+def log_loss(x: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+    """Σ_i w_i · −log softmax(x_i)[target_i], see `gread.kernels.reference.log_loss`; [members]."""
+    found: Tensor = _LogLoss.apply(x, target, weight)
+    return found
+
+
+class _LogLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+        sums, slope = backend_for(x).log_loss(x, target, weight)
+        ctx.save_for_backward(slope)
+        return sums.sum(0)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (slope,) = ctx.saved_tensors
+        return slope * grad[..., None, None], None, None
 
 
 def permuted(x: Tensor, axis: int, there: Tensor, back: Tensor) -> Tensor:

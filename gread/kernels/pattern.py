@@ -19,8 +19,11 @@ LONGEST = "longest"
 """Key of the number of entries in the longest row, remembered with the starts of the rows."""
 MOST_LIGHT = 128
 """Number of entries above which a row is heavy: several warps of a GPU then share it."""
-HEAVY_ROWS = "heavy rows"
-"""Key of the heavy rows, longest first, remembered with the starts of the rows; int32."""
+BY_LENGTH = "rows by length"
+"""Key of `rows_by_length`, remembered with the starts of the rows."""
+NEARBY = 2**15
+"""Number of consecutive rows that are ordered by length: many would scatter the neighbours that
+nearby rows share."""
 
 
 class Rows(NamedTuple):
@@ -62,7 +65,7 @@ class Pattern:
         if column.is_cuda and column.numel() and values_can_be_read():
             for start in (pattern.rows.start, pattern.columns.start):
                 remember(start, LONGEST, partial(_longest, start))
-                remember(start, HEAVY_ROWS, partial(heavy_rows, start))
+                remember(start, BY_LENGTH, partial(rows_by_length, start))
         return pattern, order
 
     @cached_property
@@ -102,10 +105,26 @@ def _longest(start: Tensor) -> int:
     return int(start.diff().max())
 
 
-def heavy_rows(start: Tensor) -> Tensor:
-    """Rows with more than `MOST_LIGHT` entries, longest first, int32."""
-    counts, row = start.diff().sort(descending=True, stable=True)
-    return row[counts > MOST_LIGHT].int()
+class RowOrder(NamedTuple):
+    """The order in which a GPU processes rows, so that those next to each other end together."""
+
+    heavy: int
+    """Number of rows with more than `MOST_LIGHT` entries, which come first."""
+    places: Tensor
+    """Number, start and length of each row in this order, int32 [N, 3] or int64."""
+
+
+def rows_by_length(start: Tensor) -> RowOrder:
+    """Heavy rows, longest first; then every `NEARBY` rows, longest first."""
+    counts = start.diff()
+    row = torch.arange(counts.numel(), device=start.device)
+    heavy = counts > MOST_LIGHT
+    group = torch.where(heavy, 0, 1 + row // NEARBY)
+    most = counts.max() if counts.numel() else 0
+    order = (group * (most + 1) + most - counts).argsort(stable=True)
+    small = int(start[-1]) < 2**31
+    places = torch.stack([row, start[:-1], counts], 1)[order]
+    return RowOrder(int(heavy.sum()), places.int() if small else places)
 
 
 _kept: WeakTensorKeyDictionary = WeakTensorKeyDictionary()

@@ -228,12 +228,17 @@ def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
     return part - attention * mean.index_select(0, row)
 
 
-@one_by_one(2, 3)
-def gather_heads(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
+@one_by_one(2, 3, 1)
+def gather_heads(rows: Rows, weight: Tensor, y: Tensor, order: Tensor | None = None) -> Tensor:
     """out[i, head] = Σ over the entries e of row i of weight[e, head] · y[j, head].
 
-    Entries are [E, heads], y is [M, heads, d_k].
+    Args:
+        rows: Positions of the entries.
+        weight: [E, heads].
+        y: [M, heads, d_k].
+        order: Index in ``weight`` of every entry, [E]; by default they have the same order.
     """
+    weight = weight if order is None else weight[order]
     messages = weight.unsqueeze(-1) * y.index_select(0, rows.column)
     out = y.new_zeros(rows.start.numel() - 1, *y.shape[1:])
     return out.index_add(0, rows.numbers(), messages)
@@ -303,7 +308,22 @@ def drop_cross_entropy(
     return scale * cross_entropy(logits, target[counts], reduction="sum")
 
 
-def score(x: Tensor, bias: Tensor, target: Tensor, sets: Tensor, counts: Tensor) -> Tensor:
+def log_loss(x: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Σ_i w_i · −log softmax(x_i)[target_i] as partial sums [parts], and its gradient.
+
+    Args:
+        x: Logits, [N, k]; of several members [members, N, k], with sums [parts, members].
+        target: Class of every row, [N]; it may be negative where the weight is 0.
+        weight: Weight of every row, [N], or [members, N].
+    """
+    logs, classes = x.log_softmax(-1), target.clamp(min=0).expand(x.shape[:-1]).unsqueeze(-1)
+    grad = logs.exp().scatter_add(-1, classes, -torch.ones_like(logs[..., :1]))
+    counts = weight.unsqueeze(-1)
+    own = torch.where(counts == 0, 0, -counts * logs.gather(-1, classes))
+    return own.sum((-2, -1)).unsqueeze(0), torch.where(counts == 0, 0, counts * grad)
+
+
+def score(x: Tensor, bias: Tensor | None, target: Tensor, sets: Tensor, counts: Tensor) -> Tensor:
     """Sums over the rows for an evaluation of the logits z = x + b, [sets + 1].
 
     The first are Σ_i sets[s, i] of the rows whose highest logit is that of their target, the first
@@ -312,17 +332,19 @@ def score(x: Tensor, bias: Tensor, target: Tensor, sets: Tensor, counts: Tensor)
 
     Args:
         x: [N, k].
-        bias: b, [k].
+        bias: b, [k]; by default 0.
         target: Class of every row, [N]; it may be negative where ``counts`` is 0.
         sets: Weight of every row in every set, [sets, N].
         counts: Weight of every row in the loss, [N].
+
+    For several members, x and the weights have a leading axis, and so has the result.
     """
-    logits = x + bias
-    undefined = (0 * logits).sum()
-    right = (logits.argmax(1) == target).to(x.dtype)
-    rows = counts.nonzero().squeeze(1)
-    losses = cross_entropy(logits[rows], target[rows], reduction="none")
-    return torch.cat([sets @ right, (counts[rows] @ losses).view(1)]) + undefined
+    logits = x if bias is None else x + bias
+    undefined = (0 * logits).sum((-2, -1)).unsqueeze(-1)
+    right = (logits.argmax(-1) == target).to(x.dtype)
+    loss = log_loss(logits, target, counts)[0].sum(0)
+    found = (sets @ right.unsqueeze(-1)).squeeze(-1)
+    return torch.cat([found, loss.unsqueeze(-1)], -1) + undefined
 
 
 def threshold(rate: float) -> int:

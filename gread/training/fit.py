@@ -33,7 +33,7 @@ from gread.training.loop import (
     several,
 )
 from gread.training.losses import LOSSES
-from gread.training.optimizer import adam
+from gread.training.optimizer import adam, launched
 
 
 def fit(
@@ -132,7 +132,8 @@ class Training:
         direct = None
         if class_weight is None and config.parts == 1 and config.loss == "cross-entropy":
             direct = direct_model(model, data, torch.stack(masks))
-        self._epochs = Epochs(model, pieces, config, adam(model, config), best, direct=direct)
+        optimizer = launched(adam(model, config))
+        self._epochs = Epochs(model, pieces, config, optimizer, best, direct=direct)
         model.eval()  # direct training leaves the mode of the model as it is
         self._epochs.check()
         self._recording = Recording(self._epochs) if records else None

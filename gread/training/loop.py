@@ -10,22 +10,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from gread.base.errors import InputError
 from gread.dynamics.integrate import finite
+from gread.kernels.backend import available, backend_for, fast
 from gread.training.config import TrainConfig
 from gread.training.direct import DirectModel
-from gread.training.losses import LOSSES
+from gread.training.losses import IN_ONE_PASS, LOSSES, in_one_pass
 from gread.training.metrics import METRICS, WHOLE, Predictions, Reduction, metric_of
-from gread.training.optimizer import MemberAdam
+from gread.training.optimizer import LaunchedAdam, MemberAdam
 
 EPOCHS_AT_ONCE = 20
 """Epochs that a GPU computes between two reads of the numbers: each read waits for the device, and
 for every process that shares it."""
+
+IN_ONE_LAUNCH = ("cuda",)
+"""Types of devices on which `Best` compares and copies in two launches."""
 
 NOT_FINITE = "the loss is not finite: choose a smaller lr"
 
@@ -82,9 +86,9 @@ class Nodes(NamedTuple):
     size: Tensor
 
     @staticmethod
-    def of(weight: Tensor, size: Tensor) -> Nodes:
-        """Nodes with a weight, from weights [N] or [members, N]."""
-        if weight.dim() > 1:
+    def of(weight: Tensor, size: Tensor, whole: bool = False) -> Nodes:
+        """Nodes with a weight, or all as a whole, from weights [N] or [members, N]."""
+        if whole or weight.dim() > 1:
             return Nodes(None, weight, size)
         places = weight.nonzero().squeeze(1)
         chosen = weight[places]
@@ -125,7 +129,7 @@ class Epochs:
         model: nn.Module,
         pieces: Sequence[Piece],
         config: TrainConfig,
-        optimizer: torch.optim.Optimizer | MemberAdam,
+        optimizer: torch.optim.Optimizer | MemberAdam | LaunchedAdam,
         best: Best | None = None,
         reduction: Reduction = WHOLE,
         direct: DirectModel | None = None,
@@ -140,8 +144,13 @@ class Epochs:
         self.weight = _joined([piece.weight for piece in pieces], -1)
         self.size = reduction.total(self.weight.sum(-1))
         train, val, _ = self.size.to(self.weight.dtype).unbind(-1)
-        self.steps = [(one, Nodes.of(one.weight[..., 0, :], train)) for one in pieces if one.trains]
-        self.validation = Nodes.of(self.weight[..., 1, :], val)
+        whole = self.loss is LOSSES["cross-entropy"] and self.weight.device.type in IN_ONE_PASS
+        self.steps = [
+            (one, Nodes.of(one.weight[..., 0, :], train, whole)) for one in pieces if one.trains
+        ]
+        self.validation = Nodes.of(self.weight[..., 1, :], val, whole)
+        self.counts = torch.cat([self.size, self.size[..., 1:2]], -1)
+        self.evaluated = whole and reduction is WHOLE and self.metric is METRICS["accuracy"]
 
     @torch.no_grad()
     def check(self) -> None:
@@ -191,6 +200,10 @@ class Epochs:
             if math.isfinite(scores.sum()):
                 return torch.cat([loss.view(1), scores])
         outputs = self.outputs()
+        if self.evaluated and in_one_pass(outputs, self.weight):
+            sets, val = self.weight, self.weight[..., 1, :]
+            sums = backend_for(outputs).score(outputs, None, self.y, sets, val)
+            return torch.cat([loss.unsqueeze(-1), sums / self.counts], -1)
         val_loss = self._loss(outputs, self.y, self.validation)
         # NaN has a highest class too; its metrics must not pass for numbers.
         no_number = 0 * outputs.amax((-2, -1))
@@ -318,10 +331,28 @@ class Best:
         self.number = torch.zeros(count, dtype=torch.int64, device=device)
         self.val = torch.full((count,), -torch.inf, dtype=torch.float64, device=device)
         self.running = torch.ones(count, dtype=torch.bool, device=device)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Find the memory of all tensors, to copy them in one launch."""
+        self.kernels: Any = None
+        if self.epoch.device.type in IN_ONE_LAUNCH and fast():
+            found: Any = available(self.epoch.device.type)
+            alike = all(
+                a.is_contiguous() and b.is_contiguous() and a.dtype == b.dtype
+                for a, b in zip(self.kept, self.state, strict=True)
+            )
+            if alike and not isinstance(found, Exception):
+                self.kernels = found
+                self.keeper = found.Keeper(self.kept, self.state, len(self.epoch))
 
     @torch.no_grad()
     def look(self, numbers: Tensor) -> None:
         """Update with the numbers [members, 5] of an epoch."""
+        if self.kernels is not None:
+            known = self.val, self.number, self.epoch, self.running
+            self.keeper(self.kernels.look(numbers, self.sign, self.limits, *known))
+            return
         epochs, patience = self.limits
         self.running &= numbers.isfinite().all(-1)
         val = self.sign * numbers[:, 2]
@@ -343,3 +374,4 @@ class Best:
         self.limits = self.limits[:, index]
         for name in ("epoch", "number", "val", "running"):
             setattr(self, name, getattr(self, name)[index])
+        self._prepare()

@@ -15,6 +15,8 @@ from torch.nn.functional import (
 
 from gread.base.errors import InputError
 from gread.base.registry import Registry
+from gread.kernels.backend import fast
+from gread.kernels.operators import log_loss
 
 Targets: TypeAlias = Literal["classes", "labels", "numbers"]
 """Kinds of targets: one of several classes, any of several labels, or numbers."""
@@ -66,8 +68,22 @@ class Loss(NamedTuple):
         return f"{wanted}, got class {wrong[0]}"
 
 
+IN_ONE_PASS = ("cuda",)
+"""Types of devices on which one kernel computes the cross entropy with its gradient, of all nodes:
+to select some of them takes longer."""
+
+
+def in_one_pass(outputs: Tensor, weight: Tensor) -> bool:
+    """Whether one kernel computes the cross entropy, or an evaluation."""
+    if outputs.device.type not in IN_ONE_PASS or not fast():
+        return False
+    return outputs.dtype == weight.dtype and outputs.dtype in (torch.float32, torch.float64)
+
+
 def cross_entropy(outputs: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
     """ℓ = −log softmax(output)[y], the paper's Eq. (15) with its sign."""
+    if weight is not None and in_one_pass(outputs, weight):
+        return log_loss(outputs, y, weight)
     if weight is None:
         return nll_of_logits(outputs, y, reduction="sum")
     rows, classes = outputs.flatten(0, -2), y.clamp(min=0)  # an unknown class has no weight

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from inspect import unwrap
+from itertools import accumulate
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
-from gread.kernels.backend import fast
+from gread.kernels.backend import available, fast
 from gread.training.config import TrainConfig
 
 
@@ -68,6 +69,100 @@ class FusedAdam(torch.optim.Adam):
             )
 
     step.hooked = True  # type: ignore[attr-defined]  # no wrapper for profilers, which takes longer
+
+
+IN_ONE_LAUNCH = ("cuda",)
+"""Types of devices on which `LaunchedAdam` takes a step."""
+
+
+class LaunchedAdam:
+    """Adam of all parameters in one launch, with a copy of the gradients into one tensor.
+
+    PyTorch's fused kernel has one thread block for 65,536 numbers, too few to fill a GPU.
+
+    Args:
+        parameters: Contiguous and of one type, with members in front if there are several.
+        rates: Learning rate and weight decay, [parameters, members, 2].
+    """
+
+    betas, eps = (0.9, 0.999), 1e-8
+
+    def __init__(self, parameters: Iterable[Tensor], rates: Tensor):
+        self.parameters = list(parameters)
+        like = self.parameters[0]
+        self.kernels: Any = available(like.device.type)
+        self.rates = rates.to(like).contiguous()
+        sizes = [p.numel() // self.members for p in self.parameters]
+        *self.places, total = accumulate(sizes, initial=0)
+        self.means, self.squares = like.new_zeros(2, self.members, total).unbind()
+        self.powers = like.new_ones(len(sizes), 2, dtype=torch.float64)
+        self.tables: dict[tuple[int, ...], tuple[Tensor, Tensor]] = {}
+
+    @staticmethod
+    def fits(parameters: Sequence[Tensor]) -> bool:
+        """Whether there is a kernel for these parameters."""
+        kinds = {(p.device.type, p.dtype) for p in parameters}
+        device, dtype = next(iter(kinds), ("", None))
+        if len(kinds) != 1 or device not in IN_ONE_LAUNCH or not fast():
+            return False
+        if dtype not in (torch.float32, torch.float64) or isinstance(available(device), Exception):
+            return False
+        return all(p.is_contiguous() for p in parameters)
+
+    @property
+    def members(self) -> int:
+        """Number of members; 1 for one model."""
+        return self.rates.size(1)
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Take one step of the parameters that have a gradient."""
+        known = tuple(k for k, p in enumerate(self.parameters) if p.grad is not None)
+        if not known:
+            return
+        if known not in self.tables:
+            self.tables[known] = self._table(known)
+        table, factors = self.tables[known]
+        grads = [self.parameters[k].grad.reshape(self.members, -1) for k in known]  # type: ignore[union-attr]
+        self.powers *= factors
+        moments = self.means, self.squares
+        known_rates = self.rates, self.powers, self.betas, self.eps
+        self.kernels.adam(table, torch.cat(grads, 1), *moments, *known_rates)
+
+    def _table(self, known: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        """Chunks of some of the parameters, and the factors of all powers."""
+        chosen, places = [self.parameters[k] for k in known], [self.places[k] for k in known]
+        factors = [self.betas if k in known else (1.0, 1.0) for k in range(len(self.parameters))]
+        table = self.kernels.adam_table(chosen, known, places, self.members)
+        return table, torch.tensor(factors, dtype=torch.float64).to(self.powers.device)
+
+    def keep(self, members: Sequence[int]) -> None:
+        """Drop all other members; their parameters are dropped already."""
+        index = torch.tensor(members, device=self.rates.device)
+        self.rates = self.rates[:, index].contiguous()
+        self.means, self.squares = self.means[index], self.squares[index]
+        self.tables.clear()
+
+
+def launched(optimizer: torch.optim.Adam) -> torch.optim.Adam | LaunchedAdam:
+    """The same optimizer in one launch, if its parameters fit."""
+    groups = optimizer.param_groups
+    parameters = [p for group in groups for p in group["params"]]
+    if not LaunchedAdam.fits(parameters):
+        return optimizer
+    each = [[g["lr"], g["weight_decay"]] for g in groups for _ in g["params"]]
+    return LaunchedAdam(parameters, torch.tensor(each, dtype=torch.float64).unsqueeze(1))
+
+
+def member_adam(
+    parameters: Iterable[Tensor], configs: Sequence[TrainConfig]
+) -> MemberAdam | LaunchedAdam:
+    """The optimizer of a population; each member has its learning rate and weight decay."""
+    parameters = list(parameters)
+    if not LaunchedAdam.fits(parameters):
+        return MemberAdam(parameters, configs)
+    rates = torch.tensor([(c.lr, c.weight_decay) for c in configs], dtype=torch.float64)
+    return LaunchedAdam(parameters, rates.expand(len(parameters), -1, -1))
 
 
 class MemberAdam:

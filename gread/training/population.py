@@ -17,7 +17,7 @@ from gread.models.stacking import Dropouts, Seeds, keep, stack, unstack
 from gread.training.config import TrainConfig
 from gread.training.fit import masks_of
 from gread.training.loop import EPOCHS_AT_ONCE, Best, Epochs, Fit, Piece, Progress, several
-from gread.training.optimizer import MemberAdam
+from gread.training.optimizer import member_adam
 
 NOT_FINITE = "the state or the loss is not finite: choose a smaller step_size, time or lr"
 
@@ -107,7 +107,7 @@ class Population:
         self.best_model = copy.deepcopy(self.model)
         best, now = ([*m.parameters(), *m.buffers()] for m in (self.best_model, self.model))
         self.best = Best(best, now, configs, device)
-        self.optimizer = MemberAdam(self.model.parameters(), configs)
+        self.optimizer = member_adam(self.model.parameters(), configs)
         self.graph = data.x, data.edge_index, data.edge_weight
         self.y = data.y
         self.weight = torch.stack([torch.stack(own) for own in masks]).to(data.x.dtype)

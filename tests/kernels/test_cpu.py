@@ -68,6 +68,9 @@ def test_the_others(dtype):
         for grad in (torch.randn(300, heads, dtype=dtype), torch.randn(300, dtype=dtype)):
             assert_close(cpu.attend_back(rows, found, grad), plain.attend_back(rows, found, grad))
         assert_close(cpu.gather_heads(rows, found, q), plain.gather_heads(rows, found, q))
+        order = torch.randperm(300)
+        expected = plain.gather_heads(rows, found[order], q)
+        assert_close(cpu.gather_heads(rows, found, q, order), expected)
     for rate in (0.0, 0.3, 0.9):
         assert_close(
             cpu.dropout(a, torch.tensor([77]), rate), plain.dropout(a, torch.tensor([77]), rate)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gread.kernels import pattern, reference as plain
-from gread.kernels.pattern import HEAVY_ROWS, LONGEST, heavy_rows, remember
+from gread.kernels.pattern import BY_LENGTH, LONGEST, remember, rows_by_length
 from gread.kernels.reference import Pair, Rows, Terms
 
 pytest.importorskip("triton")
@@ -22,6 +22,9 @@ if not CUDA and numpy.lib.NumpyVersion(numpy.__version__) >= "2.4.0":
     pytest.skip("Triton 3.6 interprets no loop under NumPy 2.4", allow_module_level=True)
 
 from gread.kernels import gpu  # noqa: E402
+from gread.training import loop, optimizer  # noqa: E402
+from gread.training.config import TrainConfig  # noqa: E402
+from gread.training.loop import Best  # noqa: E402
 
 DEVICE = "cuda" if CUDA else "cpu"
 
@@ -40,7 +43,6 @@ def launches(request, monkeypatch) -> str:
     if request.param == "long":
         monkeypatch.setattr(gpu, "WARPS", 0)
         monkeypatch.setattr(gpu, "LONG", 4)
-        monkeypatch.setattr(gpu, "MOST_LIGHT", 6)
         monkeypatch.setattr(pattern, "MOST_LIGHT", 6)
     if request.param == "two":
         monkeypatch.setattr(gpu, "SMALL", 0)
@@ -48,6 +50,7 @@ def launches(request, monkeypatch) -> str:
         monkeypatch.setattr(gpu, "HEAVY", 6)
         monkeypatch.setattr(gpu, "PROGRAMS", 4)
         monkeypatch.setattr(gpu, "CACHED", 0)
+        monkeypatch.setattr(pattern, "NEARBY", 4)
     return request.param
 
 
@@ -56,7 +59,7 @@ def make_rows(counts: list[int], columns: int) -> Rows:
     column = torch.randint(max(columns, 1), (int(start[-1]),), dtype=torch.int32)
     rows = Rows(start.to(DEVICE), column.to(DEVICE))
     remember(rows.start, LONGEST, lambda: max(counts, default=0))
-    remember(rows.start, HEAVY_ROWS, lambda: heavy_rows(rows.start))
+    remember(rows.start, BY_LENGTH, lambda: rows_by_length(rows.start))
     return rows
 
 
@@ -114,6 +117,18 @@ def test_gather(launches, graph, dtype, d, degree, bases):
         ),
     )
     assert_same(gpu.gather(*arguments), plain.gather(*arguments))
+
+
+def test_rows_in_their_own_order():
+    """Patterns that are built while a graph is recorded have no other."""
+    rows = rows_of("mixed")
+    bare = Rows(rows.start.clone(), rows.column)
+    n, entries = len(GRAPHS["mixed"]), rows.column.numel()
+    weight, y = normal(entries, dtype=torch.float64), normal(n, 64, dtype=torch.float64)
+    terms = Terms(normal(3, 64, dtype=torch.float64), [y])
+    assert_same(gpu.gather(bare, weight, y, terms), plain.gather(rows, weight, y, terms))
+    pairs = [Pair([y], y)]
+    assert_same(gpu.edge_dots(bare, pairs), plain.edge_dots(rows, pairs))
 
 
 @dtypes
@@ -229,6 +244,9 @@ def test_gather_heads(launches, graph, dtype, heads, d_k):
     weight = normal(rows.column.numel(), heads, dtype=dtype)
     y = normal(len(GRAPHS[graph]), heads, d_k, dtype=dtype)
     assert_same(gpu.gather_heads(rows, weight, y), plain.gather_heads(rows, weight, y))
+    order = torch.randperm(rows.column.numel(), device=DEVICE)
+    found = gpu.gather_heads(rows, weight, y, order)
+    assert_same(found, plain.gather_heads(rows, weight[order], y))
 
 
 @dtypes
@@ -241,6 +259,121 @@ def test_dropout(dtype, rate, shape):
         ours, expected = gpu.dropout(x, seed, rate), plain.dropout(x, seed, rate)
         assert torch.equal(ours == 0, expected == 0)
         assert_same(ours, expected)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+@dtypes
+@pytest.mark.parametrize("members", [(), (3,)])
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (7, 5), (300, 7), (40, 64)])
+def test_log_loss_and_score(dtype, members, n, k):
+    x = 9 * normal(*members, n, k, dtype=dtype)
+    x[..., n // 2, :] = 0  # a tie
+    target = torch.randint(k, (n,), device=DEVICE)
+    sets = positive(*members, 3, n, dtype=dtype) * (positive(n, dtype=dtype) > 0.5)
+    target[(sets.flatten(0, -2) == 0).all(0)] = -1
+    weight = sets[..., 1, :]
+    (sums, grad), (expected, slope) = (
+        kernels.log_loss(x, target, weight) for kernels in (gpu, plain)
+    )
+    assert_same(sums.sum(0), expected.sum(0))
+    assert_same(grad, slope)
+    shared = sets.flatten(0, -3)[0] if members else sets
+    for own, bias in [(sets, None), (shared, None), (sets, normal(k, dtype=dtype))]:
+        arguments = (x, bias, target, own, own[..., 1, :])
+        assert_same(gpu.score(*arguments), plain.score(*arguments))
+    x[..., 0, 0] = torch.inf
+    assert gpu.score(x, None, target, sets, weight).isnan().all()
+
+
+@pytest.mark.parametrize("members", [1, 3])
+def test_the_best_state_is_kept_as_without_kernels(members, monkeypatch):
+    """With ties, patience, values that are not finite, and members that are dropped."""
+    random = torch.Generator().manual_seed(0)
+    configs = [TrainConfig(epochs=9 + m, patience=(None, 2, 3)[m]) for m in range(members)]
+    kinds = [torch.float32, torch.float64, torch.int64, torch.bool]
+    shapes = [(5000,), (2, 3), (), (1,)]
+
+    def states() -> list[Tensor]:
+        pairs = zip(shapes, kinds, strict=True)
+        return [torch.zeros(members, *shape, dtype=kind, device=DEVICE) for shape, kind in pairs]
+
+    monkeypatch.setattr(loop, "available", lambda _: gpu)
+    found = []
+    for kind in ("none", DEVICE):
+        monkeypatch.setattr(loop, "IN_ONE_LAUNCH", (kind,))
+        found.append(Best(states(), states(), configs, torch.device(DEVICE)))
+    chosen = list(range(members))
+    for epoch in range(12):
+        if epoch == 8 and members > 1:
+            chosen = [0, 2]
+        numbers = torch.randint(4, (len(chosen), 5), generator=random) / 3
+        numbers[torch.rand(len(chosen), 5, generator=random) < 0.02] = torch.nan
+        for best in found:
+            if len(best.epoch) > len(chosen):
+                for tensor in (*best.kept, *best.state):
+                    tensor.data = tensor[chosen]
+                best.keep(chosen)
+            for tensor in best.state:
+                tensor.fill_(epoch % 2 if tensor.dtype == torch.bool else epoch + 1)
+            best.look(numbers.to(DEVICE))
+        for name in ("epoch", "number", "val", "running"):
+            assert torch.equal(*(getattr(best, name) for best in found))
+        for one, other in zip(found[0].kept, found[1].kept, strict=True):
+            assert torch.equal(one, other)
+    assert found[1].kernels is gpu
+
+
+@dtypes
+def test_a_step_in_one_launch_is_that_of_adam(dtype, monkeypatch):
+    """For each member, also without some of the gradients, and after one was dropped."""
+    monkeypatch.setattr(optimizer, "IN_ONE_LAUNCH", (DEVICE,))
+    monkeypatch.setattr(optimizer, "available", lambda _: gpu)
+    configs = [TrainConfig(lr=0.03 * (1 + m), weight_decay=0.1 * m) for m in range(3)]
+    shapes = [(2500,), (2, 3), (), (7,)]
+    ours = [torch.nn.Parameter(normal(3, *shape, dtype=dtype)) for shape in shapes]
+    alone = [[torch.nn.Parameter(p[m].detach().clone()) for p in ours] for m in range(3)]
+    found = optimizer.member_adam(ours, configs)
+    assert isinstance(found, optimizer.LaunchedAdam)
+    others = [
+        torch.optim.Adam(own, lr=c.lr, weight_decay=c.weight_decay)
+        for own, c in zip(alone, configs, strict=True)
+    ]
+    left = [0, 1, 2]
+    for step in range(6):
+        if step == 4:
+            left = [0, 2]
+            for p in ours:
+                p.data, p.grad = p.detach()[left], None
+            found.keep(left)
+        for place, p in enumerate(ours):
+            p.grad = None if place == 1 and step in (0, 3) else normal(*p.shape, dtype=dtype)
+            for k, m in enumerate(left):
+                alone[m][place].grad = None if p.grad is None else p.grad[k].clone()
+        found.step()
+        for k, m in enumerate(left):
+            others[m].step()
+            for p, q in zip(ours, alone[m], strict=True):
+                assert_same(p[k].detach(), q.detach())
+
+
+@dtypes
+def test_a_model_in_one_launch_has_the_groups_of_its_optimizer(dtype, monkeypatch):
+    monkeypatch.setattr(optimizer, "IN_ONE_LAUNCH", (DEVICE,))
+    monkeypatch.setattr(optimizer, "available", lambda _: gpu)
+    ours = [torch.nn.Parameter(normal(5, 2, dtype=dtype)) for _ in range(2)]
+    theirs = [torch.nn.Parameter(p.detach().clone()) for p in ours]
+    adams = [
+        torch.optim.Adam([{"params": own[:1]}, {"params": own[1:], "weight_decay": 0.5}], lr=0.1)
+        for own in (ours, theirs)
+    ]
+    mine = optimizer.launched(adams[0])
+    for _ in range(3):
+        for p, q in zip(ours, theirs, strict=True):
+            p.grad = q.grad = normal(5, 2, dtype=dtype)
+        mine.step()
+        adams[1].step()
+    for p, q in zip(ours, theirs, strict=True):
+        assert_same(p.detach(), q.detach())
 
 
 @pytest.mark.parametrize("own_weights", [True, False])
@@ -273,6 +406,10 @@ def test_several_members_at_once(launches, own_weights, d):
         found = plain.attend_back(rows, attention, grad)
         assert_same(gpu.attend_back(rows, attention, grad), found)
     assert_same(gpu.gather_heads(rows, attention, q), plain.gather_heads(rows, attention, q))
+    order = torch.randperm(entries, device=DEVICE)
+    found = plain.gather_heads(rows, attention[:, order], q)
+    assert_same(gpu.gather_heads(rows, attention, q, order), found)
+    assert_same(plain.gather_heads(rows, attention, q, order), found)
     seeds = torch.tensor([5, 7, 9], device=DEVICE)
     rates = torch.tensor([0.0, 0.3, 0.9], dtype=torch.float64, device=DEVICE)
     assert_same(gpu.dropout(x, seeds, rates), plain.dropout(x, seeds, rates))

@@ -3,7 +3,7 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.functional import batch_norm
 
-from gread.kernels import reference
+from gread.kernels import operators, reference
 from gread.kernels.operators import (
     _LinearMaps,
     _product,
@@ -185,6 +185,12 @@ def test_the_gradient_of_entries_of_any_number_of_members(members):
 def test_the_sum_of_outer_products_in_parts_equals_that_in_one(members, rows):
     h = torch.randn(rows, members, 5, dtype=torch.float64).transpose(0, 1)
     g = torch.randn(members, rows, 33, dtype=torch.float64)
+    torch.testing.assert_close(outer_sum(h, g), torch.bmm(h.mT, g))
+
+
+def test_the_sum_of_outer_products_copies_nothing_if_a_power_of_two_divides_the_rows(monkeypatch):
+    monkeypatch.setattr(operators, "pad", None)
+    h, g = torch.randn(1, 10_000, 2).double(), torch.randn(1, 10_000, 3).double()  # 16 · 625
     torch.testing.assert_close(outer_sum(h, g), torch.bmm(h.mT, g))
 
 

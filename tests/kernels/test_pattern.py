@@ -2,6 +2,7 @@ import gc
 
 import torch
 
+from gread.kernels import pattern
 from gread.kernels.pattern import Pattern, _kept, remember
 
 
@@ -45,3 +46,16 @@ def test_it_is_forgotten_when_the_tensor_is_written_to_and_with_it():
 def test_nothing_is_remembered_of_what_is_learned():
     parameter = torch.zeros(3, requires_grad=True)
     assert [remember(parameter, "sum", lambda n=n: n) for n in (1, 2)] == [1, 2]
+
+
+def test_rows_are_ordered_by_length_with_heavy_ones_first(monkeypatch):
+    monkeypatch.setattr(pattern, "MOST_LIGHT", 8)
+    monkeypatch.setattr(pattern, "NEARBY", 3)
+    counts = torch.tensor([2, 9, 5, 1, 30, 3, 0, 4])
+    start = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+    order = pattern.rows_by_length(start)
+    row, begin, count = order.places.unbind(1)
+    assert order.heavy == 2
+    assert row.tolist() == [4, 1, 2, 0, 5, 3, 7, 6]  # heavy; then rows 0 to 2, 3 to 5, and 6 to 7
+    assert torch.equal(begin, start[row].int())
+    assert torch.equal(count, counts[row].int())

@@ -254,6 +254,23 @@ def test_the_best_state_is_found_without_a_look_at_the_numbers(patience):
     assert kept.tolist() == [[number] * 3 for number in expected]
 
 
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_one_kernel_for_the_loss_trains_as_pytorch_does(parts, weighted, monkeypatch):
+    data = gread.load("csbm", num_nodes=60)
+    weight = torch.tensor([1.0, 3.0]) if weighted else None
+    found = []
+    for kinds in ((), ("cpu",)):
+        for module in ("losses", "loop"):
+            monkeypatch.setattr(sys.modules[f"gread.training.{module}"], "IN_ONE_PASS", kinds)
+        torch.manual_seed(0)
+        model = gread.GREAD(data.num_features, 8, 2)
+        config = gread.TrainConfig(epochs=5, parts=parts)
+        fit = gread.fit(model, data, config, class_weight=weight)
+        found.append([list(vars(epoch).values()) for epoch in fit.history])
+    torch.testing.assert_close(*map(torch.tensor, found))
+
+
 @needs_gpu
 @pytest.mark.parametrize("patience", [None, 3])
 def test_several_epochs_at_once_are_as_one_after_the_other(patience, monkeypatch):

@@ -1,5 +1,6 @@
 """Populations give the results of single trainings."""
 
+import sys
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 
 import gread
 from gread import TrainConfig
+from gread.kernels import reference
 from gread.models.attention import NORMALIZERS
 from gread.runs.complete import complete
 from gread.runs.grouping import bytes_of, populations, size_of
@@ -57,6 +59,13 @@ def test_each_member_is_trained_as_it_is_alone(adjacency):
     assert len({form(spec) for spec in chosen}) == 1
     for together, spec in zip(run_together(chosen), chosen, strict=True):
         assert_same(together, run(spec))
+
+
+def test_so_it_is_with_one_kernel_for_the_loss(monkeypatch):
+    for module in ("losses", "loop"):
+        monkeypatch.setattr(sys.modules[f"gread.training.{module}"], "IN_ONE_PASS", ("cpu",))
+    monkeypatch.setattr(sys.modules["gread.training.loop"], "backend_for", lambda _: reference)
+    test_each_member_is_trained_as_it_is_alone("soft")
 
 
 def test_so_is_grand():
