@@ -101,13 +101,17 @@ def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> T
         left = [matrix.contiguous() for matrix in pair.left]
         coef = left[0] if pair.coef is None else pair.coef.contiguous()
         arguments += [left[0], left[-1], pair.right.contiguous(), coef]
-    tile = _tile_of(rows, _ceil2(d), out.element_size(), WARPS_PER_TILE)
-    if tile.programs:
-        _edge_dots_kernel[(tile.programs, math.prod(members))](
-            out, *rows, tile.places, *arguments, _count(rows), length, rows.column.numel(),
-            tile.heavy, tile.each,
+    order = recall(rows.start, BY_LENGTH)
+    places, count = (
+        (rows.column, _count(rows)) if order is None else (order.pieces, len(order.pieces))
+    )
+    side = _side_of(_ceil2(d), out.element_size(), WARPS_PER_TILE)
+    if count:
+        _edge_dots_kernel[(triton.cdiv(count, side), math.prod(members))](
+            out, *rows, places, *arguments, _count(rows), length, rows.column.numel(), count,
             D=d, PAIRS=len(pairs), LEFT=len(first.left), LEFT_2=len(second.left),
-            SCALED=first.coef is not None, ADDS=adds, BLOCK_D=_ceil2(d), **tile.options,
+            SCALED=first.coef is not None, ADDS=adds, BLOCK_D=_ceil2(d), ROWS=side,
+            BLOCK=AT_ONCE, ORDERED=order is not None, num_warps=WARPS_PER_TILE,
         )  # fmt: skip
     return out
 
@@ -446,9 +450,6 @@ class _Tile(NamedTuple):
 def _tile_of(rows: Rows, channels: int, size: int, warps: int, most: int = EVERY) -> _Tile:
     """Division of the rows, from values that are known without synchronization.
 
-    A thread has 16 bytes of one row, so a warp has several rows side by side if a row is
-    narrow, and a sum over the entries needs no other thread.
-
     Args:
         rows: The matrix.
         channels: Channels of a program, a power of two.
@@ -456,8 +457,7 @@ def _tile_of(rows: Rows, channels: int, size: int, warps: int, most: int = EVERY
         warps: Warps of a program.
         most: Largest number of programs for rows that are not heavy.
     """
-    threads = 32 * warps
-    side = max(min(threads * 16 // (channels * size), threads), 1)
+    side = _side_of(channels, size, warps)
     order = recall(rows.start, BY_LENGTH)
     places, heavy = (rows.column, 0) if order is None else (order.places, order.heavy)
     heavy = 0 if side == 1 else heavy
@@ -471,6 +471,16 @@ def _tile_of(rows: Rows, channels: int, size: int, warps: int, most: int = EVERY
         "num_warps": warps,
     }
     return _Tile(places, heavy, each, heavy + triton.cdiv(blocks, each), options)
+
+
+def _side_of(channels: int, size: int, warps: int) -> int:
+    """Number of rows that a program has side by side.
+
+    A thread has 16 bytes of one row, so a warp has several rows if a row is narrow, and a sum over
+    the entries needs no other thread.
+    """
+    threads = 32 * warps
+    return max(min(threads * 16 // (channels * size), threads), 1)
 
 
 def _count(rows: Rows) -> int:
@@ -714,15 +724,15 @@ def _left(
     return value
 
 
-@triton.jit(do_not_specialize=["n", "length", "entries", "heavies", "each"])
+@triton.jit(do_not_specialize=["n", "length", "entries", "pieces"])
 def _edge_dots_kernel(
     out, start, column, places, left, left_b, right, coef, left_2, left_b_2, right_2, coef_2, n,
-    length, entries, heavies, each,
+    length, entries, pieces,
     D: tl.constexpr, PAIRS: tl.constexpr, LEFT: tl.constexpr, LEFT_2: tl.constexpr,
     SCALED: tl.constexpr, ADDS: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr,
-    BLOCK: tl.constexpr, ORDERED: tl.constexpr, HEAVY: tl.constexpr,
+    BLOCK: tl.constexpr, ORDERED: tl.constexpr,
 ):  # fmt: skip
-    """out[e] = left[i] · right[j], for one pair or two."""
+    """out[e] = left[i] · right[j], for one pair or two; a program has some pieces of rows."""
     member = tl.program_id(1).to(tl.int64)
     out += member * entries
     left += member * n * D
@@ -736,32 +746,30 @@ def _edge_dots_kernel(
     channel = tl.arange(0, BLOCK_D)[None, :]
     valid = channel < D
     entry = tl.arange(0, BLOCK)[None, :]
-    shared, first, last = _blocks(heavies, each)
-    for block in range(first, last):
-        row, mine, begin, count = _side_by_side(
-            start, places, heavies, shared, block, n, ROWS, ORDERED, HEAVY
-        )
-        own = _left(left, left_b, coef, row, channel, mine, D, LEFT, SCALED)
-        second = own
+    row, mine, begin, count = _side_by_side(
+        start, places, 0, False, tl.program_id(0), pieces, ROWS, ORDERED, False
+    )
+    own = _left(left, left_b, coef, row, channel, mine, D, LEFT, SCALED)
+    second = own
+    if PAIRS == 2:
+        second = _left(left_2, left_b_2, coef_2, row, channel, mine, D, LEFT_2, SCALED)
+    known = entry < count[:, None]
+    place = begin[:, None] + entry
+    node = tl.load(column + place, mask=known, other=0)
+    for _ in range(0, tl.max(count, axis=0), BLOCK):
+        at = node.to(tl.int64)[:, :, None] * D + channel[:, None, :]
+        there = known[:, :, None] & valid[:, None, :]
+        value = own[:, None, :] * tl.load(right + at, mask=there, other=0)
         if PAIRS == 2:
-            second = _left(left_2, left_b_2, coef_2, row, channel, mine, D, LEFT_2, SCALED)
+            value += second[:, None, :] * tl.load(right_2 + at, mask=there, other=0)
+        dots = tl.sum(value, axis=2)
+        if ADDS:
+            dots += tl.load(out + place, mask=known, other=0)
+        tl.store(out + place, dots, mask=known)
+        count -= BLOCK
+        place += BLOCK
         known = entry < count[:, None]
-        place = begin[:, None] + entry
         node = tl.load(column + place, mask=known, other=0)
-        for _ in range(0, tl.max(count, axis=0), BLOCK):
-            at = node.to(tl.int64)[:, :, None] * D + channel[:, None, :]
-            there = known[:, :, None] & valid[:, None, :]
-            value = own[:, None, :] * tl.load(right + at, mask=there, other=0)
-            if PAIRS == 2:
-                value += second[:, None, :] * tl.load(right_2 + at, mask=there, other=0)
-            dots = tl.sum(value, axis=2)
-            if ADDS:
-                dots += tl.load(out + place, mask=known, other=0)
-            tl.store(out + place, dots, mask=known)
-            count -= BLOCK
-            place += BLOCK
-            known = entry < count[:, None]
-            node = tl.load(column + place, mask=known, other=0)
 
 
 @triton.jit(do_not_specialize=["n", "each"])

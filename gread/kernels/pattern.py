@@ -21,6 +21,8 @@ MOST_LIGHT = 128
 """Number of entries above which a row is heavy: several warps of a GPU then share it."""
 BY_LENGTH = "rows by length"
 """Key of `rows_by_length`, remembered with the starts of the rows."""
+PIECE = 32
+"""Most entries of a part of a row, for kernels with a result for each entry."""
 NEARBY = 2**15
 """Number of consecutive rows that are ordered by length: many would scatter the neighbours that
 nearby rows share."""
@@ -112,6 +114,8 @@ class RowOrder(NamedTuple):
     """Number of rows with more than `MOST_LIGHT` entries, which come first."""
     places: Tensor
     """Number, start and length of each row in this order, int32 [N, 3] or int64."""
+    pieces: Tensor
+    """The same of the parts of all rows with at most `PIECE` entries each."""
 
 
 def rows_by_length(start: Tensor) -> RowOrder:
@@ -119,12 +123,24 @@ def rows_by_length(start: Tensor) -> RowOrder:
     counts = start.diff()
     row = torch.arange(counts.numel(), device=start.device)
     heavy = counts > MOST_LIGHT
-    group = torch.where(heavy, 0, 1 + row // NEARBY)
-    most = counts.max() if counts.numel() else 0
-    order = (group * (most + 1) + most - counts).argsort(stable=True)
-    small = int(start[-1]) < 2**31
-    places = torch.stack([row, start[:-1], counts], 1)[order]
-    return RowOrder(int(heavy.sum()), places.int() if small else places)
+    places = _by_length(row, start[:-1], counts, torch.where(heavy, 0, 1 + row // NEARBY))
+    parts = -(-counts // PIECE)
+    cut = row.repeat_interleave(parts)
+    before = PIECE * (
+        torch.arange(cut.numel(), device=start.device) - (parts.cumsum(0) - parts)[cut]
+    )
+    rest = (counts[cut] - before).clamp(max=PIECE)
+    pieces = _by_length(cut, start[cut] + before, rest, cut // NEARBY)
+    return RowOrder(int(heavy.sum()), places, pieces)
+
+
+def _by_length(row: Tensor, start: Tensor, count: Tensor, group: Tensor) -> Tensor:
+    """Rows or parts of rows as [n, 3], by group and then longest first."""
+    most = count.max() if count.numel() else 0
+    order = (group * (most + 1) + most - count).argsort(stable=True)
+    found = torch.stack([row, start, count], 1)[order]
+    small = not start.numel() or int((start + count).max()) < 2**31
+    return found.int() if small else found
 
 
 _kept: WeakTensorKeyDictionary = WeakTensorKeyDictionary()

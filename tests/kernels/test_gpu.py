@@ -44,6 +44,7 @@ def launches(request, monkeypatch) -> str:
         monkeypatch.setattr(gpu, "WARPS", 0)
         monkeypatch.setattr(gpu, "LONG", 4)
         monkeypatch.setattr(pattern, "MOST_LIGHT", 6)
+        monkeypatch.setattr(pattern, "PIECE", 5)
     if request.param == "two":
         monkeypatch.setattr(gpu, "SMALL", 0)
         monkeypatch.setattr(gpu, "MANY", 0)

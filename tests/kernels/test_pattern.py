@@ -59,3 +59,15 @@ def test_rows_are_ordered_by_length_with_heavy_ones_first(monkeypatch):
     assert row.tolist() == [4, 1, 2, 0, 5, 3, 7, 6]  # heavy; then rows 0 to 2, 3 to 5, and 6 to 7
     assert torch.equal(begin, start[row].int())
     assert torch.equal(count, counts[row].int())
+
+
+def test_pieces_of_rows_have_every_entry_once_and_are_ordered_by_length(monkeypatch):
+    monkeypatch.setattr(pattern, "PIECE", 4)
+    counts = torch.tensor([2, 9, 5, 1, 30, 3, 0, 4])
+    start = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+    row, begin, count = pattern.rows_by_length(start).pieces.long().unbind(1)
+    entries = torch.cat([torch.arange(b, b + c) for b, c in zip(begin, count, strict=True)])
+    assert torch.equal(entries.sort().values, torch.arange(counts.sum()))
+    assert ((begin >= start[row]) & (begin + count <= start[row + 1])).all()
+    assert 1 <= count.min() <= count.max() <= 4
+    assert (count.diff() <= 0).all()
