@@ -56,7 +56,12 @@ class JKNet(LayeredGNN):
 
     def decode(self, states: list[Tensor]) -> Tensor:
         """A linear map of all layers together."""
-        return self.decoder(self.jump(states[1:]))
+        if self.jump.mode != "lstm":
+            return self.decoder(self.jump(states[1:]))
+        # The kernel of cuDNN waits until all its thread blocks run. Those of two processes that
+        # share a GPU wait for each other forever.
+        with torch.backends.cudnn.flags(enabled=False):
+            return self.decoder(self.jump(states[1:]))
 
     def states(self, x: Tensor, adj: Operator) -> list[Tensor]:
         """X, and the state behind every layer."""

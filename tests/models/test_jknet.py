@@ -35,3 +35,12 @@ def test_with_one_layer_every_jump_is_that_layer(graph):
 def test_an_unknown_jump_is_refused():
     with pytest.raises(InputError, match="unknown jump 'far'; choose from: cat, max, lstm"):
         MODELS["jknet"].build(3, 4, 2, jump="far")
+
+
+def test_the_lstm_uses_no_kernel_that_waits_for_other_processes(graph):
+    model = MODELS["jknet"].build(3, 4, 2, jump="lstm").double()
+    seen = []
+    model.jump.lstm.register_forward_hook(lambda *_: seen.append(torch.backends.cudnn.enabled))
+    model(graph.x, graph.edge_index)
+    assert seen == [False]
+    assert torch.backends.cudnn.enabled
