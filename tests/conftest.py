@@ -13,12 +13,13 @@ from glob import glob
 from pathlib import Path
 
 import matplotlib
+
+import gread  # isort: skip  # before PyG, whose other import takes three seconds more
+
 import pytest
 import torch
 from _pytest.runner import runtestprotocol
 from torch_geometric.data import Data
-
-import gread
 
 # pytest-xdist uses all cores, so more threads per process would compete.
 os.environ["OMP_NUM_THREADS"] = "1"
