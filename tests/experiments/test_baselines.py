@@ -242,7 +242,9 @@ def test_every_baseline_is_listed_with_the_origin_of_its_settings(runs, finals):
     listed = {row[0].text: row[1].text for row in table.rows}
     assert len(listed) == 29
     at = table.columns.index("equal budgets")
-    assert all(float(row[at].text) > 50 for row in table.rows)
+    averages = {row[0].text: row[at].text for row in table.rows}
+    assert averages.pop("JKNet") == "missing"
+    assert all(float(text) > 50 for text in averages.values())
     for text in listed.values():
         assert sum(map(int, re.findall(r"\d+", text))) == len(FAIR.datasets)
     assert not far.render_models(runs).rows
