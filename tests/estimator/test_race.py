@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 import gread
 from gread.estimator import problem as problems
 from gread.estimator.attempt import Attempt
-from gread.estimator.automatic import _trained, fit_blend
+from gread.estimator.automatic import SEEDS, _trained, fit_blend
 from gread.estimator.candidates import Candidate, portfolio
 from gread.estimator.graphs import with_relations
 from gread.estimator.problem import TRIED, Problem, variants
@@ -254,13 +254,13 @@ def test_with_folds_a_network_is_trained_for_the_mean_of_their_epochs(problem, i
     scored = Scored(
         candidate, nodes, np.zeros((80, 2)), (0.0, 0.0), [4, 8], 1.0, interrupted=interrupted
     )
-    ((_, module),) = _trained(problem, scored, seed=0, end=np.inf)
+    _, module = _trained(problem, scored, seed=0, until=np.inf)
     expected = Attempt(problem, candidate, nodes, None, epochs=6)
     expected.run()
     torch.testing.assert_close(module.state_dict(), expected.best_module().state_dict())
 
 
-@pytest.mark.parametrize(("seconds", "networks"), [(10**6, 2), (8, 1)])
+@pytest.mark.parametrize(("seconds", "networks"), [(10**6, 1 + SEEDS), (8, 1)])
 def test_without_folds_the_network_of_the_comparison_stays(
     data, seconds, networks, ticks, monkeypatch
 ):
