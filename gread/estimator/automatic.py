@@ -268,8 +268,8 @@ def fit_blend(
         raise InputError("a candidate must be trained, got none whose loss is finite")
     if took and took[0] > seconds:
         raise InputError(
-            f"time must be enough for one candidate, which took {took[0]:.1f} s here, got "
-            f"{seconds:.1f} s"
+            f"time must be enough for one candidate, which took {took[0] / 60:.2g} minutes here, "
+            f"got {seconds / 60:.2g}"
         )
     choices = tuple(_chosen(problem, scored, where) for where in Where)
     shares = {n: tuple(_weight(choice, one) for choice in choices) for n, one in enumerate(scored)}
