@@ -31,6 +31,9 @@ FEW, FOLDS = 2000, 5
 POSITIONS = ("positions", "directed_positions")
 """Names of positions in a graph, without and with directions."""
 
+OUTPUTS = 2_000_000
+"""Predictions of all nodes up to which trees are candidates; networks are quicker."""
+
 TRIED = ("none", "row", "binary")
 """Scalings of features that are tried of the best network."""
 
@@ -101,10 +104,11 @@ class Problem:
     def able(self, candidate: Candidate) -> bool:
         """Whether the graph has what a candidate is for: types, directions, positions that stay.
 
-        Trees are for few dense columns.
+        Trees are for few dense columns, and for few outputs.
         """
         x = self.data.x
-        if candidate.model == TREES and (is_wide(x) or x.layout is not torch.strided):
+        many = is_wide(x) or x.size(0) * self.task.width > OUTPUTS
+        if candidate.model == TREES and (many or x.layout is not torch.strided):
             return False
         if candidate.positions and self.grows:
             return False

@@ -5,6 +5,7 @@ A model folder then holds them as any network, and none of scikit-learn's object
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,11 +19,11 @@ from gread.base.errors import InputError
 from gread.estimator.scores import Figures
 from gread.estimator.task import Task
 
-BLOCK = 64
+BLOCK = 16
 """Trees that are applied at a time."""
 
-MOST = 32
-"""Most rounds between two looks at the clock; the first turn has one round, the next ones more."""
+MOST, PAUSE = 32, 0.5
+"""Most rounds between two looks at the clock, and their seconds; the first turn has one round."""
 
 PATIENCE = 30
 """Rounds without a lower loss on held nodes after which the training ends."""
@@ -77,18 +78,24 @@ class Trees(nn.Module):
         return found
 
     def reached(self, x: Tensor, some: slice) -> Tensor:
-        """Values of the leaves of some trees that each node reaches, [N, trees]."""
-        column, left, right, threshold, value = (
-            getattr(self, name)[some].flatten()
-            for name in ("column", "left", "right", "threshold", "value")
+        """Values of the leaves of some trees that each node reaches, [N, trees].
+
+        Places are numbers in flat tensors, which are read several times faster than rows.
+        """
+        count, size = self.column[some].shape
+        root = torch.arange(0, count * size, size, dtype=torch.int32, device=x.device)
+        both = torch.stack([self.left[some], self.right[some]], 2) + root.view(-1, 1, 1)
+        column, threshold, value, follower = (
+            tensor.flatten()
+            for tensor in (self.column[some], self.threshold[some], self.value[some], both)
         )
-        size = self.column.size(1)
-        root = torch.arange(0, len(column), size, device=x.device)
-        place = root.repeat(x.size(0), 1)
+        features, place = x.flatten(), root.repeat(x.size(0))
+        own = torch.arange(x.size(0), device=x.device).repeat_interleave(count) * x.size(1)
         for _ in range(self.depth):
-            low = x.gather(1, column[place].long()) <= threshold[place]
-            place = root + torch.where(low, left[place], right[place]).long()
-        return value[place]
+            found = features.index_select(0, own + column.index_select(0, place))
+            high = found > threshold.index_select(0, place)
+            place = follower.index_select(0, 2 * place + high)
+        return value.index_select(0, place).view(-1, count)
 
     def check(self, columns: int) -> None:
         """Require places that exist, which `forward` relies on."""
@@ -138,7 +145,7 @@ class Boosting:
         self.grown: list[list[tuple[int, Arrays]]] = []  # of each round, outputs and their trees
         self.start = np.zeros(task.width)
         self.outputs: Tensor | None = None
-        self.best, self.lowest = 0, np.inf
+        self.best, self.lowest, self.pace = 0, np.inf, 1
 
     @property
     def done(self) -> bool:
@@ -149,8 +156,10 @@ class Boosting:
     def run(self, stop: Callable[[None], bool]) -> None:
         """Grow trees until the end, or until ``stop`` returns True."""
         while not self.done:
-            count = len(self.grown)
-            self._grow(min(count + max(1, min(count, MOST)), self.rounds))
+            count, begin = len(self.grown), time.monotonic()
+            self._grow(min(count + self.pace, self.rounds))
+            each = (time.monotonic() - begin) / (len(self.grown) - count)
+            self.pace = min(MOST, 2 * self.pace, max(1, int(PAUSE / max(each, 1e-3))))
             if self.held is None:
                 self.best = len(self.grown)
             else:
