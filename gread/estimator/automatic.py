@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, replace
 from enum import IntEnum
 from functools import partial
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from gread.estimator.task import Task
 from gread.estimator.trees import Trees
 from gread.models.hub import load_module, save_weights
 
-SHARE = 0.85
+SHARE = 0.7
 """Share of the time for the race; the rest is for the training of the chosen on all nodes."""
 
 SEEDS = 5
@@ -263,7 +263,13 @@ def fit_blend(
         if on_score is not None:
             on_score(scores)
 
-    scored = race(problem, portfolio(), SHARE * seconds, note)
+    end = begin + seconds
+
+    def hurry() -> None:
+        nonlocal end
+        end = begin + (time.monotonic() - begin) / SHARE
+
+    scored = race(problem, portfolio(), SHARE * seconds, note, hurry)
     if not scored:
         raise InputError("a candidate must be trained, got none whose loss is finite")
     if took and took[0] > seconds:
@@ -274,7 +280,7 @@ def fit_blend(
     choices = tuple(_chosen(problem, scored, where) for where in Where)
     shares = {n: tuple(_weight(choice, one) for choice in choices) for n, one in enumerate(scored)}
     used = [(one, shares[n]) for n, one in enumerate(scored) if any(shares[n])]
-    members = _refitted(problem, used, begin + seconds)
+    members = _refitted(problem, used, end, lambda: note(scored))
     compressed = any(one.candidate.compressed for one in members)
     components = problem.principal if compressed else None
     here, there, grown = (choice.temperature for choice in choices)
@@ -282,27 +288,36 @@ def fit_blend(
 
 
 def _refitted(
-    problem: Problem, chosen: Sequence[tuple[Scored, tuple[float, ...]]], end: float
+    problem: Problem,
+    chosen: Sequence[tuple[Scored, tuple[float, ...]]],
+    end: float,
+    on_network: Callable[[], None],
 ) -> list[Member]:
     """Train what was chosen on all nodes, from more seeds while time remains.
 
     A network is trained once for its predictions with and without correction by neighbours. The
-    one with the largest weight comes first.
+    one with the largest weight comes first. Ctrl-C ends the training where no network is missing.
     """
     distinct: dict[str, Scored] = {}
     weights: dict[str, float] = {}
     for one, shares in chosen:
         key = _network(one.candidate)
         distinct.setdefault(key, one)
-        weights[key] = weights.get(key, 0.0) + sum(shares)
+        weights[key] = weights.get(key, 0.0) + shares[Where.HERE]
     networks = {key: _kept(problem, one) for key, one in distinct.items()}
-    for seed in range(SEEDS):
-        for key in sorted(weights, key=weights.__getitem__, reverse=True):
+    order = sorted(weights, key=weights.__getitem__, reverse=True)
+    try:
+        for seed, key in product(range(SEEDS), order):
             one, own = distinct[key], networks[key]
             took = _share(one, seed) * one.seconds / len(problem.folds)
             random = one.candidate.model != PROPAGATION
             if not own or (random and time.monotonic() + took < end):
-                own.append(_trained(problem, one, seed, max(end, time.monotonic() + 2 * took)))
+                until = max(end, time.monotonic() + 2 * took)
+                own.append(_trained(problem, one, seed, until))
+                on_network()
+    except KeyboardInterrupt:
+        if not all(networks.values()):
+            raise
     members = []
     for one, shares in chosen:
         own = networks[_network(one.candidate)]

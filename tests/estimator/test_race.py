@@ -16,7 +16,7 @@ from gread.estimator.candidates import Candidate, portfolio
 from gread.estimator.graphs import with_relations
 from gread.estimator.problem import TRIED, Problem, variants
 from gread.estimator.propagation import ALPHA, SMOOTH, _operator, _spread, propagated
-from gread.estimator.race import Contest, Entrant, Scored, choose, race
+from gread.estimator.race import FIRST, Contest, Entrant, Scored, choose, race
 from gread.estimator.task import Classes, LabelSets, Numbers
 from gread.graph.structure.spectral import spectral_positions
 from gread.models.catalog import MODELS
@@ -298,6 +298,42 @@ def test_ctrl_c_keeps_what_is_scored(problem):
 
     found = race(problem, [quick(portfolio()[0])], seconds=60, on_score=stop)
     assert [one.candidate.title for one in found] == ["Label propagation"]
+
+
+@pytest.mark.parametrize("held", [None, np.arange(60, 80)])
+def test_ctrl_c_keeps_the_networks_that_are_trained_on_all_nodes(data, held, monkeypatch):
+    problem, candidate = problem_of(data, held=held), Candidate("MLP", "mlp", FAST)
+    monkeypatch.setattr("gread.estimator.automatic.portfolio", lambda: [candidate])
+    monkeypatch.setattr(Contest, "vary", lambda contest: None)
+    monkeypatch.setattr(Contest, "smooth", lambda contest: None)
+    calls = []
+
+    def stop(scored):
+        calls.append(scored)
+        if len(calls) == 3:  # once in the comparison, twice when a network was trained
+            raise KeyboardInterrupt
+
+    blend, _ = fit_blend(problem, 60.0, stop)
+    assert len(calls) == 3
+    assert len(blend.members) == 2 + (held is not None)
+    assert sum(one.weight for one in blend.members) == pytest.approx(1.0)
+
+
+def test_after_ctrl_c_the_training_on_all_nodes_is_short(problem, monkeypatch, ticks):
+    """It has its share of the time until then."""
+    monkeypatch.setattr("gread.estimator.automatic.portfolio", lambda: [slow])
+    slow = Candidate("MLP", "mlp", {"epochs": 10**6, "patience": None, "hidden_channels": 4})
+    ends = []
+    monkeypatch.setattr(
+        "gread.estimator.automatic._refitted", lambda problem, used, end, tell: ends.append(end)
+    )
+
+    def stop(scored):
+        raise KeyboardInterrupt
+
+    with pytest.raises(TypeError):  # no member was trained
+        fit_blend(problem, 1000.0, stop)
+    assert 1000 * FIRST < ends[0] < 1000 * FIRST + 20  # of a race that ended after its first round
 
 
 @pytest.mark.parametrize("directed", [False, True])
