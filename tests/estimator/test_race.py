@@ -59,7 +59,7 @@ def one_way(data):
 @pytest.mark.parametrize("candidate", portfolio(), ids=lambda one: one.title)
 def test_every_candidate_learns_and_gives_probabilities(data, candidate):
     problem = problem_of(one_way(data))
-    found = train(problem, quick(candidate), np.arange(60), np.arange(60, 80))
+    found = train(problem, quick(candidate), np.arange(60), np.arange(60, 80), epochs=20)
     assert found.predictions.shape == (100, 2)
     assert found.predictions.sum(1) == pytest.approx(1, abs=1e-5)
     assert candidate.reason
@@ -84,9 +84,8 @@ def with_numbers(data):
 @pytest.mark.parametrize("candidate", portfolio(), ids=lambda one: one.title)
 def test_every_candidate_learns_labels_and_numbers(data, targets, candidate):
     other, task = targets(data)
-    found = train(
-        problem_of(one_way(other), task), quick(candidate), np.arange(60), np.arange(60, 80)
-    )
+    problem, parts = problem_of(one_way(other), task), (np.arange(60), np.arange(60, 80))
+    found = train(problem, quick(candidate), *parts, epochs=20)
     assert found.predictions.shape == (100, task.width)
     ends = (0, 1) if task.targets == "labels" else (0.9e6, 1.1e6)
     assert (found.predictions >= ends[0]).all()
