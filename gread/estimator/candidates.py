@@ -126,10 +126,10 @@ def portfolio() -> tuple[Candidate, ...]:
 
 
 def built(candidate: Candidate, features: int, outputs: int, nodes: int) -> nn.Module:
-    """The network of a candidate, untrained, or its trees."""
+    """The network of a candidate, untrained; of trees one for each that grew, or one."""
     if candidate.model == TREES:
         sizes: dict[str, Any] = dict(candidate.settings)
-        return Trees(outputs, sizes["trees"], sizes["leaves"], sizes["depth"])
+        return Trees(outputs, sizes.get("trees", 1), sizes["leaves"], sizes["depth"])
     own, _ = split_settings(candidate.model, candidate.settings)
     hyper: dict[str, Any] = {"hidden_channels": HIDDEN_CHANNELS} | own
     widths = candidate.columns or features, hyper.pop("hidden_channels"), outputs
