@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -20,7 +19,7 @@ from gread.estimator.attempt import Attempt
 from gread.estimator.blend import blend, mean
 from gread.estimator.candidates import PROPAGATION, Candidate, moved
 from gread.estimator.problem import Problem, variants
-from gread.estimator.scores import Figures, headline
+from gread.estimator.scores import Figures
 from gread.estimator.task import Thresholds
 
 FIRST = 0.4
@@ -153,11 +152,10 @@ def race(
 
     Every candidate is trained for its share of `FIRST` of the budget; time that quick candidates
     leave goes to the others. Then the better half of the networks continues, the better half of
-    these, and so on, until `LAST` networks remain, or fewer if the best is clearly better. All
-    rounds take the same time, so each network trains longer than in the round before. Predictions
-    of the best networks are tried with correction by neighbours too. As long as time remains,
-    variants of the best network are tried: other features, balanced classes where accuracy is not
-    the metric, and settings around its own.
+    these, and so on, until `LAST` networks remain. All rounds take the same time, so each network
+    trains longer than in the round before. Predictions of the best networks are tried with
+    correction by neighbours too. As long as time remains, variants of the best network are tried:
+    other features, balanced classes where accuracy is not the metric, and settings around its own.
 
     A candidate that can predict on other graphs is always trained, for one epoch at least. Ctrl-C
     ends the comparison, after a call of ``on_stop``.
@@ -227,10 +225,7 @@ class Contest:
             self.on_score(self.scores())
 
     def halve(self) -> None:
-        """Continue the better half of the networks, again and again, until `LAST` remain.
-
-        Of these, those that are clearly behind the best do not continue.
-        """
+        """Continue the better half of the networks, again and again, until `LAST` remain."""
         count = len(self.networks())
         while count > LAST and time.monotonic() < self.end:
             rounds = math.ceil(math.log2(count / LAST))
@@ -239,21 +234,11 @@ class Contest:
             for one in ranked[count:]:
                 one.release()
             going = [one for one in ranked[:count] if not one.done]
-            if count == LAST:
-                going = [one for one in going if self._close(one, ranked[0])]
             begin = time.monotonic()
             close = begin + (self.end - begin) / rounds
             for number, one in enumerate(going):
                 now = time.monotonic()
                 self._advance(one, now + max(0.0, close - now) / (len(going) - number))
-
-    def _close(self, one: Entrant, best: Entrant) -> bool:
-        """Whether a network is within two standard errors of the best."""
-        assert best.scored is not None
-        task, found = self.problem.task, best.scored
-        y = torch.from_numpy(self.problem.data.y.numpy()[found.nodes])
-        error = headline(task.metric, task.outputs(found.predictions), y).error
-        return _gain(best)[0] - _gain(one)[0] <= 2 * error
 
     def smooth(self) -> None:
         """Score the best networks with correction by neighbours."""

@@ -234,25 +234,6 @@ def test_the_better_half_of_the_networks_continues_until_three_remain(problem, t
     assert all(attempt.training is None for one in ended for attempt in one.attempts)
 
 
-@pytest.mark.parametrize("far", [False, True])
-def test_a_network_that_is_clearly_behind_does_not_continue_in_the_last_round(
-    problem, far, ticks, monkeypatch
-):
-    endless = {"epochs": 10**6, "patience": None, "hidden_channels": 4}
-    some = [Candidate(f"MLP {k}", "mlp", {**endless, "lr": 10.0**-k}) for k in range(1, 5)]
-    contest = Contest(problem, 0.0, 400.0, None)
-    contest.admit(some)
-    first = {one.candidate.title: one.seconds for one in contest.entrants}
-    distance = 0.9 if far else 0.001
-    monkeypatch.setattr(
-        "gread.estimator.race._gain",
-        lambda one: (1 - distance * int(one.candidate.title.split()[1]), 0.0),
-    )
-    contest.halve()
-    going = [one for one in contest.entrants if one.seconds > first[one.candidate.title]]
-    assert [one.candidate.title for one in going] == [f"MLP {k}" for k in range(1, 2 if far else 4)]
-
-
 @pytest.mark.parametrize(("epochs", "interrupted"), [(10**6, True), (3, False)])
 def test_only_an_interrupted_training_can_continue(data, epochs, interrupted, ticks):
     problem = problem_of(data, held=np.arange(60, 80))
