@@ -31,7 +31,7 @@ from gread.estimator.task import Task
 from gread.estimator.trees import Trees
 from gread.models.hub import load_module, save_weights
 
-SHARE = 0.7
+SHARE = 0.85
 """Share of the time for the race; the rest is for the training of the chosen on all nodes."""
 
 SEEDS = 5
