@@ -329,9 +329,12 @@ def _print_confusion(own: str, found: Scores, classes: list[str]) -> None:
         square = ((name, *row) for name, row in zip(classes, found.confusion, strict=True))
         print_table(("true \\ predicted", *classes), square)
     sure = sum(size * confidence for confidence, _, size in found.bins) / found.nodes
+    before = ""
+    if found.uncalibrated is not None:
+        before = f"; {found.uncalibrated:.3f} before the temperature was fitted"
     out.print(
         f"{own}: mean confidence {sure:.0%}, accuracy {found.accuracy:.0%}, calibration error "
-        f"{found.calibration_error:.3f} (ten bins of confidence)."
+        f"{found.calibration_error:.3f} (ten bins of confidence{before})."
     )
 
 

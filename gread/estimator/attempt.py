@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from gread.estimator.candidates import PROPAGATION, RELATIONS, Candidate, built
+from gread.estimator.candidates import PROPAGATION, RELATIONS, TREES, Candidate, built
 from gread.estimator.problem import Problem
 from gread.estimator.propagation import propagated, smoothed
 from gread.estimator.scores import Figures
 from gread.estimator.task import Task
+from gread.estimator.trees import Boosting
 from gread.runs.presets import split_settings
 from gread.training.config import TrainConfig
 from gread.training.fit import Training, logits_of
@@ -72,22 +73,36 @@ class Attempt:
         self.known = torch.zeros(problem.data.num_nodes, dtype=torch.bool)
         self.known[nodes] = True
         self.data = problem.graph(candidate, self.known)
-        self.training: Training | None = None
+        self.training: Training | Boosting | None = None
         self.best_state: Mapping[str, Tensor] | None = None
         if candidate.model == PROPAGATION:
             return
         self.candidate = candidate = _sized(problem, candidate, self.data)
-        task = problem.task
-        _, given = split_settings(candidate.model, candidate.settings)
-        usual: dict[str, Any] = {"epochs": epochs, "patience": PATIENCE}
-        config = TrainConfig(**usual | {"loss": task.loss, "metric": task.metric} | given)
-        if held is None:
-            config = replace(config, epochs=epochs, patience=None, metric=task.steady)
+        task, weights = problem.task, problem.weights(candidate, nodes)
         self.data.train_mask = self.known
         self.data.val_mask = self.data.test_mask = (
             self.known if held is None else _mask(held, self.known)
         )
         self.data = self.data.to(problem.device)
+        if candidate.model == TREES:
+            self._random = torch.get_rng_state()
+            self.training = Boosting(
+                self.data.x,
+                self.data.y,
+                task,
+                nodes,
+                held,
+                rounds=epochs,
+                settings=candidate.settings,
+                class_weight=weights,
+                seed=seed,
+            )
+            return
+        _, given = split_settings(candidate.model, candidate.settings)
+        usual: dict[str, Any] = {"epochs": epochs, "patience": PATIENCE}
+        config = TrainConfig(**usual | {"loss": task.loss, "metric": task.metric} | given)
+        if held is None:
+            config = replace(config, epochs=epochs, patience=None, metric=task.steady)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.module = built(candidate, self.data.num_features, task.width, self.data.num_nodes)
@@ -95,7 +110,6 @@ class Attempt:
             self._random = torch.get_rng_state()
         if start is not None:
             self.module.load_state_dict(start)
-        weights = problem.weights(candidate, nodes)
         self.training = Training(self.module, self.data, config, class_weight=weights)
         self.best_state = self.training.best_state
 
@@ -123,16 +137,26 @@ class Attempt:
             found = propagated(self.data, self.known, problem.task, problem.data.y)
             return Trained(self.candidate, found)
         assert self.training is not None
-        with self.training.at_best():
-            found = predicted(self.module, self.data, problem.task)
+        if isinstance(self.training, Boosting):
+            found = predicted(self.training.module().to(problem.device), self.data, problem.task)
+            epochs = self.training.best
+        else:
+            with self.training.at_best():
+                found = predicted(self.module, self.data, problem.task)
+            epochs = self.training.result().best.number + 1
         if self.candidate.smooth:
             found = self.smoothed(found)
-        return Trained(self.candidate, found, self.training.result().best.number + 1)
+        return Trained(self.candidate, found, epochs)
 
     def best_module(self) -> nn.Module | None:
         """The network with the parameters of its best epoch, on the CPU; None for propagation."""
         if self.training is None:
             return None
+        if isinstance(self.training, Boosting):
+            found = self.training.module()
+            settings = {**self.candidate.settings, "trees": len(found.output)}
+            self.candidate = replace(self.candidate, settings=settings)
+            return found
         self.module.load_state_dict(self.training.best_state)
         return self.module.cpu()
 
@@ -144,9 +168,9 @@ class Attempt:
 
     def release(self) -> None:
         """Free the network and the state of its training, except for the best parameters."""
-        if self.training is not None:
-            self.training = None
+        if isinstance(self.training, Training):
             del self.module
+        self.training = None
 
     def smoothed(self, predictions: Figures) -> Figures:
         """Predictions that are corrected and smoothed by those of neighbours."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, replace
 from enum import IntEnum
 from functools import partial
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,14 @@ from gread.estimator.propagation import propagated, smoothed
 from gread.estimator.race import Choice, OnScore, Scored, choose, race
 from gread.estimator.scores import Figures, apart
 from gread.estimator.task import Task
+from gread.estimator.trees import Trees
 from gread.models.hub import load_module, save_weights
 
 SHARE = 0.85
 """Share of the time for the race; the rest is for the training of the chosen on all nodes."""
 
 SEEDS = 5
-"""Seeds from which the chosen networks are trained on all nodes, if there are folds and time."""
+"""Seeds from which the chosen networks are trained on all nodes, if there is time."""
 
 MORE = 0.2
 """Epochs on all nodes for each epoch of the race, where its training continues."""
@@ -203,6 +204,8 @@ class Blend:
             if candidate.model != PROPAGATION:
                 build = partial(built, candidate, features, task.width, nodes)
                 module = load_module(build, folder / MEMBERS / f"{number}.safetensors")
+                if isinstance(module, Trees):
+                    module.check(candidate.columns or features)
                 module = _shared(candidate, module, members)
             grown = row.get("grown", row["elsewhere"])  # a folder from before nodes could be added
             members.append(Member(candidate, row["weight"], grown, row["elsewhere"], module))
@@ -260,18 +263,24 @@ def fit_blend(
         if on_score is not None:
             on_score(scores)
 
-    scored = race(problem, portfolio(), SHARE * seconds, note)
+    end = begin + seconds
+
+    def hurry() -> None:
+        nonlocal end
+        end = begin + (time.monotonic() - begin) / SHARE
+
+    scored = race(problem, portfolio(), SHARE * seconds, note, hurry)
     if not scored:
         raise InputError("a candidate must be trained, got none whose loss is finite")
     if took and took[0] > seconds:
         raise InputError(
-            f"time must be enough for one candidate, which took {took[0]:.1f} s here, got "
-            f"{seconds:.1f} s"
+            f"time must be enough for one candidate, which took {took[0] / 60:.2g} minutes here, "
+            f"got {seconds / 60:.2g}"
         )
     choices = tuple(_chosen(problem, scored, where) for where in Where)
     shares = {n: tuple(_weight(choice, one) for choice in choices) for n, one in enumerate(scored)}
     used = [(one, shares[n]) for n, one in enumerate(scored) if any(shares[n])]
-    members = _refitted(problem, used, begin + seconds)
+    members = _refitted(problem, used, end, lambda: note(scored))
     compressed = any(one.candidate.compressed for one in members)
     components = problem.principal if compressed else None
     here, there, grown = (choice.temperature for choice in choices)
@@ -279,23 +288,36 @@ def fit_blend(
 
 
 def _refitted(
-    problem: Problem, chosen: Sequence[tuple[Scored, tuple[float, ...]]], end: float
+    problem: Problem,
+    chosen: Sequence[tuple[Scored, tuple[float, ...]]],
+    end: float,
+    on_network: Callable[[], None],
 ) -> list[Member]:
-    """Train what was chosen on all nodes; with folds, from more seeds while time remains.
+    """Train what was chosen on all nodes, from more seeds while time remains.
 
-    A network is trained once for its predictions with and without correction by neighbours.
+    A network is trained once for its predictions with and without correction by neighbours. The
+    one with the largest weight comes first. Ctrl-C ends the training where no network is missing.
     """
     distinct: dict[str, Scored] = {}
-    for one, _ in chosen:
-        distinct.setdefault(_network(one.candidate), one)
-    networks: dict[str, list[tuple[Candidate, nn.Module | None]]] = {key: [] for key in distinct}
-    seeds = SEEDS if len(problem.folds) > 1 else 1
-    took, seed = 0.0, 0
-    while seed == 0 or (seed < seeds and time.monotonic() + took < end):
-        begin = time.monotonic()
-        for key, one in distinct.items():
-            networks[key] += _trained(problem, one, problem.seed + seed, end)
-        took, seed = time.monotonic() - begin, seed + 1
+    weights: dict[str, float] = {}
+    for one, shares in chosen:
+        key = _network(one.candidate)
+        distinct.setdefault(key, one)
+        weights[key] = weights.get(key, 0.0) + shares[Where.HERE]
+    networks = {key: _kept(problem, one) for key, one in distinct.items()}
+    order = sorted(weights, key=weights.__getitem__, reverse=True)
+    try:
+        for seed, key in product(range(SEEDS), order):
+            one, own = distinct[key], networks[key]
+            took = _share(one, seed) * one.seconds / len(problem.folds)
+            random = one.candidate.model != PROPAGATION
+            if not own or (random and time.monotonic() + took < end):
+                until = max(end, time.monotonic() + 2 * took)
+                own.append(_trained(problem, one, seed, until))
+                on_network()
+    except KeyboardInterrupt:
+        if not all(networks.values()):
+            raise
     members = []
     for one, shares in chosen:
         own = networks[_network(one.candidate)]
@@ -306,34 +328,44 @@ def _refitted(
     return members
 
 
-def _trained(
-    problem: Problem, one: Scored, seed: int, end: float
-) -> list[tuple[Candidate, nn.Module | None]]:
-    """Networks of a candidate in the blend, with equal weights.
+Network = tuple[Candidate, nn.Module | None]
+"""A network with its sizes."""
 
-    Without folds, the network of the race is one of them, and another is trained on all nodes if
-    time remains. A training that the race interrupted continues for `MORE` of its epochs: on 13,752
-    products (Amazon-Computers) this gave what a new training gave, in a fifth of the time. One that
-    ended would overfit, so it is repeated from random parameters, and so is one on folds, whose
-    networks are not kept.
+
+def _kept(problem: Problem, one: Scored) -> list[Network]:
+    """The network of the race, which stays in the blend, if there are no folds."""
+    if one.state is None:
+        return []
+    attempt = Attempt(problem, one.candidate, problem.learned, None)
+    return [(attempt.candidate, attempt.module_at(one.state))]
+
+
+def _share(one: Scored, seed: int) -> float:
+    """Share of the epochs of the race in which a network is trained on all nodes."""
+    return MORE if seed == 0 and one.interrupted and one.state is not None else 1.0
+
+
+def _trained(problem: Problem, one: Scored, seed: int, until: float) -> Network:
+    """A network that is trained on all nodes.
+
+    Without folds, a training that the race interrupted continues for `MORE` of its epochs: on
+    13,752 products (Amazon-Computers) this gave what a new training gave, in a fifth of the time.
+    One that ended would overfit, so it is repeated from random parameters, and so is one on folds,
+    whose networks are not kept.
     """
-    start = one.state if one.interrupted else None
-    share = 1.0 if start is None else MORE
+    share = _share(one, seed)
     attempt = Attempt(
         problem,
         one.candidate,
         problem.learned,
         None,
         epochs=max(1, round(share * float(np.mean(one.epochs)))),
-        seed=seed,
-        start=start,
+        seed=problem.seed + seed,
+        start=one.state if share == MORE else None,
     )
-    modules = [] if one.state is None else [attempt.module_at(one.state)]
-    now = time.monotonic()
-    if not modules or now + share * one.seconds < end:
-        attempt.run(max(end, now + 2 * one.seconds))
-        return [(attempt.candidate, module) for module in (*modules, attempt.best_module())]
-    return [(attempt.candidate, module) for module in modules]
+    attempt.run(until)
+    module = attempt.best_module()
+    return attempt.candidate, module
 
 
 def _network(candidate: Candidate) -> str:

@@ -12,12 +12,17 @@ from torch import Tensor, nn
 
 from gread.base.errors import InputError
 from gread.base.toml import read_toml
+from gread.estimator.trees import Trees
 from gread.models.catalog import MODELS
 from gread.runs.presets import split_settings
 from gread.runs.spec import HIDDEN_CHANNELS, Value
 from gread.tables.scaling import rescaled
 
 PROPAGATION = "label-propagation"
+TREES = "boosted-trees"
+BLIND = ("mlp", TREES)
+"""Models that use no edges."""
+
 RELATIONS = "num_relations"
 """The hyperparameter of models with an operator for each type of edges."""
 
@@ -28,7 +33,7 @@ class Candidate:
 
     Attributes:
         title: For a reader.
-        model: A name of ``gread.MODELS``, or label propagation.
+        model: A name of ``gread.MODELS``, label propagation or trees.
         settings: Hyperparameters of the model and of the training.
         reason: Why it is tried.
         directed: Whether it uses the directions of edges.
@@ -59,8 +64,10 @@ class Candidate:
     columns: int | None = None
 
     def __post_init__(self) -> None:
-        if self.neighbours and self.model != "mlp":
-            raise InputError(f"neighbours must be features of an mlp only, got {self.model!r}")
+        if self.neighbours and self.model not in BLIND:
+            raise InputError(
+                f"neighbours must be features of {' or '.join(BLIND)}, got {self.model!r}"
+            )
         if self.typed and not self.can_be_typed():
             raise InputError(f"typed must be false for {self.model!r}, which has one operator")
 
@@ -90,7 +97,7 @@ class Candidate:
     @property
     def without_graph(self) -> bool:
         """Whether the candidate uses no edges."""
-        return self.model == "mlp" and not (self.smooth or self.neighbours or self.positions)
+        return self.model in BLIND and not (self.smooth or self.neighbours or self.positions)
 
     def transductive(self) -> bool:
         """Whether the candidate can predict only its graph, possibly with added nodes."""
@@ -101,11 +108,9 @@ class Candidate:
 
         A grown graph has other eigenvectors.
         """
-        if self.model == PROPAGATION:
-            return False
-        return self.positions or MODELS[self.model].transductive(
-            split_settings(self.model, self.settings)[0]
-        )
+        if self.positions or self.model in (PROPAGATION, TREES):
+            return self.positions
+        return MODELS[self.model].transductive(split_settings(self.model, self.settings)[0])
 
 
 def takes_types(model: str) -> bool:
@@ -121,17 +126,24 @@ def portfolio() -> tuple[Candidate, ...]:
 
 
 def built(candidate: Candidate, features: int, outputs: int, nodes: int) -> nn.Module:
-    """The network of a candidate, untrained."""
+    """The network of a candidate, untrained; of trees one for each that grew, or one."""
+    if candidate.model == TREES:
+        sizes: dict[str, Any] = dict(candidate.settings)
+        return Trees(outputs, sizes.get("trees", 1), sizes["leaves"], sizes["depth"])
     own, _ = split_settings(candidate.model, candidate.settings)
     hyper: dict[str, Any] = {"hidden_channels": HIDDEN_CHANNELS} | own
-    sizes = candidate.columns or features, hyper.pop("hidden_channels"), outputs
-    return MODELS[candidate.model].make(*sizes, num_nodes=nodes, **hyper)
+    widths = candidate.columns or features, hyper.pop("hidden_channels"), outputs
+    return MODELS[candidate.model].make(*widths, num_nodes=nodes, **hyper)
+
+
+CHOICES = {"hidden_channels": (64, 128, 256), "num_steps": (1, 2, 3, 4), "leaves": (8, 16, 31, 63)}
+"""Values of settings that are tried around the best."""
 
 
 def moved(best: Candidate, random: np.random.Generator) -> Candidate:
     """Other settings close to those of the best."""
     settings = dict(best.settings)
-    for name in ("lr", "weight_decay"):
+    for name in ("lr",) if best.model == TREES else ("lr", "weight_decay"):
         settings[name] = float(
             f"{float(settings.get(name) or 1e-4) * 2.0 ** random.uniform(-1.5, 1.5):.3g}"
         )
@@ -139,7 +151,7 @@ def moved(best: Candidate, random: np.random.Generator) -> Candidate:
         if name in settings:
             moved = float(settings[name] or 0.0) + random.uniform(-0.2, 0.2)
             settings[name] = round(min(0.8, max(0.0, moved)), 2)
-    for name, choices in (("hidden_channels", (64, 128, 256)), ("num_steps", (1, 2, 3, 4))):
+    for name, choices in CHOICES.items():
         if name in settings and random.uniform() < 0.4:
             settings[name] = int(random.choice(choices))
     title = best.title.removesuffix(", tuned")

@@ -116,6 +116,7 @@ class GraphEstimator(FittedEstimator):
         if hasattr(self, "task_"):
             del self.task_  # of a training before
         self.config()  # misspelt names fail before anything is computed
+        self.check_time()
         choose_device(self.device)
         check_count("random_state", self.random_state, minimum=0)
         if self.graph is not None:

@@ -19,6 +19,7 @@ from torch_geometric.nn import MessagePassing
 from gread.base.errors import InputError
 from gread.base.memory import enough_memory
 from gread.estimator.automatic import Where
+from gread.estimator.candidates import PROPAGATION, TREES
 from gread.estimator.fitted import AUTO, FittedEstimator, title_of
 from gread.estimator.neighbourhood import joined
 from gread.estimator.task import Task
@@ -137,10 +138,11 @@ def _network(classifier: FittedEstimator) -> tuple[str, nn.Module, Data, bool, i
     if classifier.model_ != AUTO:
         data = classifier.structured(classifier.data_)
         return title_of(classifier.model_), classifier.module_, data, classifier.directed, 0
-    networks = [one for one in classifier.blend_.members if one.module is not None]
+    without = (PROPAGATION, TREES)
+    networks = [one for one in classifier.blend_.members if one.candidate.model not in without]
     if not networks:
         raise InputError(
-            "a blend must contain a network to be explained, got only label propagation"
+            f"a blend must contain a network to be explained, got only {' and '.join(without)}"
         )
     best = max(networks, key=lambda one: (one.weight, one.elsewhere))
     assert best.module is not None

@@ -25,7 +25,7 @@ from gread.base.files import whole_file
 from gread.base.registry import Registry
 from gread.base.versions import versions
 from gread.estimator.automatic import Where
-from gread.estimator.candidates import RELATIONS, Candidate
+from gread.estimator.candidates import RELATIONS, TREES, Candidate
 from gread.estimator.fitted import AUTO, FittedEstimator, title_of
 from gread.estimator.task import Task
 from gread.kernels.operators import PLAIN
@@ -164,7 +164,7 @@ def scorer_of(classifier: FittedEstimator) -> tuple[Scorer, dict[str, Any]]:
         candidates, components = [Candidate(entry.title, classifier.model_)], None
     relations = classifier.settings_.get(RELATIONS, 1)
     for one in candidates:
-        if MODELS[one.model].structure is not None:
+        if one.model != TREES and MODELS[one.model].structure is not None:
             raise InputError(
                 f"{one.model} cannot be exported: it needs structure of the graph that gread "
                 "precomputes"

@@ -34,7 +34,7 @@ from gread.estimator.graphs import (
     relations_of,
     with_relations,
 )
-from gread.estimator.scores import AnyScores, Figures
+from gread.estimator.scores import AnyScores, Figures, Scores, calibration_error
 from gread.estimator.task import Task, Thresholds, read_targets
 from gread.graph.measures import log_degree
 from gread.graph.partition import sparse_tensor, stack_rows, take_rows
@@ -256,8 +256,14 @@ class FittedEstimator(BaseEstimator):
             known = task.known(truth)
             if not known.any():
                 raise InputError(f"y must have the {task.word} of some nodes, got none")
-        thresholds = self.thresholds_[self.where(X)]
-        return task.scores(truth[known], self.predictions(given)[known], thresholds)
+        where, y = self.where(X), truth[known]
+        thresholds, predictions = self.thresholds_[where], self.predictions(given)[known]
+        found = task.scores(y, predictions, thresholds)
+        if self.model_ == AUTO and isinstance(found, Scores):
+            before = task.tempered(predictions, 1 / self.blend_.temperatures[where])
+            decided = task.decided(predictions, thresholds)
+            found = replace(found, uncalibrated=calibration_error(y, before, decided))
+        return found
 
     def read(self, X: Any, edges: Any = None) -> TableGraph:
         """Read a graph with the columns of this estimator."""
@@ -287,10 +293,20 @@ class FittedEstimator(BaseEstimator):
         MODELS[self.model_].check_parts(found.parts, hyper)
         return self._suited(found, given)
 
+    def check_time(self) -> None:
+        """Require a positive time, and only where it has a use."""
+        if self.time is None:
+            return
+        check_positive("time", self.time)
+        if self.model_ != AUTO:
+            raise InputError(
+                f"time must be omitted with model {self.model_!r}, got {self.time}: it is for "
+                f"model {AUTO!r}"
+            )
+
     def minutes(self) -> float:
         """Time for the choice of a model; by default in proportion to the number of nodes."""
         if self.time is not None:
-            check_positive("time", self.time)
             return self.time
         return min(max(MINUTES, MINUTES * len(self.ids_) / PLENTY), MOST)
 

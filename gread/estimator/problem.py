@@ -8,13 +8,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
-from gread.estimator.candidates import PROPAGATION, Candidate
+from gread.estimator.candidates import PROPAGATION, TREES, Candidate
 from gread.estimator.compression import components, is_heavy, is_wide
 from gread.estimator.graphs import relations_of
 from gread.estimator.neighbourhood import directions, joined, surroundings
@@ -29,6 +30,9 @@ FEW, FOLDS = 2000, 5
 
 POSITIONS = ("positions", "directed_positions")
 """Names of positions in a graph, without and with directions."""
+
+OUTPUTS = 2_000_000
+"""Predictions of all nodes up to which trees are candidates; networks are quicker."""
 
 TRIED = ("none", "row", "binary")
 """Scalings of features that are tried of the best network."""
@@ -98,7 +102,14 @@ class Problem:
         return self.relations.once(int(self.data.num_nodes), directed=False)
 
     def able(self, candidate: Candidate) -> bool:
-        """Whether the graph has what a candidate is for: types, directions, positions that stay."""
+        """Whether the graph has what a candidate is for: types, directions, positions that stay.
+
+        Trees are for few dense columns, and for few outputs.
+        """
+        x = self.data.x
+        many = is_wide(x) or x.size(0) * self.task.width > OUTPUTS
+        if candidate.model == TREES and (many or x.layout is not torch.strided):
+            return False
         if candidate.positions and self.grows:
             return False
         if not candidate.typed:
@@ -223,7 +234,7 @@ def variants(problem: Problem, best: Candidate) -> Iterator[Candidate]:
             scaling="none",
             reason="there are many columns",
         )
-    for scaling in TRIED:
+    for scaling in TRIED if best.model != TREES else ():  # which order alone matters to
         if best.compressed or scaling != best.scaling:
             title = f"{best.title}, features {SCALINGS[scaling].about}"
             yield replace(best, title=title, scaling=scaling, compressed=False)

@@ -63,7 +63,8 @@ class Scored:
 
 
 OnScore = Callable[[Sequence[Scored]], None]
-"""Function that is called with all scored candidates, best first, when one has a new score."""
+"""Function that is called with all scored candidates, best first, when one has a new score, and
+when a network of the blend was trained on all nodes."""
 
 
 class Entrant:
@@ -145,6 +146,7 @@ def race(
     candidates: Sequence[Candidate],
     seconds: float,
     on_score: OnScore | None = None,
+    on_stop: Callable[[], None] | None = None,
 ) -> list[Scored]:
     """Score candidates within a time budget, best first, by successive halving.
 
@@ -155,7 +157,8 @@ def race(
     correction by neighbours too. As long as time remains, variants of the best network are tried:
     other features, balanced classes where accuracy is not the metric, and settings around its own.
 
-    A candidate that can predict on other graphs is always trained, for one epoch at least.
+    A candidate that can predict on other graphs is always trained, for one epoch at least. Ctrl-C
+    ends the comparison, after a call of ``on_stop``.
     """
     contest = Contest(problem, time.monotonic(), seconds, on_score)
     try:
@@ -166,6 +169,8 @@ def race(
     except KeyboardInterrupt:
         if not contest.scores():
             raise
+        if on_stop is not None:
+            on_stop()
     return contest.scores()
 
 

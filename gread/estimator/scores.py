@@ -81,6 +81,7 @@ class Scores:
         average_precision: Of two classes that of the rarer one, of more the mean over them; None if
             there is only one class.
         headline: What models are compared by.
+        uncalibrated: Calibration error without the temperature of a blend; None of other models.
     """
 
     nodes: int
@@ -89,9 +90,10 @@ class Scores:
     roc_auc: float | None
     confusion: tuple[tuple[int, ...], ...]
     calibration_error: float
-    bins: tuple[tuple[float, float, int], ...]
+    bins: Bins
     average_precision: float | None
     headline: Headline
+    uncalibrated: float | None = None
 
     def measures(self) -> Mapping[str, float | None]:
         """Measures by their usual names."""
@@ -128,7 +130,7 @@ def score(
         predicted = probabilities.argmax(axis=1)
     right = predicted == y
     confusion = confusion_matrix(y, predicted, labels=range(probabilities.shape[1]))
-    bins = _bins(probabilities[np.arange(len(y)), predicted], right)
+    bins = _bins(probabilities, predicted, right)
     present = np.unique(y)
     outputs, truth = log(probabilities), torch.from_numpy(y)
     precision = value_of("average-precision", outputs, truth) if len(present) > 1 else None
@@ -139,7 +141,7 @@ def score(
         macro_f1=float(f1_score(y, predicted, labels=present, average="macro", zero_division=0)),
         roc_auc=_roc_auc(y, probabilities),
         confusion=tuple(tuple(row) for row in confusion.tolist()),
-        calibration_error=sum(n * abs(sure - share) for sure, share, n in bins) / len(y),
+        calibration_error=_distance(bins),
         bins=bins,
         average_precision=precision,
         headline=headline(metric, decided, truth),
@@ -173,13 +175,35 @@ def _roc_auc(y: NDArray[np.int64], probabilities: Figures) -> float | None:
     return float(np.mean(found)) if found else None
 
 
-def _bins(confidence: Figures, right: NDArray[np.bool_]) -> tuple[tuple[float, float, int], ...]:
+Bins: TypeAlias = tuple[tuple[float, float, int], ...]
+"""Mean confidence, accuracy and number of nodes of every bin that has nodes."""
+
+
+def _bins(probabilities: Figures, predicted: NDArray[np.int64], right: NDArray[np.bool_]) -> Bins:
+    confidence = probabilities[np.arange(len(right)), predicted]
     place = np.minimum((confidence * BINS).astype(int), BINS - 1)
     return tuple(
         (float(confidence[inside].mean()), float(right[inside].mean()), int(inside.sum()))
         for number in range(BINS)
         if (inside := place == number).any()
     )
+
+
+def _distance(bins: Bins) -> float:
+    """The calibration error."""
+    return sum(n * abs(sure - share) for sure, share, n in bins) / sum(n for *_, n in bins)
+
+
+def calibration_error(
+    y: NDArray[np.int64], probabilities: Figures, predicted: NDArray[np.int64]
+) -> float:
+    """Mean distance between confidence and accuracy, see `Scores`.
+
+    Example:
+        >>> calibration_error(np.array([0, 0]), np.array([[0.75, 0.25]] * 2), np.array([0, 0]))
+        0.25
+    """
+    return _distance(_bins(probabilities, predicted, predicted == y))
 
 
 @dataclass(frozen=True)

@@ -140,6 +140,17 @@ def with_all(problem, scored):
     return Choice(scored, weights, 1.0, scored[0].gain)
 
 
+def test_the_calibration_error_is_also_known_without_the_temperature(data):
+    with only(*FEW[1:2]):
+        classifier = gread.GraphClassifier("auto", time=0.02).fit(data)
+    t = classifier.blend_.temperatures
+    classifier.blend_ = replace(classifier.blend_, temperatures=(3.0, *t[1:]))
+    found = classifier.scores()
+    classifier.blend_ = replace(classifier.blend_, temperatures=(1.0, *t[1:]))
+    assert found.uncalibrated == pytest.approx(classifier.scores().calibration_error, abs=1e-6)
+    assert found.uncalibrated != pytest.approx(found.calibration_error, abs=1e-3)
+
+
 def test_test_nodes_are_not_learned_from(data, monkeypatch):
     seen = []
 
@@ -165,12 +176,24 @@ def test_test_nodes_are_not_learned_from(data, monkeypatch):
         ({"settings": {"metric": "accuracee"}}, "unknown metric 'accuracee'"),
         ({"metric": "accuracee"}, "unknown metric 'accuracee'"),
         ({"metric": "r2"}, "metric must be one of accuracy, .* for classes, got 'r2'"),
-        ({"time": 1e-9}, "time must be enough for one candidate, which took .* s here, got 0.0 s"),
+        ({"time": 1e-9}, "enough for one candidate, which took .* minutes here, got 1e-09"),
     ],
 )
 def test_bad_settings_are_one_sentence(data, options, sentence):
     with pytest.raises(InputError, match=sentence):
         gread.GraphClassifier("auto", **options).fit(data)
+
+
+@pytest.mark.parametrize(
+    ("model", "time", "sentence"),
+    [
+        ("auto", -1.0, "time must be a positive number, got -1.0"),
+        ("gcn", 1.0, "time must be omitted with model 'gcn', got 1.0"),
+    ],
+)
+def test_a_wrong_time_fails_before_the_graph_is_read(model, time, sentence):
+    with pytest.raises(InputError, match=sentence):
+        gread.GraphClassifier(model, time=time).prepare("no such file")
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def test_sparse_features_stay_sparse(groups, known):
 
 def test_only_a_network_without_edges_gets_targets_as_features():
     assert any(candidate.neighbours for candidate in portfolio())
-    with pytest.raises(InputError, match="of an mlp only, got 'gread-x'"):
+    with pytest.raises(InputError, match="of mlp or boosted-trees, got 'gread-x'"):
         Candidate("", "gread-x", neighbours=True)
 
 

@@ -11,12 +11,12 @@ from torch_geometric.data import Data
 import gread
 from gread.estimator import problem as problems
 from gread.estimator.attempt import Attempt
-from gread.estimator.automatic import _trained, fit_blend
+from gread.estimator.automatic import SEEDS, _trained, fit_blend
 from gread.estimator.candidates import Candidate, portfolio
 from gread.estimator.graphs import with_relations
 from gread.estimator.problem import TRIED, Problem, variants
 from gread.estimator.propagation import ALPHA, SMOOTH, _operator, _spread, propagated
-from gread.estimator.race import Contest, Entrant, Scored, choose, race
+from gread.estimator.race import FIRST, Contest, Entrant, Scored, choose, race
 from gread.estimator.task import Classes, LabelSets, Numbers
 from gread.graph.structure.spectral import spectral_positions
 from gread.models.catalog import MODELS
@@ -59,7 +59,7 @@ def one_way(data):
 @pytest.mark.parametrize("candidate", portfolio(), ids=lambda one: one.title)
 def test_every_candidate_learns_and_gives_probabilities(data, candidate):
     problem = problem_of(one_way(data))
-    found = train(problem, quick(candidate), np.arange(60), np.arange(60, 80))
+    found = train(problem, quick(candidate), np.arange(60), np.arange(60, 80), epochs=20)
     assert found.predictions.shape == (100, 2)
     assert found.predictions.sum(1) == pytest.approx(1, abs=1e-5)
     assert candidate.reason
@@ -84,9 +84,8 @@ def with_numbers(data):
 @pytest.mark.parametrize("candidate", portfolio(), ids=lambda one: one.title)
 def test_every_candidate_learns_labels_and_numbers(data, targets, candidate):
     other, task = targets(data)
-    found = train(
-        problem_of(one_way(other), task), quick(candidate), np.arange(60), np.arange(60, 80)
-    )
+    problem, parts = problem_of(one_way(other), task), (np.arange(60), np.arange(60, 80))
+    found = train(problem, quick(candidate), *parts, epochs=20)
     assert found.predictions.shape == (100, task.width)
     ends = (0, 1) if task.targets == "labels" else (0.9e6, 1.1e6)
     assert (found.predictions >= ends[0]).all()
@@ -254,13 +253,13 @@ def test_with_folds_a_network_is_trained_for_the_mean_of_their_epochs(problem, i
     scored = Scored(
         candidate, nodes, np.zeros((80, 2)), (0.0, 0.0), [4, 8], 1.0, interrupted=interrupted
     )
-    ((_, module),) = _trained(problem, scored, seed=0, end=np.inf)
+    _, module = _trained(problem, scored, seed=0, until=np.inf)
     expected = Attempt(problem, candidate, nodes, None, epochs=6)
     expected.run()
     torch.testing.assert_close(module.state_dict(), expected.best_module().state_dict())
 
 
-@pytest.mark.parametrize(("seconds", "networks"), [(10**6, 2), (8, 1)])
+@pytest.mark.parametrize(("seconds", "networks"), [(10**6, 1 + SEEDS), (8, 1)])
 def test_without_folds_the_network_of_the_comparison_stays(
     data, seconds, networks, ticks, monkeypatch
 ):
@@ -298,6 +297,42 @@ def test_ctrl_c_keeps_what_is_scored(problem):
 
     found = race(problem, [quick(portfolio()[0])], seconds=60, on_score=stop)
     assert [one.candidate.title for one in found] == ["Label propagation"]
+
+
+@pytest.mark.parametrize("held", [None, np.arange(60, 80)])
+def test_ctrl_c_keeps_the_networks_that_are_trained_on_all_nodes(data, held, monkeypatch):
+    problem, candidate = problem_of(data, held=held), Candidate("MLP", "mlp", FAST)
+    monkeypatch.setattr("gread.estimator.automatic.portfolio", lambda: [candidate])
+    monkeypatch.setattr(Contest, "vary", lambda contest: None)
+    monkeypatch.setattr(Contest, "smooth", lambda contest: None)
+    calls = []
+
+    def stop(scored):
+        calls.append(scored)
+        if len(calls) == 3:  # once in the comparison, twice when a network was trained
+            raise KeyboardInterrupt
+
+    blend, _ = fit_blend(problem, 60.0, stop)
+    assert len(calls) == 3
+    assert len(blend.members) == 2 + (held is not None)
+    assert sum(one.weight for one in blend.members) == pytest.approx(1.0)
+
+
+def test_after_ctrl_c_the_training_on_all_nodes_is_short(problem, monkeypatch, ticks):
+    """It has its share of the time until then."""
+    monkeypatch.setattr("gread.estimator.automatic.portfolio", lambda: [slow])
+    slow = Candidate("MLP", "mlp", {"epochs": 10**6, "patience": None, "hidden_channels": 4})
+    ends = []
+    monkeypatch.setattr(
+        "gread.estimator.automatic._refitted", lambda problem, used, end, tell: ends.append(end)
+    )
+
+    def stop(scored):
+        raise KeyboardInterrupt
+
+    with pytest.raises(TypeError):  # no member was trained
+        fit_blend(problem, 1000.0, stop)
+    assert 1000 * FIRST < ends[0] < 1000 * FIRST + 20  # of a race that ended after its first round
 
 
 @pytest.mark.parametrize("directed", [False, True])
