@@ -178,7 +178,7 @@ def real_root() -> Path:
     """A data root with the benchmark files."""
     root = os.environ.get("GREAD_DATA")
     if not root:
-        pytest.skip("GREAD_DATA does not say where the benchmark files are")
+        pytest.skip("GREAD_DATA is not set to the folder with the benchmark files")
     return Path(root)
 
 
@@ -237,7 +237,7 @@ class Tabs:
             self.troubles.append(request.url)
 
     def close(self):
-        """Empty the tabs, which ends what their pages do."""
+        """Empty the tabs, which stops the scripts of their pages."""
         while self.used:
             has_touch, tab = self.used.pop()
             tab.mouse.move(0, 0)
@@ -253,7 +253,7 @@ def all_tabs(browser):
 
 @pytest.fixture
 def tabs(all_tabs):
-    """Tabs of this test, in which nothing may go wrong."""
+    """Tabs of this test; fails on console messages, errors and foreign requests."""
     yield all_tabs
     all_tabs.close()
     found = all_tabs.troubles.copy()

@@ -23,7 +23,7 @@ IMPORTED = (
     *("matplotlib.pyplot", "optuna", "pandas"),
     *("sklearn.linear_model", "sklearn.metrics", "sklearn.model_selection", "sklearn.tree"),
 )
-"""What commands import, which takes each of them more than a second."""
+"""Modules that commands import, which takes each command more than a second."""
 
 
 def start_server() -> None:
@@ -78,7 +78,7 @@ class Forked:
         self._process.join(timeout)
         if self.poll() is None:
             self._process.kill()
-            raise TimeoutError(f"not after {timeout} s; {self._files[1].read_text()}")
+            raise TimeoutError(f"still running after {timeout} s; {self._files[1].read_text()}")
         printed = [file.read_text() for file in self._files]
         shutil.rmtree(self._folder)
         return Outcome(self.poll(), *printed)

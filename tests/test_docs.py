@@ -36,7 +36,7 @@ SNIPPETS = [
 ]
 
 
-def test_catalogue_is_what_is_registered():
+def test_catalogue_page_matches_the_registries():
     made = runpy.run_path(str(ROOT / "studies" / "build_catalogue.py"))["catalogue"]()
     assert (ROOT / "docs" / "catalogue.md").read_text() == made, "run: make docs"
 
@@ -118,6 +118,6 @@ def test_examples_run(example, tmp_path):
 
 
 @pytest.mark.parametrize("page", [*PAGES, *TUTORIALS], ids=lambda path: path.stem)
-def test_links_between_pages_lead_somewhere(page):
+def test_links_between_pages_have_existing_targets(page):
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
         assert (page.parent / target).exists(), target

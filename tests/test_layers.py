@@ -91,16 +91,16 @@ def room_of(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
-def test_every_room_has_a_layer():
+def test_every_package_has_a_layer():
     rooms = {room_of(module) for module in modules()} - {"", "__main__"}
     assert rooms == set(LEVEL)
 
 
-def test_no_module_is_loose_at_the_root():
+def test_root_has_no_modules_except_init_and_main():
     assert {path.name for path in PACKAGE.glob("*.py")} == {"__init__.py", "__main__.py"}
 
 
-def test_imports_go_down():
+def test_packages_import_only_from_lower_layers():
     upward = [
         f"{module} imports {other}"
         for module, others in edges().items()
@@ -111,14 +111,14 @@ def test_imports_go_down():
     assert not upward
 
 
-def test_no_files_import_each_other_in_a_circle():
+def test_modules_have_no_circular_imports():
     try:
         TopologicalSorter(edges()).prepare()
     except CycleError as error:
         pytest.fail(" -> ".join(error.args[1]))
 
 
-def test_the_package_imports_names_from_where_they_are_defined():
+def test_package_imports_names_from_their_defining_modules():
     public = [
         f"{module} imports {name}"
         for module, path in modules().items()
@@ -129,13 +129,13 @@ def test_the_package_imports_names_from_where_they_are_defined():
 
 
 @pytest.mark.parametrize("module", LIGHT)
-def test_what_must_be_light_imports_nothing_heavy(module):
+def test_light_modules_import_no_heavy_dependencies(module):
     program = f"import sys, {module}; print(*{HEAVY} & {{*sys.modules}})"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert found.stdout.split() == [], found.stderr
 
 
-def test_the_check_sees_what_it_should(tmp_path):
+def test_imports_of_finds_every_kind_of_import(tmp_path):
     file = tmp_path / "x.py"
     file.write_text(
         "from gread.cli import main\nfrom gread import data\n"

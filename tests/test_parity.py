@@ -103,7 +103,7 @@ def layer(reaction: str, adjacency: str, loop: int, **options) -> ReactionDiffus
     return made
 
 
-def test_encoder():
+def test_encoder_matches_the_published_code():
     encoder = build_encoder("linear", 8, 16, 0.0, 0.0).double()
     linear = torch.nn.Linear(8, 16).double()
     set_linear(linear, "m1")
@@ -117,7 +117,7 @@ def test_every_reaction_has_cases():
 
 @pytest.mark.parametrize("loop", [0, 1])
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
-def test_adjacency(adjacency, loop):
+def test_adjacency_matches_the_published_code(adjacency, loop):
     made = layer("bs", adjacency, loop).adjacency(tensor("H0"), edge_index())
     expected = tensor(f"A.{adjacency}.loop{loop}")
     torch.testing.assert_close(dense(made), expected, rtol=1e-12, atol=1e-14)
@@ -127,7 +127,7 @@ def test_adjacency(adjacency, loop):
 @pytest.mark.parametrize("loop", [0, 1])
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize("theirs", REACTIONS)
-def test_trajectory(theirs, adjacency, loop, solver):
+def test_final_state_matches_the_published_code(theirs, adjacency, loop, solver):
     h0 = tensor("H0")
     for beta in ("SC", "VC", "VCsig"):
         for alpha in ("SC", "VC"):
@@ -141,7 +141,7 @@ def test_trajectory(theirs, adjacency, loop, solver):
 @pytest.mark.parametrize("loop", [0, 1])
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize("theirs", REACTIONS)
-def test_right_hand_side(theirs, adjacency, loop):
+def test_right_hand_side_matches_the_published_code(theirs, adjacency, loop):
     """One Euler step of length one minus the state is f(H(0))."""
     h0 = tensor("H0")
     made = layer(REACTIONS[theirs], adjacency, loop, solver="euler")
@@ -154,7 +154,7 @@ def test_right_hand_side(theirs, adjacency, loop):
             check_state(made(h0, edge_index()) - h0, case)
 
 
-def test_decoder_forms_have_the_published_shapes():
+def test_decoder_forms_match_the_published_formulas():
     linear = build_decoder("linear", 16, 4, 0.0, False).double()
     set_linear(linear[1][1], "m2")
     mlp = build_decoder("mlp", 16, 4, 0.0, False).double()

@@ -31,7 +31,7 @@ def test_every_extra_is_documented_with_its_packages():
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
-def test_commands_of_workflows_are_those_of_the_makefile(workflow):
+def test_workflow_commands_are_makefile_targets(workflow):
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
     commands = re.findall(r"^\s*- run: (.*)$", workflow.read_text(), re.M)
     assert commands
@@ -39,7 +39,7 @@ def test_commands_of_workflows_are_those_of_the_makefile(workflow):
     assert {command.removeprefix("make ") for command in commands} <= targets
 
 
-def test_python_versions_are_those_of_the_matrix():
+def test_python_versions_match_the_workflow_matrix():
     declared = [name.rpartition(" ")[2] for name in PROJECT["classifiers"] if ":: 3." in name]
     text = (ROOT / ".github" / "workflows" / "tests.yml").read_text()
     assert re.search(r"python: \[(.*)\]", text)[1] == ", ".join(f'"{v}"' for v in declared)
@@ -60,5 +60,5 @@ def test_lowest_versions_are_the_declared_bounds():
         assert pinned.release[: len(lower.release)] == lower.release
 
 
-def test_the_version_is_said_once_in_each_place():
+def test_version_matches_the_citation_and_the_changelog():
     assert not differences(gread.__version__)

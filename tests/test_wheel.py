@@ -129,7 +129,7 @@ def test_the_wheel_is_small_pure_and_complete(dist):
     assert set(tracked.stdout.split()) <= names
 
 
-def test_the_sdist_has_what_builds_and_tests_it(dist):
+def test_sdist_contains_the_build_and_test_files(dist):
     (sdist,) = dist.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
@@ -142,17 +142,17 @@ def python(gread, code):
     return subprocess.run(command, capture_output=True, text=True, cwd="/", env=gread.environment)
 
 
-def test_the_package_is_that_of_the_wheel(gread):
+def test_package_is_imported_from_the_wheel(gread):
     code = "import gread; print(gread.__file__)"
     done = python(gread, code)
     assert Path(done.stdout.strip()).is_relative_to(gread.python.parents[1])
 
 
-def test_what_is_not_required_is_not_found(gread):
+def test_non_required_packages_are_not_importable(gread):
     assert "No module named 'pandas'" in python(gread, "import pandas").stderr
 
 
-def test_demo(gread):
+def test_demo_command_gives_expected_accuracies_and_figures(gread):
     shown = json.loads(gread("demo", "--json"))
     check_cells(shown["cells"])
     for picture in shown["pictures"]:
@@ -175,13 +175,13 @@ def check_cells(cells):
         assert mean["gread-bs", homophily] > best - 5
 
 
-def test_train(gread):
+def test_train_command_completes_a_run(gread):
     dataset = "texas" if "GREAD_DATA" in os.environ else "csbm"
     (row,) = json.loads(gread("train", dataset, "--splits", "0", "--epochs", "2", "--json"))
     assert row["status"] == "ok"
 
 
-def test_fit_and_predict(gread):
+def test_fit_and_predict_commands_write_predictions(gread):
     (gread.folder / "nodes.csv").write_text(NODES)
     (gread.folder / "edges.csv").write_text(EDGES)
     files = ("--nodes", "nodes.csv", "--edges", "edges.csv", "--label", "topic")
@@ -190,31 +190,31 @@ def test_fit_and_predict(gread):
     assert len((gread.folder / "predictions.csv").read_text().splitlines()) == 1 + 10
 
 
-def test_stored_runs_are_those_of_the_package(gread):
+def test_commands_use_the_stored_runs_of_the_package(gread):
     assert "| GREAD-BS | " in gread("reproduce", "table-4", "--stored")
     gread("report", "--out", "report.html")
     assert "GREAD-BS" in (gread.folder / "report.html").read_text()
     assert json.loads(gread("compare", "gread-bs", "gcn", "--json"))
 
 
-def test_explore(gread):
+def test_explore_command_exports_the_page(gread):
     gread("explore", "--export", "page.html")
     assert (gread.folder / "page.html").stat().st_size > MEGABYTE / 10
 
 
-def test_bench(gread):
+def test_bench_command_measures_the_headline_section(gread):
     shown = json.loads(gread("bench", "headline", "--quick", "--device", "cpu", "--json"))
     assert shown["sections"]["headline"]["rows"]
 
 
-def test_search(gread):
+def test_search_command_completes_its_trials(gread):
     (gread.folder / "space.toml").write_text(SPACE)
     shown = gread("search", "csbm", "--trials", "2", "--splits", "0", "--space", "space.toml")
     assert "2 trials" in shown
 
 
-def test_doctor(gread):
-    """Run by the installed program."""
+def test_doctor_command_reports_the_installed_torch(gread):
+    """Run the installed console script."""
     command = [gread.python.with_name("gread"), "doctor", "--json"]
     done = subprocess.run(command, cwd=gread.folder, env=gread.environment, capture_output=True)
     rows = {row["subject"]: row for row in json.loads(done.stdout)}

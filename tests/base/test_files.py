@@ -7,7 +7,7 @@ from gread.base.files import whole_file, whole_folder
 from tests.processes import Forked
 
 
-def test_a_folder_is_there_when_all_is_written(tmp_path):
+def test_folder_appears_only_after_all_files_are_written(tmp_path):
     with whole_folder(tmp_path / "a" / "out") as folder:
         (folder / "x").write_text("1")
         assert not (tmp_path / "a" / "out").exists()
@@ -15,7 +15,7 @@ def test_a_folder_is_there_when_all_is_written(tmp_path):
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["out"]
 
 
-def test_what_fails_leaves_nothing(tmp_path):
+def test_failed_writes_leave_no_files(tmp_path):
     with pytest.raises(KeyboardInterrupt), whole_folder(tmp_path / "out") as folder:
         (folder / "x").write_text("1")
         raise KeyboardInterrupt
@@ -25,7 +25,7 @@ def test_what_fails_leaves_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_exists_is_not_touched(tmp_path):
+def test_existing_folder_is_not_overwritten(tmp_path):
     (tmp_path / "out").mkdir()
     with pytest.raises(InputError, match="must not exist yet"), whole_folder(tmp_path / "out"):
         pass
@@ -33,7 +33,7 @@ def test_a_folder_that_exists_is_not_touched(tmp_path):
         pass
 
 
-def test_a_file_replaces_an_older_one_when_all_is_written(tmp_path):
+def test_file_is_replaced_only_after_all_content_is_written(tmp_path):
     old = tmp_path / "out.csv"
     old.write_text("old")
     with whole_file(old) as file:
@@ -42,7 +42,7 @@ def test_a_file_replaces_an_older_one_when_all_is_written(tmp_path):
     assert old.read_text() == "new"
 
 
-def test_a_folder_that_another_process_made_meanwhile_is_not_touched(tmp_path):
+def test_folder_created_concurrently_is_not_overwritten(tmp_path):
     with pytest.raises(InputError, match="must not exist yet"), whole_folder(tmp_path / "out"):
         (tmp_path / "out").mkdir()
         (tmp_path / "out" / "x").write_text("1")
@@ -60,7 +60,7 @@ with whole_folder(sys.argv[1] + "/out[1]") as folder, whole_file(sys.argv[1] + "
 """
 
 
-def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path):
+def test_temporary_files_of_a_killed_process_are_removed_by_the_next(tmp_path):
     done = Forked("-c", KILLED, tmp_path).end()
     assert done.returncode == -signal.SIGKILL, done.stderr
     left = sorted(path.name for path in tmp_path.iterdir())
@@ -75,7 +75,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path):
 
 
 FULL = """
-# All files end after so many bytes, as on a disk that is full; then writes what is asked for.
+# Limit the size of all files, as on a full disk, then write a text and a tensor.
 import resource, signal, sys
 import torch
 from gread.base.files import write_text
@@ -90,7 +90,7 @@ for write, content in ((write_text, "long" * 10_000), (write_tensors, {"x": torc
 """
 
 
-def test_a_full_disk_is_named_and_the_older_file_stays(tmp_path):
+def test_full_disk_raises_error_with_path_and_keeps_old_file(tmp_path):
     old = tmp_path / "old"
     old.write_text("old")
     done = Forked("-c", FULL, old).end()

@@ -30,7 +30,7 @@ def group(tmp_path):
     return make
 
 
-def test_a_container_is_asked_for_its_limit(group):
+def test_free_memory_respects_the_container_limit(group):
     files = {
         "memory.max": f"{4 * GB}\n",
         "memory.current": f"{3 * GB}\n",
@@ -39,7 +39,7 @@ def test_a_container_is_asked_for_its_limit(group):
     assert group("0::/", files) == 2 * GB
 
 
-def test_the_groups_above_count_too_in_the_older_version(group):
+def test_parent_group_limits_apply_in_cgroup_v1(group):
     name = "memory.{}_in_bytes"
     files = {
         f"memory/job/{name.format('limit')}": str(8 * GB),
@@ -52,7 +52,7 @@ def test_the_groups_above_count_too_in_the_older_version(group):
     assert group("4:memory:/job/task", files) == 7 * GB
 
 
-def test_a_group_without_a_limit_or_out_of_sight_has_none(group):
+def test_unlimited_or_unreadable_group_has_infinite_free_memory(group):
     assert group("0::/", {"memory.max": "max\n"}) == float("inf")
     assert group("0::/elsewhere", {}) == float("inf")
     assert group("nonsense", {}) == float("inf")
@@ -74,7 +74,7 @@ except gread.base.memory.OutOfMemory as error:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_limit_of_the_process_is_known_and_meeting_it_is_one_sentence():
+def test_process_limit_bounds_free_memory_and_raises_out_of_memory():
     done = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True)
     free, sentence = done.stdout.splitlines()
     assert 0.8 * GB < float(free) <= GB, done.stderr
@@ -82,7 +82,7 @@ def test_a_limit_of_the_process_is_known_and_meeting_it_is_one_sentence():
     assert free_memory() > 0
 
 
-def test_other_errors_are_no_want_of_memory():
+def test_only_out_of_memory_errors_are_converted():
     full = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
     assert is_out_of_memory(full)
     assert is_out_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling"))

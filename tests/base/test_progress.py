@@ -14,7 +14,7 @@ def wait_for(text, file):
         time.sleep(0.005)
 
 
-def test_a_file_gets_a_line_from_time_to_time(monkeypatch):
+def test_file_output_gets_periodic_progress_lines(monkeypatch):
     monkeypatch.setattr(progress, "EVERY", 0.005)
     file = io.StringIO()
     with Stages(Console(file=file)) as shown:
@@ -35,7 +35,7 @@ def test_a_short_computation_writes_nothing_to_a_file():
     assert file.getvalue() == ""
 
 
-def test_a_terminal_gets_a_bar_that_disappears():
+def test_terminal_shows_a_progress_bar_that_is_erased():
     file = io.StringIO()
     with Stages(Console(file=file, force_terminal=True, width=80)) as shown:
         shown.stage("training", total=3)

@@ -1,4 +1,4 @@
-"""PyG is imported without modules that few programs use, and each of them on demand."""
+"""PyG is imported without rarely used modules; each of them is imported on demand."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from gread.base import lazy
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """A package with two parts, each of which notes that it is imported."""
+    """Package with two modules, each of which sets a flag when it is imported."""
     (tmp_path / "whole").mkdir()
     (tmp_path / "whole" / "__init__.py").write_text("import whole.part, whole.other\n")
     for name in ("part", "other"):
@@ -21,7 +21,7 @@ def package(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
-def test_a_module_that_is_left_out_is_imported_later(package):
+def test_skipped_module_can_be_imported_later(package):
     with lazy._left_out("whole.part") as names:
         whole = __import__(package)
     assert names == {"whole.part"}
@@ -30,7 +30,7 @@ def test_a_module_that_is_left_out_is_imported_later(package):
     assert whole.part.imported
 
 
-def test_a_module_that_is_there_stays(package):
+def test_already_imported_module_is_not_skipped(package):
     whole = __import__(package)
     with lazy._left_out("whole.part") as names:
         assert sys.modules["whole.part"] is whole.part
@@ -44,14 +44,14 @@ def test_an_error_leaves_no_empty_module(package):
     assert "whole.part" not in sys.modules
 
 
-def test_one_finder_is_enough():
+def test_repeated_quick_import_adds_no_second_finder():
     before = list(sys.meta_path)
     lazy.import_pyg_quickly()
     assert sys.meta_path == before
 
 
 @pytest.mark.slow
-def test_pyg_is_complete_where_it_is_used():
+def test_skipped_pyg_modules_are_imported_on_first_use():
     program = """
 import sys, gread, torch_geometric
 from gread.base.lazy import SELDOM_USED

@@ -4,7 +4,7 @@ from gread.base.errors import InputError
 from gread.base.registry import Registry, UnknownName
 
 
-def test_decorator_registers_and_leaves_the_thing_alone():
+def test_decorator_registers_and_returns_the_object_unchanged():
     colours: Registry[object] = Registry("colour")
 
     @colours.register("red")
@@ -18,7 +18,7 @@ def test_decorator_registers_and_leaves_the_thing_alone():
     assert "blue" not in colours
 
 
-def test_unknown_name_lists_the_choices_and_the_nearest():
+def test_unknown_name_error_lists_choices_and_nearest_match():
     colours = Registry("colour", {"red": 1, "green": 2})
     with pytest.raises(UnknownName) as caught:
         colours["gren"]
@@ -29,14 +29,14 @@ def test_unknown_name_lists_the_choices_and_the_nearest():
         colours["x"]
 
 
-def test_a_name_is_given_once():
+def test_registering_a_name_twice_raises_input_error():
     colours = Registry("colour", {"red": 1})
     with pytest.raises(InputError, match="'red' is registered already"):
         colours.add("red", 2)
     assert colours["red"] == 1
 
 
-def test_followers_see_entries_past_and_future():
+def test_followers_receive_existing_and_later_entries():
     seen = []
     colours = Registry("colour", {"red": 1})
     colours.follow(lambda name, value: seen.append((name, value)))

@@ -12,14 +12,14 @@ from gread.base.versions import __version__, commit
 @pytest.mark.parametrize(
     ("revision", "version"), [("0123456789ab", f"{__version__}+0123456789ab"), ("", __version__)]
 )
-def test_a_version_is_that_of_the_package_and_of_its_commit(monkeypatch, revision, version):
+def test_version_consists_of_package_version_and_commit(monkeypatch, revision, version):
     """Use a fixed commit, because files of the checkout may change while the tests run."""
     monkeypatch.setattr(versions, "commit", lambda: revision)
     assert versions.versions.__wrapped__()["gread"] == version
 
 
 @pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
-def test_a_commit_is_that_of_the_checkout_and_says_whether_files_differ(tmp_path):
+def test_commit_is_the_checkout_head_and_marks_changed_files(tmp_path):
     def git(*words):
         names = ("-c", "user.name=a", "-c", "user.email=a@b")
         done = subprocess.run(
@@ -41,6 +41,6 @@ def test_a_commit_is_that_of_the_checkout_and_says_whether_files_differ(tmp_path
     assert commit(package).endswith(".changed")
 
 
-def test_without_git_there_is_no_commit(monkeypatch):
+def test_commit_is_empty_if_git_is_not_installed(monkeypatch):
     monkeypatch.setenv("PATH", "")
     assert commit() == ""

@@ -22,7 +22,7 @@ from gread.cli import app
 
 
 def copied(model: nn.Module, **hyper) -> nn.Module:
-    """Naive model with the parameters of ours, which are drawn at random."""
+    """Draw random parameters for `model`, and return a naive model with the same parameters."""
     other = NAIVE.NaiveGREAD(3, 8, 2, **hyper).double()
     with torch.no_grad():
         for mine, theirs in zip(other.parameters(), model.parameters(), strict=True):
@@ -54,7 +54,7 @@ def check_same(graph, hyper, product="scatter"):
 @pytest.mark.parametrize("adjacency", ["original", "soft"])
 @pytest.mark.parametrize("solver", ["euler", "rk4"])
 @pytest.mark.parametrize("reaction", list(NAIVE.REACTIONS))
-def test_naive_is_gread(graph, reaction, solver, adjacency):
+def test_naive_model_equals_gread(graph, reaction, solver, adjacency):
     check_same(graph, {"reaction": reaction, "solver": solver, "adjacency": adjacency})
 
 
@@ -68,15 +68,15 @@ def test_naive_is_gread(graph, reaction, solver, adjacency):
         {"self_loops": 0.0, "heads": 2, "attention_channels": 6},
     ],
 )
-def test_naive_is_gread_in_every_form(graph, hyper):
+def test_naive_model_equals_gread_for_other_hyperparameters(graph, hyper):
     check_same(graph, hyper)
 
 
-def test_naive_is_gread_with_a_coo_matrix(graph):
+def test_naive_model_equals_gread_with_a_coo_matrix(graph):
     check_same(graph, {"adjacency": "original"}, product="coo")
 
 
-def test_naive_learns():
+def test_naive_model_learns_a_homophilous_graph():
     data = gread.csbm(100, 2, homophily=0.8, degree=6, num_features=8)
     accuracies = []
     model = NAIVE.NaiveGREAD(8, 8, 2)
@@ -85,7 +85,7 @@ def test_naive_learns():
     assert accuracies[-1] > 0.8
 
 
-def test_sides_take_turns_and_give_a_ratio_a_round(monkeypatch):
+def test_interleaved_timings_alternate_and_give_a_ratio(monkeypatch):
     turns = []
 
     def side(name, seconds, count):
@@ -98,7 +98,7 @@ def test_sides_take_turns_and_give_a_ratio_a_round(monkeypatch):
     assert ratio(found, slow="b", fast="a")["ratio"] == pytest.approx(4)
 
 
-def test_what_autograd_keeps_is_counted_once():
+def test_tensors_saved_by_autograd_are_counted_once():
     data = gread.csbm(50, num_features=4)
 
     class Squares(nn.Module):
@@ -123,7 +123,7 @@ def test_every_section_gives_positive_numbers(name):
     assert len(section.table().rows) == len(section.rows)
 
 
-def test_a_section_without_its_data_says_so(monkeypatch):
+def test_section_without_its_data_reports_the_reason(monkeypatch):
     def fail(device, quick):
         raise gread.DataError("cora is not here")
 
@@ -134,7 +134,7 @@ def test_a_section_without_its_data_says_so(monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_command_prints_and_writes(tmp_path):
+def test_bench_command_prints_tables_and_writes_files(tmp_path):
     result = CliRunner().invoke(
         app, ["bench", "shares", "bandwidth", "--quick", "--device", "cpu", "--out", str(tmp_path)]
     )
@@ -152,7 +152,7 @@ def test_the_command_prints_and_writes(tmp_path):
     assert len(stored["sections"]["bandwidth"]["rows"]) == 3
 
 
-def test_the_command_gives_json_and_knows_its_sections():
+def test_bench_command_prints_json_and_lists_its_sections():
     shown = CliRunner().invoke(app, ["bench", "shares", "--quick", "--device", "cpu", "--json"])
     assert json.loads(shown.stdout)["sections"]["shares"]["rows"][0]["step ms"] > 0
     told = CliRunner().invoke(app, ["bench", "--help"], env={"COLUMNS": "300"}).output

@@ -78,7 +78,7 @@ def test_a_users_reaction_is_listed_and_becomes_a_model(tmp_path):
     assert models["gread-nagumo"]["title"] == "GREAD-NAGUMO"
 
 
-def test_datasets_are_shown_beside_the_paper_with_its_slips_marked(gread, real_root):
+def test_datasets_shows_paper_statistics_and_marks_differences(gread, real_root):
     shown = gread("datasets", "texas", "wisconsin", "chameleon", "cora").stdout
     assert "2325" in shown
     assert "235 ≠" in shown  # an error of the paper
@@ -91,7 +91,7 @@ def test_datasets_are_shown_beside_the_paper_with_its_slips_marked(gread, real_r
 
 
 @pytest.mark.slow
-def test_all_datasets_are_listed_also_where_the_files_are_not(gread, tmp_path, monkeypatch):
+def test_datasets_without_files_are_listed_with_advice(gread, tmp_path, monkeypatch):
     small = Path(json.__file__).parent  # for python-ast
     monkeypatch.setattr("gread.data.generated.sysconfig.get_path", lambda _: small)
     monkeypatch.setenv("GREAD_DATA", str(tmp_path))
@@ -105,7 +105,7 @@ def test_all_datasets_are_listed_also_where_the_files_are_not(gread, tmp_path, m
     assert "put it there, or set GREAD_DATA" in named.stderr
 
 
-def test_doctor_names_versions_and_what_is_missing(gread):
+def test_doctor_reports_versions_and_advice_for_missing_packages(gread):
     findings = {row["subject"]: row for row in json.loads(gread("doctor", "--json").stdout)}
     assert findings["torch"]["found"].startswith("2.")
     assert all(row["found"] or row["advice"] for row in findings.values())
@@ -113,7 +113,7 @@ def test_doctor_names_versions_and_what_is_missing(gread):
 
 
 @pytest.mark.slow
-def test_doctor_says_what_is_slower_and_why():
+def test_doctor_explains_missing_kernels_and_disabled_fast_paths():
     rows = json.loads(in_a_process("doctor", "--json", env=os.environ | {"CC": "false"}).stdout)
     (kernels,) = (row for row in rows if row["subject"] == "kernels for cpu")
     assert not kernels["found"]
@@ -145,7 +145,7 @@ def test_version_and_help(gread):
         (("dance",), "No such command 'dance'"),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_code_2(gread, arguments, sentence):
+def test_invalid_arguments_print_an_error_and_exit_with_code_2(gread, arguments, sentence):
     result = gread(*arguments)
     assert result.returncode == 2
     assert sentence in result.stderr
@@ -177,7 +177,7 @@ def test_train_shows_each_split_and_the_mean(train):
     assert " ± " in shown.stdout
 
 
-def test_train_computes_only_what_is_missing(train):
+def test_train_computes_only_missing_runs(train):
     first = json.loads(train("--splits", "0", "--json").stdout)
     both = json.loads(train("--splits", "0,1", "--json").stdout)
     assert len(both) == 2
@@ -195,7 +195,7 @@ def test_train_takes_settings_of_the_model_and_of_the_training(train):
     assert spec["train"]["lr"] == 0.1
 
 
-def test_train_goes_by_parts(train):
+def test_train_accepts_parts_and_halo(train):
     shown = train("--splits", "0", "--set", "parts=3", "--set", "halo=1", "--json")
     (result,) = json.loads(shown.stdout)
     assert result["status"] == "ok"
@@ -204,7 +204,7 @@ def test_train_goes_by_parts(train):
 
 
 @pytest.mark.filterwarnings("default")
-def test_train_says_when_a_graph_must_go_by_parts(train, monkeypatch):
+def test_train_reports_automatic_partitioning_of_a_large_graph(train, monkeypatch):
     monkeypatch.setattr("gread.training.memory.free_memory", lambda device: 1e6)
     shown = train("--splits", "0", "--json")
     assert "so the graph is partitioned into" in shown.stderr
@@ -214,7 +214,7 @@ def test_train_says_when_a_graph_must_go_by_parts(train, monkeypatch):
 
 
 @pytest.mark.slow
-def test_train_spreads_a_graph_over_processes(train, tmp_path, monkeypatch):
+def test_train_with_two_processes_matches_one_process(train, tmp_path, monkeypatch):
     monkeypatch.setenv("GREAD_DATA", str(tmp_path / "data"))
     shown = train("--splits", "0", "--set", "input_dropout=0", "--processes", "2", "--json")
     (result,) = json.loads(shown.stdout)
@@ -227,7 +227,7 @@ def test_train_spreads_a_graph_over_processes(train, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_torchrun_trains_as_processes_do(tmp_path, monkeypatch):
+def test_torchrun_trains_with_two_processes_and_prints_once(tmp_path, monkeypatch):
     monkeypatch.setenv("GREAD_DATA", str(tmp_path / "data"))
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     train = ["-m", "gread", "train", "csbm", "--splits", "0", "--epochs", "2", "--json"]
@@ -242,7 +242,7 @@ def test_torchrun_trains_as_processes_do(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_shard_writes_blocks_on_which_train_trains(gread, tmp_path):
+def test_train_accepts_shards_written_by_the_shard_command(gread, tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     import pyarrow.parquet as pq
 
@@ -261,7 +261,7 @@ def test_shard_writes_blocks_on_which_train_trains(gread, tmp_path):
     assert "has 2 shards, one for each process, got 3 processes: start 2" in wrong.stderr
 
 
-def test_train_shows_what_the_paper_prints_and_its_code_reaches(train, real_root, monkeypatch):
+def test_train_shows_results_of_the_paper_and_its_published_code(train, real_root, monkeypatch):
     monkeypatch.setenv("GREAD_DATA", str(real_root))
     shown = train("--splits", "0", dataset="texas").stdout
     assert "preset: tuned" in shown
@@ -297,13 +297,13 @@ def test_train_logs_new_runs_to_trackers(train, tmp_path):
         (("--store", "/proc/nowhere"), "the store /proc/nowhere/results.sqlite cannot be written"),
     ],
 )
-def test_what_train_cannot_do_is_one_sentence(train, arguments, sentence):
+def test_invalid_train_arguments_exit_with_code_2(train, arguments, sentence):
     result = train(*arguments)
     assert result.returncode == 2
     assert sentence in result.stderr
 
 
-def test_stored_runs_are_listed_exported_and_compared(gread, train, tmp_path, monkeypatch):
+def test_stored_runs_are_listed_and_compared(gread, train, tmp_path, monkeypatch):
     monkeypatch.setattr("gread.runs.archive.FOLDERS", ())
     train("--splits", "0-3", "--model", "gcn")
     train("--splits", "0-3", "--model", "mlp")
@@ -320,7 +320,7 @@ def test_stored_runs_are_listed_exported_and_compared(gread, train, tmp_path, mo
 
 
 @pytest.mark.slow
-def test_a_model_is_compared_with_one_setting_a_dataset(gread, train, tmp_path, monkeypatch):
+def test_compare_uses_the_setting_with_most_runs_per_dataset(gread, train, tmp_path, monkeypatch):
     monkeypatch.setattr("gread.runs.archive.FOLDERS", ())
     compare = ("compare", "gcn", "mlp", "--store", tmp_path, "--json")
     train("--splits", "0-3", "--model", "gcn")
@@ -347,7 +347,7 @@ def committed(name):
 
 
 @pytest.mark.slow
-def test_reproduce_stored_shows_our_rows_from_the_package_anywhere(gread, tmp_path, monkeypatch):
+def test_reproduce_stored_uses_packaged_results_in_any_folder(gread, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     places = ("--store", tmp_path / "store", "--out", tmp_path / "out")
     shown = gread("reproduce", "table-4", "--stored", *places)
@@ -360,7 +360,7 @@ def test_reproduce_stored_shows_our_rows_from_the_package_anywhere(gread, tmp_pa
 
 
 @pytest.mark.filterwarnings("default")
-def test_a_broken_file_of_results_is_named_and_left_out(gread, tmp_path, monkeypatch):
+def test_corrupt_results_file_is_reported_and_skipped(gread, tmp_path, monkeypatch):
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "table-4.jsonl.xz").write_bytes(lzma.compress(b"{}\n"))
     monkeypatch.chdir(tmp_path)
@@ -371,7 +371,7 @@ def test_a_broken_file_of_results_is_named_and_left_out(gread, tmp_path, monkeyp
 
 
 def only(monkeypatch, *names):
-    """Leave these artefacts alone; test_artefacts.py plans all of them."""
+    """Keep only these artefacts; test_artefacts.py plans all of them."""
     some = Registry("artefact", {name: ARTEFACTS[name] for name in names})
     monkeypatch.setattr(import_module("gread.experiments.reproduce"), "ARTEFACTS", some)
 
@@ -393,7 +393,7 @@ def test_runs_are_exported_by_artefact(gread, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_ctrl_c_is_a_way_to_stop(tmp_path):
+def test_ctrl_c_stops_training_with_exit_code_130(tmp_path):
     command = ("train", "csbm", "--epochs", "1000000", "--splits", "0", "--store", tmp_path)
     process = Forked("-m", "gread", *command)
     while not (tmp_path / "results.sqlite").exists():
@@ -408,7 +408,7 @@ def test_ctrl_c_is_a_way_to_stop(tmp_path):
 
 
 @pytest.mark.slow
-def test_reproduce_tells_its_plan_before_anything_is_computed(gread, tmp_path, monkeypatch):
+def test_reproduce_dry_run_counts_runs_without_computing(gread, tmp_path, monkeypatch):
     some = ("table-1", "table-4", "table-2", "figure-5", "table-24")
     only(monkeypatch, *some)
     store = ("--store", tmp_path / "store")
@@ -440,7 +440,7 @@ def test_reproduce_draws_a_figure_in_every_format(gread, tmp_path):
     assert names == {f"figure-1.{suffix}" for suffix in ("svg", "pdf", "png", "json")}
 
 
-def test_a_scale_that_does_not_exist_is_one_sentence(gread, tmp_path):
+def test_unknown_scale_exits_with_code_2(gread, tmp_path):
     wrong = gread("reproduce", "figure-1", "--scale", "tiny", "--store", tmp_path)
     assert wrong.returncode == 2
     assert "unknown scale 'tiny'; choose from: full, quick" in wrong.stderr
@@ -464,7 +464,7 @@ def test_report_is_one_page_with_every_artefact(gread, tmp_path, monkeypatch, re
 
 
 @pytest.mark.slow
-def test_report_goes_on_without_the_data(gread, tmp_path, monkeypatch):
+def test_report_is_written_when_data_is_missing(gread, tmp_path, monkeypatch):
     def refuse(results):
         raise DataError("there is no network")
 

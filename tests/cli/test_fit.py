@@ -70,7 +70,7 @@ def rows_of(path):
 
 
 @pytest.mark.slow
-def test_two_files_give_a_model_and_predictions(fit, gread, tmp_path):  # noqa: F811
+def test_fit_and_predict_from_two_csv_files(fit, gread, tmp_path):  # noqa: F811
     shown = fit()
     assert shown.returncode == 0, shown.stderr
     text = " ".join(shown.stdout.split())
@@ -100,7 +100,7 @@ def test_two_files_give_a_model_and_predictions(fit, gread, tmp_path):  # noqa: 
 
 
 @pytest.mark.slow
-def test_a_grown_graph_is_predicted(fit, gread, files, tmp_path):  # noqa: F811
+def test_predict_accepts_an_extended_graph(fit, gread, files, tmp_path):  # noqa: F811
     fit()
     nodes, edges, *_ = files
     more = {name: [*values, values[0]] for name, values in nodes.items()}
@@ -115,7 +115,7 @@ def test_a_grown_graph_is_predicted(fit, gread, files, tmp_path):  # noqa: F811
 
 
 @pytest.mark.slow
-def test_added_nodes_are_predicted_as_in_the_grown_graph(fit, gread, files, tmp_path):  # noqa: F811
+def test_added_node_predictions_match_the_extended_graph(fit, gread, files, tmp_path):  # noqa: F811
     fit()
     nodes, edges, *_ = files
     new = {name: [values[3], values[5]] for name, values in nodes.items() if name != "topic"}
@@ -151,7 +151,7 @@ def test_a_model_is_chosen_by_default_and_shown_with_its_candidates(gread, files
 
 
 @pytest.mark.slow
-def test_types_of_edges_go_from_the_file_to_added_nodes(fit, gread, files, tmp_path):  # noqa: F811
+def test_fit_reads_edge_types_and_predict_checks_them(fit, gread, files, tmp_path):  # noqa: F811
     nodes, edges, *_ = files
     kinds = ["near" if k % 3 else "far" for k in range(len(edges["src"]))]
     typed = write_csv(tmp_path / "typed.csv", {**edges, "kind": kinds})
@@ -174,7 +174,7 @@ def test_types_of_edges_go_from_the_file_to_added_nodes(fit, gread, files, tmp_p
 
 
 @pytest.mark.slow
-def test_a_split_by_time_says_when_its_parts_begin(fit, files, tmp_path):
+def test_time_split_reports_its_boundary_dates(fit, files, tmp_path):
     nodes, edges, *_ = files
     days = [f"2020-01-{1 + k % 20:02}" for k in range(80)]
     timed = write_csv(tmp_path / "timed.csv", {**nodes, "joined": days})
@@ -189,7 +189,7 @@ def test_a_split_by_time_says_when_its_parts_begin(fit, files, tmp_path):
     assert "must hold numbers or dates, got text" in shown.stderr
 
 
-def test_a_model_of_one_graph_says_that_it_cannot(fit, gread, files, tmp_path):  # noqa: F811
+def test_linkx_predicts_only_its_training_graph(fit, gread, files, tmp_path):  # noqa: F811
     assert fit("--model", "linkx").returncode == 0
     out = ("--out", tmp_path / "p.csv")
     assert gread("predict", tmp_path / "model", *out).returncode == 0
@@ -199,7 +199,7 @@ def test_a_model_of_one_graph_says_that_it_cannot(fit, gread, files, tmp_path): 
 
 
 @pytest.mark.slow
-def test_json_is_for_programs(fit, gread, tmp_path, files):  # noqa: F811
+def test_fit_predict_and_diagnose_print_valid_json(fit, gread, tmp_path, files):  # noqa: F811
     found = json.loads(fit("--json").stdout)
     assert list(found["scores"]) == ["GREAD-BS", "MLP", "Label propagation", "GCN"]
     assert found["settings"]["hidden_channels"] == 4
@@ -212,7 +212,7 @@ def test_json_is_for_programs(fit, gread, tmp_path, files):  # noqa: F811
     assert json.loads(shown.stdout)["labelled"] == 70
 
 
-def test_diagnose_draws_a_picture(gread, tmp_path, files):  # noqa: F811
+def test_diagnose_writes_a_figure(gread, tmp_path, files):  # noqa: F811
     named = ("--nodes", files[2], "--edges", files[3], "--label", "topic")
     shown = gread("diagnose", *named, "--out", tmp_path / "d")
     assert shown.returncode == 0, shown.stderr
@@ -220,7 +220,7 @@ def test_diagnose_draws_a_picture(gread, tmp_path, files):  # noqa: F811
     assert imread(tmp_path / "d" / "diagnosis.png").shape[1] > 1500
 
 
-def test_a_graph_file_needs_no_edges(fit, gread, files, tmp_path):  # noqa: F811
+def test_graphml_file_needs_no_edges_option(fit, gread, files, tmp_path):  # noqa: F811
     nodes, edges, *_ = files
     graph = networkx.Graph(list(zip(edges["src"], edges["dst"], strict=True)))
     for k, name in enumerate(nodes["id"]):
@@ -238,7 +238,7 @@ def test_a_graph_file_needs_no_edges(fit, gread, files, tmp_path):  # noqa: F811
 
 
 @pytest.mark.slow
-def test_tuning_finds_something_at_least_as_good_by_validation(fit, tmp_path):
+def test_tune_runs_trials_within_its_time_limit(fit, tmp_path):
     pytest.importorskip("optuna")
     shown = fit("--tune", "0.02", "--json")
     assert shown.returncode == 0, shown.stderr
@@ -249,7 +249,7 @@ def test_tuning_finds_something_at_least_as_good_by_validation(fit, tmp_path):
 
 
 @pytest.mark.slow
-def test_tuning_says_what_it_did(fit):
+def test_tuning_reports_trials_and_validation_improvement(fit):
     pytest.importorskip("optuna")
     text = " ".join(fit("--tune", "0.02").stdout.split())
     assert re.search(r"Tuning: \d+ trials", text)
@@ -267,14 +267,14 @@ def test_tuning_says_what_it_did(fit):
         ),
     ],
 )
-def test_what_came_of_a_tuning_is_said(capsys, told, words):
+def test_tuning_summary_describes_every_outcome(capsys, told, words):
     classifier = library.GraphClassifier("gread-bs")
     classifier.tuning_, classifier.config_ = told, classifier.config()
     _print_tuning(classifier)
     assert words in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_tuning_of_numbers_is_told_by_their_metric(capsys):
+def test_tuning_summary_of_a_regressor_uses_its_metric(capsys):
     regressor = library.GraphRegressor(settings={"loss": "squared-error"})
     regressor.config_ = regressor.config()
     regressor.tuning_ = Tuning(2, 0, -0.25, 0.5, True, {"lr": (0.01, 0.02)})
@@ -285,7 +285,7 @@ def test_a_tuning_of_numbers_is_told_by_their_metric(capsys):
 
 
 @pytest.mark.slow
-def test_output_to_a_file_says_that_it_goes_on(fit, monkeypatch):
+def test_progress_is_logged_when_output_is_not_a_terminal(fit, monkeypatch):
     monkeypatch.setattr("gread.base.progress.EVERY", 0.001)
     shown = fit("--set", "epochs=30")
     assert shown.returncode == 0, shown.stderr
@@ -318,7 +318,7 @@ def test_a_model_is_exported_to_one_file(fit, gread, tmp_path):  # noqa: F811
         ("gcn", "m.pt", "must end with .pt2 or .onnx"),
     ],
 )
-def test_what_cannot_be_exported_is_one_sentence(fit, gread, tmp_path, model, file, sentence):  # noqa: F811
+def test_unsupported_exports_print_a_one_line_error(fit, gread, tmp_path, model, file, sentence):  # noqa: F811
     assert fit("--model", model).returncode == 0
     shown = gread("export", tmp_path / "model", tmp_path / file)
     assert shown.returncode == 2
@@ -328,7 +328,7 @@ def test_what_cannot_be_exported_is_one_sentence(fit, gread, tmp_path, model, fi
 
 
 @pytest.mark.slow
-def test_a_split_column_and_class_weights_are_taken(fit, files, tmp_path):
+def test_fit_accepts_a_split_column_and_class_weights(fit, files, tmp_path):
     nodes = files[0] | {"part": [("train", "val", "test")[k % 3] for k in range(80)]}
     path = write_csv(tmp_path / "s.csv", nodes)
     shown = fit("--split", "part", "--class-weight", "balanced", nodes=path)
@@ -352,7 +352,7 @@ def check_deployed(gread, folder, nodes, outputs):  # noqa: F811
 
 
 @pytest.mark.slow
-def test_a_number_is_recognized_and_predicted(fit, gread, files, tmp_path):  # noqa: F811
+def test_numeric_label_is_predicted_by_regression(fit, gread, files, tmp_path):  # noqa: F811
     prices = ["" if k % 8 == 0 else 10 + x for k, x in enumerate(files[0]["x0"])]
     path = write_csv(tmp_path / "r.csv", files[0] | {"topic": prices})
     shown = fit(*ONE_STEP, nodes=path)
@@ -378,7 +378,7 @@ def test_a_number_is_recognized_and_predicted(fit, gread, files, tmp_path):  # n
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lists", [False, True])
-def test_labels_are_predicted_one_by_one(fit, gread, files, tmp_path, lists):  # noqa: F811
+def test_multilabel_targets_are_predicted(fit, gread, files, tmp_path, lists):  # noqa: F811
     nodes = dict(files[0])
     topic = nodes.pop("topic")
     high = ["high" if x > 0 else "" for x in nodes["x1"]]
@@ -404,7 +404,7 @@ def test_labels_are_predicted_one_by_one(fit, gread, files, tmp_path, lists):  #
 
 
 @pytest.mark.slow
-def test_a_rare_class_is_said_and_has_a_threshold(fit, files, tmp_path):
+def test_rare_class_changes_the_metric_and_gets_a_threshold(fit, files, tmp_path):
     nodes = files[0] | {"topic": ["b" if k % 13 == 0 else "a" for k in range(80)]}
     shown = fit(nodes=write_csv(tmp_path / "r.csv", nodes))
     assert shown.returncode == 0, shown.stderr
@@ -502,7 +502,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("nodes", "edges", "arguments", "sentence"), BAD.values(), ids=BAD)
-def test_bad_input_is_one_sentence_and_leaves_nothing(
+def test_invalid_input_prints_an_error_and_writes_no_model(
     fit, files, tmp_path, nodes, edges, arguments, sentence
 ):
     if nodes is not None:
@@ -521,13 +521,13 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(
         (b"id,topic\n", "must have a node, got no rows"),
     ],
 )
-def test_a_bad_file_is_one_sentence_and_leaves_nothing(fit, tmp_path, content, sentence):
+def test_invalid_file_prints_an_error_and_writes_no_model(fit, tmp_path, content, sentence):
     path = tmp_path / ("n.jsonl" if content.startswith(b"{") else "n.csv")
     path.write_bytes(content)
     check_refused(fit(nodes=path), sentence, tmp_path)
 
 
-def test_a_huge_file_is_one_sentence(fit, tmp_path):
+def test_file_larger_than_memory_prints_an_error(fit, tmp_path):
     with (tmp_path / "n.csv").open("r+b") as file:
         file.truncate(2**43)
     check_refused(fit(), "must fit into memory", tmp_path)
@@ -540,7 +540,7 @@ def check_refused(shown, sentence, folder):
     assert not [path for path in folder.iterdir() if "model" in path.name]
 
 
-def test_a_folder_that_exists_is_left_alone(fit, gread, tmp_path):  # noqa: F811
+def test_existing_output_folder_is_rejected_and_unchanged(fit, gread, tmp_path):  # noqa: F811
     (tmp_path / "model").mkdir()
     shown = fit()
     assert shown.returncode == 2
@@ -553,7 +553,7 @@ def test_a_folder_that_exists_is_left_alone(fit, gread, tmp_path):  # noqa: F811
 
 
 @pytest.mark.slow
-def test_predictions_that_cannot_be_made_leave_nothing(fit, gread, tmp_path):  # noqa: F811
+def test_invalid_predict_arguments_write_no_file(fit, gread, tmp_path):  # noqa: F811
     fit()
     for arguments, sentence in (
         (("--nodes", "none.csv", "--edges", "none.csv"), "there is no file none.csv"),
@@ -568,7 +568,7 @@ def test_predictions_that_cannot_be_made_leave_nothing(fit, gread, tmp_path):  #
 
 
 @pytest.mark.slow
-def test_where_all_nodes_have_a_class_there_is_nothing_to_predict(fit, gread, files, tmp_path):  # noqa: F811
+def test_predict_rejects_a_graph_without_unlabelled_nodes(fit, gread, files, tmp_path):  # noqa: F811
     write_csv(files[2], files[0] | {"topic": ["a", "b"] * 40})
     fit()
     shown = gread("predict", tmp_path / "model", "--out", tmp_path / "p.csv")
@@ -578,7 +578,7 @@ def test_where_all_nodes_have_a_class_there_is_nothing_to_predict(fit, gread, fi
 
 
 @pytest.mark.slow
-def test_ctrl_c_leaves_nothing(files, tmp_path):
+def test_ctrl_c_during_fit_leaves_no_files(files, tmp_path):
     command = ("fit", "--nodes", files[2], "--edges", files[3], "--label", "topic")
     options = ("--set", "epochs=1000000", "--set", "patience=1000000", "--out", tmp_path / "model")
     process = Forked("-m", "gread", *command, *options)
@@ -595,7 +595,7 @@ def test_ctrl_c_leaves_nothing(files, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
-def test_a_graph_that_does_not_fit_goes_by_parts_and_says_so(fit, gread, tmp_path, monkeypatch):  # noqa: F811
+def test_fit_partitions_a_graph_larger_than_memory(fit, gread, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setattr("gread.training.memory.free_memory", lambda device: 1e5)
     shown = fit()
     assert shown.returncode == 0
@@ -607,7 +607,7 @@ def test_a_graph_that_does_not_fit_goes_by_parts_and_says_so(fit, gread, tmp_pat
 
 
 @pytest.mark.slow
-def test_parts_may_be_asked_for(fit, tmp_path):
+def test_fit_accepts_a_number_of_parts(fit, tmp_path):
     assert fit("--set", "parts=4").returncode == 0
     about = json.loads((tmp_path / "model" / "classifier.json").read_text())
     assert about["training"]["parts"] == 4

@@ -30,7 +30,7 @@ def find(gread, tmp_path):  # noqa: F811
     return run
 
 
-def test_a_search_shows_validation_alone(find):
+def test_search_shows_validation_but_no_test_accuracy(find):
     shown = find("--trials", 4)
     assert shown.returncode == 0, shown.stderr
     assert "study csbm-gread-bs: 4 trials, 0 pruned" in shown.stdout
@@ -42,7 +42,7 @@ def test_a_search_shows_validation_alone(find):
 
 
 @pytest.mark.slow
-def test_a_report_shows_test_importance_and_files(find, tmp_path):
+def test_report_shows_test_accuracy_and_importance_and_writes_files(find, tmp_path):
     shown = find("--trials", 8, "--report")
     assert shown.returncode == 0, shown.stderr
     assert "\ntest " in shown.stdout
@@ -59,7 +59,7 @@ def test_a_report_shows_test_importance_and_files(find, tmp_path):
     assert (tmp_path / "out" / "csbm-gread-bs.png").exists()
 
 
-def test_a_found_preset_is_trained_with(find, gread, tmp_path):  # noqa: F811
+def test_train_accepts_a_preset_file_from_a_search(find, gread, tmp_path):  # noqa: F811
     find("--trials", 2, "--report")
     path = tmp_path / "store" / "studies" / "tuned" / "gread-bs.toml"
     shown = gread("train", "csbm", "--preset", path, "--splits", 0, "--store", tmp_path / "two")
@@ -67,7 +67,7 @@ def test_a_found_preset_is_trained_with(find, gread, tmp_path):  # noqa: F811
     assert f"preset: {path}" in shown.stdout.replace("\n", "")
 
 
-def test_json_has_validation_and_no_test_until_asked_for(find):
+def test_search_json_has_validation_but_no_test_accuracy(find):
     found = json.loads(find("--trials", 3, "--prune", "--sampler", "tpe", "--json").stdout)
     assert found["trials"] == 3
     assert len(found["selected"]["validation"]) == 2
@@ -94,13 +94,13 @@ def test_json_has_validation_and_no_test_until_asked_for(find):
         (("--trials", "2", "--device", "cuda:77"), "device must be one that this machine has"),
     ],
 )
-def test_what_cannot_be_searched_is_one_sentence(find, arguments, sentence):
+def test_invalid_search_arguments_exit_with_code_2(find, arguments, sentence):
     result = find(*arguments)
     assert result.returncode == 2
     assert sentence in result.stderr
 
 
-def test_another_plan_under_the_same_name_is_one_sentence(find):
+def test_changed_settings_of_an_existing_study_are_rejected(find):
     find("--trials", 1)
     result = find("--trials", 1, "--sampler", "tpe")
     assert result.returncode == 2
@@ -110,7 +110,7 @@ def test_another_plan_under_the_same_name_is_one_sentence(find):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_stopped_it_goes_on_with_the_same_command(tmp_path, how):
+def test_stopped_search_resumes_with_the_same_command(tmp_path, how):
     (tmp_path / "space.toml").write_text(SPACE.replace("epochs = 2", "epochs = 20"))
     command = [
         *("-m", "gread", "search", "csbm", "--trials", "24", "--batch", "4"),

@@ -10,7 +10,7 @@ from gread.distributed.orders import ORDERS
 
 HEAVY = {"torch", "torch_geometric", "scipy", "sklearn", "matplotlib", "pandas", "optuna"}
 PROGRAM = f"""
-# Runs command lines one after the other, and prints what each has shown, left with and imported.
+# Runs command lines in turn, and prints the output, exit code and heavy imports of each.
 import io, json, sys
 from contextlib import redirect_stdout
 from gread.cli import main
@@ -62,7 +62,7 @@ def test_lists_import_nothing_heavy():
         assert not imported, line
 
 
-def test_stored_runs_are_listed_without_anything_heavy(tmp_path):
+def test_listing_stored_runs_imports_nothing_heavy(tmp_path):
     ((_, shown, imported),) = start(f"runs --store {tmp_path}")
     assert "dataset" in shown
     assert not imported
@@ -74,7 +74,7 @@ def test_completion_of_commands_imports_nothing_heavy():
     assert not imported
 
 
-def test_completion_of_options_knows_those_of_the_command():
+def test_completion_suggests_options_of_the_command():
     words = COMPLETION | {"COMP_WORDS": "gread datasets --j", "COMP_CWORD": "2"}
     ((_, shown, _),) = start("", **words)
     assert "--json" in shown

@@ -1,4 +1,4 @@
-"""A web server that misbehaves on demand."""
+"""A web server that simulates download failures."""
 
 import threading
 import time

@@ -20,7 +20,7 @@ def path(tmp_path):
 
 
 def fails():
-    raise AssertionError("it is stored, nothing needs building")
+    raise AssertionError("the graph is cached and must not be built again")
 
 
 def same(one, other):
@@ -37,14 +37,14 @@ def test_a_graph_is_built_once_and_read_back_the_same(path):
 @pytest.mark.parametrize(
     "spoil", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b"\xff" * 99]
 )
-def test_a_broken_file_is_built_anew(path, spoil):
+def test_corrupt_cache_file_is_rebuilt(path, spoil):
     made = cached(path, build)
     path.write_bytes(spoil(path.read_bytes()))
     assert same(cached(path, build), made)
     assert same(cached(path, fails), made)
 
 
-def test_a_file_of_another_format_is_built_anew(path, monkeypatch):
+def test_cache_file_of_another_format_version_is_rebuilt(path, monkeypatch):
     cached(path, build)
     monkeypatch.setattr("gread.data.cache.FORMAT", 999)
     assert read_statistics(path) is None
@@ -52,7 +52,7 @@ def test_a_file_of_another_format_is_built_anew(path, monkeypatch):
     assert read_statistics(path) is not None
 
 
-def test_where_the_disk_is_full_the_graph_is_given_and_not_kept(path, monkeypatch):
+def test_full_disk_returns_the_graph_without_caching_it(path, monkeypatch):
     def full(*_):
         raise OSError("no space left on device")
 
@@ -61,14 +61,14 @@ def test_where_the_disk_is_full_the_graph_is_given_and_not_kept(path, monkeypatc
     assert not path.exists()
 
 
-def test_a_failed_build_leaves_nothing(path):
+def test_failed_build_leaves_no_cache_file(path):
     with pytest.raises(ZeroDivisionError):
         cached(path, lambda: 1 / 0)
     assert not path.exists()
     cached(path, build)
 
 
-def test_a_folder_that_cannot_be_written_to_is_no_obstacle():
+def test_unwritable_cache_folder_still_returns_the_graph():
     from pathlib import Path
 
     made = cached(Path("/proc/nowhere/some.safetensors"), build)

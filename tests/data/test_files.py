@@ -37,7 +37,7 @@ def test_a_download_that_breaks_off_is_resumed(server, tmp_path):
     assert server.asked == [("upstream/file.txt", None), ("upstream/file.txt", f"bytes={half}-")]
 
 
-def test_a_server_that_cannot_resume_starts_over(server, tmp_path):
+def test_download_restarts_if_the_server_cannot_resume(server, tmp_path):
     file = raw(server)
     part = tmp_path / (file.path + ".part")
     part.parent.mkdir(parents=True)
@@ -46,7 +46,7 @@ def test_a_server_that_cannot_resume_starts_over(server, tmp_path):
     assert obtain(file, tmp_path) == CONTENT
 
 
-def test_a_broken_part_does_not_stand_in_the_way(server, tmp_path):
+def test_invalid_partial_file_is_downloaded_again(server, tmp_path):
     file = raw(server)
     part = tmp_path / (file.path + ".part")
     part.parent.mkdir(parents=True)
@@ -56,7 +56,7 @@ def test_a_broken_part_does_not_stand_in_the_way(server, tmp_path):
         (tmp_path / file.path).unlink()
 
 
-def test_a_whole_part_is_used(server, tmp_path):
+def test_complete_partial_file_is_used(server, tmp_path):
     file = raw(server)
     part = tmp_path / (file.path + ".part")
     part.parent.mkdir(parents=True)
@@ -64,7 +64,7 @@ def test_a_whole_part_is_used(server, tmp_path):
     assert obtain(file, tmp_path) == CONTENT
 
 
-def test_what_the_network_cannot_give_is_said_with_what_to_do(server, tmp_path):
+def test_failed_download_error_suggests_remedies(server, tmp_path):
     file = raw(server)
     server.files.clear()
     with pytest.raises(
@@ -84,7 +84,7 @@ def test_a_file_with_the_wrong_digest_is_not_kept(server, tmp_path):
     assert left_behind(tmp_path) == []
 
 
-def test_a_download_that_never_ends_is_given_up(server, tmp_path):
+def test_repeatedly_truncated_download_raises_data_error(server, tmp_path):
     file = raw(server)
     server.manner["upstream/file.txt"] = "always-truncated"
     with pytest.raises(DataError, match="cannot be downloaded"):
@@ -92,7 +92,7 @@ def test_a_download_that_never_ends_is_given_up(server, tmp_path):
     assert not (tmp_path / file.path).exists()
 
 
-def test_a_file_that_was_changed_in_place_is_named_and_removed(server, tmp_path):
+def test_modified_file_is_reported_and_removed(server, tmp_path):
     file = raw(server)
     place = tmp_path / file.path
     place.parent.mkdir(parents=True)
@@ -104,7 +104,7 @@ def test_a_file_that_was_changed_in_place_is_named_and_removed(server, tmp_path)
     assert obtain(file, tmp_path) == CONTENT
 
 
-def test_a_process_killed_half_way_leaves_something_to_go_on_from(server, tmp_path):
+def test_download_of_a_killed_process_is_resumed(server, tmp_path):
     file = raw(server)
     server.manner["upstream/file.txt"] = "slow"
     script = (
@@ -134,7 +134,7 @@ def test_a_git_blob_id_is_a_digest_too(server, tmp_path):
     assert not file.matches(CONTENT[1:])
 
 
-def test_a_mirror_is_a_data_root_behind_a_web_server(server, tmp_path, monkeypatch):
+def test_mirror_serves_files_by_their_data_root_path(server, tmp_path, monkeypatch):
     file = raw(server)
     server.files = {"mirror/some/raw/file.txt": CONTENT}
     monkeypatch.setenv("GREAD_MIRROR", f"{server.address}/mirror/")
@@ -162,7 +162,7 @@ def test_every_file_is_pinned_to_a_commit_and_a_digest():
         assert len(digest) == {"sha256": 64, "git-blob": 40}[kind]
 
 
-def test_the_data_root_is_the_argument_or_the_variable_or_the_cache(tmp_path, monkeypatch):
+def test_data_root_is_argument_then_environment_variable_then_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("GREAD_DATA", str(tmp_path / "variable"))
     assert data_root(tmp_path / "argument") == tmp_path / "argument"
     assert data_root() == tmp_path / "variable"

@@ -30,7 +30,7 @@ def root(written, monkeypatch):
 
 
 @pytest.mark.parametrize("name", [*NAMES, "syn-cora-h0.30"])
-def test_a_graph_is_what_its_files_say(root, name):
+def test_loaded_graph_matches_its_files(root, name):
     data = gread.load(name, root=root)
     assert torch.equal(data.x, GRAPH.x)
     assert torch.equal(data.y, GRAPH.y)
@@ -58,7 +58,7 @@ def test_citations_keep_their_direction_and_are_counted_as_features(root, name):
         gread.load(name, root=root, directed="back")
 
 
-def test_papers_of_a_year_share_a_class_and_classes_begin_at_the_quintiles(root):
+def test_arxiv_year_classes_are_quintiles_of_the_year(root):
     data = gread.load("arxiv-year", root=root)
     year = torch.from_numpy(YEARS).double()
     for label in range(1, 5):
@@ -78,7 +78,7 @@ def test_subjects_have_the_split_of_the_file(root):
 
 
 @pytest.mark.parametrize("name", ["amazon-computers", "arxiv-year"])
-def test_a_file_without_an_address_is_asked_for_and_never_removed(root, tmp_path, name):
+def test_file_without_download_url_is_reported_and_never_removed(root, tmp_path, name):
     with pytest.raises(
         DataError, match=r"real/.*npz is not in .*GitHub\): put it there, or set GREAD"
     ):
@@ -91,7 +91,7 @@ def test_a_file_without_an_address_is_asked_for_and_never_removed(root, tmp_path
     assert len(list((tmp_path / "real").iterdir())) == 3
 
 
-def test_a_file_that_is_another_is_not_read(root, tmp_path):
+def test_file_with_a_wrong_digest_is_rejected(root, tmp_path):
     other = tmp_path / "other"
     shutil.copytree(root / "WebKB", other / "WebKB")
     (other / "WebKB/texas/raw/out1_graph_edges.txt").write_text("node_id\tnode_id\n0\t1\n")
@@ -100,7 +100,7 @@ def test_a_file_that_is_another_is_not_read(root, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["cornell", "coauthor-cs", "arxiv-year", "arxiv-subject"])
-def test_a_model_is_trained_on_it_by_name(root, tmp_path, monkeypatch, capsys, name):
+def test_train_command_accepts_dataset_names(root, tmp_path, monkeypatch, capsys, name):
     monkeypatch.setenv("GREAD_DATA", str(root))
     options = ("--splits", "0", "--epochs", "3", "--store", str(tmp_path), "--json")
     monkeypatch.setattr(sys, "argv", ["gread", "train", name, *options])
@@ -112,7 +112,7 @@ def test_a_model_is_trained_on_it_by_name(root, tmp_path, monkeypatch, capsys, n
     assert len(row["fingerprint"]) == 20
 
 
-def test_a_preset_chooses_whether_edges_keep_their_direction(root, tmp_path, monkeypatch):
+def test_preset_option_selects_directed_edges(root, tmp_path, monkeypatch):
     monkeypatch.setenv("GREAD_DATA", str(root))
     preset = tmp_path / "directed.toml"
     preset.write_text("[arxiv-year]\noptions = { directed = true }\n")

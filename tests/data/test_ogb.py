@@ -51,11 +51,11 @@ def test_ogbn_loads_through_ogb(arxiv):
     assert gread.DATASETS["ogbn-arxiv"].statistics(arxiv).edges_with_loops == 4
 
 
-def test_without_ogb_the_extra_is_named(tmp_path, monkeypatch):
+def test_missing_ogb_package_error_names_the_pip_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ogb.nodeproppred", None)
     with pytest.raises(DataError, match=r"needs the package ogb: pip install 'gread\[ogb\]'"):
         gread.load("ogbn-products", root=tmp_path)
 
 
-def test_large_datasets_are_not_fetched_unasked(tmp_path):
+def test_statistics_without_build_do_not_download_datasets(tmp_path):
     assert gread.DATASETS["ogbn-products"].statistics(tmp_path, build=False) is None

@@ -43,7 +43,7 @@ def test_statistics_are_as_pinned(real_root, name):
 
 
 @pytest.mark.parametrize("name", [n for n, entry in gread.DATASETS.items() if entry.stored])
-def test_it_is_known_how_large_a_graph_is_before_it_is_here(name):
+def test_catalog_has_the_size_of_every_stored_dataset(name):
     entry = gread.DATASETS[name]
     told = entry.paper or entry.size
     if entry.size and name in PINNED:
@@ -70,7 +70,7 @@ def test_graphs_are_clean_and_masks_disjoint(real_root, name):
     assert data.y.dtype == torch.int64
 
 
-def test_computers_have_binary_features_and_authors_counts(real_root):
+def test_amazon_features_are_binary_and_coauthor_features_are_counts(real_root):
     need(real_root, "real/")
     computers, authors = (
         gread.load(n, root=real_root) for n in ("amazon-computers", "coauthor-cs")
@@ -115,7 +115,7 @@ def test_citeseers_splits_4_and_5_cover_the_largest_component(real_root):
     assert covered == [2120 if split in (4, 5) else 3327 for split in range(10)]
 
 
-def test_the_two_cornells_share_edges_of_the_same_degrees_but_not_labels(real_root):
+def test_both_cornell_versions_share_degrees_but_not_labels(real_root):
     old, texas, fixed = (
         gread.load(name, root=real_root) for name in ("cornell", "texas", "cornell-fixed")
     )
@@ -137,14 +137,14 @@ def test_synthetic_cora_has_the_homophily_in_its_name(real_root, level):
         assert [int(data[mask][:, 0].sum()) for mask in MASKS] == [375, 370, 745]
 
 
-def test_the_three_synthetic_graphs_differ_and_there_is_no_fourth(real_root):
+def test_synthetic_cora_graphs_differ_and_a_fourth_is_rejected(real_root):
     one, two = (gread.load("syn-cora-h0.30", root=real_root, graph=g) for g in (1, 2))
     assert not torch.equal(one.edge_index, two.edge_index)
     with pytest.raises(InputError, match="graph must be 1, 2 or 3, got 4"):
         gread.load("syn-cora-h0.30", root=real_root, graph=4)
 
 
-def test_features_are_normalised_when_asked_for(real_root):
+def test_features_are_normalized_on_request(real_root):
     raw = gread.load("texas", root=real_root)
     rows = gread.load("texas", root=real_root, normalize_features=True).x.sum(dim=1)
     assert raw.x.max() == 1
@@ -201,7 +201,7 @@ def test_a_whole_dataset_is_downloaded_from_a_mirror(real_root, tmp_path, server
     assert torch.equal(gread.load("texas", root=tmp_path).x, here.x)  # the parsed form suffices
 
 
-def test_offline_and_not_there_says_what_to_put_where(tmp_path, monkeypatch):
+def test_error_for_a_missing_dataset_offline_suggests_remedies(tmp_path, monkeypatch):
     monkeypatch.setenv("GREAD_MIRROR", "http://127.0.0.1:9")
     with pytest.raises(
         DataError, match=r"WebKB/texas/raw/.* is not in .*: put it there, or set GREAD_DATA"
@@ -240,7 +240,7 @@ def test_transforms_are_idempotent_and_do_not_depend_on_the_numbering(transform,
     assert set(map(tuple, here.T.tolist())) == set(map(tuple, there.T.tolist()))
 
 
-def test_an_unknown_name_lists_the_names_and_the_nearest():
+def test_unknown_dataset_error_lists_names_and_suggests_the_nearest():
     with pytest.raises(
         InputError, match=r"unknown dataset 'corra', did you mean 'cora'\?.* texas, "
     ):

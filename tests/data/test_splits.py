@@ -29,6 +29,6 @@ def test_splits_are_seeded_and_differ():
     assert not torch.equal(train[:, 0], train[:, 1])
 
 
-def test_no_splits_are_refused():
+def test_zero_splits_raise_input_error():
     with pytest.raises(InputError, match="num_splits must be a whole number of at least 1, got 0"):
         random_splits(torch.zeros(3, dtype=torch.int64), 0)

@@ -9,7 +9,7 @@ from gread.base.errors import InputError
 from gread.data.synthetic import _chosen, _edges_between, _edges_within
 
 
-def test_defaults_are_the_papers():
+def test_csbm_defaults_match_the_paper():
     data = gread.csbm()
     assert data.num_nodes == 100
     assert data.y.bincount().tolist() == [50, 50]
@@ -26,7 +26,7 @@ def test_defaults_are_the_papers():
 
 @pytest.mark.parametrize("homophily", [0.0, 0.2, 0.5, 0.8, 1.0])
 @pytest.mark.parametrize("classes", [2, 5])
-def test_homophily_and_degree_are_those_asked_for(homophily, classes):
+def test_csbm_has_the_requested_homophily_and_degree(homophily, classes):
     data = gread.csbm(4000, classes, homophily=homophily, degree=12)
     assert gread.edge_homophily(data.edge_index, data.y) == pytest.approx(homophily, abs=0.015)
     assert data.num_edges / 4000 == pytest.approx(12, rel=0.03)
@@ -63,7 +63,7 @@ def test_a_million_edges_need_no_dense_matrix():
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 30), st.integers(0, 5))
-def test_certain_edges_are_every_pair_once(n, start):
+def test_edge_probability_one_gives_every_pair_once(n, start):
     pairs = _edges_within(default_rng(0), start, start + n, 1.0)
     assert {tuple(pair) for pair in pairs.T} == {
         (start + i, start + j) for j in range(n) for i in range(j)
@@ -75,7 +75,7 @@ def test_certain_edges_are_every_pair_once(n, start):
     }
 
 
-def test_pairs_far_out_are_unranked_exactly():
+def test_large_pair_indices_are_unranked_exactly():
     n = 3_000_000  # 4.5e12 pairs: a float square root alone is not exact
     i, j = _edges_within(default_rng(0), 0, n, 1e-7)
     assert (i >= 0).all()
@@ -111,13 +111,13 @@ def test_grid_joins_neighbours():
         (lambda: gread.load("grid", hight=3), "grid has no option 'hight'; choose from: height"),
     ],
 )
-def test_bad_arguments_are_refused_in_a_sentence(call, sentence):
+def test_invalid_arguments_raise_input_errors(call, sentence):
     with pytest.raises(InputError, match=sentence):
         call()
 
 
 @pytest.mark.parametrize("homophily", [0.0, 0.1, 0.5, 0.9, 1.0])
-def test_preferential_attachment_has_the_homophily_asked_for(homophily):
+def test_preferential_attachment_has_the_requested_homophily(homophily):
     base = gread.csbm(2000, 7, homophily=0.5, degree=4, num_features=8)
     data = gread.preferential_attachment(base, homophily, num_nodes=3000, seed=1)
     assert gread.edge_homophily(data.edge_index, data.y) == pytest.approx(homophily, abs=0.02)
@@ -161,7 +161,7 @@ def test_preferential_attachment_takes_features_from_one_class_each():
         ({"num_classes": 1}, "homophily must be 1 with a single class, got 0.5"),
     ],
 )
-def test_preferential_attachment_refuses_what_it_cannot_make(options, sentence):
+def test_preferential_attachment_rejects_invalid_options(options, sentence):
     with pytest.raises(InputError, match=sentence):
         gread.preferential_attachment(
             gread.csbm(), **({"homophily": 0.5, "num_classes": 2} | options)

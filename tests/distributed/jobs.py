@@ -29,7 +29,7 @@ MORE_STEPS = {
 
 
 def settings(solver: str, **given: Any) -> list[dict[str, Any]]:
-    """Settings: every reaction, with Euler and every adjacency, or another solver and one."""
+    """Settings of every reaction: with Euler every adjacency, with other solvers one adjacency."""
     adjacencies = ("original", "soft")
     return [
         {"reaction": reaction, "adjacency": adjacency, "solver": solver} | given

@@ -87,7 +87,7 @@ def test_every_loss_and_metric_gives_the_numbers_of_one_process(tmp_path):
             assert epoch == pytest.approx(vars(expected), abs=1e-5), (loss, metric)
 
 
-def test_one_shard_needs_no_other_process(data, shards):
+def test_training_one_shard_matches_training_the_graph(data, shards):
     found = fit_shard(work.build(6, 3), read_shard(shards / "1"), TrainConfig(epochs=5)).fit
     alone = gread.fit(work.build(6, 3), data, TrainConfig(epochs=5))
     for one, other in zip(found.history, alone.history, strict=True):
@@ -112,8 +112,8 @@ def test_directed_edges_with_weights_and_loops(data, tmp_path):
     assert_same_as_one(weighted, tmp_path / "two", hypers, weighted.edge_weight.double())
 
 
-def test_the_polynomial_of_a_linear_reaction(data, tmp_path):
-    """On an undirected graph, although no process has the whole graph."""
+def test_linear_reaction_polynomial_matches_one_process(data, tmp_path):
+    """The graph is undirected, although no process has the whole graph."""
     shard(data, tmp_path / "two", 2, "given")
     hyper = {"adjacency": "original", "solver": "rk4", "time": 4.0}
     hypers = [hyper | {"reaction": reaction} for reaction in ("bs", "st", "fb", "fb*")]
@@ -121,7 +121,7 @@ def test_the_polynomial_of_a_linear_reaction(data, tmp_path):
 
 
 @pytest.mark.slow
-def test_many_steps_are_those_of_one_process(data, tmp_path):
+def test_many_solver_steps_match_one_process(data, tmp_path):
     shard(data, tmp_path / "two", 2, "given")
     hypers = [
         hyper
@@ -165,7 +165,7 @@ def test_batch_normalization_has_the_statistics_of_all_nodes(data, shards):
 
 
 @pytest.mark.slow
-def test_what_needs_the_whole_graph_is_refused_in_one_sentence(shards):
+def test_settings_that_need_the_whole_graph_raise_input_errors(shards):
     hypers = [{"embedding": True}, {"direction": "both"}]
     hypers = [{"model": "gread-x", **hyper} for hyper in hypers]
     first, second = run_processes(work.refused, (shards / "2", hypers), processes=2)
@@ -191,7 +191,7 @@ def assert_same_as_one(data, folder, hypers, edge_weight, make=work.build):
 
 
 @pytest.mark.slow
-def test_the_bytes_sent_are_those_of_the_halo(shards):
+def test_bytes_sent_equal_the_size_of_the_halo_exchanges(shards):
     """BS with Euler has two products per step, each in forward, backward and evaluation."""
     steps, channels, epochs = 2, 8, 3
     hyper = {"reaction": "bs", "adjacency": "original", "solver": "euler", "step_size": 0.5}
@@ -207,13 +207,13 @@ def test_the_bytes_sent_are_those_of_the_halo(shards):
     ("solver", "sentence"),
     [("rk4", "the state overflows at t = "), ("dopri5", "dopri5 cannot continue")],
 )
-def test_a_state_that_blows_up_on_one_process_is_an_error_on_all(shards, solver, sentence):
+def test_overflow_on_one_process_raises_an_error_on_all_processes(shards, solver, sentence):
     with pytest.raises(ArithmeticError, match=sentence):
         run_processes(work.blow_up, (shards / "2", solver), processes=2, seconds=20)
 
 
 @pytest.mark.slow
-def test_a_training_goes_on_from_its_checkpoint_as_if_it_had_not_stopped(shards, tmp_path):
+def test_training_resumed_from_a_checkpoint_matches_uninterrupted_training(shards, tmp_path):
     through, stopped, rest = run_processes(work.stop_and_go, (shards / "2", tmp_path), processes=2)[
         0
     ]
@@ -229,7 +229,7 @@ def test_a_training_goes_on_from_its_checkpoint_as_if_it_had_not_stopped(shards,
 
 
 @pytest.mark.slow
-def test_a_process_that_is_killed_ends_all_or_starts_them_again(shards, tmp_path):
+def test_killed_process_stops_or_restarts_all_processes(shards, tmp_path):
     start = time.monotonic()
     with pytest.raises(ConnectionError, match="process 1 of 2 was killed by SIGKILL; the same"):
         run_processes(
@@ -247,21 +247,21 @@ def test_a_process_that_is_killed_ends_all_or_starts_them_again(shards, tmp_path
 
 
 @pytest.mark.slow
-def test_a_process_with_an_error_of_its_own_is_not_started_again(tmp_path):
+def test_process_that_raises_an_error_is_not_restarted(tmp_path):
     with pytest.raises(ConnectionError, match="process 1 of 2 died with exit code 1"):
         run_processes(work.fail, (tmp_path,), processes=2, restarts=3)
     assert len(list(tmp_path.iterdir())) == 2
 
 
 @pytest.mark.slow
-def test_a_process_that_does_not_answer_is_given_up(shards):
+def test_unresponsive_process_raises_a_connection_error(shards):
     with pytest.raises(ConnectionError, match="does not answer"):
         run_processes(work.be_silent, (shards / "2",), processes=2, seconds=2)
 
 
 @pytest.mark.slow
-def test_a_process_that_lost_another_says_so(shards, tmp_path):
-    """Without a launcher, as on separate machines."""
+def test_process_reports_a_lost_connection_without_a_launcher(shards, tmp_path):
+    """Start the processes without a launcher, as on separate machines."""
     where = (tmp_path / "meet").as_uri()
     started = [
         start_method(work.__name__).Process(

@@ -38,7 +38,7 @@ def test_every_node_is_in_one_shard(name):
 
 
 @pytest.mark.parametrize("name", ["cuthill-mckee", "metis"])
-def test_a_mesh_is_cut_along_short_lines(name):
+def test_mesh_partitions_cut_few_edges(name):
     edges = mesh()
     if name == "metis":
         pytest.importorskip("pymetis")
@@ -47,7 +47,7 @@ def test_a_mesh_is_cut_along_short_lines(name):
     assert cut_edges(edges, *ORDERS["given"](None, 900, 4)) > 1000
 
 
-def test_metis_says_what_it_needs(monkeypatch):
+def test_missing_pymetis_raises_an_input_error(monkeypatch):
     monkeypatch.setitem(sys.modules, "pymetis", None)
     with pytest.raises(InputError, match=r"pip install 'gread\[metis\]', or choose cuthill-mckee"):
         ORDERS["metis"](lambda: neighbours(mesh(), 900), 900, 2)

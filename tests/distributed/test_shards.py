@@ -43,7 +43,7 @@ def put_together(folder):
 
 @pytest.mark.parametrize("partition", ["cuthill-mckee", "given"])
 @pytest.mark.parametrize("shards", [1, 3, 50])
-def test_shards_together_are_the_graph(data, tmp_path, partition, shards):
+def test_union_of_shards_equals_the_graph(data, tmp_path, partition, shards):
     weighted = data.clone()
     weighted.edge_weight = torch.rand(data.edge_index.size(1))
     sizes = shard(weighted, tmp_path / "graph", shards, partition)
@@ -99,7 +99,7 @@ def test_parquet_files_give_the_shards_of_the_graph(data, tmp_path, monkeypatch)
         ({"split": "class", "label": "split"}, "column 'class' must say one of train, val"),
     ],
 )
-def test_what_is_wrong_with_parquet_files_is_one_sentence(data, tmp_path, options, sentence):
+def test_invalid_parquet_input_raises_an_input_error(data, tmp_path, options, sentence):
     pytest.importorskip("pyarrow")
     files = write_parquet(data, tmp_path)
     given = {"label": "class", "shards": 2, "split": "split"} | options
@@ -110,7 +110,7 @@ def test_what_is_wrong_with_parquet_files_is_one_sentence(data, tmp_path, option
     assert not list(tmp_path.glob(".found*"))  # no partial folder is left
 
 
-def test_partitions_that_need_memory_say_so(data, tmp_path, monkeypatch):
+def test_partition_without_enough_memory_raises_an_input_error(data, tmp_path, monkeypatch):
     pytest.importorskip("pyarrow")
     monkeypatch.setattr("gread.distributed.parquet.free_memory", lambda: 10.0)
     files = write_parquet(data, tmp_path)
@@ -120,7 +120,7 @@ def test_partitions_that_need_memory_say_so(data, tmp_path, monkeypatch):
     assert shard_parquet(*files, tmp_path / "found", **given, partition="given").shards == 2
 
 
-def test_what_is_wrong_with_a_folder_is_one_sentence(data, tmp_path):
+def test_invalid_shard_folder_raises_an_input_error(data, tmp_path):
     with pytest.raises(InputError, match="must be a folder that gread shard wrote"):
         read_shard(tmp_path)
     shard(data, tmp_path / "one", 1)
@@ -135,7 +135,7 @@ def test_what_is_wrong_with_a_folder_is_one_sentence(data, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_shard_that_is_missing_or_of_another_graph_fails_on_all_processes(data, tmp_path):
+def test_missing_foreign_or_changed_shards_fail_on_all_processes(data, tmp_path):
     names = ("whole", "missing", "foreign", "less", "broken", "other edge")
     folders = [tmp_path / name for name in names]
     for folder in folders:

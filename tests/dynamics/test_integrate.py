@@ -101,7 +101,7 @@ def test_a_step_longer_than_time_is_one_step():
     assert integrate(lambda t, h: h, ONE, 0.3, solver="euler", step_size=2.0).final == 1.3
 
 
-def test_a_step_is_1_where_none_is_named():
+def test_default_step_size_is_one():
     assert integrate(lambda t, h: -h, torch.ones(3), 3.0, solver="euler").evaluations == 3
 
 
@@ -141,7 +141,7 @@ def test_evaluations_are_counted(solver):
     assert result.evaluations == calls
 
 
-def test_as_many_steps_as_evaluations_where_nobody_says_how_many_each_takes():
+def test_adaptive_integration_accepts_max_evaluations_steps():
     assert len(Integration(MAX_EVALUATIONS, 1.0, "dopri5").steps()) == MAX_EVALUATIONS
 
 
@@ -163,13 +163,13 @@ def test_an_integration_counts_its_evaluations(solver):
         ((1.0, 1.0, "rk4", 0.0), "tolerance must be a positive number, got 0.0"),
     ],
 )
-def test_an_integration_checks_itself(settings, sentence):
+def test_invalid_integration_settings_raise_input_error(settings, sentence):
     with pytest.raises(InputError, match=sentence):
         Integration(*settings)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_as_many_evaluations_as_allowed_are_allowed(solver):
+def test_max_evaluations_is_an_inclusive_limit(solver):
     options = {"solver": solver, "step_size": 0.25}
     needed = integrate(lambda t, h: -h, ONE, 1.0, **options).evaluations
     integrate(lambda t, h: -h, ONE, 1.0, max_evaluations=needed, **options)
@@ -178,14 +178,14 @@ def test_as_many_evaluations_as_allowed_are_allowed(solver):
 
 
 @pytest.mark.parametrize("solver", FIXED)
-def test_a_state_is_finite_also_where_its_sum_is_not(solver):
+def test_finite_state_with_infinite_sum_is_accepted(solver):
     h0 = torch.full((3,), 1e308, dtype=torch.float64)
     final = integrate(lambda t, h: torch.zeros_like(h), h0, 1.0, solver=solver).final
     assert torch.equal(final, h0)
 
 
 @pytest.mark.parametrize("solver", ["rk4", "dopri5"])
-def test_infinities_that_cancel_are_no_numbers(solver):
+def test_infinities_of_opposite_sign_raise_integration_error(solver):
     # Only the last step overflows, in two entries: +∞ and −∞.
     h0 = torch.tensor([1e308, -1e308], dtype=torch.float64)
     with pytest.raises(IntegrationError):
@@ -193,7 +193,7 @@ def test_infinities_that_cancel_are_no_numbers(solver):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_who_holds_a_part_of_the_state_takes_the_steps_of_the_whole(solver):
+def test_partial_state_takes_the_same_steps_as_the_full_state(solver):
     """Integrate half of a state with `total` over both halves, and compare with the whole state."""
     half = torch.tensor([0.1, 0.6], dtype=torch.float64)
     options = {"solver": solver, "step_size": 0.5, "tolerance": 1e-6}
@@ -207,12 +207,12 @@ def test_who_holds_a_part_of_the_state_takes_the_steps_of_the_whole(solver):
     torch.testing.assert_close(part.final, whole.final[:2], rtol=1e-14, atol=0)
 
 
-def test_what_others_hold_may_not_be_finite():
+def test_infinite_total_raises_integration_error():
     with pytest.raises(IntegrationError):
         integrate(lambda t, h: h, ONE, 1.0, total=lambda sums: sums + math.inf)
 
 
-def test_a_time_of_hardly_any_steps_is_one_step():
+def test_time_far_below_step_size_takes_one_step():
     assert integrate(lambda t, h: h, ONE, 1e-12, solver="euler", step_size=1.0).evaluations == 1
 
 
@@ -253,7 +253,7 @@ def test_the_length_of_an_adaptive_step_has_no_gradient(solver):
 
 
 @pytest.mark.parametrize("solver", FIXED)
-def test_walking_is_integrating_without_a_look_at_the_state(solver):
+def test_walk_equals_integrate_without_finiteness_checks(solver):
     integration = Integration(2.0, 0.4, solver)
     h0 = torch.tensor([1.0, 0.5], dtype=torch.float64)
     final = integrate(pendulum, h0, 2.0, solver=solver, step_size=0.4).final
@@ -261,14 +261,14 @@ def test_walking_is_integrating_without_a_look_at_the_state(solver):
     assert not walk(lambda t, h: h / 0, h0, integration).isfinite().any()
 
 
-def test_where_no_value_can_be_read_every_state_may_be_used(monkeypatch):
+def test_finite_returns_true_while_values_cannot_be_read(monkeypatch):
     state = torch.tensor([math.nan])
     assert finite(state) is False
     monkeypatch.setattr("gread.kernels.cuda_graph._reading", False)
     assert finite(state) is True
 
 
-def test_no_time_no_change():
+def test_zero_time_returns_the_initial_state():
     result = integrate(lambda t, h: h / 0, ONE, 0.0, save_at=[0.0])
     assert result.final is ONE
     assert result.evaluations == 0
@@ -287,40 +287,40 @@ def test_no_time_no_change():
         ({"max_evaluations": 0}, "max_evaluations must be a whole number of at least 1, got 0"),
     ],
 )
-def test_bad_arguments_are_refused_in_a_sentence(arguments, sentence):
+def test_invalid_arguments_raise_a_one_line_error(arguments, sentence):
     with pytest.raises(InputError, match=sentence):
         integrate(lambda t, h: h, ONE, **({"time": 1.0} | arguments))
 
 
-def test_a_fixed_grid_too_fine_is_refused_before_it_starts():
+def test_too_many_fixed_steps_are_rejected_before_integration():
     with pytest.raises(
         IntegrationError, match="takes 4000 evaluations, more than max_evaluations = 100"
     ):
         integrate(pytest.fail, ONE, 1.0, step_size=1e-3, max_evaluations=100)
 
 
-def test_an_adaptive_solver_stops_at_its_bound():
+def test_adaptive_solver_stops_at_max_evaluations():
     with pytest.raises(
         IntegrationError, match="within max_evaluations = 50: choose a larger tolerance"
     ):
         integrate(lambda t, h: torch.sin(100 * h), ONE, 10.0, solver="dopri5", max_evaluations=50)
 
 
-def test_blowing_up_says_when_and_what_to_change():
+def test_overflow_error_states_the_time_and_a_remedy():
     with pytest.raises(
         IntegrationError, match=r"at t = \d.* with step_size 0.5: .*grow.*: choose a shorter time"
     ):
         integrate(lambda t, h: h**3, 3 * torch.ones(1), 10.0, step_size=0.5)
 
 
-def test_blowing_up_is_told_at_the_first_step_that_is_not_finite():
+def test_overflow_error_states_the_first_nonfinite_step():
     # Grows by a factor of 10 per step from 10 and overflows float32 after 38 steps. Growth up to a
     # factor of ten counts as calm.
     with pytest.raises(IntegrationError, match=r"overflows at t = 19 .*of about 18 at t = 0.5: "):
         integrate(lambda t, h: 18 * h, 10 * torch.ones(1), 50.0, solver="euler", step_size=0.5)
 
 
-def test_an_explosion_is_told_by_where_it_began():
+def test_overflow_error_states_the_time_when_growth_began():
     def field(t, h):  # at t = 4 the state has grown by less than a factor of ten
         return -h if t < 3 else h**3
 
@@ -328,14 +328,14 @@ def test_an_explosion_is_told_by_where_it_began():
         integrate(field, 100 * torch.ones(1), 10.0, solver="euler", step_size=0.5)
 
 
-def test_a_state_that_starts_broken_says_so():
+def test_nonfinite_initial_state_raises_integration_error():
     sentence = r"NaN or infinity at t = 0: check the features and the parameters$"
     with pytest.raises(IntegrationError, match=sentence):
         integrate(lambda t, h: h, torch.tensor([math.nan]), 1.0)
 
 
 @pytest.mark.parametrize("save_at", [(), (1e-6,)])
-def test_an_adaptive_solver_that_ends_beyond_all_numbers_says_so(save_at):
+def test_infinite_final_state_of_adaptive_solver_raises_integration_error(save_at):
     # The relative error of an infinite state is zero, so the last step is accepted.
     with pytest.raises(IntegrationError, match="not finite at t = 40: choose a shorter time"):
         integrate(
@@ -349,7 +349,7 @@ def test_an_adaptive_solver_that_ends_beyond_all_numbers_says_so(save_at):
 
 @pytest.mark.parametrize("solver", ADAPTIVE)
 @pytest.mark.parametrize("time", [0.1, 0.7])  # not representable in float32
-def test_an_adaptive_solver_does_not_look_beyond_its_end(solver, time):
+def test_adaptive_solver_does_not_evaluate_beyond_the_end_time(solver, time):
     seen = []
 
     def decay(t, h):
@@ -360,7 +360,7 @@ def test_an_adaptive_solver_does_not_look_beyond_its_end(solver, time):
     assert max(seen) == pytest.approx(time, rel=1e-12)
 
 
-def test_every_adaptive_solver_is_another_one():
+def test_adaptive_solvers_give_distinct_results():
     found = {
         tuple(integrate(pendulum, torch.ones(2), 3.0, solver=solver, tolerance=1e-3).final.tolist())
         for solver in ADAPTIVE
@@ -377,7 +377,7 @@ def test_adaptive_steps_do_not_depend_on_the_size_of_the_state(solver):
     torch.testing.assert_close(many.final, few.final.expand(1000))
 
 
-def test_an_adaptive_solver_ends_at_a_time_that_float32_does_not_have():
+def test_adaptive_solver_reaches_end_times_not_exact_in_float32():
     decayed = integrate(lambda t, h: -h, ONE, 0.1, solver="dopri8", tolerance=1e-13).final
     assert decayed.item() == pytest.approx(math.exp(-0.1), abs=1e-12)
     # Between 2^24 and 2^25, float32 represents only even integers.
@@ -388,14 +388,14 @@ def test_an_adaptive_solver_ends_at_a_time_that_float32_does_not_have():
 
 
 @pytest.mark.parametrize("solver", ADAPTIVE)
-def test_an_adaptive_step_that_underflows_says_what_to_change(solver):
+def test_underflow_of_adaptive_step_suggests_a_larger_tolerance(solver):
     # h' = h² from 1 has no solution beyond t = 1.
     with pytest.raises(IntegrationError, match=r"underflow in dt .*choose a larger tolerance"):
         integrate(lambda t, h: h**2, torch.ones(1), 2.0, solver=solver, tolerance=0.1)
 
 
 @pytest.mark.slow
-def test_tolerance_beyond_float32_fails_with_advice_where_the_default_succeeds():
+def test_tolerance_below_float32_precision_raises_integration_error():
     def fisher(t, h):
         return h * (1 - h)
 
@@ -408,7 +408,7 @@ def test_tolerance_beyond_float32_fails_with_advice_where_the_default_succeeds()
 
 @pytest.mark.parametrize("solver", FIXED)
 @pytest.mark.parametrize(("time", "step"), [(1e12, 1e-3), (1e300, 1e-300)])
-def test_a_grid_of_more_steps_than_memory_has_room_for_is_refused_at_once(solver, time, step):
+def test_step_count_beyond_memory_is_rejected_immediately(solver, time, step):
     with pytest.raises(IntegrationError, match="more than max_evaluations = 10000"):
         integrate(pytest.fail, ONE, time, solver=solver, step_size=step)
 
@@ -425,7 +425,7 @@ def test_a_method_decays_inside_its_stable_interval_and_grows_outside(solver):
 
 
 @pytest.mark.parametrize("solver", FIXED)
-def test_beyond_the_stable_step_the_message_names_it(solver):
+def test_instability_error_states_the_largest_stable_step(solver):
     def field(t, h):  # the fastest rate is −8
         return torch.tensor([[-8.0], [-1.0], [0.5]], dtype=torch.float64) * h
 
@@ -438,7 +438,7 @@ def test_beyond_the_stable_step_the_message_names_it(solver):
     integrate(field, h0, 100.0, solver=solver, step_size=step)
 
 
-def test_dynamics_that_grow_are_told_from_a_step_too_long():
+def test_error_distinguishes_growing_dynamics_from_an_unstable_step():
     with pytest.raises(
         IntegrationError, match=r"the equation itself grows, at a rate of .*: choose"
     ):

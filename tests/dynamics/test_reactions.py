@@ -49,7 +49,7 @@ def test_reaction_equals_dense_formula(name, graph):
 
 
 @pytest.mark.parametrize("name", DENSE)
-def test_terms_say_the_same_as_the_function(name, graph):
+def test_terms_equal_the_reaction_function(name, graph):
     terms = REACTIONS[name].terms
     s = checks.state_of(torch.randn(12, 4, dtype=torch.float64), graph)
     polynomial = terms.linear * s.h + terms.square * s.h**2 + terms.cube * s.h**3
@@ -60,13 +60,13 @@ def test_terms_say_the_same_as_the_function(name, graph):
 @pytest.mark.parametrize(
     ("name", "fixed_points"), [("f", (0, 1)), ("ac", (-1, 0, 1)), ("z", (0, 1))]
 )
-def test_fixed_points_do_not_react(name, fixed_points, graph):
+def test_reactions_are_zero_at_their_fixed_points(name, fixed_points, graph):
     for value in fixed_points:
         state = checks.state_of(torch.full((12, 4), float(value)), graph)
         assert not build_reaction(name, 4)(state).any()
 
 
-def test_a_class_is_built_with_the_channels_and_an_instance_is_taken_as_it_is():
+def test_reaction_class_is_instantiated_and_instance_is_returned_unchanged():
     class Scaled(nn.Module):
         """r(H) = s ⊙ H."""
 
@@ -82,7 +82,7 @@ def test_a_class_is_built_with_the_channels_and_an_instance_is_taken_as_it_is():
     assert build_reaction(instance, 3) is instance
 
 
-def test_what_is_no_reaction_is_refused():
+def test_invalid_reactions_raise_input_error():
     with pytest.raises(InputError, match=r"unknown reaction 'bz'.* bs, f, ac, z, st"):
         build_reaction("bz", 4)
     with pytest.raises(

@@ -6,7 +6,7 @@ from gread.dynamics.response import evenly_spread, frequency_response
 
 
 @pytest.mark.parametrize("reaction", ["bs", "st", "fb", "fb*"])
-def test_the_response_is_what_becomes_of_an_eigenvector(graph, reaction):
+def test_frequency_response_equals_the_scaling_of_eigenvectors(graph, reaction):
     layer = gread.ReactionDiffusionConv(
         1, reaction=reaction, adjacency="original", time=1.7, step_size=0.3, solver="heun"
     ).double()
@@ -41,7 +41,7 @@ def test_the_response_of_two_channels_on_a_weighted_graph():
             torch.testing.assert_close(found, expected[number] * h0, rtol=1e-6, atol=1e-9)
 
 
-def test_channels_are_spread_over_the_order_of_their_beta():
+def test_selected_channels_are_evenly_spaced_by_rank_of_beta():
     beta = torch.tensor([0.3, -1.0, 0.9, 0.0, 0.5])
     assert beta[evenly_spread(beta, 3)].tolist() == pytest.approx([-1.0, 0.3, 0.9])
     assert sorted(evenly_spread(beta, 24).tolist()) == [0, 1, 2, 3, 4]

@@ -69,7 +69,7 @@ def assert_same(fast, plain, tolerance):
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_terms_say_what_the_function_says(name, graph):
+def test_terms_equal_the_reaction_function(name, graph):
     adj = gread.OriginalAdjacency()(torch.zeros(60, 3, dtype=torch.float64), graph.edge_index)
     h, h0 = torch.randn(2, 60, 3, dtype=torch.float64)
     lh = adj.laplacian(h)
@@ -92,7 +92,9 @@ def test_steps_in_few_passes_equal_plain_steps(graph, monkeypatch, reaction, sol
 @pytest.mark.parametrize("alpha", [kind for kind in ALPHAS if kind != "matrix"])
 @pytest.mark.parametrize("beta", [kind for kind in BETAS if kind != "matrix"])
 @pytest.mark.parametrize("reaction", ["bs", "z", "st"])
-def test_so_they_do_with_every_kind_of_coefficient(graph, monkeypatch, reaction, alpha, beta):
+def test_stepped_flow_equals_plain_steps_for_every_coefficient_kind(
+    graph, monkeypatch, reaction, alpha, beta
+):
     settings = {"reaction": reaction, "alpha": alpha, "beta": beta}
     fast, plain, taken = both_ways(graph, monkeypatch, **settings, time=1.0, step_size=0.4)
     assert taken == "stepped_flow"
@@ -100,7 +102,7 @@ def test_so_they_do_with_every_kind_of_coefficient(graph, monkeypatch, reaction,
 
 
 @pytest.mark.parametrize("reaction", ["bs", "f", "st"])
-def test_states_that_are_not_kept_are_found_again(graph, monkeypatch, reaction):
+def test_stepped_flow_with_recomputed_states_equals_plain_steps(graph, monkeypatch, reaction):
     settings = {"reaction": reaction, "time": 2.5, "step_size": 0.1}
     fast, plain, taken = both_ways(graph, monkeypatch, **settings)
     assert taken == "stepped_flow"
@@ -110,7 +112,7 @@ def test_states_that_are_not_kept_are_found_again(graph, monkeypatch, reaction):
 @pytest.mark.parametrize("reaction", [*KNOWN, None])
 @pytest.mark.parametrize("adjacency", ["soft", "original"])
 @pytest.mark.parametrize(("solver", "step_size"), [("rk4", 0.5), ("euler", 0.05)])
-def test_stages_that_are_kept_give_the_same(
+def test_stepped_flow_with_stored_stages_equals_plain_steps(
     graph, monkeypatch, reaction, adjacency, solver, step_size
 ):
     monkeypatch.setattr(solve, "polynomial_series", lambda *_: None)
@@ -135,8 +137,8 @@ def products_of_training(graph, monkeypatch):
     return sum(counts)
 
 
-def test_stages_that_are_kept_save_products(graph, monkeypatch):
-    # Four steps of four stages with two products. Of a step, all but the last are recomputed.
+def test_stored_stages_reduce_the_number_of_products(graph, monkeypatch):
+    # Four steps of four stages with two products. Each step recomputes all but the last product.
     assert products_of_training(graph, monkeypatch) == 4 * (8 + 8 + 7)
     monkeypatch.setattr(stepping, "KEEPING", ("cpu",))
     assert products_of_training(graph, monkeypatch) == 4 * (8 + 8)
@@ -162,7 +164,7 @@ def states_kept(graph, steps):
     return len(kept)
 
 
-def test_a_step_keeps_one_state(graph):
+def test_number_of_states_stored_for_the_backward_pass(graph):
     assert [states_kept(graph, steps) for steps in (1, 2, 9)] == [0, 1, 8]  # the first is H(0)
     assert states_kept(graph, 100) == 9
 
@@ -213,7 +215,7 @@ def test_a_coefficient_for_every_node_takes_plain_steps(graph):
     torch.testing.assert_close(made(h0, graph.edge_index), plain)
 
 
-def test_the_polynomial_is_taken_where_it_saves_products(graph, monkeypatch):
+def test_polynomial_flow_is_used_only_if_it_saves_products(graph, monkeypatch):
     settings = {"adjacency": "original", "solver": "euler", "time": 3.0}
     assert both_ways(graph, monkeypatch, **settings, step_size=1.0)[2] == "stepped_flow"
     directed = {"adjacency": "original", "normalization": "row", "time": 3.0, "step_size": 0.1}
@@ -225,7 +227,7 @@ def test_the_polynomial_is_taken_where_it_saves_products(graph, monkeypatch):
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_chain_and_stability_are_the_table_solved(name):
+def test_chain_and_growth_polynomial_equal_one_solver_step(name):
     """For the scalar equation dh/dt = m h, the links and R(z) both give one step."""
     table, m, tau = SOLVERS[name], -0.7, 0.9
     step = integrate(lambda t, h: m * h, torch.ones(1, dtype=torch.float64), tau, solver=name)
@@ -238,14 +240,14 @@ def test_chain_and_stability_are_the_table_solved(name):
     assert abs(growth - step.final.item()) < 1e-14
 
 
-def test_a_flow_that_blows_up_says_when(graph):
+def test_overflow_error_of_a_flow_states_the_time(graph):
     made = layer(reaction="z", time=9.0)
     with pytest.raises(gread.IntegrationError, match="the state overflows at t = "):
         made(50 + torch.zeros(60, 5, dtype=torch.float64), graph.edge_index)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_sparse_features_give_what_dense_ones_give(graph, dtype):
+def test_sparse_features_equal_dense_features_in_logits_and_gradients(graph, dtype):
     x = (torch.rand(60, 50) < 0.1).to(dtype)
     model = gread.GREAD(50, 8, 3).to(dtype).eval()
     logits = model(x, graph.edge_index)
@@ -279,10 +281,10 @@ def test_training_is_the_same_with_and_without_compiled_kernels(monkeypatch):
 @pytest.mark.parametrize("solver", ["euler", "rk4"])
 @pytest.mark.parametrize("own_weights", [False, True])
 @pytest.mark.parametrize("counts", [(20, 18, 4, 4, 1), (3, 3, 2, 1, 1)])
-def test_members_that_are_done_earlier_give_what_steps_of_no_length_give(
+def test_finished_members_equal_members_padded_with_zero_length_steps(
     graph, monkeypatch, reaction, solver, own_weights, counts
 ):
-    """Whether stages are kept or recomputed."""
+    """Cover recomputed and stored stages."""
     adj = gread.OriginalAdjacency()(graph.x.double(), graph.edge_index)
     entries = adj.weight * torch.rand(5, adj.weight.numel()) if own_weights else adj.weight
     h0, source, grad = torch.rand(3, 5, 60, 6, dtype=torch.float64)

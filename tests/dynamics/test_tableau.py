@@ -3,7 +3,7 @@ import pytest
 from gread.dynamics.tableau import SOLVERS, Adaptive, Tableau
 
 
-def test_a_mistyped_table_cannot_be_made():
+def test_inconsistent_tables_raise_assertion_errors():
     with pytest.raises(AssertionError, match="sum to one"):
         Tableau("wrong weights", 2, a=((1.0,),), b=(0.5, 0.4))
     with pytest.raises(AssertionError, match="triangular"):

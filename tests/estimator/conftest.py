@@ -24,7 +24,7 @@ def train(problem, candidate, nodes, held, **options):
 
 @contextmanager
 def only(*candidates):
-    """These candidates alone, without variants: the choice depends on no time limit."""
+    """Use only these candidates, without variants, so that no time limit affects the choice."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(automatic, "portfolio", lambda: candidates)
         patch.setattr(automatic, "SEEDS", 1)

@@ -53,7 +53,7 @@ def test_added_nodes_are_predicted_as_in_the_whole_graph(parts, data, name):
         np.testing.assert_allclose(grown, whole, atol=1e-5)
 
 
-def test_nothing_to_add_changes_nothing(trained, data):
+def test_isolated_added_node_does_not_change_other_predictions(trained, data):
     """An isolated node is predicted as a separate graph, and changes no other prediction."""
     lonely = torch.ones(1, 12)
     alone = Data(x=lonely, edge_index=torch.zeros(2, 0, dtype=torch.int64))
@@ -63,7 +63,7 @@ def test_nothing_to_add_changes_nothing(trained, data):
     np.testing.assert_allclose(grown[:OLD], trained.predict_proba(), atol=1e-6)
 
 
-def test_a_held_out_node_is_predicted_as_it_was(data):
+def test_added_copy_of_a_node_gets_the_same_prediction(data):
     """In a directed graph, a node with the same sources as another has the same prediction."""
     settings = {"epochs": 12, "hidden_channels": 8, "normalization": "row"}
     classifier = GraphClassifier("gread-x", settings=settings, directed=True).fit(data)
@@ -74,7 +74,7 @@ def test_a_held_out_node_is_predicted_as_it_was(data):
     np.testing.assert_allclose(found[0], classifier.predict_proba()[node], atol=1e-6)
 
 
-def test_every_form_of_addition_gives_the_same(parts, trained, tmp_path):
+def test_every_input_format_of_added_nodes_gives_equal_predictions(parts, trained, tmp_path):
     _, x, edges = parts
     first = trained.predict_proba(x, edges=edges, added=True)
     nodes = pandas.DataFrame({"id": range(OLD, OLD + NEW)})
@@ -93,7 +93,7 @@ def test_every_form_of_addition_gives_the_same(parts, trained, tmp_path):
     assert (trained.predict(x, edges=edges, added=True) == first.argmax(1)).all()
 
 
-def test_ids_are_text_where_either_is(table_graph, columns):
+def test_numeric_ids_become_text_if_training_ids_are_text(table_graph, columns):
     classifier = GraphClassifier(settings=FAST).fit(table_graph, "topic")
     nodes = pandas.DataFrame({name: values[:2] for name, values in columns[0].items()})
     nodes["id"] = [7, 8]  # numbers, although others are n0, n1
@@ -171,7 +171,7 @@ def test_label_propagation_reaches_added_nodes(blended, parts, data):
     )
 
 
-def test_what_is_left_out_is_named(blended):
+def test_left_out_lists_members_that_cannot_predict(blended):
     other = with_weights(blended)
     members = [Member(one, 0.25, 0.0, 0.0, None) for one in (FEW[0], FEW[1], FEW[4])]
     other.blend_ = replace(other.blend_, members=members)
@@ -181,7 +181,7 @@ def test_what_is_left_out_is_named(blended):
         other.predict_proba(torch.ones(1, 12), added=True)
 
 
-def test_a_blend_from_before_nodes_could_be_added_still_loads(blended, parts, tmp_path):
+def test_older_blend_folder_is_loaded_and_predicts_added_nodes(blended, parts, tmp_path):
     folder = blended.save(tmp_path / "model")
     again = GraphClassifier.load(folder)
     x, edges = parts[1:]
@@ -208,7 +208,7 @@ def test_a_blend_from_before_nodes_could_be_added_still_loads(blended, parts, tm
         (None, None, "nodes to add must be a file, a DataFrame or features"),
     ],
 )
-def test_what_cannot_be_added_is_one_sentence(trained, nodes, edges, sentence):
+def test_invalid_added_nodes_raise_input_error(trained, nodes, edges, sentence):
     frame = nodes
     if nodes is not None:
         frame = pandas.DataFrame(nodes)
@@ -218,14 +218,14 @@ def test_what_cannot_be_added_is_one_sentence(trained, nodes, edges, sentence):
         trained.predict(frame, edges=pairs, added=True)
 
 
-def test_a_model_with_weights_for_nodes_says_that_it_cannot(parts):
+def test_transductive_model_rejects_added_nodes(parts):
     settings = {"epochs": 1, "hidden_channels": 8}
     classifier = GraphClassifier("linkx", settings=settings).fit(parts[0])
     with pytest.raises(InputError, match="it cannot predict new nodes: train one that can"):
         classifier.predict(parts[1], added=True)
 
 
-def test_a_folder_without_its_graph_says_so(trained, tmp_path):
+def test_adding_nodes_without_the_training_graph_raises_input_error(trained, tmp_path):
     folder = trained.save(tmp_path / "m")
     shutil.copytree(folder, tmp_path / "shared")
     (tmp_path / "shared" / "graph.safetensors").unlink()

@@ -44,7 +44,7 @@ def fitted(data):
     return classifier
 
 
-def test_probabilities_are_those_of_the_weighted_members(fitted, data):
+def test_blend_probabilities_and_member_weights_sum_to_one(fitted, data):
     p = fitted.predict_proba()
     assert p.shape == (120, 2)
     assert p.sum(1) == pytest.approx(1)
@@ -69,7 +69,7 @@ def test_progress_shows_the_best_candidate_and_the_time_left(fitted):
     assert re.fullmatch(rf"{best} {value}%, 1(19|20) s left", shown.text)
 
 
-def test_another_graph_is_predicted_without_members_of_this_one(fitted, data):
+def test_prediction_on_another_graph_skips_transductive_members(fitted, data):
     other = gread.load("csbm", num_nodes=50, homophily=0.9, degree=6, seed=5)
     assert fitted.predict_proba(other).shape == (50, 2)
     there = [one for one in fitted.blend_.members if one.elsewhere]
@@ -77,7 +77,7 @@ def test_another_graph_is_predicted_without_members_of_this_one(fitted, data):
     assert not any(one.candidate.transductive() for one in there)
 
 
-def test_a_folder_holds_all_of_it(fitted, data, tmp_path):
+def test_loaded_blend_gives_the_same_predictions(fitted, data, tmp_path):
     folder = fitted.save(tmp_path / "model")
     about = json.loads((folder / "classifier.json").read_text())
     assert len(about["blend"]["members"]) == len(fitted.blend_.members)
@@ -88,9 +88,7 @@ def test_a_folder_holds_all_of_it(fitted, data, tmp_path):
     assert again.score() == fitted.score()
 
 
-def test_members_of_a_folder_that_share_a_network_compute_it_once(
-    fitted, data, tmp_path, monkeypatch
-):
+def test_members_that_share_a_network_evaluate_it_once(fitted, data, tmp_path, monkeypatch):
     member = next(one for one in fitted.blend_.members if one.module is not None)
     other = replace(member, module=deepcopy(member.module).requires_grad_(False))
     next(other.module.parameters()).zero_()
@@ -140,7 +138,7 @@ def with_all(problem, scored):
     return Choice(scored, weights, 1.0, scored[0].gain)
 
 
-def test_the_calibration_error_is_also_known_without_the_temperature(data):
+def test_scores_report_calibration_error_without_temperature(data):
     with only(*FEW[1:2]):
         classifier = gread.GraphClassifier("auto", time=0.02).fit(data)
     t = classifier.blend_.temperatures
@@ -151,7 +149,7 @@ def test_the_calibration_error_is_also_known_without_the_temperature(data):
     assert found.uncalibrated != pytest.approx(found.calibration_error, abs=1e-3)
 
 
-def test_test_nodes_are_not_learned_from(data, monkeypatch):
+def test_test_nodes_are_excluded_from_training(data, monkeypatch):
     seen = []
 
     def look(problem, seconds, on_score):
@@ -179,7 +177,7 @@ def test_test_nodes_are_not_learned_from(data, monkeypatch):
         ({"time": 1e-9}, "enough for one candidate, which took .* minutes here, got 1e-09"),
     ],
 )
-def test_bad_settings_are_one_sentence(data, options, sentence):
+def test_invalid_settings_raise_input_error(data, options, sentence):
     with pytest.raises(InputError, match=sentence):
         gread.GraphClassifier("auto", **options).fit(data)
 
@@ -191,7 +189,7 @@ def test_bad_settings_are_one_sentence(data, options, sentence):
         ("gcn", 1.0, "time must be omitted with model 'gcn', got 1.0"),
     ],
 )
-def test_a_wrong_time_fails_before_the_graph_is_read(model, time, sentence):
+def test_invalid_time_is_rejected_before_the_graph_is_read(model, time, sentence):
     with pytest.raises(InputError, match=sentence):
         gread.GraphClassifier(model, time=time).prepare("no such file")
 
@@ -205,7 +203,7 @@ def test_a_wrong_time_fails_before_the_graph_is_read(model, time, sentence):
         (None, "The graph "),
     ],
 )
-def test_what_the_graph_adds_is_one_sentence(homophily, begins):
+def test_explanation_states_the_validation_gain_from_the_graph(homophily, begins):
     def scored(candidate, accuracy):
         return Scored(candidate, np.zeros(0), np.zeros((0, 2)), (accuracy, 0.0), [1], 0.1)
 
@@ -220,7 +218,7 @@ def test_what_the_graph_adds_is_one_sentence(homophily, begins):
     assert automatic.explained(alone, "accuracy", homophily) == ""
 
 
-def test_the_model_is_chosen_unless_one_or_its_settings_are_given():
+def test_default_model_is_auto_unless_model_or_settings_are_given():
     assert gread.GraphClassifier().model_ == "auto"
     assert gread.GraphRegressor().model_ == "auto"
     assert gread.GraphClassifier(settings={"epochs": 3}).model_ == "gread-bs"

@@ -29,14 +29,14 @@ def test_parameters_are_kept_and_cloned():
         copy.predict()
 
 
-def test_it_learns_a_homophilous_graph(data):
+def test_classifier_learns_a_homophilous_graph(data):
     classifier = GraphClassifier(settings={"epochs": 60}).fit(data)
     assert classifier.score() > 0.8
     assert classifier.predict_proba().sum(axis=1) == pytest.approx(1)
     assert set(classifier.predict()) <= {0, 1, 2}
 
 
-def test_progress_is_shown_where_it_is_wanted(data, capfd, monkeypatch):
+def test_progress_is_shown_only_with_verbose(data, capfd, monkeypatch):
     monkeypatch.setattr("gread.base.progress.EVERY", 0.001)
     GraphClassifier(settings=FAST).fit(data)
     assert capfd.readouterr() == ("", "")
@@ -53,7 +53,7 @@ def test_progress_is_shown_where_it_is_wanted(data, capfd, monkeypatch):
     assert "s: epoch 7 loss" in shown.err
 
 
-def test_the_same_seed_gives_the_same_numbers_and_leaves_the_generator_alone(data):
+def test_seed_determines_results_and_global_rng_is_unchanged(data):
     torch.manual_seed(5)
     first = GraphClassifier(settings=FAST).fit(data).predict_proba()
     after = torch.rand(1)
@@ -110,7 +110,7 @@ def test_a_given_split_is_kept(data, table_graph):
         assert (classifier.data_[name] == known & (torch.arange(150) % 3 == part)).all()
 
 
-def test_a_new_graph_is_predicted_with_what_was_learned(fitted, data):
+def test_fitted_classifier_predicts_and_scores_a_new_graph(fitted, data):
     np.testing.assert_allclose(fitted.predict_proba(data), fitted.predict_proba(), atol=1e-5)
     other = gread.csbm(60, 3, homophily=0.8, degree=8, num_features=12, num_splits=1, seed=1)
     assert fitted.predict(other).shape == (60,)
@@ -118,14 +118,14 @@ def test_a_new_graph_is_predicted_with_what_was_learned(fitted, data):
 
 
 @pytest.mark.parametrize("name", ["gread-x", "mixhop"])
-def test_predictions_leave_the_model_as_it_was(data, name):
+def test_prediction_does_not_change_the_model(data, name):
     classifier = GraphClassifier(name, settings={"epochs": 1, "hidden_channels": 8}).fit(data)
     before = classifier.predict_proba()
     np.testing.assert_allclose(classifier.predict_proba(data), before, atol=1e-6)
     np.testing.assert_array_equal(classifier.predict_proba(), before)
 
 
-def test_new_nodes_do_not_change_what_is_far_away(fitted, data):
+def test_new_component_does_not_change_other_predictions(fitted, data):
     """A new component does not change the predictions of the others."""
     grown = data.clone()
     grown.x = torch.cat([data.x, data.x[:5]])
@@ -135,7 +135,7 @@ def test_new_nodes_do_not_change_what_is_far_away(fitted, data):
 
 
 @pytest.mark.parametrize("name", ["linkx", "glognn", "blend", "cgnn"])
-def test_models_with_weights_for_nodes_say_that_they_cannot(data, name):
+def test_transductive_models_reject_prediction_on_another_graph(data, name):
     assert MODELS[name].transductive({})
     settings = {"epochs": 1, "hidden_channels": 8}
     classifier = GraphClassifier(name, settings=settings).fit(data)
@@ -145,12 +145,12 @@ def test_models_with_weights_for_nodes_say_that_they_cannot(data, name):
 
 
 @pytest.mark.parametrize("name", ["gcn", "h2gcn", "grand++", "gread-st", "mlp"])
-def test_other_models_do_the_same(data, name):
+def test_inductive_models_predict_on_another_graph(data, name):
     classifier = GraphClassifier(name, settings={"epochs": 2, "hidden_channels": 8}).fit(data)
     assert classifier.predict_proba(data).shape == (150, 3)
 
 
-def test_gread_takes_what_is_recommended_unless_told(data):
+def test_gread_uses_recommended_settings_unless_given(data):
     recommended = GraphClassifier(settings=FAST).fit(data)
     begin = recommended.diagnosis_.recommendation
     assert recommended.settings_["adjacency"] == begin.adjacency
@@ -160,7 +160,7 @@ def test_gread_takes_what_is_recommended_unless_told(data):
     assert told.settings_["time"] == 0.5
 
 
-def test_the_diagnosis_does_not_see_the_classes_of_the_test(data):
+def test_diagnosis_does_not_depend_on_classes_of_test_nodes(data):
     hidden = data.clone()
     tested = data.test_mask[:, 0]
     hidden.y = torch.where(tested, data.y.flip(0), data.y)
@@ -171,7 +171,7 @@ def test_the_diagnosis_does_not_see_the_classes_of_the_test(data):
     assert one.preprocessing_ == other.preprocessing_
 
 
-def test_a_graph_without_features_has_its_degrees(data):
+def test_graph_without_features_uses_node_degrees(data):
     bare = data.clone()
     bare.x = None
     bare.num_nodes = 150
@@ -181,7 +181,7 @@ def test_a_graph_without_features_has_its_degrees(data):
 
 
 @pytest.mark.slow
-def test_balanced_weights_find_the_rare_class():
+def test_class_weights_increase_recall_of_the_rare_class():
     data = gread.csbm(400, 2, homophily=0.6, degree=6, num_features=8, num_splits=1, seed=2)
     rare = torch.arange(400) % 12 == 0
     data.y = rare.long()
@@ -196,7 +196,7 @@ def test_balanced_weights_find_the_rare_class():
     assert recalls[2] > recalls[0]
 
 
-def test_it_stops_when_validation_no_longer_improves(data):
+def test_training_stops_early_without_validation_improvement(data):
     classifier = GraphClassifier("mlp", settings={"epochs": 500, "patience": 5}).fit(data)
     assert len(classifier.fit_.history) < 500
 
@@ -217,12 +217,12 @@ def test_it_stops_when_validation_no_longer_improves(data):
         ({}, {"split": 7}, "split must be below 1, got 7"),
     ],
 )
-def test_what_cannot_be_fitted_is_one_sentence(data, options, arguments, sentence):
+def test_invalid_fit_arguments_raise_input_error(data, options, arguments, sentence):
     with pytest.raises(InputError, match=sentence):
         GraphClassifier(**options).fit(data, **arguments)
 
 
-def test_classes_must_be_given_somewhere(columns):
+def test_fit_without_classes_raises_input_error(columns):
     frames = [pandas.DataFrame(part) for part in columns]
     with pytest.raises(InputError, match="y must be the name of the column of classes"):
         GraphClassifier().fit(frames[0], edges=frames[1])
@@ -232,7 +232,7 @@ PARTS = {**FAST, "parts": 5, "halo": 150}
 
 
 @pytest.mark.slow
-def test_by_parts_it_is_the_same_but_for_the_random_numbers_of_dropout(data, tmp_path):
+def test_training_by_parts_equals_full_training_without_dropout(data, tmp_path):
     settings = {"input_dropout": 0.0}
     whole = GraphClassifier(settings={**FAST, **settings}).fit(data)
     parted = GraphClassifier(settings={**PARTS, **settings}).fit(data)
@@ -243,7 +243,7 @@ def test_by_parts_it_is_the_same_but_for_the_random_numbers_of_dropout(data, tmp
     np.testing.assert_array_equal(loaded.predict_proba(), parted.predict_proba())
 
 
-def test_a_graph_that_does_not_fit_goes_by_parts_and_says_so(data, monkeypatch):
+def test_graph_larger_than_memory_is_partitioned_with_a_warning(data, monkeypatch):
     monkeypatch.setattr("gread.training.memory.free_memory", lambda device: 2e5)
     with pytest.warns(UserWarning, match=r"training on the whole graph takes about .* parts"):
         classifier = GraphClassifier(settings=FAST).fit(data)
@@ -251,14 +251,14 @@ def test_a_graph_that_does_not_fit_goes_by_parts_and_says_so(data, monkeypatch):
     assert classifier.predict_proba().shape == (150, 3)
 
 
-def test_who_asks_for_the_whole_graph_gets_it(data, monkeypatch):
+def test_explicit_single_part_disables_partitioning(data, monkeypatch):
     monkeypatch.setattr("gread.training.memory.free_memory", lambda device: 2e5)
     classifier = GraphClassifier(settings={**FAST, "parts": 1}).fit(data)
     assert classifier.config_.parts == 1
 
 
 @pytest.mark.parametrize("model", ["h2gcn", "linkx"])
-def test_a_model_of_the_whole_graph_cannot_go_by_parts(data, model):
+def test_whole_graph_models_reject_several_parts(data, model):
     with pytest.raises(InputError, match="parts must be 1 for"):
         GraphClassifier(model, settings={"parts": 2}).fit(data)
 
@@ -306,7 +306,7 @@ def test_the_metric_selects_the_epoch(two_classes, loss, metric):
 
 
 @pytest.mark.slow
-def test_tuning_by_a_metric_where_lower_is_better_keeps_the_lowest(two_classes):
+def test_tuning_keeps_the_lowest_validation_nll(two_classes):
     settings = {"epochs": 2, "hidden_channels": 8, "metric": "nll"}
     first = GraphClassifier(settings=settings).fit(two_classes)
     seen = [first.fit_.best.val]
@@ -323,6 +323,6 @@ def test_tuning_by_a_metric_where_lower_is_better_keeps_the_lowest(two_classes):
         ({"metric": "r2"}, "metric must be one of accuracy, .* got 'r2'"),
     ],
 )
-def test_losses_and_metrics_that_do_not_fit_are_one_sentence(data, settings, sentence):
+def test_invalid_losses_and_metrics_raise_input_error(data, settings, sentence):
     with pytest.raises(InputError, match=sentence):
         GraphClassifier(settings=settings).fit(data)

@@ -8,7 +8,7 @@ from gread.estimator.scores import score
 from tests.estimator.conftest import FAST
 
 
-def test_the_same_test_nodes_are_predicted_by_simpler_means(fitted):
+def test_baselines_are_scored_on_the_same_test_nodes(fitted):
     found = compare(fitted)
     assert list(found) == ["GREAD-BS", *BASELINES]
     assert {scores.nodes for scores in found.values()} == {int(fitted.data_.test_mask.sum())}
@@ -23,7 +23,7 @@ def test_a_baseline_is_not_compared_with_itself(data):
     ]
 
 
-def test_an_mlp_does_not_see_the_graph(fitted):
+def test_mlp_predictions_do_not_depend_on_edges(fitted):
     other = fitted.like("mlp", {"epochs": 3})
     before = other.predict_proba()
     other.data_ = other.data_.clone()
@@ -31,7 +31,7 @@ def test_an_mlp_does_not_see_the_graph(fitted):
     assert other.predict_proba() == pytest.approx(before)
 
 
-def test_label_propagation_follows_edges_alone(data):
+def test_label_propagation_beats_mlp_on_constant_features(data):
     """It is far above chance on a homophilous graph, for any features."""
     blind = data.clone()
     blind.x = torch.zeros(150, 2)
@@ -59,12 +59,12 @@ def right_in(share, nodes=1000):
         ({"GREAD-BS": 0.9}, 10, "the graph makes no significant difference"),
     ],
 )
-def test_the_verdict_is_of_the_best_with_and_without_the_graph(others, nodes, words):
+def test_verdict_compares_best_models_with_and_without_edges(others, nodes, words):
     shares = {"MLP": 0.7, **others}
     assert words in verdict({name: right_in(share, nodes) for name, share in shares.items()})
 
 
-def test_without_both_kinds_of_models_there_is_no_verdict():
+def test_verdict_is_empty_without_both_kinds_of_models():
     assert verdict({"MLP": right_in(0.9)}) == verdict({"GCN": right_in(0.9)}) == ""
 
 
@@ -81,7 +81,7 @@ def test_label_propagation_does_not_depend_on_the_unit_of_weights(data, weight):
     assert found.calibration_error == pytest.approx(plain.calibration_error, abs=1e-6)
 
 
-def test_advice_is_given_where_something_simpler_is_better_than_luck():
+def test_advice_names_a_significantly_better_baseline():
     scores = {"GREAD-BS": right_in(0.7), "MLP": right_in(0.4), "GCN": right_in(0.9)}
     assert advice("GREAD-BS", scores).startswith("GCN is 20.0 points better")
     assert advice("GCN", scores) == ""

@@ -44,7 +44,7 @@ def fitted(wide):
         return gread.GraphClassifier().fit(wide)
 
 
-def test_products_between_nodes_stay_where_the_rank_is_low():
+def test_compression_preserves_inner_products_of_low_rank_features():
     random = torch.Generator().manual_seed(0)
     x = torch.randn(200, 20, generator=random) @ torch.randn(20, 300, generator=random)
     found = x @ components(x)
@@ -54,7 +54,7 @@ def test_products_between_nodes_stay_where_the_rank_is_low():
     assert found.square().mean().item() == pytest.approx(1)
 
 
-def test_sparse_features_have_the_components_of_dense_ones():
+def test_sparse_and_dense_features_have_the_same_components():
     x = (torch.rand(60, 300, generator=torch.Generator().manual_seed(1)) < 0.3).float()
     torch.testing.assert_close(sparse(x) @ components(sparse(x)), x @ components(x))
 
@@ -62,13 +62,13 @@ def test_sparse_features_have_the_components_of_dense_ones():
 @pytest.mark.parametrize(("columns", "filled", "wide", "heavy"), [
     (100, 100, False, False), (300, 300, True, True), (1000, 50, True, False),
 ])  # fmt: skip
-def test_few_stored_values_are_not_heavy(columns, filled, wide, heavy):
+def test_is_wide_counts_columns_and_is_heavy_counts_stored_values(columns, filled, wide, heavy):
     x = torch.zeros(10, columns)
     x[:, :filled] = 1.0
     assert (is_wide(sparse(x)), is_heavy(sparse(x))) == (wide, heavy)
 
 
-def test_candidates_see_components_where_features_are_heavy(wide):
+def test_candidates_use_components_for_heavy_features(wide):
     narrow = gread.load("csbm", num_nodes=60)
     task = Classes((0, 1), "accuracy")
     for one in portfolio():
@@ -77,7 +77,7 @@ def test_candidates_see_components_where_features_are_heavy(wide):
         assert Problem(narrow, np.arange(9), task).suited(one) == one
 
 
-def test_a_folder_compresses_as_the_training_did(fitted, wide, tmp_path):
+def test_loaded_classifier_uses_the_components_from_training(fitted, wide, tmp_path):
     assert fitted.blend_.components.shape == (300, 120)
     again = gread.GraphClassifier.load(fitted.save(tmp_path / "model"))
     assert np.array_equal(again.predict_proba(), fitted.predict_proba())
@@ -85,7 +85,7 @@ def test_a_folder_compresses_as_the_training_did(fitted, wide, tmp_path):
     assert np.array_equal(again.predict_proba(other), fitted.predict_proba(other))
 
 
-def test_an_exported_program_takes_the_given_features(fitted, wide):
+def test_exported_program_accepts_uncompressed_features(fitted, wide):
     scorer, about = scorer_of(fitted)
     assert len(about["features"]) == 300
     given = fitted._inputs(fitted.read(wide))
@@ -93,7 +93,7 @@ def test_an_exported_program_takes_the_given_features(fitted, wide):
     np.testing.assert_allclose(scorer(given.x, given.edge_index).numpy(), expected, atol=1e-5)
 
 
-def test_an_explanation_names_the_given_features(fitted):
+def test_explanation_names_the_uncompressed_features(fitted):
     names = {name for name, _ in fitted.explain(3).features}
     assert names
     assert all(name.startswith(("x", "neighbourhood[")) for name in names), names

@@ -22,7 +22,7 @@ def diagnosed(nodes, edges=((), ()), features=None, **options):
     return diagnose(graph, read_labels(graph.table(), "label"), chosen)
 
 
-def test_a_small_graph_is_counted():
+def test_diagnosis_statistics_of_a_small_graph():
     # A path 0-1-2, an edge 3-4, and the isolated node 5.
     found = diagnosed(
         {"label": ["a", "a", "b", "b", None, "b"], "x": [1, 2, 3, 4, 5, 6]},
@@ -45,7 +45,7 @@ def test_without_edges_between_labelled_nodes_homophily_is_unknown():
     assert "homophily is unknown" in found.recommendation.reason
 
 
-def test_nodes_with_the_values_and_neighbours_of_another_are_duplicates():
+def test_nodes_with_equal_features_and_neighbours_are_duplicates():
     edges = ([0, 1, 2], [3, 3, 4])
     same = diagnosed({"label": list("ababa"), "x": [7, 7, 7, 0, 0]}, edges)
     assert same.duplicates == 1  # nodes 0 and 1; node 2 has another neighbour
@@ -66,13 +66,13 @@ def test_nodes_with_the_values_and_neighbours_of_another_are_duplicates():
         (["p", "q"] * 40 + ["q", "p"] * 10, False),
     ],
 )
-def test_a_column_that_equals_the_label_up_to_names_is_found(values, leaks):
+def test_columns_that_determine_the_label_are_reported_as_leaks(values, leaks):
     found = diagnosed({"label": ["a", "b"] * 50, "x": values})
     assert [leak.column for leak in found.leaks] == ["x"] * leaks
     assert any("exclude it with --features" in text for text in found.warnings) == leaks
 
 
-def test_a_number_whose_quantiles_are_the_classes_is_found():
+def test_number_with_classes_as_quantiles_is_reported_as_a_leak():
     year = np.random.default_rng(0).integers(1971, 2021, size=2000)
     quintile = np.searchsorted(np.quantile(year, [0.2, 0.4, 0.6, 0.8]), year, side="right")
     noise = np.random.default_rng(1).normal(size=2000)
@@ -80,7 +80,7 @@ def test_a_number_whose_quantiles_are_the_classes_is_found():
     assert [leak.column for leak in found.leaks] == ["year"]
 
 
-def test_columns_of_edges_that_are_not_used_are_said():
+def test_unused_edge_columns_are_reported():
     nodes = Table("nodes", {"id": column([0, 1]), "label": column(["a", "b"])})
     ends = {"source": column([0]), "target": column([1]), "type": column(["friend"])}
     graph = join(nodes, Table("edges", ends))
@@ -88,7 +88,7 @@ def test_columns_of_edges_that_are_not_used_are_said():
     assert any("Unused columns of the edges: type" in text for text in found.warnings)
 
 
-def test_the_rows_with_nan_are_those_of_the_table():
+def test_nan_error_names_the_row_of_the_table():
     values = [float("nan") if 5 <= k < 12 else float(k) for k in range(50)]
     with pytest.raises(
         InputError, match="in 7 rows, the first in row 6: leave missing cells empty"
@@ -99,13 +99,13 @@ def test_the_rows_with_nan_are_those_of_the_table():
         diagnosed({"label": ["a", "b"] * 25, "x": rows})
 
 
-def test_rare_classes_and_imbalance_are_warned_of():
+def test_rare_classes_and_imbalance_add_warnings():
     found = diagnosed({"label": ["a"] * 90 + ["b"] * 3, "x": list(range(93))})
     assert any("1 of 2 classes (b)" in text for text in found.warnings)
     assert any("macro-F1 instead of accuracy" in text for text in found.warnings)
 
 
-def test_a_graph_without_features_says_what_stands_in():
+def test_graph_without_features_warns_that_degrees_are_used():
     found = diagnosed({"label": ["a", "b"]}, features=[])
     assert any("number of neighbours is used instead" in text for text in found.warnings)
     assert found.recommendation.adjacency == "original"
@@ -120,7 +120,7 @@ def test_a_graph_without_features_says_what_stands_in():
         (None, "homophily is unknown"),
     ],
 )
-def test_the_reason_names_the_homophily(homophily, words):
+def test_recommendation_reason_describes_the_homophily(homophily, words):
     begin = recommend(homophily, edges=100, has_features=True)
     assert words in begin.reason
     assert begin.reaction in gread.REACTIONS
@@ -129,14 +129,14 @@ def test_the_reason_names_the_homophily(homophily, words):
 
 
 @pytest.mark.parametrize("change", [{"edges": 10**7}, {"has_features": False}])
-def test_attention_is_not_recommended_where_it_does_not_pay(change):
+def test_attention_is_not_recommended_for_large_or_featureless_graphs(change):
     usual = {"edges": 100, "has_features": True}
     begin = recommend(0.5, **(usual | change))
     assert begin.adjacency == "original"
     assert begin.solver == ("euler" if "edges" in change else "rk4")
 
 
-def test_what_neighbours_and_features_tell():
+def test_diagnosis_measures_accuracy_from_neighbours_and_features():
     # A ring of two halves, each of one class: only the four nodes at the borders are ties or
     # errors.
     n = 40
@@ -153,7 +153,7 @@ def test_what_neighbours_and_features_tell():
     assert blind.recommendation.time == 4.0
 
 
-def test_homophilies_are_those_of_the_library():
+def test_diagnosis_homophily_equals_the_library_functions():
     data = gread.load("csbm", num_nodes=200, num_classes=3, homophily=0.7, degree=6)
     keep = data.edge_index[0] < data.edge_index[1]
     ends = data.edge_index[:, keep].numpy()

@@ -27,7 +27,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(explanation, "EPOCHS", 40)
 
 
-def test_the_feature_that_tells_the_class_comes_first(told):
+def test_feature_that_determines_the_class_ranks_first(told):
     settings = {"epochs": 60, "hidden_channels": 8, "input_dropout": 0.0}
     classifier = GraphClassifier("gcn", settings=settings).fit(told)
     found = classifier.explain(3, most=4)
@@ -39,7 +39,7 @@ def test_the_feature_that_tells_the_class_comes_first(told):
     assert all(0 <= weight <= 1 for weight in weights)
 
 
-def test_edges_are_near_the_node_and_named_once(fitted):
+def test_explanation_lists_ten_distinct_edges_of_the_graph(fitted):
     found = fitted.explain(7)
     pairs = [frozenset(pair[:2]) for pair in found.edges]
     assert len(found.edges) == 10 == len(set(pairs))
@@ -47,14 +47,14 @@ def test_edges_are_near_the_node_and_named_once(fitted):
     assert set(pairs) <= known
 
 
-def test_the_same_seed_explains_the_same_and_leaves_everything_as_it_was(fitted):
+def test_explanation_is_deterministic_and_has_no_side_effects(fitted):
     before, drawn = fitted.predict_proba(), torch.get_rng_state()
     assert fitted.explain(7) == fitted.explain(7)
     np.testing.assert_array_equal(fitted.predict_proba(), before)
     assert torch.equal(torch.get_rng_state(), drawn)
 
 
-def test_ids_and_columns_have_their_names(table_graph):
+def test_explanation_shows_node_ids_and_column_names(table_graph):
     classifier = GraphClassifier("gcn", settings=FAST, directed=True).fit(table_graph, "topic")
     found = classifier.explain("n7", most=3)
     assert found.node == "n7"
@@ -67,7 +67,7 @@ def test_ids_and_columns_have_their_names(table_graph):
     assert page.count("<tr>") == 2 + len(found.edges) + len(found.features)
 
 
-def test_text_of_a_user_is_no_markup(fitted):
+def test_html_explanation_escapes_user_text(fitted):
     from dataclasses import replace
 
     page = replace(fitted.explain(7, most=1), node="<b>", features=(("<i>", 0.5),))._repr_html_()
@@ -89,7 +89,7 @@ def test_every_model_is_explained(data, name, monkeypatch):
     np.testing.assert_array_equal(classifier.predict_proba(), before)
 
 
-def test_a_network_without_edges_has_features_alone(data):
+def test_mlp_explanation_contains_features_but_no_edges(data):
     found = GraphClassifier("mlp", settings=FAST).fit(data).explain(7)
     assert found.edges == ()
     assert len(found.features) == 10
@@ -109,7 +109,7 @@ def blend_of(data, *candidates):
     return classifier
 
 
-def test_of_a_blend_the_strongest_network_is_explained(data):
+def test_blend_explanation_uses_the_network_with_the_largest_weight(data):
     small = {"hidden_channels": 8, "num_steps": 1}
     some = Candidate("MLP", "mlp"), Candidate("GREAD-X", "gread-x", small)
     found = blend_of(data, *some, Candidate("Label propagation", "label-propagation")).explain(7)
@@ -117,13 +117,13 @@ def test_of_a_blend_the_strongest_network_is_explained(data):
     assert found.edges
 
 
-def test_a_blend_without_a_network_says_so(data):
+def test_explaining_a_blend_without_networks_raises_input_error(data):
     classifier = blend_of(data, Candidate("Label propagation", "label-propagation"))
     with pytest.raises(InputError, match="must contain a network to be explained"):
         classifier.explain(7)
 
 
-def test_a_node_that_there_is_not_is_one_sentence(fitted):
+def test_explain_rejects_unknown_nodes_and_invalid_most(fitted):
     with pytest.raises(InputError, match="node must be the id of a node of the training graph"):
         fitted.explain("n7")
     with pytest.raises(InputError, match="most must be a whole number of at least 1"):

@@ -1,4 +1,4 @@
-"""Exported models: the same numbers without gread."""
+"""Exported models give the same predictions without gread."""
 
 import json
 import subprocess
@@ -66,7 +66,7 @@ def inputs_of(classifier, graph):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EXPORTED)
-def test_a_program_gives_the_probabilities_of_other_graphs(data, other, name):
+def test_exported_program_matches_predictions_on_another_graph(data, other, name):
     classifier = trained(name, data)
     scorer, about = scorer_of(classifier)
     assert about["classes"] == [0, 1, 2]
@@ -82,7 +82,9 @@ def test_a_program_gives_the_probabilities_of_other_graphs(data, other, name):
 @pytest.mark.parametrize(
     ("name", "reason"), [(name, reason) for reason, some in REFUSED.items() for name in some]
 )
-def test_a_model_that_cannot_be_exported_says_why(data, tmp_path, capfd, name, reason):
+def test_exporting_an_unsupported_model_raises_a_one_line_error(
+    data, tmp_path, capfd, name, reason
+):
     classifier = trained(name, data)
     with pytest.raises(InputError, match=reason) as raised:
         classifier.export(tmp_path / "model.pt2")
@@ -106,8 +108,8 @@ print(json.dumps(json.loads(about["about.json"])["classes"]))
 """
 
 
-def test_every_edge_goes_both_ways_once(one_way):
-    """As PyG's function, which drops duplicate edges instead of setting them to zero."""
+def test_both_ways_equals_to_undirected_of_pyg(one_way):
+    """Compare with PyG's function, which drops duplicate edges instead of zeroing them."""
     from torch_geometric.utils import to_undirected
 
     weight = torch.rand(one_way.edge_index.size(1)) + 0.1
@@ -148,7 +150,7 @@ def blend_of(data, *candidates):
     return classifier
 
 
-def test_a_blend_is_the_mean_of_its_members(one_way):
+def test_blend_scorer_equals_the_classifier_probabilities(one_way):
     classifier = blend_of(one_way, replace(PORTABLE[1], scaling="binary"), DIRECTED)
     scorer, about = scorer_of(classifier)
     assert about["edges"] == "in their direction"
@@ -165,8 +167,8 @@ BLENDS = {".pt2": (DIRECTED, ATTENTION), ".onnx": (DIRECTED, ROWS)}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_a_blend_is_one_file_that_scores_without_gread(one_way, tmp_path, suffix):
-    """With weights of edges as an input."""
+def test_exported_blend_is_one_file_that_runs_without_gread(one_way, tmp_path, suffix):
+    """Edge weights are an input of the exported model."""
     data = one_way.clone()
     data.edge_weight = torch.rand(data.edge_index.size(1)) + 0.1
     classifier = blend_of(data, *BLENDS[suffix])
@@ -178,7 +180,7 @@ def test_a_blend_is_one_file_that_scores_without_gread(one_way, tmp_path, suffix
 
 
 def run_pt2(classifier, file, inputs):
-    """Classes and probabilities of a file, in a process that has no gread."""
+    """Classes and probabilities of an exported file, computed in a process without gread."""
     export(classifier, file)
     np.savez(file.with_name("graph.npz"), **inputs)
     command = [sys.executable, "-W", "ignore", "-c", WITHOUT]
@@ -211,12 +213,12 @@ def test_onnx_gives_the_same_probabilities(data, other, tmp_path, name):
     np.testing.assert_allclose(found, classifier.predict_proba(other), atol=1e-6)
 
 
-def test_a_format_that_there_is_not_is_one_sentence(fitted, tmp_path):
+def test_unknown_export_format_raises_input_error(fitted, tmp_path):
     with pytest.raises(InputError, match=r"the file must end with .pt2 or .onnx, got"):
         fitted.export(tmp_path / "model.pt")
 
 
-def test_onnx_without_its_packages_is_one_sentence(data, tmp_path, monkeypatch):
+def test_onnx_export_without_its_packages_raises_input_error(data, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     monkeypatch.setattr("gread.estimator.export._recorded", lambda *given: None)
     with pytest.raises(InputError, match=r"pip install 'gread\[onnx\]'"):

@@ -33,13 +33,13 @@ def test_a_loaded_classifier_predicts_the_same(fitted, saved, data):
     assert loaded.scores() == fitted.scores()
 
 
-def test_a_loaded_classifier_can_be_saved_again(saved, tmp_path):
+def test_saving_a_loaded_classifier_writes_identical_files(saved, tmp_path):
     again = GraphClassifier.load(saved).save(tmp_path / "again")
     for name in ("config.json", "classifier.json", "model.safetensors", "graph.safetensors"):
         assert (again / name).read_bytes() == (saved / name).read_bytes()
 
 
-def test_gread_reads_the_same_folder(fitted, saved):
+def test_gread_from_pretrained_reads_the_classifier_folder(fitted, saved):
     pytest.importorskip("huggingface_hub")
     model = gread.GREAD.from_pretrained(saved)
     data = fitted.data_
@@ -49,7 +49,7 @@ def test_gread_reads_the_same_folder(fitted, saved):
 
 
 @pytest.mark.parametrize("name", ["gcn", "linkx", "h2gcn", "grand++", "sheaf-bundle", "gread-fb*"])
-def test_every_kind_of_model_comes_back(data, tmp_path, name):
+def test_loaded_models_of_every_kind_give_the_same_predictions(data, tmp_path, name):
     settings = {"epochs": 1, "hidden_channels": 8}
     classifier = GraphClassifier(name, settings=settings, class_weight={0: 2.0}).fit(data)
     loaded = GraphClassifier.load(classifier.save(tmp_path / "m"))
@@ -60,7 +60,7 @@ def test_every_kind_of_model_comes_back(data, tmp_path, name):
             loaded.predict(data)
 
 
-def test_nothing_is_pickled(fitted, tmp_path, monkeypatch):
+def test_save_and_load_do_not_use_pickle(fitted, tmp_path, monkeypatch):
     def refuse(*arguments, **options):
         raise AssertionError("pickle was used")
 
@@ -73,7 +73,7 @@ def test_nothing_is_pickled(fitted, tmp_path, monkeypatch):
     GraphClassifier.load(tmp_path / "m").predict()
 
 
-def test_text_columns_classes_and_ids_come_back(table_graph, tmp_path):
+def test_loading_restores_text_classes_and_ids(table_graph, tmp_path):
     classifier = GraphClassifier(settings=FAST, features="x0,x1").fit(table_graph, "topic")
     loaded = GraphClassifier.load(classifier.save(tmp_path / "m"))
     assert loaded.ids_[:2] == ["n0", "n1"]
@@ -87,7 +87,7 @@ def test_text_columns_classes_and_ids_come_back(table_graph, tmp_path):
     assert fingerprint in card
 
 
-def test_a_folder_without_its_graph_predicts_new_ones(saved, data, tmp_path):
+def test_folder_without_training_graph_predicts_only_given_graphs(saved, data, tmp_path):
     shutil.copytree(saved, tmp_path / "m")
     (tmp_path / "m" / "graph.safetensors").unlink()
     loaded = GraphClassifier.load(tmp_path / "m")
@@ -96,7 +96,7 @@ def test_a_folder_without_its_graph_predicts_new_ones(saved, data, tmp_path):
         loaded.predict()
 
 
-def test_features_of_a_loaded_graph_are_mapped_from_the_file(saved):
+def test_features_of_a_loaded_graph_are_memory_mapped(saved):
     with folders.safe_open(saved / folders.GRAPH, framework="pt") as file:
         names = set(file.keys())
     assert names == {"ids", "x", "edge_index", "y", "train_mask", "val_mask", "test_mask"}
@@ -109,7 +109,7 @@ def test_features_of_a_loaded_graph_are_mapped_from_the_file(saved):
 
 @pytest.mark.parametrize("file", ["classifier.json", "model.safetensors", "graph.safetensors"])
 @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"format": 1}', b"\xff\xfe"])
-def test_a_broken_folder_is_one_sentence(saved, tmp_path, file, content):
+def test_corrupt_model_folder_raises_a_one_line_error(saved, tmp_path, file, content):
     shutil.copytree(saved, tmp_path / "m")
     (tmp_path / "m" / file).write_bytes(content)
     with pytest.raises(InputError) as raised:
@@ -118,13 +118,13 @@ def test_a_broken_folder_is_one_sentence(saved, tmp_path, file, content):
 
 
 @pytest.mark.parametrize("name", ["nowhere", "./no/where", "/nowhere/at"])
-def test_a_folder_that_is_not_there_is_one_sentence(name):
+def test_missing_model_folder_raises_input_error(name):
     with pytest.raises(InputError, match="there is no model folder"):
         GraphClassifier.load(name)
 
 
 @pytest.mark.slow
-def test_a_folder_from_the_hub_loads_the_same_way(saved, tmp_path):
+def test_folder_in_the_hub_cache_is_loaded_offline(saved, tmp_path):
     """The folder has the layout of the Hub's cache and is read without network access."""
     pytest.importorskip("huggingface_hub")
     place = tmp_path / "hub" / "models--someone--model"

@@ -64,7 +64,7 @@ GRAPHS = {
 
 
 @pytest.mark.parametrize("given", GRAPHS.values(), ids=GRAPHS)
-def test_every_kind_of_graph_is_the_same_graph(given):
+def test_every_input_format_gives_the_same_graph(given):
     graph = as_graph(*given)
     assert graph.ids == [0, 1, 2]
     assert graph.edge_index.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
@@ -74,7 +74,7 @@ def test_every_kind_of_graph_is_the_same_graph(given):
     np.testing.assert_array_equal(np.concatenate(values, axis=1), X)
 
 
-def test_attributes_of_edges_that_are_not_used_are_named():
+def test_unused_edge_attributes_are_listed():
     nodes, edges = frames()
     edges = edges.assign(kind="friend", w=1.0)
     assert as_graph(nodes, edges).unused == ("kind", "w")
@@ -86,13 +86,13 @@ def test_attributes_of_edges_that_are_not_used_are_named():
     assert as_graph(typed).unused == ("edge_type",)
 
 
-def test_categories_of_pandas_stay_categories():
+def test_pandas_categoricals_stay_categorical():
     nodes = frames()[0].assign(dorm=pandas.Categorical([3, 1, 3]))
     found = as_graph(nodes, EDGES).columns["dorm"]
     assert (found.kind, found.categorical) == ("whole", True)
 
 
-def test_weights_are_taken_where_there_are_some():
+def test_edge_weights_are_read_if_present():
     weighted = scipy.sparse.coo_array((np.array([2.0, 3.0, 1.0]), tuple(EDGES)), shape=(3, 3))
     assert as_graph(X, weighted).edge_weight.tolist() == [2, 2, 3, 3]
     assert as_graph(X, matrix()).edge_weight is None
@@ -124,7 +124,7 @@ def test_an_entry_of_a_matrix_is_an_edge_from_row_to_column():
         (torch.tensor([1, 2]), "whole", 0),
     ],
 )
-def test_in_python_nan_is_what_is_missing(series, kind, missing):
+def test_nan_in_python_objects_counts_as_missing(series, kind, missing):
     found = column_of(series)
     assert (found.kind, int(found.missing.sum())) == (kind, missing)
 
@@ -143,6 +143,6 @@ def test_in_python_nan_is_what_is_missing(series, kind, missing):
         ((Data(x=torch.tensor(X)),), "data must have edge_index"),
     ],
 )
-def test_what_is_no_graph_is_one_sentence(given, sentence):
+def test_invalid_graphs_raise_input_error(given, sentence):
     with pytest.raises(InputError, match=sentence):
         as_graph(*given)

@@ -38,7 +38,7 @@ def groups(edges, directed):
     return [directions(part, NODES, directed) for part in parts]
 
 
-def test_a_node_never_sees_its_own_target(edges, groups, known):
+def test_node_features_do_not_depend_on_its_own_target(edges, groups, known):
     x, y = torch.randn(NODES, 2), torch.randint(CLASSES, (NODES,))
     targets = one_hot(y, CLASSES).float()
     before = surroundings(groups, x, known, targets)
@@ -51,7 +51,7 @@ def test_a_node_never_sees_its_own_target(edges, groups, known):
             assert not torch.equal(before, after)  # the features of others change
 
 
-def test_a_node_of_a_large_graph_does_not_see_its_target_through_two_edges():
+def test_two_hop_features_exclude_the_own_target_in_a_large_graph():
     """Codes of pairs of nodes exceed 32 bits here."""
     nodes = 50_000
     ends = torch.arange(nodes - 10, nodes)
@@ -72,7 +72,7 @@ def test_blocks_of_edges_give_the_same_features(groups, known, monkeypatch):
     torch.testing.assert_close(surroundings(groups, x, known, targets), whole)
 
 
-def test_targets_of_unknown_nodes_are_seen_by_none(groups, known):
+def test_targets_of_unknown_nodes_do_not_affect_features(groups, known):
     x, targets = torch.randn(NODES, 2), torch.rand(NODES, CLASSES)
     hidden = torch.where(known.unsqueeze(1), targets, 100.0)
     assert torch.equal(
@@ -80,8 +80,8 @@ def test_targets_of_unknown_nodes_are_seen_by_none(groups, known):
     )
 
 
-def test_targets_are_means_over_neighbours_and_over_theirs(edges, directed, known):
-    """Compared with loops over nodes."""
+def test_target_features_are_one_hop_and_two_hop_means(edges, directed, known):
+    """Compare with explicit loops over nodes."""
     targets = np.random.default_rng(0).random((NODES, CLASSES))
     given = np.hstack([targets, np.ones((NODES, 1))]) * known.numpy()[:, None]
     given = torch.from_numpy(given)
@@ -114,20 +114,20 @@ def test_sparse_features_stay_sparse(groups, known):
     assert torch.equal(wide.to_dense(), joined(x, more))
 
 
-def test_only_a_network_without_edges_gets_targets_as_features():
+def test_neighbour_features_require_mlp_or_boosted_trees():
     assert any(candidate.neighbours for candidate in portfolio())
     with pytest.raises(InputError, match="of mlp or boosted-trees, got 'gread-x'"):
         Candidate("", "gread-x", neighbours=True)
 
 
-def test_each_type_adds_the_columns_that_its_edges_alone_would_give(groups, known):
+def test_typed_features_combine_the_features_of_each_edge_type(groups, known):
     x, targets = torch.randn(NODES, 2), torch.rand(NODES, CLASSES)
     whole = surroundings(groups, x, known, targets)
     each = torch.cat([surroundings([group], x, known, targets) for group in groups], dim=1)
     assert sorted(whole.T.tolist()) == sorted(each.T.tolist())
 
 
-def test_means_of_wide_features_are_left_out_sooner_with_types(groups, known):
+def test_wide_feature_means_are_omitted_with_several_edge_types(groups, known):
     x, targets = torch.randn(NODES, WIDEST), torch.rand(NODES, CLASSES)
     wide, narrow = (surroundings(some, x, known, targets) for some in (groups[:1], groups))
     assert wide.size(1) > WIDEST > narrow.size(1)

@@ -95,7 +95,7 @@ def test_every_candidate_learns_labels_and_numbers(data, targets, candidate):
 @pytest.mark.parametrize("targets", [with_labels, with_numbers])
 @pytest.mark.parametrize("smooth", [False, True])
 @pytest.mark.parametrize("model", ["label-propagation", "mlp"])
-def test_no_label_or_number_but_those_learned_from_matters(data, targets, model, smooth):
+def test_predictions_depend_only_on_training_labels_and_numbers(data, targets, model, smooth):
     candidate = Candidate("x", model, FAST if model == "mlp" else {}, smooth=smooth)
     other, task = targets(data)
     before = train(problem_of(other, task), candidate, np.arange(60), None, epochs=4)
@@ -133,7 +133,7 @@ def test_spreading_is_the_solution_of_a_linear_system(neighbour, alpha):
     assert (found - exact).norm() < 0.008 * start.norm()
 
 
-def test_balanced_classes_are_tried_where_accuracy_is_not_the_metric(data):
+def test_balanced_weights_are_tried_unless_accuracy_is_the_metric(data):
     def balanced(metric, **about):
         problem = problem_of(data, Classes((0, 1), metric), **about)
         return any(one.balanced for one in variants(problem, Candidate("x", "mlp")))
@@ -147,7 +147,7 @@ def test_balanced_classes_are_tried_where_accuracy_is_not_the_metric(data):
     torch.testing.assert_close(weights * sizes, torch.full((2,), 15.0))
 
 
-def test_few_labelled_nodes_are_scored_once_each_and_many_by_one_part(data, monkeypatch):
+def test_few_labelled_nodes_use_folds_and_many_one_held_out_part(data, monkeypatch):
     learned, held = zip(*problem_of(data).folds, strict=True)
     assert sorted(np.concatenate(held)) == list(range(80))
     assert all(not set(a) & set(b) for a, b in zip(learned, held, strict=True))
@@ -160,7 +160,7 @@ def test_few_labelled_nodes_are_scored_once_each_and_many_by_one_part(data, monk
 
 @pytest.mark.parametrize("smooth", [False, True])
 @pytest.mark.parametrize("model", ["label-propagation", "mlp", "gread-x"])
-def test_no_label_but_those_learned_from_matters(data, model, smooth):
+def test_predictions_depend_only_on_training_labels(data, model, smooth):
     """Changing labels of held-out and test nodes changes nothing else."""
     if model == "label-propagation" and smooth:
         pytest.skip("label propagation is smooth")
@@ -187,7 +187,7 @@ def test_the_blend_is_at_least_as_good_as_every_candidate(problem):
     assert [one.gain for one in found] == sorted((one.gain for one in found), reverse=True)
 
 
-def test_a_race_ends_in_time(problem):
+def test_race_respects_its_time_limit(problem):
     slow = Candidate("MLP", "mlp", {"epochs": 10**6, "patience": None})
     begin = time.monotonic()
     found = race(problem, [slow], seconds=0.2)
@@ -195,8 +195,8 @@ def test_a_race_ends_in_time(problem):
     assert time.monotonic() - begin < 30  # not a million epochs
 
 
-def test_an_interrupted_training_continues_where_it_was(problem):
-    """Dropout and all: as if it had not been interrupted."""
+def test_interrupted_training_resumes_with_identical_results(problem):
+    """The result equals that of an uninterrupted training, including dropout."""
     candidate = Candidate("MLP", "mlp", {**FAST, "epochs": 9, "dropout": 0.5})
     about = problem, candidate, np.arange(60), np.arange(60, 80)
     whole, parts = Attempt(*about), Attempt(*about)
@@ -204,7 +204,7 @@ def test_an_interrupted_training_continues_where_it_was(problem):
     turns = 0
     while not parts.done:
         parts.run(until=0.0)  # one epoch
-        parts.trained()  # which changes nothing
+        parts.trained()  # has no side effect
         turns += 1
     assert turns == 9
     assert np.array_equal(parts.trained().predictions, whole.trained().predictions)
@@ -212,14 +212,14 @@ def test_an_interrupted_training_continues_where_it_was(problem):
 
 @pytest.fixture
 def ticks(monkeypatch):
-    """A clock that is one second further each time it is read, once an epoch."""
+    """Clock that advances one second per read; it is read once per epoch."""
     seconds = count()
     clock = SimpleNamespace(monotonic=lambda: float(next(seconds)))
     for name in ("race", "attempt", "automatic"):
         monkeypatch.setattr(f"gread.estimator.{name}.time", clock)
 
 
-def test_the_better_half_of_the_networks_continues_until_three_remain(problem, ticks):
+def test_successive_halving_continues_until_three_networks_remain(problem, ticks):
     endless = {"epochs": 10**6, "patience": None, "hidden_channels": 4}
     some = [Candidate(f"MLP {k}", "mlp", {**endless, "lr": 10.0**-k}) for k in range(1, 8)]
     contest = Contest(problem, 0.0, 700.0, None)
@@ -248,7 +248,7 @@ def test_only_an_interrupted_training_can_continue(data, epochs, interrupted, ti
 
 
 @pytest.mark.parametrize("interrupted", [True, False])
-def test_with_folds_a_network_is_trained_for_the_mean_of_their_epochs(problem, interrupted):
+def test_refit_after_folds_uses_their_mean_number_of_epochs(problem, interrupted):
     candidate, nodes = Candidate("MLP", "mlp", {"hidden_channels": 4}), problem.learned
     scored = Scored(
         candidate, nodes, np.zeros((80, 2)), (0.0, 0.0), [4, 8], 1.0, interrupted=interrupted
@@ -260,7 +260,7 @@ def test_with_folds_a_network_is_trained_for_the_mean_of_their_epochs(problem, i
 
 
 @pytest.mark.parametrize(("seconds", "networks"), [(10**6, 1 + SEEDS), (8, 1)])
-def test_without_folds_the_network_of_the_comparison_stays(
+def test_blend_without_folds_contains_the_already_scored_network(
     data, seconds, networks, ticks, monkeypatch
 ):
     problem, candidate = problem_of(data, held=np.arange(60, 80)), Candidate("MLP", "mlp", FAST)
@@ -275,7 +275,7 @@ def test_without_folds_the_network_of_the_comparison_stays(
     assert all(torch.equal(first[name], value) for name, value in scored.state.items())
 
 
-def test_correction_by_neighbours_needs_no_second_training(problem):
+def test_smoothing_without_retraining_equals_a_smoothed_training(problem):
     candidate = Candidate("MLP", "mlp", FAST)
     contest = Contest(problem, time.monotonic(), 5.0, None)
     contest.admit([candidate])
@@ -291,7 +291,7 @@ def test_correction_by_neighbours_needs_no_second_training(problem):
     assert np.allclose(found.predictions, np.concatenate(again))
 
 
-def test_ctrl_c_keeps_what_is_scored(problem):
+def test_keyboard_interrupt_keeps_scored_candidates(problem):
     def stop(scored):
         raise KeyboardInterrupt
 
@@ -300,7 +300,7 @@ def test_ctrl_c_keeps_what_is_scored(problem):
 
 
 @pytest.mark.parametrize("held", [None, np.arange(60, 80)])
-def test_ctrl_c_keeps_the_networks_that_are_trained_on_all_nodes(data, held, monkeypatch):
+def test_keyboard_interrupt_keeps_networks_refitted_on_all_nodes(data, held, monkeypatch):
     problem, candidate = problem_of(data, held=held), Candidate("MLP", "mlp", FAST)
     monkeypatch.setattr("gread.estimator.automatic.portfolio", lambda: [candidate])
     monkeypatch.setattr(Contest, "vary", lambda contest: None)
@@ -318,8 +318,8 @@ def test_ctrl_c_keeps_the_networks_that_are_trained_on_all_nodes(data, held, mon
     assert sum(one.weight for one in blend.members) == pytest.approx(1.0)
 
 
-def test_after_ctrl_c_the_training_on_all_nodes_is_short(problem, monkeypatch, ticks):
-    """It has its share of the time until then."""
+def test_keyboard_interrupt_shortens_the_refit_on_all_nodes(problem, monkeypatch, ticks):
+    """Its time limit is proportional to the time until the interrupt."""
     monkeypatch.setattr("gread.estimator.automatic.portfolio", lambda: [slow])
     slow = Candidate("MLP", "mlp", {"epochs": 10**6, "patience": None, "hidden_channels": 4})
     ends = []
@@ -332,7 +332,7 @@ def test_after_ctrl_c_the_training_on_all_nodes_is_short(problem, monkeypatch, t
 
     with pytest.raises(TypeError):  # no member was trained
         fit_blend(problem, 1000.0, stop)
-    assert 1000 * FIRST < ends[0] < 1000 * FIRST + 20  # of a race that ended after its first round
+    assert 1000 * FIRST < ends[0] < 1000 * FIRST + 20  # the race ended after its first round
 
 
 @pytest.mark.parametrize("directed", [False, True])
@@ -352,21 +352,21 @@ def test_positions_are_computed_once_for_all_candidates(data, monkeypatch, direc
 
 
 @pytest.mark.parametrize("smooth", [False, True])
-def test_positions_are_of_one_graph(smooth):
+def test_candidates_with_positions_are_transductive(smooth):
     candidate = Candidate("x", "mlp", FAST, positions=True, smooth=smooth)
     assert candidate.bound()
     assert candidate.transductive()
     assert not candidate.without_graph
 
 
-def test_positions_depend_on_no_label(data):
+def test_positions_do_not_depend_on_labels(data):
     before, after = data.clone(), data.clone()
     after.y = 1 - after.y
     found = [problem_of(graph).positions(directed=False) for graph in (before, after)]
     assert torch.equal(*found)
 
 
-def test_directed_candidates_need_directions(problem):
+def test_directed_candidates_require_directed_edges(problem):
     directed = [one for one in portfolio() if one.directed]
     assert directed
     assert not problem.has_directions
@@ -374,7 +374,7 @@ def test_directed_candidates_need_directions(problem):
     assert not any(one.candidate.directed for one in found)
 
 
-def test_scalings_of_the_best_are_tried(problem):
+def test_other_scalings_of_the_best_candidate_are_tried(problem):
     best = Candidate("MLP", "mlp", scaling="row")
     found = {one.scaling: one.title for one in variants(problem, best) if one.scaling != "row"}
     assert found == {
@@ -384,7 +384,7 @@ def test_scalings_of_the_best_are_tried(problem):
     assert set(TRIED) == {"row", *found}
 
 
-def test_weights_of_edges_are_normalised_in_propagation(data):
+def test_propagation_does_not_depend_on_the_scale_of_edge_weights(data):
     """Scaling all weights by a thousand changes nothing."""
     heavy = data.clone()
     heavy.edge_weight = torch.full((data.num_edges,), 1000.0)

@@ -6,7 +6,7 @@ from gread.estimator.scores import score
 
 
 @pytest.mark.parametrize("classes", [2, 4])
-def test_scores_are_those_of_scikit_learn(classes):
+def test_scores_equal_those_of_scikit_learn(classes):
     rng = np.random.default_rng(0)
     y = rng.integers(0, classes, 200)
     p = rng.dirichlet(np.ones(classes), 200)
@@ -20,7 +20,7 @@ def test_scores_are_those_of_scikit_learn(classes):
     assert sum(size for _, _, size in found.bins) == found.nodes == 200
 
 
-def test_a_forecast_that_is_right_as_often_as_it_says_is_calibrated():
+def test_calibrated_probabilities_have_a_low_calibration_error():
     rng = np.random.default_rng(0)
     p = rng.uniform(size=20000)
     y = (rng.uniform(size=20000) < p).astype(np.int64)
@@ -29,7 +29,7 @@ def test_a_forecast_that_is_right_as_often_as_it_says_is_calibrated():
     assert score(y, sure).calibration_error == pytest.approx(0.999 - y.mean(), abs=1e-6)
 
 
-def test_one_class_alone_has_no_roc():
+def test_roc_auc_is_none_for_a_single_class():
     found = score(np.zeros(3, dtype=np.int64), np.full((3, 2), 0.5))
     assert found.roc_auc is None
     assert found.confusion == ((3, 0), (0, 0))

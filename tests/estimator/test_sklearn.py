@@ -31,7 +31,7 @@ def classifier(data):
     return GraphClassifier("gcn", settings=SMALL, graph=data)
 
 
-def test_cross_validation_is_the_loop_over_folds(classifier, y):
+def test_cross_val_score_equals_a_manual_loop_over_folds(classifier, y):
     found = cross_val_score(classifier, NODES, y[NODES], cv=3)
     byhand = []
     for train, test in StratifiedKFold(3).split(NODES, y[NODES]):
@@ -40,7 +40,7 @@ def test_cross_validation_is_the_loop_over_folds(classifier, y):
     assert found.tolist() == pytest.approx(byhand)
 
 
-def test_cross_validation_of_numbers_is_by_r2(data):
+def test_cross_validation_of_numbers_uses_r2(data):
     y = 50 + 20 * data.y.numpy() + 5 * data.x[:, 0].numpy()
     regressor = GraphRegressor("mlp", settings=SMALL, graph=data)
     byhand = []
@@ -52,7 +52,7 @@ def test_cross_validation_of_numbers_is_by_r2(data):
         assert found.tolist() == pytest.approx(byhand)
 
 
-def test_cross_validation_of_labels_is_by_micro_f1(data):
+def test_cross_validation_of_labels_uses_micro_f1(data):
     y = (data.x[:, :2].numpy() > 0).astype(int)
     classifier = GraphClassifier("mlp", settings=SMALL, graph=data)
     byhand = []
@@ -64,7 +64,7 @@ def test_cross_validation_of_labels_is_by_micro_f1(data):
         assert found.tolist() == pytest.approx(byhand)
 
 
-def test_a_rare_class_has_its_metric_and_threshold_without_a_test(data):
+def test_rare_class_gets_metric_and_threshold_without_test_nodes(data):
     y = np.zeros(150, dtype=int)
     y[::15] = 1
     classifier = GraphClassifier("mlp", settings=SMALL, graph=data).fit(np.arange(150), y)
@@ -106,14 +106,14 @@ def test_a_pipeline_scales_features_of_all_nodes(data, y):
     assert pipeline.predict(x, edges=edges).shape == (150,)
 
 
-def test_copies_share_the_graph(classifier, data):
+def test_clones_share_the_graph(classifier, data):
     copy = clone(classifier)
     assert copy.graph is data
     assert copy.get_params() == classifier.get_params()
     assert copy.settings is not classifier.settings
 
 
-def test_rows_of_predictions_are_those_of_the_named_nodes(classifier, y, tmp_path):
+def test_prediction_rows_follow_the_given_node_numbers(classifier, y, tmp_path):
     fitted = classifier.fit(NODES, y[NODES])
     np.testing.assert_array_equal(fitted.predict_proba([7, 3]), fitted.predict_proba()[[7, 3]])
     scored = fitted.score([7, 3], y[[7, 3]])
@@ -124,7 +124,7 @@ def test_rows_of_predictions_are_those_of_the_named_nodes(classifier, y, tmp_pat
     np.testing.assert_array_equal(loaded.predict_proba(), fitted.predict_proba())
 
 
-def test_the_column_to_predict_is_no_feature(table_graph):
+def test_target_column_is_rejected_as_a_feature(table_graph):
     labelled = np.array([k for k in range(150) if k % 10])
     topic = np.array(table_graph.table()["topic"].cells(), dtype=object)
     classifier = GraphClassifier("mlp", settings=SMALL, graph=table_graph)
@@ -148,12 +148,12 @@ def test_the_column_to_predict_is_no_feature(table_graph):
         ([0, 1], {}, "to train, to validate, got 2 train, 0 validation"),
     ],
 )
-def test_numbers_that_name_no_nodes_are_one_sentence(classifier, X, options, sentence):
+def test_invalid_node_numbers_raise_input_error(classifier, X, options, sentence):
     with pytest.raises(InputError, match=sentence):
         classifier.fit(X, ["a", "b"][: len(X)], **options)
 
 
 @pytest.mark.parametrize("y", [None, ["a"]])
-def test_every_named_node_has_a_class(classifier, y):
+def test_fit_requires_a_class_for_every_given_node(classifier, y):
     with pytest.raises(InputError, match=r"y must be|there must be a value for each of 3 nodes"):
         classifier.fit([1, 2, 3], y)

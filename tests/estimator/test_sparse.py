@@ -47,7 +47,7 @@ def test_a_sparse_matrix_trains_the_same_model(words, data, settings, monkeypatc
     np.testing.assert_allclose(sparse.predict_proba(), dense.predict_proba(), atol=1e-5)
 
 
-def test_a_folder_holds_sparse_features_and_old_folders_load(words, data, always_sparse, tmp_path):
+def test_sparse_features_are_unchanged_by_save_and_load(words, data, always_sparse, tmp_path):
     kept = fitted(csr_array(words), data)
     loaded = GraphClassifier.load(kept.save(tmp_path / "m"))
     assert loaded.data_.x.layout is torch.sparse_csr
@@ -57,7 +57,7 @@ def test_a_folder_holds_sparse_features_and_old_folders_load(words, data, always
         assert (again / name).read_bytes() == (tmp_path / "m" / name).read_bytes()
 
 
-def test_a_broken_sparse_graph_is_one_sentence(words, data, always_sparse, tmp_path):
+def test_corrupt_sparse_graph_file_raises_input_error(words, data, always_sparse, tmp_path):
     from safetensors.torch import load_file, save_file
 
     folder = fitted(csr_array(words), data).save(tmp_path / "m")
@@ -69,7 +69,7 @@ def test_a_broken_sparse_graph_is_one_sentence(words, data, always_sparse, tmp_p
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_every_model_takes_sparse_features(name, words, data):
+def test_every_model_gives_the_same_output_for_sparse_features(name, words, data):
     x, entry = torch.from_numpy(words).float() / 10, MODELS[name]
     graph = data.clone()
     graph.x = x
@@ -83,7 +83,7 @@ def test_every_model_takes_sparse_features(name, words, data):
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 
 
-def test_rows_of_a_sparse_tensor(words):
+def test_take_rows_selects_rows_of_a_sparse_tensor(words):
     x = as_tensor(csr_array(words.astype(np.float32)))
     rows = torch.tensor([5, 2, 2, 149])
     assert torch.equal(take_rows(x, rows).to_dense(), x.to_dense()[rows])
@@ -91,7 +91,7 @@ def test_rows_of_a_sparse_tensor(words):
 
 
 @pytest.mark.parametrize("sparse", [(True, True), (True, False), (False, True), (False, False)])
-def test_rows_are_stacked_in_the_layout_of_the_first(words, sparse):
+def test_stacked_rows_have_the_layout_of_the_first_tensor(words, sparse):
     parts = words[:4].astype(np.float32), words[4:10].astype(np.float32)
     given = [
         as_tensor(csr_array(part) if is_sparse else part)
@@ -102,7 +102,7 @@ def test_rows_are_stacked_in_the_layout_of_the_first(words, sparse):
     np.testing.assert_array_equal(found.to_dense(), np.concatenate(parts))
 
 
-def test_nodes_are_added_to_sparse_features(words, data, always_sparse):
+def test_sparse_and_dense_added_nodes_give_equal_predictions(words, data, always_sparse):
     kept = fitted(csr_array(words), data)
     found = kept.predict_proba(csr_array(words[:3]), added=True)
     dense = kept.predict_proba(words[:3], added=True)

@@ -97,7 +97,7 @@ def test_every_task_is_learned(fitted):
     assert clone(estimator).get_params() == estimator.get_params()
 
 
-def test_every_task_can_choose_its_model(chosen):
+def test_automatic_model_selection_works_for_every_task(chosen):
     check_predictions(*chosen)
     _, estimator = chosen
     choice = estimator.choice_
@@ -118,15 +118,15 @@ def check_folder(data, estimator, folder):
         other.load(saved)
 
 
-def test_every_task_comes_back_from_a_folder(fitted, tmp_path):
+def test_estimator_of_every_task_is_restored_from_a_folder(fitted, tmp_path):
     check_folder(*fitted, tmp_path)
 
 
-def test_every_chosen_model_comes_back_from_a_folder(chosen, tmp_path):
+def test_selected_model_of_every_task_is_restored_from_a_folder(chosen, tmp_path):
     check_folder(*chosen, tmp_path)
 
 
-def test_every_task_is_compared_with_simpler_models(fitted):
+def test_every_task_is_compared_with_baselines(fitted):
     _, estimator = fitted
     found = compare(estimator)
     assert list(found) == ["GREAD-BS", *BASELINES]
@@ -148,7 +148,7 @@ def addition_to(data):
     return data.x[:NEW], once, whole
 
 
-def test_every_task_predicts_added_nodes_as_in_the_grown_graph(fitted):
+def test_added_nodes_get_the_predictions_of_the_grown_graph(fitted):
     data, estimator = fitted
     x, edges, whole = addition_to(data)
     found = estimator.predictions(x, edges=edges, added=True)
@@ -173,8 +173,8 @@ def test_every_chosen_model_predicts_added_nodes(chosen, tmp_path):
     assert write_predictions(again, tmp_path / "p.csv", x, edges, added=True) == NEW
 
 
-def test_thresholds_are_those_of_what_is_predicted(chosen, tmp_path):
-    """For the training graph, another graph, and added nodes."""
+def test_each_kind_of_input_uses_its_own_decision_thresholds(chosen, tmp_path):
+    """Check the training graph, another graph, and added nodes."""
     data, estimator = chosen
     if not estimator.task_.tunes:
         assert estimator.thresholds_ == (None, None, None)
@@ -189,7 +189,7 @@ def test_thresholds_are_those_of_what_is_predicted(chosen, tmp_path):
 
 
 @pytest.mark.parametrize("targets", TASKS)
-def test_neighbours_labels_are_features_of_added_nodes_too(targets, monkeypatch):
+def test_neighbour_labels_are_features_of_added_nodes(targets, monkeypatch):
     """Added edges get their reverse if the graph has both directions."""
     near = Candidate("near", "mlp", FAST, neighbours=True)
     monkeypatch.setattr(explanation, "EPOCHS", 20)
@@ -224,11 +224,11 @@ def check_scorer(data, estimator):
     assert bool(about["thresholds"]) == estimator.task_.tunes
 
 
-def test_a_scorer_of_every_task_gives_its_predictions(fitted):
+def test_scorer_outputs_equal_predictions_for_every_task(fitted):
     check_scorer(*fitted)
 
 
-def test_a_scorer_of_every_chosen_model_gives_its_predictions(chosen):
+def test_scorer_outputs_equal_predictions_of_selected_models(chosen):
     check_scorer(*chosen)
 
 
@@ -267,7 +267,7 @@ def test_every_task_is_explained(fitted, monkeypatch):
 
 
 @pytest.mark.parametrize("targets", ["labels", "numbers"])
-def test_the_feature_that_tells_the_target_comes_first(targets):
+def test_feature_that_determines_the_target_ranks_first(targets):
     data = gread.csbm(60, 2, homophily=0.9, degree=4, num_features=4, mean=0.0, seed=1)
     del data.train_mask, data.val_mask, data.test_mask
     data.x[:, 2] += 6 * data.y - 3
@@ -308,7 +308,7 @@ def test_predictions_of_every_task_are_written(fitted, tmp_path):
 
 @pytest.mark.parametrize("targets", TASKS)
 @pytest.mark.parametrize("model", ["gread-bs", "auto"])
-def test_a_metric_of_other_targets_is_one_sentence(targets, model):
+def test_metric_for_other_targets_raises_input_error(targets, model):
     kind, data = ESTIMATORS[TASKS[targets].kind], graph_of(targets)
     wrong = next(name for name, entry in METRICS.items() if targets not in entry.targets)
     with pytest.raises(InputError, match=f"for {targets}, got '{wrong}'"):
@@ -316,7 +316,7 @@ def test_a_metric_of_other_targets_is_one_sentence(targets, model):
 
 
 @pytest.mark.parametrize("targets", TASKS)
-def test_every_metric_of_the_targets_can_select(targets):
+def test_every_metric_for_the_targets_is_accepted(targets):
     kind, data = ESTIMATORS[TASKS[targets].kind], graph_of(targets)
     for name, entry in METRICS.items():
         if targets in entry.targets:
@@ -325,7 +325,7 @@ def test_every_metric_of_the_targets_can_select(targets):
             assert found.scores().headline.metric == name
 
 
-def test_a_task_is_plain_values(fitted):
+def test_task_is_restored_from_its_json_dict(fitted):
     _, estimator = fitted
     task = estimator.task_
     again = task_of(json.loads(json.dumps(task.to_dict())), task.names)
@@ -333,7 +333,7 @@ def test_a_task_is_plain_values(fitted):
 
 
 @pytest.mark.parametrize("targets", ["classes", "labels"])
-def test_a_temperature_makes_probabilities_likelier(targets):
+def test_temperature_scaling_improves_overconfident_probabilities(targets):
     random = np.random.default_rng(0)
     log_odds = random.normal(size=400)
     y = (random.uniform(size=400) < 1 / (1 + np.exp(-log_odds))).astype(float)
@@ -349,7 +349,7 @@ def test_a_temperature_makes_probabilities_likelier(targets):
 
 
 @pytest.mark.parametrize("measure", ["f1", "macro-f1", "balanced-accuracy"])
-def test_no_threshold_is_better_than_the_one_found(measure):
+def test_best_threshold_maximizes_the_measure(measure):
     random = np.random.default_rng(0)
     p = np.round(random.beta(1, 6, size=300), 2)  # with ties
     there = random.uniform(size=300) < p
@@ -374,7 +374,7 @@ def rare_classes(nodes=600, ratio=20, seed=0):
 
 
 @pytest.mark.parametrize("names", [("common", "rare"), ("zebra", "apple")])
-def test_a_rare_class_is_found_whatever_its_name(names):
+def test_rare_class_is_predicted_regardless_of_its_name(names):
     classifier, x, y, edges = rare_classes()
     classifier.fit(x, np.array(names)[y].tolist(), edges=edges)
     assert classifier.task_.metric == "average-precision"
@@ -397,7 +397,7 @@ def test_the_threshold_is_the_best_on_validation_nodes():
     assert best >= max(f1_score(y[held], p[held] >= t, average="macro") for t in p[held]) - 1e-12
 
 
-def test_the_usual_metric_stays_where_classes_are_common_or_it_is_given():
+def test_accuracy_is_used_for_common_classes_or_if_requested():
     classifier, x, y, edges = rare_classes(ratio=5)
     classifier.fit(x, y, edges=edges)
     assert classifier.task_.metric == "accuracy"
@@ -408,7 +408,7 @@ def test_the_usual_metric_stays_where_classes_are_common_or_it_is_given():
     assert not classifier.diagnosis_.notes
 
 
-def test_a_second_training_forgets_the_first():
+def test_refitting_discards_the_state_of_the_first_fit():
     classifier, x, y, edges = rare_classes()
     classifier.fit(x, y, edges=edges)
     labels = np.stack([y, x[:, 1] > 0], 1).astype(int)
@@ -418,7 +418,7 @@ def test_a_second_training_forgets_the_first():
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_generated_graphs_have_the_targets_that_they_are_named_after(name):
+def test_generated_graphs_have_the_targets_in_their_name(name):
     data = GRAPHS[name](400, seed=3)
     task, y, _ = targets_of(data, None, as_graph(data), "auto")
     assert task.targets == {"imbalanced": "classes"}.get(name, name)
@@ -465,7 +465,7 @@ def test_a_task_is_recognized(kind, columns, expected, words):
         ("ranking", {"y": [1, 2]}, "task must be one of auto, classification, regression"),
     ],
 )
-def test_targets_that_cannot_be_learned_are_one_sentence(kind, columns, sentence):
+def test_invalid_targets_raise_input_error(kind, columns, sentence):
     with pytest.raises(InputError, match=sentence):
         targets(kind, **columns)
 
@@ -479,20 +479,20 @@ def test_targets_that_cannot_be_learned_are_one_sentence(kind, columns, sentence
         (Numbers(("x",), ""), [1.0, 1.0, 2.0, 3.0], "training nodes must have different numbers"),
     ],
 )
-def test_a_split_from_which_a_target_cannot_be_learned_is_one_sentence(task, y, sentence):
+def test_split_without_required_targets_raises_input_error(task, y, sentence):
     parts = np.array([0, 0, *range(1, len(y) - 1)])
     with pytest.raises(InputError, match=sentence):
         task.check(np.array(y), np.minimum(parts, 2))
 
 
 @pytest.mark.parametrize("targets", ["labels", "numbers"])
-def test_class_weights_need_classes(targets):
+def test_class_weights_are_rejected_for_labels_and_numbers(targets):
     kind, data = ESTIMATORS[TASKS[targets].kind], graph_of(targets)
     with pytest.raises(InputError, match=f"class_weight must be None for {targets}"):
         kind("mlp", class_weight="balanced").fit(data)
 
 
-def test_every_part_of_a_drawn_split_has_its_share_of_every_target(fitted):
+def test_drawn_split_is_stratified_by_target(fitted):
     _, estimator = fitted
     task, y = estimator.task_, estimator.data_.y.numpy()
     strata = task.strata(y)
@@ -531,7 +531,7 @@ def test_a_folder_of_the_first_version_loads(tmp_path):
         ("numbers", {"centre": "middle"}),
     ],
 )
-def test_a_changed_task_in_a_folder_is_one_sentence(targets, change, tmp_path):
+def test_invalid_task_in_a_folder_raises_input_error(targets, change, tmp_path):
     kind = ESTIMATORS[TASKS[targets].kind]
     folder = kind("mlp", settings=FAST).fit(graph_of(targets)).save(tmp_path / "model")
     about = json.loads((folder / "classifier.json").read_text())

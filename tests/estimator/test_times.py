@@ -44,7 +44,7 @@ def prepared(frames):
     return fitted(*frames)
 
 
-def test_parts_follow_each_other_in_time(prepared, frames):
+def test_time_split_orders_training_validation_and_test_nodes(prepared, frames):
     when = frames[0]["when"].to_numpy()
     masks = [prepared.data_[f"{part}_mask"].numpy() for part in ("train", "val", "test")]
     ends = [(when[mask].min(), when[mask].max()) for mask in masks]
@@ -61,7 +61,7 @@ def test_parts_follow_each_other_in_time(prepared, frames):
 
 @pytest.mark.parametrize("features", ["auto", ""], ids=["features", "degrees"])
 @pytest.mark.parametrize("edge_type", [None, "kind"])
-def test_edges_of_the_test_change_no_weight(prepared, frames, features, edge_type):
+def test_edges_of_the_test_period_do_not_affect_training(prepared, frames, features, edge_type):
     """Changing targets and types of newer edges does not change the trained network."""
     nodes, edges = frames
     other = edges.copy()
@@ -77,7 +77,7 @@ def test_edges_of_the_test_change_no_weight(prepared, frames, features, edge_typ
     assert one.diagnosis_.edges == two.diagnosis_.edges
 
 
-def test_labels_of_the_test_change_no_weight(prepared, frames):
+def test_labels_of_test_nodes_do_not_affect_training(prepared, frames):
     nodes, edges = frames
     other = nodes.copy()
     test = prepared.data_.test_mask.numpy()
@@ -122,7 +122,7 @@ def test_dates_and_numbers_split_alike(prepared, frames):
     assert any(f"Training uses no edge from {cut} on" in note for note in found.diagnosis_.notes)
 
 
-def test_a_folder_predicts_with_all_edges(frames, tmp_path):
+def test_loaded_classifier_keeps_time_column_and_predictions(frames, tmp_path):
     classifier = fitted(*frames).train()
     again = gread.GraphClassifier.load(classifier.save(tmp_path / "model"))
     assert again.time_column == "when"
@@ -150,12 +150,12 @@ def test_a_folder_predicts_with_all_edges(frames, tmp_path):
         ),
     ],
 )
-def test_bad_times_are_one_sentence(frames, change, sentence):
+def test_invalid_times_raise_input_error(frames, change, sentence):
     with pytest.raises(InputError, match=sentence):
         fitted(*change(*frames))
 
 
-def test_a_split_is_given_once(frames, data):
+def test_time_column_with_a_split_or_graph_raises_input_error(frames, data):
     classifier = gread.GraphClassifier("gcn", settings=FAST, time_column="when")
     with pytest.raises(InputError, match="time_column must be left out where a split or the graph"):
         classifier.prepare(frames[0], "topic", edges=frames[1], split="topic")
@@ -164,7 +164,7 @@ def test_a_split_is_given_once(frames, data):
 
 
 @pytest.mark.parametrize("different", [3, 4, 50, 1000])
-def test_every_part_has_nodes_and_none_shares_a_time(different):
+def test_time_split_parts_are_nonempty_and_disjoint_in_time(different):
     random = np.random.default_rng(different)
     times = np.concatenate([np.arange(different), random.integers(different, size=300)]).astype(
         float
@@ -178,7 +178,7 @@ def test_every_part_has_nodes_and_none_shares_a_time(different):
     assert ends[0][1] < cuts[0] == ends[1][0] <= ends[1][1] < cuts[1] == ends[2][0]
 
 
-def test_a_time_of_day_is_left_out():
+def test_read_times_ignores_the_time_of_day():
     table = Table("t", {"when": column(["2020-01-02 10:00", "2020-01-02", None])})
     found = read_times(table, "when")
     assert found.values[0] == found.values[1]

@@ -42,28 +42,28 @@ def grown(*arguments, **about):
 
 
 @pytest.mark.parametrize("count", [2, 4])
-def test_trees_have_the_probabilities_of_scikit_learn(x, count):
+def test_tree_probabilities_match_scikit_learn(x, count):
     found = grown(x, *classes(x, count))
     expected = found.learners[0].predict_proba(x.numpy())
     outputs = found.module()(x).double().softmax(1).numpy()
     assert outputs == pytest.approx(expected, abs=1e-6)
 
 
-def test_trees_have_the_probabilities_of_scikit_learn_for_each_label(x):
+def test_tree_probabilities_of_each_label_match_scikit_learn(x):
     found = grown(x, *labels(x))
     outputs = found.module()(x).double().sigmoid().numpy()
     for place, learner in enumerate(found.learners):
         assert outputs[:, place] == pytest.approx(learner.predict_proba(x.numpy())[:, 1], abs=1e-6)
 
 
-def test_trees_have_the_numbers_of_scikit_learn(x):
+def test_tree_regression_predictions_match_scikit_learn(x):
     found = grown(x, *numbers(x))
     assert found.module()(x)[:, 0].numpy() == pytest.approx(
         found.learners[0].predict(x.numpy()), abs=1e-5
     )
 
 
-def test_a_value_at_a_threshold_goes_as_in_scikit_learn():
+def test_float32_rounding_keeps_values_on_their_side_of_a_threshold():
     """Thresholds lie between float32 values; rounding must not move them past one."""
     start = np.float32(1.0)
     values = np.array([start, np.nextafter(start, np.float32(2.0))], dtype=np.float32)
@@ -86,7 +86,7 @@ def test_interruptions_do_not_change_the_trees(x, targets):
     torch.testing.assert_close(often.module().state_dict(), whole.module().state_dict())
 
 
-def test_the_rounds_with_the_lowest_loss_on_held_nodes_are_kept(x):
+def test_rounds_with_the_lowest_held_out_loss_are_kept(x):
     y, task = torch.from_numpy(np.random.default_rng(1).integers(2, size=300)), TASK
     found = grown(x, y, task, np.arange(200, 300), rounds=600)
     assert found.done
@@ -105,19 +105,19 @@ def test_the_rounds_with_the_lowest_loss_on_held_nodes_are_kept(x):
 TASK = Classes((0, 1), "accuracy")
 
 
-def test_a_class_without_nodes_to_learn_from_is_hardly_ever_predicted(x):
+def test_class_without_training_nodes_gets_near_zero_probability(x):
     y, _ = classes(x, 2)
     found = grown(x, y, Classes(("a", "b", "c"), "accuracy"))
     assert found.module()(x).softmax(1)[:, 2].max() < 1e-3
 
 
-def test_a_label_that_all_nodes_have_cannot_be_learned(x):
+def test_constant_label_raises_arithmetic_error(x):
     y, task = labels(x)
     with pytest.raises(ArithmeticError, match="two classes"):
         grown(x, torch.ones_like(y), task)
 
 
-def test_class_weights_raise_the_share_of_a_class(x):
+def test_class_weights_raise_the_mean_probability_of_a_class(x):
     y, task = classes(x, 2)
     plain, weighted = (
         grown(x, y, task, class_weight=weight).module()(x).softmax(1)[:, 1].mean()
@@ -139,7 +139,7 @@ def folder_of_trees(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_model_folder_keeps_trees_without_pickles(tmp_path, monkeypatch):
+def test_loaded_trees_give_the_same_predictions(tmp_path, monkeypatch):
     data, classifier = folder_of_trees(tmp_path, monkeypatch)
     loaded = gread.GraphClassifier.load(tmp_path / "model")
     assert np.array_equal(loaded.predictions(), classifier.predictions())
@@ -150,7 +150,7 @@ def test_a_model_folder_keeps_trees_without_pickles(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_places_that_do_not_exist_are_refused(tmp_path, monkeypatch):
+def test_out_of_range_tree_columns_are_rejected(tmp_path, monkeypatch):
     folder_of_trees(tmp_path, monkeypatch)
     file = tmp_path / "model" / "members" / "0.safetensors"
     tensors = load_file(file)
@@ -161,7 +161,7 @@ def test_places_that_do_not_exist_are_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_trees_without_neighbours_are_exported(tmp_path, monkeypatch):
+def test_trees_without_neighbour_features_are_exported(tmp_path, monkeypatch):
     data, classifier = folder_of_trees(tmp_path, monkeypatch)
     classifier.export(tmp_path / "model.pt2")
     program = torch.export.load(tmp_path / "model.pt2").module()
@@ -170,6 +170,6 @@ def test_trees_without_neighbours_are_exported(tmp_path, monkeypatch):
     assert found == pytest.approx(classifier.predictions(data), abs=1e-6)
 
 
-def test_wrong_sizes_are_refused():
+def test_invalid_tree_sizes_are_rejected():
     with pytest.raises(InputError, match="leaves"):
         Trees(2, 3, 0, 4)

@@ -11,7 +11,7 @@ def first(data):
     return GraphClassifier("gcn", settings=SMALL).fit(data)
 
 
-def test_a_tuning_says_what_it_did(first):
+def test_tuning_reports_trials_scores_and_changes(first):
     seen = []
     found = tune(first, minutes=0.008, on_trial=lambda count, best: seen.append(count))
     told = found.tuning_
@@ -25,7 +25,7 @@ def test_a_tuning_says_what_it_did(first):
         assert {**found.settings_, **vars(found.config_)}[name] == now
 
 
-def test_a_tuning_that_does_not_help_changes_nothing(first, monkeypatch):
+def test_tuning_without_improvement_keeps_the_classifier(first, monkeypatch):
     """Trials with the settings of the classifier do not improve it."""
     monkeypatch.setattr(GraphClassifier, "like", lambda self, *given: first)
     found = tune(first, minutes=0.001)
@@ -36,7 +36,7 @@ def test_a_tuning_that_does_not_help_changes_nothing(first, monkeypatch):
 
 
 @pytest.mark.parametrize(("error", "diverged"), [(ArithmeticError, True), (TimeoutError, False)])
-def test_trials_that_do_not_end_are_not_counted(first, monkeypatch, error, diverged):
+def test_diverged_and_unfinished_trials_are_not_counted(first, monkeypatch, error, diverged):
     def fail(self, *given):
         raise error
 

@@ -65,7 +65,7 @@ def blended(frames):
         return fitted(frames, model="auto", time=0.05)
 
 
-def test_the_commonest_type_is_the_first_and_each_has_an_operator(typed, frames):
+def test_types_are_sorted_by_frequency_and_each_has_an_operator(typed, frames):
     counts = frames[1].drop_duplicates()["kind"].value_counts()
     assert typed.types_ == tuple(counts.index)
     assert typed.settings_["num_relations"] == 3
@@ -77,7 +77,7 @@ def test_the_commonest_type_is_the_first_and_each_has_an_operator(typed, frames)
 
 
 @pytest.mark.parametrize("model", ["gread-x", "tuned-gcn", "gcn", "mlp"])
-def test_one_type_for_all_edges_is_no_type(frames, model):
+def test_single_edge_type_equals_training_without_types(frames, model):
     settings = {"epochs": 5, "hidden_channels": 8}
     edges = frames[1][["source", "target"]].drop_duplicates()
     same = gread.GraphClassifier(model, settings=settings, edge_type="kind")
@@ -99,12 +99,12 @@ def test_one_type_for_all_edges_is_no_type(frames, model):
     ],
     ids=["names", "numbers", "order", "repeated"],
 )
-def test_neither_names_of_types_nor_the_order_of_edges_matter(typed, frames, change):
+def test_predictions_do_not_depend_on_type_names_or_edge_order(typed, frames, change):
     other = fitted(frames, change(frames[1]))
     assert np.array_equal(other.predict_proba(), typed.predict_proba())
 
 
-def test_a_model_with_one_operator_takes_all_edges(frames):
+def test_model_with_one_operator_uses_all_edge_types_alike(frames):
     plain = gread.GraphClassifier("gcn", settings={"epochs": 5})
     typed = gread.GraphClassifier("gcn", settings={"epochs": 5}, edge_type="kind")
     for one in (plain, typed):
@@ -115,7 +115,7 @@ def test_a_model_with_one_operator_takes_all_edges(frames):
 
 
 @pytest.mark.parametrize("model", ["typed", pytest.param("blended", marks=pytest.mark.slow)])
-def test_a_folder_and_another_graph_give_the_same(request, frames, tmp_path, model):
+def test_loaded_typed_model_gives_the_same_predictions(request, frames, tmp_path, model):
     classifier = request.getfixturevalue(model)
     again = gread.GraphClassifier.load(classifier.save(tmp_path / "model"))
     assert again.types_ == classifier.types_
@@ -155,7 +155,7 @@ def test_a_blend_predicts_added_nodes(frames, monkeypatch):
     assert any(one.candidate.typed for one in classifier.blend_.members)
 
 
-def test_every_source_of_edges_has_types(typed, frames, tmp_path):
+def test_edge_types_are_read_from_every_input_format(typed, frames, tmp_path):
     nodes, edges = frames
     nodes.to_csv(tmp_path / "n.csv", index=False)
     edges.to_csv(tmp_path / "e.csv", index=False)
@@ -181,7 +181,7 @@ def test_every_source_of_edges_has_types(typed, frames, tmp_path):
     assert classifier.data_.relation_index.equal(typed.data_.relation_index)
 
 
-def test_rare_types_have_an_operator_in_common(frames):
+def test_rare_edge_types_share_one_operator(frames):
     edges = frames[1].drop(columns="kind").drop_duplicates()
     edges["kind"] = [f"k{min(k % 40, k % 12)}" for k in range(len(edges))]
     classifier = fitted(frames, edges)
@@ -215,7 +215,7 @@ def test_rare_types_have_an_operator_in_common(frames):
         ),
     ],
 )
-def test_bad_types_are_one_sentence(typed, frames, change, sentence):
+def test_invalid_edge_types_raise_input_error(typed, frames, change, sentence):
     for added in (False, True):
         nodes = frames[0].drop(columns="topic")
         nodes = nodes.assign(id=nodes["id"] + NODES) if added else nodes
@@ -223,13 +223,13 @@ def test_bad_types_are_one_sentence(typed, frames, change, sentence):
             typed.predict(nodes, edges=change(frames[1]), added=added)
 
 
-def test_data_without_such_a_tensor_is_one_sentence(data):
+def test_data_without_the_edge_type_tensor_raises_input_error(data):
     classifier = gread.GraphClassifier("gread-x", settings=FAST, edge_type="edge_type")
     with pytest.raises(InputError, match="edge_type must name a tensor of data with a type for"):
         classifier.fit(data)
 
 
-def test_a_folder_with_types_needs_their_edges(typed, tmp_path):
+def test_inconsistent_types_in_a_model_folder_raise_input_error(typed, tmp_path):
     folder = typed.save(tmp_path / "model")
     tensors = load_file(folder / "graph.safetensors")
     for name, wrong in (
@@ -246,7 +246,7 @@ def test_a_folder_with_types_needs_their_edges(typed, tmp_path):
 
 
 @pytest.mark.parametrize("model", ["typed", pytest.param("blended", marks=pytest.mark.slow)])
-def test_an_export_says_that_it_takes_no_types(request, tmp_path, model):
+def test_exporting_a_typed_model_raises_input_error(request, tmp_path, model):
     classifier = request.getfixturevalue(model)
     if model == "blended":
         used = classifier.blend_.used(automatic.Where.ELSEWHERE)
@@ -272,7 +272,7 @@ def problem_of(typed, **about):
     return Problem(typed.data_, learned, typed.task_, **about)
 
 
-def test_typed_candidates_need_types(typed, data):
+def test_typed_candidates_require_edge_types(typed, data):
     some = [one for one in portfolio() if one.typed]
     assert some
     problem = problem_of(typed)
@@ -287,7 +287,7 @@ def test_typed_candidates_need_types(typed, data):
         Candidate("", "linkx", typed=True)
 
 
-def test_directions_within_a_type_count(frames):
+def test_directions_are_detected_within_each_edge_type(frames):
     """Two types that are each other's reverse have directions, although their union has none."""
     pairs = frames[1][["source", "target"]].drop_duplicates()
     back = pairs.rename(columns={"source": "target", "target": "source"})
@@ -313,7 +313,7 @@ def flags(one):
 
 
 @pytest.mark.parametrize("candidate", FEW[1:], ids=lambda one: one.title)
-def test_no_label_but_those_learned_from_matters(typed, candidate):
+def test_predictions_depend_only_on_training_labels(typed, candidate):
     other = typed.data_.clone()
     held = problem_of(typed).learned[60:]
     other.y[held] = (other.y[held] + 1) % 3
@@ -331,7 +331,7 @@ def test_no_label_but_those_learned_from_matters(typed, candidate):
 
 
 @pytest.mark.slow
-def test_types_tell_what_their_union_does_not(frames):
+def test_edge_types_improve_the_validation_metric(frames):
     """Friends share a class and rivals do not."""
     titles = {
         "GREAD-X",
@@ -347,7 +347,7 @@ def test_types_tell_what_their_union_does_not(frames):
     assert gains["MLP with neighbours' labels, typed"] > gains["MLP with neighbours' labels"]
 
 
-def test_old_folders_have_no_types(data, tmp_path):
+def test_folder_from_before_edge_types_is_loaded(data, tmp_path):
     classifier = gread.GraphClassifier("gread-x", settings=FAST).fit(data)
     folder = classifier.save(tmp_path / "model")
     about = json.loads((folder / "classifier.json").read_text())

@@ -14,7 +14,7 @@ from gread.runs.result import Result
 TABLES = os.environ.get("GREAD_PAPER")
 
 
-def test_there_are_ten_splits_and_three_seeds_where_test_sets_are_small():
+def test_specs_have_ten_splits_and_three_seeds_for_small_test_sets():
     found = specs()
     assert len(found) == len(GREAD) * (3 * 30 + 6 * 10)
     assert {spec.seed for spec in found if spec.dataset == "texas"} == {0, 1, 2}
@@ -49,12 +49,12 @@ def test_a_mean_over_fewer_runs_is_marked_and_not_compared():
     )
 
 
-def test_digits_that_are_not_printed_decide_no_rank():
+def test_means_are_rounded_to_printed_digits_before_ranking():
     found = accuracies(zip("aab", of_gread_bs_on_texas(0.8, 0.80004, 0.80001), strict=True))
     assert means_of(found) == {"a": 80.0, "b": 80.0}
 
 
-def test_gaps_are_marked_and_differences_signed():
+def test_missing_cells_are_marked_and_differences_are_signed():
     texas = [spec for spec in specs() if (spec.dataset, spec.model) == ("texas", "gread-bs")]
     table = ARTEFACTS["table-4"].render([Result(spec, "ok", test=0.8) for spec in texas])
     rows = {row[0].text: [cell.text for cell in row] for row in table.rows}
@@ -64,7 +64,7 @@ def test_gaps_are_marked_and_differences_signed():
     assert difference[1].text == "−8.92"
 
 
-def test_all_that_share_the_best_place_are_named_and_as_good_is_not_better():
+def test_claim_names_all_tied_best_models_and_ignores_ties_with_gread():
     best = {"cornell": ("acm-gcn", "graff"), "texas": ("gread-bs", "graff")}
     results = [
         Result(spec, "ok", test=0.9 if spec.model in best.get(spec.dataset, ()) else 0.8)
@@ -76,7 +76,7 @@ def test_all_that_share_the_best_place_are_named_and_as_good_is_not_better():
 
 
 @pytest.mark.slow
-def test_a_model_with_gaps_is_not_ranked_by_the_papers_numbers():
+def test_model_with_missing_cells_is_excluded_from_the_ranking():
     runs = [spec for spec in specs() if spec.model in ("gread-bs", "gread-f")]
     results = [Result(spec, "ok", test=0.9) for spec in runs]
     results = [r for r in results if (r.spec.model, r.spec.dataset) != ("gread-f", "film")]
@@ -91,7 +91,7 @@ def test_a_model_with_gaps_is_not_ranked_by_the_papers_numbers():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["table-2", "table-4", "table-7", "table-8"])
-def test_notes_speak_of_the_papers_rows_only_where_there_are_some(name):
+def test_notes_mention_paper_rows_only_if_the_table_has_them(name):
     artefact, said = ARTEFACTS[name], ("Rows marked (paper)", "the others are the paper's numbers")
     everything = [Result(spec, "ok", test=0.9) for spec in artefact.specs()]
     ours = [result for result in everything if result.spec.model in GREAD]
@@ -99,16 +99,16 @@ def test_notes_speak_of_the_papers_rows_only_where_there_are_some(name):
     assert not any(words in artefact.render(everything).note for words in said)
 
 
-@pytest.mark.skipif(not TABLES, reason="GREAD_PAPER does not say where the paper's tables are")
-def test_published_numbers_are_the_papers():
+@pytest.mark.skipif(not TABLES, reason="GREAD_PAPER is not set to the folder of the paper's tables")
+def test_published_accuracies_equal_the_table_of_the_paper():
     with open(Path(TABLES, "accuracy.csv")) as file:
         for row in csv.DictReader(file):
             if row["model"] != "GRAND++":
                 assert PAPER[row["model"]][row["dataset"]][0] == float(row["mean"])
 
 
-@pytest.mark.skipif(not TABLES, reason="GREAD_PAPER does not say where the paper's tables are")
-def test_the_papers_numbers_give_the_papers_ranking():
+@pytest.mark.skipif(not TABLES, reason="GREAD_PAPER is not set to the folder of the paper's tables")
+def test_accuracies_of_the_paper_reproduce_its_ranking():
     means = {name: {d: row[d][0] for d in DATASETS} for name, row in PAPER.items()}
     ours = {standing.model.lower(): standing for standing in standings(means)}
     with open(Path(TABLES, "ranking.csv")) as file:

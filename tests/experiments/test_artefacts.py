@@ -1,4 +1,4 @@
-"""Laws of every artefact."""
+"""Properties of every artefact."""
 
 import csv
 import importlib
@@ -71,17 +71,17 @@ def artefact(request):
     return ARTEFACTS[request.param]
 
 
-def test_there_is_something_recorded_to_render_from():
+def test_example_records_cover_all_registered_records():
     assert set(RECORDED) == set(RECORDS)
 
 
-def test_all_of_the_paper_is_there():
+def test_artefacts_cover_all_tables_and_figures_of_the_paper():
     tables = {f"table-{n}" for n in (*range(1, 10), *range(20, 25))}
     figures = {f"figure-{n}" for n in range(1, 12)}
     assert set(ARTEFACTS) >= tables | figures
 
 
-def test_the_page_about_artefacts_lists_all_of_them():
+def test_figures_page_lists_all_artefacts():
     text = (Path(__file__).parents[2] / "docs" / "figures.md").read_text("utf-8")
     rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| `\w+\.py` \|$", text, re.M)
     assert {name for row in rows for name in re.split("[,;] ", row)} == set(ARTEFACTS)
@@ -89,14 +89,14 @@ def test_the_page_about_artefacts_lists_all_of_them():
 
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("name", ARTEFACTS)
-def test_runs_behind_an_artefact_are_there_and_each_is_one(name, scale):
+def test_plan_has_unique_specs_unless_artefact_is_measured(name, scale):
     found = plan_of(name, scale).specs
     assert bool(found) == (name not in MEASURED)
     assert len({spec.key for spec in found}) == len(found)
 
 
 @pytest.mark.parametrize("name", ARTEFACTS)
-def test_quick_is_a_few_short_runs_and_says_so(name):
+def test_quick_plan_has_fewer_or_shorter_runs_and_a_note(name):
     full, quick = plan_of(name, "full"), plan_of(name, "quick")
     assert full.note == ""
     if name in MEASURED:
@@ -111,7 +111,7 @@ def test_quick_is_a_few_short_runs_and_says_so(name):
     assert shown.note.startswith(quick.note)
 
 
-def test_artefacts_render_from_all_results_from_some_and_from_none(artefact):
+def test_artefacts_render_with_complete_partial_failed_or_no_results(artefact):
     results = results_of(artefact.specs())
     failed = [replace(r, status="failed", test=None, records={}) for r in results[:40]]
     some_of_them = (results, results[: len(results) // 3], failed + results[40:], failed)
@@ -138,7 +138,7 @@ def of_one_number(one, other):
 
 
 @pytest.mark.parametrize("name", [name for name in ARTEFACTS if name not in MEASURED])
-def test_a_number_is_shown_once_all_of_its_runs_are_there(name):
+def test_number_is_shown_only_after_all_its_runs_are_computed(name):
     artefact, plan = ARTEFACTS[name], plan_of(name, "full")
     results = results_of(plan.specs)
     last = results[-1].spec
@@ -150,12 +150,12 @@ def test_a_number_is_shown_once_all_of_its_runs_are_there(name):
     assert show(artefact, plan, results) == artefact.render(results)
 
 
-@pytest.mark.skipif(not TABLES, reason="GREAD_PAPER does not say where the paper's tables are")
+@pytest.mark.skipif(not TABLES, reason="GREAD_PAPER is not set to the folder of the paper's tables")
 @pytest.mark.parametrize(
     ("kind", "names"),
     [("adjacency", {"OA": "original", "SA": "soft"}), ("beta", {"SC": "scalar", "VC": "vector"})],
 )
-def test_published_ablations_are_the_papers(kind, names):
+def test_published_ablations_equal_the_tables_of_the_paper(kind, names):
     with open(Path(TABLES, f"ablation_{kind}.csv")) as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == len(DATASETS) * 2 * 7
@@ -164,7 +164,7 @@ def test_published_ablations_are_the_papers(kind, names):
         assert found == [float(row[part]) for part in ("mean", "std") if row[part]]
 
 
-def test_graphs_without_files_are_named_and_the_others_are_computed(tmp_path, monkeypatch):
+def test_reproduce_warns_about_missing_graphs_and_computes_the_others(tmp_path, monkeypatch):
     here, absent = (
         complete(RunSpec(dataset=name, model="mlp", train=TrainConfig(epochs=1)))
         for name in ("csbm", "amazon-computers")

@@ -45,7 +45,7 @@ def section(heading):
     return re.split(r"^#+ ", PAGE.partition(f"# {heading}\n")[2], maxsplit=1, flags=re.M)[0]
 
 
-def test_the_page_counts_the_pairs_by_the_origin_of_their_settings():
+def test_page_reports_pair_counts_by_origin_of_settings():
     found = Counter(origin_of(*cell) for cell in CELLS)
     rows = re.findall(r"^\| ([^|]+?) \| (\d+)(?: of (\d+))? \| (.+) \|$", PAGE, re.M)
     said = {name: int(count) for name, count, _, _ in rows}
@@ -60,7 +60,7 @@ def test_the_page_counts_the_pairs_by_the_origin_of_their_settings():
     assert "for thirteen models" in PAGE
 
 
-def test_headers_name_the_presets_that_are_not_their_authors_settings():
+def test_preset_file_headers_mark_settings_not_from_the_authors():
     marked = {}
     for file in (ROOT / "gread/runs/presets/published").glob("*.toml"):
         text = file.read_text("utf-8")
@@ -97,7 +97,7 @@ def runs():
     return [run for name in tables for run in read_results(ARCHIVES / f"{name}.jsonl.xz")]
 
 
-def test_the_page_names_every_cell_far_from_the_paper_and_no_other(runs):
+def test_page_lists_exactly_the_cells_far_from_the_paper(runs):
     cells = far_cells(summary(runs))
     examined = {
         (cell.title, cell.dataset): (f"{cell.ours[0]:.2f}", f"{cell.paper[0]:.2f}")
@@ -116,7 +116,7 @@ def test_the_page_names_every_cell_far_from_the_paper_and_no_other(runs):
     assert f"these {len(others)} cells" in PAGE
 
 
-def test_the_page_tells_which_runs_of_ggcn_stopped_early(runs):
+def test_page_lists_the_ggcn_runs_that_stopped_early(runs):
     own = [r for r in runs if (r.spec.model, r.spec.dataset) == ("ggcn", "squirrel")]
     early = {r.spec.split: round(100 * r.train) for r in own if r.train < 0.5}
     assert early == {0: 31, 8: 33}
@@ -126,7 +126,7 @@ def test_the_page_tells_which_runs_of_ggcn_stopped_early(runs):
     assert f"a mean of {100 * fmean(r.test for r in others):.2f}" in PAGE
 
 
-def test_the_fair_protocol_is_told_as_it_is():
+def test_page_describes_the_budgets_of_the_fair_comparison():
     text = section("The fair comparison")
     per_model = sum(FAIR.budget_of(d).runs(FAIR.splits_of(d)) for d in FAIR.datasets)
     finals = sum(FAIR.splits_of(d) * len(FAIR.budget_of(d).seeds) for d in FAIR.datasets)
@@ -155,7 +155,7 @@ def finals():
     return [r for r in found.values() if (r.spec.model, r.spec.dataset) not in short]
 
 
-def test_the_page_gives_the_places_of_the_fair_comparison(runs, finals):
+def test_page_and_readme_report_the_ranks_of_the_fair_comparison(runs, finals):
     text = section("What the fair search found")
     table = render_fair([*runs, *finals])
     (place,) = re.findall(r"with equal budgets it is in place (\d+ of \d+)", table.note)
@@ -172,7 +172,7 @@ def test_the_page_gives_the_places_of_the_fair_comparison(runs, finals):
     assert f"Only JKNet on PubMed is not computed yet: {len(missing)} of its 10 final runs" in text
 
 
-def test_the_page_counts_what_the_fair_search_selected(runs, finals):
+def test_page_reports_counts_of_settings_selected_by_the_fair_search(runs, finals):
     text = section("What the fair search found")
     graphs = FAIR.datasets
     selected = {(model, d): FAIR.selected(model, d) for model in FAIR.models for d in graphs}
@@ -202,7 +202,7 @@ def test_the_page_counts_what_the_fair_search_selected(runs, finals):
     assert f"is {own:.2f}, and {table:.2f} with the settings of Table 4" in text
 
 
-def test_the_page_counts_the_far_cells_that_the_fair_search_explains(runs, finals):
+def test_page_reports_number_of_far_cells_explained_by_the_fair_search(runs, finals):
     note = far.render([*runs, *finals]).note
     (near, known) = re.findall(r"in (\d+) of (\d+) cells", note)[0]
     assert f"Of the {known} cells that have one, {near} are\nwithin" in PAGE
@@ -251,13 +251,13 @@ def test_every_baseline_is_listed_with_the_origin_of_its_settings(runs, finals):
 
 
 @pytest.mark.slow
-def test_draws_are_those_of_a_random_search(tmp_path):
+def test_drawn_settings_equal_the_trials_of_a_random_search(tmp_path):
     store, options = ResultStore(tmp_path), {"num_nodes": 30}
     found = search("csbm", "sgc", trials=3, splits=[0], options=options, store=store)
     assert [dict(trial.settings) for trial in found] == [*islice(draws("sgc", "csbm"), 3)]
 
 
-def test_the_best_third_goes_on_and_the_best_of_these_is_found():
+def test_best_third_runs_on_further_splits_and_best_mean_is_selected():
     tried = Cell(PLAN, RATES)
     assert len(tried.begin()) == 4 + 3  # the defaults on all three splits
     first = dict(zip((spec.key for spec in tried.begin()), (0.5, 0.9, 0.8, 0.5), strict=False))
@@ -273,7 +273,7 @@ def test_the_best_third_goes_on_and_the_best_of_these_is_found():
 
 
 @pytest.mark.parametrize("dataset", LARGER)
-def test_larger_graphs_take_over_settings_of_the_others(dataset):
+def test_larger_graphs_reuse_settings_of_the_smaller_graphs(dataset):
     settings = cell("gcon-gcn", dataset, {}).settings
     assert settings == elsewhere("gcon-gcn")
     texas = preset_of("gcon-gcn", "texas")

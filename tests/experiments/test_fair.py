@@ -15,7 +15,7 @@ SEARCHED = ("mlp", "gcn", "gread-bs")
 
 @pytest.fixture(autouse=True)
 def searched(monkeypatch):
-    """Three models have settings."""
+    """Select settings for three models only."""
     preset = Preset("fair", {"hidden_channels": 8})
     selected = {model: preset for model in SEARCHED}
     monkeypatch.setattr(Comparison, "selected", lambda self, model, dataset: selected.get(model))
@@ -28,7 +28,7 @@ def results(**scores):
 
 
 def rising(value):
-    """A number on the first graph, and a hundredth more on each of the next ones."""
+    """Score that is `value` on the first graph and rises by 1 % of it per graph."""
     return lambda spec: value * (1 + 0.01 * FAIR.datasets.index(spec.dataset))
 
 
@@ -36,14 +36,14 @@ def rows_of(table):
     return {row[0].text: [cell.text for cell in row[1:]] for row in table.rows}
 
 
-def test_the_best_average_rank_is_first_and_every_row_has_its_budget():
+def test_rows_are_sorted_by_average_rank_and_show_their_budget():
     found = results(mlp=rising(0.6), gcn=rising(0.7), gread_bs=rising(0.8))
     table = render(found)
     assert [row[0].text for row in table.rows[:3]] == ["GREAD-BS", "GCN", "MLP"]
     rows = rows_of(table)
     assert rows["GCN"][:1] + rows["GCN"][9:11] == ["70.00 ± 0.00", "72.80", "2.00"]
     runs = Counter(cells[-1] for cells in rows.values())
-    # On three graphs ten settings on three splits and three on seven more, else ten on one.
+    # Three graphs: ten settings on three splits, three of them on seven more. Others: ten on one.
     assert runs == {f"90 settings, {3 * (30 + 21) + 6 * 10} runs": len(FAIR.models)}
 
 
@@ -53,7 +53,7 @@ def test_equal_accuracies_as_printed_share_a_rank():
     assert rows["GCN"][10] == rows["MLP"][10] == "2.50"
 
 
-def test_a_model_with_a_missing_cell_has_no_rank_and_the_note_counts_it():
+def test_model_with_missing_cell_is_unranked_and_counted_in_the_note():
     found = results(mlp=rising(0.6), gcn=rising(0.7), gread_bs=rising(0.8))
     some = [r for r in found if (r.spec.model, r.spec.dataset) != ("gcn", "cora")]
     table = render(some)
@@ -65,7 +65,7 @@ def test_a_model_with_a_missing_cell_has_no_rank_and_the_note_counts_it():
     assert f"{absent} of {len(FAIR.models) * 9} cells are missing" in table.note
 
 
-def test_ranks_are_over_the_graphs_with_numbers():
+def test_ranks_use_only_graphs_with_results():
     found = results(mlp=rising(0.6), gcn=rising(0.7), gread_bs=rising(0.8))
     some = [r for r in found if r.spec.dataset in ("texas", "cornell")]
     rows = rows_of(render(some))
@@ -74,7 +74,7 @@ def test_ranks_are_over_the_graphs_with_numbers():
     assert "3 models on 2 graphs" in fair.draw(some).note
 
 
-def test_a_cell_without_memory_says_so():
+def test_cell_whose_runs_ran_out_of_memory_shows_out_of_memory():
     found = results(mlp=rising(0.6), gread_bs=rising(0.8))
     failed = [
         Result(spec, "failed", message="out of memory: choose less")
@@ -83,7 +83,7 @@ def test_a_cell_without_memory_says_so():
     assert rows_of(render([*found, *failed]))["GCN"][8] == "out of memory"
 
 
-def test_wilcoxons_test_over_nine_graphs_is_corrected_for_the_number_of_models():
+def test_wilcoxon_p_values_are_corrected_for_the_number_of_models():
     means = {(model, d): 50.0 for model in SEARCHED for d in FAIR.datasets}
     means |= {("gread-bs", d): 60.0 + k for k, d in enumerate(FAIR.datasets)}
     means |= {("mlp", d): 60.0 + k + (-1) ** k for k, d in enumerate(FAIR.datasets)}
@@ -120,7 +120,7 @@ def test_the_note_quotes_both_rankings_and_their_sensitivity():
     assert "Table 7 and the better of both numbers of every baseline it is in place 1" in note
 
 
-def test_the_diagram_has_points_by_rank_and_lines_over_groups():
+def test_critical_difference_diagram_has_rank_points_and_group_lines():
     found = results(mlp=rising(0.6), gcn=rising(0.7), gread_bs=rising(0.8))
     chart = fair.draw(found)
     ours, others, *groups = chart.panels[0].series

@@ -10,7 +10,7 @@ from gread.runs.archive import ARCHIVES, read_results
 ROOT = Path(__file__).parents[2]
 
 
-def test_every_cell_more_than_a_deviation_below_the_paper_is_looked_into():
+def test_gaps_page_lists_cells_over_one_deviation_below_the_paper():
     runs = read_results(ARCHIVES / "table-4.jsonl.xz")
     ours = summary(result for result in runs if result.spec.model in GREAD)
     below = {}

@@ -18,7 +18,7 @@ from gread.runs.result import Result
 from gread.runs.run import built, prepared, run
 
 
-def test_the_marks_from_the_papers_means_are_the_papers_but_one():
+def test_marks_from_paper_means_equal_printed_marks_except_one():
     means = {name: {d: row[d][0] for d in DATASETS} for name, row in PAPER.items()}
     marked = {name: marks(means, name) for name in means}
     # The paper also marks GREAD-FB* with †, whose mean is lower than that of ACM-GCN.
@@ -35,7 +35,7 @@ def test_the_papers_t_statistics_follow_from_its_means():
 
 
 @pytest.mark.parametrize("name", ["table-5", "table-20", "table-6", "table-21"])
-def test_an_ablation_changes_one_thing_of_a_preset(name):
+def test_ablation_changes_one_hyperparameter_of_a_preset(name):
     for spec in ARTEFACTS[name].specs():
         preset = preset_of(spec.model, spec.dataset)
         apart = {key for key, value in preset.hyper.items() if spec.hyper[key] != value}
@@ -44,7 +44,7 @@ def test_an_ablation_changes_one_thing_of_a_preset(name):
 
 
 @pytest.mark.parametrize("name", ["figure-7", "figure-8"])
-def test_a_sweep_changes_the_time_or_the_step_of_a_preset(name):
+def test_sweep_changes_only_time_or_step_size_of_a_preset(name):
     for spec in ARTEFACTS[name].specs():
         preset = preset_of(spec.model, spec.dataset)
         apart = {key for key, value in preset.hyper.items() if spec.hyper[key] != value}
@@ -63,7 +63,7 @@ def test_layers_are_steps_of_the_solver():
 
 
 @pytest.mark.parametrize("spec", [s for s in depth_specs() if s.seed == 0], ids=lambda s: s.model)
-def test_every_model_of_the_depth_figure_shows_its_layers(spec):
+def test_depth_figure_models_return_hidden_states_of_all_layers(spec):
     data, _ = prepared(spec, None, "cpu")
     model = built(spec, data).eval()
     with torch.no_grad():
@@ -78,7 +78,7 @@ def test_every_model_of_the_depth_figure_shows_its_layers(spec):
 
 
 @pytest.mark.slow
-def test_energy_falls_with_diffusion_and_stays_with_a_reaction():
+def test_layer_energy_decays_for_gcn_and_gat_but_not_for_gread():
     specs = [s for s in ARTEFACTS["figure-5"].specs() if s.seed == 1]
     wanted = {"gcn", "gat", "grand", "gread-bs", "gread-st"}
     short = [replace(s, train=replace(s.train, epochs=2)) for s in specs if s.model in wanted]
@@ -89,7 +89,7 @@ def test_energy_falls_with_diffusion_and_stays_with_a_reaction():
         assert energies[model][-1] > 1e-3 * energies[model][0]
 
 
-def test_quick_rankings_are_over_the_datasets_with_runs():
+def test_quick_rankings_use_only_datasets_with_runs():
     specs = [s for s in ARTEFACTS["table-2"].specs() if s.dataset in ("texas", "cora")]
     test = {"gread-bs": 0.95}
     results = [Result(spec, "ok", test=test.get(spec.model, 0.8)) for spec in specs]
@@ -109,14 +109,14 @@ def as_printed(name, means):
 
 
 @pytest.mark.parametrize("name", ["table-2", "table-4", "table-8", "table-22"])
-def test_the_papers_numbers_agree_with_its_text(name):
+def test_claims_hold_for_the_accuracies_of_the_paper(name):
     shown = ARTEFACTS[name].render(as_printed(name, PUBLISHED["paper"]))
     assert shown.claims
     assert all(claim.holds for claim in shown.claims)
 
 
 @pytest.mark.parametrize("kind", ["adjacency", "beta"])
-def test_the_papers_ablations_agree_with_its_text(kind):
+def test_claims_hold_for_the_ablations_of_the_paper(kind):
     for name in {"adjacency": ("table-5", "table-20"), "beta": ("table-6", "table-21")}[kind]:
         results = []
         for spec in ARTEFACTS[name].specs():
@@ -127,7 +127,7 @@ def test_the_papers_ablations_agree_with_its_text(kind):
         assert claim.holds, claim
 
 
-def test_the_papers_depths_agree_with_its_text():
+def test_claim_holds_for_the_depth_results_of_the_paper():
     results = []
     for spec in layer_specs():
         layers = str(round(spec.hyper["time"] / spec.hyper["step_size"]))
@@ -141,7 +141,7 @@ def test_the_papers_depths_agree_with_its_text():
 @pytest.mark.parametrize(
     ("slope", "level", "rises"), [(1, True, True), (-1, True, False), (9, False, True)]
 )
-def test_what_step_sizes_do_is_told(slope, level, rises):
+def test_step_size_claims_follow_the_trend_of_accuracies(slope, level, rises):
     results = [
         Result(spec, "ok", test=0.8 + slope * spec.hyper["step_size"] / 100)
         for spec in ARTEFACTS["figure-4"].specs()
@@ -170,7 +170,7 @@ def test_a_cell_whose_runs_all_diverged_is_not_missing(name):
 
 
 @pytest.mark.parametrize("name", ["figure-3", "figure-6"])
-def test_a_point_is_the_mean_of_the_runs_that_did_not_diverge(name):
+def test_point_is_the_mean_of_runs_that_did_not_diverge(name):
     artefact = ARTEFACTS[name]
     specs = [spec for spec in artefact.specs() if spec.model == "gread-bs"]
     first = [s for s in specs if s.split == 0 and s.options.get("graph", 1) == 1]
@@ -195,7 +195,7 @@ def test_a_line_has_a_gap_where_all_runs_diverged():
 
 
 @pytest.mark.parametrize("name", ["newer-accuracy", "newer-beta", "newer-time"])
-def test_newer_graphs_without_runs_are_named_and_take_no_room(name):
+def test_newer_graphs_without_runs_are_noted_and_omitted(name):
     artefact = ARTEFACTS[name]
     everything = [Result(spec, "ok", test=0.9) for spec in artefact.specs()]
     here = [r for r in everything if r.spec.dataset in ("minesweeper", "tolokers")]
@@ -206,7 +206,7 @@ def test_newer_graphs_without_runs_are_named_and_take_no_room(name):
     assert len(str(some)) < len(str(whole)) / 2
 
 
-def test_what_disagrees_is_named():
+def test_claim_names_datasets_that_disagree_with_the_paper():
     means = PUBLISHED["paper"] | {"GREAD-ST": PUBLISHED["paper"]["GREAD-ST"] | {"cora": [50.0]}}
     (claim,) = ARTEFACTS["table-22"].render(as_printed("table-22", means)).claims
     assert str(claim) == (
@@ -215,7 +215,7 @@ def test_what_disagrees_is_named():
     )
 
 
-def test_quick_runs_and_some_runs_say_nothing_about_the_paper():
+def test_quick_or_incomplete_results_show_no_claims():
     results = as_printed("table-22", PUBLISHED["paper"])
     artefact, specs = ARTEFACTS["table-22"], [result.spec for result in results]
     assert show(artefact, Plan(specs), results).claims
@@ -228,7 +228,7 @@ def energies(**rows):
     return [Result(first[m], "ok", records={"layer_energy": row}) for m, row in rows.items()]
 
 
-def test_energies_that_vanish_or_explode_are_told():
+def test_energy_claims_detect_vanishing_and_exploding_energies():
     gone, stays, grows = [10.0 ** (-2 * k) for k in range(41)], [1.0] * 41, [1.0] * 40 + [1e9]
     render = ARTEFACTS["figure-5"].render
     decays, bounded = render(energies(gcn=gone, gat=gone, **{"gread-bs": stays})).claims
@@ -240,7 +240,7 @@ def test_energies_that_vanish_or_explode_are_told():
     assert "GREAD-FB* (9 orders of magnitude)" in bounded.here
 
 
-def test_newer_graphs_have_the_settings_of_those_they_come_from():
+def test_newer_graphs_use_presets_of_their_original_graphs():
     filtered, other = (
         preset_of("gread-bs", "chameleon-filtered"),
         preset_of("gread-bs", "questions"),
@@ -254,7 +254,7 @@ def test_newer_graphs_have_the_settings_of_those_they_come_from():
 
 
 @pytest.mark.parametrize("best", ["gread", "h2gcn"])
-def test_the_best_trend_over_homophily_is_of_whoever_is_best_on_average(best):
+def test_homophily_trend_claim_holds_only_if_gread_has_best_average(best):
     results = [
         Result(spec, "ok", test=0.9 if spec.model.startswith(best) else 0.8)
         for spec in ARTEFACTS["figure-6"].specs()

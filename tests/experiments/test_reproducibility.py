@@ -20,7 +20,7 @@ def row(name):
     return [float(cell.strip(" *")) for cell in cells.split("|")]
 
 
-def test_the_number_of_committed_runs_is_told():
+def test_figures_page_reports_the_number_of_committed_runs():
     files = ARCHIVES.glob("*.jsonl.xz")
     counts = {file.name: lzma.decompress(file.read_bytes()).count(b"\n") for file in files}
     text = (ROOT / "docs" / "figures.md").read_text("utf-8")
@@ -39,7 +39,7 @@ def committed():
     return {result.spec: result for file in files for result in read_results(file)}
 
 
-def test_the_first_row_is_what_the_paper_prints():
+def test_first_row_equals_the_accuracies_of_the_paper():
     printed = [PAPER["GREAD-BS"][name][0] for name in DATASETS]
     assert row("the paper prints")[:-1] == printed
 
@@ -48,7 +48,7 @@ def test_the_first_row_is_what_the_paper_prints():
     ("name", "source"),
     [("ours with those settings, as in", "published"), ("**ours tuned", "tuned")],
 )
-def test_our_rows_are_what_the_runs_give(name, source, committed):
+def test_our_rows_equal_the_means_of_committed_runs(name, source, committed):
     runs = [committed[spec] for spec in specs_of(source) if spec.model == "gread-bs"]
     means = [summary(runs)["GREAD-BS"][name][0] for name in DATASETS]
     assert row(name)[:-1] == pytest.approx(means, abs=0.006)

@@ -95,7 +95,7 @@ OPERATOR = "operatorOf(input.count, input.pairs, Float64Array.from(input.weights
 
 @pytest.mark.parametrize("loops", [0.0, 1.0])
 @pytest.mark.parametrize("normalization", list(NORMALIZATIONS))
-def test_products_with_the_adjacency_are_the_librarys(javascript, graph, normalization, loops):
+def test_adjacency_products_match_the_library(javascript, graph, normalization, loops):
     how = {"normalization": normalization, "loops": loops}
     found = javascript(
         f"[...multiply({OPERATOR}, Float64Array.from(input.h0), new Float64Array(input.count))]",
@@ -108,7 +108,7 @@ def test_products_with_the_adjacency_are_the_librarys(javascript, graph, normali
 
 @pytest.mark.parametrize("solver", FIXED)
 @pytest.mark.parametrize("reaction", [found["name"] for found in reactions()])
-def test_states_are_those_of_the_library(javascript, graph, reaction, solver):
+def test_integrated_states_match_the_library(javascript, graph, reaction, solver):
     how = {"normalization": "symmetric", "loops": 1.0}
     (about,) = [found for found in reactions() if found["name"] == reaction]
     (table,) = [found for found in solvers() if found["name"] == solver]
@@ -142,7 +142,7 @@ def test_all_seven_reactions_and_all_fixed_solvers_are_on_the_page():
     assert [found["name"] for found in solvers()] == FIXED
 
 
-def test_a_painted_state_goes_on_as_if_it_had_been_there(javascript, graph):
+def test_painting_and_seeking_give_the_states_of_a_new_simulation(javascript, graph):
     """Painting and moving in time give the same states as a new start."""
     found = javascript(
         """(() => {
@@ -173,7 +173,7 @@ def test_a_painted_state_goes_on_as_if_it_had_been_there(javascript, graph):
     assert len(found[0]["energy"]) == 11
 
 
-def test_energy_and_homophily_are_the_librarys(javascript, graph):
+def test_energy_and_homophily_match_the_library(javascript, graph):
     found = javascript(
         "dirichletEnergy(input.count, input.pairs, input.weights, input.h0)", **graph["given"]
     )
@@ -189,7 +189,7 @@ def test_energy_and_homophily_are_the_librarys(javascript, graph):
 
 
 @pytest.mark.parametrize("normalization", ["symmetric", "row", "column"])
-def test_the_ends_of_the_spectrum_and_its_density(javascript, graph, normalization):
+def test_spectrum_bounds_and_density_match_dense_eigenvalues(javascript, graph, normalization):
     how = {"normalization": normalization, "loops": 1.0}
     low, high = javascript(f"extremes({OPERATOR})", how=how, **graph["given"])
     dense = operator(graph, normalization, 1.0) @ torch.eye(40, dtype=torch.float64)
@@ -211,14 +211,14 @@ def test_the_ends_of_the_spectrum_and_its_density(javascript, graph, normalizati
 
 
 @pytest.mark.parametrize("solver", FIXED)
-def test_the_growth_of_a_step_is_the_solvers(javascript, solver):
+def test_step_growth_matches_the_stability_polynomial_of_the_solver(javascript, solver):
     (table,) = [found for found in solvers() if found["name"] == solver]
     places = np.linspace(-3, 1, 9)
     found = javascript("input.places.map(growthOf(input.table))", table=table, places=list(places))
     np.testing.assert_allclose(found, np.polyval(SOLVERS[solver].growth[::-1], places))
 
 
-def test_a_step_that_is_too_long_is_named_with_the_one_that_is_not(javascript):
+def test_stability_warnings_state_the_kind_and_a_stable_step_size(javascript):
     """With α = β = 1 on a bipartite graph, BS with rk4 needs τ < 0.70."""
     terms = {found["name"]: found["terms"] for found in reactions()}
     (table,) = [found for found in solvers() if found["name"] == "rk4"]
@@ -245,7 +245,7 @@ def test_a_step_that_is_too_long_is_named_with_the_one_that_is_not(javascript):
     assert warning("ac", 3.0)["kind"] == "step"
 
 
-def test_the_karate_club_is_the_one_everybody_has(javascript):
+def test_karate_club_graph_matches_networkx(javascript):
     networkx = pytest.importorskip("networkx")
     club = networkx.karate_club_graph()
     made = javascript(
@@ -275,7 +275,7 @@ GOOD = {
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_a_file_becomes_a_graph_and_goes_through_a_link(javascript, name):
+def test_graph_files_are_parsed_and_preserved_in_links(javascript, name):
     show = "((g) => [g.count, [...g.pairs], [...g.weights], [...g.classes], g.names, g.labels])"
     made, through = javascript(
         "(async () => { const graph = graphFromText(input.text, input.name);"
@@ -306,7 +306,7 @@ def test_a_file_becomes_a_graph_and_goes_through_a_link(javascript, name):
         ("\x00\x01\x02", "line 1: expected source, target"),
     ],
 )
-def test_a_malformed_file_is_one_sentence(javascript, text, said):
+def test_malformed_graph_file_error_states_the_file_and_the_cause(javascript, text, said):
     found = javascript(
         "(() => { try { graphFromText(input.text, 'my.file'); return null; }"
         "catch (error) { return [error instanceof FileProblem, error.message]; } })()",
@@ -317,7 +317,7 @@ def test_a_malformed_file_is_one_sentence(javascript, text, said):
     assert said in found[1]
 
 
-def test_scripts_share_one_scope_without_a_name_twice():
+def test_scripts_define_no_top_level_name_twice():
     names = re.findall(
         r"^(?:async )?(?:function|class|const|let) (\w+)",
         source([*SHARED_SCRIPTS, *SCRIPTS]),

@@ -121,7 +121,7 @@ def link(tab):
     return tab.evaluate("location.hash")
 
 
-def test_reaction_keeps_more_of_the_letter_than_diffusion(visit):
+def test_reaction_keeps_more_dirichlet_energy_than_diffusion(visit):
     tab = visit("")
     assert tab.locator(".stages figcaption").all_inner_texts() == [
         "diffusion",
@@ -136,7 +136,7 @@ def test_reaction_keeps_more_of_the_letter_than_diffusion(visit):
 
 
 @pytest.mark.parametrize("reaction", reactions(), ids=lambda found: found["name"])
-def test_every_reaction_evolves_its_own_way(visit, reaction):
+def test_each_reaction_differs_from_diffusion_and_shows_its_formula(visit, reaction):
     tab = visit(SMALL + "&start=spot&beta=0.5")
     choose(tab, "reaction r(H)", reaction["name"])
     assert tab.locator(".stages figcaption").nth(1).inner_text() == reaction["title"]
@@ -147,7 +147,7 @@ def test_every_reaction_evolves_its_own_way(visit, reaction):
     assert reaction["formula"].split(" = ")[-1] in tab.locator(".equation").inner_text()
 
 
-def test_time_goes_to_and_fro_and_leads_to_the_same_state(visit):
+def test_seeking_back_and_forth_restores_the_same_states(visit):
     tab = visit()
     first = picture(tab)
     slide(tab, "time t", "30")
@@ -189,7 +189,7 @@ def test_keys_play_step_and_paint(visit):
     assert "strokes=" in link(tab)
 
 
-def test_a_brush_paints_and_the_link_has_the_painting(visit):
+def test_brush_strokes_change_the_state_and_are_restored_from_the_link(visit):
     tab = visit(SMALL + "&start=empty")
     assert tab.get_by_role("button", name="paint").get_attribute("aria-pressed") == "true"
     box = tab.locator(".stage").nth(1).bounding_box()
@@ -209,7 +209,7 @@ def test_a_brush_paints_and_the_link_has_the_painting(visit):
     assert clock(other) == 2
 
 
-def test_a_link_has_all_of_the_state(visit):
+def test_link_restores_every_playground_setting(visit):
     asked = {
         "graph": "sbm",
         "n": "120",
@@ -245,7 +245,7 @@ def test_a_link_has_all_of_the_state(visit):
     assert again.locator(".stage").count() == 2
 
 
-def test_a_wrong_link_is_said_and_does_no_harm(visit):
+def test_invalid_link_parameters_are_reported_and_ignored(visit):
     tab = visit("#view=playground&graph=torus&n=1e99&__proto__=1&strokes=a~b&tau=-1&beta=NaN")
     said = tab.get_by_role("alert").first.inner_text()
     for name in ("graph", "n", "__proto__", "strokes", "tau", "beta"):
@@ -253,7 +253,7 @@ def test_a_wrong_link_is_said_and_does_no_harm(visit):
     assert tab.locator(".stage").count() == 2
 
 
-def test_an_unstable_step_is_warned_of_with_the_reason(visit):
+def test_unstable_step_shows_a_warning_with_the_reason(visit):
     tab = visit(SMALL + "&tau=0.5")
     warning = tab.locator(".playground .scene .warning")
     rest(tab)
@@ -265,7 +265,7 @@ def test_an_unstable_step_is_warned_of_with_the_reason(visit):
     assert "choose τ ≤ 0.696" in warning.inner_text()
 
 
-def test_where_the_states_are_not_finite_it_stops_and_says_so(visit):
+def test_state_overflow_stops_the_simulation_with_a_warning(visit):
     tab = visit(SMALL + "&reaction=ac&beta=-2&tau=1&time=100&solver=rk4")
     slide(tab, "time t", "100")
     rest(tab)
@@ -287,7 +287,7 @@ def drop(tab, name, text):
     tab.wait_for_timeout(300)
 
 
-def test_a_file_is_dropped_and_travels_with_the_link(visit):
+def test_dropped_graph_file_is_restored_from_the_link(visit):
     tab = visit()
     drop(tab, "ring.csv", GOOD)
     assert "12 nodes, 12 edges" in tab.locator(".facts").inner_text()
@@ -300,7 +300,7 @@ def test_a_file_is_dropped_and_travels_with_the_link(visit):
 
 
 @pytest.mark.parametrize("text", ["a,b\nonly one\n" + "x", '{"nodes": 1}', "\x00\xff", "", EVIL])
-def test_a_malformed_file_is_said_and_the_graph_stays(visit, text):
+def test_malformed_dropped_file_shows_a_warning_and_keeps_the_graph(visit, text):
     tab = visit()
     before = tab.locator(".facts").inner_text()
     drop(tab, f"{EVIL}.csv", text)
@@ -312,7 +312,7 @@ def test_a_malformed_file_is_said_and_the_graph_stays(visit, text):
 
 
 @pytest.mark.parametrize("graph", ["grid", "ring", "geometric", "sbm", "karate"])
-def test_every_graph_has_nodes_that_say_what_they_are(visit, graph):
+def test_node_tooltip_shows_class_and_state_for_every_graph(visit, graph):
     tab = visit(f"#view=playground&graph={graph}&n=64&seed=1")
     stage = tab.locator(".stage").nth(0)
     box = stage.bounding_box()
@@ -335,7 +335,7 @@ def test_every_graph_has_nodes_that_say_what_they_are(visit, graph):
     assert "diffusion" in tab.locator("#tooltip").inner_text()
 
 
-def test_homophily_is_what_the_slider_says(visit):
+def test_homophily_slider_sets_the_measured_homophily(visit):
     tab = visit("#view=playground&graph=sbm&n=1000&degree=20")
     slide(tab, "homophily", "0.25")
     rest(tab)
@@ -365,7 +365,7 @@ def test_a_reaction_that_is_registered_is_in_the_menu():
     assert found["terms"]["square"] == 1.25
 
 
-def test_a_trained_model_moves_over_time(visit):
+def test_trained_model_controls_change_the_view_and_the_link(visit):
     tab = visit("#view=model&moment=0")
     canvas = tab.locator(".cloud canvas")
     first = canvas.evaluate("c => c.toDataURL()")
@@ -387,7 +387,7 @@ def test_a_trained_model_moves_over_time(visit):
     assert tab.evaluate("window.broken") is None
 
 
-def test_hover_tells_of_a_node(visit):
+def test_hover_shows_a_tooltip_with_the_neighbours_of_a_node(visit):
     tab = visit("#view=model&moment=1")
     box = tab.locator(".cloud canvas").bounding_box()
     for share in range(10, 90, 2):
@@ -406,7 +406,7 @@ def test_a_stored_run_is_trained_again_when_it_is_chosen(visit, served):
     assert SPEC.key in link(tab)
 
 
-def test_without_a_model_it_says_how_to_get_one(visit, tmp_path, board):
+def test_page_without_a_model_shows_the_command_to_add_one(visit, tmp_path, board):
     file = tmp_path / "empty.html"
     file.write_text(page(board), encoding="utf-8")
     tab = visit("#view=model", address=file.as_uri())
@@ -451,7 +451,7 @@ def test_nothing_is_wider_than_the_screen(visit, view, width):
     assert wide <= screen == width
 
 
-def test_a_phone_shows_pictures_first_and_scrolls_over_them(visit):
+def test_phone_shows_pictures_first_and_paints_only_in_paint_mode(visit):
     tab = visit("", **PHONE)
     assert tab.locator(".stage").nth(1).bounding_box()["y"] < 500
     assert tab.get_by_role("button", name="play").bounding_box()["y"] < 700
@@ -465,7 +465,7 @@ def test_a_phone_shows_pictures_first_and_scrolls_over_them(visit):
     assert picture(tab, 0) != before
 
 
-def test_tabs_go_by_arrows_and_the_address_follows(visit):
+def test_tabs_follow_arrow_keys_and_stay_in_sync_with_the_address(visit):
     tab = visit()
     tab.get_by_role("tab", name="Playground").focus()
     tab.keyboard.press("ArrowRight")
@@ -479,7 +479,7 @@ def test_tabs_go_by_arrows_and_the_address_follows(visit):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("view", ["playground", "model", "leaderboard"])
-def test_axe_finds_nothing(visit, violations, view, scheme):
+def test_axe_finds_no_accessibility_violations(visit, violations, view, scheme):
     tab = visit(f"#view={view}&tau=1&step=4", color_scheme=scheme)
     rest(tab)
     assert [
@@ -489,7 +489,7 @@ def test_axe_finds_nothing(visit, violations, view, scheme):
     ] == []
 
 
-def test_ten_thousand_nodes_move(visit):
+def test_simulation_of_ten_thousand_nodes_exceeds_five_frames_per_second(visit):
     """The rate depends on the machine; docs/explorer.md has measurements."""
     tab = visit("")
     tab.get_by_role("button", name="A wave").click()

@@ -57,7 +57,7 @@ def ask(server, path, method="GET", **headers):
     return answer, body
 
 
-def test_the_page_is_served_with_headers_that_let_nobody_else_in(server):
+def test_page_is_served_with_headers_that_block_other_origins(server):
     answer, body = ask(server, "/")
     assert answer.status == 200
     assert b"page" in body
@@ -69,14 +69,14 @@ def test_the_page_is_served_with_headers_that_let_nobody_else_in(server):
     assert ask(server, "/?a=b")[0].status == 200
 
 
-def test_it_listens_on_loopback_alone(server):
+def test_server_listens_on_loopback_only(server):
     assert server.server_address[0] == "127.0.0.1"
 
 
 @pytest.mark.parametrize(
     "host", [None, "evil.example", "127.0.0.1", "localhost", "127.0.0.1:1", "evil.example:{port}"]
 )
-def test_another_host_gets_nothing(server, host):
+def test_requests_with_a_foreign_host_header_are_forbidden(server, host):
     asked = host and host.format(port=server.server_port)
     answer, body = ask(server, "/", Host=asked)
     assert answer.status == 403
@@ -86,13 +86,13 @@ def test_another_host_gets_nothing(server, host):
 @pytest.mark.parametrize(
     "origin", ["http://evil.example", "null", "https://127.0.0.1:{port}", "http://127.0.0.1:1"]
 )
-def test_another_page_gets_nothing(server, origin):
+def test_requests_with_a_foreign_origin_header_are_forbidden(server, origin):
     answer, body = ask(server, "/", Origin=origin.format(port=server.server_port))
     assert answer.status == 403
     assert b"page" not in body
 
 
-def test_its_own_page_gets_an_answer_by_both_names(server):
+def test_own_origin_is_accepted_as_address_and_as_localhost(server):
     for name in (ADDRESS, "localhost"):
         own = f"{name}:{server.server_port}"
         assert ask(server, "/", Host=own, Origin=f"http://{own}")[0].status == 200
@@ -107,7 +107,7 @@ def test_its_own_page_gets_an_answer_by_both_names(server):
         *("http://evil.example/", "*", "/runs/\\..\\..\\x.json", "/index.html"),
     ],
 )
-def test_there_are_no_files_to_be_found(server, path):
+def test_requests_for_file_paths_are_rejected(server, path):
     answer, body = ask(server, path)
     assert answer.status in (400, 404)
     assert b"root:" not in body
@@ -115,11 +115,11 @@ def test_there_are_no_files_to_be_found(server, path):
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
-def test_nothing_can_be_changed(server, method):
+def test_methods_other_than_get_and_head_return_501(server, method):
     assert ask(server, "/", method)[0].status == 501
 
 
-def test_a_stored_run_is_trained_again_and_says_so(server, result):
+def test_stored_run_is_retrained_and_both_accuracies_are_noted(server, result):
     path = f"/runs/{result.spec.key}.json"
     deadline = time.monotonic() + 60
     while (answer := ask(server, path))[0].status == 202 and time.monotonic() < deadline:
@@ -142,7 +142,7 @@ def test_runs_that_cannot_be_shown_are_not_listed(result):
     assert [listed["key"] for listed in runs.listed()] == [result.spec.key]
 
 
-def test_a_port_that_is_taken_is_one_sentence(server):
+def test_occupied_port_raises_an_input_error(server):
     with pytest.raises(
         InputError, match=f"--port must be free to listen on, got {server.server_port}"
     ):

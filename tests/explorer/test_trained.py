@@ -32,7 +32,7 @@ def small(model, **more):
 
 
 @pytest.mark.parametrize("model", CONTINUOUS)
-def test_the_last_moment_is_what_the_model_says(model):
+def test_last_moment_of_portrait_matches_the_model_predictions(model):
     polynomial = model in ("gread-f", "gread-ac", "gread-z")  # which diverge from large states
     spec = small(model, hyper={"time": 0.05, "step_size": 0.05} if polynomial else {})
     seen = []
@@ -49,7 +49,7 @@ def test_the_last_moment_is_what_the_model_says(model):
     json.dumps(found, allow_nan=False)
 
 
-def test_two_nodes_of_one_state_are_at_one_place(graph):
+def test_nodes_with_equal_states_share_a_position(graph):
     model = gread.GREAD(3, 4, 2, time=1.0).double()
     graph.x[1] = graph.x[0]
     masks = {name: graph[name][:, 0] for name in ("train_mask", "val_mask", "test_mask")}
@@ -71,7 +71,7 @@ def test_only_linear_reactions_have_a_response(graph, reaction, linear):
     assert len(found["beta"]) == (0 if reaction is None else 4)
 
 
-def test_a_model_folder_is_shown_on_its_own_graph(tmp_path):
+def test_model_folder_is_shown_on_its_training_graph(tmp_path):
     data = gread.load("csbm", num_nodes=80, homophily=0.8, degree=8)
     settings = {"epochs": 3, "hidden_channels": 8}
     gread.GraphClassifier(settings=settings).fit(data).save(tmp_path / "good")
@@ -103,7 +103,7 @@ def test_the_leaderboard_has_the_papers_numbers_without_any_run():
     assert cell(board, "GREAD-BS", "texas") == {"ours": None, "paper": [88.92, 3.72]}
 
 
-def test_runs_of_the_protocol_count_before_others():
+def test_protocol_runs_take_precedence_over_other_runs():
     protocol = runs_of("gread-bs", "texas")
     others = [small("gread-bs", split=k) for k in range(3)]
     results = [rated(spec, 0.8) for spec in protocol[:2]]
@@ -115,7 +115,7 @@ def test_runs_of_the_protocol_count_before_others():
     assert board["rows"][0]["model"] == "GREAD-BS"
 
 
-def test_validation_decides_between_settings_and_never_the_test():
+def test_leaderboard_selects_settings_by_validation_not_test_accuracy():
     def group(epochs, val, test):
         train = TrainConfig(epochs=epochs)
         specs = [RunSpec(dataset="csbm", model="gcn", split=k, train=train) for k in range(2)]

@@ -37,18 +37,18 @@ def test_product_has_the_right_gradients():
     )
 
 
-def test_an_operator_is_a_value():
+def test_adjacency_attributes_cannot_be_reassigned():
     with pytest.raises(FrozenInstanceError):
         Adjacency.from_edges(DIRECTED, WEIGHT, num_nodes=5).weight = WEIGHT
 
 
-def test_the_normalisations_have_the_names_of_presets_and_pages():
+def test_normalization_names_are_symmetric_row_and_column():
     assert set(NORMALIZATIONS) == {"symmetric", "row", "column"}
 
 
 @pytest.mark.parametrize("self_loops", [0.0, 1.0, 0.5])
 @pytest.mark.parametrize("name", NORMALIZATIONS)
-def test_normalisation_equals_dense_formula(name, self_loops):
+def test_normalization_equals_dense_formula(name, self_loops):
     h0 = torch.zeros(5, 1, dtype=torch.float64)
     adj = OriginalAdjacency(normalization=name, self_loops=self_loops)(h0, DIRECTED, WEIGHT)
     a = raw(DIRECTED, WEIGHT, 5)
@@ -61,7 +61,7 @@ def test_normalisation_equals_dense_formula(name, self_loops):
     torch.testing.assert_close(dense(adj), expected)
 
 
-def test_symmetric_is_gcn_norm_on_undirected_graphs(graph):
+def test_symmetric_normalization_equals_gcn_norm_on_undirected_graphs(graph):
     adj = OriginalAdjacency()(graph.x, graph.edge_index)
     edge_index, weight = gcn_norm(graph.edge_index, num_nodes=12, dtype=torch.float64)
     torch.testing.assert_close(dense(adj), dense(Adjacency.from_edges(edge_index, weight, 12)))
@@ -87,7 +87,7 @@ def test_soft_adjacency_starts_as_the_row_average(graph):
     torch.testing.assert_close(dense(soft), dense(mean), atol=1e-4, rtol=0)
 
 
-def test_attention_starts_anew_with_all_of_its_parameters():
+def test_reset_parameters_reinitializes_the_attention_bias():
     soft = SoftAdjacency(4)
     torch.nn.init.constant_(soft.key.bias, 7.0)
     soft.reset_parameters()
@@ -130,7 +130,7 @@ def test_soft_adjacency_weighs_by_edge_weight(graph):
     torch.testing.assert_close(dense(one_head(graph.x, graph.edge_index, weight)), expected)
 
 
-def test_an_edge_of_weight_zero_is_no_edge(graph):
+def test_edges_of_weight_zero_are_ignored(graph):
     keep = torch.rand(graph.num_edges) > 0.4
     for adjacency in (OriginalAdjacency(), SoftAdjacency(3).double()):
         cut = adjacency(graph.x, graph.edge_index[:, keep])
@@ -138,7 +138,7 @@ def test_an_edge_of_weight_zero_is_no_edge(graph):
         torch.testing.assert_close(dense(zeroed), dense(cut))
 
 
-def test_weights_that_cannot_be_used_are_refused(graph):
+def test_invalid_adjacency_arguments_raise_input_errors(graph):
     with pytest.raises(InputError, match="self_loops must be a number, zero or above, got -1"):
         OriginalAdjacency(self_loops=-1)
     with pytest.raises(InputError, match=r"attention_channels must be a multiple of heads \(3\)"):
@@ -152,7 +152,7 @@ def test_weights_that_cannot_be_used_are_refused(graph):
 
 
 @pytest.mark.parametrize("self_loops", [0.0, 1.0])
-def test_the_bound_is_below_the_spectrum_and_near_it(self_loops):
+def test_lower_bound_is_close_to_the_smallest_eigenvalue(self_loops):
     data = gread.load("csbm", num_nodes=60)
     h = torch.zeros(60, 1, dtype=torch.float64)
     adj = OriginalAdjacency(self_loops=self_loops)(h, data.edge_index)
@@ -167,7 +167,7 @@ def cycle(n, nodes=None):
     return h0, torch.cat([ring, ring.flip(0)], dim=1)
 
 
-def test_where_the_spectrum_is_not_looked_at_the_bound_is_that_of_all(monkeypatch):
+def test_lower_bound_is_minus_one_if_the_spectrum_is_not_computed(monkeypatch):
     def bound(n):
         return OriginalAdjacency()(*cycle(n)).lowest
 
@@ -180,28 +180,28 @@ def test_where_the_spectrum_is_not_looked_at_the_bound_is_that_of_all(monkeypatc
     assert bound(8) == -1.0
 
 
-def test_the_bound_holds_where_many_eigenvalues_are_near_the_lowest():
+def test_lower_bound_holds_for_clustered_smallest_eigenvalues():
     adjacency = OriginalAdjacency()
     first, second = (adjacency(*cycle(2000)).lowest for _ in range(2))
     assert -1 / 3 - 0.03 <= first <= -1 / 3
     assert first == second  # independent of the global generator
 
 
-def test_the_bound_counts_nodes_without_neighbours_and_is_never_below_minus_one():
+def test_lower_bound_allows_isolated_nodes_and_is_at_least_minus_one():
     bipartite = OriginalAdjacency(self_loops=0.0)(*cycle(10, nodes=13))
     assert bipartite.lowest == -1.0
     odd = OriginalAdjacency(self_loops=0.0)(*cycle(9, nodes=13))
     assert odd.lowest == pytest.approx(-math.cos(math.pi / 9) - 0.02, abs=3e-3)
 
 
-def test_a_spectrum_that_is_not_found_has_the_bound_of_all():
+def test_lower_bound_is_minus_one_for_nan_weights():
     _, edge_index = cycle(10)
     weight = torch.full((20,), torch.nan, dtype=torch.float64)
     assert Adjacency.from_edges(edge_index, weight, 10).lowest == -1.0
 
 
 @pytest.mark.parametrize("self_loops", [0.0, 0.5])
-def test_loops_of_the_graph_may_be_as_all_others(self_loops):
+def test_own_loops_false_replaces_loops_of_the_graph(self_loops):
     h0 = torch.zeros(4, 1, dtype=torch.float64)
     adjacency = OriginalAdjacency(normalization="row", self_loops=self_loops, own_loops=False)
     a = raw(DIRECTED, WEIGHT, 4).fill_diagonal_(self_loops)
@@ -209,7 +209,7 @@ def test_loops_of_the_graph_may_be_as_all_others(self_loops):
     torch.testing.assert_close(dense(adjacency(h0, DIRECTED, WEIGHT)), expected)
 
 
-def test_symmetry_is_found_out_where_it_is_kept(graph):
+def test_symmetry_is_detected_for_undirected_graphs_without_weights(graph):
     def symmetric(edge_index, weight=None, **options):
         return OriginalAdjacency(**options)(graph.x, edge_index, weight).symmetric
 
@@ -222,7 +222,7 @@ def test_symmetry_is_found_out_where_it_is_kept(graph):
 
 @pytest.mark.slow
 @traceable
-def test_it_is_compiled_as_one_graph_which_looks_at_no_value(graph):
+def test_adjacency_compiles_without_graph_breaks(graph):
     adjacency = OriginalAdjacency()
     product = torch.compile(
         lambda x, edge_index: adjacency(x, edge_index) @ x, backend="eager", fullgraph=True
@@ -232,7 +232,7 @@ def test_it_is_compiled_as_one_graph_which_looks_at_no_value(graph):
 
 
 @pytest.mark.parametrize("name", NORMALIZATIONS)
-def test_the_transpose_has_the_entries_of_the_transpose(graph, name):
+def test_transposed_weights_equal_the_dense_transpose(graph, name):
     adj = OriginalAdjacency(normalization=name)(graph.x, graph.edge_index)
     columns = adj.pattern.columns
     rows = columns.numbers()
@@ -242,7 +242,7 @@ def test_the_transpose_has_the_entries_of_the_transpose(graph, name):
     assert adj.transposed_weight is adj.transposed_weight
 
 
-def test_matrices_in_one_pattern_are_what_they_were():
+def test_matrices_keep_their_entries_in_a_shared_pattern():
     other = torch.tensor([[3, 0, 2], [3, 1, 1]])
     made = [
         Adjacency.from_edges(DIRECTED, WEIGHT, 4),
@@ -254,7 +254,7 @@ def test_matrices_in_one_pattern_are_what_they_were():
         torch.testing.assert_close(dense(Adjacency(pattern, entries)), dense(one))
 
 
-def test_what_is_made_by_name_is_made_of_all_that_was_said(graph):
+def test_adjacency_created_by_name_receives_all_arguments(graph):
     said = {"normalization": "row", "self_loops": 0.5, "heads": 2, "attention_channels": 6}
     original = gread.ReactionDiffusionConv(3, adjacency="original", **said).adjacency
     assert original.normalize is NORMALIZATIONS["row"]
@@ -266,7 +266,7 @@ def test_what_is_made_by_name_is_made_of_all_that_was_said(graph):
 
 
 @pytest.mark.parametrize("self_loops", [0.5, 2.0])
-def test_soft_weights_of_loops_are_weighed(graph, self_loops):
+def test_soft_adjacency_weights_loops_by_self_loops(graph, self_loops):
     soft = SoftAdjacency(3, self_loops=self_loops).double()
     for linear in (soft.query, soft.key):
         torch.nn.init.zeros_(linear.weight)
@@ -283,6 +283,6 @@ def test_soft_weights_of_loops_are_weighed(graph, self_loops):
         ({"self_loops": -1.0}, "self_loops must be a number, zero or above, got -1"),
     ],
 )
-def test_settings_of_attention_that_cannot_be_used_are_refused(arguments, sentence):
+def test_invalid_attention_settings_raise_input_errors(arguments, sentence):
     with pytest.raises(InputError, match=sentence):
         SoftAdjacency(4, **arguments)

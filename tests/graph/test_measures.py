@@ -46,7 +46,7 @@ def test_homophily_does_not_depend_on_how_edges_are_stored():
     assert gread.edge_homophily(data.edge_index, data.y) == pytest.approx(expected)
 
 
-def test_adjusted_homophily_is_1_0_or_below():
+def test_adjusted_homophily_of_homophilous_random_and_heterophilous_graphs():
     apart = torch.tensor([[0, 1], [1, 2]])
     assert gread.adjusted_homophily(apart, torch.tensor([0, 1, 0])) < -0.7
     pairs = torch.tensor([[0, 2], [1, 3]])

@@ -1,4 +1,4 @@
-"""Laws of every operator, also that of a shard."""
+"""Properties of every operator, including the operator of a shard."""
 
 import pytest
 import torch
@@ -34,7 +34,7 @@ def members(protocol):
 
 @pytest.mark.parametrize("self_loops", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("kind", [OriginalAdjacency, SoftAdjacency])
-def test_a_shard_of_the_whole_graph_gives_the_operator_of_its_edges(data, whole, kind, self_loops):
+def test_shard_of_the_whole_graph_gives_the_same_operator(data, whole, kind, self_loops):
     arguments = (3,) if kind is SoftAdjacency else ()
     adjacency = kind(*arguments, self_loops=self_loops)
     found, expected = adjacency(data.x, whole), adjacency(data.x, data.edge_index)
@@ -46,14 +46,14 @@ def test_a_shard_of_the_whole_graph_gives_the_operator_of_its_edges(data, whole,
     assert torch.equal(found.total(data.x), data.x)
 
 
-def test_edges_of_a_shard_are_those_of_the_graph(data, whole):
+def test_shard_of_the_whole_graph_has_the_same_edges(data, whole):
     found, expected = (edges_of(one, None, data.x, 1.0) for one in (whole, data.edge_index))
     assert all(map(torch.equal, found.pattern.rows, expected.pattern.rows))
     assert torch.equal(found.weight, expected.weight)
     assert found.num_nodes == expected.num_nodes
 
 
-def test_what_stands_in_the_place_of_edge_index_is_checked(data, whole):
+def test_check_edges_accepts_shards_and_rejects_other_types(data, whole):
     assert isinstance(whole, EdgeSource)
     check_edges(whole, None, data.x)
     with pytest.raises(InputError, match="edge_weight must be None for a shard"):

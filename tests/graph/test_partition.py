@@ -31,7 +31,7 @@ def long() -> Data:
     return graph
 
 
-def test_every_node_is_the_own_of_one_part(long):
+def test_every_node_is_owned_by_exactly_one_part(long):
     parts = cut(long, 7, halo=1)
     own = torch.cat([part.nodes[: part.own] for part in parts])
     assert own.sort().values.equal(torch.arange(240))
@@ -47,7 +47,7 @@ def test_a_part_has_the_edges_between_its_nodes_and_their_weights(long, halo):
         assert found.equal(dense[part.nodes][:, part.nodes])
 
 
-def test_the_halo_is_all_within_its_hops(long):
+def test_halo_contains_all_nodes_within_its_hops(long):
     near = torch.eye(240)
     near[long.edge_index[0], long.edge_index[1]] = near[long.edge_index[1], long.edge_index[0]] = 1
     within = near @ near @ near > 0
@@ -61,7 +61,7 @@ def test_the_halo_is_all_within_its_hops(long):
 @pytest.mark.parametrize(
     "model, halo", [("gread-bs", 9), ("gread-fb", 5), ("gread-x", 9), ("gcn", 3), ("mlp", 0)]
 )
-def test_logits_are_those_of_the_whole_graph_where_the_halo_is_deep_enough(long, model, halo):
+def test_partitioned_logits_equal_full_graph_logits_with_sufficient_halo(long, model, halo):
     module = built(model)
     whole = logits_of(module, long, long.train_mask, WHOLE)
     config = gread.TrainConfig(parts=6, halo=halo)
@@ -77,7 +77,7 @@ MEANS = ("pairnorm", "grand++")
 
 
 @pytest.mark.parametrize("name", [name for name, entry in MODELS.items() if entry.divisible({})])
-def test_models_go_by_parts_and_components_need_no_halo(name):
+def test_divisible_models_need_no_halo_for_separate_components(name):
     data = gread.load("grid", height=4, width=4)
     many = Data(
         x=torch.randn(64, 4, generator=torch.Generator().manual_seed(0)),
@@ -93,7 +93,7 @@ def test_models_go_by_parts_and_components_need_no_halo(name):
 
 
 @pytest.mark.parametrize("class_weight", [None, torch.tensor([1.0, 2.0, 0.5])])
-def test_a_step_by_parts_is_a_step_on_the_whole_graph(long, class_weight):
+def test_partitioned_training_step_equals_full_graph_step(long, class_weight):
     """Gradients, losses and accuracies are sums over parts."""
     fits, gradients = [], []
     for config in (WHOLE, gread.TrainConfig(epochs=1, parts=6, halo=9)):
@@ -106,7 +106,7 @@ def test_a_step_by_parts_is_a_step_on_the_whole_graph(long, class_weight):
         torch.testing.assert_close(other, one, rtol=1e-3, atol=1e-6)
 
 
-def test_the_gradient_is_that_of_the_mean_over_all_training_nodes(long):
+def test_partitioned_gradient_equals_the_gradient_of_the_mean_loss(long):
     module = built("gcn", input_dropout=0.0, dropout=0.0)
     gread.fit(module, long, gread.TrainConfig(epochs=1, parts=6, halo=3, lr=1e-12))
     found = [parameter.grad.clone() for parameter in module.parameters()]
@@ -118,7 +118,7 @@ def test_the_gradient_is_that_of_the_mean_over_all_training_nodes(long):
         torch.testing.assert_close(one, parameter.grad, rtol=1e-3, atol=1e-6)
 
 
-def test_a_part_without_training_nodes_is_no_matter(long):
+def test_training_accepts_parts_without_training_nodes(long):
     long.train_mask = torch.arange(240) < 10
     long.val_mask = (torch.arange(240) >= 10) & (torch.arange(240) < 20)
     long.test_mask = (torch.arange(240) >= 20) & (torch.arange(240) < 30)
@@ -126,13 +126,13 @@ def test_a_part_without_training_nodes_is_no_matter(long):
     assert len(fit.history) == 2
 
 
-def test_a_model_that_fits_is_not_cut(long):
+def test_graph_that_fits_in_memory_is_not_partitioned(long):
     found = parts_that_fit(built("gread-bs"), long)
     assert found.parts == 1
     assert 0 < found.needed < found.free <= free_memory() * 2
 
 
-def test_the_less_memory_the_more_parts(long):
+def test_less_free_memory_gives_more_parts(long):
     module = built("gread-bs")
     needed = parts_that_fit(module, long).needed
     found = [parts_that_fit(module, long, needed * share) for share in (0.9, 0.3, 0.15)]
@@ -142,7 +142,7 @@ def test_the_less_memory_the_more_parts(long):
     assert found[0].halo == 2
 
 
-def test_a_halo_that_is_the_whole_graph_is_given_up():
+def test_halo_that_covers_the_whole_graph_is_dropped():
     data = gread.load("csbm", num_nodes=400, homophily=0.5, degree=30)
     module = gread.GREAD(data.num_features, 8, 2)
     found = parts_that_fit(module, data, 0.2 * parts_that_fit(module, data).needed)
@@ -150,12 +150,12 @@ def test_a_halo_that_is_the_whole_graph_is_given_up():
     assert found.parts > 1
 
 
-def test_what_never_fits_is_one_sentence(long):
+def test_graph_that_never_fits_in_memory_raises_input_error(long):
     with pytest.raises(InputError, match="must fit into memory in at most"):
         parts_that_fit(built("gread-bs"), long, 10.0)
 
 
-def test_a_division_says_why_and_what_else_there_is():
+def test_division_message_states_the_reason_and_the_alternative():
     told = str(Division(4, 2, 30e9, 20e9))
     assert told == (
         "training on the whole graph takes about 30.0 GB and 20.0 GB are free, so the graph is "
@@ -171,12 +171,12 @@ def test_a_division_says_why_and_what_else_there_is():
         ({"parts": 300, "halo": 2}, "parts must be at most the 240 nodes, got 300"),
     ],
 )
-def test_wrong_numbers_are_one_sentence(long, options, said):
+def test_invalid_parts_and_halo_raise_input_errors(long, options, said):
     with pytest.raises(InputError, match=said):
         cut(long, **{"halo": 2, **options})
 
 
-def test_a_model_of_the_whole_graph_cannot_be_cut(long):
+def test_partitioned_training_rejects_models_that_use_two_hop(long):
     long.two_hop = long.edge_index
     with pytest.raises(InputError, match="parts must be 1 for a model that uses two_hop"):
         gread.fit(built("h2gcn"), long, gread.TrainConfig(epochs=1, parts=2))

@@ -21,7 +21,7 @@ def edges(directed):
     return drawn if directed else to_undirected(drawn, num_nodes=60)
 
 
-def test_the_order_of_the_nodes_does_not_matter(edges, directed):
+def test_positions_are_equivariant_to_node_permutation(edges, directed):
     order = torch.randperm(60, generator=torch.Generator().manual_seed(1))
     place = order.argsort()
     found = spectral_positions(place[edges], 60, directed=directed)
@@ -30,7 +30,7 @@ def test_the_order_of_the_nodes_does_not_matter(edges, directed):
     )
 
 
-def test_neither_the_order_nor_the_repetition_of_edges_matters(edges, directed):
+def test_positions_are_invariant_to_edge_order_and_duplicates(edges, directed):
     more = torch.cat([edges, edges[:, :50]], dim=1)
     more = more[:, torch.randperm(more.size(1))]
     found = spectral_positions(more, 60, directed=directed)
@@ -60,7 +60,7 @@ def test_reversed_edges_exchange_sources_and_targets():
     torch.testing.assert_close(back, swapped, atol=1e-4, rtol=1e-4)
 
 
-def test_many_nodes_have_the_coordinates_that_few_would_have(monkeypatch):
+def test_lanczos_coordinates_equal_those_of_the_full_decomposition(monkeypatch):
     """The Lanczos method agrees with a full decomposition; four blocks separate in the spectrum."""
     data = gread.csbm(2 * SMALL, 4, homophily=0.8, degree=30, num_splits=1)
     found = spectral_positions(data.edge_index, 2 * SMALL)
@@ -70,7 +70,7 @@ def test_many_nodes_have_the_coordinates_that_few_would_have(monkeypatch):
     assert found.shape == whole.shape == (2 * SMALL, 1 + KEPT)
 
 
-def test_groups_are_told_apart():
+def test_one_coordinate_separates_two_groups():
     data = gread.csbm(2 * SMALL, 2, homophily=0.9, degree=20, num_splits=1)
     second = spectral_positions(data.edge_index, 2 * SMALL)[:, 2]
     right = ((second > 0) == (data.y == 1)).float().mean()
@@ -78,7 +78,7 @@ def test_groups_are_told_apart():
 
 
 @pytest.mark.parametrize("nodes", [1, 3, SMALL + 1])
-def test_a_graph_without_edges_has_degrees_alone(nodes, directed):
+def test_graph_without_edges_has_only_degree_columns(nodes, directed):
     none = torch.zeros(2, 0, dtype=torch.int64)
     found = spectral_positions(none, nodes, directed=directed)
     assert found.shape == (nodes, 2 if directed else 1)

@@ -47,7 +47,7 @@ def test_gather_and_pull(dtype, d, degree, bases, entries):
 
 @needs_compiler
 @pytest.mark.parametrize("dtype", TOLERANCE)
-def test_the_others(dtype):
+def test_edge_dots_attention_and_dropout_agree_with_the_reference(dtype):
     rows = some_rows()
     a, b, c, e = torch.randn(4, 40, 70, dtype=dtype)
     coef = torch.randn(2, 70, dtype=dtype)
@@ -80,8 +80,8 @@ def test_the_others(dtype):
 @pytest.mark.parametrize("kernels", [plain, pytest.param(cpu, marks=needs_compiler)])
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("far", [-1e4, 88.0, 100.0, 1e4])
-def test_an_entry_of_no_weight_is_as_none(kernels, dtype, far):
-    """For any distance of its score from the others."""
+def test_zero_weight_entries_equal_absent_entries_in_attention(kernels, dtype, far):
+    """The score of the entry may be at any distance from the others."""
     rows = plain.Rows(torch.tensor([0, 3, 4]), torch.tensor([0, 1, 2, 2], dtype=torch.int32))
     q = torch.ones(2, 1, 1, dtype=dtype)
     k = torch.tensor([0.5, far, 0.25], dtype=dtype).view(3, 1, 1)
@@ -110,7 +110,7 @@ def test_sums_do_not_depend_on_the_number_of_threads():
 
 
 @needs_compiler
-def test_nothing_gives_nothing():
+def test_gather_of_an_empty_matrix_is_empty():
     rows = Pattern.from_entries(*torch.empty(2, 0, dtype=torch.int64), (0, 0))[0].rows
     terms = plain.Terms(torch.ones(2, 3))
     assert cpu.gather(rows, torch.empty(0), torch.empty(0, 3), terms).shape == (0, 3)
@@ -134,7 +134,7 @@ TRAIN = (
     ("environment", "shown"),
     [({"CC": "/nowhere/cc"}, "cc does not start"), ({"CC": "false"}, "false fails")],
 )
-def test_without_a_compiler_all_works(tmp_path, environment, shown):
+def test_training_works_without_a_compiler(tmp_path, environment, shown):
     done = in_a_process(TRAIN, XDG_CACHE_HOME=str(tmp_path), **environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("2 ")
@@ -143,7 +143,7 @@ def test_without_a_compiler_all_works(tmp_path, environment, shown):
 
 @pytest.mark.slow
 @needs_compiler
-def test_kernels_are_compiled_once_and_kept(tmp_path):
+def test_kernels_are_compiled_once_and_cached(tmp_path):
     code = "from gread.kernels import cpu; print(cpu.library()._name)"
     first, second = (in_a_process(code, XDG_CACHE_HOME=str(tmp_path)) for _ in range(2))
     assert first.stdout == second.stdout

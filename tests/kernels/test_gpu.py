@@ -19,7 +19,7 @@ CUDA = torch.cuda.is_available()
 if not CUDA and os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("needs a GPU, or TRITON_INTERPRET=1", allow_module_level=True)
 if not CUDA and numpy.lib.NumpyVersion(numpy.__version__) >= "2.4.0":
-    pytest.skip("Triton 3.6 interprets no loop under NumPy 2.4", allow_module_level=True)
+    pytest.skip("Triton 3.6 cannot interpret loops under NumPy 2.4", allow_module_level=True)
 
 from gread.kernels import gpu  # noqa: E402
 from gread.training import loop, optimizer  # noqa: E402
@@ -120,8 +120,8 @@ def test_gather(launches, graph, dtype, d, degree, bases):
     assert_same(gpu.gather(*arguments), plain.gather(*arguments))
 
 
-def test_rows_in_their_own_order():
-    """Patterns that are built while a graph is recorded have no other."""
+def test_rows_without_length_order_agree_with_the_reference():
+    """Patterns that are built while a CUDA graph is recorded have no order by length."""
     rows = rows_of("mixed")
     bare = Rows(rows.start.clone(), rows.column)
     n, entries = len(GRAPHS["mixed"]), rows.column.numel()
@@ -133,7 +133,7 @@ def test_rows_in_their_own_order():
 
 
 @dtypes
-def test_gather_of_another_number_of_columns(dtype):
+def test_gather_with_more_columns_than_rows(dtype):
     rows = make_rows([3, 0, 9], 50)
     weight, y, coef = (normal(*shape, dtype=dtype) for shape in [(12,), (50, 8), (1, 8)])
     terms = Terms(coef, degree=0)
@@ -211,8 +211,8 @@ def test_attend(launches, graph, dtype, heads, d_k, weights):
 
 @dtypes
 @pytest.mark.parametrize("far", [-1e4, 88.0, 100.0, 1e4])
-def test_an_entry_of_no_weight_is_as_none(dtype, far):
-    """For any distance of its score from the others, also in a row of two blocks."""
+def test_zero_weight_entries_equal_absent_entries_in_attention(dtype, far):
+    """The score may be at any distance from the others, also in a row of two blocks."""
     rows = make_rows([3, 40], 43)
     q, k = torch.ones(2, 2, 1, dtype=dtype, device=DEVICE), normal(43, 2, 1, dtype=dtype)
     rows.column.copy_(torch.arange(43))
@@ -287,8 +287,8 @@ def test_log_loss_and_score(dtype, members, n, k):
 
 
 @pytest.mark.parametrize("members", [1, 3])
-def test_the_best_state_is_kept_as_without_kernels(members, monkeypatch):
-    """With ties, patience, values that are not finite, and members that are dropped."""
+def test_best_state_in_one_launch_equals_plain_pytorch(members, monkeypatch):
+    """Include ties, patience, non-finite values and dropped members."""
     random = torch.Generator().manual_seed(0)
     configs = [TrainConfig(epochs=9 + m, patience=(None, 2, 3)[m]) for m in range(members)]
     kinds = [torch.float32, torch.float64, torch.int64, torch.bool]
@@ -325,8 +325,8 @@ def test_the_best_state_is_kept_as_without_kernels(members, monkeypatch):
 
 
 @dtypes
-def test_a_step_in_one_launch_is_that_of_adam(dtype, monkeypatch):
-    """For each member, also without some of the gradients, and after one was dropped."""
+def test_optimizer_step_in_one_launch_equals_adam(dtype, monkeypatch):
+    """Compare each member, also with missing gradients and after a member was dropped."""
     monkeypatch.setattr(optimizer, "IN_ONE_LAUNCH", (DEVICE,))
     monkeypatch.setattr(optimizer, "available", lambda _: gpu)
     configs = [TrainConfig(lr=0.03 * (1 + m), weight_decay=0.1 * m) for m in range(3)]
@@ -358,7 +358,7 @@ def test_a_step_in_one_launch_is_that_of_adam(dtype, monkeypatch):
 
 
 @dtypes
-def test_a_model_in_one_launch_has_the_groups_of_its_optimizer(dtype, monkeypatch):
+def test_optimizer_in_one_launch_respects_parameter_groups(dtype, monkeypatch):
     monkeypatch.setattr(optimizer, "IN_ONE_LAUNCH", (DEVICE,))
     monkeypatch.setattr(optimizer, "available", lambda _: gpu)
     ours = [torch.nn.Parameter(normal(5, 2, dtype=dtype)) for _ in range(2)]
@@ -437,7 +437,7 @@ def test_matrices_that_are_not_square(launches, shape, members):
 
 
 @dtypes
-def test_what_is_not_contiguous(dtype):
+def test_noncontiguous_inputs_agree_with_the_reference(dtype):
     rows = rows_of("mixed")
     n = len(GRAPHS["mixed"])
     y = normal(8, n, dtype=dtype).T
@@ -473,7 +473,7 @@ CAPTURABLE = ["gather", "pull", "dot", "edge_dots", "attend", "head_dots", "shar
 
 @pytest.mark.skipif(not CUDA, reason="needs a GPU")
 @pytest.mark.parametrize("name", CAPTURABLE)
-def test_a_replay_gives_the_same(launches, name):
+def test_cuda_graph_replay_equals_direct_call(launches, name):
     call = capturable()[name]
     x = normal(len(GRAPHS["mixed"]), 64, dtype=torch.float32)
     call(x)  # compiles
@@ -487,7 +487,7 @@ def test_a_replay_gives_the_same(launches, name):
         assert torch.equal(out, call(x))
 
 
-def test_a_row_uses_more_warps_while_rows_are_few(monkeypatch):
+def test_few_rows_use_more_warps_per_row(monkeypatch):
     few, many = make_rows([3] * 20 + [90], 21), make_rows([3] * 3000, 3000)
     (launch,) = gpu._launches(few, 256, 1)
     assert launch.options["num_warps"] == 8
@@ -496,7 +496,7 @@ def test_a_row_uses_more_warps_while_rows_are_few(monkeypatch):
     assert gpu._launches(many, 256, 1)[0].options["num_warps"] == 1
 
 
-def test_a_long_row_of_a_small_graph_has_a_launch_of_its_own():
+def test_long_row_of_a_small_graph_has_a_separate_launch():
     hub = make_rows([3] * 4000 + [1303], 4001)
     first, second = gpu._launches(hub, 256, 1)
     assert (first.options["FEWEST"], first.options["MOST"]) == (0, 256)

@@ -38,7 +38,7 @@ def test_product_equals_the_dense_one(dtype):
     torch.testing.assert_close(result, expected.to(dtype), **TOLERANCE.get(dtype, {}))
 
 
-def test_a_matrix_need_not_be_square():
+def test_product_supports_rectangular_matrices():
     row, column = torch.tensor([0, 0, 1]), torch.tensor([4, 1, 0])
     pattern, order = Pattern.from_entries(row, column, (2, 5))
     weight = torch.randn(3, dtype=torch.float64, requires_grad=True)
@@ -61,7 +61,7 @@ def test_gradients_of_first_and_second_order_are_right():
     assert torch.autograd.gradcheck(multiply, (weight, h.detach()))
 
 
-def test_a_product_with_fixed_entries_keeps_no_state():
+def test_product_with_fixed_entries_saves_no_state_for_backward():
     weight, h = torch.randn(6), torch.randn(4, 2, requires_grad=True)
     kept = []
     for entries in (weight, weight.clone().requires_grad_()):
@@ -72,7 +72,7 @@ def test_a_product_with_fixed_entries_keeps_no_state():
     assert kept == [[weight.shape], [weight.shape, h.shape]]
 
 
-def test_gradients_of_several_members_are_those_of_each():
+def test_product_gradients_of_four_members_pass_gradcheck():
     h = torch.randn(4, 4, 2, dtype=torch.float64, requires_grad=True)
     for shape in ((4, 6), (6,)):
         weight = torch.randn(shape, dtype=torch.float64, requires_grad=True)
@@ -81,19 +81,19 @@ def test_gradients_of_several_members_are_those_of_each():
 
 
 @pytest.mark.slow
-def test_pytorch_finds_nothing_wrong_with_the_operator():
+def test_product_operator_passes_pytorch_opcheck():
     weight, h = torch.randn(6, requires_grad=True), torch.randn(4, 2, requires_grad=True)
     results = torch.library.opcheck(_product, (PLACES, weight, h))
     assert set(results.values()) == {"SUCCESS"}
 
 
-def test_no_entries_give_zero():
+def test_product_without_entries_is_zero():
     nothing = torch.empty(0, dtype=torch.int64)
     pattern, _ = Pattern.from_entries(nothing, nothing, (3, 3))
     assert not product(pattern, torch.empty(0), torch.randn(3, 2)).any()
 
 
-def test_scores_are_dot_products_of_every_head_and_so_are_their_gradients():
+def test_scores_equal_dot_products_per_head_with_correct_gradients():
     q = torch.randn(PATTERN.rows.start.numel() - 1, 3, 2, dtype=torch.float64, requires_grad=True)
     k = torch.randn(PATTERN.num_columns, 3, 2, dtype=torch.float64, requires_grad=True)
     expected = (q[PATTERN.rows.numbers()] * k[PATTERN.rows.column.long()]).sum(-1)
@@ -101,7 +101,7 @@ def test_scores_are_dot_products_of_every_head_and_so_are_their_gradients():
     assert torch.autograd.gradcheck(lambda q, k: scores(PATTERN, q, k), (q, k))
 
 
-def test_scores_of_several_members_are_those_of_each():
+def test_scores_of_several_members_equal_scores_of_each():
     q, k = (torch.randn(4, 4, 3, 2, dtype=torch.float64, requires_grad=True) for _ in range(2))
     each = [scores(PATTERN, *pair) for pair in zip(q, k, strict=True)]
     torch.testing.assert_close(scores(PATTERN, q, k), torch.stack(each))
@@ -119,7 +119,7 @@ def test_gradients_of_attention_are_right():
 
 @pytest.mark.parametrize("by_row", [True, False])
 @pytest.mark.parametrize("weighted", [True, False])
-def test_shares_are_a_softmax_and_so_are_their_gradients(by_row, weighted):
+def test_shares_equal_a_softmax_with_correct_gradients(by_row, weighted):
     score = torch.randn(6, 3, dtype=torch.float64, requires_grad=True)
     weight = torch.rand(6, dtype=torch.float64) if weighted else None
     part = score.exp() * (1 if weight is None else weight.unsqueeze(-1))
@@ -138,7 +138,7 @@ def test_shares_are_a_softmax_and_so_are_their_gradients(by_row, weighted):
         )
 
 
-def test_dropout_keeps_the_mean_and_its_gradient_falls_on_what_stayed():
+def test_dropout_preserves_the_mean_and_masks_the_gradient():
     x = torch.ones(200, 500, requires_grad=True)
     dropped = drop(x, 0.3)
     assert abs(dropped.mean().item() - 1) < 0.01
@@ -172,7 +172,7 @@ def test_dropout_of_members_takes_any_memory_layout():
 
 
 @pytest.mark.parametrize("members", [1, 2, 5])
-def test_the_gradient_of_entries_of_any_number_of_members(members):
+def test_product_gradients_for_any_number_of_members(members):
     row, column = torch.randint(6, (2, 20))
     pattern, _ = Pattern.from_entries(row, column, (6, 6))
     weight = torch.randn(members, 20, dtype=torch.float64, requires_grad=True)
@@ -182,13 +182,13 @@ def test_the_gradient_of_entries_of_any_number_of_members(members):
 
 @pytest.mark.parametrize("rows", [1, 255, 1024, 4099])
 @pytest.mark.parametrize("members", [1, 3])
-def test_the_sum_of_outer_products_in_parts_equals_that_in_one(members, rows):
+def test_sum_of_outer_products_equals_batched_matrix_product(members, rows):
     h = torch.randn(rows, members, 5, dtype=torch.float64).transpose(0, 1)
     g = torch.randn(members, rows, 33, dtype=torch.float64)
     torch.testing.assert_close(outer_sum(h, g), torch.bmm(h.mT, g))
 
 
-def test_the_sum_of_outer_products_copies_nothing_if_a_power_of_two_divides_the_rows(monkeypatch):
+def test_sum_of_outer_products_copies_nothing_for_divisible_row_count(monkeypatch):
     monkeypatch.setattr(operators, "pad", None)
     h, g = torch.randn(1, 10_000, 2).double(), torch.randn(1, 10_000, 3).double()  # 16 · 625
     torch.testing.assert_close(outer_sum(h, g), torch.bmm(h.mT, g))

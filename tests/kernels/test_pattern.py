@@ -22,7 +22,7 @@ def test_an_undirected_graph_is_symmetric():
     assert not Pattern.from_entries(target[:4], source[:4], (4, 4))[0].symmetric
 
 
-def test_what_is_remembered_is_made_once():
+def test_remember_computes_each_value_once():
     tensor, made = torch.zeros(3), []
     for _ in range(2):
         assert remember(tensor, "sum", lambda: made.append(1) or 7) == 7
@@ -31,7 +31,7 @@ def test_what_is_remembered_is_made_once():
     assert remember(torch.zeros(3), "sum", lambda: 9) == 9
 
 
-def test_it_is_forgotten_when_the_tensor_is_written_to_and_with_it():
+def test_remember_drops_values_of_modified_or_deleted_tensors():
     tensor = torch.zeros(3)
     assert remember(tensor, "sum", lambda: 1) == 1
     tensor[0] = 5
@@ -43,7 +43,7 @@ def test_it_is_forgotten_when_the_tensor_is_written_to_and_with_it():
     assert len(_kept) == before - 1
 
 
-def test_nothing_is_remembered_of_what_is_learned():
+def test_remember_does_not_cache_values_of_trainable_tensors():
     parameter = torch.zeros(3, requires_grad=True)
     assert [remember(parameter, "sum", lambda n=n: n) for n in (1, 2)] == [1, 2]
 
@@ -61,7 +61,7 @@ def test_rows_are_ordered_by_length_with_heavy_ones_first(monkeypatch):
     assert torch.equal(count, counts[row].int())
 
 
-def test_pieces_of_rows_have_every_entry_once_and_are_ordered_by_length(monkeypatch):
+def test_pieces_of_rows_cover_every_entry_once_in_order_of_length(monkeypatch):
     monkeypatch.setattr(pattern, "PIECE", 4)
     counts = torch.tensor([2, 9, 5, 1, 30, 3, 0, 4])
     start = torch.cat([counts.new_zeros(1), counts.cumsum(0)])

@@ -46,7 +46,7 @@ def pass_by_pass(program, adj, inputs, coef):
     return interpret(program, MatrixPasses(adj, choice.backend_for(coef)), inputs, coef)
 
 
-def test_the_program_of_this_test_has_every_kind():
+def test_example_program_contains_every_kind_of_pass():
     assert everything().kinds == set(KINDS)
 
 
@@ -54,7 +54,7 @@ def test_the_program_of_this_test_has_every_kind():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("d", [1, 5, 16, 40, 64, 130])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_all_passes_at_once_give_what_they_give_one_by_one(d, dtype, threads):
+def test_compiled_program_equals_pass_by_pass_execution(d, dtype, threads):
     program, (adj, inputs, coef) = everything(), arguments(d, dtype)
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -76,7 +76,7 @@ def test_all_passes_at_once_give_what_they_give_one_by_one(d, dtype, threads):
 @compiled
 @pytest.mark.parametrize("own_weights", [True, False])
 @pytest.mark.parametrize("d", [5, 64])
-def test_several_members_at_once_give_what_each_gives(d, own_weights):
+def test_program_on_stacked_members_equals_each_member_alone(d, own_weights):
     program = everything()
     adj, inputs, coef = arguments(d, torch.float64)
     adjacencies = [replace(adj, weight=adj.weight * (1 + m * own_weights)) for m in range(3)]
@@ -99,7 +99,7 @@ def test_several_members_at_once_give_what_each_gives(d, own_weights):
 
 
 @compiled
-def test_the_number_of_threads_does_not_change_a_bit():
+def test_results_are_bitwise_equal_for_any_number_of_threads():
     program, (adj, inputs, coef) = everything(), arguments(70, torch.float32)
     found = []
     before = torch.get_num_threads()
@@ -112,7 +112,7 @@ def test_the_number_of_threads_does_not_change_a_bit():
         assert torch.equal(other.sums, found[0].sums)
 
 
-def test_a_slot_is_free_after_its_last_use_and_not_before():
+def test_slots_are_reused_only_after_their_last_use():
     """Compare results: a state that is overwritten too early would change them."""
     program, (adj, inputs, coef) = everything(), arguments(3, torch.float64)
     assert program.slots < 6
@@ -136,7 +136,7 @@ def everything_in_slots_of_its_own():
         return everything()
 
 
-def test_a_product_does_not_write_where_it_reads():
+def test_product_output_slot_differs_from_its_input_slot():
     w = ProgramBuilder()
     state = w.load(0)
     for _ in range(5):
@@ -150,14 +150,14 @@ def test_a_product_does_not_write_where_it_reads():
 
 
 @compiled
-def test_the_compiled_kernels_know_the_kinds_and_fields_of_passes(monkeypatch):
+def test_changed_pass_kinds_compile_another_library(monkeypatch):
     """The C file uses these lists, so another order compiles another library."""
     before = cpu.library.__wrapped__()._name
     monkeypatch.setattr("gread.kernels.cpu.KINDS", (*KINDS[1:], KINDS[0]))
     assert cpu.library.__wrapped__()._name != before
 
 
-def test_every_backend_has_every_kernel_and_says_if_it_runs_whole_programs():
+def test_every_backend_has_every_kernel_and_reference_run_returns_none():
     program, (adj, inputs, coef) = everything(), arguments(3, torch.float64)
     kernels = [name for name in vars(choice.Backend) if not name.startswith("_")]
     assert all(callable(getattr(reference, name)) for name in kernels)

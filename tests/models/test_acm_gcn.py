@@ -24,7 +24,7 @@ def test_acm_gcn_equals_dense_formula(graph):
 
 
 @pytest.mark.parametrize("channel", [0, 1, 2])
-def test_with_one_channel_it_is_a_plain_convolution(graph, channel):
+def test_layer_with_one_active_channel_equals_a_single_convolution(graph, channel):
     layer = AdaptiveMixing(torch.nn.Linear(3, 15, bias=False), 5).double()
     torch.nn.init.zeros_(layer.mix)
     with torch.no_grad():

@@ -14,7 +14,7 @@ def quiet(name="acmp", **options):
     return model
 
 
-def test_without_repulsion_and_well_it_is_grand(graph):
+def test_acmp_without_repulsion_and_double_well_equals_grand(graph):
     grand = quiet("grand", time=2.0)
     model = quiet(repulsion=0.0, time=2.0)
     for part in ("encoder", "decoder"):
@@ -27,7 +27,7 @@ def test_without_repulsion_and_well_it_is_grand(graph):
 
 
 @pytest.mark.parametrize("relative", [True, False])
-def test_one_euler_step_is_the_formula(graph, relative):
+def test_one_euler_step_equals_dense_formula(graph, relative):
     model = quiet(repulsion=0.3, relative=relative, solver="euler", time=0.1)
     weight = torch.rand(graph.num_edges, dtype=torch.float64)
     h0 = model.encoder(graph.x)
@@ -44,7 +44,7 @@ def test_one_euler_step_is_the_formula(graph, relative):
     torch.testing.assert_close(found, h0 + 0.1 * slope)
 
 
-def test_the_well_draws_every_number_to_plus_or_minus_one(graph):
+def test_double_well_term_drives_entries_to_plus_or_minus_one(graph):
     model = quiet(source=False, time=40.0, step_size=0.2)
     nn.init.constant_(model.alpha.logit, -torch.inf)
     nn.init.zeros_(model.delta.logit)
@@ -52,6 +52,6 @@ def test_the_well_draws_every_number_to_plus_or_minus_one(graph):
     torch.testing.assert_close(solution.final, solution.saved[0].sign(), atol=1e-4, rtol=0)
 
 
-def test_a_negative_repulsion_is_refused():
+def test_negative_repulsion_is_rejected():
     with pytest.raises(InputError, match="repulsion must be a number, zero or above, got -1"):
         quiet(repulsion=-1)

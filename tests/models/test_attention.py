@@ -39,7 +39,9 @@ def by_hand(form, x, edge_index, weight):
 @pytest.mark.parametrize("normalization", ["row", "column"])
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
 @pytest.mark.parametrize("attention", SCORES)
-def test_it_is_its_definition(graph, attention, normalizer, normalization):
+def test_attention_matrix_equals_its_entrywise_definition(
+    graph, attention, normalizer, normalization
+):
     made = some(heads=1, attention=attention, normalizer=normalizer, normalization=normalization)
     scores = made.scores
     queries = scores.queries[0] if attention == "exponential" else scores.queries
@@ -70,7 +72,7 @@ def test_rows_or_columns_sum_to_one(graph, attention, normalizer):
 @pytest.mark.parametrize("normalization", ["row", "column"])
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
 @pytest.mark.parametrize("attention", SCORES)
-def test_an_edge_of_no_weight_is_no_edge_however_far_its_score(
+def test_zero_weight_edges_equal_absent_edges_for_extreme_scores(
     graph, attention, normalizer, normalization
 ):
     made = some(attention=attention, normalizer=normalizer, normalization=normalization)
@@ -84,7 +86,7 @@ def test_an_edge_of_no_weight_is_no_edge_however_far_its_score(
 
 
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
-def test_a_node_of_no_weight_at_all_is_a_row_of_zeros(graph, normalizer):
+def test_node_with_only_zero_weights_has_a_zero_row(graph, normalizer):
     loops = torch.arange(len(graph.x)).expand(2, -1)  # existing loops keep their weights
     edge_index = torch.cat([graph.edge_index, loops], 1)
     weight = (edge_index != 5).all(0).double()
@@ -94,7 +96,7 @@ def test_a_node_of_no_weight_at_all_is_a_row_of_zeros(graph, normalizer):
     torch.testing.assert_close(found[others].sum(1), torch.ones(others.sum(), dtype=torch.float64))
 
 
-def test_the_kernel_of_a_state_in_parts_is_the_product_of_their_kernels(graph):
+def test_exponential_kernel_is_the_product_over_parts_of_the_state(graph):
     whole = some([2, 1], attention="exponential")
     parts = [some([width], attention="exponential").scores for width in (2, 1)]
     pattern = whole(graph.x, graph.edge_index, None).pattern
@@ -115,7 +117,7 @@ def test_low_scores_stay_positive_in_single_precision():
     torch.testing.assert_close(found.flatten(), torch.tensor([1.0, 1e-4, 1e-8]))
 
 
-def test_forms_that_do_not_exist_are_refused_in_a_sentence():
+def test_invalid_attention_options_raise_a_one_line_error():
     with pytest.raises(InputError, match="unknown normalization 'both'; choose from: row, column"):
         some(normalization="both")
     with pytest.raises(InputError, match=r"attention_channels must be a multiple of heads \(3\)"):

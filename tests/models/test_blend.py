@@ -20,7 +20,7 @@ def quiet(name="blend", **options):
 
 @pytest.mark.parametrize("linear", [True, False])
 @pytest.mark.parametrize("attention", ["scaled-dot", "cosine"])
-def test_without_positions_it_is_grand(graph, attention, linear):
+def test_blend_with_zero_positions_equals_grand(graph, attention, linear):
     grand = quiet("grand", time=2.0, linear=linear, attention=attention)
     model = quiet(position_channels=3, time=2.0, linear=linear, attention=attention)
     nn.init.zeros_(model.place.weight)
@@ -37,7 +37,7 @@ def test_without_positions_it_is_grand(graph, attention, linear):
 
 
 @pytest.mark.parametrize("attention", SCORES)
-def test_it_equals_its_dense_formula(graph, attention):
+def test_blend_equals_dense_formula(graph, attention):
     model = quiet(position_channels=3, attention=attention, solver="euler", time=0.5)
     found = add_structure(graph, "positions").data
     p = torch.zeros(12, 12, dtype=torch.float64)
@@ -48,7 +48,7 @@ def test_it_equals_its_dense_formula(graph, attention):
     torch.testing.assert_close(model(graph.x, graph.edge_index), model.decoder(z))
 
 
-def test_dropout_on_the_input_falls_on_positions_too(graph):
+def test_input_dropout_applies_to_positions(graph):
     model = quiet(input_dropout=0.5, source=False)
     nn.init.zeros_(model.encoder.weight)
     assert not torch.allclose(
@@ -56,7 +56,7 @@ def test_dropout_on_the_input_falls_on_positions_too(graph):
     )
 
 
-def test_another_graph_is_refused(graph):
+def test_graph_with_another_number_of_nodes_is_rejected(graph):
     model = MODELS["blend"].make(3, 4, 2, num_nodes=9).double()
     with pytest.raises(InputError, match=r"x must have 9 rows, one for each node .*, got 12"):
         model(graph.x, graph.edge_index)

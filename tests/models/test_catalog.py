@@ -1,6 +1,7 @@
 """The catalogue of models is readable without importing them."""
 
 import inspect
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -25,7 +26,7 @@ SHIPPED = {name: entry for name, entry in MODELS.items() if isinstance(entry.bui
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_hyperparameters_from_the_source_are_those_of_the_signature(name):
+def test_hyperparameters_parsed_from_source_match_the_signature(name):
     entry = MODELS[name]
     keywords = {
         argument: parameter.default
@@ -40,7 +41,7 @@ def test_hyperparameters_from_the_source_are_those_of_the_signature(name):
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_what_builds_it_can_be_read_about(name):
+def test_every_model_builder_has_a_docstring(name):
     assert inspect.getdoc(MODELS[name].build.target)
 
 
@@ -58,7 +59,20 @@ assert not {"torch", "numpy", "torch_geometric"} & sys.modules.keys()
     assert done.returncode == 0, done.stderr
 
 
-def test_every_file_of_a_model_is_in_the_catalogue():
+@pytest.mark.slow
+def test_models_leave_no_temporary_file(tmp_path):
+    """PyG writes code for message passing classes to files that it does not remove."""
+    code = """
+import gread
+for entry in gread.MODELS.values():
+    entry.make(4, 8, 2, num_nodes=10)
+"""
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_model_file_has_a_catalogue_entry():
     folder = Path(gread.models.__file__).parent
     shared = {"__init__", "attention", "base", "catalog", "continuous", "hub", "layers", "stacking"}
     shared |= {"steps"}
@@ -67,7 +81,7 @@ def test_every_file_of_a_model_is_in_the_catalogue():
     assert files <= named
 
 
-def test_what_a_population_of_it_may_differ_in():
+def test_hyperparameters_that_may_differ_within_a_population():
     rates, steps = {"input_dropout", "dropout"}, {"time", "step_size"}
     others = {"alpha", "beta", "normalization", "self_loops", "output_activation"}
     assert {*MODELS["gread-bs"].population.own({})} == rates | steps | others
@@ -94,7 +108,7 @@ def test_memory_of_a_member():
     assert layered == 4 * (100 * 8 * 56 + 4 * 900 + 8 * (30 + 120) * 8)
 
 
-def test_records_and_recommendations_are_declared():
+def test_records_shardable_and_diagnosed_models_are_declared():
     assert MODELS["gread-bs"].records == ("energy", "evaluations", "coefficients")
     assert MODELS["grand"].records == ("energy", "evaluations")
     assert MODELS["gcn"].records == ()
@@ -103,7 +117,7 @@ def test_records_and_recommendations_are_declared():
     assert shardable == diagnosed | {"gread-x", "tuned-gcn", "tuned-sage"}
 
 
-def test_a_model_of_a_user():
+def test_registered_user_model_has_a_complete_entry():
     @model("mine", title="Mine", group="classical", reference="ours, 2026", added={"extra": 1})
     def mine(
         in_channels: int, hidden_channels: int, out_channels: int, *, width: int = 3, extra: int = 1

@@ -23,7 +23,7 @@ def a_hat(graph, omega):
     return root.unsqueeze(1) * a * root
 
 
-def test_without_weights_it_is_its_closed_form(graph):
+def test_cgnn_without_weights_equals_the_matrix_exponential(graph):
     """The solution of H' = M H + H(0), M = ½ diag(σ(α)) (Â − I), is a matrix exponential."""
     model = quiet(time=3.0, step_size=0.02, loop_weight=0.555)
     m = model.alpha() / 2 * (a_hat(graph, 0.555) - torch.eye(12))
@@ -38,7 +38,7 @@ def test_without_weights_it_is_its_closed_form(graph):
     torch.testing.assert_close(model(graph.x, graph.edge_index), model.decoder[1](exact[:, :4]))
 
 
-def test_with_weights_the_term_of_them_is_added(graph):
+def test_weights_add_a_linear_term_to_the_euler_step(graph):
     plain, model = quiet(solver="euler", time=0.5), quiet(weights=True, solver="euler", time=0.5)
     model.load_state_dict(plain.state_dict(), strict=False)
     h0 = model.encoder(graph.x)
@@ -70,7 +70,7 @@ def test_the_weight_stays_a_contraction_with_an_orthogonal_basis_in_training(gra
     assert_orthogonal(model.weight.basis.weight)
 
 
-def test_loops_of_the_graph_are_those_of_the_model(graph):
+def test_existing_self_loops_do_not_change_the_output(graph):
     model = quiet(loop_weight=0.3, time=2.0)
     looped, weight = add_self_loops(graph.edge_index, torch.ones(graph.num_edges), num_nodes=12)
     expected = model(graph.x, graph.edge_index)
@@ -78,12 +78,12 @@ def test_loops_of_the_graph_are_those_of_the_model(graph):
     torch.testing.assert_close(model(graph.x, looped, weight.double()), expected)
 
 
-def test_another_graph_is_refused(graph):
+def test_graph_with_another_number_of_nodes_is_rejected(graph):
     with pytest.raises(InputError, match=r"x must have 9 rows, one for each node .*, got 12"):
         quiet(num_nodes=9)(graph.x, graph.edge_index)
 
 
-def test_without_values_it_has_the_same_shapes():
+def test_meta_device_model_has_the_same_parameter_shapes():
     def shapes():
         made = MODELS["cgnn"].build(3, 4, 2, num_nodes=5, weights=True)
         return {name: tensor.shape for name, tensor in made.state_dict().items()}

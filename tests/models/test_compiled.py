@@ -27,7 +27,7 @@ MODELS = {
 @pytest.mark.parametrize(
     ("name", "backend"), [("bs", "inductor"), *((name, "aot_eager") for name in MODELS)]
 )
-def test_the_compiled_model_gives_the_same(graph, name, backend):
+def test_compiled_model_has_the_same_outputs_and_gradients(graph, name, backend):
     """Trace every model, forward and backward; compile C++ for one, which takes half a minute."""
     # Each process of a pool of compilers would import torch. The header for vector instructions
     # takes most of the compiler's time.

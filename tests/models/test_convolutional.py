@@ -34,7 +34,7 @@ def operator(graph, **options):
     return dense(OriginalAdjacency(**options)(graph.x, graph.edge_index))
 
 
-def test_mlp_does_not_look_at_the_graph(graph):
+def test_mlp_equals_dense_formula_and_ignores_edges(graph):
     model = build("mlp")
     nothing = torch.empty(2, 0, dtype=torch.int64)
     assert torch.equal(model(graph.x, graph.edge_index), model(graph.x, nothing))
@@ -102,7 +102,7 @@ def test_chebnet_equals_dense_formula_and_the_layers_of_pyg(graph, order):
 
 
 @pytest.mark.parametrize("name", ["graphsage", "chebnet"])
-def test_loops_of_the_graph_do_not_count_where_there_may_be_none(graph, name):
+def test_self_loops_do_not_change_graphsage_and_chebnet(graph, name):
     model = build(name)
     loops = torch.arange(12).expand(2, 12)
     looped = torch.cat([graph.edge_index, loops], dim=1)
@@ -140,12 +140,12 @@ def test_pairnorm_equals_dense_formula(graph):
     torch.testing.assert_close(model(graph.x, graph.edge_index), expected)
 
 
-def test_pairnorm_takes_a_bias_away():
+def test_pairnorm_removes_a_constant_bias():
     h, bias = torch.randn(5, 4), torch.randn(4)
     torch.testing.assert_close(PairNorm()(h + bias), PairNorm()(h))
 
 
-def test_states_stay_apart_under_pairnorm_and_collapse_without_it(graph):
+def test_pairnorm_prevents_the_collapse_of_deep_gcn_states(graph):
     connected = graph.subgraph(torch.arange(11))
     for name, collapsed in (("gcn", True), ("pairnorm", False)):
         model = build(name, num_layers=40)

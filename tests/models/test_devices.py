@@ -30,7 +30,7 @@ def build(request):
     return make
 
 
-def test_logits_and_gradients_are_those_of_the_cpu(build, graph):
+def test_gpu_logits_and_gradients_equal_cpu_results(build, graph):
     found = []
     for device in ("cpu", "cuda"):
         model, data = build().to(device), graph.to(device)
@@ -43,7 +43,7 @@ def test_logits_and_gradients_are_those_of_the_cpu(build, graph):
 
 
 @pytest.mark.parametrize("solver", gread.SOLVERS)
-def test_a_solver_ends_where_it_does_on_the_cpu(solver):
+def test_gpu_solver_reaches_the_same_final_state_as_cpu(solver):
     h0 = torch.linspace(-1, 1, 12, dtype=torch.float64)
     here, there = (
         integrate(lambda t, h: torch.sin(h) - t * h, h0.to(device), 1.0, solver=solver).final
@@ -52,7 +52,7 @@ def test_a_solver_ends_where_it_does_on_the_cpu(solver):
     torch.testing.assert_close(there.cpu(), here)
 
 
-def test_training_is_that_of_the_cpu(build, graph):
+def test_gpu_training_losses_equal_cpu_losses(build, graph):
     config = gread.TrainConfig(epochs=8, lr=1e-3)
     found = [
         gread.fit(build().to(device), graph.to(device), config).history

@@ -26,7 +26,7 @@ def test_fagcn_equals_dense_formula(graph):
     torch.testing.assert_close(model(graph.x, graph.edge_index), model.decoder(h))
 
 
-def test_its_layers_are_those_of_pyg(graph):
+def test_fagcn_layers_equal_pyg_faconv(graph):
     model = build(eps=0.3, num_layers=3)
     h = h0 = torch.relu(model.encoder(graph.x))
     for signed in model.gates:
@@ -38,7 +38,7 @@ def test_its_layers_are_those_of_pyg(graph):
     torch.testing.assert_close(model(graph.x, graph.edge_index), model.decoder(h))
 
 
-def test_with_gates_wide_open_it_is_plain_diffusion_and_closed_the_first_state(graph):
+def test_constant_gates_give_signed_diffusion_or_the_first_state(graph):
     model = build(eps=0.2, num_layers=3)
     s, h0 = operator(graph), torch.relu(model.encoder(graph.x))
     for gates, sign in ((50.0, 1), (-50.0, -1), (0.0, 0)):
@@ -50,7 +50,7 @@ def test_with_gates_wide_open_it_is_plain_diffusion_and_closed_the_first_state(g
         torch.testing.assert_close(model(graph.x, graph.edge_index), model.decoder(h))
 
 
-def test_loops_of_the_graph_do_not_count(graph):
+def test_self_loops_do_not_change_the_output(graph):
     model = build()
     looped = torch.cat([graph.edge_index, torch.arange(12).expand(2, 12)], dim=1)
     torch.testing.assert_close(model(graph.x, looped), model(graph.x, graph.edge_index))

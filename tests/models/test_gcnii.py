@@ -27,7 +27,7 @@ def test_gcnii_equals_dense_formula_and_the_layers_of_pyg(graph):
     torch.testing.assert_close(model(graph.x, graph.edge_index), model.decoder(g))
 
 
-def test_without_weights_it_is_diffusion_towards_the_first_state(graph):
+def test_gcnii_without_weights_equals_appnp_propagation(graph):
     """The layers are steps of APPNP, H ↦ (1 − α) Ã H + α H(0), or powers of Ã with α = 0."""
     s = dense(OriginalAdjacency()(graph.x, graph.edge_index))
     for alpha in (0.0, 0.4):
@@ -42,7 +42,7 @@ def test_without_weights_it_is_diffusion_towards_the_first_state(graph):
     torch.testing.assert_close(still(graph.x, graph.edge_index), expected)
 
 
-def test_the_variant_has_weights_of_their_own_for_smoothed_and_first_state(graph):
+def test_variant_has_separate_weights_for_smoothed_and_first_state(graph):
     alpha = 0.3
     plain, variant = (build(alpha=alpha, num_layers=3, variant=v) for v in (False, True))
     state = plain.state_dict()

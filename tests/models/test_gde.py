@@ -10,7 +10,7 @@ def quiet(**options):
     return MODELS["gde"].build(3, 4, 2, **options).double().eval()
 
 
-def test_it_equals_its_dense_formula(graph):
+def test_gde_equals_dense_formula(graph):
     model = quiet(solver="euler", time=0.5)
     weight = torch.rand(graph.num_edges, dtype=torch.float64) + 0.5
     weight = (weight + weight.flip(0)).sqrt()
@@ -26,7 +26,7 @@ def test_it_equals_its_dense_formula(graph):
     torch.testing.assert_close(model(graph.x, graph.edge_index, weight), expected)
 
 
-def test_in_no_time_it_is_a_gcn_of_two_layers(graph):
+def test_gde_at_time_zero_equals_a_two_layer_gcn(graph):
     model, gcn = quiet(time=0.0), MODELS["gcn"].build(3, 4, 2).double().eval()
     for ours, theirs in zip((model.encoder, model.decoder), gcn.layers, strict=True):
         ours.load_state_dict(theirs.state_dict())

@@ -27,7 +27,7 @@ def test_geom_gcn_equals_dense_formula(graph):
     torch.testing.assert_close(model(graph.x, graph.edge_index), expected)
 
 
-def test_with_one_relation_it_is_a_graph_convolution(graph):
+def test_geom_gcn_with_one_relation_equals_graph_convolution(graph):
     model = MODELS["geom-gcn"].build(3, 5, 2).double().eval()
     pairs, _ = add_self_loops(graph.edge_index, num_nodes=12)
     kind = torch.full((pairs.size(1),), LOOP)
@@ -41,7 +41,7 @@ def test_with_one_relation_it_is_a_graph_convolution(graph):
     torch.testing.assert_close(found, expected)
 
 
-def test_weights_are_refused(graph):
+def test_edge_weights_other_than_one_are_rejected(graph):
     model = MODELS["geom-gcn"].build(3, 5, 2).double()
     with pytest.raises(InputError, match="edge_weight must be one everywhere"):
         model(graph.x, graph.edge_index, torch.full((graph.num_edges,), 0.5).double())

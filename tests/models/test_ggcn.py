@@ -54,7 +54,7 @@ def test_states_of_zero_have_finite_gradients(graph):
     assert all(p.grad.isfinite().all() and p.grad.abs().max() < 1e4 for p in model.parameters())
 
 
-def test_loops_change_nothing(graph):
+def test_self_loops_do_not_change_the_output(graph):
     model = MODELS["ggcn"].build(3, 8, 2).double().eval()
     looped, _ = add_self_loops(graph.edge_index, num_nodes=12)
     torch.testing.assert_close(model(graph.x, looped), model(graph.x, graph.edge_index))

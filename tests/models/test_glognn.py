@@ -28,7 +28,7 @@ def test_closed_form_equals_an_explicit_solve(alpha, beta, gamma):
 
 
 def test_the_closed_form_is_a_minimum():
-    """Perturbations of Z increase the objective."""
+    """Numerical minimization of the objective of Z gives the closed form."""
     data = gread.csbm(30, num_features=3, seed=1)
     model = MODELS["glognn"].build(3, 8, 4, num_nodes=30, alpha=0.7, beta=0.3, gamma=0.2).double()
     h, h0 = torch.randn(2, 30, 4, dtype=torch.float64)
@@ -66,19 +66,19 @@ def test_glognn_plus_plus_with_weights_of_one_is_glognn(graph):
 
 
 @pytest.mark.parametrize(("delta", "missing"), [(1.0, "row_map"), (0.0, "feature_map")])
-def test_a_map_without_a_share_is_not_there(graph, delta, missing):
+def test_unused_feature_or_row_map_is_not_created(graph, delta, missing):
     model = MODELS["glognn"].build(3, 8, 2, num_nodes=12, delta=delta).double()
     model(graph.x, graph.edge_index).square().sum().backward()
     assert all(parameter.grad.any() for parameter in model.parameters())
     assert getattr(model, missing) is None
 
 
-def test_alpha_and_beta_are_not_both_zero():
+def test_zero_alpha_with_zero_beta_is_rejected():
     with pytest.raises(InputError, match="alpha and beta must not both be zero"):
         MODELS["glognn"].build(3, 8, 2, num_nodes=12, alpha=0.0, beta=0.0)
 
 
-def test_a_large_beta_keeps_single_precision(graph):
+def test_large_beta_is_accurate_in_single_precision(graph):
     model = MODELS["glognn"].build(3, 8, 2, num_nodes=12, beta=20000.0, gamma=0.8).eval()
     single = model(graph.x.float(), graph.edge_index)
     double = model.double()(graph.x, graph.edge_index)
@@ -86,7 +86,7 @@ def test_a_large_beta_keeps_single_precision(graph):
 
 
 @pytest.mark.parametrize("spread", [1.0, 1e-6, 1e6])
-def test_elimination_inverts(spread):
+def test_elimination_equals_the_matrix_inverse(spread):
     h = torch.randn(30, 7, dtype=torch.float64) * spread
     m = torch.eye(7) + h.T @ h
     torch.testing.assert_close(_inverse(m), torch.linalg.inv(m), rtol=1e-7, atol=0.0)

@@ -12,7 +12,7 @@ def build(**options):
 
 
 @pytest.mark.parametrize("power", [0, 1, 4])
-def test_with_one_weight_it_is_a_power_of_the_operator_on_the_perceptron(graph, power):
+def test_one_hot_filter_weights_give_a_power_of_the_operator(graph, power):
     model = build(order=4)
     model.gamma.data = torch.eye(5, dtype=torch.float64)[power]
     s = dense(OriginalAdjacency()(graph.x, graph.edge_index))
@@ -21,7 +21,7 @@ def test_with_one_weight_it_is_a_power_of_the_operator_on_the_perceptron(graph, 
     torch.testing.assert_close(model(graph.x, graph.edge_index), expected)
 
 
-def test_it_equals_the_dense_polynomial(graph):
+def test_gpr_gnn_equals_dense_polynomial(graph):
     model = build(order=3)
     model.gamma.data = torch.randn(4, dtype=torch.float64)
     s = dense(OriginalAdjacency()(graph.x, graph.edge_index))
@@ -33,12 +33,12 @@ def test_it_equals_the_dense_polynomial(graph):
 @pytest.mark.parametrize(
     ("alpha", "gamma"), [(0.1, [0.1, 0.09, 0.081, 0.729]), (1.0, [1, 0, 0, 0]), (0.0, [0, 0, 0, 1])]
 )
-def test_it_begins_with_pagerank(alpha, gamma):
+def test_initial_filter_weights_are_pagerank_coefficients(alpha, gamma):
     found = MODELS["gpr-gnn"].build(3, 4, 2, order=3, alpha=alpha).gamma
     torch.testing.assert_close(found.data, torch.tensor(gamma, dtype=torch.float32))
 
 
-def test_the_filter_does_not_decay():
+def test_filter_weights_have_no_weight_decay():
     model = build()
     assert isinstance(model, HasParameterGroups)
     decaying, free = model.parameter_groups(0.3)

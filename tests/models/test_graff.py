@@ -30,7 +30,7 @@ def matrix(weight):
 @pytest.mark.parametrize("weights", WEIGHTS)
 @pytest.mark.parametrize("nonlinear", [True, False])
 @pytest.mark.parametrize("standardize", [True, False])
-def test_one_step_is_the_formula(graph, weights, nonlinear, standardize):
+def test_one_step_equals_dense_formula(graph, weights, nonlinear, standardize):
     model = quiet(weights=weights, nonlinear=nonlinear, standardize=standardize, time=0.5)
     h0, w = model.encoder(graph.x), matrix(model.weights)
     slope = s_of(graph) @ h0 @ w - h0 @ torch.diag(model.omega()) + model.beta() * h0
@@ -42,7 +42,7 @@ def test_one_step_is_the_formula(graph, weights, nonlinear, standardize):
 
 
 @pytest.mark.parametrize("weights", WEIGHTS)
-def test_its_weight_is_symmetric_and_its_energy_falls(graph, weights):
+def test_weight_is_symmetric_and_energy_decreases(graph, weights):
     model = quiet(weights=weights, source=False, solver="rk4", time=4.0, step_size=0.1)
     w, s = matrix(model.weights), s_of(graph)
     torch.testing.assert_close(w, w.T)
@@ -57,14 +57,14 @@ def test_its_weight_is_symmetric_and_its_energy_falls(graph, weights):
     assert (energy.diff() < 0).all()
 
 
-def test_dominance_is_what_t_and_r_say():
+def test_diagonal_of_dominant_weight_equals_its_formula():
     weight = WEIGHTS["diagonally-dominant"](5)
     w = matrix(weight)
     others = (w - torch.diag(w.diag())).abs().sum(1)
     torch.testing.assert_close(w.diag(), weight.t() * others + weight.r())
 
 
-def test_loops_of_the_graph_do_not_count(graph):
+def test_self_loops_do_not_change_the_output(graph):
     model = quiet()
     looped, _ = add_self_loops(graph.edge_index, num_nodes=12)
     torch.testing.assert_close(model(graph.x, looped), model(graph.x, graph.edge_index))

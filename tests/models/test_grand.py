@@ -58,7 +58,7 @@ def test_grand_l_solves_its_equation(graph, attention, normalizer):
 
 @pytest.mark.parametrize("linear", [True, False])
 @pytest.mark.parametrize("source", ["none", "initial"])
-def test_looking_on_the_way_changes_nothing(graph, linear, source):
+def test_saving_intermediate_states_does_not_change_the_output(graph, linear, source):
     model = stir(quiet(linear=linear, source=source, time=2.3))
     seen = model.evolve(graph.x, graph.edge_index, save_at=[0.0, 1.0, 2.3])
     torch.testing.assert_close(seen.final, model.evolve(graph.x, graph.edge_index).final)
@@ -67,7 +67,7 @@ def test_looking_on_the_way_changes_nothing(graph, linear, source):
     torch.testing.assert_close(logits, model(graph.x, graph.edge_index))
 
 
-def test_the_nonlinear_one_looks_again(graph):
+def test_nonlinear_grand_recomputes_attention_in_every_step(graph):
     """The first Euler step is the same; the second uses attention from H(τ)."""
     both = [stir(quiet(linear=linear, source="none", solver="euler")) for linear in (True, False)]
     both[1].load_state_dict(both[0].state_dict())
@@ -81,7 +81,7 @@ def test_the_nonlinear_one_looks_again(graph):
 
 
 @pytest.mark.parametrize("linear", [True, False])
-def test_diffusion_makes_neighbours_alike_and_leaves_no_range(graph, linear):
+def test_diffusion_decreases_energy_and_stays_within_initial_bounds(graph, linear):
     model = quiet(linear=linear, source="none", time=5.0, step_size=0.25)
     times = torch.linspace(0, 5, 21).tolist()
     states = model.evolve(graph.x, graph.edge_index, save_at=times).saved
@@ -92,7 +92,7 @@ def test_diffusion_makes_neighbours_alike_and_leaves_no_range(graph, linear):
     assert (torch.stack([h.amin(0) for h in states]).diff(dim=0) >= -1e-12).all()
 
 
-def test_in_no_time_it_is_encoder_and_decoder(graph):
+def test_grand_at_time_zero_equals_encoder_and_decoder(graph):
     model = stir(quiet(time=0.0))
     expected = model.decoder(model.encoder(graph.x))
     torch.testing.assert_close(model(graph.x, graph.edge_index), expected)
@@ -124,7 +124,7 @@ def test_grand_plus_plus_without_trusted_nodes_is_grand(graph):
     assert not torch.allclose(everybody, expected)
 
 
-def test_the_source_of_grand_plus_plus_is_at_trusted_nodes_and_sums_to_zero(graph):
+def test_source_is_restricted_to_trusted_nodes_and_sums_to_zero(graph):
     h0, trusted = torch.randn(12, 4, dtype=torch.float64), torch.arange(12) < 5
     source = centred(h0, trusted)
     torch.testing.assert_close(source.sum(0), torch.zeros(4, dtype=torch.float64))
@@ -139,7 +139,7 @@ def test_grand_plus_plus_is_trained_with_the_mask_of_the_split(graph):
     assert not torch.allclose(with_mask, model(graph.x, graph.edge_index))
 
 
-def test_a_source_that_does_not_exist_is_refused():
+def test_unknown_source_is_rejected():
     sentence = "unknown source 'river'; choose from: none, initial, trusted"
     with pytest.raises(InputError, match=sentence):
         GRAND(3, 4, 2, source="river")

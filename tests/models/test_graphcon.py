@@ -60,7 +60,7 @@ def test_gcon_gat_is_the_mean_over_its_heads(graph):
     torch.testing.assert_close(model(graph.x, graph.edge_index), expected)
 
 
-def test_free_oscillators_keep_areas_exactly_and_their_energy_nearly():
+def test_free_oscillators_preserve_area_and_nearly_conserve_energy():
     def orbit(tau, steps):
         model = GraphCON(Nothing, 1, 1, 1, frequency=2.0, step_size=tau).double()
         x, y = torch.ones(1, 1, dtype=torch.float64), torch.zeros(1, 1, dtype=torch.float64)

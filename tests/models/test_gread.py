@@ -20,7 +20,7 @@ def quiet(reaction="bs", **options):
 
 @pytest.mark.parametrize("alpha", ["scalar", "vector", "one"])
 @pytest.mark.parametrize("beta", ["scalar", "vector", "one"])
-def test_one_euler_step_is_the_formula(graph, alpha, beta):
+def test_one_euler_step_equals_dense_formula(graph, alpha, beta):
     layer = ReactionDiffusionConv(
         3, adjacency="original", alpha=alpha, beta=beta, solver="euler", time=0.1
     ).double()
@@ -68,7 +68,7 @@ def test_without_reaction_the_quadratic_form_never_grows(graph):
     assert energy[-1] < 0.01 * energy[0]
 
 
-def test_source_term_without_diffusion_is_a_straight_line(graph):
+def test_source_term_without_diffusion_gives_linear_growth(graph):
     layer = ReactionDiffusionConv(3, reaction="st", beta="one", time=3.0, solver="euler")
     layer.alpha = _Zero()
     saved = layer.double().evolve(graph.x, graph.edge_index, save_at=[0.5, 2.0]).saved
@@ -77,7 +77,7 @@ def test_source_term_without_diffusion_is_a_straight_line(graph):
 
 
 @pytest.mark.parametrize("reaction", ["f", "ac", "z"])
-def test_fixed_points_stay_where_they_are(graph, reaction):
+def test_fixed_points_of_reactions_do_not_change(graph, reaction):
     layer = ReactionDiffusionConv(
         2, reaction=reaction, adjacency="original", normalization="row", beta="one", time=4.0
     ).double()
@@ -97,7 +97,7 @@ def test_evolve_gives_the_trajectory_that_forward_decodes(graph):
 
 
 @pytest.mark.parametrize("detach", [True, False])
-def test_detach_source_cuts_the_gradient_through_the_source_alone(graph, detach):
+def test_detach_source_removes_only_the_gradient_through_the_source(graph, detach):
     layer = ReactionDiffusionConv(
         3, reaction="st", adjacency="original", detach_source=detach, solver="euler"
     ).double()
@@ -138,7 +138,7 @@ def test_encoder_and_decoder_forms(graph, encoder, decoder, activation):
     torch.testing.assert_close(model.decoder(h), expected)
 
 
-def test_alpha_and_beta_start_as_decided():
+def test_initial_values_of_alpha_and_beta():
     layer = ReactionDiffusionConv(64, alpha="vector", beta="vector")
     assert torch.equal(layer.alpha(), torch.full((64,), 0.5))
     assert layer.beta().abs().max() <= 1
@@ -146,14 +146,14 @@ def test_alpha_and_beta_start_as_decided():
     assert ReactionDiffusionConv(64, alpha="scalar", beta="scalar").beta().item() == 0.5
 
 
-def test_a_plain_function_is_a_reaction(graph):
+def test_plain_function_is_accepted_as_reaction(graph):
     def nagumo(s):
         return s.h * (1 - s.h) * (s.h - 0.25)
 
     assert quiet(reaction=nagumo)(graph.x, graph.edge_index).shape == (12, 2)
 
 
-def test_a_module_is_a_reaction_and_its_parameters_are_trained(graph):
+def test_module_is_accepted_as_reaction_and_its_parameters_are_trained(graph):
     class Threshold(nn.Module):
         def __init__(self):
             super().__init__()
@@ -168,7 +168,7 @@ def test_a_module_is_a_reaction_and_its_parameters_are_trained(graph):
     assert model.layer.reaction.a.item() != before
 
 
-def test_the_layer_is_a_drop_in_for_a_convolution(graph):
+def test_layer_is_a_drop_in_replacement_for_a_convolution(graph):
     network = Sequential(
         "x, edge_index",
         [
@@ -184,9 +184,7 @@ def test_the_layer_is_a_drop_in_for_a_convolution(graph):
 @pytest.mark.parametrize("adjacency", ["original", "soft"])
 @pytest.mark.parametrize("self_loops", [0.0, 1.0])
 @pytest.mark.parametrize("device", ["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
-def test_the_explainer_of_pyg_finds_the_features_and_edges_that_matter(
-    adjacency, self_loops, device
-):
+def test_pyg_explainer_finds_the_relevant_feature_and_edges(adjacency, self_loops, device):
     data = gread.csbm(30, homophily=0.9, degree=4, num_features=4, mean=0.0, seed=1)
     data.x[:, 0] += 6 * data.y - 3  # only feature 0 determines the class
     data = data.to(device)
@@ -229,7 +227,7 @@ def test_the_explainer_of_pyg_finds_the_features_and_edges_that_matter(
         ({"heads": 0}, "heads must be a whole number of at least 1, got 0"),
     ],
 )
-def test_bad_hyperparameters_are_refused_when_the_model_is_built(options, sentence):
+def test_invalid_hyperparameters_are_rejected_at_construction(options, sentence):
     with pytest.raises(InputError, match=sentence):
         gread.GREAD(3, 4, 2, **options)
 
@@ -240,7 +238,7 @@ class _Zero(nn.Module):
 
 
 @pytest.mark.parametrize("solver", ["euler", "rk4", "dopri5"])
-def test_a_diagonal_matrix_is_a_coefficient_per_channel(graph, solver):
+def test_diagonal_matrix_coefficient_equals_vector_coefficient(graph, solver):
     options = {"adjacency": "original", "solver": solver, "time": 1.2, "step_size": 0.4}
     vector = ReactionDiffusionConv(3, alpha="vector", beta="vector", **options).double()
     matrix = ReactionDiffusionConv(
@@ -254,7 +252,7 @@ def test_a_diagonal_matrix_is_a_coefficient_per_channel(graph, solver):
     torch.testing.assert_close(found, vector(graph.x, graph.edge_index))
 
 
-def test_a_local_term_grows_every_node_by_itself(graph):
+def test_local_term_alone_gives_exponential_growth_of_each_node(graph):
     options = {"adjacency": "original", "solver": "dopri5", "time": 2.0, "tolerance": 1e-9}
     layer = ReactionDiffusionConv(3, reaction=None, alpha="matrix", local="vector", **options)
     layer = layer.double()
@@ -271,7 +269,7 @@ def test_matrices_and_local_terms_have_gradients(graph):
     assert all(p.grad.any() for p in (layer.alpha.value, layer.beta.value, layer.local.value))
 
 
-def test_members_with_matrices_are_not_stacked():
+def test_layers_with_matrix_or_local_coefficients_cannot_be_stacked():
     for options in ({"alpha": "matrix"}, {"beta": "matrix"}, {"local": "vector"}):
         with pytest.raises(CannotStack, match="have no program of passes"):
             stack([ReactionDiffusionConv(3, **options) for _ in range(2)])

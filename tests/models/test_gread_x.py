@@ -48,7 +48,7 @@ def linear_steps(**options) -> GREADX:
 
 
 @pytest.mark.parametrize("reaction", gread.REACTIONS)
-def test_with_multiples_of_the_identity_it_is_gread_by_euler(graph, reaction):
+def test_coefficients_proportional_to_identity_equal_gread_with_euler(graph, reaction):
     tau, alpha, beta, steps = 0.25, 0.7, 0.3, 5
     options = {"alpha": "one", "beta": "one", "adjacency": "original", "solver": "euler"}
     known = gread.GREAD(
@@ -65,7 +65,7 @@ def test_with_multiples_of_the_identity_it_is_gread_by_euler(graph, reaction):
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-13)
 
 
-def test_without_a_reaction_a_step_is_a_gcn_layer_with_a_linear_residual(graph):
+def test_step_without_reaction_equals_gcn_layer_with_linear_residual(graph):
     model = linear_steps(reaction="none", num_steps=1)
     conv, residual = GCNConv(8, 8).double(), nn.Linear(8, 8, bias=False).double()
     with torch.no_grad():
@@ -79,7 +79,9 @@ def test_without_a_reaction_a_step_is_a_gcn_layer_with_a_linear_residual(graph):
 @pytest.mark.parametrize("coefficients", COEFFICIENTS)
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_every_form_is_trained_and_gives_finite_gradients(directed, coefficients, norm, direction):
+def test_every_form_gives_finite_gradients_to_all_parameters(
+    directed, coefficients, norm, direction
+):
     forms = {"coefficients": coefficients, "norm": norm, "direction": direction}
     model = GREADX(3, 4, 2, num_steps=2, **forms).double()
     model(directed.x, directed.edge_index).square().sum().backward()
@@ -93,14 +95,14 @@ def test_activations_residuals_and_jumps(graph, activation, residual, jump):
     assert model(graph.x, graph.edge_index).shape == (12, 2)
 
 
-def test_shared_weights_are_one_set_and_steps_have_their_own(graph):
+def test_number_of_step_modules_with_shared_and_per_step_weights(graph):
     shared, each = (GREADX(3, 4, 2, num_steps=5, weights=w) for w in ("shared", "per-step"))
     assert len(shared.steps) == 1
     assert len(each.steps) == 5
     assert len(shared.double().hidden_states(graph.x, graph.edge_index)) == 6
 
 
-def test_both_directions_are_two_operators(directed):
+def test_reversing_edges_exchanges_the_coefficients_of_both_directions(directed):
     """Reversing all edges exchanges the coefficients of both directions."""
     torch.manual_seed(1)
     model = GREADX(3, 4, 2, num_steps=2, direction="both").double().eval()
@@ -124,7 +126,7 @@ def typed(directed):
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_one_type_for_all_edges_is_no_type(directed, direction):
+def test_single_edge_type_equals_untyped_edges(directed, direction):
     model = GREADX(3, 4, 2, direction=direction).double().eval()
     same = model(directed.x, directed.edge_index, edge_type=torch.zeros(directed.num_edges).long())
     assert torch.equal(same, model(directed.x, directed.edge_index))
@@ -132,7 +134,7 @@ def test_one_type_for_all_edges_is_no_type(directed, direction):
 
 @pytest.mark.parametrize("embedding", [False, True])
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_another_order_of_types_is_another_order_of_coefficients(typed, direction, embedding):
+def test_permuting_edge_types_permutes_their_coefficients(typed, direction, embedding):
     forms = {"direction": direction, "embedding": embedding, "num_nodes": 12, "num_relations": 3}
     model = GREADX(3, 4, 2, num_steps=2, **forms).double().eval()
     other = copy.deepcopy(model)
@@ -152,7 +154,7 @@ def test_another_order_of_types_is_another_order_of_coefficients(typed, directio
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_the_operator_of_a_type_is_that_of_its_edges(typed, direction, weighted):
+def test_operator_of_an_edge_type_contains_only_its_edges(typed, direction, weighted):
     model = GREADX(3, 4, 2, direction=direction, num_relations=3).double()
     weight = torch.rand(typed.num_edges, dtype=torch.float64) if weighted else None
     found = model.operator(typed.x, typed.edge_index, weight, typed.edge_type)
@@ -171,7 +173,7 @@ def test_the_operator_of_a_type_is_that_of_its_edges(typed, direction, weighted)
         )
 
 
-def test_a_mask_of_edges_reaches_the_edges_of_every_type(typed):
+def test_edge_mask_applies_to_edges_of_every_type(typed):
     model = GREADX(3, 4, 2, num_relations=3, self_loops=0.0).double()
     mask = torch.zeros(typed.num_edges, dtype=torch.float64)
     mask[typed.edge_type == 1] = 1.0
@@ -184,7 +186,7 @@ def test_a_mask_of_edges_reaches_the_edges_of_every_type(typed):
     assert not found[2].any()
 
 
-def test_types_that_change_give_other_operators(typed):
+def test_changed_edge_types_invalidate_cached_operators(typed):
     """Cached operators depend on the current types."""
     model = GREADX(3, 4, 2, num_relations=3).double().eval()
     first = model(typed.x, typed.edge_index, edge_type=typed.edge_type)
@@ -195,7 +197,7 @@ def test_types_that_change_give_other_operators(typed):
     assert torch.equal(other, model(typed.x, typed.edge_index, edge_type=typed.edge_type))
 
 
-def test_members_with_types_give_what_they_give_alone(typed):
+def test_stacked_members_with_edge_types_equal_single_models(typed):
     models = [GREADX(3, 4, 2, num_relations=3, self_loops=k).double().eval() for k in (0, 1)]
     found = stack(models)(typed.x, typed.edge_index, edge_type=typed.edge_type)
     for one, model in zip(found, models, strict=True):
@@ -203,7 +205,7 @@ def test_members_with_types_give_what_they_give_alone(typed):
         torch.testing.assert_close(one, alone)
 
 
-def test_types_of_a_graph_are_used_in_its_training():
+def test_training_uses_the_edge_types_of_the_graph():
     """Edges of one type join equal classes, edges of the other do not."""
     data = gread.csbm(200, homophily=0.5, degree=12, num_features=2, mean=0.0, seed=1)
     data.edge_type = (data.y[data.edge_index[0]] == data.y[data.edge_index[1]]).long()
@@ -233,7 +235,7 @@ def without_types(data):
         (lambda types: types - 1, "edge_type must be 0 to 2, as num_relations is 3, got -1"),
     ],
 )
-def test_bad_types_are_one_sentence(typed, change, sentence):
+def test_invalid_edge_types_raise_a_one_line_error(typed, change, sentence):
     model = GREADX(3, 4, 2, num_relations=3).double()
     with pytest.raises(InputError, match=sentence):
         model(typed.x, typed.edge_index, edge_type=change(typed.edge_type))
@@ -267,7 +269,7 @@ FORMS = [
     ],
     ids=str,
 )
-def test_members_give_what_they_give_alone(directed, form):
+def test_stacked_members_equal_single_models_in_outputs_and_gradients(directed, form):
     graph = directed
     models = [GREADX(3, 4, 2, num_steps=2, dropout=0.0, **form).double() for _ in range(3)]
     for model in models:
@@ -288,7 +290,7 @@ def test_members_give_what_they_give_alone(directed, form):
             torch.testing.assert_close(got.data, expected.grad)
 
 
-def test_a_population_with_batch_normalization_ends_where_its_members_end():
+def test_population_with_batch_normalization_equals_single_trainings():
     data = gread.load("csbm", num_nodes=60)
     config = gread.TrainConfig(epochs=12)
 
@@ -326,7 +328,7 @@ def test_a_population_with_batch_normalization_ends_where_its_members_end():
         ({"jump": None}, "jump must be true or false, got None"),
     ],
 )
-def test_bad_settings_are_one_sentence(options, sentence):
+def test_invalid_settings_raise_a_one_line_error(options, sentence):
     with pytest.raises(InputError, match=sentence):
         GREADX(3, 4, 2, **options)
 
@@ -341,7 +343,7 @@ def test_both_directions_need_a_directed_graph(graph):
     assert model(graph.x, graph.edge_index, weight).isfinite().all()
 
 
-def test_an_embedding_is_of_one_graph(graph):
+def test_embedding_equals_its_formula_and_rejects_another_graph(graph):
     """Without features H_0 = φ(Ã W)."""
     model = GREADX(3, 4, 2, embedding=True, num_nodes=12).double().eval()
     with torch.no_grad():
@@ -355,13 +357,13 @@ def test_an_embedding_is_of_one_graph(graph):
 
 
 @pytest.mark.parametrize("step", [-1, 4, 0.5])
-def test_states_are_those_after_steps(graph, step):
+def test_save_at_outside_the_steps_is_rejected(graph, step):
     model = GREADX(3, 4, 2, num_steps=3).double()
     with pytest.raises(InputError, match=f"save_at must name steps 0 to 3, got {step}"):
         model.evolve(graph.x, graph.edge_index, save_at=[step])
 
 
-def test_without_a_local_term_a_node_alone_keeps_nothing_of_itself(graph):
+def test_output_ignores_features_of_isolated_node_without_local_term(graph):
     model = GREADX(3, 4, 2, num_steps=1, local=False, self_loops=0.0, norm="none").double().eval()
     other = graph.x.clone()
     other[11] += 1  # node 11 has no neighbours
@@ -391,7 +393,7 @@ def sage_of_pyg(ego, neighbours, bias):
 
 
 @pytest.mark.parametrize(("name", "make"), [("tuned-gcn", gcn_of_pyg), ("tuned-sage", sage_of_pyg)])
-def test_tuned_networks_are_layers_of_pyg_with_residual_and_normalization(graph, name, make):
+def test_tuned_networks_equal_pyg_layers_with_residual_and_normalization(graph, name, make):
     model = tuned(name, num_steps=5)
     linears = [step.mixture.linear for step in model.steps]
     layers = [make(*one.weight.detach().split(8, 1), one.bias.detach()) for one in linears]
@@ -407,7 +409,7 @@ def test_tuned_networks_are_layers_of_pyg_with_residual_and_normalization(graph,
         torch.testing.assert_close(step.norm.running_var, norm.running_var)
 
 
-def test_tuned_gat_with_one_head_is_the_attention_of_pyg(graph):
+def test_tuned_gat_with_one_head_equals_pyg_gatconv(graph):
     model = tuned("tuned-gat", heads=1, num_steps=3).eval()
     states = model.hidden_states(graph.x, graph.edge_index)
     for number, step in enumerate(model.steps):
@@ -422,7 +424,7 @@ def test_tuned_gat_with_one_head_is_the_attention_of_pyg(graph):
         torch.testing.assert_close(states[number + 1], torch.relu(norm(mixed)))
 
 
-def test_gat_sep_is_its_equation(graph):
+def test_gat_sep_equals_its_dense_equation(graph):
     """Dense softmax over neighbours, without the node itself."""
     model = tuned("gat-sep", heads=2, num_layers=2).eval()
     near = torch.zeros(12, 12, dtype=torch.bool)
@@ -445,7 +447,7 @@ def _ends(attention):
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
-def test_a_saved_model_is_the_same_model(directed, tmp_path, form):
+def test_saved_and_loaded_model_gives_the_same_output(directed, tmp_path, form):
     pytest.importorskip("huggingface_hub")
     model = GREADX(3, 4, 2, num_steps=2, **form)
     x = directed.x.float()
@@ -476,7 +478,7 @@ READS = {aten._local_scalar_dense, aten.nonzero, aten.equal, aten._unique2, aten
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
-def test_after_its_first_call_nothing_waits_for_a_value(directed, form):
+def test_later_calls_do_not_synchronize_with_the_host(directed, form):
     """Required for recording an epoch as a CUDA graph, see `gread.kernels.cuda_graph`."""
     model = GREADX(3, 4, 2, **form).double()
     with Reading() as reading:
@@ -487,7 +489,7 @@ def test_after_its_first_call_nothing_waits_for_a_value(directed, form):
     assert not reading.seen
 
 
-def test_types_are_read_in_the_first_call_alone(typed):
+def test_later_calls_with_edge_types_do_not_synchronize_with_the_host(typed):
     model = GREADX(3, 4, 2, num_relations=3).double()
     model(typed.x, typed.edge_index, edge_type=typed.edge_type)
     with Reading() as reading:
@@ -496,7 +498,7 @@ def test_types_are_read_in_the_first_call_alone(typed):
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_a_mask_of_edges_acts_on_every_operator(directed, direction):
+def test_edge_mask_applies_to_operators_of_every_direction(directed, direction):
     """An edge that an explainer masks is removed in both directions."""
     model = GREADX(3, 4, 2, direction=direction).double()
     mask = torch.rand(directed.num_edges, dtype=torch.float64)
@@ -512,7 +514,7 @@ def test_a_mask_of_edges_acts_on_every_operator(directed, direction):
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_the_explainer_of_pyg_finds_the_feature_that_matters(direction):
+def test_pyg_explainer_finds_the_relevant_feature(direction):
     data = gread.csbm(30, homophily=0.9, degree=4, num_features=4, mean=0.0, seed=1)
     data.x[:, 0] += 6 * data.y - 3  # only feature 0 determines the class
     if direction == "both":
@@ -539,7 +541,7 @@ def test_the_explainer_of_pyg_finds_the_feature_that_matters(direction):
 
 @pytest.mark.parametrize("device", ["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
 @pytest.mark.parametrize("form", FORMS, ids=str)
-def test_the_kernels_give_what_plain_pytorch_gives(directed, form, device):
+def test_kernels_equal_plain_pytorch_in_outputs_and_gradients(directed, form, device):
     data, model = directed.to(device), GREADX(3, 4, 2, dropout=0.0, **form).double().to(device)
     x = data.x.clone().requires_grad_()
     found = []
@@ -552,7 +554,7 @@ def test_the_kernels_give_what_plain_pytorch_gives(directed, form, device):
 
 
 @pytest.mark.parametrize("settings", [{}, {"embedding": True}])
-def test_the_classifier_trains_and_keeps_it(tmp_path, settings):
+def test_saved_and_loaded_classifier_gives_the_same_predictions(tmp_path, settings):
     data = gread.csbm(60, 3, homophily=0.8, degree=6, num_features=6, num_splits=1, seed=1)
     few = {"epochs": 5, "hidden_channels": 8, "num_steps": 2, **settings}
     classifier = gread.GraphClassifier("gread-x", settings=few).fit(data)
@@ -587,7 +589,7 @@ def test_runs_that_differ_in_rates_and_operators_are_one_population():
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
-def test_a_population_has_room_for_what_its_members_keep(directed, form):
+def test_memory_estimate_covers_the_tensors_saved_for_backward(directed, form):
     hyper = {"hidden_channels": 64, "num_steps": 4, **form}
     size = GraphSize(12, directed.num_edges, 3, 36)
     model = GREADX(3, 64, 2, **{"num_steps": 4, **form}).double()
@@ -597,8 +599,8 @@ def test_a_population_has_room_for_what_its_members_keep(directed, form):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 @pytest.mark.parametrize("form", FORMS, ids=str)
-def test_recorded_epochs_are_those_of_the_cpu(directed, form):
-    """As a single run and in a population, with more epochs than recording needs."""
+def test_epochs_recorded_as_cuda_graph_equal_cpu_epochs(directed, form):
+    """Compare a single run and a population, with more epochs than recording needs."""
     config = gread.TrainConfig(epochs=8, lr=1e-3)
 
     def make():

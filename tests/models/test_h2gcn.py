@@ -28,7 +28,7 @@ def test_h2gcn_equals_dense_formula(graph, activation):
     torch.testing.assert_close(model(graph.x, graph.edge_index), expected)
 
 
-def test_where_nobody_is_two_steps_away_only_neighbours_count(graph):
+def test_complete_graph_uses_only_direct_neighbours(graph):
     complete, _ = dense_to_sparse(1 - torch.eye(12))
     assert two_steps_away(complete, 12).numel() == 0
     model = build(rounds=1)
@@ -38,14 +38,14 @@ def test_where_nobody_is_two_steps_away_only_neighbours_count(graph):
     torch.testing.assert_close(model(graph.x, complete), expected)
 
 
-def test_what_is_handed_over_is_used(graph):
+def test_given_two_hop_pairs_are_used(graph):
     model = build()
     none = torch.empty(2, 0, dtype=torch.int64)
     here = model(graph.x, graph.edge_index, two_hop=none)
     assert not torch.allclose(here, model(graph.x, graph.edge_index))
 
 
-def test_loops_of_the_graph_do_not_count(graph):
+def test_self_loops_do_not_change_the_output(graph):
     model = build()
     looped = torch.cat([graph.edge_index, torch.arange(12).expand(2, 12)], dim=1)
     torch.testing.assert_close(model(graph.x, looped), model(graph.x, graph.edge_index))

@@ -18,7 +18,7 @@ def model():
     return gread.GREAD(3, 4, 2, reaction="fb", time=2.0, adjacency="original", dropout=0.1).double()
 
 
-def test_a_saved_model_is_the_same_model(model, graph, tmp_path):
+def test_saved_and_loaded_model_gives_the_same_output(model, graph, tmp_path):
     model.save_pretrained(tmp_path / "m")
     loaded = gread.GREAD.from_pretrained(tmp_path / "m").double()
     assert (loaded.time, loaded.training) == (2.0, False)
@@ -26,7 +26,7 @@ def test_a_saved_model_is_the_same_model(model, graph, tmp_path):
     torch.testing.assert_close(loaded(graph.x, graph.edge_index), expected, rtol=1e-6, atol=1e-6)
 
 
-def test_the_folder_holds_plain_files_alone(model, tmp_path, monkeypatch):
+def test_saving_and_loading_do_not_use_pickle(model, tmp_path, monkeypatch):
     def refuse(*arguments, **options):
         raise AssertionError("pickle was used")
 
@@ -42,7 +42,7 @@ def test_the_folder_holds_plain_files_alone(model, tmp_path, monkeypatch):
     gread.GREAD.from_pretrained(tmp_path / "m")
 
 
-def test_a_card_says_what_is_known(model, tmp_path):
+def test_model_card_lists_metrics_fingerprint_and_versions(model, tmp_path):
     known = {"fingerprint": "abc", "metrics": {"accuracy": 0.9}}
     model.save_pretrained(tmp_path / "m", model_card_kwargs=known)
     card = (tmp_path / "m" / "README.md").read_text()
@@ -62,7 +62,7 @@ def test_a_reaction_without_a_name_cannot_be_saved(tmp_path):
 
 
 @pytest.mark.parametrize("broken", ["model.safetensors", "config.json"])
-def test_a_broken_folder_is_one_sentence(model, tmp_path, broken):
+def test_corrupt_model_folder_raises_input_error(model, tmp_path, broken):
     model.save_pretrained(tmp_path / "m")
     (tmp_path / "m" / broken).write_text("{}")
     with pytest.raises(InputError, match="must hold"):
@@ -70,7 +70,7 @@ def test_a_broken_folder_is_one_sentence(model, tmp_path, broken):
 
 
 @pytest.mark.slow
-def test_without_huggingface_hub_all_else_works(tmp_path):
+def test_missing_huggingface_hub_raises_an_error_with_install_command(tmp_path):
     code = (
         "import sys\n"
         "sys.modules['huggingface_hub'] = None\n"

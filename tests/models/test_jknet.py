@@ -20,7 +20,7 @@ def test_jknet_equals_dense_formula(graph, jump):
     torch.testing.assert_close(model(graph.x, graph.edge_index), model.decoder(together))
 
 
-def test_with_one_layer_every_jump_is_that_layer(graph):
+def test_all_jump_modes_are_equal_with_one_layer(graph):
     models = [
         MODELS["jknet"].build(3, 4, 2, num_layers=1, jump=jump).double().eval()
         for jump in ("cat", "max", "lstm")
@@ -32,12 +32,12 @@ def test_with_one_layer_every_jump_is_that_layer(graph):
         torch.testing.assert_close(first, other)
 
 
-def test_an_unknown_jump_is_refused():
+def test_unknown_jump_is_rejected():
     with pytest.raises(InputError, match="unknown jump 'far'; choose from: cat, max, lstm"):
         MODELS["jknet"].build(3, 4, 2, jump="far")
 
 
-def test_the_lstm_uses_no_kernel_that_waits_for_other_processes(graph):
+def test_lstm_jump_runs_without_cudnn(graph):
     model = MODELS["jknet"].build(3, 4, 2, jump="lstm").double()
     seen = []
     model.jump.lstm.register_forward_hook(lambda *_: seen.append(torch.backends.cudnn.enabled))

@@ -15,7 +15,7 @@ def test_linkx_equals_dense_formula(graph):
     torch.testing.assert_close(model(graph.x, graph.edge_index), expected)
 
 
-def test_linkx_is_the_one_of_pyg(graph):
+def test_linkx_equals_pyg_linkx(graph):
     model = MODELS["linkx"].build(
         3, 8, 2, num_nodes=12, num_edge_layers=2, num_node_layers=2, num_layers=3, dropout=0.0
     )
@@ -39,13 +39,13 @@ def test_linkx_is_the_one_of_pyg(graph):
     torch.testing.assert_close(model(graph.x, graph.edge_index), other(graph.x, graph.edge_index))
 
 
-def test_linkx_does_not_see_loops(graph):
+def test_self_loops_do_not_change_the_output(graph):
     model = MODELS["linkx"].build(3, 8, 2, num_nodes=12).double().eval()
     looped, _ = add_self_loops(graph.edge_index, num_nodes=12)
     torch.testing.assert_close(model(graph.x, looped), model(graph.x, graph.edge_index))
 
 
-def test_edge_weights_are_the_entries_of_a(graph):
+def test_edge_weights_of_two_equal_duplicated_edges(graph):
     model = MODELS["linkx"].build(3, 8, 2, num_nodes=12).double().eval()
     twice = torch.cat([graph.edge_index, graph.edge_index], dim=1)
     two = torch.full((graph.num_edges,), 2.0, dtype=torch.float64)

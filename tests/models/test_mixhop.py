@@ -28,14 +28,14 @@ def test_mixhop_equals_dense_formula(graph):
     torch.testing.assert_close(model(graph.x, graph.edge_index), expected)
 
 
-def test_its_layer_is_that_of_pyg(graph):
+def test_mixhop_layer_equals_pyg_mixhopconv(graph):
     pyg = MixHopConv(3, 4, powers=[0, 1, 2], bias=False).double()
     y = torch.cat([linear(graph.x) for linear in pyg.lins], dim=1)
     adj = OriginalAdjacency()(graph.x, graph.edge_index)
     torch.testing.assert_close(hops(y, adj), pyg(graph.x, graph.edge_index))
 
 
-def test_sparse_features_are_scaled_to_length_one_too():
+def test_sparse_feature_rows_are_scaled_to_unit_norm():
     x = torch.rand(6, 20).double() * (torch.rand(6, 20) < 0.15)
     x[2] = 0
     sparse = FeatureMap(20, 3, 0.5, bias=False, unit_rows=True).double().eval()

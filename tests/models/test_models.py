@@ -74,7 +74,7 @@ def test_the_same_seed_gives_the_same_training(build, graph):
     assert first == second
 
 
-def test_resetting_with_the_same_seed_builds_the_same_model(build):
+def test_reset_parameters_reinitializes_every_parameter(build):
     torch.manual_seed(5)
     model = build()
     for parameter in model.parameters():
@@ -83,7 +83,7 @@ def test_resetting_with_the_same_seed_builds_the_same_model(build):
     assert not any((parameter == 9.0).any() for parameter in model.parameters())
 
 
-def test_eight_nodes_are_fitted_to_the_last(build):
+def test_every_model_can_overfit_eight_nodes(build):
     torch.manual_seed(1)
     data = Data(
         x=torch.randn(8, 3, dtype=torch.float64),
@@ -129,7 +129,7 @@ def test_an_isolated_node_has_finite_logits_and_gradients(build, graph):
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
 
 
-def test_its_entry_says_where_it_comes_from(build):
+def test_catalogue_entry_has_group_year_and_dropout_rates(build):
     entry = build.entry
     groups = ("classical", "heterophily", "oversmoothing", "continuous", "GREAD", "tuned")
     assert entry.group in groups
@@ -140,7 +140,7 @@ def test_its_entry_says_where_it_comes_from(build):
 @pytest.mark.parametrize(
     "build", [n for n, entry in MODELS.items() if entry.structure], indirect=True
 )
-def test_its_structure_is_what_it_computes_itself(build, graph):
+def test_precomputed_structure_gives_the_same_output(build, graph):
     model = build().eval()
     data = add_structure(graph, build.entry.structure).data
     extra = inputs_of(model, data, data.train_mask)
@@ -150,7 +150,7 @@ def test_its_structure_is_what_it_computes_itself(build, graph):
     )
 
 
-def test_edge_weights_of_one_change_nothing(build, graph):
+def test_edge_weights_of_one_do_not_change_the_output(build, graph):
     model = build().eval()
     ones = torch.ones(graph.num_edges, dtype=torch.float64)
     torch.testing.assert_close(
@@ -185,12 +185,12 @@ def spoil(x, row):
         (lambda x, e: (x, e, torch.ones(3)), r"edge_weight must have the shape \[\d+\], got \[3\]"),
     ],
 )
-def test_bad_input_is_refused_in_a_sentence(build, graph, spoilt, sentence):
+def test_invalid_input_raises_a_one_line_error(build, graph, spoilt, sentence):
     with pytest.raises(InputError, match=sentence):
         build()(*spoilt(graph.x, graph.edge_index))
 
 
-def test_dropout_outside_its_range_is_refused(build):
+def test_dropout_rate_outside_its_range_is_rejected(build):
     for argument, rate in product(("dropout", "input_dropout"), (-0.1, 1.0, math.nan, "0.5", True)):
         sentence = rf"{argument} must be a number in \[0, 1\), got {rate!r}$"
         with pytest.raises(InputError, match=sentence):
@@ -198,7 +198,7 @@ def test_dropout_outside_its_range_is_refused(build):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_widths_that_are_no_counts_are_refused(name):
+def test_invalid_channel_counts_are_rejected(name):
     for position, width in product((0, 1, 2), (0, -3, 2.5)):
         widths = [3, 8, 2]
         widths[position] = width

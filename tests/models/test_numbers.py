@@ -13,7 +13,7 @@ COMPUTED = ("autocast to bfloat16", "autocast to float16", "weights 0", "a graph
 
 @pytest.mark.filterwarnings("ignore:mkldnn")  # not available on every processor
 @pytest.mark.parametrize("check", CHECKS)
-def test_at_the_edge_every_model_is_correct_or_refuses(check):
+def test_extreme_inputs_are_computed_correctly_or_rejected(check):
     found = {name: outcome(check, name, seed=1) for name in MODELS}
     assert set(found.values()) <= {"correct", "refused"}
     if check in COMPUTED:
@@ -21,12 +21,12 @@ def test_at_the_edge_every_model_is_correct_or_refuses(check):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.int64, torch.bool])
-def test_weights_are_of_the_type_of_the_features(dtype):
+def test_edge_weights_of_another_dtype_are_rejected(dtype):
     x, edge_index = graph(seed=0)
     weight = torch.ones(edge_index.size(1), dtype=dtype)
     with pytest.raises(InputError, match=r"edge_weight must be of the type of the features, .*32"):
         build("gread-bs", seed=0)(x, edge_index, weight)
 
 
-def test_nodes_without_edges_cost_what_they_are():
+def test_gradients_and_predictions_on_isolated_nodes_are_correct():
     assert isolated(10**4).startswith("correct")

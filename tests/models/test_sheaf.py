@@ -60,7 +60,7 @@ def by_edges(maps, ends):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_laplacian_is_the_one_built_edge_by_edge(ends, kind):
+def test_laplacian_equals_its_edgewise_definition(ends, kind):
     laplacian, maps = drawn(kind, ends)
     torch.testing.assert_close(dense(laplacian), by_edges(maps, ends))
 
@@ -86,7 +86,7 @@ def test_the_energy_is_a_sum_over_edges(ends, kind):
     torch.testing.assert_close((x * (laplacian @ x)).sum(), differences / 2)  # two ends per edge
 
 
-def test_maps_that_are_the_identity_give_the_laplacian_of_the_graph(graph, ends):
+def test_identity_maps_give_the_graph_laplacian(graph, ends):
     u, v = graph.edge_index
     a = torch.zeros(12, 12, dtype=torch.float64).index_put((u, v), torch.ones(1).double())
     degree = a.sum(1)
@@ -125,7 +125,7 @@ def test_the_inverse_root_is_accurate_and_its_gradient_finite(scale):
     assert matrices.grad.isfinite().all()
 
 
-def test_the_gradient_of_the_inverse_root_is_right_for_equal_eigenvalues_too():
+def test_inverse_root_gradient_is_correct_for_equal_eigenvalues():
     equal = torch.diag_embed(torch.tensor([[2.0, 2, 2], [5, 2, 2], [4, 4, 3], [7, 3, 2]]).double())
 
     def symmetric(part):
@@ -195,7 +195,7 @@ def test_loops_and_directions_do_not_matter_and_weights_scale_the_maps(graph, ki
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_learners_of_maps_have_a_decay_of_their_own(graph, kind):
+def test_map_learners_have_a_separate_weight_decay(graph, kind):
     model = MODELS[f"sheaf-{kind}"].build(3, 8, 2, num_layers=3, sheaf_decay=0.25)
     others, learners = model.parameter_groups(0.5)
     assert (others["weight_decay"], learners["weight_decay"]) == (0.5, 0.25)

@@ -61,21 +61,23 @@ def check(models, graph):
 @pytest.mark.parametrize("solver", TABLES)
 @pytest.mark.parametrize("adjacency", ["original", "soft"])
 @pytest.mark.parametrize("reaction", [*gread.REACTIONS, None])
-def test_each_member_gives_what_it_gives_alone(graph, reaction, adjacency, solver):
+def test_stacked_members_equal_single_models(graph, reaction, adjacency, solver):
     check(some(graph, reaction=reaction, adjacency=adjacency, solver=solver), graph)
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize("decoder", DECODERS)
 @pytest.mark.parametrize("output_activation", [True, False])
-def test_so_it_does_with_every_form(graph, encoder, decoder, output_activation):
+def test_stacked_members_support_every_encoder_and_decoder(
+    graph, encoder, decoder, output_activation
+):
     forms = {"encoder": encoder, "decoder": decoder, "output_activation": output_activation}
     check(some(graph, **forms), graph)
 
 
 @pytest.mark.parametrize("adjacency", ["original", "soft"])
 @pytest.mark.parametrize("loop_in_the_graph", [True, False])
-def test_and_with_normalisations_loops_and_activations_of_their_own(
+def test_stacked_members_may_differ_in_normalization_loops_and_activation(
     graph, adjacency, loop_in_the_graph
 ):
     if loop_in_the_graph:
@@ -95,7 +97,7 @@ def test_and_with_normalisations_loops_and_activations_of_their_own(
     torch.testing.assert_close(together(graph.x, graph.edge_index), whole[[3, 0]])
 
 
-def test_members_that_differ_in_the_weight_of_own_loops_have_each_its_adjacency(graph):
+def test_stacked_adjacencies_may_differ_in_weights_of_own_loops(graph):
     loops = torch.tensor([[5, 7], [5, 7]])
     edge_index = torch.cat([graph.edge_index, loops], 1)
     weight = torch.rand(edge_index.size(1), dtype=torch.float64) + 1.5
@@ -105,8 +107,8 @@ def test_members_that_differ_in_the_weight_of_own_loops_have_each_its_adjacency(
         torch.testing.assert_close(member, one(graph.x, edge_index, weight) @ graph.x)
 
 
-def test_a_member_without_loops_does_not_see_the_loops_of_others(graph):
-    """Even if the loops get all attention."""
+def test_member_without_self_loops_ignores_loops_of_other_members(graph):
+    """This holds even if the loops get all attention."""
     models = [
         model for loops in (0.0, 1.0) for model in some(graph, adjacency="soft", self_loops=loops)
     ]
@@ -116,7 +118,7 @@ def test_a_member_without_loops_does_not_see_the_loops_of_others(graph):
     check(models, graph)
 
 
-def test_and_with_sparse_features_and_a_source_without_gradient(graph):
+def test_stacked_members_support_sparse_features_and_detached_source(graph):
     words = graph.clone()
     words.x = (torch.rand(60, 40) < 0.1).double()
     check(some(words, reaction="st", detach_source=True), words)
@@ -124,7 +126,7 @@ def test_and_with_sparse_features_and_a_source_without_gradient(graph):
 
 @pytest.mark.parametrize("source", ["initial", "none"])
 @pytest.mark.parametrize("solver", TABLES)
-def test_so_does_grand(graph, solver, source):
+def test_stacked_grand_members_equal_single_models(graph, solver, source):
     models = []
     for time, step_size in zip(TIMES, STEPS, strict=True):
         own = {"time": time, "step_size": step_size, "solver": solver, "source": source}
@@ -140,7 +142,9 @@ def test_so_does_grand(graph, solver, source):
 @pytest.mark.parametrize("normalization", ["row", "column"])
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
 @pytest.mark.parametrize("attention", ["scaled-dot", "cosine"])
-def test_so_does_every_attention(graph, attention, normalizer, normalization, linear, weighted):
+def test_stacked_grand_members_support_every_attention_form(
+    graph, attention, normalizer, normalization, linear, weighted
+):
     own = {"attention": attention, "normalizer": normalizer, "normalization": normalization}
     models = []
     for seed in range(3):
@@ -159,7 +163,7 @@ def test_so_does_every_attention(graph, attention, normalizer, normalization, li
     check(models, graph)
 
 
-def test_who_diverges_does_not_touch_the_others(graph):
+def test_diverging_member_does_not_affect_other_members(graph):
     models = some(graph, reaction="f")
     with torch.no_grad():
         models[1].encoder.weight.fill_(torch.nan)
@@ -167,7 +171,7 @@ def test_who_diverges_does_not_touch_the_others(graph):
     assert logits.isfinite().all(-1).all(-1).tolist() == [True, False, True, True]
 
 
-def test_dropout_draws_what_a_member_draws_alone(graph):
+def test_stacked_dropout_draws_the_same_masks_as_single_models(graph):
     rates = {"input_dropout": (0.5, 0.0, 0.3), "dropout": (0.2, 0.4, 0.0)}
     models, generators, alone = [], [], []
     for number in range(3):
@@ -199,7 +203,7 @@ def test_every_use_of_dropout_has_a_seed(graph, name, form):
     assert seeds.next.item() == 2 * uses
 
 
-def test_members_leave(graph):
+def test_keep_selects_the_remaining_members(graph):
     models = some(graph)
     together = stack(models)
     whole = together(graph.x, graph.edge_index)
@@ -218,7 +222,7 @@ def test_a_model_declares_whether_it_can_be_stacked(name):
         stack([entry.make(4, 8, 2, num_nodes=5)])
 
 
-def test_what_cannot_be_stacked_says_so(graph):
+def test_stacking_unsupported_models_raises_cannot_stack(graph):
     with pytest.raises(CannotStack, match="adaptive solver"):
         stack(some(graph, solver="dopri5"))
     with pytest.raises(CannotStack, match="known terms"):

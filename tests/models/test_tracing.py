@@ -35,7 +35,7 @@ except gread.InputError as error:
 
 
 @pytest.mark.slow
-def test_every_model_refuses_to_be_traced_in_one_sentence():
+def test_tracing_any_model_raises_a_one_line_error():
     import gread
 
     shown = Forked("-c", EVERY).end()
@@ -46,7 +46,7 @@ def test_every_model_refuses_to_be_traced_in_one_sentence():
 
 
 @pytest.mark.slow
-def test_the_legacy_onnx_exporter_is_refused_in_one_sentence(tmp_path):
+def test_legacy_onnx_export_raises_a_one_line_error(tmp_path):
     shown = Forked("-c", LEGACY, cwd=tmp_path).end()
     assert shown.returncode == 0, shown.stderr
     assert "gread-bs torch.jit.trace and torch.onnx.export(dynamo=False) cannot" in shown.stdout

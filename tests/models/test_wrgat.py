@@ -42,12 +42,12 @@ def test_wrgat_equals_dense_formula(graph, weighted):
     torch.testing.assert_close(model(graph.x, graph.edge_index, edge_weight), expected)
 
 
-def test_loops_change_nothing(graph):
+def test_self_loops_do_not_change_the_output(graph):
     model = MODELS["wrgat"].build(3, 5, 2).double().eval()
     looped, _ = add_self_loops(graph.edge_index, num_nodes=12)
     torch.testing.assert_close(model(graph.x, looped), model(graph.x, graph.edge_index))
 
 
-def test_there_are_no_more_rings_than_were_looked_at():
+def test_num_rings_above_the_maximum_is_rejected():
     with pytest.raises(InputError, match="num_rings must be at most 5, got 6"):
         MODELS["wrgat"].build(3, 5, 2, num_rings=6)

@@ -22,7 +22,7 @@ def chart():
     )
 
 
-def test_json_holds_everything_and_is_json(chart):
+def test_chart_json_is_complete_and_strictly_valid(chart):
     def refuse(constant):
         raise AssertionError(f"{constant} is not JSON")
 
@@ -42,14 +42,14 @@ def test_a_label_is_in_the_legend_once(chart):
 @pytest.mark.parametrize(
     "wrong", [{"y": (1.0,)}, {"low": (1.0, 2.0)}, {"low": (1.0,), "high": (2.0,)}, {"mark": "pie"}]
 )
-def test_a_series_fits_together(wrong):
+def test_inconsistent_series_raises_an_assertion_error(wrong):
     good = {"label": "a", "x": (0.0, 1.0), "y": (1.0, 2.0), "mark": MARKS[0]}
     Series(**good)
     with pytest.raises(AssertionError):
         Series(**(good | wrong))
 
 
-def test_a_panel_without_points_says_so():
+def test_panel_without_points_has_a_remark():
     empty, line = Series("a", (), ()), Series("b", (0.0,), (1.0,))
     assert Panel.of("title", [empty], Axis(), Axis()).remark == "no runs yet"
     assert Panel.of("title", [empty, line], Axis("x"), Axis("y")) == Panel(

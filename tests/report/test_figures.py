@@ -13,7 +13,7 @@ def texts(axis):
     return [text.get_text() for text in axis.texts if text.get_text()]
 
 
-def test_images_share_their_colours_and_one_bar():
+def test_images_share_one_colour_scale_and_one_colour_bar():
     images = [Image(((0.0, float(k)), (1.0, 2.0)), 0.0, 2.0, "state") for k in range(4)]
     panels = tuple(
         Panel(f"t = {k}", image=image, x=Axis(hidden=True), y=Axis(hidden=True))
@@ -33,7 +33,7 @@ def test_the_lines_of_one_panel_are_named_at_their_ends():
     assert not axis.get_legend()
 
 
-def test_names_do_not_touch():
+def test_line_labels_do_not_overlap():
     series = tuple(line(f"model {k}", [1, 1 + k / 1000]) for k in range(8))
     (axis,) = draw(Chart("Title", (Panel(series=series, x=Axis(limits=(0, 1))),))).axes
     heights = sorted(text.get_position()[1] for text in axis.texts if text.get_text())
@@ -47,7 +47,7 @@ def test_several_panels_share_one_legend():
     assert [text.get_text() for text in legend.get_texts()] == ["a", "b"]
 
 
-def test_zero_on_a_logarithmic_axis_falls_out_of_sight():
+def test_zero_does_not_change_the_limits_of_a_log_axis():
     series = (line("falls", [1, 0.1, 0.0, 0.0]), line("stays", [1, 1, 1, 1]))
     axes = Axis(limits=(0, 3)), Axis(log=True, limits=(1e-3, 10.0))
     figure = draw(Chart("Title", (Panel(series=series, x=axes[0], y=axes[1]),)))
@@ -70,14 +70,14 @@ def test_bands_whiskers_and_marks_are_drawn():
 
 
 @pytest.mark.parametrize("columns", [1, 2, 3, 4])
-def test_panels_that_are_missing_leave_their_place_empty(columns):
+def test_missing_panels_leave_empty_grid_cells(columns):
     panel = Panel("empty", remark="no runs yet")
     figure = draw(Chart("Title", (panel,) * (columns + 1), columns=columns))
     assert len(figure.axes) == 2 * columns
     assert texts(figure.axes[0]) == ["no runs yet"]
 
 
-def test_a_chart_is_written_in_every_format_and_the_same_each_time(tmp_path):
+def test_chart_is_written_deterministically_in_every_format(tmp_path):
     chart = Chart("Title", (Panel(series=(line("a", [1, 2]),)),), note="A note. " * 40)
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
@@ -103,7 +103,7 @@ def test_confusion_shows_shares_of_each_class(tmp_path):
     figure.savefig(tmp_path / "figure.png")
 
 
-def test_reliability_is_a_curve_beside_the_diagonal(tmp_path):
+def test_reliability_diagram_plots_a_curve_and_the_diagonal(tmp_path):
     figure = reliability([0.4, 0.9], [0.5, 0.8], [3, 9], title="Title")
     np.testing.assert_array_equal(figure.axes[0].lines[1].get_ydata(), [0.5, 0.8])
     figure.savefig(tmp_path / "figure.png")
@@ -113,13 +113,13 @@ NAMES = (r"$\foo$", "$", "猫", "\x1f", "a\nb", "", "x" * 200)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_file_may_have_any_name(tmp_path, name):
+def test_portrait_renders_arbitrary_titles_and_class_names(tmp_path, name):
     figure = portrait([1], {name: 3, "b": 4}, [[0.9, 0.1], [0.5, 0.5]], title=name)
     save(figure, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 5000
 
 
-def test_a_class_may_have_any_name(tmp_path):
+def test_confusion_matrix_renders_arbitrary_class_names(tmp_path):
     counts = np.eye(len(NAMES), dtype=int).tolist()
     save(confusion(list(NAMES), counts, title="Title"), tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 5000

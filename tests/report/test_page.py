@@ -133,7 +133,7 @@ def brightness(tab, element):
 
 
 @pytest.mark.parametrize("width", [1300, 820, 360])
-def test_all_artefacts_are_there_and_nothing_is_wider_than_the_page(visit, width):
+def test_all_artefacts_are_shown_and_fit_the_page_width(visit, width):
     tab = visit("everything", size=(width, 800))
     for name in set(ARTEFACTS) - set(FROM_FILES):
         assert tab.locator(f"#{name} :is(.drawn svg, table)").count(), name
@@ -142,7 +142,7 @@ def test_all_artefacts_are_there_and_nothing_is_wider_than_the_page(visit, width
     assert wide <= screen == width
 
 
-def test_a_pointer_is_told_the_values(visit):
+def test_hover_shows_the_values_in_a_tooltip(visit):
     tab = visit()
     told = hover(tab, tab.locator("#figure-5 .drawing"), 0.5, 0.3)
     assert "layer 1" in told
@@ -153,7 +153,7 @@ def test_a_pointer_is_told_the_values(visit):
     assert tab.locator("#tooltip").is_hidden()
 
 
-def test_a_finger_is_told_too_until_it_touches_something_else(visit):
+def test_tap_shows_the_tooltip_until_another_element_is_tapped(visit):
     tab = visit(has_touch=True, size=(390, 800))
     drawing = tab.locator("#figure-5 .drawing")
     drawing.evaluate(SCROLL)
@@ -164,7 +164,7 @@ def test_a_finger_is_told_too_until_it_touches_something_else(visit):
     assert tab.locator("#tooltip").is_hidden()
 
 
-def test_a_model_is_turned_off_and_on(visit):
+def test_legend_buttons_hide_show_and_isolate_models(visit):
     tab = visit()
     line = tab.locator("#figure-5 g.line[data-label='GCN']")
     button = tab.locator("#figure-5 .legend button[data-label='GCN']")
@@ -180,7 +180,7 @@ def test_a_model_is_turned_off_and_on(visit):
     assert tab.locator("#figure-5 g.line").count() == 1
 
 
-def test_a_slider_goes_through_time(visit):
+def test_slider_and_play_button_change_the_time(visit):
     tab = visit()
     pictures = {}
     for name, drawn in (("figure-1", ".film image"), ("figure-2", ".film .points")):
@@ -196,7 +196,7 @@ def test_a_slider_goes_through_time(visit):
     assert tab.locator("#figure-1 output").inner_text() == "t = 0"
 
 
-def test_tables_sort_and_rows_of_the_paper_stay_with_ours(visit):
+def test_table_sorting_keeps_paper_rows_with_their_models(visit):
     tab = visit()
 
     def first_column():
@@ -229,7 +229,7 @@ def test_tables_of_names_and_tables_without_rows_are_shown(visit):
 
 
 @pytest.mark.parametrize(("scheme", "dark"), [("light", False), ("dark", True)])
-def test_light_and_dark_are_the_systems_until_the_switch_says_otherwise(visit, scheme, dark):
+def test_theme_follows_the_system_until_the_switch_overrides_it(visit, scheme, dark):
     tab = visit(color_scheme=scheme)
     assert (brightness(tab, "body") < 60) == dark
     tab.locator("#theme").click()  # light
@@ -242,21 +242,21 @@ def test_light_and_dark_are_the_systems_until_the_switch_says_otherwise(visit, s
     assert (brightness(tab, "body") < 60) == dark
 
 
-def test_text_of_the_data_stays_text(visit):
+def test_html_in_the_data_is_escaped(visit):
     tab = visit()
     assert tab.evaluate("window.broken") is None
     assert EVIL in tab.locator("#evil td").inner_text()
     assert EVIL in tab.locator("#evil-lines .legend button").first.inner_text()
 
 
-def test_claims_that_fail_are_told_first_and_lead_to_their_section(visit):
+def test_failed_claims_are_listed_first_and_link_to_their_section(visit):
     tab = visit()
     first = tab.locator("#claims li").first
     assert "Disagrees" in first.inner_text()
     assert first.locator("a").get_attribute("href") == "#table-4"
 
 
-def test_what_is_not_computed_is_named_with_its_command(visit):
+def test_missing_runs_are_shown_with_the_command_to_compute_them(visit):
     tab = visit()
     assert "gread reproduce figure-7" in tab.locator("#figure-7").inner_text()
     partial = tab.locator("#figure-5").inner_text()

@@ -23,7 +23,7 @@ def test_ranks_are_shared_and_medals_are_not_lost_on_ties():
     assert found["b"].accuracy == 65
 
 
-def test_comparison_of_pairs():
+def test_paired_comparison_gives_difference_and_p_values():
     first = [80.0, 82.0, 85.0, 81.0, 90.0, 84.0]
     second = [79.0, 80.0, 82.0, 77.0, 85.0, 78.0]
     found = compare(first, second)
@@ -35,7 +35,7 @@ def test_comparison_of_pairs():
     assert compare([1.0, 2.0, 3.0], [0.0, 1.0, 2.0]).difference == 1
 
 
-def test_an_improvement_has_a_direction():
+def test_improvement_test_is_one_sided():
     first, second = [80.0, 82.0, 85.0, 81.0, 90.0], [79.0, 80.0, 82.0, 77.0, 85.0]
     assert compare(first, second).wilcoxon == compare(second, first).wilcoxon == 2 / 2**5
     assert improves(first, second)  # p = 1 / 2**5
@@ -57,14 +57,14 @@ def test_friedmans_test_gives_the_numbers_of_scipys_example():
 @pytest.mark.parametrize(
     ("models", "q"), [(2, 1.960), (3, 2.343), (4, 2.569), (5, 2.728), (10, 3.164)]
 )
-def test_critical_differences_are_those_of_demsar(models, q):
+def test_critical_differences_match_the_table_of_demsar(models, q):
     """Table 5a of Demšar, JMLR 2006."""
     expected = q * (models * (models + 1) / (6 * 14)) ** 0.5
     assert critical_difference(models, 14) == pytest.approx(expected, rel=3e-4)
 
 
-def test_demsars_groups_by_nemenyis_test():
-    """His example: four models on 14 datasets, two significant differences at the level 0.10."""
+def test_nemenyi_groups_match_the_example_of_demsar():
+    """Demšar's example: four models, 14 datasets, two significant differences at the level 0.10."""
     ranks = [1.964, 2.000, 2.893, 3.143]
     at_tenth = critical_difference(4, 14, level=0.10)
     assert at_tenth == pytest.approx(1.12, abs=0.005)
@@ -78,11 +78,11 @@ def test_groups_are_maximal_and_have_several_members():
     assert cliques([], 1.0) == []
 
 
-def test_holm_multiplies_by_the_number_of_tests_left_and_keeps_the_order():
+def test_holm_correction_is_monotone_and_capped_at_one():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.6, 0.7]) == [1.0, 1.0]
     assert holm([]) == []
 
 
-def test_quantiles_of_student_are_those_of_tables():
+def test_student_t_quantiles_match_published_tables():
     assert t_quantile(0.975, 9) == pytest.approx(2.262, abs=5e-4)

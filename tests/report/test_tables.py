@@ -18,14 +18,14 @@ def test_markdown_marks_the_best():
     ]
 
 
-def test_csv_and_latex():
+def test_csv_and_latex_render_the_table():
     assert TABLE.csv() == "model,x\na,1.0 ± 0.5\nb,50 %\n"
     assert r"a & \textbf{1.0 $\pm$ 0.5} \\" in TABLE.latex()
     assert r"b & 50 \% \\" in TABLE.latex()
     assert TABLE.latex().count(r"\\") == 3
 
 
-def test_latex_writes_what_its_fonts_lack():
+def test_latex_replaces_unicode_symbols_with_commands():
     table = TextTable("Title", ("β", "a_b"), ((Cell("76.64∗†"), Cell("< 0.001 ≠")),))
     assert r"$\beta$ & a\_b \\" in table.latex()
     assert r"76.64$^\ast$$^\dagger$ & $<$ 0.001 $\neq$ \\" in table.latex()
@@ -42,6 +42,6 @@ def test_the_better_value_is_marked_if_none_is_missing():
     assert better([3.0, None]) == [None, None]
 
 
-def test_a_text_is_a_cell_without_a_place():
+def test_text_table_converts_strings_to_cells_without_a_place():
     rows = [("a", Cell("1.0 ± 0.5", 1)), ["b", "50 %"]]
     assert TextTable.of("Title", ["model", "x"], rows, "Note.") == TABLE

@@ -12,7 +12,7 @@ from gread.runs.spec import RunSpec
 from gread.runs.store import StoreError
 
 
-def test_results_travel_as_json_lines_without_histories(tmp_path, small):
+def test_results_round_trip_as_json_lines_without_histories(tmp_path, small):
     results = [Result(small(seed=s), "ok", history=((1.0, 0.1, 0.2, 0.3),)) for s in range(3)]
     path = tmp_path / "new" / "some.jsonl.xz"
     write_results(path, results)
@@ -33,7 +33,7 @@ def test_results_travel_as_json_lines_without_histories(tmp_path, small):
     ],
     ids=["no text", "not packed", "cut", "followed by more", "too large", "no result"],
 )
-def test_files_that_hold_something_else_are_named(tmp_path, monkeypatch, content, said):
+def test_invalid_archives_raise_store_errors_naming_the_file(tmp_path, monkeypatch, content, said):
     monkeypatch.setattr("gread.runs.archive.LARGEST", 2**24)
     path = tmp_path / "some.jsonl.xz"
     path.write_bytes(content)
@@ -41,7 +41,7 @@ def test_files_that_hold_something_else_are_named(tmp_path, monkeypatch, content
         read_results(path)
 
 
-def test_results_of_the_working_folder_count_before_those_of_the_package(tmp_path, monkeypatch):
+def test_working_folder_results_take_precedence_over_packaged_results(tmp_path, monkeypatch):
     specs = [RunSpec(dataset="csbm", model="gcn", split=split) for split in range(3)]
     package, own = tmp_path / "package", tmp_path / "results"
     write_results(package / f"a{ENDING}", [Result(spec, "ok", test=0.5) for spec in specs[:2]])
@@ -57,7 +57,7 @@ def test_results_of_the_working_folder_count_before_those_of_the_package(tmp_pat
 
 
 @pytest.mark.slow
-def test_committed_runs_are_those_of_the_specs_of_today():
+def test_completing_committed_specs_keeps_their_keys():
     """A new hyperparameter must be in ``added``, otherwise committed runs are not found."""
     forms = {}
     for path in ARCHIVES.glob(f"*{ENDING}"):

@@ -12,7 +12,7 @@ def nothing_here(tmp_path, monkeypatch):
     _size.cache_clear()
 
 
-def test_larger_graphs_take_longer_also_before_they_are_here(nothing_here):
+def test_estimated_time_grows_with_graph_size_without_local_data(nothing_here):
     names = ("texas", "chameleon-filtered", "roman-empire", "amazon-ratings", "questions")
     settings = {"hidden_channels": 64, "time": 4.0, "step_size": 0.5}
     seconds = [estimate(RunSpec(dataset=n, model="gread-bs", hyper=settings)) for n in names]

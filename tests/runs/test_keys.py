@@ -54,7 +54,7 @@ def version_1(tmp_path) -> ResultStore:
     return ResultStore(tmp_path)
 
 
-def test_rows_of_the_first_version_keep_their_keys_and_their_text(version_1):
+def test_version_1_rows_keep_their_keys_and_json_text(version_1):
     with closing(sqlite3.connect(version_1.path)) as connection, connection:
         rows = dict(connection.execute("SELECT key, result FROM runs").fetchall())
     assert len(rows) == 9
@@ -65,7 +65,7 @@ def test_rows_of_the_first_version_keep_their_keys_and_their_text(version_1):
 
 
 @pytest.mark.parametrize("key", STORED)
-def test_specs_as_users_write_them_find_the_rows_of_the_first_version(version_1, key):
+def test_specs_without_defaults_match_version_1_rows(version_1, key):
     spec = as_given(**STORED[key])
     assert complete(spec).key == key
     assert version_1.get(spec).spec.key == key
@@ -77,13 +77,13 @@ def test_a_halo_without_parts_is_not_in_the_key():
     assert as_given(train=TrainConfig(epochs=3, halo=5)).key == as_given().key
 
 
-def test_fields_of_a_training_that_were_added_are_left_out_at_their_default():
+def test_added_training_fields_are_omitted_from_json_at_their_default():
     assert set(json.loads(as_given().to_json())["train"]) == set(ALWAYS)
     assert {field.name for field in fields(TrainConfig)} > set(ALWAYS)
 
 
 @pytest.mark.slow
-def test_a_row_of_a_model_that_is_not_registered_is_listed(version_1):
+def test_rows_of_unregistered_models_are_listed_but_cannot_be_rerun(version_1):
     (found,) = (result for result in version_1 if result.spec.model == "own-model")
     assert found.spec.hyper == {"hidden_channels": 4, "width": 3}
     assert version_1.get(found.spec) == found
@@ -115,7 +115,7 @@ def mlp(*sizes):
     return MODELS["mlp"].build(*sizes)
 
 
-def test_a_new_default_changes_neither_the_key_nor_the_meaning_of_a_stored_run(tmp_path, register):
+def test_changed_hyperparameter_default_preserves_stored_specs_and_keys(tmp_path, register):
     register("grown", lambda i, h, o, *, depth=2: mlp(i, h, o))
     store = ResultStore(tmp_path)
     store.put(run(as_given(model="grown")))
@@ -128,7 +128,7 @@ def test_a_new_default_changes_neither_the_key_nor_the_meaning_of_a_stored_run(t
     assert store.get(as_given(model="grown", hyper={"hidden_channels": 4, "depth": 2})) == before
 
 
-def test_a_hyperparameter_that_is_added_is_left_out_while_it_means_as_before(tmp_path, register):
+def test_added_hyperparameter_is_omitted_from_keys_at_its_compatible_value(tmp_path, register):
     seen = []
     register("grown", lambda i, h, o, *, depth=2: mlp(i, h, o))
     store = ResultStore(tmp_path)
@@ -162,7 +162,7 @@ def test_a_hyperparameter_that_is_added_is_left_out_while_it_means_as_before(tmp
     ],
     ids=["specs and results", "datasets", "statistics"],
 )
-def test_nothing_heavy_is_imported_for(code, absent):
+def test_specs_datasets_and_statistics_import_no_heavy_packages(code, absent):
     heavy = ("torch", "torch_geometric", "numpy", "scipy", *absent)
     check = f"import sys; print([name for name in {heavy} if name in sys.modules])"
     command = [sys.executable, "-c", f"{code}; {check}"]
@@ -181,7 +181,7 @@ def test_nothing_heavy_is_imported_for(code, absent):
         ("r2", "0.5", False),
     ],
 )
-def test_numbers_of_a_result_are_those_that_its_metric_can_have(metric, test, accepted):
+def test_result_check_rejects_values_outside_the_metric_range(metric, test, accepted):
     train = TrainConfig()
     object.__setattr__(train, "metric", metric)
     result = Result(as_given(train=train), "ok", test=test)

@@ -21,14 +21,14 @@ from gread.training.config import TrainConfig
 from tests.processes import Forked
 
 KILLER = """
-# Starts a launch in a child, kills it after a random time, and does so again and again.
+# Repeatedly starts a launch in a child process and kills it after a random time.
 import os, random, signal, sys, time
 import torch
 torch.set_num_threads(1)
 from gread.runs import ResultStore, RunSpec, launch
 folder, texts = sys.argv[1], sys.argv[2:]
 specs = [RunSpec.from_json(text) for text in texts]
-launch(specs[:1], ResultStore(folder + "/warm-up"))  # what is lazily imported is so in every child
+launch(specs[:1], ResultStore(folder + "/warm-up"))  # children inherit the lazy imports
 random.seed(0)
 start = time.monotonic()
 launch(specs, ResultStore(folder + "/whole"))
@@ -47,7 +47,7 @@ print(killed)
 """
 
 
-def test_only_what_is_missing_is_computed(tmp_path, small):
+def test_launch_computes_only_missing_runs(tmp_path, small):
     store = ResultStore(tmp_path)
     specs = [small(seed=seed) for seed in range(3)]
     seen = []
@@ -58,7 +58,7 @@ def test_only_what_is_missing_is_computed(tmp_path, small):
 
 
 @pytest.mark.slow
-def test_several_processes_give_what_one_gives(tmp_path, small):
+def test_multiple_workers_give_the_same_histories_as_one_process(tmp_path, small):
     specs = [small(seed=seed) for seed in range(3)]
     store = ResultStore(tmp_path)
     launch(specs, store, workers=2)
@@ -74,7 +74,7 @@ def test_several_processes_share_a_gpu(tmp_path, small):
     assert [store.get(spec).device.split()[0] for spec in specs] == ["cuda"] * 3
 
 
-def test_an_error_ends_the_launch_and_keeps_what_was_computed(tmp_path, small):
+def test_error_stops_the_launch_and_keeps_finished_results(tmp_path, small):
     store = ResultStore(tmp_path)
     with pytest.raises(InputError, match="split must be below 10"):
         launch([small(), small(split=10)], store)
@@ -84,7 +84,7 @@ def test_an_error_ends_the_launch_and_keeps_what_was_computed(tmp_path, small):
 
 
 @pytest.mark.slow
-def test_killed_at_twenty_moments_it_ends_with_the_same_results(tmp_path, small):
+def test_repeatedly_killed_launch_gives_the_same_results(tmp_path, small):
     texts = [small(seed=seed, split=split).to_json() for seed in range(4) for split in range(5)]
     done = Forked("-c", KILLER, tmp_path, *texts).end()
     assert done.returncode == 0, done.stderr
@@ -116,7 +116,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def own_reaction(tmp_path, monkeypatch):
-    """Function that imports a module with a reaction, which is forgotten after the test."""
+    """Function that imports a module with a reaction; registries are restored after the test."""
     before = [(registry, dict(registry._entries)) for registry in (REACTIONS, MODELS)]
     monkeypatch.syspath_prepend(tmp_path)
 
@@ -148,7 +148,7 @@ from gread import REACTIONS
 room, crowded = Path(__file__).with_name("room"), Path(__file__).with_name("crowded")
 
 @REACTIONS.register("greedy")
-def greedy(s):  # there is room for one at a time, and the first one waits for another to come
+def greedy(s):  # memory is enough for one at a time; the first waits for a second
     with room.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -173,14 +173,14 @@ def greedy(s):
 
 
 @pytest.mark.slow
-def test_what_has_no_room_alone_either_ends_the_launch(tmp_path, small, own_reaction):
+def test_launch_fails_if_a_run_alone_is_out_of_memory(tmp_path, small, own_reaction):
     module, spec = own_reaction(TOO_LARGE), small(model="gread-greedy")
     with pytest.raises(OutOfMemory):
         launch([spec, replace(spec, seed=1)], ResultStore(tmp_path), workers=2, imports=[module])
 
 
 @pytest.mark.slow
-def test_what_has_no_room_beside_others_is_computed_alone(tmp_path, small, own_reaction):
+def test_out_of_memory_runs_are_retried_alone(tmp_path, small, own_reaction):
     module, store = own_reaction(GREEDY), ResultStore(tmp_path)
     specs = [small(model="gread-greedy", seed=seed) for seed in range(4)]
     launch(specs, store, workers=2, imports=[module])
@@ -225,7 +225,7 @@ def gone(group: int) -> bool:
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 @pytest.mark.slow
-def test_stopped_with_its_processes_it_leaves_none_and_goes_on(tmp_path, launched, how):
+def test_stopped_launch_leaves_no_processes_and_can_be_resumed(tmp_path, launched, how):
     process, specs = launched
     if how is signal.SIGINT:
         os.killpg(process.pid, how)  # Ctrl-C reaches all of them
@@ -265,7 +265,7 @@ def test_a_population_that_needs_too_much_memory_is_halved(tmp_path, small, monk
 
 
 @pytest.mark.slow
-def test_a_process_that_is_killed_loses_no_run(tmp_path, small):
+def test_runs_of_a_killed_worker_process_are_retried(tmp_path, small):
     specs = [small(seed=seed, train=TrainConfig(epochs=20)) for seed in range(6)]
     store, seen = ResultStore(tmp_path), []
 
@@ -281,7 +281,7 @@ def test_a_process_that_is_killed_loses_no_run(tmp_path, small):
 
 
 @pytest.mark.slow
-def test_processes_stay_for_the_next_launch_and_end_with_their_executor(tmp_path, small):
+def test_worker_processes_are_reused_until_their_executor_is_deleted(tmp_path, small):
     others = set(multiprocessing.active_children())
     store, executor, own = ResultStore(tmp_path), find_executor("local"), []
     for seeds in (range(2), range(2, 4)):
@@ -299,7 +299,7 @@ def test_processes_stay_for_the_next_launch_and_end_with_their_executor(tmp_path
 
 
 @pytest.mark.slow
-def test_processes_start_before_there_are_jobs_and_compute_them(tmp_path, small):
+def test_worker_processes_started_in_advance_compute_later_jobs(tmp_path, small):
     others = set(multiprocessing.active_children())
     executor = find_executor("local")
     executor.start("cpu", 2, ())
@@ -328,7 +328,7 @@ class Hopeless:
 @pytest.mark.filterwarnings(
     "ignore:Failing to pass a value to the 'type_params':DeprecationWarning"
 )
-def test_what_is_lost_again_and_again_is_given_up(tmp_path, small):
+def test_launch_gives_up_after_three_consecutive_failures(tmp_path, small):
     store = ResultStore(tmp_path)
     lost = pytest.raises(ConnectionError, match=r"2 runs failed 3 times in a row.* lightning")
     with pytest.warns(UserWarning, match="are retried"), lost:

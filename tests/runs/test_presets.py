@@ -27,7 +27,7 @@ def test_every_gread_model_has_a_preset_that_its_signature_takes(model, dataset)
 
 
 @pytest.mark.parametrize(("source", "name"), FILES)
-def test_every_file_belongs_to_a_model_and_says_where_it_comes_from(source, name):
+def test_preset_files_match_their_model_and_start_with_its_title(source, name):
     model = name.removesuffix(".toml").replace("-star", "*")
     training = {"lr", "weight_decay", "epochs", "patience", "metric", "options"}
     known = set(inspect.signature(MODELS[model].build).parameters) | training
@@ -39,7 +39,7 @@ def test_every_file_belongs_to_a_model_and_says_where_it_comes_from(source, name
     assert text.startswith(f"# {MODELS[model].title}")
 
 
-def test_tuned_comes_first_and_defaults_last():
+def test_tuned_presets_take_precedence_and_defaults_come_last():
     assert find_preset("gread-bs", "cora") == find_preset("gread-bs", "cora", "tuned")
     assert find_preset("gread-bs", "cora", "published").hyper["time"] == 3.79018
     assert find_preset("gread-bs", "cora", "paper").hyper["time"] == 3.49
@@ -62,7 +62,7 @@ def test_a_preset_that_does_not_exist_is_refused():
         find_preset("gread-y", "cora")
 
 
-def test_a_file_of_the_users_own_is_a_preset(tmp_path):
+def test_user_toml_file_is_accepted_as_a_preset(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text("[cora]\ntime = 2.5\nlr = 0.5\n")
     preset = find_preset("gread-bs", "cora", str(path))

@@ -126,12 +126,12 @@ def assert_same(store: ResultStore, table) -> None:
         ("nonsense", "Invalid address"),
     ],
 )
-def test_an_unreachable_address_is_one_sentence(apart, address, reason):
+def test_unreachable_ray_address_raises_input_error(apart, address, reason):
     with pytest.raises(InputError, match=f"cluster must be reachable, got '{address}': .*{reason}"):
         find_executor(f"ray={address}")
 
 
-def test_who_listens_but_is_no_ray_is_given_up(apart, monkeypatch, capsys, tmp_path):
+def test_connecting_to_a_server_that_is_not_ray_times_out(apart, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr("gread.runs.executors.ray.SECONDS", 3.0)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
@@ -145,13 +145,13 @@ def test_who_listens_but_is_no_ray_is_given_up(apart, monkeypatch, capsys, tmp_p
     assert capsys.readouterr().err.endswith("no Ray answers within 3 s\n")
 
 
-def test_without_the_package_a_sentence_says_how_to_get_it(monkeypatch):
+def test_missing_ray_package_error_names_the_pip_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(InputError, match=r"pip install 'gread\[ray\]'"):
         find_executor("ray")
 
 
-def test_a_cluster_gives_what_this_process_gives(tmp_path, executor, table):
+def test_cluster_gives_the_same_histories_as_local_runs(tmp_path, executor, table):
     store, seen = ResultStore(tmp_path), []
     launch(list(table)[:2], store, executor=executor)
     launch(table, store, executor=executor, on_result=seen.append)
@@ -160,7 +160,7 @@ def test_a_cluster_gives_what_this_process_gives(tmp_path, executor, table):
     assert len(seen) == len(table) - 2
 
 
-def test_a_node_needs_no_data_of_its_own(tmp_path, executor, small, monkeypatch):
+def test_cluster_nodes_receive_graphs_from_the_driver(tmp_path, executor, small, monkeypatch):
     entry = DatasetEntry(lambda: csbm(40), title="", citation="", licence="")
     monkeypatch.setitem(DATASETS._entries, "only-here", entry)
     specs = [small(dataset="only-here", options={}, seed=seed) for seed in range(3)]
@@ -170,7 +170,7 @@ def test_a_node_needs_no_data_of_its_own(tmp_path, executor, small, monkeypatch)
     assert len(executor.graphs) == 1
 
 
-def test_what_a_run_says_is_said_here(tmp_path, executor, small, monkeypatch):
+def test_errors_on_the_cluster_are_raised_in_the_driver(tmp_path, executor, small, monkeypatch):
     monkeypatch.setitem(sys.modules, "only_here", types.ModuleType("only_here"))
     exec("def newer(): pass", vars(sys.modules["only_here"]))
     newer = sys.modules["only_here"].newer
@@ -200,7 +200,7 @@ print(*(store.get(run).status for run in runs))
 """
 
 
-def test_what_has_no_room_beside_others_is_computed_alone(tmp_path, cluster, small):
+def test_out_of_memory_runs_are_retried_alone(tmp_path, cluster, small):
     (tmp_path / "greedy_reaction_of_a_test.py").write_text(GREEDY)
     driver = tmp_path / "driver.py"
     driver.write_text(GREEDY_DRIVER)
@@ -210,9 +210,7 @@ def test_what_has_no_room_beside_others_is_computed_alone(tmp_path, cluster, sma
     assert (tmp_path / "crowded").exists()
 
 
-def test_a_search_in_postgresql_loses_no_trial_with_a_worker(
-    tmp_path, cluster, executor, postgresql
-):
+def test_postgresql_search_retries_runs_of_a_killed_worker(tmp_path, cluster, executor, postgresql):
     space = Space("gread-bs", TABLE | {"epochs": 60})
     settings = {"space": space, "splits": [0, 1], "options": {"num_nodes": 30}, "trials": 4}
     killed, told = [], []
@@ -256,7 +254,7 @@ def test_commands_take_an_executor(tmp_path, cluster, executor, table, monkeypat
     assert len(ResultStore(tmp_path / "store")) == 2 + 4 + 3
 
 
-def test_what_measures_a_machine_comes_alone(tmp_path, executor, small):
+def test_timed_run_on_a_cluster_records_epoch_seconds(tmp_path, executor, small):
     store, timed = ResultStore(tmp_path), small(record=("epoch_seconds",))
     launch([timed], store, executor=executor)
     assert len(store.get(timed).records["epoch_seconds"]) == 20
@@ -271,7 +269,7 @@ def test_a_small_job_takes_an_eighth_of_a_gpu(executor, small, monkeypatch):
         executor.choose_device("cuda")
 
 
-def test_a_node_goes_in_the_middle_of_a_table(tmp_path, cluster, executor, table):
+def test_runs_of_a_removed_node_are_retried(tmp_path, cluster, executor, table):
     store, seen, (node,) = ResultStore(tmp_path), [], cluster.worker_nodes
     there = NodeAffinitySchedulingStrategy(node.node_id, soft=False)
     ray.get(ray.remote(scheduling_strategy=there)(lambda: None).remote())  # starts a process there
@@ -294,7 +292,7 @@ def test_a_node_goes_in_the_middle_of_a_table(tmp_path, cluster, executor, table
     assert len(seen) == len(table)
 
 
-def test_a_driver_is_killed_and_started_again(tmp_path, alone, table):
+def test_restarted_driver_computes_only_missing_runs(tmp_path, alone, table):
     program = tmp_path / "driver.py"
     program.write_text(DRIVER)
     texts = [spec.to_json() for spec in table]

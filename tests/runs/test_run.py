@@ -17,7 +17,7 @@ from gread.runs.store import ResultStore
 from gread.training.config import TrainConfig
 
 
-def test_the_same_spec_gives_the_same_bytes(small):
+def test_repeated_runs_of_a_spec_are_bitwise_identical(small):
     spec = small(hyper={"hidden_channels": 4, "dropout": 0.5}, train=TrainConfig(epochs=8))
     one, two = run(spec), run(spec)
     assert one.history == two.history
@@ -29,14 +29,14 @@ def test_the_same_spec_gives_the_same_bytes(small):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 @pytest.mark.parametrize("model", ["gread-bs", "gread-f"])
-def test_a_gpu_gives_the_same_bytes_where_asked_to(small, model):
+def test_deterministic_gpu_runs_are_bitwise_identical(small, model):
     hyper = {"hidden_channels": 4, "dropout": 0.5}
     spec = small(model=model, hyper=hyper, train=TrainConfig(epochs=8), options={})
     one, two = (run(spec, device="cuda", deterministic=True) for _ in range(2))
     assert one.history == two.history
 
 
-def test_determinism_is_wanted_for_the_run_alone(small):
+def test_deterministic_mode_is_enabled_only_during_the_run(small):
     seen = []
     run(
         small(),
@@ -48,7 +48,7 @@ def test_determinism_is_wanted_for_the_run_alone(small):
 
 
 @pytest.mark.slow
-def test_a_result_says_what_produced_it(small):
+def test_result_records_versions_device_and_fingerprint(small):
     spec = small(record=tuple(RECORDS))
     result = run(spec)
     assert result.status == "ok"
@@ -64,13 +64,13 @@ def test_a_result_says_what_produced_it(small):
     assert len(result.records["coefficients"]["beta"]) == 4
 
 
-def test_a_result_survives_json(small):
+def test_result_json_round_trip_gives_an_equal_result(small):
     result = run(small(record=("energy",)))
     assert Result.from_json(result.to_json()) == result
     assert result.without_history().history == ()
 
 
-def test_a_run_that_blows_up_at_once_has_failed(small):
+def test_run_that_overflows_immediately_has_status_failed(small):
     spec = small(model="gread-z", hyper={"hidden_channels": 4, "time": 9.0}, seed=1)
     result = run(replace(spec, options={"num_nodes": 30, "sigma": 50.0}))
     assert result.status == "failed"
@@ -106,13 +106,13 @@ def beyond(small):
     return make
 
 
-def test_bs_beyond_its_stable_step_is_recorded_with_that_step(beyond):
+def test_message_of_an_unstable_bs_run_gives_the_stable_step_size(beyond):
     result = run(beyond(300.0))
     assert result.status == "failed"
     assert re.search(r"Runge-Kutta 4 is stable up to 0\.(69|7) at t = ", result.message)
 
 
-def test_energies_beyond_float32_are_numbers(tmp_path, beyond):
+def test_energies_beyond_the_float32_range_are_stored(tmp_path, beyond):
     spec = beyond(30.0, train=TrainConfig(epochs=1), record=("energy",))
     result = run(spec)
     assert max(result.records["energy"]) > torch.finfo(torch.float32).max
@@ -121,7 +121,7 @@ def test_energies_beyond_float32_are_numbers(tmp_path, beyond):
     assert store.numbers("val_loss") == {spec.key: result.val_loss}  # SQLite reads the other fields
 
 
-def test_what_is_no_number_is_none_in_a_record(small, monkeypatch):
+def test_nan_in_a_record_becomes_none(small, monkeypatch):
     record = {"of": {"what": [1.0, math.nan, "inf"]}}
     monkeypatch.setitem(RECORDS._entries, "strange", lambda model, data: record)
     found = run(small(record=("strange",))).records["strange"]
@@ -129,14 +129,14 @@ def test_what_is_no_number_is_none_in_a_record(small, monkeypatch):
 
 
 @pytest.mark.slow
-def test_members_that_blow_up_say_what_they_say_alone(beyond):
+def test_failed_members_have_the_same_message_as_single_runs(beyond):
     specs = [beyond(time) for time in (300.0, 3.0, 400.0)]
     together = run_together(specs)
     assert [result.status for result in together] == ["failed", "ok", "failed"]
     assert [result.message for result in together] == [run(spec).message for spec in specs]
 
 
-def test_a_spec_of_too_many_steps_fails_alone(tmp_path, small):
+def test_only_the_member_with_too_many_steps_fails(tmp_path, small):
     specs = [small(hyper={"hidden_channels": 4, "time": time}) for time in (1.0, 1e9, 2.0)]
     store = ResultStore(tmp_path)
     launch(specs, store, together=True)
@@ -144,7 +144,7 @@ def test_a_spec_of_too_many_steps_fails_alone(tmp_path, small):
     assert "more than max_evaluations" in store.get(specs[1]).message
 
 
-def test_progress_sees_the_model_and_the_data(small):
+def test_on_epoch_receives_the_model_and_the_data(small):
     seen = []
     run(small(), on_epoch=lambda epoch, model, data: seen.append((epoch.number, data.num_nodes)))
     assert seen == [(0, 30), (1, 30), (2, 30)]
@@ -156,7 +156,7 @@ def test_an_unknown_record_is_refused(small):
 
 
 @pytest.mark.slow
-def test_texas_reaches_what_it_should(real_root):
+def test_gread_bs_test_accuracy_on_texas_exceeds_77_percent(real_root):
     preset = find_preset("gread-bs", "texas")
     tests = []
     for split in range(3):

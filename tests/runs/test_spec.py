@@ -9,7 +9,7 @@ from gread.training.config import TrainConfig
 from tests.processes import Forked
 
 
-def test_what_is_left_out_is_filled_in(small):
+def test_omitted_hyperparameters_get_model_defaults(small):
     spec = small()
     assert spec.hyper["solver"] == "rk4"
     assert spec.hyper["hidden_channels"] == 4
@@ -17,7 +17,7 @@ def test_what_is_left_out_is_filled_in(small):
     assert small(hyper=dict(spec.hyper)).key == spec.key
 
 
-def test_everything_that_determines_the_number_is_in_the_key(small):
+def test_key_changes_with_every_field_of_the_spec(small):
     spec = small()
     changed = [
         replace(spec, split=1),
@@ -42,14 +42,14 @@ def test_the_key_is_the_same_in_another_process(small):
     assert other.stdout.strip() == small().key
 
 
-def test_the_whole_graph_has_the_key_it_had_before_there_were_parts(small):
+def test_whole_graph_training_omits_parts_and_keeps_its_key(small):
     assert "parts" not in small().to_json()
     assert complete(RunSpec(dataset="texas", model="gread-bs")).key == "fb29a9a9b1ca3bd59f4c"
     parted = small(train=TrainConfig(parts=3, halo=1))
     assert RunSpec.from_json(parted.to_json()) == parted
 
 
-def test_a_spec_survives_json(small):
+def test_spec_json_round_trip_gives_an_equal_spec(small):
     spec = small(record=("energy",), seed=3)
     assert RunSpec.from_json(spec.to_json()) == spec
 
@@ -64,6 +64,6 @@ def test_a_spec_survives_json(small):
         ({"seed": 0.5}, "seed must be a whole number of at least 0, got 0.5"),
     ],
 )
-def test_what_cannot_be_run_is_refused_when_it_is_written(small, changes, sentence):
+def test_invalid_specs_raise_input_errors_before_they_run(small, changes, sentence):
     with pytest.raises(InputError, match=sentence):
         small(**changes)

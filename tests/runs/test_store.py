@@ -18,7 +18,7 @@ def store(tmp_path):
     return ResultStore(tmp_path)
 
 
-def test_results_come_back_as_they_were(store, small):
+def test_store_returns_results_equal_to_those_put(store, small):
     result = Result(small(), "ok", test=0.5, history=((1.0, 0.1, 0.2, 0.3),))
     store.put(result)
     assert store.get(small()) == result
@@ -27,14 +27,14 @@ def test_results_come_back_as_they_were(store, small):
     assert len(store) == 1
 
 
-def test_a_second_result_takes_the_place_of_the_first(store, small):
+def test_second_result_of_a_spec_replaces_the_first(store, small):
     store.put(Result(small(), "failed"))
     store.put(Result(small(), "ok", test=0.7))
     assert len(store) == 1
     assert store.get(small()).test == 0.7
 
 
-def test_missing_are_those_without_a_result_each_once(store, small):
+def test_missing_returns_unique_specs_without_a_result(store, small):
     store.put(Result(small(seed=1), "ok"))
     specs = [small(seed=seed) for seed in (2, 1, 0, 2)]
     assert [spec.seed for spec in store.missing(specs)] == [2, 0]
@@ -50,7 +50,7 @@ def test_the_file_is_readable_with_any_client(store, small):
 
 
 @pytest.mark.slow
-def test_a_writer_waits_for_another_longer_than_sqlite_would(store, small):
+def test_writer_waits_longer_than_the_sqlite_default_timeout(store, small):
     with closing(sqlite3.connect(store.path, check_same_thread=False)) as other:
         other.execute("BEGIN EXCLUSIVE")
         release = threading.Timer(6.5, other.rollback)  # SQLite's default timeout is 5 s
@@ -79,7 +79,7 @@ def test_several_processes_write_at_once(store, small):
     assert len(store) == 75
 
 
-def test_a_broken_store_is_named_set_aside_and_begun_anew(store, small):
+def test_corrupt_store_is_reported_renamed_and_recreated(store, small):
     store.put(Result(small(), "ok"))
     store.path.write_bytes(b"this is no database, whatever its name says" * 50)
     with pytest.warns(
@@ -96,14 +96,14 @@ def test_a_broken_store_is_named_set_aside_and_begun_anew(store, small):
         assert store.path.with_name(name).read_bytes() == b"broken once more" * 50
 
 
-def test_a_store_that_cannot_be_written_is_named():
+def test_unwritable_store_raises_store_error_with_its_path():
     with pytest.raises(
         StoreError, match=r"the store /proc/nowhere/results.sqlite cannot be written"
     ):
         ResultStore("/proc/nowhere")
 
 
-def test_a_store_makes_its_folder_and_is_no_folder_itself(tmp_path):
+def test_store_creates_its_folder_and_rejects_invalid_paths(tmp_path):
     ResultStore(tmp_path / "not" / "yet")
     ResultStore(tmp_path / "not" / "yet")
     (tmp_path / "taken" / "results.sqlite").mkdir(parents=True)
@@ -114,7 +114,7 @@ def test_a_store_makes_its_folder_and_is_no_folder_itself(tmp_path):
         ResultStore(tmp_path / "file" / "below")
 
 
-def test_nothing_is_stored_for_nothing_and_all_or_none_of_several(store, small):
+def test_put_of_several_results_is_atomic(store, small):
     store.put()
     assert len(store) == 0
     store.put(Result(small(), "ok"), Result(small(seed=1), "ok"))
@@ -135,7 +135,7 @@ def test_results_come_in_the_order_of_their_specs(store, small):
     assert [result.spec for result in store] == order
 
 
-def test_a_row_of_another_run_or_of_none_is_named(store, small):
+def test_rows_with_a_wrong_key_or_invalid_result_raise_store_error(store, small):
     store.put(Result(small(), "ok"), Result(small(seed=1), "ok"))
     with closing(sqlite3.connect(store.path)) as connection, connection:
         connection.execute("UPDATE runs SET key = 'away' WHERE seed = 0")
@@ -148,7 +148,7 @@ def test_a_row_of_another_run_or_of_none_is_named(store, small):
         store.get(small())
 
 
-def test_a_full_disk_is_one_sentence(store, small):
+def test_full_disk_raises_store_error_and_keeps_the_store_valid(store, small):
     code = (
         "import resource, signal, sys\n"
         "from gread.runs import Result, ResultStore, RunSpec, StoreError\n"
@@ -177,7 +177,7 @@ def test_accuracies_are_read_without_histories(store, small):
 
 
 @pytest.mark.parametrize("what", ["file", "folder"])
-def test_a_store_that_is_deleted_is_not_made_anew(store, small, what):
+def test_deleted_store_raises_store_error_and_is_not_recreated(store, small, what):
     store.put(Result(small(), "ok"))
     if what == "file":
         store.path.unlink()
@@ -190,7 +190,7 @@ def test_a_store_that_is_deleted_is_not_made_anew(store, small, what):
     assert not store.path.exists()
 
 
-def test_a_broken_store_that_several_find_is_set_aside_once(store, small):
+def test_corrupt_store_opened_by_several_threads_is_renamed_once(store, small):
     store.path.write_bytes(b"this is no database" * 50)
     begin = threading.Barrier(8)
 
@@ -205,7 +205,7 @@ def test_a_broken_store_that_several_find_is_set_aside_once(store, small):
     assert len(list(store.path.parent.glob("results.broken*"))) == 1
 
 
-def test_a_store_is_not_opened_while_another_may_move_it_aside(tmp_path):
+def test_opening_a_store_waits_for_the_file_lock(tmp_path):
     path = tmp_path / "results.sqlite"
     with FileLock(tmp_path / "results.lock"):
         opening = threading.Thread(target=ResultStore, args=(tmp_path,))
@@ -216,7 +216,7 @@ def test_a_store_is_not_opened_while_another_may_move_it_aside(tmp_path):
     assert path.exists()
 
 
-def test_a_store_that_may_only_be_read_is_read(store, small):
+def test_read_only_store_file_can_be_read(store, small):
     store.put(Result(small(), "ok"))
     before = store.path.read_bytes()
     store.path.chmod(0o444)

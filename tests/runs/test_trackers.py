@@ -86,7 +86,7 @@ READ = {"tensorboard": read_tensorboard, "wandb": read_wandb, "mlflow": read_mlf
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TRACKERS)
-def test_what_is_tracked_is_what_the_result_holds(name, small, tmp_path):
+def test_tracked_values_match_the_result(name, small, tmp_path):
     pytest.importorskip(name)
     spec, folder = small(), tmp_path / "a new folder"
     with tracked([name], spec, folder) as on_epoch:
@@ -101,7 +101,7 @@ def test_what_is_tracked_is_what_the_result_holds(name, small, tmp_path):
 
 
 @pytest.mark.parametrize("name", TRACKERS)
-def test_a_package_that_is_missing_is_named(name, small, tmp_path, monkeypatch):
+def test_missing_tracker_package_error_names_the_pip_extra(name, small, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, name, None)
     sentence = rf"tracker '{name}' needs the package {name}: pip install 'gread\[{name}\]'"
     with pytest.raises(InputError, match=sentence), tracked([name], small(), tmp_path):
@@ -120,7 +120,7 @@ def test_an_unknown_tracker_is_refused(small, tmp_path):
     ("name", "setting", "value"),
     [("wandb", "WANDB_API_KEY", "short"), ("mlflow", "MLFLOW_TRACKING_URI", "nowhere://x")],
 )
-def test_a_tracker_that_does_not_start_says_why(name, setting, value, small, tmp_path, monkeypatch):
+def test_tracker_start_error_raises_input_error(name, setting, value, small, tmp_path, monkeypatch):
     pytest.importorskip(name)
     monkeypatch.delenv("WANDB_MODE")
     monkeypatch.setenv(setting, value)
@@ -131,7 +131,7 @@ def test_a_tracker_that_does_not_start_says_why(name, setting, value, small, tmp
         pass
 
 
-def test_a_run_done_again_takes_the_place_of_its_first_part(small, tmp_path):
+def test_repeated_run_replaces_its_tensorboard_log(small, tmp_path):
     pytest.importorskip("tensorboard")
     for spec in (small(), small()):
         with tracked(["tensorboard"], spec, tmp_path) as on_epoch:
@@ -140,7 +140,7 @@ def test_a_run_done_again_takes_the_place_of_its_first_part(small, tmp_path):
 
 
 @pytest.mark.slow
-def test_mlflow_writes_where_its_user_says_and_marks_what_failed(small, tmp_path, monkeypatch):
+def test_mlflow_uses_the_tracking_uri_and_marks_failed_runs(small, tmp_path, monkeypatch):
     pytest.importorskip("mlflow")
     uri = f"sqlite:///{tmp_path / 'mine.sqlite'}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)

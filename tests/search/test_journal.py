@@ -9,7 +9,7 @@ from gread.search.journal import Journal, _append
 from tests.processes import Forked
 
 FULL = """
-# Appends to a file that may have so many bytes, as on a disk that is full.
+# Appends to a file of limited size, which simulates a full disk.
 import resource, signal, sys
 from pathlib import Path
 from gread.search.journal import Journal
@@ -29,7 +29,7 @@ def file(tmp_path):
     return tmp_path / "study.journal"
 
 
-def test_a_full_disk_leaves_the_lines_before_and_lets_shorter_ones_in(file):
+def test_full_disk_keeps_earlier_lines_and_accepts_shorter_ones(file):
     done = Forked("-c", FULL, file).end()
     sentences = done.stdout.splitlines()
     assert len(sentences) == 2, done
@@ -38,7 +38,7 @@ def test_a_full_disk_leaves_the_lines_before_and_lets_shorter_ones_in(file):
     assert not file.with_name(file.name + ".lock").is_symlink()
 
 
-def test_half_a_line_is_gone_before_the_next_is_written_by_whoever_has_it_open(file):
+def test_incomplete_line_is_removed_before_the_next_append(file):
     one, other = Journal(file), Journal(file)
     one.append_logs([{"n": 0}, {"n": 1}])
     with file.open("a") as half:
@@ -49,7 +49,7 @@ def test_half_a_line_is_gone_before_the_next_is_written_by_whoever_has_it_open(f
     assert [json.loads(line)["n"] for line in file.read_text().splitlines()] == [0, 1, 3]
 
 
-def test_a_journal_that_was_deleted_is_not_made_anew(file):
+def test_deleted_journal_raises_store_error_and_is_not_recreated(file):
     journal = Journal(file)
     journal.append_logs([{"n": 0}])
     file.unlink()
@@ -60,7 +60,7 @@ def test_a_journal_that_was_deleted_is_not_made_anew(file):
     assert not list(file.parent.iterdir())
 
 
-def test_a_lock_that_was_broken_meanwhile_is_no_error(file, monkeypatch):
+def test_append_succeeds_when_its_lock_is_removed_concurrently(file, monkeypatch):
     journal = Journal(file)
     lock = file.with_name(file.name + ".lock")
 
@@ -76,7 +76,7 @@ def test_a_lock_that_was_broken_meanwhile_is_no_error(file, monkeypatch):
     assert not lock.is_symlink()
 
 
-def test_events_of_one_second_wait_for_the_disk_once(file, monkeypatch):
+def test_appends_within_the_sync_interval_sync_once(file, monkeypatch):
     synced = []
 
     def append(path, text, sync):

@@ -27,7 +27,7 @@ def test_an_objective_has_the_direction_of_its_metric(name):
     assert found.gain(better) > found.gain(worse) > found.gain(found.failed)
 
 
-def test_values_are_shown_in_percent_where_they_are_shares():
+def test_summary_shows_accuracy_in_percent_and_nll_as_a_number():
     assert objective_of({}).summary([0.5, 0.7]) == "60.00 ± 10.00"
     assert objective_of({"metric": "nll"}).summary([0.5, 0.7]) == "0.6000 ± 0.1000"
     assert objective_of({"metric": "nll"}).summary([0.5, math.inf]) == "inf ± nan"
@@ -59,7 +59,7 @@ def test_every_rule_selects_the_lowest_value_where_lower_is_better(rule):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["random", "tpe"])
-def test_a_study_by_nll_finds_the_lowest(find, store, tmp_path, sampler):
+def test_nll_study_selects_the_trial_with_the_lowest_value(find, store, tmp_path, sampler):
     seen = []
     found = find(trials=6, space=NLL, sampler=sampler, batch=2, on_progress=seen.append)
     values = {result.spec.key: result.val for result in store}
@@ -87,7 +87,7 @@ def test_pruning_leaves_the_lowest_third_where_lower_is_better(find):
     assert all((trial.validation[0] <= first[2]) == (len(trial.validation) > 1) for trial in found)
 
 
-def test_a_run_that_fails_is_worse_than_every_other(store, tmp_path):
+def test_trial_with_a_failed_run_has_an_infinite_mean_nll(store, tmp_path):
     table = {"epochs": 2, "hidden_channels": 4, "time": [9.0], "solver": ["rk4"], "metric": "nll"}
     options = {"num_nodes": 30, "sigma": 50.0}
     about = {"space": Space("gread-z", table), "splits": [0, 1], "options": options}
@@ -98,7 +98,7 @@ def test_a_run_that_fails_is_worse_than_every_other(store, tmp_path):
     assert len(made.write(tmp_path)) == 1  # no figure without finite values
 
 
-def test_the_picture_marks_the_lowest_where_lower_is_better():
+def test_figure_marks_the_lowest_value_where_lower_is_better():
     points = {0: (0.9, 0.8), 1: (0.2, 0.3), 2: (0.3, 0.1)}
     figure = selection(points, 1, title="nll", what="nll", higher_is_better=False)
     assert figure.axes[0].get_xlabel() == "mean validation nll"

@@ -22,7 +22,7 @@ NAME = "csbm-gread-bs"
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
-def test_a_finished_study_is_reported_with_its_tests(find, store, rule):
+def test_report_of_a_finished_study_has_test_accuracies(find, store, rule):
     found = find(trials=12, seeds=[0, 1])
     made = report(NAME, store, rule=rule)
     assert made.finished
@@ -38,7 +38,7 @@ def test_a_finished_study_is_reported_with_its_tests(find, store, rule):
         assert made.selected == max(found, key=lambda trial: trial.mean)
 
 
-def test_before_the_end_nobody_sees_a_test_accuracy(find, store, tmp_path):
+def test_report_of_an_unfinished_study_has_no_test_accuracies(find, store, tmp_path):
     find(trials=3)
     study, _ = load_study(NAME, None, store.path.parent / "studies")
     study.set_user_attr("trials", 9)  # as during a search for nine trials
@@ -49,7 +49,7 @@ def test_before_the_end_nobody_sees_a_test_accuracy(find, store, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_preset_is_found_as_one_and_says_where_it_comes_from(find, store, tmp_path):
+def test_written_preset_is_loadable_and_documents_its_study(find, store, tmp_path):
     find(trials=3, seeds=[0, 1, 3])
     made = report(NAME, store)
     path, picture = made.write(tmp_path)
@@ -70,7 +70,7 @@ def test_the_preset_is_found_as_one_and_says_where_it_comes_from(find, store, tm
     assert "were seen" not in text
 
 
-def test_looking_twice_is_on_record(find, store, tmp_path):
+def test_report_records_each_view_of_test_accuracies(find, store, tmp_path):
     find(trials=3)
     assert report(NAME, store).seen == (3,)
     find(trials=5)
@@ -80,7 +80,7 @@ def test_looking_twice_is_on_record(find, store, tmp_path):
     assert report(NAME, store).seen == (3, 5)
 
 
-def test_a_table_takes_the_place_of_its_own_alone(tmp_path):
+def test_merge_preset_replaces_only_the_table_of_its_dataset(tmp_path):
     path = tmp_path / "new" / "gread-bs.toml"
     merge_preset(path, "[cora]\n# one\ntime = 1.0\n", "GREAD-BS")
     merge_preset(path, "[texas]\n# two\ntime = 2.0\n", "GREAD-BS")
@@ -96,7 +96,7 @@ def test_a_table_takes_the_place_of_its_own_alone(tmp_path):
 
 
 @pytest.mark.slow
-def test_few_trials_and_trials_that_do_not_differ_have_no_importance(find, store):
+def test_importance_is_empty_for_few_or_identical_trials(find, store):
     find(trials=4)
     assert report(NAME, store).importance == {}
     same = Space("gread-bs", {"epochs": 1, "time": [1.0], "hidden_channels": 4})
@@ -119,12 +119,12 @@ def test_runs_on_another_machine_are_not_needed_for_the_preset(find, store, tmp_
     assert "test accuracy" not in path.read_text()
 
 
-def test_a_study_without_a_complete_trial_is_one_sentence(find, store):
+def test_report_of_an_unknown_study_raises_input_error(find, store):
     with pytest.raises(InputError, match="there is no study 'mine'"):
         report("mine", store)
 
 
-def test_the_picture_marks_the_selected_and_the_best_by_test(tmp_path):
+def test_figure_marks_the_selected_and_the_best_test_setting(tmp_path):
     random = np.random.default_rng(0)
     quality = random.beta(5, 2, 500) * 30
     points = np.stack([55 + quality, 52 + quality], 1) + random.normal(0, 2.0, (500, 2))
@@ -142,6 +142,6 @@ def test_the_picture_marks_the_selected_and_the_best_by_test(tmp_path):
     assert (tmp_path / "picture.png").stat().st_size > 20_000
 
 
-def test_the_picture_of_one_setting_has_no_correlation():
+def test_figure_of_one_setting_has_no_correlation():
     figure = selection({3: (80.0, 70.0)}, 3, title="one")
     assert figure.axes[0].get_title(loc="left") == "all: 1"

@@ -20,7 +20,7 @@ def stored(store, name="csbm-gread-bs"):
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_a_trial_is_worth_the_mean_validation_of_its_runs(find, store, sampler):
+def test_trial_value_is_the_mean_validation_of_its_runs(find, store, sampler):
     found = find(trials=6, sampler=sampler, seeds=[0, 1], batch=3)
     assert [trial.number for trial in found] == list(range(6))
     results = {result.spec.key: result for result in store}
@@ -34,7 +34,7 @@ def test_a_trial_is_worth_the_mean_validation_of_its_runs(find, store, sampler):
         assert trial.settings.items() <= settings.items()
 
 
-def test_nothing_is_computed_twice_and_more_trials_go_on(find, store):
+def test_repeated_search_computes_only_additional_trials(find, store):
     seen = []
     first = find(trials=3, on_progress=seen.append)
     assert (seen[-1].finished, seen[-1].runs) == (3, 6)
@@ -46,14 +46,14 @@ def test_nothing_is_computed_twice_and_more_trials_go_on(find, store):
 
 
 @pytest.mark.slow
-def test_trials_of_a_random_search_depend_on_name_and_number_alone(find, tmp_path):
+def test_random_search_trials_depend_only_on_study_name_and_number(find, tmp_path):
     one = find(trials=6, batch=1)
     assert find(trials=6, batch=4, store=ResultStore(tmp_path / "other")) == one
     other = find(trials=6, study="other")
     assert not {str(t.settings) for t in one} & {str(t.settings) for t in other}
 
 
-def test_progress_has_validation_alone(find):
+def test_search_progress_contains_no_test_values(find):
     seen: list[SearchProgress] = []
     found = find(trials=4, batch=2, on_progress=seen.append)
     assert seen[0] == SearchProgress(0, 4, 0, None)
@@ -101,7 +101,7 @@ def test_pruning_leaves_the_best_third_of_each_rung(find, store):
     assert len(find(trials=12, prune=True, splits=range(9), batch=1)) == 12
 
 
-def test_what_cannot_be_searched_is_refused_before_there_is_a_study(find, store):
+def test_invalid_search_arguments_create_no_study(find, store):
     for changes, sentence in [
         ({"trials": 0}, "trials must be a whole number of at least 1, got 0"),
         ({"sampler": "tpx"}, "unknown sampler 'tpx', did you mean 'tpe'"),
@@ -115,7 +115,7 @@ def test_what_cannot_be_searched_is_refused_before_there_is_a_study(find, store)
     assert not (store.path.parent / "studies").exists()
 
 
-def test_an_error_leaves_its_trials_free_for_the_next(find, store, monkeypatch):
+def test_trials_of_a_failed_search_are_continued_by_the_next(find, store, monkeypatch):
     with pytest.raises(InputError, match="split must be below 10"):
         find(trials=2, splits=[0, 10], study="broken")
     study, plan = load_study("broken", None, store.path.parent / "studies")
@@ -136,7 +136,7 @@ def test_settings_that_a_user_enqueues_are_tried(find, store):
 
 
 @pytest.mark.parametrize("drawn", [0, 1, 2, 3])
-def test_a_trial_that_was_drawn_in_part_is_drawn_to_its_end(find, tmp_path, monkeypatch, drawn):
+def test_resumed_search_completes_partially_sampled_trials(find, tmp_path, monkeypatch, drawn):
     """A process may be killed while it samples a trial."""
     whole = find(trials=2)
     store, space = ResultStore(tmp_path / "killed"), Space("gread-bs", TABLE)
@@ -156,7 +156,7 @@ def interrupt(now):
 
 
 KILLER = """
-# Searches in a child, kills it after a random time, and does so again and again.
+# Repeatedly starts a search in a child process and kills it after a random time.
 import os, random, signal, sys, time
 import torch
 torch.set_num_threads(1)
@@ -170,7 +170,7 @@ def find(name, trials=12):
     return search("csbm", trials=trials, store=ResultStore(f"{folder}/{name}"), space=space,
                   prune=prune, splits=range(4), options={"num_nodes": 30}, batch=3)
 
-find("warm-up", 1)  # what is lazily imported is so in every child
+find("warm-up", 1)  # children inherit the lazy imports
 random.seed(0)
 start = time.monotonic()
 whole = find("whole")
@@ -186,7 +186,7 @@ for _ in range(12):
     killed += os.WIFSIGNALED(os.waitpid(child, 0)[1])
 again = find("killed")
 assert len(again) == 12
-if not prune:  # which trials are pruned depends on who reported before
+if not prune:  # pruning depends on the order in which trials report
     assert again == whole
 print(killed)
 """
@@ -194,7 +194,7 @@ print(killed)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["all", "prune"])
-def test_killed_at_many_moments_it_ends_with_the_same_trials(tmp_path, how):
+def test_repeatedly_killed_search_completes_all_trials(tmp_path, how):
     done = Forked("-c", KILLER, tmp_path, how, TABLE).end()
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 3
@@ -229,7 +229,7 @@ def together(folder, storage=""):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("database", [False, True], ids=["journal", "sqlite"])
-def test_processes_share_a_study_and_end_with_just_the_trials_asked_for(tmp_path, database):
+def test_processes_sharing_a_study_complete_exactly_the_requested_trials(tmp_path, database):
     storage = f"sqlite:///{tmp_path}/study.sqlite" if database else ""
     counts = together(tmp_path, storage)
     assert sum(counts) == 32 == len(ResultStore(tmp_path))  # no run was computed twice

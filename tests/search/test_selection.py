@@ -24,7 +24,7 @@ def many():
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_every_rule_selects_a_complete_trial_whatever_their_order(rule, many):
+def test_every_rule_selects_the_same_complete_trial_in_any_order(rule, many):
     lucky = trial(30, 1.0, complete=False)
     selected = select([*many, lucky], SPACE, rule)
     assert selected in many
@@ -34,18 +34,18 @@ def test_every_rule_selects_a_complete_trial_whatever_their_order(rule, many):
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_setting_that_is_better_everywhere_is_selected_by_every_rule(rule):
+def test_every_rule_selects_a_setting_with_better_validation(rule):
     poor = [trial(n, 0.5, 0.5, time=4.0) for n in range(9)]
     good = [trial(9 + n, 0.9, 0.9, time=1.0) for n in range(10)]
     assert select(poor + good, SPACE, rule) in good
 
 
-def test_the_best_mean_is_selected_the_earliest_on_ties():
+def test_best_mean_selects_the_earliest_trial_on_ties():
     trials = [trial(0, 0.9, 0.1), trial(1, 0.6, 0.6), trial(2, 0.5, 0.7)]
     assert select(trials, SPACE).number == 1
 
 
-def test_the_lowest_loss_tells_apart_what_accuracy_does_not():
+def test_lowest_loss_rule_decides_between_equal_accuracies():
     settings = {"time": 1.0, "hidden_channels": 8, "weight_decay": 0.0}
     sure, unsure, failed = (
         Trial(n, settings, (0.9, 0.9), losses=losses)
@@ -55,7 +55,7 @@ def test_the_lowest_loss_tells_apart_what_accuracy_does_not():
     assert failed.mean_loss == float("inf")
 
 
-def test_one_standard_error_takes_the_simplest_that_is_as_good():
+def test_one_standard_error_rule_selects_the_simplest_comparable_trial():
     best = trial(0, 0.7, 0.9, width=64)  # standard error 0.1
     as_good = [trial(1, 0.71, 0.71, width=8), trial(2, 0.71, 0.71, width=8, decay=0.1)]
     worse = trial(3, 0.6, 0.6, width=8, decay=0.2)
@@ -65,7 +65,7 @@ def test_one_standard_error_takes_the_simplest_that_is_as_good():
     assert trial(0, 0.8).standard_error == 0
 
 
-def test_a_lucky_trial_among_poor_neighbours_is_not_selected_by_smoothing():
+def test_neighbours_rule_rejects_an_outlier_among_poor_trials():
     poor = [trial(n, 0.5, time=0.5 + n / 100) for n in range(12)]
     good = [trial(20 + n, 0.8, time=3.5 + n / 100) for n in range(12)]
     lucky = trial(40, 0.95, time=0.55)
@@ -73,7 +73,7 @@ def test_a_lucky_trial_among_poor_neighbours_is_not_selected_by_smoothing():
     assert select([*poor, *good, lucky], SPACE, "neighbours") in good
 
 
-def test_what_cannot_be_selected_is_one_sentence():
+def test_invalid_selections_raise_input_errors():
     with pytest.raises(InputError, match="must have a complete trial to select from, got none"):
         select([trial(0, 0.5, complete=False)], SPACE)
     with pytest.raises(InputError, match="unknown rule 'best', did you mean 'best-mean'"):

@@ -26,7 +26,7 @@ def draws(space, number=40):
 
 
 @pytest.mark.parametrize("model", GREAD)
-def test_the_shipped_space_holds_every_published_and_printed_best_value(model):
+def test_shipped_space_contains_all_published_and_printed_best_values(model):
     space = read_space(model)
     for source in ("paper", *(["published"] if model == "gread-bs" else [])):
         for dataset in DATASETS:
@@ -49,7 +49,7 @@ def test_every_shipped_space_fits_its_model(name):
     assert "epochs" in space.fixed
 
 
-def test_the_shipped_space_is_the_papers_where_nothing_forced_it_wider():
+def test_shipped_gread_bs_space_matches_the_paper():
     space = read_space("gread-bs")
     assert space.fixed == {"epochs": 200}
     assert space.parts["hidden_channels"] == Choice((32, 64, 128, 256))
@@ -58,7 +58,7 @@ def test_the_shipped_space_is_the_papers_where_nothing_forced_it_wider():
     assert "dopri5" not in space.parts["solver"].values
 
 
-def test_a_table_of_a_model_replaces_entries_for_it_alone():
+def test_model_table_overrides_entries_of_that_model_only():
     assert read_space("gread-f").fixed["encoder"] == "linear"
     assert "positive-vector" in read_space("gread-z").parts["beta"].values
     assert read_space("gread-bs").parts["encoder"] == Choice(("linear", "mlp"))
@@ -73,7 +73,7 @@ def test_draws_lie_in_the_space_and_have_four_digits(space):
         assert settings["lr"] == float(f"{settings['lr']:.4g}")
 
 
-def test_rounding_stays_inside():
+def test_rounding_keeps_values_inside_the_range():
     space = Space("gread-bs", {"dropout": {"low": 0.99994, "high": 0.999999}})
     assert all(0.99994 <= settings["dropout"] <= 0.999999 for settings in draws(space))
 
@@ -83,13 +83,13 @@ def test_whole_bounds_give_whole_numbers():
     assert {settings["num_layers"] for settings in draws(space)} == {2, 3, 4}
 
 
-def test_a_logarithmic_range_is_even_in_the_logarithm():
+def test_logarithmic_range_is_sampled_log_uniformly():
     space = Space("gread-bs", {"lr": {"low": 1e-4, "high": 1e-2, "log": True}})
     below = [settings["lr"] < 1e-3 for settings in draws(space, 400)]
     assert 0.4 < sum(below) / 400 < 0.6
 
 
-def test_what_was_drawn_is_read_again_from_the_parameters(space):
+def test_settings_are_reproduced_from_the_trial_parameters(space):
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(0))
     trial = study.ask()
     settings = space.suggest(trial)
@@ -124,12 +124,12 @@ def test_distance_scales_every_range_to_one(space):
         ({"lr": [0.1], "hidden_channels": 0.5}, "must be a whole number"),
     ],
 )
-def test_what_the_model_does_not_take_is_refused_before_anything_is_computed(table, sentence):
+def test_invalid_spaces_raise_input_errors(table, sentence):
     with pytest.raises(InputError, match=sentence):
         Space("gread-bs", table)
 
 
-def test_a_model_without_a_space_says_what_to_do(monkeypatch):
+def test_missing_search_space_error_suggests_the_space_option(monkeypatch):
     monkeypatch.setitem(MODELS._entries, "mine", MODELS["gcn"])
     with pytest.raises(InputError, match=r"no search space for mine: write one .* --space FILE"):
         read_space("mine")
@@ -137,7 +137,7 @@ def test_a_model_without_a_space_says_what_to_do(monkeypatch):
         read_space("gread-y")
 
 
-def test_a_file_is_read_and_named_where_it_does_not_fit(tmp_path):
+def test_space_file_errors_name_the_file(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text("num_layers = [1, 2]\n[gread-bs]\ntime = [1.0]\n")
     assert read_space("gcn", path).parts == {"num_layers": Choice((1, 2))}
@@ -150,7 +150,7 @@ def test_a_file_is_read_and_named_where_it_does_not_fit(tmp_path):
         read_space("gread-bs", tmp_path / "none.toml")
 
 
-def test_an_option_of_the_dataset_is_drawn_and_reaches_runs_and_presets():
+def test_sampled_dataset_options_reach_runs_and_presets():
     space = Space("mlp", {"lr": [0.01, 0.02], "options.normalize_features": [False, True]})
     plan = StudySettings("texas", "mlp", space.table, "random", False, [0], [0])
     for drawn in (False, True):

@@ -29,7 +29,7 @@ def test_processes_share_a_study_in_postgresql(tmp_path, postgresql):
 
 
 @pytest.mark.slow
-def test_a_search_in_postgresql_goes_on_and_is_reported(tmp_path, postgresql, space, store):
+def test_search_in_postgresql_is_resumed_and_reported(tmp_path, postgresql, space, store):
     settings = {
         "store": store,
         "space": space,

@@ -13,7 +13,7 @@ from gread.search.study import StudySettings, create_study, journal, load_study,
 PLAN = StudySettings("csbm", "gread-bs", {"time": [1.0, 2.0]}, "random", False, [0, 1], [0, 1])
 
 
-def test_the_runs_of_a_setting_take_all_splits_before_the_next_seed():
+def test_runs_of_a_setting_iterate_splits_before_seeds():
     specs = PLAN.specs({"time": 2.0, "lr": 0.5})
     assert [(spec.seed, spec.split) for spec in specs] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert {(spec.hyper["time"], spec.train.lr) for spec in specs} == {(2.0, 0.5)}
@@ -40,19 +40,19 @@ def test_another_plan_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("url", [None, "sqlite:///{}/study.sqlite"])
-def test_a_study_that_is_not_there_is_refused_and_not_made(tmp_path, url):
+def test_loading_an_unknown_study_fails_and_creates_no_journal(tmp_path, url):
     with pytest.raises(InputError, match="there is no study 'mine'"):
         load_study("mine", url and url.format(tmp_path), tmp_path)
     assert not journal("mine", tmp_path).exists()
 
 
-def test_names_are_those_of_files(tmp_path):
+def test_study_names_are_valid_file_names(tmp_path):
     assert study_name("cora", "gread-fb*") == "cora-gread-fb-star"
     with pytest.raises(InputError, match=r"letters, digits and .\+-_, got '../mine'"):
         create_study("../mine", PLAN, None, tmp_path, 5)
 
 
-def test_a_line_that_a_full_disk_cut_off_is_dropped(tmp_path):
+def test_incomplete_journal_line_is_dropped(tmp_path):
     create_study("mine", PLAN, None, tmp_path, 5)
     path = journal("mine", tmp_path)
     whole = path.read_bytes()
@@ -64,7 +64,7 @@ def test_a_line_that_a_full_disk_cut_off_is_dropped(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_lock_that_a_killed_process_left_is_broken(tmp_path, monkeypatch):
+def test_stale_lock_of_a_killed_process_is_removed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # as a command with a relative store
     monkeypatch.setattr("gread.search.journal.LOCK", 3)
     folder = Path("studies")
@@ -76,7 +76,7 @@ def test_a_lock_that_a_killed_process_left_is_broken(tmp_path, monkeypatch):
     assert time.monotonic() - start > 2
 
 
-def test_a_file_that_is_no_journal_is_named(tmp_path):
+def test_invalid_journal_file_raises_store_error(tmp_path):
     journal("mine", tmp_path).write_text("no\njournal\n")
     with pytest.raises(StoreError, match=r"the journal .*mine.journal cannot be used"):
         create_study("mine", PLAN, None, tmp_path, 5)
@@ -90,7 +90,7 @@ def test_a_file_that_is_no_journal_is_named(tmp_path):
         ("sqlite:////proc/nowhere/study.sqlite", "unable to open database file"),
     ],
 )
-def test_a_storage_that_cannot_be_used_is_one_sentence(tmp_path, url, reason):
+def test_invalid_storage_url_raises_store_error(tmp_path, url, reason):
     with pytest.raises(StoreError, match=rf"the storage {url} cannot be used: .*{reason}"):
         create_study("mine", PLAN, url, tmp_path, 5)
 
@@ -105,7 +105,7 @@ def test_a_password_is_not_shown(tmp_path):
     assert "secret" not in str(e.value)
 
 
-def test_a_package_that_is_missing_is_named(tmp_path, store, space, monkeypatch):
+def test_missing_package_errors_name_the_pip_extra(tmp_path, store, space, monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg2", None)
     with pytest.raises(StoreError, match=r"pip install 'gread\[postgresql\]'"):
         create_study("mine", PLAN, "postgresql+psycopg2://me@127.0.0.1:9/study", tmp_path, 5)

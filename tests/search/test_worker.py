@@ -22,7 +22,7 @@ def numbers(trials):
     return [trial.number for trial in trials]
 
 
-def test_trials_of_the_living_are_theirs_and_those_of_the_gone_are_free(study):
+def test_only_trials_of_ended_workers_are_abandoned(study):
     with Worker(study) as one, Worker(study) as two:
         one.takes(study.ask())
         two.takes(study.ask())
@@ -33,7 +33,7 @@ def test_trials_of_the_living_are_theirs_and_those_of_the_gone_are_free(study):
     assert numbers(abandoned(study)) == [1]
 
 
-def test_a_silent_worker_is_taken_for_dead(study):
+def test_trials_of_a_worker_without_heartbeat_are_abandoned(study):
     gone = Worker(study)
     gone._say(time.time())  # the last heartbeat, as if it were killed
     gone.takes(study.ask())
@@ -56,14 +56,14 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_a_process_of_this_machine_that_was_killed_is_missed_at_once(study, tmp_path, monkeypatch):
+def test_trials_of_a_killed_local_process_are_abandoned_immediately(study, tmp_path, monkeypatch):
     monkeypatch.setattr(worker, "STALE", 600.0)
     done = Forked("-c", KILLED, tmp_path).end(timeout=120)
     assert done.returncode == -signal.SIGKILL
     assert numbers(abandoned(study)) == [0]
 
 
-def test_a_storage_that_does_not_answer_for_a_while_does_not_end_the_thread(study, monkeypatch):
+def test_temporary_storage_error_does_not_stop_the_heartbeat_thread(study, monkeypatch):
     said = []
 
     def say(moment):

@@ -41,36 +41,36 @@ RESULTS = Path(__file__).parents[2] / "results"
 
 
 @pytest.mark.parametrize("text", ["²", "0-²", "0-99999999999", "1" * 5000, "", "-1", "0-", "a"])
-def test_numbers_on_the_command_line_are_few_and_decimal(text):
+def test_invalid_number_lists_on_the_command_line_are_rejected(text):
     with pytest.raises(InputError, match="--splits must be"):
         numbers("splits", text)
 
 
-def test_numbers_on_the_command_line_are_no_more_than_anyone_wants():
+def test_number_lists_on_the_command_line_are_limited_to_100000():
     assert numbers("splits", "0-2, 7") == [0, 1, 2, 7]
     with pytest.raises(InputError, match="--seeds must be 100,000 numbers at most"):
         numbers("seeds", "0-999999")
 
 
 @pytest.mark.parametrize("value", ["[" * 100_000, "9" * 5000])
-def test_a_setting_that_is_no_json_is_text(value):
+def test_setting_that_is_not_json_is_kept_as_text(value):
     assert setting(f"time={value}") == ("time", value)
 
 
 @pytest.mark.parametrize("module", ["", ".", ".x", "no.such"])
-def test_a_name_of_no_module_is_one_sentence(module):
+def test_import_of_a_missing_module_raises_input_error(module):
     found = CliRunner().invoke(app, ["--import", module, "list", "models"])
     assert isinstance(found.exception, InputError)
 
 
-def test_a_module_that_is_wrong_itself_says_so(tmp_path, monkeypatch):
+def test_error_inside_an_imported_module_is_propagated(tmp_path, monkeypatch):
     (tmp_path / "wrong_itself.py").write_text("int('x')")
     monkeypatch.chdir(tmp_path)
     found = CliRunner().invoke(app, ["--import", "wrong_itself", "list", "models"])
     assert type(found.exception) is ValueError
 
 
-def test_a_device_without_numbers_is_none():
+def test_meta_device_is_rejected_with_input_error():
     with pytest.raises(InputError, match="device must be one that this machine has, got 'meta'"):
         choose_device("meta")
 
@@ -78,7 +78,7 @@ def test_a_device_without_numbers_is_none():
 @pytest.mark.parametrize(
     "text", ["[/b]", "[red]x", ":cat:", "a\x1b[2Jb", "\u202ex", "\udcff", "\x9b1m"]
 )
-def test_names_neither_style_nor_steer_the_terminal(text, tmp_path):
+def test_console_prints_markup_literally_and_escapes_control_characters(text, tmp_path):
     with (tmp_path / "shown").open("w+", encoding="utf-8") as file:
         PlainConsole(file=file, width=60, force_terminal=False).print(text)
         file.seek(0)
@@ -87,7 +87,7 @@ def test_names_neither_style_nor_steer_the_terminal(text, tmp_path):
         )
 
 
-def test_a_file_whose_name_is_no_text_is_named(monkeypatch, capsysbinary):
+def test_error_message_escapes_undecodable_file_name(monkeypatch, capsysbinary):
     command = ["gread", "predict", os.fsdecode(b"\xff[b]"), "--out", "x.csv"]
     monkeypatch.setattr(sys, "argv", command)
     with pytest.raises(SystemExit):
@@ -108,7 +108,7 @@ def test_a_file_whose_name_is_no_text_is_named(monkeypatch, capsysbinary):
         ("\t=1", "'\t=1"),
     ],
 )
-def test_no_cell_of_predictions_is_a_formula(value, cell):
+def test_formulas_in_prediction_cells_are_escaped(value, cell):
     assert _text(value) == cell
 
 
@@ -119,7 +119,7 @@ def test_weights_beyond_float32_are_refused():
         join(nodes, edges, weight="w")
 
 
-def test_products_of_mixed_numbers_are_those_of_the_wider():
+def test_sparse_product_of_mixed_dtypes_is_correct():
     pattern, _ = Pattern.from_entries(torch.tensor([0, 1]), torch.tensor([1, 0]), (2, 2))
     y = torch.tensor([[1.0], [3.0]])
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64):
@@ -127,7 +127,7 @@ def test_products_of_mixed_numbers_are_those_of_the_wider():
         assert found.tolist() == [[6.0], [1.0]]
 
 
-def test_c_does_not_read_numbers_as_what_they_are_not():
+def test_c_gather_kernel_rejects_mixed_dtypes():
     try:
         library()
     except NoCompiler:
@@ -137,7 +137,7 @@ def test_c_does_not_read_numbers_as_what_they_are_not():
         gather(pattern.rows, torch.ones(2).half(), torch.ones(2, 1), Terms(torch.ones(2, 1)))
 
 
-def test_a_model_of_a_stranger_takes_no_more_than_its_weights(tmp_path):
+def test_weights_of_wrong_shape_are_rejected_before_allocation(tmp_path):
     small = gread.GREAD(3, 4, 2)
     save_weights(small, tmp_path)
     file = tmp_path / "model.safetensors"
@@ -149,12 +149,12 @@ def test_a_model_of_a_stranger_takes_no_more_than_its_weights(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"train": 1}', "[" * 100_000])
-def test_a_spec_that_is_none_is_one_sentence(text):
+def test_invalid_spec_json_raises_input_error(text):
     with pytest.raises(InputError, match="a spec must have the format of gread"):
         RunSpec.from_json(text)
 
 
-def test_blocks_of_text_are_of_cells_not_of_rows(tmp_path, monkeypatch):
+def test_text_files_are_read_in_blocks_limited_by_cells(tmp_path, monkeypatch):
     monkeypatch.setattr("gread.tables.formats.CELLS", 4)
     path = tmp_path / "t.csv"
     path.write_text("a,b,c\n" + "".join(f"{k},x,{k / 2}\n" for k in range(5)))
@@ -163,7 +163,7 @@ def test_blocks_of_text_are_of_cells_not_of_rows(tmp_path, monkeypatch):
     assert found["c"].kind == "number"
 
 
-def test_memory_that_runs_out_while_reading_is_one_sentence(tmp_path, monkeypatch):
+def test_out_of_memory_while_reading_raises_input_error(tmp_path, monkeypatch):
     monkeypatch.setattr("gread.base.memory.LEAST", 2**60)
     path = tmp_path / "t.csv"
     path.write_text("id\n1\n")
@@ -171,7 +171,7 @@ def test_memory_that_runs_out_while_reading_is_one_sentence(tmp_path, monkeypatc
         read_table(path)
 
 
-def test_repeated_texts_of_parquet_are_held_once(tmp_path):
+def test_repeated_parquet_strings_share_one_object(tmp_path):
     pa = pytest.importorskip("pyarrow")
     import pyarrow.parquet
 
@@ -184,7 +184,7 @@ def test_repeated_texts_of_parquet_are_held_once(tmp_path):
     assert found["n"].kind == "whole"
 
 
-def test_an_npz_member_that_is_no_array_is_refused(tmp_path):
+def test_npz_member_that_is_not_an_array_is_rejected(tmp_path):
     np.savez(tmp_path / "t.npz", id=np.arange(2))
     with zipfile.ZipFile(tmp_path / "t.npz", "a") as archive:
         archive.writestr("x", b"no array")
@@ -192,7 +192,7 @@ def test_an_npz_member_that_is_no_array_is_refused(tmp_path):
         read_table(tmp_path / "t.npz")
 
 
-def test_trackers_do_not_call_home_unless_asked_to(monkeypatch):
+def test_tracker_telemetry_is_disabled_unless_enabled_by_environment(monkeypatch):
     assert set(TELEMETRY) == {"mlflow", "wandb"}
     monkeypatch.setitem(TELEMETRY, "json", {"GREAD_TEST_TELEMETRY": "off"})  # always exists
     monkeypatch.setenv("GREAD_TEST_TELEMETRY", "on")
@@ -203,7 +203,7 @@ def test_trackers_do_not_call_home_unless_asked_to(monkeypatch):
     assert os.environ.pop("GREAD_TEST_TELEMETRY") == "off"
 
 
-def test_every_committed_result_passes_the_checks():
+def test_committed_results_are_unchanged_by_a_json_round_trip():
     files = [lzma.decompress(file.read_bytes()) for file in ARCHIVES.glob("*.jsonl.xz")]
     lines = [line for content in files for line in content.splitlines()[:20]]
     assert lines
@@ -211,7 +211,7 @@ def test_every_committed_result_passes_the_checks():
         assert json.loads(Result.from_json(line).to_json()) == json.loads(line)
 
 
-def test_a_parquet_file_at_which_pyarrow_ends_its_process_is_one_sentence(tmp_path):
+def test_parquet_file_that_crashes_pyarrow_raises_input_error(tmp_path):
     pyarrow.parquet.write_table(pyarrow.table({"id": [1, 2]}), tmp_path / "t.parquet")
     content = (tmp_path / "t.parquet").read_bytes()
     broken = content.replace(b"%\x02\x18\x02id", b"%\x03\x18\x02id")  # a required column
@@ -222,7 +222,7 @@ def test_a_parquet_file_at_which_pyarrow_ends_its_process_is_one_sentence(tmp_pa
 
 
 @pytest.mark.slow
-def test_parquet_of_every_kind_arrives_from_the_other_process(tmp_path):
+def test_parquet_columns_of_every_kind_are_read_by_the_subprocess(tmp_path):
     columns = {
         "id": pyarrow.array(range(200_000)),
         "word": pyarrow.array([f"word {k % 1000}" for k in range(200_000)]),
@@ -248,7 +248,7 @@ def test_a_number_beyond_float32_is_unusable_without_a_warning(values):
     assert column(values).unusable().tolist() == [True]
 
 
-def test_parquet_with_a_name_twice_or_with_dates_that_python_has_not_is_one_sentence(tmp_path):
+def test_parquet_with_duplicate_names_or_out_of_range_dates_is_rejected(tmp_path):
     twice = pyarrow.Table.from_arrays([pyarrow.array([1]), pyarrow.array([2])], names=["id", "id"])
     late = pyarrow.table({"id": pyarrow.array([2**62], pyarrow.timestamp("us"))})
     for table in (twice, late):
@@ -257,7 +257,7 @@ def test_parquet_with_a_name_twice_or_with_dates_that_python_has_not_is_one_sent
             read_table(tmp_path / "t.parquet")
 
 
-def test_numbers_that_parquet_holds_as_a_dictionary_are_numbers(tmp_path):
+def test_dictionary_encoded_parquet_numbers_are_read_as_numbers(tmp_path):
     values = pyarrow.array([7, None, 7, 9]).dictionary_encode()
     pyarrow.parquet.write_table(pyarrow.table({"id": values}), tmp_path / "t.parquet")
     found = read_table(tmp_path / "t.parquet")["id"]
@@ -267,7 +267,7 @@ def test_numbers_that_parquet_holds_as_a_dictionary_are_numbers(tmp_path):
 
 
 @pytest.mark.parametrize("which", ["nodes", "edges"])
-def test_parquet_files_that_are_broken_in_their_middle_are_not_cut_into_blocks(which, tmp_path):
+def test_sharding_rejects_parquet_files_with_a_corrupt_page(which, tmp_path):
     tables = {
         "nodes": pyarrow.table({"x": [0.1, 0.2, 0.3], "kind": [0, 1, 0]}),
         "edges": pyarrow.table({"source": [0, 1], "target": [1, 2]}),
@@ -285,7 +285,7 @@ def test_parquet_files_that_are_broken_in_their_middle_are_not_cut_into_blocks(w
 
 
 @pytest.mark.parametrize("settings", [" ", True, [["epochs", 3]], {"epochs": "many"}])
-def test_settings_of_a_stranger_that_cannot_be_are_one_sentence(settings, tmp_path):
+def test_invalid_settings_in_a_model_folder_raise_input_error(settings, tmp_path):
     model = copied(tmp_path)
     file = model / "classifier.json"
     about = json.loads(file.read_text())

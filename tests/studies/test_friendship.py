@@ -20,7 +20,7 @@ def processor_time(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
-def test_the_choice_is_within_a_point_of_linkx(form, processor_time):
+def test_automatic_model_choice_is_within_one_point_of_linkx(form, processor_time):
     nodes, edges = students(2000, seed=0)
     nodes = FORMS[form](nodes)
     hidden = np.random.default_rng(0).random(len(nodes)) < 0.2
@@ -33,7 +33,7 @@ def test_the_choice_is_within_a_point_of_linkx(form, processor_time):
     assert right[None] >= right["linkx"] - 0.01
 
 
-def test_neighbours_differ_in_gender_as_often_as_not():
+def test_about_half_of_neighbour_pairs_share_a_gender():
     nodes, edges = students(500, seed=1)
     gender = nodes["gender"].to_numpy()
     same = gender[edges["source"]] == gender[edges["target"]]

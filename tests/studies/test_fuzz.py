@@ -18,7 +18,7 @@ SLOW = {
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", TARGETS)
-def test_anything_gives_our_errors_or_sound_results(name, tmp_path):
+def test_fuzzed_input_gives_expected_errors_or_valid_results(name, tmp_path):
     case = checked(TARGETS[name], tmp_path)
     few = settings(
         max_examples=SLOW.get(name, 30),

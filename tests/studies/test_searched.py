@@ -47,7 +47,7 @@ def test_every_model_has_the_budget_of_the_protocol(comparison, model):
     assert len({spec.key for spec in cell.wide()}) == budget.draws * len(budget.search)
 
 
-def test_a_metric_selects_the_epoch_too():
+def test_drawn_settings_use_the_metric_of_the_dataset():
     assert HONEST.training_of("minesweeper") == {"epochs": 1500, "metric": "roc-auc"}
     assert all(one["metric"] == "roc-auc" for one in draw(HONEST, "mlp", "minesweeper"))
 
@@ -60,7 +60,7 @@ def test_graphs_with_many_nodes_have_fewer_draws(dataset):
     assert HONEST.budget_of(dataset).draws == draws
 
 
-def test_the_fair_comparison_has_the_models_and_graphs_of_table_7_and_two_more():
+def test_fair_comparison_has_table_7_models_and_graphs_and_extra_models():
     from gread.experiments.accuracy import ALL, BASELINES, DATASETS as PAPERS
     from gread.experiments.protocol import GREAD
 
@@ -71,7 +71,7 @@ def test_the_fair_comparison_has_the_models_and_graphs_of_table_7_and_two_more()
 
 
 @pytest.mark.parametrize("model", dict.fromkeys([*HONEST.models, *FAIR.models]))
-def test_settings_near_another_stay_in_the_space_and_differ(model):
+def test_nearby_settings_are_distinct_and_stay_in_the_search_space(model):
     space, parent = space_of(model), draw(FAIR, model, "cora")[0]
     found = [near(space, parent, random.Random(seed)) for seed in range(20)]
     assert len({tuple(one.items()) for one in found}) == 20
@@ -95,7 +95,7 @@ def test_the_second_stage_draws_near_the_best_of_the_first(drawn):
     assert space_of("mlp").parts["lr"].distance(child["lr"], best["lr"]) < 0.17
 
 
-def test_the_gain_of_the_second_stage_is_that_of_its_best_setting():
+def test_second_stage_gain_is_computed_from_its_best_setting():
     cell = Cell(FAIR, "mlp", "cora", draw(FAIR, "mlp", "cora"))
     keys = [spec.key for spec in cell.wide()]
     first = dict(zip(keys, (0.1, 0.5, 0.2, 0.6, 0.3), strict=True))
@@ -106,23 +106,23 @@ def test_the_gain_of_the_second_stage_is_that_of_its_best_setting():
 
 
 @pytest.mark.parametrize("model", ["gread-x", "gread-bs", "mlp"])
-def test_few_features_have_no_dropout(model):
+def test_input_dropout_is_zero_for_graphs_with_few_features(model):
     assert all(one["input_dropout"] == 0 for one in draw(HONEST, model, "minesweeper"))
     assert any(one["input_dropout"] > 0 for one in draw(HONEST, model, "cora"))
 
 
-def test_the_reaction_is_drawn_where_there_are_many_settings():
+def test_reaction_is_drawn_only_with_the_largest_budget():
     assert len({one["reaction"] for one in draw(HONEST, "gread-x", "cora")}) == 3
     assert {one["reaction"] for one in draw(HONEST, "gread-x", "minesweeper")} == {"bs"}
 
 
 @pytest.mark.parametrize("dataset", ["squirrel", "cora"])
-def test_directions_are_drawn_where_a_graph_has_them(dataset):
+def test_edge_directions_are_drawn_only_for_directed_graphs(dataset):
     found = {one["direction"] for one in draw(HONEST, "tuned-gcn", dataset)}
     assert found == ({"both", "undirected"} if DATASETS[dataset].directed else {"undirected"})
 
 
-def test_models_without_a_direction_of_their_own_draw_that_of_the_graph():
+def test_models_without_a_direction_setting_draw_the_directed_option():
     name, directed = "options.directed", [d for d in FAIR.datasets if DATASETS[d].directed]
     drawn = {one[name] for dataset in directed for one in draw(FAIR, "ggcn", dataset)}
     assert drawn == {False, True, "reversed"}
@@ -132,7 +132,7 @@ def test_models_without_a_direction_of_their_own_draw_that_of_the_graph():
     )
 
 
-def test_seeds_of_the_table_are_not_those_of_the_search():
+def test_final_runs_and_search_runs_use_different_seeds():
     for dataset in HONEST.datasets:
         seeds = {spec.seed for spec in HONEST.runs_of("mlp", dataset, SETTINGS)}
         assert 0 not in seeds
@@ -175,7 +175,7 @@ def results(model, dataset, score):
     ]
 
 
-def test_the_table_has_means_ranks_and_the_difference_from_the_tuned_gcn(monkeypatch):
+def test_table_has_means_ranks_and_difference_from_the_tuned_gcn(monkeypatch):
     monkeypatch.setattr(honest, "derived", dict)
     found = [
         *results("gread-x", "texas", lambda spec: 0.8 + 0.01 * spec.split),
@@ -193,7 +193,7 @@ def test_the_table_has_means_ranks_and_the_difference_from_the_tuned_gcn(monkeyp
     assert "24 random settings (12 on graphs of 10,000 nodes or more, 6 on" in table.note
 
 
-def test_a_model_that_was_not_searched_has_no_rank(monkeypatch):
+def test_model_without_results_on_all_graphs_has_no_rank(monkeypatch):
     monkeypatch.setattr(honest, "derived", dict)
     found = [
         *results("gread-x", "texas", lambda spec: 0.8),
@@ -215,7 +215,7 @@ def test_all_cells_are_missing_without_runs():
 
 
 @pytest.mark.parametrize("shift", [0.1, -0.1])
-def test_the_picture_shows_the_difference_by_graph(shift):
+def test_chart_shows_the_difference_and_its_confidence_interval_per_graph(shift):
     found = [
         *results("gread-x", "texas", lambda spec: 0.6 + shift + 0.01 * (spec.split % 2)),
         *results("tuned-gcn", "texas", lambda spec: 0.6),
@@ -224,14 +224,14 @@ def test_the_picture_shows_the_difference_by_graph(shift):
     chart = honest.draw_margins(found)
     (bars,) = chart.panels[0].series
     assert bars.y == pytest.approx((100 * shift + 0.5,))
-    # The deviation of ten values, half of them 1 and half 0, and Student's quantile for nine.
+    # Standard deviation of five ones and five zeros, and Student's t quantile for 9 degrees.
     width = 2.262157 * (10 / 9 / 4) ** 0.5 / 10**0.5
     assert bars.high[0] - bars.y[0] == pytest.approx(width, rel=1e-5)
     assert [name for _, name in chart.panels[0].x.ticks] == ["Texas"]
     assert "Cora" in chart.note
 
 
-def test_rows_of_the_ablation_that_are_equal_share_their_runs():
+def test_equal_rows_of_the_ablation_share_their_runs():
     specs = honest.ablation_specs()
     shared = [Result(spec, "ok", test=0.5) for spec in specs]
     table = honest.render_ablation(shared)
@@ -256,7 +256,7 @@ def test_committed_runs_of_the_table_are_not_computed_again():
     assert missing == [search_settings.with_record(HONEST, first)]
 
 
-def test_a_run_without_memory_is_stored_as_failed_and_the_others_are_computed(tmp_path):
+def test_out_of_memory_run_is_stored_as_failed_and_others_continue(tmp_path):
     store = ResultStore(tmp_path)
     specs = HONEST.runs_of("mlp", "texas", SETTINGS)[:5]
 
@@ -292,7 +292,7 @@ def tiny(monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_search_selects_settings_and_its_runs_are_committed(tiny, tmp_path, monkeypatch):
+def test_search_selects_settings_and_report_writes_their_runs(tiny, tmp_path, monkeypatch):
     store = ResultStore(tmp_path / "store")
     cells = [Cell(tiny, m, "csbm", draw(tiny, m, "csbm")) for m in tiny.models]
     compute(cells, store, partial(launch, store=store))

@@ -9,12 +9,12 @@ from studies.soak.rows import PAGE, ROOT, SCRIPTS, Row, page, stored
 ROWS = [row for _, _, _, rows in stored() for row in rows]
 
 
-def test_the_page_is_what_the_stored_rows_render_to():
+def test_reliability_page_equals_the_rendered_stored_rows():
     assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m studies.soak NAME"
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.tried)
-def test_every_row_can_be_tried_again(row: Row):
+def test_every_row_references_an_existing_script_and_test(row: Row):
     path, _, name = row.script.partition("::")
     assert (ROOT / path).is_file()
     assert not name or f"def {name}(" in (ROOT / path).read_text(encoding="utf-8")
@@ -27,7 +27,7 @@ def test_every_script_has_its_rows():
     assert {name for name, *_ in stored()} == set(SCRIPTS)
 
 
-def test_what_did_not_hold_is_not_left_so():
+def test_no_stored_row_records_a_violated_guarantee():
     assert not [row for row in ROWS if "DID NOT HOLD" in row.found or "WRONG" in row.found]
 
 
@@ -48,7 +48,7 @@ def area(width: float = 2.0) -> float:
 """
 
 
-def test_a_mutant_is_a_change_of_what_is_computed(tmp_path, monkeypatch):
+def test_mutants_change_computations_but_not_docstrings_or_messages(tmp_path, monkeypatch):
     (tmp_path / "area.py").write_text(SOURCE)
     monkeypatch.setattr("studies.soak.mutants.ROOT", tmp_path)
     found = list(mutants("area.py"))

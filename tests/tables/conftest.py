@@ -60,7 +60,7 @@ WRITERS = {
 }
 
 
-MATRICES = ("svm", "libsvm", "svmlight")  # which contain only numbers
+MATRICES = ("svm", "libsvm", "svmlight")  # formats that contain only numbers
 TABLES = [ending for ending in FORMATS if ending not in MATRICES]
 
 

@@ -34,10 +34,10 @@ QUANTITIES = {
 
 
 @pytest.mark.parametrize("values", CODES.values(), ids=CODES)
-def test_codes_are_found(values):
+def test_code_columns_are_detected_as_codes(values):
     assert are_codes(values)
 
 
 @pytest.mark.parametrize("values", QUANTITIES.values(), ids=QUANTITIES)
-def test_quantities_stay_quantities(values):
+def test_quantities_are_not_detected_as_codes(values):
     assert not are_codes(values)

@@ -23,12 +23,12 @@ from gread.tables.column import column, column_of_texts
         (["", ""], "number", 2),
     ],
 )
-def test_texts_are_what_all_of_them_are(texts, kind, missing):
+def test_column_kind_is_inferred_from_all_texts(texts, kind, missing):
     found = column_of_texts(texts)
     assert (found.kind, int(found.missing.sum())) == (kind, missing)
 
 
-def test_numbers_of_text_are_exact():
+def test_large_integers_in_text_are_parsed_exactly():
     found = column_of_texts([str(2**62 + 1), "", "-7"])
     assert found.values[[0, 2]].tolist() == [2**62 + 1, -7]
 
@@ -52,13 +52,13 @@ def test_numbers_of_text_are_exact():
         ([None, None], "number"),
     ],
 )
-def test_values_are_of_one_kind(values, kind):
+def test_column_kind_is_inferred_from_values(values, kind):
     found = column(values)
     assert found.kind == kind
     assert len(found) == len(found.missing) == 2 + (len(values) == 3)
 
 
-def test_nan_is_there_but_cannot_be_used_and_none_is_missing():
+def test_none_is_missing_and_nan_is_unusable():
     found = column([1.0, None, float("nan"), float("inf")])
     assert found.missing.tolist() == [False, True, False, False]
     assert found.unusable().tolist() == [False, False, True, True]
@@ -75,6 +75,6 @@ def test_nan_is_there_but_cannot_be_used_and_none_is_missing():
         (np.zeros(()), "a column must be an array"),
     ],
 )
-def test_what_is_no_column_is_said_in_one_sentence(values, sentence):
+def test_invalid_columns_raise_input_error(values, sentence):
     with pytest.raises(InputError, match=sentence):
         column(values)

@@ -54,7 +54,7 @@ def test_numbers_get_mean_0_and_deviation_1_over_the_training_rows():
     assert found[5, 0] == 0
 
 
-def test_what_is_missing_in_training_has_a_feature_of_its_own():
+def test_missing_training_values_add_an_indicator_feature():
     preprocessing = fitted("height", "colour")
     assert preprocessing.names() == [
         "height",
@@ -73,7 +73,7 @@ def test_columns_that_are_mostly_zero_keep_their_zeros():
     np.testing.assert_allclose(found, np.log2([1, 1, 1, 1, 5, 3]), rtol=1e-6)
 
 
-def test_only_training_rows_are_looked_at():
+def test_preprocessing_is_fitted_on_training_rows_only():
     rows = np.array([0, 1, 2])
     kept = fitted(*TABLE.columns, rows=rows)
     other = {name: column(_shuffled(found, rows)) for name, found in TABLE.columns.items()}
@@ -110,7 +110,7 @@ def test_each_kind_has_its_encoder():
     assert set(kinds.values()) == set(ENCODERS.values())
 
 
-def test_a_preprocessing_survives_json():
+def test_preprocessing_is_restored_from_json():
     kept = fitted(*TABLE.columns)
     read = Preprocessing.from_dict(json.loads(json.dumps(kept.to_dict())))
     assert read == kept
@@ -118,7 +118,7 @@ def test_a_preprocessing_survives_json():
     assert len(kept.names()) == kept.width == kept.transform(TABLE).shape[1]
 
 
-def test_texts_with_the_same_words_are_alike():
+def test_texts_with_the_same_words_get_equal_features():
     texts = ["Graph neural networks", "graph, NEURAL networks!", "cooking with salt", None]
     texts += [f"word{k} other{k}" for k in range(8)]
     table = Table("t", {"text": column(texts)})
@@ -130,7 +130,7 @@ def test_texts_with_the_same_words_are_alike():
     np.testing.assert_allclose(np.linalg.norm(found[[0, 2]], axis=1), 1, atol=1e-6)
 
 
-def test_a_new_value_an_outlier_and_a_column_of_codes_are_encoded():
+def test_unseen_categories_are_zero_and_outliers_are_clipped():
     kept = fitted("colour", "height")
     new = Table("t", {"colour": column([7, 7]), "height": column([1e30, -(10.0**300)])})
     found = kept.transform(new)
@@ -138,7 +138,7 @@ def test_a_new_value_an_outlier_and_a_column_of_codes_are_encoded():
     assert found[:, 3].tolist() == [LARGEST, -LARGEST]
 
 
-def test_a_column_without_a_value_is_missing_everywhere():
+def test_empty_columns_set_only_missing_indicators():
     kept = fitted("height", "colour", "note")
     new = Table("t", {name: column([None]) for name in ("height", "colour", "note")})
     found = dict(zip(kept.names(), kept.transform(new)[0].tolist(), strict=True))
@@ -155,7 +155,7 @@ def test_a_column_without_a_value_is_missing_everywhere():
         ({"height": [[1, 2]]}, "must hold 1 numbers per row as in training, got 2"),
     ],
 )
-def test_a_new_table_that_does_not_fit_is_one_sentence(new, sentence):
+def test_incompatible_new_table_raises_input_error(new, sentence):
     table = Table("new.csv", {name: column(values) for name, values in new.items()})
     with pytest.raises(InputError) as raised:
         fitted("height").transform(table)
@@ -169,7 +169,7 @@ def test_a_new_table_that_does_not_fit_is_one_sentence(new, sentence):
     ),
     share=st.floats(0, 1),
 )
-def test_features_are_finite_whatever_numbers_there_are(values, share):
+def test_features_of_arbitrary_numbers_are_finite_and_bounded(values, share):
     table = Table("t", {"x": column(values)})
     rows = np.arange(max(1, int(share * len(values))))
     found = Preprocessing.fit(table, ["x"], rows).transform(table)
@@ -177,7 +177,7 @@ def test_features_are_finite_whatever_numbers_there_are(values, share):
     assert np.abs(found).max() <= MILLION
 
 
-def test_features_that_would_fill_the_memory_stay_on_the_disk(monkeypatch):
+def test_features_larger_than_memory_are_memory_mapped(monkeypatch):
     names = column([f"word{k % 70} and {k % 7}" for k in range(200)])
     table = Table("nodes", {"x": column(np.arange(200.0)), "text": names})
     fitted = Preprocessing.fit(table, ["x", "text"], np.arange(150))
@@ -212,7 +212,7 @@ def test_codes_get_a_feature_for_each_value(gaps):
     np.testing.assert_array_equal(kept.transform(as_text), found)
 
 
-def test_a_column_is_read_as_the_user_says():
+def test_categorical_and_numeric_options_override_the_inferred_kind():
     table = Table("t", {name: column(values) for name, values in codes().items()})
     options = {"categorical": ["age"], "numeric": ["dorm"]}
     found = Preprocessing.fit(table, ["dorm", "age"], np.arange(400), **options).encoders
@@ -233,19 +233,19 @@ def test_a_column_is_read_as_the_user_says():
         ),
     ],
 )
-def test_what_the_user_says_must_be_possible(options, sentence):
+def test_invalid_categorical_or_numeric_options_raise_input_error(options, sentence):
     with pytest.raises(InputError, match=sentence):
         Preprocessing.fit(TABLE, list(TABLE.columns), ALL, **options)
 
 
-def test_values_that_pandas_calls_categories_are_categories():
+def test_columns_declared_categorical_are_encoded_as_categories():
     declared = replace(column([1, 2, 3] * 2), categorical=True)
     assert isinstance(
         Preprocessing.fit(Table("t", {"x": declared}), ["x"], ALL).encoders["x"], Categories
     )
 
 
-def test_lines_say_how_columns_are_encoded():
+def test_about_describes_the_encoding_of_columns():
     columns = {f"w{k}": column([1.5, 2.5, 3.0]) for k in range(745)}
     table = Table("t", {**columns, "colour": column(["a", "b", "a"])})
     lines = Preprocessing.fit(table, list(table.columns), np.arange(3)).about()
@@ -255,7 +255,7 @@ def test_lines_say_how_columns_are_encoded():
     ]
 
 
-def test_a_date_has_parts():
+def test_dates_are_encoded_as_month_weekday_and_days():
     kept = fitted("joined")
     found = kept.transform(TABLE)
     named = [dict(zip(kept.names(), row, strict=True)) for row in found.tolist()]
@@ -282,7 +282,7 @@ def test_a_date_has_parts():
         ([], ""),
     ],
 )
-def test_dates_are_read_in_the_way_that_fits_all(texts, way):
+def test_date_format_is_inferred_from_all_values(texts, way):
     assert way_of_dates(column(np.array(texts, dtype=object))) == way
 
 
@@ -297,7 +297,7 @@ def test_dates_are_read_in_the_way_that_fits_all(texts, way):
         (["12", "13"], "", None),  # stored as text
     ],
 )
-def test_numbers_are_read_as_people_write_them(texts, way, numbers):
+def test_thousands_separators_and_decimal_commas_are_parsed(texts, way, numbers):
     found = column(texts)
     assert way_of_numbers(found) == way
     if numbers:
@@ -308,7 +308,7 @@ def test_numbers_are_read_as_people_write_them(texts, way, numbers):
         assert way in encoder.about
 
 
-def test_a_new_table_may_hold_plain_numbers_and_other_dates():
+def test_new_table_accepts_plain_numbers_but_rejects_invalid_dates():
     table = Table("t", {"x": column(["1,234", "5,678"]), "d": column(["2020-01-01", "2020-01-03"])})
     kept = Preprocessing.fit(table, ["x", "d"], np.arange(2))
     plain = Table("new.csv", {"x": column([1234, 5678]), "d": column(["2020-01-01", "2020-01-03"])})
@@ -320,7 +320,7 @@ def test_a_new_table_may_hold_plain_numbers_and_other_dates():
         kept.transform(wrong)
 
 
-def test_pairs_of_words_tell_orders_apart():
+def test_word_pairs_distinguish_word_order():
     texts = ["dog bites man", "man bites dog", *(f"filler {k} text {k}" for k in range(80))]
     table = Table("t", {"text": column(texts)})
     found = Preprocessing.fit(table, ["text"], np.arange(82)).transform(table)
@@ -380,6 +380,6 @@ def test_indicators_and_shares_keep_their_proportions():
         np.testing.assert_allclose(found, values * factor, rtol=1e-6)
 
 
-def test_a_scaling_that_is_none_is_one_sentence():
+def test_unknown_scaling_raises_input_error():
     with pytest.raises(InputError, match="unknown scaling 'logg', did you mean 'log'"):
         Preprocessing.fit(TABLE, ["clicks"], ALL, scaling="logg")

@@ -27,7 +27,7 @@ def test_every_format_gives_the_same_table(ending, tmp_path):
         assert table["colour"].missing.tolist() == [False, False, True, False]
 
 
-def test_blocks_of_rows_that_disagree_are_read_again(tmp_path, monkeypatch):
+def test_column_kind_is_consistent_across_row_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr(formats, "ROWS", 2)
     path = tmp_path / "t.csv"
     rows = ["1,1,,", "2,2,,NA", "3.5,x,,NA", "4,5,a,NA", "5,6,,7"]
@@ -51,7 +51,7 @@ def test_a_csv_file_may_have_other_delimiters(tmp_path, delimiter):
     assert read_table(path)["name"].values.tolist() == ["a b"]
 
 
-def test_a_byte_order_mark_blank_lines_and_an_index_without_a_name_do_no_harm(tmp_path):
+def test_byte_order_mark_blank_lines_and_unnamed_index_are_ignored(tmp_path):
     path = tmp_path / "t.csv"
     path.write_bytes("\ufeff,id\r\n\r\n0,é\r\n1,b\r\n\r\n".encode())
     table = read_table(path)
@@ -92,7 +92,7 @@ def test_arrays_and_lists_are_columns_of_vectors(tmp_path):
         ("t.parquet", b"no parquet", "it is not a Parquet file"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path, name, content, sentence):
+def test_unreadable_file_raises_a_one_line_error(tmp_path, name, content, sentence):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=sentence) as raised:
         read_table(tmp_path / name)
@@ -105,7 +105,7 @@ def test_an_npz_file_with_objects_is_not_unpickled(tmp_path):
         read_table(tmp_path / "t.npz")
 
 
-def test_columns_of_one_table_have_one_length(tmp_path):
+def test_columns_of_different_lengths_raise_input_error(tmp_path):
     np.savez(tmp_path / "t.npz", a=np.arange(3), b=np.arange(4))
     with pytest.raises(InputError, match="must have one length, got a 3, b 4"):
         read_table(tmp_path / "t.npz")
@@ -122,7 +122,7 @@ def test_a_file_larger_than_the_memory_is_not_read(tmp_path, ending, begin):
         read_table(path)
 
 
-def test_a_file_that_is_not_there_or_a_folder_is_said(tmp_path):
+def test_missing_file_and_directory_raise_input_error(tmp_path):
     with pytest.raises(InputError, match="there is no file"):
         read_table(tmp_path / "t.csv")
     (tmp_path / "d.csv").mkdir()
@@ -130,7 +130,7 @@ def test_a_file_that_is_not_there_or_a_folder_is_said(tmp_path):
         read_table(tmp_path / "d.csv")
 
 
-def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
+def test_missing_pyarrow_error_names_the_package_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     (tmp_path / "t.parquet").write_bytes(b"PAR1")
     with pytest.raises(InputError, match=r"pip install 'gread\[parquet\]'"):
@@ -147,7 +147,7 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
         'id;a;size\n1;"x\n y";1\n2;z;3\n',
     ],
 )
-def test_the_delimiter_is_the_one_that_suits_all_rows(tmp_path, text):
+def test_delimiter_is_inferred_from_all_rows(tmp_path, text):
     (tmp_path / "t.csv").write_text(text)
     table = read_table(tmp_path / "t.csv")
     assert list(table.columns)[::2] == ["id", "size"]
@@ -159,7 +159,7 @@ def test_nan_is_missing_in_an_array_of_numbers(tmp_path):
     assert read_table(tmp_path / "t.npz")["x"].missing.tolist() == [False, True, False]
 
 
-def test_categories_of_numbers_come_through_parquet(tmp_path):
+def test_parquet_preserves_numeric_categoricals(tmp_path):
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
     frame = pandas.DataFrame({"id": [1, 2, 3], "code": pandas.Categorical([7, 8, 7])})
@@ -182,7 +182,7 @@ def wide(rows=60, columns=150):
     return counts, {"id": [str(k) for k in range(rows)]} | cells
 
 
-def test_a_wide_table_of_zeros_is_read_as_the_same_table_in_less_memory(tmp_path, monkeypatch):
+def test_wide_table_of_zeros_is_read_as_sparse_columns(tmp_path, monkeypatch):
     counts, cells = wide()
     WRITERS["csv"](tmp_path / "t.csv", cells)
     monkeypatch.setattr(formats, "CELLS", 1 << 12)  # several blocks
@@ -226,7 +226,7 @@ def test_sparse_matrices_are_read_from_scipy_npz_and_libsvm(tmp_path):
         ({"data": ["a", "b"]}, "not an NPZ file of plain arrays|must be .* of numbers"),
     ],
 )
-def test_a_broken_sparse_matrix_is_one_sentence(tmp_path, parts, sentence):
+def test_corrupt_sparse_matrix_raises_input_error(tmp_path, parts, sentence):
     whole = {"data": [1.0, 2.0], "indices": [0, 1], "indptr": [0, 1, 2], "shape": [2, 3]}
     given = {f"x_{name}": np.array(values) for name, values in (whole | parts).items()}
     np.savez(tmp_path / "t.npz", **given)
@@ -235,7 +235,7 @@ def test_a_broken_sparse_matrix_is_one_sentence(tmp_path, parts, sentence):
 
 
 @pytest.mark.parametrize("text", ["1 a:b\n", "x 1:2\n", "1,2 3:4\n", "1 2:1 1:1\n"])
-def test_a_broken_libsvm_file_is_one_sentence(tmp_path, text):
+def test_invalid_libsvm_file_raises_input_error(tmp_path, text):
     (tmp_path / "t.svm").write_text(text)
     with pytest.raises(InputError, match="it is not a libsvm file"):
         read_table(tmp_path / "t.svm")

@@ -46,7 +46,7 @@ def test_every_format_gives_the_same_graph(ending, tmp_path):
 @pytest.mark.parametrize(
     ("ending", "write"), [("graphml", networkx.write_graphml), ("gml", networkx.write_gml)]
 )
-def test_graph_files_hold_nodes_and_edges(tmp_path, ending, write):
+def test_graphml_and_gml_files_give_the_same_graph(tmp_path, ending, write):
     written = networkx_graph()
     if ending == "gml":  # its ids are numbers
         written = networkx.convert_node_labels_to_integers(written, label_attribute="name")
@@ -68,7 +68,7 @@ def check_graph(graph, ids=("a", "b", "c", "d")):
     assert graph.columns["score"].values.tolist() == NODES["score"]
 
 
-def test_loops_are_left_out_and_a_repeated_edge_counts_once_with_the_mean_weight():
+def test_self_loops_are_dropped_and_repeated_edges_averaged():
     edges = table(source=[0, 0, 1, 2, 0], target=[1, 1, 0, 2, 2], w=[1.0, 3.0, 4.0, 9.0, 5.0])
     graph = join(table(id=[0, 1, 2]), edges, weight="w")
     assert graph.edge_index.tolist() == [[0, 0, 1, 2], [1, 2, 0, 0]]
@@ -92,7 +92,7 @@ def test_ids_are_of_any_type(ids):
     assert graph.edge_index.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
 
 
-def test_whole_numbers_with_a_gap_are_ids_too():
+def test_float_edge_ends_match_integer_node_ids():
     graph = join(table(id=[1, 2]), table(source=[1.0], target=[2.0]))
     assert graph.num_edges == 1
 
@@ -100,12 +100,12 @@ def test_whole_numbers_with_a_gap_are_ids_too():
 @pytest.mark.parametrize(
     ("ids", "ends"), [(["1", "2", "x"], [1, 2]), ([1, 2, 3], ["1", "2"]), (["1", "02"], [1, "02"])]
 )
-def test_text_that_happens_to_be_numbers_in_one_file_names_the_same_nodes(ids, ends):
+def test_numeric_text_ids_match_integer_ids(ids, ends):
     edges = table(source=[ends[0]], target=[ends[1]])
     assert join(table(id=ids), edges).edge_index.tolist() == [[0, 1], [1, 0]]
 
 
-def test_nodes_of_networkx_may_be_anything():
+def test_networkx_nodes_may_be_tuples():
     graph = from_networkx(networkx.grid_2d_graph(2, 2), "graph", None, False)
     assert graph.ids == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert graph.num_edges == 4
@@ -114,7 +114,7 @@ def test_nodes_of_networkx_may_be_anything():
 @pytest.mark.parametrize(
     "names", [("source", "target"), ("src", "dst"), ("from", "to"), ("p", "q")]
 )
-def test_ends_are_found_by_usual_names_or_by_being_two(names):
+def test_edge_columns_are_found_by_name_or_if_only_two(names):
     edges = table(**dict(zip(names, ([0, 1], [1, 2]), strict=True)))
     assert join(table(node=[0, 1, 2]), edges).num_edges == 2
 
@@ -173,20 +173,20 @@ def test_ends_are_found_by_usual_names_or_by_being_two(names):
         ),
     ],
 )
-def test_tables_that_are_no_graph_are_one_sentence(nodes, edges, options, sentence):
+def test_invalid_graph_tables_raise_input_error(nodes, edges, options, sentence):
     edges = edges or {"source": [], "target": []}
     with pytest.raises(InputError) as raised:
         join(table("nodes.csv", **nodes), table("edges.csv", **edges), **options)
     assert sentence in str(raised.value)
 
 
-def test_a_file_of_nodes_alone_is_no_graph(tmp_path):
+def test_node_file_without_edges_raises_input_error(tmp_path):
     with pytest.raises(InputError, match="edges must be given with nodes"):
         read_graph("nodes.csv")
 
 
 @pytest.mark.parametrize("ending", ["gml", "graphml"])
-def test_a_broken_graph_file_is_one_sentence(tmp_path, ending):
+def test_corrupt_graph_file_raises_a_one_line_error(tmp_path, ending):
     path = tmp_path / f"g.{ending}"
     path.write_text("graph [ node [ id 0 ] edge [ source 0 target 7 ] ] <")
     with pytest.raises(InputError, match="cannot be read as a graph") as raised:
@@ -194,7 +194,7 @@ def test_a_broken_graph_file_is_one_sentence(tmp_path, ending):
     assert "\n" not in str(raised.value)
 
 
-def test_a_graph_without_edges_is_one():
+def test_graph_without_edges_is_valid():
     graph = join(table(id=[1, 2]), table(source=[], target=[]))
     assert graph.edge_index.shape == (2, 0)
     assert graph.edge_index.dtype == torch.int64

@@ -32,7 +32,7 @@ def labels(values, **options):
         (["a, b", "b, c", "c, a"], ("a, b", "b, c", "c, a"), [0, 1, 2]),
     ],
 )
-def test_classes_are_sorted_and_what_is_missing_is_to_predict(values, classes, y):
+def test_classes_are_sorted_and_missing_labels_are_unknown(values, classes, y):
     found = labels(values)
     assert found.classes == classes
     assert found.y.tolist() == y
@@ -50,13 +50,13 @@ def test_classes_are_sorted_and_what_is_missing_is_to_predict(values, classes, y
         ([1.0, float("nan")], "must hold classes, got NaN or infinity: leave them empty"),
     ],
 )
-def test_a_column_that_is_no_label_is_one_sentence(values, sentence):
+def test_invalid_label_columns_raise_input_error(values, sentence):
     with pytest.raises(InputError) as raised:
         labels(values)
     assert f"label column 'topic' of nodes.csv {sentence}" in str(raised.value)
 
 
-def test_classes_that_are_known_are_the_only_ones():
+def test_labels_outside_the_known_classes_are_rejected():
     assert labels(["b", None], classes=("a", "b")).y.tolist() == [1, -1]
     with pytest.raises(InputError, match="must have the classes 'a', 'b', got 'c'"):
         labels(["c"], classes=("a", "b"))
@@ -69,7 +69,7 @@ def test_a_split_may_be_given_by_a_column():
         read_split(Table("t", {"split": column(["tset"])}), "split")
 
 
-def test_a_drawn_split_cuts_every_class_alike_and_depends_on_the_seed_alone():
+def test_drawn_split_is_stratified_and_determined_by_the_seed():
     y = np.repeat([0, 1, 2, -1], [100, 50, 10, 40])
     parts = draw_split(y, (0.6, 0.2, 0.2), seed=3)
     assert [[int((parts[y == c] == p).sum()) for p in range(3)] for c in range(3)] == [
@@ -82,12 +82,12 @@ def test_a_drawn_split_cuts_every_class_alike_and_depends_on_the_seed_alone():
     assert (draw_split(y, (0.6, 0.2, 0.2), seed=4) != parts).any()
 
 
-def test_a_rare_class_trains():
+def test_single_node_of_a_class_is_a_training_node():
     y = np.array([0] * 20 + [1])
     assert draw_split(y, (0.6, 0.2, 0.2), seed=0)[20] == 0
 
 
-def test_too_few_labels_are_one_sentence():
+def test_split_with_too_few_labels_raises_input_error():
     with pytest.raises(InputError, match="got 1 train, 0 validation, 1 test"):
         check_split(np.array([0, 2]), np.array([True, True]))
 
@@ -106,7 +106,7 @@ def test_lists_of_labels_are_recognized(values, separator):
     assert separator_of(column(values)) == separator
 
 
-def test_lists_become_labels():
+def test_label_lists_are_converted_to_indicators():
     table = Table("nodes.csv", {"topic": column(["b; a", "b", None, "a;c;", ";"])})
     names, y = read_lists(table, "topic", ";")
     assert names == ("a", "b", "c")
@@ -117,7 +117,7 @@ def test_lists_become_labels():
         read_lists(table, "topic", ";", "ab")
 
 
-def test_columns_of_0_and_1_become_labels_that_are_known_together():
+def test_row_with_a_missing_indicator_has_unknown_labels():
     columns = {"a": column([1, 0, None]), "b": column([True, False, True])}
     found = read_truths(Table("t", columns), ["a", "b"])
     np.testing.assert_array_equal(found, [[1, 1], [0, 0], [np.nan, np.nan]])
@@ -139,7 +139,7 @@ def test_columns_of_0_and_1_become_labels_that_are_known_together():
         ([True, False], False),
     ],
 )
-def test_numbers_to_predict_are_told_from_classes(values, quantities):
+def test_quantities_are_distinguished_from_classes(values, quantities):
     assert are_quantities(column(values)) is quantities
 
 
@@ -151,6 +151,6 @@ def test_numbers_to_predict_are_told_from_classes(values, quantities):
         ([1.0, float("inf")], "must hold numbers, got NaN or infinity"),
     ],
 )
-def test_a_column_of_no_numbers_is_one_sentence(values, sentence):
+def test_invalid_number_columns_raise_input_error(values, sentence):
     with pytest.raises(InputError, match=f"label column 'y' of t {sentence}"):
         read_numbers(Table("t", {"y": column(values)}), "y")

@@ -11,7 +11,7 @@ PLAIN = [name for name, one in SCALINGS.items() if one.of is not None]
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR")
 @pytest.mark.parametrize("name", PLAIN)
-def test_zeros_stay_and_sparse_features_are_scaled_alike(name):
+def test_scaling_keeps_zeros_and_agrees_for_sparse_features(name):
     x = torch.tensor([[0.0, 2.0, -1.0], [0.0, 0.0, 0.0]])
     found = rescaled(x, name)
     assert found.shape == x.shape
@@ -20,7 +20,7 @@ def test_zeros_stay_and_sparse_features_are_scaled_alike(name):
 
 
 @pytest.mark.parametrize("name", ["none", "binary", "log"])
-def test_indicators_stay_as_they_are(name):
+def test_scaling_leaves_indicators_unchanged(name):
     x = torch.tensor([[0.0, 1.0], [1.0, 1.0]])
     assert torch.equal(rescaled(x, name), x)
 
@@ -30,5 +30,5 @@ def test_shares_of_a_row_sum_to_one():
     torch.testing.assert_close(rescaled(x, "row").sum(1), torch.ones(2))
 
 
-def test_every_scaling_says_what_it_does():
+def test_every_scaling_has_a_description():
     assert all(one.about for one in SCALINGS.values())

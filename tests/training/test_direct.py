@@ -46,7 +46,9 @@ def trained(graph, epochs=6, **settings):
     [("scalar", "scalar"), ("vector", "vector"), ("scalar", "vector"), ("one", "positive-vector")],
 )
 @pytest.mark.parametrize(("solver", "time"), [("euler", 1.0), ("rk4", 3.0)])
-def test_direct_training_is_training(graph, reaction, alpha, beta, solver, time, monkeypatch):
+def test_direct_training_matches_training_with_autograd(
+    graph, reaction, alpha, beta, solver, time, monkeypatch
+):
     settings = {"reaction": reaction, "alpha": alpha, "beta": beta, "solver": solver, "time": time}
     settings["step_size"] = 0.5
     assert direct(graph, built(graph, **settings)) is not None
@@ -62,7 +64,7 @@ def test_direct_training_is_training(graph, reaction, alpha, beta, solver, time,
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "macro-f1", "nll"])
-def test_any_metric_selects_the_epoch(graph, metric, monkeypatch):
+def test_direct_training_selects_the_same_epoch_by_every_metric(graph, metric, monkeypatch):
     config = gread.TrainConfig(epochs=8, lr=0.2, metric=metric)
     found = []
     for maker in (direct_model, lambda *arguments: None):
@@ -97,7 +99,7 @@ def test_no_seed_is_drawn_without_dropout(graph, rates, monkeypatch):
         {"reaction": lambda state: state.h},
     ],
 )
-def test_other_forms_use_autograd(graph, settings):
+def test_unsupported_model_settings_use_autograd(graph, settings):
     assert direct(graph, built(graph, **settings)) is None
 
 
@@ -115,7 +117,7 @@ def test_frozen_parameters_hooks_and_dense_features_use_autograd(graph):
         assert direct(graph, built(graph)) is None
 
 
-def test_an_overflow_is_reported_as_by_the_model(graph, monkeypatch):
+def test_overflow_raises_the_same_error_as_with_autograd(graph, monkeypatch):
     settings = {"reaction": "f", "beta": "vector", "time": 60.0, "step_size": 1.0}
     errors = []
     for found in (direct_model, lambda *arguments: None):

@@ -69,7 +69,7 @@ def test_patience_stops_when_validation_no_longer_improves(six):
     assert len(fit.history) == 7
 
 
-def test_one_step_is_adam_with_the_decay_inside_the_gradient(six):
+def test_one_step_matches_adam_with_l2_weight_decay(six):
     torch.manual_seed(0)
     ours, theirs = nn.Linear(1, 2), nn.Linear(1, 2)
     theirs.load_state_dict(ours.state_dict())
@@ -107,7 +107,7 @@ class Phases(nn.Module):
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.float32])
-def test_features_may_be_whole_numbers_and_parameters_complex(six, dtype):
+def test_integer_features_and_complex_parameters_can_be_trained(six, dtype):
     six.x, six.y = torch.arange(6).view(6, 1).to(dtype), torch.tensor([0, 1] * 3)
     history = gread.fit(Phases(), six, gread.TrainConfig(epochs=20)).history
     assert history[-1].loss < history[0].loss
@@ -127,7 +127,7 @@ class Diverging(nn.Module):
         return broken * self.weight.expand(6, 2)
 
 
-def test_a_model_that_diverges_ends_there_with_the_best_so_far(six):
+def test_diverging_training_stops_and_reports_the_epoch(six):
     fit = gread.fit(Diverging(at=2), six, gread.TrainConfig(epochs=9))
     assert len(fit.history) == 2
     assert fit.diverged == "epoch 2: the loss is not finite: choose a smaller lr"
@@ -136,7 +136,7 @@ def test_a_model_that_diverges_ends_there_with_the_best_so_far(six):
         gread.fit(Diverging(at=0), six, gread.TrainConfig(epochs=3))
 
 
-def test_progress_is_told_every_epoch(graph):
+def test_on_epoch_callback_receives_every_epoch(graph):
     seen = []
     model = gread.GREAD(3, 4, 2).double()
     fit = gread.fit(model, graph, gread.TrainConfig(epochs=3), split=1, on_epoch=seen.append)
@@ -160,8 +160,8 @@ class Slow(nn.Module):
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
-def test_it_is_told_what_every_epoch_took(device):
-    """Also if many epochs pass between two synchronizations."""
+def test_fit_records_the_seconds_of_every_epoch(device):
+    """This also holds if many epochs pass between two synchronizations."""
     data = gread.csbm(60).to(device)
     began = time.perf_counter()
     fit = gread.fit(Slow().to(device), data, gread.TrainConfig(epochs=50))
@@ -170,7 +170,7 @@ def test_it_is_told_what_every_epoch_took(device):
     assert min(fit.seconds) >= 0.002  # a step and an evaluation
 
 
-def test_an_easy_graph_is_learnt():
+def test_easy_graph_reaches_95_percent_test_accuracy():
     data = gread.csbm(200, homophily=0.9, degree=10, mean=2.0)
     fit = gread.fit(gread.GREAD(2, 8, 2), data, gread.TrainConfig(epochs=50))
     assert fit.best.test > 0.95
@@ -189,7 +189,7 @@ def test_an_easy_graph_is_learnt():
         ({"val_mask": torch.zeros(6)}, 0, "val_mask must select a node, got none in split 0"),
     ],
 )
-def test_bad_data_is_refused_in_a_sentence(six, change, split, sentence):
+def test_invalid_data_raises_an_input_error(six, change, split, sentence):
     for name, value in change.items():
         if value is None:
             del six[name]
@@ -208,7 +208,7 @@ def test_bad_data_is_refused_in_a_sentence(six, change, split, sentence):
         ({"patience": 0}, "patience must be a whole number of at least 1, got 0"),
     ],
 )
-def test_bad_settings_are_refused_in_a_sentence(options, sentence):
+def test_invalid_train_config_raises_an_input_error(options, sentence):
     with pytest.raises(InputError, match=sentence):
         gread.TrainConfig(**options)
 
@@ -226,13 +226,13 @@ class BreaksWhenEvaluated(nn.Module):
         return logits * torch.nan if broken else logits
 
 
-def test_accuracies_of_nan_are_no_numbers():
+def test_nan_logits_in_evaluation_raise_an_arithmetic_error():
     with pytest.raises(ArithmeticError, match="not finite"):
         gread.fit(BreaksWhenEvaluated(), gread.load("csbm", num_nodes=60))
 
 
 @pytest.mark.parametrize("patience", [None, 2])
-def test_the_best_state_is_found_without_a_look_at_the_numbers(patience):
+def test_best_selects_the_same_state_as_progress(patience):
     """It agrees with `Progress`, with ties, patience and values that are not finite."""
     random = torch.Generator().manual_seed(0)
     configs = [gread.TrainConfig(epochs=1 + k % 12, patience=patience) for k in range(200)]
@@ -256,7 +256,7 @@ def test_the_best_state_is_found_without_a_look_at_the_numbers(patience):
 
 @pytest.mark.parametrize("parts", [1, 2])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_one_kernel_for_the_loss_trains_as_pytorch_does(parts, weighted, monkeypatch):
+def test_training_with_the_fused_loss_kernel_matches_pytorch(parts, weighted, monkeypatch):
     data = gread.load("csbm", num_nodes=60)
     weight = torch.tensor([1.0, 3.0]) if weighted else None
     found = []
@@ -273,7 +273,7 @@ def test_one_kernel_for_the_loss_trains_as_pytorch_does(parts, weighted, monkeyp
 
 @needs_gpu
 @pytest.mark.parametrize("patience", [None, 3])
-def test_several_epochs_at_once_are_as_one_after_the_other(patience, monkeypatch):
+def test_batched_epochs_match_sequential_epochs(patience, monkeypatch):
     data = gread.load("csbm", num_nodes=60).to("cuda")
     found = []
     for at_once in (1, 20):
@@ -285,7 +285,7 @@ def test_several_epochs_at_once_are_as_one_after_the_other(patience, monkeypatch
     assert found[0] == found[1]
 
 
-def test_the_optimizer_takes_the_steps_of_pytorch():
+def test_fused_adam_steps_equal_those_of_pytorch_adam():
     start, grads = torch.randn(3, 5), torch.randn(4, 3, 5)
     ours, theirs = (nn.Parameter(start.clone()) for _ in range(2))
     groups = [[{"params": [p], "weight_decay": 0.1}] for p in (ours, theirs)]
@@ -296,7 +296,7 @@ def test_the_optimizer_takes_the_steps_of_pytorch():
         mine.step()
         other.step()
     assert torch.equal(ours, theirs)
-    other.load_state_dict(copy.deepcopy(mine.state_dict()))  # of the same form
+    other.load_state_dict(copy.deepcopy(mine.state_dict()))  # state dicts have the same format
     ours.grad = theirs.grad = grads[0]
     mine.step()
     other.step()

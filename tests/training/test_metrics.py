@@ -60,7 +60,7 @@ def test_every_metric_has_an_oracle():
 
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("name", metrics_of("classes"))
-def test_a_metric_is_the_one_of_scikit_learn(name, classes):
+def test_class_metrics_match_scikit_learn(name, classes):
     outputs = torch.randn(90, classes, dtype=torch.float64)
     outputs[::4] = outputs[0]  # ties
     y, weight = torch.randint(classes, (90,)), sets(90)
@@ -73,7 +73,7 @@ def test_a_metric_is_the_one_of_scikit_learn(name, classes):
 
 
 @pytest.mark.parametrize("name", ["roc-auc", "average-precision"])
-def test_of_two_classes_the_rarer_is_ranked(name):
+def test_binary_ranking_metrics_score_the_rarer_class(name):
     outputs, y, weight = torch.randn(90, 2).double(), (torch.arange(90) % 7 > 0).long(), sets(90)
     found = METRICS[name].of(predictions(outputs, y, weight))
     for value, chosen in zip(found.tolist(), weight.bool(), strict=True):
@@ -83,7 +83,7 @@ def test_of_two_classes_the_rarer_is_ranked(name):
 
 
 @pytest.mark.parametrize("name", metrics_of("labels"))
-def test_a_metric_of_labels_is_the_one_of_scikit_learn(name):
+def test_multi_label_metrics_match_scikit_learn(name):
     outputs, y, weight = torch.randn(90, 3).double(), torch.randint(2, (90, 3)), sets(90)
     found = METRICS[name].of(predictions(outputs, y.double(), weight))
     for value, chosen in zip(found.tolist(), weight.bool(), strict=True):
@@ -92,7 +92,7 @@ def test_a_metric_of_labels_is_the_one_of_scikit_learn(name):
 
 
 @pytest.mark.parametrize("width", [1, 3])
-def test_mae_is_the_one_of_scikit_learn(width):
+def test_mae_matches_scikit_learn(width):
     outputs, y, weight = torch.randn(60, width), torch.randn(60, width), sets(60).float()
     found = METRICS["mae"].of(predictions(outputs, y.squeeze(-1), weight))
     for value, chosen in zip(found.tolist(), weight.bool(), strict=True):
@@ -101,7 +101,7 @@ def test_mae_is_the_one_of_scikit_learn(width):
 
 
 @pytest.mark.parametrize("width", [1, 3])
-def test_r2_is_the_one_of_scikit_learn(width):
+def test_r2_matches_scikit_learn(width):
     outputs, weight = torch.randn(60, width), sets(60).float()
     y = 1000 + outputs + torch.randn(60, width)
     found = METRICS["r2"].of(predictions(1000 + outputs, y.squeeze(-1), weight))
@@ -121,7 +121,7 @@ TARGETS = {
 @pytest.mark.parametrize(
     ("name", "targets"), [(name, of) for name, entry in METRICS.items() for of in entry.targets]
 )
-def test_members_of_a_population_are_apart(name, targets):
+def test_metrics_of_population_members_are_independent(name, targets):
     outputs, y = torch.randn(5, 30, 3, dtype=torch.float64), TARGETS[targets](30)
     weight = torch.stack([sets(30)[:, torch.randperm(30)] for _ in range(5)])
     together = METRICS[name].of(predictions(outputs, y, weight))
@@ -146,7 +146,7 @@ ORACLES = {
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_a_loss_is_the_one_of_pytorch(name):
+def test_every_loss_matches_pytorch(name):
     mean, width = ORACLES[name]
     outputs, y = torch.randn(20, width), torch.arange(20) % max(width, 2)
     if LOSSES[name].targets == "labels":
@@ -184,7 +184,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("loss", "name"), PAIRS)
-def test_training_selects_by_the_metric_alone_and_in_a_population(loss, name):
+def test_metric_selects_the_epoch_in_single_and_population_training(loss, name):
     data = graph(loss)
     config = gread.TrainConfig(epochs=8, lr=0.05, loss=loss, metric=name)
     alone = gread.fit(model(loss), data, config)
@@ -200,7 +200,7 @@ def test_training_selects_by_the_metric_alone_and_in_a_population(loss, name):
 
 
 @pytest.mark.parametrize(("loss", "name"), PAIRS)
-def test_parts_that_see_all_of_the_graph_give_the_same_numbers(loss, name):
+def test_parts_with_a_full_halo_match_training_on_the_whole_graph(loss, name):
     data = graph(loss)
     whole = gread.TrainConfig(epochs=2, loss=loss, metric=name)
     parts = gread.TrainConfig(epochs=2, loss=loss, metric=name, parts=3, halo=30)
@@ -209,7 +209,7 @@ def test_parts_that_see_all_of_the_graph_give_the_same_numbers(loss, name):
         assert vars(same) == pytest.approx(vars(one), abs=1e-5)
 
 
-def test_a_new_metric_is_one_function():
+def test_metric_function_can_be_registered_and_used():
     @metric("kappa")
     def kappa(p: Predictions) -> torch.Tensor:
         shares = p.confusion / p.confusion.sum((-2, -1), keepdim=True)
@@ -238,12 +238,12 @@ def test_a_new_metric_is_one_function():
         ({"loss": "binary"}, "the loss binary needs a model with one output, got 2"),
     ],
 )
-def test_what_does_not_fit_is_refused_in_a_sentence(options, sentence):
+def test_unknown_or_incompatible_losses_and_metrics_raise_input_errors(options, sentence):
     with pytest.raises(InputError, match=sentence):
         gread.fit(model("cross-entropy"), graph("cross-entropy"), gread.TrainConfig(**options))
 
 
-def test_a_set_of_one_class_cannot_be_ranked():
+def test_roc_auc_of_a_single_class_set_raises_an_input_error():
     data = graph("cross-entropy")
     data.y[data.val_mask[:, 0]] = 1
     with pytest.raises(InputError, match="the metric must be defined on the nodes of every set"):

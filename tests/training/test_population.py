@@ -54,21 +54,21 @@ def assert_same(together, alone):
 
 
 @pytest.mark.parametrize("adjacency", ["original", "soft"])
-def test_each_member_is_trained_as_it_is_alone(adjacency):
+def test_population_members_match_single_runs(adjacency):
     chosen = specs(adjacency=adjacency)
     assert len({form(spec) for spec in chosen}) == 1
     for together, spec in zip(run_together(chosen), chosen, strict=True):
         assert_same(together, run(spec))
 
 
-def test_so_it_is_with_one_kernel_for_the_loss(monkeypatch):
+def test_members_match_single_runs_with_the_fused_loss_kernel(monkeypatch):
     for module in ("losses", "loop"):
         monkeypatch.setattr(sys.modules[f"gread.training.{module}"], "IN_ONE_PASS", ("cpu",))
     monkeypatch.setattr(sys.modules["gread.training.loop"], "backend_for", lambda _: reference)
-    test_each_member_is_trained_as_it_is_alone("soft")
+    test_population_members_match_single_runs("soft")
 
 
-def test_so_is_grand():
+def test_grand_members_match_single_runs():
     own = [{"time": 1.0, "dropout": 0.3}, {"time": 2.5, "step_size": 0.5}, {"input_dropout": 0.0}]
     chosen = [
         replace(spec, model="grand", hyper={"hidden_channels": 8, **hyper}, record=())
@@ -79,7 +79,7 @@ def test_so_is_grand():
         assert_same(together, run(spec))
 
 
-def test_so_is_grand_whose_attention_changes_with_the_state():
+def test_nonlinear_grand_members_match_single_runs():
     hyper = {"hidden_channels": 8, "linear": False, "normalizer": "squareplus", "time": 2.0}
     own = [{"dropout": 0.3}, {"dropout": 0.0}, {"dropout": 0.0, "time": 3.0}]
     chosen = [
@@ -93,7 +93,7 @@ def test_so_is_grand_whose_attention_changes_with_the_state():
         assert_same(together, run(spec))
 
 
-def test_one_that_diverges_does_not_touch_others_whose_attention_changes():
+def test_diverging_nonlinear_grand_member_leaves_others_unchanged():
     hyper = {"hidden_channels": 8, "linear": False, "time": 2.0}
     chosen = [replace(spec, model="grand", hyper=hyper, record=()) for spec in specs(epochs=6)]
     chosen[1] = replace(chosen[1], train=TrainConfig(epochs=6, lr=1e20))
@@ -103,7 +103,7 @@ def test_one_that_diverges_does_not_touch_others_whose_attention_changes():
         assert_same(results[number], run(chosen[number]))
 
 
-def test_members_with_fewer_epochs_or_patience_end_where_they_end_alone():
+def test_members_stop_at_the_same_epoch_as_in_single_runs():
     configs = [
         TrainConfig(epochs=25),  # more than one batch of epochs
         TrainConfig(epochs=3),
@@ -117,7 +117,7 @@ def test_members_with_fewer_epochs_or_patience_end_where_they_end_alone():
         assert_same(together, run(spec))
 
 
-def test_who_diverges_ends_alone():
+def test_diverging_member_does_not_affect_other_members():
     chosen = specs(epochs=6)
     chosen[1] = replace(chosen[1], train=TrainConfig(epochs=6, lr=1e20))
     results = run_together(chosen)
@@ -127,14 +127,14 @@ def test_who_diverges_ends_alone():
         assert_same(results[number], run(chosen[number]))
 
 
-def test_a_member_gives_the_same_bits_in_any_company():
+def test_member_history_does_not_depend_on_the_other_members():
     chosen = specs()
     whole = run_together(chosen)
     part = run_together(chosen[1:])
     assert [result.history for result in whole[1:]] == [result.history for result in part]
 
 
-def test_adam_is_the_one_of_pytorch():
+def test_member_adam_matches_pytorch_adam():
     config = TrainConfig(lr=0.03, weight_decay=0.1)
     ours, theirs = (torch.nn.Parameter(torch.ones(1, 5, dtype=torch.float64)) for _ in range(2))
     adam = MemberAdam([ours], [config])
@@ -148,7 +148,7 @@ def test_adam_is_the_one_of_pytorch():
 
 
 @pytest.mark.slow
-def test_launch_groups_what_has_one_form(tmp_path):
+def test_launch_groups_runs_of_the_same_form(tmp_path):
     chosen = [*specs(), *specs(hidden_channels=4), specs(solver="dopri5")[0]]
     groups = populations(chosen, "cpu", None)
     assert sorted(map(len, groups)) == [1, 3, 3]
@@ -178,7 +178,7 @@ def test_groups_are_as_large_as_memory_allows(monkeypatch):
 
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
 @pytest.mark.parametrize("attention", ["scaled-dot", "cosine"])
-def test_what_attention_that_changes_keeps_is_foreseen(attention, normalizer):
+def test_memory_estimate_bounds_the_memory_of_nonlinear_grand(attention, normalizer):
     """The estimate is between one and three times the memory kept for the backward pass."""
     hyper = {"hidden_channels": 64, "linear": False, "heads": 8, "attention_channels": 32}
     hyper |= {"attention": attention, "normalizer": normalizer, "solver": "rk4", "time": 9.0}
@@ -189,7 +189,7 @@ def test_what_attention_that_changes_keeps_is_foreseen(attention, normalizer):
     assert kept <= bytes_of(spec, size_of(data)) <= 3 * kept
 
 
-def test_labels_are_checked():
+def test_population_training_rejects_invalid_class_indices():
     data = gread.load("csbm", num_nodes=60)
     models = [gread.GREAD(data.num_features, 4, 1) for _ in range(2)]
     generators = [torch.Generator(), torch.Generator()]

@@ -21,7 +21,7 @@ def counted(monkeypatch):
     return calls
 
 
-def test_the_graph_stays_as_it_is(counted, graph):
+def test_add_structure_does_not_modify_the_input_graph(counted, graph):
     made = add_structure(graph, "degrees")
     assert "degrees" not in graph
     assert made.data.degrees.sum() == graph.num_edges
@@ -29,7 +29,7 @@ def test_the_graph_stays_as_it_is(counted, graph):
     assert made.seconds >= 0
 
 
-def test_it_is_kept_in_the_data_root(counted, graph, tmp_path):
+def test_structure_is_cached_in_the_data_root(counted, graph, tmp_path):
     origin = Origin("some", tmp_path, "f00")
     first = add_structure(graph, "degrees", origin)
     second = add_structure(graph, "degrees", origin)
@@ -40,7 +40,7 @@ def test_it_is_kept_in_the_data_root(counted, graph, tmp_path):
     assert len(counted) == 2
 
 
-def test_a_broken_file_and_a_root_that_is_none_are_no_obstacle(counted, graph, tmp_path):
+def test_structure_is_recomputed_for_corrupt_cache_or_invalid_root(counted, graph, tmp_path):
     add_structure(graph, "degrees", Origin("some", tmp_path, "f00"))
     (kept,) = (tmp_path / "processed").iterdir()
     kept.write_bytes(b"no tensors")
@@ -51,7 +51,7 @@ def test_a_broken_file_and_a_root_that_is_none_are_no_obstacle(counted, graph, t
     assert add_structure(graph, "degrees", Origin("some", file, "f00")).data.degrees.numel() == 12
 
 
-def test_positions_are_personalised_page_rank(graph):
+def test_positions_equal_personalized_pagerank(graph):
     """Compared with the inverse, with columns normalized to sum 1."""
     found = add_structure(graph, "positions").data
     a = torch.eye(12, dtype=torch.float64)
@@ -66,7 +66,7 @@ def test_positions_are_personalised_page_rank(graph):
     assert alone.tolist() == [[11], [11]]  # node 11 has no neighbours
 
 
-def test_of_every_walk_the_largest_entries_are_kept():
+def test_positions_keep_64_normalized_entries_per_column():
     data = gread.load("csbm", num_nodes=200)
     found = add_structure(data, "positions").data
     columns = found.position_index[1].bincount()

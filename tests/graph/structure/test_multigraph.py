@@ -31,7 +31,7 @@ def lists(lengths):
     return Ring(degree, often, np.array(lengths))
 
 
-def test_warping_is_exact_where_the_band_is_wide_enough():
+def test_warping_distance_is_exact_with_a_sufficiently_wide_band():
     ring = lists([11, 11, 9, 7, 3, 1, 1])
     a, b = np.array([0, 0, 0, 1, 2, 3, 5]), np.array([1, 3, 5, 4, 3, 4, 6])
     found = _warped(ring, a, b)
@@ -80,7 +80,7 @@ def test_weights_into_a_node_sum_to_one(graph):
         torch.testing.assert_close(sums[pairs[1].unique()], torch.ones(len(pairs[1].unique())))
 
 
-def test_nodes_of_equal_surroundings_are_nearest():
+def test_structurally_identical_nodes_have_the_largest_weight():
     """In two copies of a graph, the twin of a node has the largest weight."""
     data = gread.csbm(20, seed=2)
     twice = torch.cat([data.edge_index, data.edge_index + 20], dim=1)
@@ -92,7 +92,7 @@ def test_nodes_of_equal_surroundings_are_nearest():
             assert weight[twin].sum() >= weight[into].max() - 1e-6
 
 
-def test_there_are_not_many_pairs():
+def test_number_of_pairs_is_bounded_for_a_star_graph():
     star = to_undirected(torch.stack([torch.zeros(999).long(), torch.arange(1, 1000)]))
     index, kind, _ = structural_multigraph(star, 1000)
     assert (kind == 1).sum() <= 2 * 1000 * 2 * np.log2(1000)

@@ -30,14 +30,14 @@ def test_hops_are_shortest_paths(graph):
     assert np.array_equal(near >= 0, expected[3].clip(-1, 2) % 3 < 2)
 
 
-def test_a_grid_lies_in_the_plane_as_it_should():
+def test_embedding_of_a_grid_recovers_rows_and_columns():
     points = embed(adjacency_matrix(GRID, 24))
     row, column = np.divmod(np.arange(24), 4)
     assert abs(np.corrcoef(points[:, 0], row)[0, 1]) > 0.95
     assert abs(np.corrcoef(points[:, 1], column)[0, 1]) > 0.85
 
 
-def test_landmarks_that_are_all_nodes_give_classical_scaling():
+def test_embedding_with_all_nodes_as_landmarks_equals_classical_scaling():
     """Inner products of classical scaling of the distances in the graph."""
     adj = adjacency_matrix(GRID, 24)
     squares = hops_from(adj, np.arange(24)).astype(float) ** 2
@@ -49,7 +49,7 @@ def test_landmarks_that_are_all_nodes_give_classical_scaling():
     np.testing.assert_allclose(products * others.max() / products.max(), others, atol=1e-3)
 
 
-def test_every_pair_has_one_relation_and_its_reverse_the_opposite_one(graph):
+def test_every_pair_has_one_relation_opposite_to_its_reverse(graph):
     index, kind = computed_relations(graph.edge_index, 12)
     assert torch.equal(index.unique(dim=1), index.unique(dim=1, sorted=True))
     assert index.unique(dim=1).size(1) == index.size(1)
@@ -67,7 +67,7 @@ def test_every_pair_has_one_relation_and_its_reverse_the_opposite_one(graph):
     assert 0 < sum(4 <= k < LOOP for k in known.values()) <= len(edges)
 
 
-def test_the_leaves_of_a_star_are_no_pairs():
+def test_leaves_of_a_star_graph_are_not_paired():
     leaves = torch.arange(1, 3000)
     star = to_undirected(torch.stack([torch.zeros_like(leaves), leaves]))
     index, _ = computed_relations(star, 3000)
@@ -81,7 +81,7 @@ def write(root, lines):
     (folder / "outf_nodes_space_relation_texas_poincare.txt").write_text(text + "\n")
 
 
-def test_the_file_of_the_authors_is_read(tmp_path):
+def test_relation_file_of_the_authors_is_read(tmp_path):
     path = Data(edge_index=torch.tensor([[0, 1, 1, 2, 2], [1, 0, 2, 1, 2]]), num_nodes=3)
     edges = ["0,1\tgraph\t3", "1,0\tgraph\t0", "1,2\tgraph\t2", "2,1\tgraph\t1"]
     write(tmp_path, [*edges, "0,2\tlatent_space\t3", "1,2\tlatent_space\t2"])
@@ -97,7 +97,7 @@ def test_the_file_of_the_authors_is_read(tmp_path):
     assert known == {(0, 1): 3, (1, 0): 0, (1, 2): 6, (2, 1): 1, (0, 2): 7} | loops
 
 
-def test_the_file_of_another_graph_is_not(tmp_path):
+def test_relation_file_of_another_graph_is_ignored(tmp_path):
     path = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=3)
     own = relations(path, None)
     for lines in (["0,2\tgraph\t3", "2,0\tgraph\t0"], ["0,7\tgraph\t3", "7,0\tgraph\t0"], []):
@@ -109,10 +109,10 @@ def test_the_file_of_another_graph_is_not(tmp_path):
 @pytest.mark.parametrize(
     ("dataset", "pairs"), [("texas", 1089 + 183), ("cora", 19495 + 2708), ("chameleon", None)]
 )
-def test_files_and_graphs_agree(real_root, dataset, pairs):
+def test_relation_files_match_the_real_graphs(real_root, dataset, pairs):
     data = gread.load(dataset, root=real_root)
     if not (real_root / "geom_gcn_relations").is_dir():
-        pytest.skip("the relation files are not there")
+        pytest.skip("the relation files are missing")
     found = relations(data, Origin(dataset, real_root, ""))
     assert found["relation_type"].numel() == pairs or pairs is None
     assert found["relation_type"].max() == LOOP

@@ -6,7 +6,7 @@ from gread.graph.structure.two_hop import two_steps_away
 
 
 @pytest.mark.parametrize("loops", [False, True])
-def test_it_finds_who_is_at_distance_two(graph, loops):
+def test_two_hop_pairs_have_shortest_path_length_two(graph, loops):
     edges = graph.edge_index[:, ::3]
     edges = torch.cat([edges, edges.flip(0)], dim=1)
     if loops:
@@ -24,9 +24,9 @@ def test_it_finds_who_is_at_distance_two(graph, loops):
     assert set(map(tuple, found.T.tolist())) == expected
 
 
-def test_edges_with_a_direction_are_followed():
+def test_two_hop_pairs_follow_edge_directions():
     assert two_steps_away(torch.tensor([[0, 1], [1, 2]]), 3).tolist() == [[0], [2]]
 
 
-def test_without_edges_there_is_nobody():
+def test_graph_without_edges_has_no_two_hop_pairs():
     assert two_steps_away(torch.empty(2, 0, dtype=torch.int64), 3).shape == (2, 0)
