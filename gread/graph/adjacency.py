@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -184,6 +185,14 @@ class ExplainedEdges(MessagePassing):
         given[edges.order] = torch.arange(given.numel(), device=given.device)
         masked = self.explain_message(weight[given].unsqueeze(-1), edges.num_nodes)
         return masked.squeeze(-1)[edges.order]
+
+    def propagate(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse messages, of which there are none.
+
+        For a class without this method, PyG writes a file into the folder for temporary files in
+        every process, and leaves it there.
+        """
+        raise NotImplementedError("explained edges pass no messages")
 
 
 def edges_of(
