@@ -1,5 +1,7 @@
 """Properties of every operator, including the operator of a shard."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -8,7 +10,7 @@ from gread.base.errors import InputError
 from gread.distributed.shards import read_shard, shard
 from gread.graph.adjacency import OriginalAdjacency, SoftAdjacency, edges_of
 from gread.graph.checks import check_edges
-from gread.graph.operator import EdgeSource, Operator
+from gread.graph.operator import Adjacency, EdgeSource, Operator
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +32,15 @@ def whole(data, tmp_path_factory):
 
 def members(protocol):
     return [n for n in vars(protocol) if n == "__matmul__" or not n.startswith("_")]
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_only_fixed_weights_are_cached_in_column_order(data, trained):
+    """Fixed weights are transposed once, for all backward passes."""
+    adj = Adjacency.from_edges(data.edge_index, torch.rand(data.num_edges), data.num_nodes)
+    adj = replace(adj, weight=adj.weight.requires_grad_(trained))
+    (adj @ data.x.clone().requires_grad_()).sum().backward()
+    assert ("transposed_weight" in vars(adj)) is not trained
 
 
 @pytest.mark.parametrize("self_loops", [0.0, 0.5, 1.0])
