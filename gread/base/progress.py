@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 EVERY = 15.0
 """Seconds between lines without a terminal."""
 
+REFRESH = 1.0
+"""Seconds between two updates of a bar."""
+
 
 class LazyProgress(progress.Progress):
     """Progress bars that appear with the first update, so that an early error is printed alone."""
@@ -68,13 +71,12 @@ class Stages:
     def __init__(self, console: Console):
         self.console = console
         self.bar = bar(console) if console.is_terminal or console.is_jupyter else None
-        self.text, self._done = "", threading.Event()
+        self.text, self.completed = "", 0
+        self._done, self._began = threading.Event(), time.monotonic()
+        self._clock = threading.Thread(target=self._follow_time, daemon=True)
 
     def __enter__(self) -> Self:
-        if self.bar is None:
-            self._began = time.monotonic()
-            self._lines = threading.Thread(target=self._print_lines, daemon=True)
-            self._lines.start()
+        self._clock.start()
         return self
 
     def __exit__(
@@ -83,28 +85,37 @@ class Stages:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._done.set()
+        self._clock.join()
         if self.bar is not None:
             self.bar.stop()
-            return
-        self._done.set()
-        self._lines.join()
 
     def stage(self, text: str, total: int | None = None) -> None:
         """Begin a stage of ``total`` parts, or of an unknown number."""
-        self.text = text
+        self.text, self.completed = text, 0
         if self.bar is not None:
             for task in self.bar.tasks:
                 task.visible = False
             self.bar.update(self.bar.add_task(text, total=total))
 
-    def update(self, text: str, completed: int | None = None) -> None:
+    def update(self, text: str, completed: int = 0) -> None:
         """Report the progress of the stage."""
-        self.text = text
-        if self.bar is not None:
+        self.text, self.completed = text, completed
+        self._show()
+
+    def now(self) -> tuple[str, int]:
+        """Text of the stage, and the number of its parts that are completed."""
+        return self.text, self.completed
+
+    def _show(self) -> None:
+        if self.bar is not None and self.bar.tasks:
+            text, completed = self.now()
             self.bar.update(self.bar.tasks[-1].id, description=text, completed=completed)
 
-    def _print_lines(self) -> None:
-        while not self._done.wait(EVERY):
-            if self.text:
+    def _follow_time(self) -> None:
+        while not self._done.wait(EVERY if self.bar is None else REFRESH):
+            if self.bar is not None:
+                self._show()
+            elif self.text:
                 seconds = time.monotonic() - self._began
-                self.console.print(f"{seconds:.0f} s: {self.text}", soft_wrap=True)
+                self.console.print(f"{seconds:.0f} s: {self.now()[0]}", soft_wrap=True)

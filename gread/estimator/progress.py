@@ -18,13 +18,15 @@ class FitProgress(Stages):
     """Shows epochs, candidates and trials with their best validation metric."""
 
     objective: Objective
-    began: float
     seconds: int
+    end: float | None = None
+    """When the time for the choice of a model ends, as counted by `time.monotonic`."""
 
     def begin(self, stage: str, classifier: FittedEstimator) -> None:
         """A stage of `gread.estimator.fit_report` begins; the first that is shown is training."""
         if stage in ("reading", "preparing"):
             return
+        self.end = None
         if stage != "training":
             self.stage(TEXTS.get(stage, stage))
             return
@@ -33,7 +35,8 @@ class FitProgress(Stages):
         if classifier.model_ != AUTO:
             self.stage(stage, total=config.epochs)
             return
-        self.began, self.seconds = time.monotonic(), round(60 * classifier.minutes())
+        self.seconds = round(60 * classifier.minutes())
+        self.end = time.monotonic() + self.seconds
         self.stage("choosing a model", total=self.seconds)
 
     def advance(self, epoch: Epoch) -> None:
@@ -46,9 +49,14 @@ class FitProgress(Stages):
         """A candidate has a new score."""
         best = scores[0]
         value = self.objective.short(self.objective.metric.sign * best.gain[0])
-        passed = min(self.seconds, round(time.monotonic() - self.began))
-        text = f"{len(scores)} candidates, best {best.candidate.title} {value}"
-        self.update(f"{text}, {self.seconds - passed} s left", completed=passed)
+        self.update(f"{len(scores)} candidates, best {best.candidate.title} {value}")
+
+    def now(self) -> tuple[str, int]:
+        """See `Stages.now`; the time left counts down between two scores."""
+        if self.end is None:
+            return super().now()
+        left = max(0, round(self.end - time.monotonic()))
+        return f"{self.text}, {left} s left", self.seconds - left
 
     def tell(self, count: int, best: FittedEstimator) -> None:
         """A trial is over."""

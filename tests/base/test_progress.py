@@ -48,6 +48,20 @@ def test_terminal_shows_a_progress_bar_that_is_erased():
     assert file.getvalue().endswith("\x1b[2K")  # the line of the bar is erased
 
 
+def test_terminal_bar_follows_time_without_updates(monkeypatch):
+    monkeypatch.setattr(progress, "REFRESH", 0.005)
+    begin = time.monotonic()
+
+    class Seconds(Stages):
+        def now(self):
+            return f"{time.monotonic() - begin > 0.1}", 0
+
+    file = io.StringIO()
+    with Seconds(Console(file=file, force_terminal=True, width=80)) as shown:
+        shown.stage("training")
+        wait_for("True", file)
+
+
 def test_nothing_is_shown_before_the_first_stage():
     file = io.StringIO()
     with Stages(Console(file=file, force_terminal=True)):

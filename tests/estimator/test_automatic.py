@@ -66,7 +66,19 @@ def test_progress_shows_the_best_candidate_and_the_time_left(fitted):
         shown.score(scores)
     best = f"{len(scores)} candidates, best {scores[0].candidate.title}"
     value = f"{100 * scores[0].gain[0]:.1f}"
-    assert re.fullmatch(rf"{best} {value}%, 1(19|20) s left", shown.text)
+    assert re.fullmatch(rf"{best} {value}%, 1(19|20) s left", shown.now()[0])
+
+
+def test_progress_counts_down_between_two_scores(fitted):
+    with FitProgress(Console(quiet=True)) as shown:
+        shown.begin("training", fitted)
+        shown.score(fitted.choice_.scored)
+        shown.end -= 100
+        text, completed = shown.now()
+        assert re.search(", (19|20) s left$", text)
+        assert completed in (100, 101)
+        shown.begin("comparing", fitted)
+        assert shown.now() == ("comparing with simpler models", 0)
 
 
 def test_prediction_on_another_graph_skips_transductive_members(fitted, data):
