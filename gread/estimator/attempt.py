@@ -138,7 +138,9 @@ class Attempt:
             return Trained(self.candidate, found)
         assert self.training is not None
         if isinstance(self.training, Boosting):
-            found = predicted(self.training.module().to(problem.device), self.data, problem.task)
+            trees = self.training.module()
+            self.best_state = trees.state_dict()
+            found = predicted(trees.to(problem.device), self.data, problem.task)
             epochs = self.training.best
         else:
             with self.training.at_best():
@@ -153,16 +155,19 @@ class Attempt:
         if self.training is None:
             return None
         if isinstance(self.training, Boosting):
-            found = self.training.module()
-            settings = {**self.candidate.settings, "trees": len(found.output)}
-            self.candidate = replace(self.candidate, settings=settings)
-            return found
+            return self.module_at(self.training.module().state_dict())
         self.module.load_state_dict(self.training.best_state)
         return self.module.cpu()
 
     def module_at(self, state: Mapping[str, Tensor]) -> nn.Module:
-        """A network like this one with other parameters, on the CPU."""
-        found = deepcopy(self.module).cpu()
+        """A network like this one with other parameters, or other trees, on the CPU."""
+        if self.candidate.model == TREES:
+            settings = {**self.candidate.settings, "trees": len(state["output"])}
+            self.candidate = replace(self.candidate, settings=settings)
+            sizes = self.data.num_features, self.problem.task.width, self.data.num_nodes
+            found = built(self.candidate, *sizes)
+        else:
+            found = deepcopy(self.module).cpu()
         found.load_state_dict(state)
         return found
 

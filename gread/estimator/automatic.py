@@ -22,7 +22,7 @@ from gread.base.errors import InputError
 from gread.base.tensors import write_tensors
 from gread.estimator.attempt import Attempt, predicted
 from gread.estimator.blend import mean
-from gread.estimator.candidates import PROPAGATION, Candidate, built, portfolio
+from gread.estimator.candidates import PROPAGATION, TREES, Candidate, built, portfolio
 from gread.estimator.problem import Problem
 from gread.estimator.propagation import propagated, smoothed
 from gread.estimator.race import Choice, OnScore, Scored, choose, race
@@ -337,12 +337,14 @@ def _kept(problem: Problem, one: Scored) -> list[Network]:
     if one.state is None:
         return []
     attempt = Attempt(problem, one.candidate, problem.learned, None)
-    return [(attempt.candidate, attempt.module_at(one.state))]
+    module = attempt.module_at(one.state)  # which sets the number of trees
+    return [(attempt.candidate, module)]
 
 
 def _share(one: Scored, seed: int) -> float:
     """Share of the epochs of the race in which a network is trained on all nodes."""
-    return MORE if seed == 0 and one.interrupted and one.state is not None else 1.0
+    continues = one.interrupted and one.state is not None and one.candidate.model != TREES
+    return MORE if seed == 0 and continues else 1.0
 
 
 def _trained(problem: Problem, one: Scored, seed: int, until: float) -> Network:

@@ -12,7 +12,7 @@ import gread
 from gread.estimator import problem as problems
 from gread.estimator.attempt import Attempt
 from gread.estimator.automatic import SEEDS, _trained, fit_blend
-from gread.estimator.candidates import Candidate, portfolio
+from gread.estimator.candidates import TREES, Candidate, portfolio
 from gread.estimator.graphs import with_relations
 from gread.estimator.problem import TRIED, Problem, variants
 from gread.estimator.propagation import ALPHA, SMOOTH, _operator, _spread, propagated
@@ -260,19 +260,26 @@ def test_refit_after_folds_uses_their_mean_number_of_epochs(problem, interrupted
 
 
 @pytest.mark.parametrize(("seconds", "networks"), [(10**6, 1 + SEEDS), (8, 1)])
+@pytest.mark.parametrize(
+    "candidate",
+    [
+        Candidate("MLP", "mlp", FAST),
+        Candidate("Trees", TREES, {"lr": 0.5, "leaves": 3, "depth": 2}),
+    ],
+    ids=["mlp", "trees"],
+)
 def test_blend_without_folds_contains_the_already_scored_network(
-    data, seconds, networks, ticks, monkeypatch
+    data, candidate, seconds, networks, ticks, monkeypatch
 ):
-    problem, candidate = problem_of(data, held=np.arange(60, 80)), Candidate("MLP", "mlp", FAST)
+    problem = problem_of(data, held=np.arange(60, 80))
     monkeypatch.setattr("gread.estimator.automatic.portfolio", lambda: [candidate])
     monkeypatch.setattr(Contest, "vary", lambda contest: None)
     monkeypatch.setattr(Contest, "smooth", lambda contest: None)
-    scored = Entrant(problem, candidate).advance(until=10**6)
-    blend, _ = fit_blend(problem, seconds)
+    blend, (choice, *_) = fit_blend(problem, seconds)
     assert len(blend.members) == networks
     assert sum(one.weight for one in blend.members) == pytest.approx(1.0)
     first = blend.members[0].module.state_dict()
-    assert all(torch.equal(first[name], value) for name, value in scored.state.items())
+    torch.testing.assert_close(first, dict(choice.scored[0].state), rtol=0, atol=0)
 
 
 def test_smoothing_without_retraining_equals_a_smoothed_training(problem):
