@@ -7,7 +7,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 import gread
 from gread.base.errors import InputError
-from gread.graph.adjacency import NORMALIZATIONS, OriginalAdjacency, SoftAdjacency
+from gread.graph.adjacency import NORMALIZATIONS, ExplainedEdges, OriginalAdjacency, SoftAdjacency
 from gread.graph.operator import Adjacency, in_one_pattern
 from tests.checks import dense, traceable
 
@@ -286,3 +286,8 @@ def test_soft_adjacency_weights_loops_by_self_loops(graph, self_loops):
 def test_invalid_attention_settings_raise_input_errors(arguments, sentence):
     with pytest.raises(InputError, match=sentence):
         SoftAdjacency(4, **arguments)
+
+
+def test_explained_edges_refuse_messages():
+    with pytest.raises(NotImplementedError, match="pass no messages"):
+        ExplainedEdges().propagate(torch.empty(2, 0, dtype=torch.int64), x=torch.ones(1, 1))
