@@ -9,6 +9,7 @@ from functools import partial
 from html import escape
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
@@ -19,15 +20,19 @@ from torch_geometric.nn import MessagePassing
 from gread.base.errors import InputError
 from gread.base.memory import enough_memory
 from gread.estimator.automatic import Where
-from gread.estimator.candidates import PROPAGATION, TREES
 from gread.estimator.fitted import AUTO, FittedEstimator, title_of
 from gread.estimator.neighbourhood import joined
+from gread.estimator.scores import Figures
 from gread.estimator.task import Task
+from gread.estimator.trees import Trees
 from gread.training.fit import inputs_of
 from gread.training.losses import LOSSES, Loss, Targets
 
 EPOCHS = 100
 """Epochs of training the masks."""
+
+OTHERS = 64
+"""Nodes whose values replace those of the explained node in trees."""
 
 MODES: dict[Targets, str] = {
     "classes": "multiclass_classification",
@@ -47,10 +52,11 @@ class Explanation:
         node: Id of the node.
         prediction: The class, the labels that it has, or the number.
         probability: Of the class; None of labels and numbers.
-        model: Title of the network that is explained.
+        model: Title of the network or the trees that are explained.
         edges: Ids of source and target with the weight of the edge in a mask, 0 to 1; of an
             undirected graph each pair once.
-        features: Names of features with their weights in a mask, 0 to 1.
+        features: Names of features with their weights in a mask, 0 to 1. Of trees, the largest
+            weight is 1.
     """
 
     node: Any
@@ -93,7 +99,11 @@ def explain(classifier: FittedEstimator, node: Any, most: int) -> Explanation:
     target = task.learned(torch.from_numpy(decided))
     with torch.random.fork_rng(devices=[]), enough_memory("a smaller graph"):
         torch.manual_seed(classifier.random_state)
-        edges, features = _masks(module, LOSSES[classifier.config_.loss], data, target, place)
+        if isinstance(module, Trees):
+            edges = torch.zeros(data.edge_index.size(1))
+            features = _influences(module, task, data.x, place, decided[place])
+        else:
+            edges, features = _masks(module, LOSSES[classifier.config_.loss], data, target, place)
     names, ids = classifier.preprocessing_.names(), classifier.ids_
     names = [*names, *(f"position[{column}]" for column in range(positions))]
     more = range(len(features) - len(names))  # see `gread.estimator.neighbourhood`
@@ -131,18 +141,17 @@ def _place(classifier: FittedEstimator, node: Any) -> int:
 
 
 def _network(classifier: FittedEstimator) -> tuple[str, nn.Module, Data, bool, int]:
-    """The network to explain, of a blend the strongest, with its title, graph and directions.
+    """The model to explain, of a blend the strongest, with its title, graph and directions.
 
     The last number is that of its features which are positions.
     """
     if classifier.model_ != AUTO:
         data = classifier.structured(classifier.data_)
         return title_of(classifier.model_), classifier.module_, data, classifier.directed, 0
-    without = (PROPAGATION, TREES)
-    networks = [one for one in classifier.blend_.members if one.candidate.model not in without]
+    networks = [one for one in classifier.blend_.members if one.module is not None]
     if not networks:
         raise InputError(
-            f"a blend must contain a network to be explained, got only {' and '.join(without)}"
+            "a blend must contain a network or trees to be explained, got only label propagation"
         )
     best = max(networks, key=lambda one: (one.weight, one.elsewhere))
     assert best.module is not None
@@ -151,7 +160,7 @@ def _network(classifier: FittedEstimator) -> tuple[str, nn.Module, Data, bool, i
     problem = classifier.blend_.problem(classifier.data_)
     data = problem.graph(best.candidate, known)
     data.train_mask = known
-    title = f"{best.candidate.title}, the strongest network of the blend"
+    title = f"{best.candidate.title}, the strongest trained model of the blend"
     positions = problem.positions(directed=directed).size(1) if best.candidate.positions else 0
     module = best.module
     if best.candidate.compressed:
@@ -166,6 +175,26 @@ def _compress(components: Tensor, module: nn.Module, given: tuple[Tensor, ...]) 
     """Inputs with components instead of the original features."""
     x, *others = given
     return torch.cat([x[:, : len(components)] @ components, x[:, len(components) :]], 1), *others
+
+
+def _influences(trees: Trees, task: Task, x: Tensor, place: int, decided: Any) -> Tensor:
+    """Influence of every feature on the prediction of a node, [F]; the largest is 1.
+
+    It is the mean absolute change of the prediction if the node has the value of another one.
+    With classes, the prediction is the probability of the predicted class.
+    """
+    chosen = [int(decided)] if task.targets == "classes" else slice(None)
+
+    def predictions(rows: Tensor) -> Figures:
+        return task.predictions(trees(rows), task.loss)[:, chosen]
+
+    others = torch.randperm(len(x))[:OTHERS]
+    now, found = predictions(x[place : place + 1]), torch.zeros(x.size(1))
+    for column in trees.columns():
+        rows = x[place].repeat(len(others), 1)
+        rows[:, column] = x[others, column]
+        found[column] = float(np.abs(predictions(rows) - now).mean())
+    return found / found.max() if found.any() else found
 
 
 class _Scores(nn.Module):

@@ -97,6 +97,11 @@ class Trees(nn.Module):
             place = follower.index_select(0, 2 * place + high)
         return value.index_select(0, place).view(-1, count)
 
+    def columns(self) -> list[int]:
+        """Features that a decision uses."""
+        decides = self.left != torch.arange(self.left.size(1), device=self.left.device)
+        return self.column[decides & (self.left != self.right)].unique().tolist()
+
     def check(self, columns: int) -> None:
         """Require places that exist, which `forward` relies on."""
         size = self.column.size(1)

@@ -113,13 +113,13 @@ def test_blend_explanation_uses_the_network_with_the_largest_weight(data):
     small = {"hidden_channels": 8, "num_steps": 1}
     some = Candidate("MLP", "mlp"), Candidate("GREAD-X", "gread-x", small)
     found = blend_of(data, *some, Candidate("Label propagation", "label-propagation")).explain(7)
-    assert found.model == "GREAD-X, the strongest network of the blend"
+    assert found.model == "GREAD-X, the strongest trained model of the blend"
     assert found.edges
 
 
 def test_explaining_a_blend_without_networks_raises_input_error(data):
     classifier = blend_of(data, Candidate("Label propagation", "label-propagation"))
-    with pytest.raises(InputError, match="must contain a network to be explained"):
+    with pytest.raises(InputError, match="must contain a network or trees to be explained"):
         classifier.explain(7)
 
 

@@ -6,6 +6,7 @@ from safetensors.torch import load_file, save_file
 import gread
 from gread.base.errors import InputError
 from gread.estimator.candidates import TREES, Candidate
+from gread.estimator.explanation import _influences
 from gread.estimator.task import Classes, LabelSets, Numbers
 from gread.estimator.trees import PATIENCE, Boosting, Trees
 
@@ -168,6 +169,31 @@ def test_trees_without_neighbour_features_are_exported(tmp_path, monkeypatch):
     x = torch.from_numpy(classifier.preprocessing_.transform(classifier.read(data).table()))
     found = program(x, data.edge_index).detach().numpy()
     assert found == pytest.approx(classifier.predictions(data), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("targets", "columns"),
+    [(lambda x: classes(x, 2), {1, 2}), (labels, {0, 1}), (numbers, {0, 1})],
+    ids=["classes", "labels", "numbers"],
+)
+def test_columns_that_determine_the_target_have_the_largest_influence(x, targets, columns):
+    y, task = targets(x)
+    trees = grown(x, y, task).module()
+    decided = task.decided(task.predictions(trees(x), task.loss), None)[7]
+    influence = _influences(trees, task, x, 7, decided)
+    assert {*influence.topk(2).indices.tolist()} == columns
+    assert influence.max() == 1
+    assert set(trees.columns()) >= columns
+
+
+@pytest.mark.slow
+def test_explanation_of_trees_contains_features_but_no_edges(tmp_path, monkeypatch):
+    _, classifier = folder_of_trees(tmp_path, monkeypatch)
+    found = classifier.explain(7)
+    assert found.model.endswith("the strongest trained model of the blend")
+    assert found.features[0][1] == 1
+    assert not found.edges
+    assert found == classifier.explain(7)
 
 
 def test_invalid_tree_sizes_are_rejected():
