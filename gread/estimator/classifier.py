@@ -257,8 +257,9 @@ class GraphEstimator(FittedEstimator):
         """Explain a prediction by the most important edges and features.
 
         PyG's ``GNNExplainer`` learns masks of edges and features with which the network still
-        predicts the same class, labels or number. For a blend, the network with the largest weight
-        is explained. Small weights may change with ``random_state``.
+        predicts the same class, labels or number. For a blend, the network or the trees with the
+        largest weight are explained; trees have weights of features only, see
+        `gread.estimator.explanation`. Small weights may change with ``random_state``.
 
         Args:
             node: Id of a node of the training graph.
