@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from gread.base.checks import check_count
@@ -30,6 +31,10 @@ PATIENCE = 30
 
 NEVER = -15.0
 """Output of a class that no node to learn from has."""
+
+SERIAL = 2**18
+"""Values of the features below which one thread grows the trees: several are hardly faster, and
+on a busy machine they wait for each other."""
 
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -200,7 +205,8 @@ class Boosting:
         for place, (learner, y) in enumerate(zip(self.learners, self.targets, strict=True)):
             if self.task.targets != "numbers" and (y == y[0]).all():
                 raise ArithmeticError("trees need nodes of two classes to learn from")
-            learner.set_params(max_iter=rounds).fit(self.x, y, sample_weight=self.weight)
+            with threadpool_limits(1 if self.x.size < SERIAL else None):
+                learner.set_params(max_iter=rounds).fit(self.x, y, sample_weight=self.weight)
             outputs = [place]
             if self.task.targets == "classes":
                 outputs = [int(label) for label in learner.classes_]
