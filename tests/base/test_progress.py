@@ -59,6 +59,7 @@ def test_terminal_bar_follows_time_without_updates(monkeypatch):
     file = io.StringIO()
     with Seconds(Console(file=file, force_terminal=True, width=80)) as shown:
         shown.stage("training")
+        assert "True" not in file.getvalue()
         wait_for("True", file)
 
 
