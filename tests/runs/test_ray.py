@@ -218,10 +218,11 @@ def test_postgresql_search_retries_runs_of_a_killed_worker(tmp_path, cluster, ex
 
     def kill(progress):
         told.append(progress.runs)
-        if progress.runs == 1 and not killed:
-            while not killed:
-                killed.extend(working(*cluster.list_all_nodes())[:1])
-            os.kill(killed[0], signal.SIGKILL)
+        until = time.monotonic() + 1  # other runs start after this function
+        while not killed and time.monotonic() < until:
+            for process in working(*cluster.list_all_nodes())[:1]:
+                os.kill(process, signal.SIGKILL)
+                killed.append(process)
 
     store = ResultStore(tmp_path / "cluster")
     with pytest.warns(UserWarning, match="runs were lost and are retried"):
