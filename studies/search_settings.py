@@ -199,7 +199,11 @@ def for_graph(comparison: Comparison, space: Space, dataset: str) -> Space:
         table["input_dropout"] = 0.0
     if "embedding" in table and dataset in about["sparse"]:
         table["embedding"] = False
-    rules = {**comparison.budget_of(dataset).fixed, **about.get("spaces", {}).get(dataset, {})}
+    rules = {
+        **comparison.budget_of(dataset).fixed,
+        **about.get("spaces", {}).get(dataset, {}),
+        **about.get("model_spaces", {}).get(space.model, {}),
+    }
     table |= {name: drawn for name, drawn in rules.items() if name in space.parts}
     if "direction" in table and not DATASETS[dataset].directed:
         table["direction"] = "undirected"

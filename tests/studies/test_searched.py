@@ -70,6 +70,13 @@ def test_fair_comparison_has_table_7_models_and_graphs_and_extra_models():
     assert len({FAIR.budget_of(d).settings for d in FAIR.datasets}) == 1
 
 
+def test_committed_runs_of_the_fair_search_have_the_drawn_settings():
+    committed = {result.spec.key for result in read_results(search_settings.trials_of(FAIR))}
+    for model in FAIR.models:
+        cell = Cell(FAIR, model, "cora", draw(FAIR, model, "cora"))
+        assert committed >= {spec.key for spec in cell.wide()}, model
+
+
 @pytest.mark.parametrize("model", dict.fromkeys([*HONEST.models, *FAIR.models]))
 def test_nearby_settings_are_distinct_and_stay_in_the_search_space(model):
     space, parent = space_of(model), draw(FAIR, model, "cora")[0]
