@@ -14,7 +14,7 @@ from gread.bench.section import BENCHES, Row, Section
 from gread.bench.timing import SLOWLY, fitted, graph, interleave, ratio
 from gread.data.files import data_root
 from gread.graph.structure.catalog import Prepared, add_structure
-from gread.graph.structure.relations import Origin
+from gread.graph.structure.origin import Origin
 from gread.models.catalog import MODELS
 from gread.runs.presets import REPEATED, find_preset
 from gread.runs.run import fingerprint_of

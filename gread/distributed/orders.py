@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 
 from gread.base.errors import InputError
 from gread.base.registry import Registry
 from gread.graph.partition import cuthill_mckee
 
+if TYPE_CHECKING:  # importing SciPy takes a third of a second
+    from scipy.sparse import csr_matrix
+
 Numbers: TypeAlias = NDArray[np.int64]
-Neighbours: TypeAlias = Callable[[], csr_matrix]  # a function, because not every order needs them
+Neighbours: TypeAlias = "Callable[[], csr_matrix]"  # a function, because not every order needs them
 Ranges: TypeAlias = tuple[Numbers | None, Numbers]
 """Nodes in their new order (None: unchanged), and the size of every shard."""
 

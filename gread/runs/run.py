@@ -26,7 +26,7 @@ from gread.data.files import data_root
 from gread.data.load import load
 from gread.distributed.exchange import rank
 from gread.graph.structure.catalog import Prepared, add_structure
-from gread.graph.structure.relations import Origin
+from gread.graph.structure.origin import Origin
 from gread.models.catalog import MODELS
 from gread.runs.complete import complete
 from gread.runs.records import RECORDS

@@ -174,6 +174,9 @@ def import_optuna() -> Any:
 @contextmanager
 def storage_errors(place: str | Path) -> Iterator[None]:
     """Context manager that converts errors of the storage to `StoreError`."""
+    if isinstance(place, Path):  # a journal needs no SQLAlchemy, whose import takes half a second
+        yield
+        return
     from optuna.exceptions import StorageInternalError
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError, SQLAlchemyError
@@ -191,7 +194,6 @@ def storage_errors(place: str | Path) -> Iterator[None]:
 
 def _open(place: str | Path) -> optuna.storages.BaseStorage:
     from optuna.storages import JournalStorage, RDBStorage
-    from sqlalchemy.exc import DBAPIError
 
     from gread.search.journal import Journal  # imports Optuna
 
@@ -202,6 +204,8 @@ def _open(place: str | Path) -> optuna.storages.BaseStorage:
             return JournalStorage(Journal(path))
         except Exception as error:  # Optuna does not validate a journal
             raise StoreError(f"the journal {path} cannot be used: {error}") from error
+    from sqlalchemy.exc import DBAPIError
+
     for patience in (0.2, 0.5, 1.0):  # concurrent creation of tables fails in one process
         try:
             return RDBStorage(place)

@@ -16,24 +16,25 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch_geometric.data import Data
 
+from gread.base.lazy import Reference
 from gread.base.registry import Registry
 from gread.base.tensors import write_tensors
-from gread.graph.structure.multigraph import multigraph
+from gread.graph.structure.origin import Origin
 from gread.graph.structure.positions import page_rank
-from gread.graph.structure.relations import Origin, relations
-from gread.graph.structure.two_hop import two_steps_away
 
 Structure: TypeAlias = Callable[[Data, Origin | None], Mapping[str, Tensor]]
+
+# These import SciPy, which most models do not need.
+MULTIGRAPH = Reference("gread.graph.structure.multigraph:multigraph")
+TWO_HOP = Reference("gread.graph.structure.two_hop:two_steps_away")
 
 STRUCTURES: Registry[Structure] = Registry(
     "structure",
     {
-        "multigraph": lambda data, _: multigraph(data),
+        "multigraph": lambda data, _: MULTIGRAPH(data),
         "positions": lambda data, _: page_rank(data.edge_index, int(data.num_nodes)),
-        "relations": relations,
-        "two-hop": lambda data, _: {
-            "two_hop": two_steps_away(data.edge_index, int(data.num_nodes))
-        },
+        "relations": Reference("gread.graph.structure.relations:relations"),
+        "two-hop": lambda data, _: {"two_hop": TWO_HOP(data.edge_index, int(data.num_nodes))},
     },
 )
 

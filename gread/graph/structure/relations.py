@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -26,6 +25,7 @@ from torch_geometric.data import Data
 from gread.base.checks import check_count
 from gread.base.errors import InputError
 from gread.graph.structure.hops import FAR, adjacency_matrix, hops_from
+from gread.graph.structure.origin import Origin
 
 QUADRANTS = 4
 LOOP = 2 * QUADRANTS
@@ -41,14 +41,6 @@ DIGITS = 6
 EMBEDDINGS = {"cora": "MDS", "citeseer": "MDS", "pubmed": "MDS"}
 OTHER_EMBEDDING = "poincare"
 """The authors' embedding that is read for other datasets, as in the paper's row."""
-
-
-class Origin(NamedTuple):
-    """Source of a graph: its dataset, the data root and a fingerprint of its tensors."""
-
-    dataset: str
-    root: Path
-    fingerprint: str
 
 
 def relations(data: Data, origin: Origin | None) -> Mapping[str, Tensor]:

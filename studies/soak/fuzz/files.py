@@ -21,7 +21,7 @@ from gread.estimator.classifier import GraphClassifier
 from gread.estimator.files import write_predictions
 from gread.explorer.server import ExplorerServer, Runs
 from gread.graph.structure.catalog import add_structure
-from gread.graph.structure.relations import Origin
+from gread.graph.structure.origin import Origin
 from gread.models.gread import GREAD
 from gread.runs.archive import read_results
 from gread.runs.presets import find_preset

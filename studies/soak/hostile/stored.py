@@ -20,7 +20,7 @@ from gread.base.errors import InputError
 from gread.base.registry import Registry
 from gread.data.files import manifest
 from gread.graph.structure.catalog import add_structure
-from gread.graph.structure.relations import Origin
+from gread.graph.structure.origin import Origin
 from gread.runs.archive import LARGEST, read_results
 from gread.runs.presets import find_preset
 from gread.runs.run import run

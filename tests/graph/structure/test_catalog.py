@@ -5,7 +5,7 @@ import torch
 
 import gread
 from gread.graph.structure.catalog import STRUCTURES, add_structure
-from gread.graph.structure.relations import Origin
+from gread.graph.structure.origin import Origin
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ from torch_geometric.utils import is_undirected, to_undirected
 
 import gread
 from gread.graph.structure.hops import adjacency_matrix, hops_from
-from gread.graph.structure.relations import LOOP, Origin, computed_relations, embed, relations
+from gread.graph.structure.origin import Origin
+from gread.graph.structure.relations import LOOP, computed_relations, embed, relations
 
 GRID = to_undirected(
     torch.tensor(

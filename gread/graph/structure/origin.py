@@ -1,0 +1,14 @@
+"""Source of a graph, by which its structure is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Origin(NamedTuple):
+    """Source of a graph: its dataset, the data root and a fingerprint of its tensors."""
+
+    dataset: str
+    root: Path
+    fingerprint: str
