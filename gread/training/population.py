@@ -29,12 +29,13 @@ def fit_together(
     *,
     splits: Sequence[int],
     generators: Sequence[torch.Generator],
+    restore: bool = True,
 ) -> list[Fit | ArithmeticError]:
     """Train all models at once; return the result of `gread.fit` for each, or its error.
 
     Each has its own split, learning rate, weight decay, number of epochs and patience. Up to
-    rounding, each gives what it gives alone with the same random numbers, and is left with its best
-    parameters. One that diverges does not affect the others.
+    rounding, each gives what it gives alone with the same random numbers. One that diverges does
+    not affect the others.
 
     Args:
         models: Of one form, see `gread.models.stacking.stack`.
@@ -43,6 +44,8 @@ def fit_together(
         splits: Which column of the masks each has.
         generators: From which each draws the seeds of its dropout, as they are after the model was
             built.
+        restore: Whether each model is left with its best parameters. Otherwise no best parameters
+            are kept, and members that begin alike may share one model.
 
     Raises:
         CannotStack: The models cannot be one.
@@ -64,7 +67,7 @@ def fit_together(
     if len({(config.loss, config.metric) for config in configs}) > 1:
         raise InputError("members of a population must share loss and metric, got several")
     masks = [masks_of(data, split, configs[0]) for split in splits]
-    population = Population(models, data, configs, masks, generators)
+    population = Population(models, data, configs, masks, generators, restore)
     progress = [Progress(config) for config in configs]
     errors: dict[int, ArithmeticError] = {}
     running = list(range(len(models)))
@@ -99,14 +102,21 @@ class Population:
         configs: Sequence[TrainConfig],
         masks: Sequence[tuple[Tensor, Tensor, Tensor]],
         generators: Sequence[torch.Generator],
+        restore: bool = True,
     ):
         device = data.x.device
         self.models, self.configs = models, configs
         self.members = list(range(len(models)))
-        self.model = stack(models).to(device)
-        self.best_model = copy.deepcopy(self.model)
-        best, now = ([*m.parameters(), *m.buffers()] for m in (self.best_model, self.model))
-        self.best = Best(best, now, configs, device)
+        different = list(dict.fromkeys(models))
+        self.model = stack(different).to(device)
+        if len(different) < len(models):
+            keep(self.model, [different.index(model) for model in models])
+        self.best_model: nn.Module | None = None
+        self.best: Best | None = None
+        if restore:
+            self.best_model = copy.deepcopy(self.model)
+            best, now = ([*m.parameters(), *m.buffers()] for m in (self.best_model, self.model))
+            self.best = Best(best, now, configs, device)
         self.optimizer = member_adam(self.model.parameters(), configs)
         self.graph = data.x, data.edge_index, data.edge_weight
         self.y = data.y
@@ -127,16 +137,18 @@ class Population:
         return Recording(self.epochs) if self.weight.is_cuda and fast() else self.epochs
 
     def keep(self, members: Sequence[int]) -> None:
-        """Drop all other members after restoring their best parameters."""
+        """Drop all other members; restore their best parameters if these are kept."""
         index = [self.members.index(member) for member in members]
-        leaving = [k for k in range(len(self.members)) if k not in index]
-        unstack(self.best_model, [self.models[self.members[k]] for k in leaving], leaving)
+        if self.best_model is not None:
+            leaving = [k for k in range(len(self.members)) if k not in index]
+            unstack(self.best_model, [self.models[self.members[k]] for k in leaving], leaving)
         self.members = list(members)
         if not members:
             return
         keep(self.model, index)
-        keep(self.best_model, index)
-        self.best.keep(index)
+        if self.best is not None and self.best_model is not None:
+            keep(self.best_model, index)
+            self.best.keep(index)
         self.seeds.keep(index)
         self.optimizer.keep(index)
         self.weight = self.weight[index]

@@ -134,6 +134,30 @@ def test_member_history_does_not_depend_on_the_other_members():
     assert [result.history for result in whole[1:]] == [result.history for result in part]
 
 
+@pytest.mark.parametrize(
+    "model, hyper",
+    [
+        ("gread-bs", {"adjacency": "soft", "decoder": "mlp", "output_activation": True}),
+        ("gread-fb", {"adjacency": "original"}),
+        ("grand", {"linear": False}),
+        ("gread-x", {"num_steps": 2, "norm": "batch"}),
+        ("tuned-gcn", {"num_steps": 2, "norm": "layer"}),
+    ],
+)
+def test_members_that_begin_alike_give_the_numbers_of_separate_models(model, hyper):
+    """Models with records are separate, since records are measured on trained parameters."""
+    rates = [{"hidden_channels": 8, "dropout": rate, **hyper} for rate in (0.0, 0.2, 0.5)] * 2
+    shared = [
+        replace(spec, model=model, seed=3, split=split, hyper=rates[split], record=())
+        for split, spec in enumerate(specs() * 2)
+    ]
+    assert len({form(spec) for spec in shared}) == 1
+    separate = [replace(spec, record=("probabilities",)) for spec in shared]
+    for one, other in zip(run_together(shared), run_together(separate), strict=True):
+        assert one.history == other.history
+        assert one.status == "ok"
+
+
 def test_member_adam_matches_pytorch_adam():
     config = TrainConfig(lr=0.03, weight_decay=0.1)
     ours, theirs = (torch.nn.Parameter(torch.ones(1, 5, dtype=torch.float64)) for _ in range(2))
