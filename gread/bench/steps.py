@@ -52,7 +52,7 @@ def steps(device: str, quick: bool) -> Section:
         "Forward and backward pass in training mode without dropout; ratios are medians over "
         "rounds in turn. The step has BS, matrix coefficients, batch normalization and ReLU: three "
         "products with a d × d matrix and two passes over the edges, where GCNConv has one of "
-        "each. GCNConv keeps its normalisation (cached=True). The tuned layer is GCNConv with a "
+        "each. GCNConv keeps its normalization (cached=True). The tuned layer is GCNConv with a "
         "linear residual, batch normalization and ReLU."
     )
     title = "A step of GREAD-X against a GCN layer"
