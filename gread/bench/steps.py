@@ -69,7 +69,7 @@ def _sides(data: Data, width: int) -> Iterator[tuple[str, Side]]:
     step, conv = model.steps[0], GCNConv(width, width, cached=True).to(h.device)
     tuned = TunedLayer(width).to(h.device)
     forward: dict[str, tuple[nn.Module, Callable[[], Tensor]]] = {
-        STEP: (step, lambda: step(model.terms(0, h, h, adj), adj[0])),
+        STEP: (step, lambda: step(model.terms(0, h, h, adj), adj[0], model.dropouts[1])),
         LAYER: (conv, lambda: conv(h, data.edge_index)),
         TUNED: (tuned, lambda: tuned(h, data.edge_index)),
     }

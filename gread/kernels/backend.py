@@ -14,7 +14,7 @@ from torch import Tensor
 from gread.kernels import reference
 from gread.kernels.pattern import Rows
 from gread.kernels.program import Matrix, Program, Ran
-from gread.kernels.reference import Pair, Terms
+from gread.kernels.reference import Batch, Pair, Terms
 
 
 class Backend(Protocol):
@@ -53,6 +53,31 @@ class Backend(Protocol):
 
     def dropout(self, x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
         """Set elements to zero by a hash of their index and a seed."""
+
+    def draw(self, numbers: Tensor, place: Tensor, rate: Tensor) -> Tensor:
+        """Take the next number of each member."""
+
+    def activate(
+        self,
+        h: Tensor,
+        activation: str,
+        seed: Tensor | None,
+        rate: float | Tensor,
+        batch: Batch | None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Compute batch normalization, activation and dropout."""
+
+    def activate_back(
+        self,
+        grad: Tensor,
+        h: Tensor,
+        activation: str,
+        seed: Tensor | None,
+        rate: float | Tensor,
+        scales: Tensor | None,
+        training: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Compute the backward pass of `activate`."""
 
     def log_loss(self, x: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Compute the weighted cross entropy as partial sums, and its gradient."""

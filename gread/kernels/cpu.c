@@ -247,7 +247,8 @@ typedef struct {
 #define STEP 0x9E3779B9u /* of the hash from one number to the next, before it is mixed */
 
 static dropped dropout_of(const int64_t *seed, int64_t limit, double keep) {
-    return (dropped){(uint32_t)seed[0] * 0x85EBCA6Bu, (uint32_t)limit, (REAL)(1 / keep)};
+    const uint32_t number = seed ? (uint32_t)seed[0] : 0; /* without a seed it is not used */
+    return (dropped){number * 0x85EBCA6Bu, (uint32_t)limit, (REAL)(1 / keep)};
 }
 
 INLINE uint32_t mixed(uint32_t bits) {
@@ -281,6 +282,147 @@ static void add_parts(const REAL *sums, int64_t size, REAL *restrict out, int64_
     for (int64_t c = 0; c < count; c++) out[c] = sums[first + c];
     for (int64_t part = 1; part < PARTS; part++)
         SIDE_BY_SIDE(c, count) out[c] += sums[part * size + first + c];
+}
+
+enum { ACTIVATIONS };
+
+#define HALF_ROOT ((REAL)0.70710678118654752440)        /* 1 / sqrt(2) */
+#define DENSITY ((REAL)0.39894228040143267794)          /* 1 / sqrt(2 pi) */
+#define BELOW(z, then, else) ((z) < 0 ? (then) : (else)) /* else if z is NaN */
+
+/* z = the activation of z. */
+static void activated(int64_t kind, REAL *restrict z, int64_t count) {
+    if (kind == RELU) SIDE_BY_SIDE(c, count) z[c] = BELOW(z[c], 0, z[c]);
+    if (kind == ELU) SIDE_BY_SIDE(c, count) z[c] = BELOW(z[c], expm1(z[c]), z[c]);
+    if (kind == GELU) SIDE_BY_SIDE(c, count) z[c] *= (REAL)0.5 * (1 + erf(z[c] * HALF_ROOT));
+}
+
+/* g = g times the derivative of the activation at z. */
+static void slanted(int64_t kind, const REAL *restrict z, REAL *restrict g, int64_t count) {
+    if (kind == RELU) SIDE_BY_SIDE(c, count) g[c] = z[c] > 0 ? g[c] : 0;
+    if (kind == ELU) SIDE_BY_SIDE(c, count) g[c] *= BELOW(z[c], exp(z[c]), 1);
+    if (kind == GELU)
+        SIDE_BY_SIDE(c, count)
+            g[c] *= (REAL)0.5 * (1 + erf(z[c] * HALF_ROOT)) +
+                    z[c] * DENSITY * exp((REAL)-0.5 * z[c] * z[c]);
+}
+
+/* z = scale * row + shift, or the row without a scale. */
+INLINE void scaled(const REAL *restrict row, const REAL *scale, REAL *restrict z, int64_t d) {
+    if (scale)
+        SIDE_BY_SIDE(c, d) z[c] = scale[c] * row[c] + scale[d + c];
+    else
+        SIDE_BY_SIDE(c, d) z[c] = row[c];
+}
+
+/* Mean and variance of every channel, from those of the parts. `sums` has two slices [d] of zeros
+ * for each part of the rows. */
+static void moments(const REAL *h, REAL *restrict mean, REAL *restrict variance, REAL *sums,
+                    int64_t n, int64_t d, int64_t threads) {
+#pragma omp parallel for schedule(static) num_threads(threads) if (n * d > SMALL)
+    for (int64_t part = 0; part < PARTS; part++) {
+        const int64_t first = n * part / PARTS, last = n * (part + 1) / PARTS;
+        REAL *restrict own = sums + part * 2 * d, *restrict spread = own + d;
+        for (int64_t i = first; i < last; i++) SIDE_BY_SIDE(c, d) own[c] += h[i * d + c];
+        SIDE_BY_SIDE(c, d) own[c] /= last > first ? last - first : 1;
+        for (int64_t i = first; i < last; i++)
+            SIDE_BY_SIDE(c, d) {
+                const REAL off = h[i * d + c] - own[c];
+                spread[c] += off * off;
+            }
+    }
+    for (int64_t c = 0; c < d; c++) mean[c] = variance[c] = 0;
+    for (int64_t pass = 0; pass < 2; pass++)
+        for (int64_t part = 0; part < PARTS; part++) {
+            const REAL share = (REAL)(n * (part + 1) / PARTS - n * part / PARTS) / n;
+            const REAL *own = sums + part * 2 * d, *spread = own + d;
+            if (pass == 0) {
+                SIDE_BY_SIDE(c, d) mean[c] += share * own[c];
+                continue;
+            }
+            SIDE_BY_SIDE(c, d) {
+                const REAL off = own[c] - mean[c];
+                variance[c] += spread[c] / n + share * off * off;
+            }
+        }
+}
+
+/* Without a weight there is no normalization, without a seed no dropout. `scales` gets four rows,
+ * see reference.py. */
+void activate(const REAL *h, const REAL *weight, const REAL *bias, REAL *running_mean,
+              REAL *running_var, const int64_t *seed, REAL *out, REAL *scales, REAL *sums,
+              int64_t n, int64_t d, int64_t kind, int64_t training, int64_t limit, double keep,
+              double momentum, double eps, int64_t threads) {
+    if (weight) {
+        REAL *mean = scales + 2 * d, *inverse = mean + d;
+        if (training) moments(h, mean, inverse, sums, n, d, threads);
+        for (int64_t c = 0; c < d; c++) {
+            if (training) {
+                const REAL unbiased = inverse[c] * ((REAL)n / (n > 1 ? n - 1 : 1));
+                running_mean[c] += (REAL)momentum * (mean[c] - running_mean[c]);
+                running_var[c] += (REAL)momentum * (unbiased - running_var[c]);
+            } else {
+                mean[c] = running_mean[c];
+                inverse[c] = running_var[c];
+            }
+            inverse[c] = 1 / sqrt(inverse[c] + (REAL)eps);
+            scales[c] = weight[c] * inverse[c];
+            scales[d + c] = bias[c] - mean[c] * scales[c];
+        }
+    }
+    const dropped p = dropout_of(seed, limit, keep);
+#pragma omp parallel for schedule(static) num_threads(threads) if (n * d > SMALL)
+    for (int64_t part = 0; part < PARTS; part++)
+        for (int64_t i = n * part / PARTS; i < n * (part + 1) / PARTS; i++) {
+            REAL *restrict z = out + i * d, factor[d];
+            scaled(h + i * d, scales, z, d);
+            activated(kind, z, d);
+            if (!seed) continue;
+            factors(p, factor, i * d, d);
+            SIDE_BY_SIDE(c, d) z[c] *= factor[c];
+        }
+}
+
+/* The first pass writes the gradient of the activation's argument, the second that of h. */
+void activate_back(const REAL *grad, const REAL *h, const REAL *scales, const int64_t *seed,
+                   REAL *out, REAL *total, REAL *sums, int64_t n, int64_t d, int64_t kind,
+                   int64_t training, int64_t limit, double keep, int64_t threads) {
+    const REAL *mean = scales + 2 * d, *inverse = mean + d;
+    const dropped p = dropout_of(seed, limit, keep);
+#pragma omp parallel for schedule(static) num_threads(threads) if (n * d > SMALL)
+    for (int64_t part = 0; part < PARTS; part++) {
+        REAL *restrict weights = sums + part * 2 * d, *restrict biases = weights + d;
+        for (int64_t i = n * part / PARTS; i < n * (part + 1) / PARTS; i++) {
+            const REAL *row = h + i * d, *from = grad + i * d;
+            REAL *restrict g = out + i * d, room[d];
+            if (seed) {
+                factors(p, room, i * d, d);
+                SIDE_BY_SIDE(c, d) g[c] = room[c] * from[c];
+            } else
+                SIDE_BY_SIDE(c, d) g[c] = from[c];
+            scaled(row, scales, room, d);
+            slanted(kind, room, g, d);
+            if (!scales) continue;
+            SIDE_BY_SIDE(c, d) {
+                weights[c] += (row[c] - mean[c]) * inverse[c] * g[c];
+                biases[c] += g[c];
+            }
+        }
+    }
+    if (!scales) return;
+    add_parts(sums, 2 * d, total, 0, 2 * d);
+    REAL slope[d], offset[d];
+    for (int64_t c = 0; c < d; c++) { /* the gradient is scale * g + slope * h + offset */
+        slope[c] = training ? -scales[c] * inverse[c] * total[c] / n : 0;
+        offset[c] = training ? -scales[c] * total[d + c] / n - slope[c] * mean[c] : 0;
+    }
+#pragma omp parallel for schedule(static) num_threads(threads) if (n * d > SMALL)
+    for (int64_t part = 0; part < PARTS; part++)
+        for (int64_t i = n * part / PARTS; i < n * (part + 1) / PARTS; i++) {
+            const REAL *row = h + i * d;
+            REAL *restrict g = out + i * d;
+            SIDE_BY_SIDE(c, d) g[c] = scales[c] * g[c] + (slope[c] * row[c] + offset[c]);
+        }
 }
 
 /* A row whose target is negative does not count. For each part of the rows there is a slice of

@@ -14,7 +14,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -27,9 +27,12 @@ from torch import Tensor
 from gread.kernels.pattern import Rows
 from gread.kernels.program import FIELDS, KINDS, Matrix, Program, Ran
 from gread.kernels.reference import (
+    ACTIVATIONS,
+    Batch,
     Pair,
     Terms,
     dot as dot,
+    draw as draw,
     log_loss as log_loss,
     one_by_one,
     threshold,
@@ -128,6 +131,52 @@ def dropout(x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
     _call("dropout", x, x, seed, out, x.numel(), threshold(rate), 1.0 - rate)
     return out
+
+
+def activate(
+    h: Tensor, activation: str, seed: Tensor | None, rate: float | Tensor, batch: Batch | None
+) -> tuple[Tensor, Tensor | None]:
+    """See `gread.kernels.reference.activate`."""
+    *members, n, d = h.shape
+    out = torch.empty_like(h, memory_format=torch.contiguous_format)
+    scales = None if batch is None else h.new_empty(*members, 4, d)
+    *values, momentum, eps, training = batch or (None, None, None, None, 0.0, 0.0, False)
+    for one, *others, p in _each(h, h, *values, seed, out, scales, rate):
+        _call("activate", h, one, *others, h.new_zeros(PARTS, 2, d), n, d, _place(activation),
+              int(training), threshold(p), 1.0 - p, momentum, eps)  # fmt: skip
+    return out, None if scales is None else scales.movedim(-2, 0)
+
+
+def activate_back(
+    grad: Tensor,
+    h: Tensor,
+    activation: str,
+    seed: Tensor | None,
+    rate: float | Tensor,
+    scales: Tensor | None,
+    training: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """See `gread.kernels.reference.activate_back`."""
+    *members, n, d = h.shape
+    out = torch.empty_like(h, memory_format=torch.contiguous_format)
+    sums = None if scales is None else h.new_empty(*members, 2, d)
+    scales = None if scales is None else scales.movedim(0, -2)
+    for one, *others, p in _each(h, grad, h, scales, seed, out, sums, rate):
+        _call("activate_back", h, one, *others, h.new_zeros(PARTS, 2, d), n, d,
+              _place(activation), int(training), threshold(p), 1.0 - p)  # fmt: skip
+    return out, None if sums is None else sums.movedim(-2, 0)
+
+
+def _each(h: Tensor, *values: Any) -> Iterator[list[Any]]:
+    """The values of every member, the last one as a number."""
+    for own in [...] if h.dim() == 2 else range(len(h)):
+        each = [value[own] if isinstance(value, Tensor) else value for value in values]
+        yield [*each[:-1], float(each[-1])]
+
+
+def _place(activation: str) -> int:
+    """Number of an activation in the C code."""
+    return list(ACTIVATIONS).index(activation)
 
 
 def drop_cross_entropy(
@@ -235,8 +284,9 @@ def library(dtype: torch.dtype = torch.float32) -> ctypes.CDLL:
     if compiler is None:
         raise NoCompiler("there is no C compiler")
     source = b"".join(file.read_bytes() for file in (HEADER, *SOURCES))
-    # Macros of the source: the number type, and the encoding of a program.
-    coded = {"KINDS": ",".join(KINDS).upper(), "FIELDS": ",".join(FIELDS).upper()}
+    # Macros of the source: the number type, and the encodings of programs and activations.
+    lists = {"KINDS": KINDS, "FIELDS": FIELDS, "ACTIVATIONS": ACTIVATIONS}
+    coded = {name: ",".join(entries).upper() for name, entries in lists.items()}
     values = {"REAL": _TYPES[dtype], "PARTS": PARTS, **coded}
     defined = [f"-D{name}={value}" for name, value in values.items()]
     about = f"{compiler} {FLAGS} {defined} {torch.__version__} {_processor()}"

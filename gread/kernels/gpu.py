@@ -22,7 +22,7 @@ import triton.language as tl  # type: ignore[import-not-found,import-untyped,unu
 from torch import Tensor
 
 from gread.kernels.pattern import BY_LENGTH, LONGEST, Rows, recall
-from gread.kernels.reference import Pair, Terms, run as run, threshold
+from gread.kernels.reference import Batch, Pair, Terms, run as run, threshold
 
 CHANNELS = 128
 """Largest number of channels per program of `gather`, `pull` and `dot`: one load of a warp."""
@@ -53,7 +53,7 @@ has the rows with more than a quarter as many blocks. On an H200 a block took a 
 PROGRAMS = 2**13
 """Programs of `pull`, each of which writes its sums: enough to fill the GPU three times."""
 DOT_PARTS = 2**9
-"""Largest number of parts of the nodes in `dot`."""
+"""Largest number of parts of the nodes in `dot`, and in the sums of `activate`."""
 LOWEST: tl.constexpr = tl.constexpr(-3e38)
 """About the lowest number in single precision."""
 WORDS = 2**11
@@ -76,11 +76,7 @@ def pull(rows: Rows, weight: Tensor, g: Tensor, y: Tensor, terms: Terms) -> tupl
 def dot(x: Tensor, y: Tensor) -> Tensor:
     """Σ x y over the nodes as partial sums, [parts, 1, d]."""
     *members, n, d = x.shape
-    channels = min(_ceil2(d), CHANNELS)
-    side = 2048 // channels
-    blocks = triton.cdiv(n, side)
-    each = max(triton.cdiv(blocks, DOT_PARTS), 1)
-    parts = triton.cdiv(blocks, each)
+    parts, each, side, channels = _parts(n, d)
     out = x.new_empty(parts, *members, 1, d)
     if parts:
         grid = (parts, triton.cdiv(d, channels), math.prod(members))
@@ -201,21 +197,120 @@ def dropout(x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
     out = torch.empty_like(x)
     members = rate.numel() if isinstance(rate, Tensor) else 1
     count = x.numel() // max(members, 1)
-    limit, high, low = 0, 1.0, 0.0
-    if isinstance(rate, Tensor):
-        limits, scales = (rate * 2**32).long(), (1 / (1 - rate)).to(x.dtype)
-    else:
-        limits, scales = x, x
-        limit, scale = threshold(rate), 1 / (1 - rate)
-        high = float(np.float32(scale))  # Triton takes numbers in single precision
-        low = scale - high
     if x.numel():
         block = 1024
+        how, kind = _dropout_of(x, seed, rate)
         _dropout_kernel[(triton.cdiv(count, block), members)](
-            out, x, seed, limits, scales, count, limit, high, low,
-            MEMBERS=isinstance(rate, Tensor), BLOCK=block,
-        )  # fmt: skip
+            out, x, *how, count, DROPS=kind, BLOCK=block
+        )
     return out
+
+
+def _dropout_of(
+    x: Tensor, seed: Tensor | None, rate: float | Tensor
+) -> tuple[tuple[Tensor, Tensor, int, float, float], int]:
+    """Arguments of kernels for dropout: 0 for none, 1 for a rate, 2 for one of each member."""
+    if seed is None:
+        return (x, x, 0, 1.0, 0.0), 0
+    if isinstance(rate, Tensor):
+        return (seed, rate, 0, 1.0, 0.0), 2
+    scale = 1 / (1 - rate)
+    high = float(np.float32(scale))  # Triton takes numbers in single precision
+    return (seed, x, threshold(rate), high, scale - high), 1
+
+
+def draw(numbers: Tensor, place: Tensor, rate: Tensor) -> Tensor:
+    """Next number of each member; members whose rate is zero keep their place."""
+    out = torch.empty_like(place)
+    _draw_kernel[(len(place),)](out, numbers, place, rate, numbers.size(1))
+    return out
+
+
+def activate(
+    h: Tensor, activation: str, seed: Tensor | None, rate: float | Tensor, batch: Batch | None
+) -> tuple[Tensor, Tensor | None]:
+    """Dropout(φ(s h + t)), and s, t, μ and 1 / √(σ² + ε)."""
+    h = h.contiguous()
+    *members, n, d = h.shape
+    out = torch.empty_like(h)
+    if not h.numel():
+        return out, None if batch is None else h.new_zeros(4, *members, d)
+    scales = None if batch is None else _scales(h, batch)
+    how, drops = _dropout_of(h, seed, rate)
+    channels = min(_ceil2(d), CHANNELS)
+    side = 1024 // channels
+    _activate_kernel[(triton.cdiv(n, side), triton.cdiv(d, channels), math.prod(members))](
+        out, h, h if scales is None else scales, *how, n, ACTIVATION=activation, DROPS=drops,
+        SCALED=scales is not None, D=d, BLOCK_D=channels, ROWS=side,
+    )  # fmt: skip
+    return out, scales
+
+
+def _scales(h: Tensor, batch: Batch) -> Tensor:
+    """s, t, μ and 1 / √(σ² + ε), after an update of the running statistics."""
+    *members, n, d = h.shape
+    count = math.prod(members)
+    scales = h.new_empty(4, *members, d)
+    parts, each, side, channels = _parts(n, d)
+    moments = h.new_empty(parts, *members, 2, d) if batch.training else h
+    if batch.training:
+        _moments_kernel[(parts, triton.cdiv(d, channels), count)](
+            moments, h, n, each, D=d, BLOCK_D=channels, ROWS=side
+        )
+    few = min(_ceil2(d), 16)  # a program for each cache line of the moments, or two
+    _scales_kernel[(triton.cdiv(d, few), count)](
+        scales, moments, batch.weight.contiguous(), batch.bias.contiguous(), batch.running_mean,
+        batch.running_var, n, each * side, parts, TRAINING=batch.training,
+        MOMENTUM=batch.momentum, EPS=batch.eps, D=d, BLOCK_D=few, BLOCK=1024 // few,
+    )  # fmt: skip
+    return scales
+
+
+def activate_back(
+    grad: Tensor,
+    h: Tensor,
+    activation: str,
+    seed: Tensor | None,
+    rate: float | Tensor,
+    scales: Tensor | None,
+    training: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """Gradients of h, and of w and b, [2, d]: with sums over the nodes, in two passes."""
+    grad, h = grad.contiguous(), h.contiguous()
+    *members, n, d = h.shape
+    out = torch.empty_like(h)
+    if not h.numel():
+        return out, None if scales is None else h.new_zeros(2, *members, d)
+    how, drops = _dropout_of(h, seed, rate)
+    options = {"ACTIVATION": activation, "DROPS": drops, "D": d}
+    parts, each, side, channels = _parts(n, d)
+    blocks, count = triton.cdiv(d, channels), math.prod(members)
+    sums = None
+    if scales is not None:
+        partial = h.new_empty(parts, 2, *members, d)
+        _slopes_kernel[(parts, blocks, count)](
+            partial, grad, h, scales, *how, n, each, **options, BLOCK_D=channels, ROWS=side
+        )
+        sums = partial.sum(0)
+    side = 1024 // channels
+    _activate_back_kernel[(triton.cdiv(n, side), blocks, count)](
+        out, grad, h, h if scales is None else scales, h if sums is None else sums, *how, n,
+        **options, SCALED=scales is not None, TRAINING=training, BLOCK_D=channels, ROWS=side,
+    )  # fmt: skip
+    return out, sums
+
+
+def _parts(n: int, d: int) -> tuple[int, int, int, int]:
+    """Parts of the nodes for sums over them.
+
+    Returns:
+        Number of parts, blocks of rows of each, and rows and channels of a block.
+    """
+    channels = min(_ceil2(d), CHANNELS)
+    side = 2048 // channels
+    blocks = triton.cdiv(n, side)
+    each = max(triton.cdiv(blocks, DOT_PARTS), 1)
+    return triton.cdiv(blocks, each), each, side, channels
 
 
 def log_loss(x: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -926,28 +1021,247 @@ def _attend_back_kernel(
                 tl.store(out + (begin + entry) * HEADS + head, share * (slope - mean), mask=mask)
 
 
+@triton.jit
+def _dropped(value, number, seed, rates, limit, high, low, member, DROPS: tl.constexpr):
+    """Dropout of the elements with these numbers, see `_dropout_of`."""
+    if DROPS > 0:
+        first = tl.load(seed + member).to(tl.uint32) * 0x85EBCA6B
+        hashed = number.to(tl.uint32) * 0x9E3779B9 + first
+        hashed = (hashed ^ (hashed >> 16)) * 0x7FEB352D
+        hashed = (hashed ^ (hashed >> 15)) * 0x846CA68B
+        hashed = hashed ^ (hashed >> 16)
+        if DROPS == 2:
+            rate = tl.load(rates + member)
+            stays = hashed >= (rate * 4294967296.0).to(tl.int64).to(tl.uint32)
+            scale = 1 / (1 - rate)
+        else:
+            stays = hashed >= limit
+            scale = tl.full([], high, tl.float64) + tl.full([], low, tl.float64)
+        value = tl.where(stays, value * scale.to(value.dtype), 0)
+    return value
+
+
 @triton.jit(do_not_specialize=["limit", "high", "low"])  # not one kernel per rate
 def _dropout_kernel(
-    out, x, seed, limits, scales, count, limit, high, low,
-    MEMBERS: tl.constexpr, BLOCK: tl.constexpr,
+    out, x, seed, rates, limit, high, low, count, DROPS: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
     member = tl.program_id(1).to(tl.int64)
     x += member * count
     out += member * count
     number = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    hashed = number.to(tl.uint32) * 0x9E3779B9 + tl.load(seed + member).to(tl.uint32) * 0x85EBCA6B
-    hashed = (hashed ^ (hashed >> 16)) * 0x7FEB352D
-    hashed = (hashed ^ (hashed >> 15)) * 0x846CA68B
-    hashed = hashed ^ (hashed >> 16)
     there = number < count
     value = tl.load(x + number, mask=there, other=0)
-    if MEMBERS:
-        stays = hashed >= tl.load(limits + member).to(tl.uint32)
-        value *= tl.load(scales + member)
+    value = _dropped(value, number, seed, rates, limit, high, low, member, DROPS)
+    tl.store(out + number, value, mask=there)
+
+
+@triton.jit(do_not_specialize=["count"])
+def _draw_kernel(out, numbers, place, rate, count):
+    member = tl.program_id(0)
+    at = tl.load(place + member)
+    tl.store(out + member, tl.load(numbers + member * count + at))
+    tl.store(place + member, at + (tl.load(rate + member) > 0).to(tl.int64))
+
+
+@triton.jit
+def _activation(z, ACTIVATION: tl.constexpr):
+    """φ(z)."""
+    if ACTIVATION == "relu":
+        z = tl.where(z < 0, 0, z)  # NaN stays
+    if ACTIVATION == "elu":
+        z = tl.where(z < 0, tl.exp(tl.minimum(z, 0)) - 1, z)
+    if ACTIVATION == "gelu":
+        z *= 0.5 * (1 + tl.erf(z * 0.7071067811865476))
+    return z
+
+
+@triton.jit
+def _slope(z, ACTIVATION: tl.constexpr):
+    """φ'(z)."""
+    slope = tl.full(z.shape, 1, z.dtype)
+    if ACTIVATION == "relu":
+        slope = tl.where(z > 0, slope, 0)
+    if ACTIVATION == "elu":
+        slope = tl.exp(tl.minimum(z, 0))
+    if ACTIVATION == "gelu":
+        density = 0.3989422804014327 * tl.exp(-0.5 * z * z)
+        slope = 0.5 * (1 + tl.erf(z * 0.7071067811865476)) + z * density
+    return slope
+
+
+@triton.jit
+def _elements(block, n, D: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr):
+    """Places of a block of rows and their mask, in the matrix of a member."""
+    channel = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)[None, :]
+    row = (block * ROWS + tl.arange(0, ROWS)[:, None]).to(tl.int64)
+    return row * D + channel, (row < n) & (channel < D)
+
+
+@triton.jit
+def _of_channels(x, D: tl.constexpr, BLOCK_D: tl.constexpr):
+    """Values for the channels of this program."""
+    channel = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)[None, :]
+    return tl.load(x + channel, mask=channel < D, other=0)
+
+
+@triton.jit(do_not_specialize=["limit", "high", "low", "n"])
+def _activate_kernel(
+    out, h, scales, seed, rates, limit, high, low, n,
+    ACTIVATION: tl.constexpr, DROPS: tl.constexpr, SCALED: tl.constexpr, D: tl.constexpr,
+    BLOCK_D: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    member = tl.program_id(2).to(tl.int64)
+    at, there = _elements(tl.program_id(0), n, D, BLOCK_D, ROWS)
+    z = tl.load(h + member * n * D + at, mask=there, other=0)
+    if SCALED:
+        scales += member * D
+        scale = _of_channels(scales, D, BLOCK_D)
+        z = scale * z + _of_channels(scales + tl.num_programs(2) * D, D, BLOCK_D)
+    value = _activation(z, ACTIVATION)
+    value = _dropped(value, at, seed, rates, limit, high, low, member, DROPS)
+    tl.store(out + member * n * D + at, value, mask=there)
+
+
+@triton.jit(do_not_specialize=["n", "each"])
+def _moments_kernel(
+    moments, h, n, each, D: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr
+):  # fmt: skip
+    """Mean of a part of the rows, and the sum of squared distances from it.
+
+    Every thread first has those of its own rows, updated as by Welford.
+    """
+    member = tl.program_id(2).to(tl.int64)
+    h += member * n * D
+    zero = tl.zeros([ROWS, BLOCK_D], h.dtype.element_ty)
+    mean, spread, count = zero, zero, zero
+    first = tl.program_id(0) * each
+    for block in range(first, first + each):
+        at, there = _elements(block, n, D, BLOCK_D, ROWS)
+        off = tl.where(there, tl.load(h + at, mask=there, other=0) - mean, 0)
+        count += there.to(count.dtype)
+        step = off / tl.maximum(count, 1)
+        mean += step
+        spread += off * (off - step)
+    total = tl.maximum(tl.sum(count, axis=0), 1)[None, :]
+    middle = tl.sum(count * mean, axis=0)[None, :] / total
+    off = mean - middle
+    spread = tl.sum(spread + count * off * off, axis=0)[None, :]
+    channel = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)[None, :]
+    place = (tl.program_id(0) * tl.num_programs(2) + member) * 2 * D + channel
+    tl.store(moments + place, middle, mask=channel < D)
+    tl.store(moments + place + D, spread, mask=channel < D)
+
+
+@triton.jit(do_not_specialize=["n", "rows", "parts"])
+def _scales_kernel(
+    scales, moments, weight, bias, running_mean, running_var, n, rows, parts,
+    TRAINING: tl.constexpr, MOMENTUM: tl.constexpr, EPS: tl.constexpr, D: tl.constexpr,
+    BLOCK_D: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Mean and variance from those of parts with ``rows`` rows each, and from them the scales."""
+    members, member = tl.num_programs(1), tl.program_id(1).to(tl.int64)
+    channel = tl.program_id(0) * BLOCK_D + tl.arange(0, BLOCK_D)[None, :]
+    valid = channel < D
+    own = member * D + channel
+    kind = scales.dtype.element_ty
+    mean = tl.load(running_mean + own, mask=valid, other=0)
+    variance = tl.load(running_var + own, mask=valid, other=0)
+    if TRAINING:
+        before, spread_before = mean, variance
+        side = tl.arange(0, BLOCK)[:, None]
+        total = tl.zeros([BLOCK, BLOCK_D], kind)
+        for first in range(0, parts, BLOCK):
+            part = first + side
+            there = (part < parts) & valid
+            share = tl.minimum(n - part * rows, rows).to(kind) / n
+            at = moments + (part * members + member) * 2 * D + channel
+            total += share * tl.load(at, mask=there, other=0)
+        mean = tl.sum(total, axis=0)[None, :]
+        total = tl.zeros([BLOCK, BLOCK_D], kind)
+        for first in range(0, parts, BLOCK):
+            part = first + side
+            there = (part < parts) & valid
+            share = tl.minimum(n - part * rows, rows).to(kind) / n
+            at = moments + (part * members + member) * 2 * D + channel
+            off = tl.where(there, tl.load(at, mask=there, other=0) - mean, 0)
+            total += tl.load(at + D, mask=there, other=0) / n + share * off * off
+        variance = tl.sum(total, axis=0)[None, :]
+        unbiased = variance * (n / tl.maximum(n - 1, 1).to(kind))
+        moved = before + MOMENTUM * (mean - before)
+        tl.store(running_mean + own, moved, mask=valid)
+        moved = spread_before + MOMENTUM * (unbiased - spread_before)
+        tl.store(running_var + own, moved, mask=valid)
+    inverse = 1 / tl.sqrt(variance + EPS)
+    scale = tl.load(weight + own, mask=valid, other=0) * inverse
+    shift = tl.load(bias + own, mask=valid, other=0) - mean * scale
+    size = members * D
+    tl.store(scales + own, scale, mask=valid)
+    tl.store(scales + size + own, shift, mask=valid)
+    tl.store(scales + 2 * size + own, mean, mask=valid)
+    tl.store(scales + 3 * size + own, inverse, mask=valid)
+
+
+@triton.jit(do_not_specialize=["limit", "high", "low", "n", "each"])
+def _slopes_kernel(
+    partial, grad, h, scales, seed, rates, limit, high, low, n, each,
+    ACTIVATION: tl.constexpr, DROPS: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr,
+    ROWS: tl.constexpr,
+):  # fmt: skip
+    """Σ x g and Σ g over ``each`` blocks of rows, see `gread.kernels.reference.activate_back`."""
+    members, member = tl.num_programs(2), tl.program_id(2).to(tl.int64)
+    grad += member * n * D
+    h += member * n * D
+    scales += member * D
+    size = members * D
+    scale = _of_channels(scales, D, BLOCK_D)
+    shift = _of_channels(scales + size, D, BLOCK_D)
+    mean = _of_channels(scales + 2 * size, D, BLOCK_D)
+    inverse = _of_channels(scales + 3 * size, D, BLOCK_D)
+    with_x = tl.zeros([ROWS, BLOCK_D], h.dtype.element_ty)
+    total = with_x
+    first = tl.program_id(0) * each
+    for block in range(first, first + each):
+        at, there = _elements(block, n, D, BLOCK_D, ROWS)
+        own = tl.load(h + at, mask=there, other=0)
+        g = tl.load(grad + at, mask=there, other=0)
+        g = _dropped(g, at, seed, rates, limit, high, low, member, DROPS)
+        g *= _slope(scale * own + shift, ACTIVATION)
+        with_x += (own - mean) * g
+        total += g
+    channel = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)[None, :]
+    place = (2 * tl.program_id(0) * members + member) * D + channel
+    with_x = inverse * tl.sum(with_x, axis=0)[None, :]
+    tl.store(partial + place, with_x, mask=channel < D)
+    tl.store(partial + place + size, tl.sum(total, axis=0)[None, :], mask=channel < D)
+
+
+@triton.jit(do_not_specialize=["limit", "high", "low", "n"])
+def _activate_back_kernel(
+    out, grad, h, scales, sums, seed, rates, limit, high, low, n,
+    ACTIVATION: tl.constexpr, DROPS: tl.constexpr, SCALED: tl.constexpr, TRAINING: tl.constexpr,
+    D: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    member = tl.program_id(2).to(tl.int64)
+    start = member * n * D
+    at, there = _elements(tl.program_id(0), n, D, BLOCK_D, ROWS)
+    own = tl.load(h + start + at, mask=there, other=0)
+    g = tl.load(grad + start + at, mask=there, other=0)
+    g = _dropped(g, at, seed, rates, limit, high, low, member, DROPS)
+    if SCALED:
+        size = tl.num_programs(2) * D
+        scales += member * D
+        scale = _of_channels(scales, D, BLOCK_D)
+        g *= _slope(scale * own + _of_channels(scales + size, D, BLOCK_D), ACTIVATION)
+        if TRAINING:
+            sums += member * D
+            inverse = _of_channels(scales + 3 * size, D, BLOCK_D)
+            x = (own - _of_channels(scales + 2 * size, D, BLOCK_D)) * inverse
+            grad_weight = _of_channels(sums, D, BLOCK_D)
+            g -= (_of_channels(sums + size, D, BLOCK_D) + x * grad_weight) / n
+        g *= scale
     else:
-        stays = hashed >= limit
-        value *= tl.full([], high, value.dtype) + tl.full([], low, value.dtype)
-    tl.store(out + number, tl.where(stays, value, 0), mask=there)
+        g *= _slope(own, ACTIVATION)
+    tl.store(out + start + at, g, mask=there)
 
 
 @triton.jit

@@ -20,7 +20,7 @@ from torch.nn.functional import pad
 from gread.kernels import reference as plain
 from gread.kernels.backend import backend_for
 from gread.kernels.pattern import Pattern, Rows
-from gread.kernels.reference import Pair, Terms
+from gread.kernels.reference import Batch, Pair, Terms
 
 
 def product(
@@ -340,56 +340,78 @@ def _in_parts(h: Tensor, parts: int) -> Tensor:
     return filled.reshape(len(h) * parts, -1, h.size(-1))
 
 
-def batch_norms(
-    h: Tensor, weight: Tensor, bias: Tensor, eps: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """(h − μ) / √(σ² + ε) · w + b of every member, with the mean μ and variance σ² over the nodes.
-
-    PyTorch normalizes the channels of one matrix, so members would need a transposition.
+def activated(
+    h: Tensor,
+    activation: Callable[[Tensor], Tensor],
+    rate: float | Tensor = 0.0,
+    seed: Tensor | None = None,
+    batch: Batch | None = None,
+) -> Tensor:
+    """Dropout(φ(BatchNorm(h))), in one pass after the statistics.
 
     Args:
-        h: [members, N, d].
-        weight: w, [members, d].
-        bias: b, [members, d].
-        eps: ε.
-
-    Returns:
-        The normalized state, and μ and σ² without gradients, [members, d].
+        h: [N, d], or [members, N, d].
+        activation: φ; one that is not in `gread.kernels.reference.ACTIVATIONS` is called.
+        rate: As in `drop`.
+        seed: As in `drop`.
+        batch: Batch normalization, by default none.
     """
-    found: tuple[Tensor, Tensor, Tensor] = _BatchNorms.apply(h, weight, bias, eps)
-    return found
+    name = next((name for name, own in plain.ACTIVATIONS.items() if own is activation), None)
+    if name is None:
+        normalized = h if batch is None else activated(h, plain.identity, batch=batch)
+        return drop(activation(normalized), rate, seed)
+    if name == "none" and batch is None:
+        return drop(h, rate, seed)
+    if not isinstance(rate, Tensor) and rate == 0:
+        seed = None
+    elif seed is None:
+        seed = new_seed(h)
+    kind = h.dtype
+    weight, bias = (None, None) if batch is None else (batch.weight, batch.bias)
+    h, weight, bias = _alike(h, weight, bias)
+    if batch is not None:
+        batch = batch._replace(weight=weight, bias=bias)
+    if torch.compiler.is_compiling():
+        return plain.activate(h, name, seed, rate, batch)[0].to(kind)
+    found: Tensor = _Activated.apply(h, weight, bias, name, seed, rate, batch)
+    return found.to(kind)
 
 
-class _BatchNorms(torch.autograd.Function):
+class _Activated(torch.autograd.Function):
+    """`activated`; the backward pass computes the mask and the activation again."""
+
     @staticmethod
     def forward(
-        ctx: Any, h: Tensor, weight: Tensor, bias: Tensor, eps: float
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        variance, mean = torch.var_mean(h, 1, correction=0)
-        inverse = (variance + eps).rsqrt()
-        ctx.save_for_backward(h, weight, mean, inverse)
-        ctx.mark_non_differentiable(mean, variance)
-        scale = weight * inverse
-        shift = torch.addcmul(bias, mean, scale, value=-1)
-        return torch.addcmul(shift.unsqueeze(1), h, scale.unsqueeze(1)), mean, variance
+        ctx: Any,
+        h: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        name: str,
+        seed: Tensor | None,
+        rate: float | Tensor,
+        batch: Batch | None,
+    ) -> Tensor:
+        out, scales = backend_for(h).activate(h, name, seed, rate, batch)
+        ctx.save_for_backward(h, weight, bias, seed, scales)
+        ctx.name, ctx.rate = name, rate
+        ctx.training, ctx.eps = (False, 0.0) if batch is None else (batch.training, batch.eps)
+        return out
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        """∂h = s (∂ − mean(∂) − x mean(x ∂)), with x = (h − μ) / √(σ² + ε) and s = w / √(σ² + ε).
-
-        The sums of ∂ and of h ∂ are the only passes besides ∂h, which is a ∂ + b h + c.
-        """
-        h, weight, mean, inverse = ctx.saved_tensors
-        count, grad = h.size(1), grad.contiguous()
-        total = grad.sum(1)
-        with_h = backend_for(h).dot(grad, h).sum(0).squeeze(-2)
-        grad_weight = inverse * torch.addcmul(with_h, mean, total, value=-1)
-        scale = weight * inverse
-        slope = -scale * inverse * grad_weight / count
-        offset = -scale * total / count - slope * mean
-        grad_h = torch.addcmul(offset.unsqueeze(1), grad, scale.unsqueeze(1))
-        return grad_h.addcmul_(h, slope.unsqueeze(1)), grad_weight, total, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        h, weight, bias, seed, scales = ctx.saved_tensors
+        kernels = backend_for(h)
+        if torch.is_grad_enabled():  # for a second derivative
+            kernels = plain
+            if scales is not None:
+                mean, inverse = scales[2:]
+                if ctx.training:
+                    mean, _, inverse = plain.statistics(h, ctx.eps)
+                scales = plain.scales_of(weight, bias, mean, inverse)
+        grad_h, sums = kernels.activate_back(
+            grad, h, ctx.name, seed, ctx.rate, scales, ctx.training
+        )
+        return grad_h, *((None, None) if sums is None else sums), None, None, None, None
 
 
 def log_loss(x: Tensor, target: Tensor, weight: Tensor) -> Tensor:
@@ -438,10 +460,15 @@ def drop(x: Tensor, rate: float | Tensor, seed: Tensor | None = None) -> Tensor:
     if not isinstance(rate, Tensor) and rate == 0:
         return x
     if seed is None:
-        seed = torch.randint(2**31, (1,), device=x.device)
+        seed = new_seed(x)
     if torch.compiler.is_compiling():
         return plain.dropout(x, seed, rate)
     return _Drop.apply(x, seed, rate)
+
+
+def new_seed(x: Tensor) -> Tensor:
+    """A seed of dropout from PyTorch's generator."""
+    return torch.randint(2**31, (1,), device=x.device)
 
 
 class _Drop(torch.autograd.Function):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, embedding_bag, linear
+from torch.nn.functional import cross_entropy, elu, embedding_bag, gelu, linear
 
 from gread.kernels.pattern import Rows
 from gread.kernels.program import Matrix, Program
@@ -262,6 +262,150 @@ def dropout(x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
     bits = hashed(seed.unsqueeze(-1), flat.size(1))
     keep = (1 - rate).to(x.dtype).unsqueeze(-1)
     return (flat * (bits >= (rate * 2**32).long().unsqueeze(-1)) / keep).view(x.shape)
+
+
+def draw(numbers: Tensor, place: Tensor, rate: Tensor) -> Tensor:
+    """Next number of each member, [members]; members whose rate is zero keep their place.
+
+    Args:
+        numbers: [members, count].
+        place: Number of the next one, [members]; it is updated.
+        rate: [members].
+    """
+    found = numbers.gather(1, place.unsqueeze(1)).squeeze(1)
+    place += rate > 0
+    return found
+
+
+def identity(h: Tensor) -> Tensor:
+    """h."""
+    return h
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "elu": elu,
+    "gelu": gelu,
+    "none": identity,
+}
+"""The activations φ of `activate`."""
+
+_SLOPES: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": lambda z: (z > 0).to(z.dtype),
+    "elu": lambda z: z.clamp(max=0).exp(),
+    "gelu": lambda z: (
+        torch.special.ndtr(z) + z * (-0.5 * z.square()).exp() / math.sqrt(2 * math.pi)
+    ),
+    "none": torch.ones_like,
+}
+
+
+class Batch(NamedTuple):
+    """Batch normalization over the nodes, with values for each channel, [d]."""
+
+    weight: Tensor
+    bias: Tensor
+    running_mean: Tensor
+    running_var: Tensor
+    momentum: float
+    eps: float
+    training: bool
+    """Normalize by the statistics of the state, and update the running ones."""
+
+
+def activate(
+    h: Tensor, activation: str, seed: Tensor | None, rate: float | Tensor, batch: Batch | None
+) -> tuple[Tensor, Tensor | None]:
+    """Dropout(φ(s h + t)), with s h + t = (h − μ) / √(σ² + ε) · w + b.
+
+    Args:
+        h: [N, d].
+        activation: φ, a name of `ACTIVATIONS`.
+        seed: As in `dropout`; None for no dropout.
+        rate: As in `dropout`.
+        batch: w, b, and what μ and σ² are; None for s = 1 and t = 0.
+
+    Returns:
+        The result, and s, t, μ and 1 / √(σ² + ε), [4, d], for `activate_back`.
+
+    For several members, h, the values of ``batch`` and s to 1 / √(σ² + ε) have an axis of members
+    before their last ones, and seed and rate have one value per member.
+    """
+    scales = None if batch is None else _updated(h, batch)
+    out = ACTIVATIONS[activation](_affine(h, scales))
+    return out if seed is None else dropout(out, seed, rate), scales
+
+
+def activate_back(
+    grad: Tensor,
+    h: Tensor,
+    activation: str,
+    seed: Tensor | None,
+    rate: float | Tensor,
+    scales: Tensor | None,
+    training: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """Gradients of h, and of w and b, [2, d].
+
+    With g = Dropout(∂) φ'(s h + t) and x = (h − μ) / √(σ² + ε), ∂w = Σ x g, ∂b = Σ g and ∂h = s g.
+    In training, ∂h = s (g − (∂b + x ∂w) / N), as μ and σ² depend on h.
+
+    Args:
+        grad: ∂, [N, d].
+        h: As in `activate`.
+        activation: As in `activate`.
+        seed: As in `activate`.
+        rate: As in `activate`.
+        scales: Second result of `activate`.
+        training: As in `Batch`.
+    """
+    g = grad if seed is None else dropout(grad, seed, rate)
+    g = g * _SLOPES[activation](_affine(h, scales))
+    if scales is None:
+        return g, None
+    scale, _, mean, inverse = scales.unsqueeze(-2)
+    x = (h - mean) * inverse
+    sums = torch.stack([(x * g).sum(-2), g.sum(-2)])
+    if training:
+        grad_weight, grad_bias = sums.unsqueeze(-2)
+        g = g - (grad_bias + x * grad_weight) / h.size(-2)
+    return scale * g, sums
+
+
+def statistics(h: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """μ, σ² and 1 / √(σ² + ε) of every channel."""
+    variance, mean = torch.var_mean(h, -2, correction=0)
+    return mean, variance, (variance + eps).rsqrt()
+
+
+def scales_of(weight: Tensor, bias: Tensor, mean: Tensor, inverse: Tensor) -> Tensor:
+    """s, t, μ and 1 / √(σ² + ε) of `activate`."""
+    scale = weight * inverse
+    return torch.stack([scale, torch.addcmul(bias, mean, scale, value=-1), mean, inverse])
+
+
+def _updated(h: Tensor, batch: Batch) -> Tensor:
+    """The scales of `activate`, after an update of the running statistics."""
+    if batch.training:
+        mean, variance, inverse = statistics(h, batch.eps)
+        with torch.no_grad():
+            batch.running_mean.lerp_(mean, batch.momentum)
+            batch.running_var.lerp_(variance * unbiased(h.size(-2)), batch.momentum)
+    else:
+        mean, inverse = batch.running_mean, (batch.running_var + batch.eps).rsqrt()
+    return scales_of(batch.weight, batch.bias, mean, inverse)
+
+
+def unbiased(count: int) -> float:
+    """Factor from σ² of ``count`` nodes to the unbiased estimate."""
+    return count / max(count - 1, 1)
+
+
+def _affine(h: Tensor, scales: Tensor | None) -> Tensor:
+    """s h + t."""
+    return (
+        h if scales is None else torch.addcmul(scales[1].unsqueeze(-2), h, scales[0].unsqueeze(-2))
+    )
 
 
 def drop_gather(

@@ -15,8 +15,9 @@ from gread.base.registry import Registry
 from gread.graph.operator import Adjacency
 from gread.kernels.backend import fast
 from gread.kernels.cuda_graph import values_can_be_read
-from gread.kernels.operators import drop, linear_maps, product
+from gread.kernels.operators import activated, linear_maps, product
 from gread.kernels.pattern import Pattern, Rows, remember
+from gread.kernels.reference import Batch, identity
 from gread.models.stacking import Dropouts, PartByPart, Stacked, stack, together
 
 
@@ -210,9 +211,14 @@ class Dropout(nn.Module):
         super().__init__()
         self.rate = rate
 
-    def forward(self, h: Tensor) -> Tensor:
-        """Apply the layer; the shape is unchanged."""
-        return drop(h, self.rate) if self.training else h
+    def forward(
+        self,
+        h: Tensor,
+        activation: Callable[[Tensor], Tensor] = identity,
+        batch: Batch | None = None,
+    ) -> Tensor:
+        """Dropout(φ(BatchNorm(h))); by default φ(h) = h without normalization."""
+        return activated(h, activation, self.rate if self.training else 0.0, batch=batch)
 
     @classmethod
     def stacked(cls, members: Sequence[Dropout]) -> nn.Module:

@@ -27,8 +27,10 @@ from gread.graph.adjacency import (
     edges_of,
 )
 from gread.graph.operator import Adjacency, Operator, in_one_pattern
-from gread.kernels.operators import attention, batch_norms, drop, linear_maps
+from gread.kernels.backend import backend_for
+from gread.kernels.operators import activated, attention, linear_maps
 from gread.kernels.pattern import Pattern, remember
+from gread.kernels.reference import Batch, identity
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -186,18 +188,14 @@ class BatchNorms(Norms):
         for name in ("running_mean", "running_var"):
             self.register_buffer(name, torch.stack([one.get_buffer(name) for one in members]))
 
+    def batch(self, adj: Operator) -> Batch:
+        """The normalization of this forward pass; the caller applies it."""
+        tensors = self.weight, self.bias, self.running_mean, self.running_var
+        return Batch(*tensors, self.momentum, self.eps, self.training)
+
     def forward(self, h: Tensor, adj: Operator) -> Tensor:
         """Normalize [members, N, d]."""
-        if not self.training:
-            scale = self.weight * (self.running_var + self.eps).rsqrt()
-            shift = self.bias - self.running_mean * scale
-            return torch.addcmul(shift.unsqueeze(1), h, scale.unsqueeze(1))
-        out, mean, variance = batch_norms(h, self.weight, self.bias, self.eps)
-        with torch.no_grad():
-            count = h.size(1)
-            self.running_mean.lerp_(mean, self.momentum)
-            self.running_var.lerp_(variance * (count / max(count - 1, 1)), self.momentum)
-        return out
+        return activated(h, identity, batch=self.batch(adj))
 
 
 class Dropouts(Stacked):
@@ -211,12 +209,17 @@ class Dropouts(Stacked):
         self.unused = not any(rates)
         self.seeds: Seeds | None = None
 
-    def forward(self, h: Tensor) -> Tensor:
-        """Apply dropout."""
+    def forward(
+        self,
+        h: Tensor,
+        activation: Callable[[Tensor], Tensor] = identity,
+        batch: Batch | None = None,
+    ) -> Tensor:
+        """Dropout(φ(BatchNorm(h))), as `gread.models.layers.Dropout`."""
         if not self.training or self.unused:
-            return h
+            return activated(h, activation, batch=batch)
         assert self.seeds is not None, "Seeds.give_to(model) comes before training"
-        return drop(h, self.rate, self.seeds.draw(self.rate))
+        return activated(h, activation, self.rate, self.seeds.draw(self.rate), batch)
 
 
 class Seeds:
@@ -234,7 +237,7 @@ class Seeds:
     def __init__(self, generators: Sequence[torch.Generator], count: int, device: torch.device):
         drawn = [torch.randint(2**31, (count,), generator=own) for own in generators]
         self.numbers = torch.stack(drawn).to(device)
-        self.next = torch.zeros(len(drawn), 1, dtype=torch.int64, device=device)
+        self.next = torch.zeros(len(drawn), dtype=torch.int64, device=device)
 
     def give_to(self, model: nn.Module) -> None:
         """Connect every dropout of a stacked model to these seeds."""
@@ -244,9 +247,7 @@ class Seeds:
 
     def draw(self, rate: Tensor) -> Tensor:
         """One number for each member whose rate is not zero, [members]."""
-        found = self.numbers.gather(1, self.next).squeeze(1)
-        self.next += (rate > 0).unsqueeze(1)
-        return found
+        return backend_for(rate).draw(self.numbers, self.next, rate)
 
     def keep(self, members: Sequence[int]) -> None:
         """Drop all other members."""

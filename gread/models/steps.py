@@ -18,11 +18,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import elu, gelu
 
 from gread.base.checks import check_count, check_flag
 from gread.base.registry import Registry
 from gread.graph.operator import Operator
+from gread.kernels.operators import activated
+from gread.kernels.reference import ACTIVATIONS as FUSED, Batch, identity
 from gread.models.base import LayeredGNN
 from gread.models.layers import Dropout, build_encoder
 from gread.models.stacking import (
@@ -35,9 +36,7 @@ from gread.models.stacking import (
     together,
 )
 
-ACTIVATIONS: Registry[Callable[[Tensor], Tensor]] = Registry(
-    "activation", {"relu": torch.relu, "elu": elu, "gelu": gelu, "none": lambda h: h}
-)
+ACTIVATIONS: Registry[Callable[[Tensor], Tensor]] = Registry("activation", FUSED)
 
 
 class BatchNorm(nn.BatchNorm1d):
@@ -51,10 +50,23 @@ class BatchNorm(nn.BatchNorm1d):
     num_batches_tracked: Tensor
     momentum: float
 
+    def batch(self, adj: Operator) -> Batch | None:
+        """The normalization of this forward pass, which the caller applies.
+
+        None in training over several processes.
+        """
+        if self.training and not adj.whole:
+            return None
+        if self.training:
+            self.num_batches_tracked += 1
+        tensors = self.weight, self.bias, self.running_mean, self.running_var
+        return Batch(*tensors, self.momentum, self.eps, self.training)
+
     def forward(self, h: Tensor, adj: Operator) -> Tensor:  # type: ignore[override]
         """Normalize [N, d]."""
-        if adj.whole or not self.training:
-            return super().forward(h)
+        batch = self.batch(adj)
+        if batch is not None:
+            return activated(h, identity, batch=batch)
         sums = adj.total(torch.cat([h.sum(0), h.new_full((1,), h.size(0))]))
         mean, count = sums[:-1] / sums[-1], sums[-1]
         centred = h - mean
@@ -172,7 +184,7 @@ COEFFICIENTS: Registry[Callable[[int, int], nn.Module]] = Registry(
 
 
 class Step(PartByPart):
-    """φ(Norm(Σ_i Z_i C_i)).
+    """Dropout(φ(Norm(Σ_i Z_i C_i))).
 
     Args:
         mixture: The coefficients C_i.
@@ -183,10 +195,15 @@ class Step(PartByPart):
         super().__init__()
         self.mixture, self.norm, self.activation = mixture, norm, activation
 
-    def forward(self, terms: Sequence[Tensor], adj: Operator) -> Tensor:
-        """From the terms and Ã."""
-        normalized: Tensor = self.norm(self.mixture(terms), adj)
-        return self.activation(normalized)
+    def forward(self, terms: Sequence[Tensor], adj: Operator, dropout: nn.Module) -> Tensor:
+        """From the terms, Ã, and the dropout of this use of the step."""
+        h: Tensor = self.mixture(terms)
+        # Batch normalization, activation and dropout are one operation.
+        batch = self.norm.batch(adj) if isinstance(self.norm, BatchNorm | BatchNorms) else None
+        if batch is None:
+            h = self.norm(h, adj)
+        out: Tensor = dropout(h, self.activation, batch)
+        return out
 
 
 class SteppedGNN(LayeredGNN):
@@ -258,11 +275,11 @@ class SteppedGNN(LayeredGNN):
 
     def states(self, x: Tensor, adj: tuple[Operator, ...]) -> list[Tensor]:
         """H_0, ..., H_K."""
-        states = [self.dropouts[0](self.activation(self.first(x, adj)))]
+        states = [self.dropouts[0](self.first(x, adj), self.activation)]
         for number in range(self.num_steps):
             h, step = states[-1], self.steps[number % len(self.steps)]
             terms = self.terms(number, h, states[0], adj)
-            new = self.dropouts[number + 1](step(terms, adj[0]))
+            new = step(terms, adj[0], self.dropouts[number + 1])
             states.append(h + new if self.residual else new)
         return states
 

@@ -1,5 +1,6 @@
 """The kernels in C agree with the reference."""
 
+import copy
 import os
 
 import pytest
@@ -75,6 +76,56 @@ def test_edge_dots_attention_and_dropout_agree_with_the_reference(dtype):
         assert_close(
             cpu.dropout(a, torch.tensor([77]), rate), plain.dropout(a, torch.tensor([77]), rate)
         )
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("activation", plain.ACTIVATIONS)
+@pytest.mark.parametrize("batch", [None, False, True], ids=["bare", "eval", "train"])
+@pytest.mark.parametrize("drops", [False, True])
+@pytest.mark.parametrize(("members", "n", "d"), [((), 2, 1), ((), 500, 70), ((3,), 41, 16)])
+def test_normalization_activation_and_dropout(dtype, activation, batch, drops, members, n, d):
+    torch.manual_seed(0)
+    h, grad = 3 * torch.randn(2, *members, n, d, dtype=dtype)
+    seed = torch.randint(2**31, members or (1,)) if drops else None
+    rate = 0.3 if drops else 0.0
+    if drops and members:
+        rate = torch.tensor([0.0, 0.3, 0.9], dtype=torch.float64)
+    ours = None
+    if batch is not None:
+        weight, bias, mean, variance = 1 + torch.rand(4, *members, d, dtype=dtype)
+        ours = plain.Batch(weight, bias, mean, variance, 0.1, 1e-5, batch)
+    theirs = copy.deepcopy(ours)
+    out, scales = cpu.activate(h, activation, seed, rate, ours)
+    expected, right = plain.activate(h, activation, seed, rate, theirs)
+    assert_close(out, expected)
+    back = grad, h, activation, seed, rate
+    found, sums = cpu.activate_back(*back, right, bool(batch))
+    expected, totals = plain.activate_back(*back, right, bool(batch))
+    assert_close(found, expected)
+    if right is None:
+        assert scales is sums is None
+        return
+    assert_close(scales, right)
+    assert_close(sums / n, totals / n)
+    assert_close(ours.running_mean, theirs.running_mean)
+    assert_close(ours.running_var, theirs.running_var)
+
+
+@needs_compiler
+def test_variance_of_a_large_mean_is_accurate():
+    h = (1e4 + torch.randn(5000, 3, dtype=torch.float64)).float()
+    batch = plain.Batch(*torch.ones(4, 3), 0.1, 1e-5, training=True)
+    inverse = cpu.activate(h, "none", None, 0.0, batch)[1][3]
+    expected = h.double().var(0, correction=0).rsqrt()
+    torch.testing.assert_close(inverse.double(), expected, rtol=1e-4, atol=0)
+
+
+@needs_compiler
+@pytest.mark.parametrize("activation", plain.ACTIVATIONS)
+def test_activations_of_nan_are_nan(activation):
+    h = torch.tensor([[torch.nan, 1.0]])
+    assert cpu.activate(h, activation, None, 0.0, None)[0].isnan().tolist() == [[True, False]]
 
 
 @pytest.mark.parametrize("kernels", [plain, pytest.param(cpu, marks=needs_compiler)])

@@ -1,5 +1,6 @@
 """The Triton kernels agree with the reference; without a GPU under TRITON_INTERPRET=1."""
 
+import copy
 import os
 from collections.abc import Callable
 from functools import partial
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from gread.kernels import pattern, reference as plain
 from gread.kernels.pattern import BY_LENGTH, LONGEST, remember, rows_by_length
-from gread.kernels.reference import Pair, Rows, Terms
+from gread.kernels.reference import Batch, Pair, Rows, Terms
 
 pytest.importorskip("triton")
 
@@ -262,6 +263,64 @@ def test_dropout(dtype, rate, shape):
         assert_same(ours, expected)
 
 
+def some_batch(members: tuple[int, ...], d: int, training: bool, dtype: torch.dtype) -> Batch:
+    weight, bias, mean = normal(3, *members, d, dtype=dtype)
+    variance = positive(*members, d, dtype=dtype)
+    return Batch(weight, bias, mean, variance, 0.1, 1e-5, training)
+
+
+@dtypes
+@pytest.mark.parametrize("activation", plain.ACTIVATIONS)
+@pytest.mark.parametrize("batch", [None, False, True], ids=["bare", "eval", "train"])
+@pytest.mark.parametrize("drops", [False, True])
+@pytest.mark.parametrize(("members", "n", "d"), [((), 2, 1), ((), 40, 130), ((3,), 70, 5)])
+def test_activate(dtype, activation, batch, drops, members, n, d, monkeypatch):
+    monkeypatch.setattr(gpu, "DOT_PARTS", 2)  # several blocks of rows in a part
+    h, grad = 3 + normal(*members, n, d, dtype=dtype), normal(*members, n, d, dtype=dtype)
+    seed = torch.randint(2**31, members or (1,), device=DEVICE) if drops else None
+    rate: float | Tensor = 0.3 if drops else 0.0
+    if drops and members:
+        rate = torch.tensor([0.0, 0.3, 0.9], dtype=torch.float64, device=DEVICE)
+    ours = None if batch is None else some_batch(members, d, batch, dtype)
+    theirs = copy.deepcopy(ours)
+    out, scales = gpu.activate(h, activation, seed, rate, ours)
+    expected, right = plain.activate(h, activation, seed, rate, theirs)
+    assert_same(out, expected)
+    if drops and activation == "none":
+        assert torch.equal(out == 0, expected == 0)
+    back = grad, h, activation, seed, rate
+    found, sums = gpu.activate_back(*back, right, bool(batch))
+    expected, totals = plain.activate_back(*back, right, bool(batch))
+    assert_same(found, expected)
+    if right is None:
+        assert scales is sums is None
+        return
+    assert_same(scales, right)
+    assert_same(sums, totals)
+    assert_same(ours.running_mean, theirs.running_mean)
+    assert_same(ours.running_var, theirs.running_var)
+
+
+def test_variance_of_a_large_mean_is_accurate():
+    h = 1e4 + normal(5000, 3, dtype=torch.float64)
+    batch = some_batch((), 3, True, torch.float32)
+    inverse = gpu.activate(h.float(), "none", None, 0.0, batch)[1][3]
+    expected = h.float().double().var(0, correction=0).rsqrt()
+    torch.testing.assert_close(inverse.double(), expected, rtol=1e-4, atol=0)
+
+
+def test_draw_takes_the_next_number_of_members_with_dropout():
+    numbers = torch.randint(2**31, (3, 5), device=DEVICE)
+    rate = torch.tensor([0.5, 0.0, 0.1], dtype=torch.float64, device=DEVICE)
+    places = [torch.tensor([1, 2, 3], device=DEVICE) for _ in range(2)]
+    found = [
+        kernels.draw(numbers, at, rate) for kernels, at in zip((gpu, plain), places, strict=True)
+    ]
+    assert torch.equal(*found)
+    assert torch.equal(*places)
+    assert places[0].tolist() == [2, 2, 4]
+
+
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 @dtypes
 @pytest.mark.parametrize("members", [(), (3,)])
@@ -465,10 +524,19 @@ def capturable() -> dict[str, Callable[[Tensor], Tensor]]:
         "head_dots": lambda x: gpu.head_dots(rows, x.view(n, 4, 16), y.view(n, 4, 16)),
         "shares": lambda x: gpu.shares(rows, x[:, :3].index_select(0, rows.numbers()), weight),
         "dropout": lambda x: gpu.dropout(x, seed, 0.3),
+        "activate": lambda x: activate_and_back(x, y, some_batch((), d, True, dtype), seed),
     }
 
 
-CAPTURABLE = ["gather", "pull", "dot", "edge_dots", "attend", "head_dots", "shares", "dropout"]
+def activate_and_back(x: Tensor, grad: Tensor, batch: Batch, seed: Tensor) -> Tensor:
+    how = "gelu", seed, 0.3
+    out, scales = gpu.activate(x, *how, batch)
+    return torch.cat([out, gpu.activate_back(grad, x, *how, scales, training=True)[0]])
+
+
+CAPTURABLE = [
+    *("gather", "pull", "dot", "edge_dots", "attend", "head_dots", "shares", "dropout", "activate")
+]
 
 
 @pytest.mark.skipif(not CUDA, reason="needs a GPU")

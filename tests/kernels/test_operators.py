@@ -1,14 +1,18 @@
+import copy
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.functional import batch_norm
 
 from gread.kernels import operators, reference
+from gread.kernels.backend import plain_only
 from gread.kernels.operators import (
     _LinearMaps,
     _product,
+    activated,
     attention,
-    batch_norms,
     drop,
     linear_maps,
     outer_sum,
@@ -17,6 +21,7 @@ from gread.kernels.operators import (
     shares,
 )
 from gread.kernels.pattern import Pattern
+from gread.kernels.reference import Batch
 
 ROW = torch.tensor([1, 2, 2, 0, 3, 1])  # the entry (1, 0) occurs twice
 COLUMN = torch.tensor([0, 0, 1, 3, 3, 0])
@@ -212,16 +217,87 @@ def test_linear_maps_have_the_gradients_of_the_batched_product(widths):
     assert torch.autograd.gradgradcheck(_LinearMaps.apply, (weight, bias, *terms))
 
 
-@pytest.mark.parametrize("members", [1, 3])
-def test_batch_norms_equal_those_of_pytorch(members):
-    h = (5 + torch.randn(members, 9, 4, dtype=torch.float64)).requires_grad_()
-    weight, bias = torch.randn(2, members, 4, dtype=torch.float64).unbind()
-    weight, bias = weight.requires_grad_(), bias.requires_grad_()
-    out, mean, variance = batch_norms(h, weight, bias, 1e-5)
-    alone = [
-        batch_norm(h[m], None, None, weight[m], bias[m], training=True) for m in range(members)
-    ]
-    torch.testing.assert_close(out, torch.stack(alone))
-    torch.testing.assert_close(mean, h.mean(1))
-    torch.testing.assert_close(variance, h.var(1, correction=0))
-    assert torch.autograd.gradcheck(lambda *given: batch_norms(*given, 1e-5)[0], (h, weight, bias))
+def batch_of(members, training):
+    weight, bias, mean, variance = torch.rand(4, *members, 4, dtype=torch.float64).unbind()
+    parameters = weight.requires_grad_(), bias.requires_grad_()
+    return Batch(*parameters, mean, variance, 0.1, 1e-5, training)
+
+
+def composed(h, activation, rate, seed, batch):
+    """`activated` of PyTorch's batch normalization, the activation, and `drop`."""
+    if batch is not None:
+        running = batch.running_mean, batch.running_var
+        h = batch_norm(h, *running, batch.weight, batch.bias, batch.training, 0.1, 1e-5)
+    return drop(activation(h), rate, seed)
+
+
+ACTIVATED = [*reference.ACTIVATIONS.values(), torch.tanh]
+
+
+@pytest.mark.parametrize("context", [nullcontext, plain_only])
+@pytest.mark.parametrize("activation", ACTIVATED, ids=[*reference.ACTIVATIONS, "other"])
+@pytest.mark.parametrize("training", [None, False, True], ids=["bare", "eval", "train"])
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_activated_equals_the_composition_of_pytorch(context, activation, training, rate):
+    h = (5 + torch.randn(9, 4, dtype=torch.float64)).requires_grad_()
+    seed = torch.tensor([7])
+    batch = None if training is None else batch_of((), training)
+    inputs = [h] if batch is None else [h, batch.weight, batch.bias]
+    other = batch and Batch(*batch[:2], *copy.deepcopy(batch[2:]))
+    with context():
+        found = activated(h, activation, rate, seed, batch)
+        grads = torch.autograd.grad(found.sin().sum(), inputs)
+    expected = composed(h, activation, rate, seed, other)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(grads, torch.autograd.grad(expected.sin().sum(), inputs))
+    if batch is not None:
+        torch.testing.assert_close(batch[2:4], other[2:4])
+
+
+@pytest.mark.parametrize("training", [None, False, True], ids=["bare", "eval", "train"])
+def test_activated_members_equal_single_ones(training):
+    h = torch.randn(3, 9, 4, dtype=torch.float64, requires_grad=True)
+    rate, seed = torch.tensor([0.0, 0.3, 0.9], dtype=torch.float64), torch.tensor([5, 7, 9])
+    batch = None if training is None else batch_of((3,), training)
+    inputs = [h] if batch is None else [h, batch.weight, batch.bias]
+    alone = []
+    for m in range(3):
+        own = batch and Batch(*(one[m].clone() for one in batch[:4]), *batch[4:])
+        alone.append(activated(h[m], torch.relu, float(rate[m]), seed[m], own))
+    expected = torch.stack(alone)
+    found = activated(h, torch.relu, rate, seed, batch)
+    torch.testing.assert_close(found, expected)
+    grads = [torch.autograd.grad(one.square().sum(), inputs) for one in (found, expected)]
+    torch.testing.assert_close(*grads)
+
+
+@pytest.mark.parametrize("name", ["elu", "gelu"])
+@pytest.mark.parametrize("training", [None, False, True], ids=["bare", "eval", "train"])
+def test_activated_gradients_of_first_and_second_order_are_right(name, training):
+    h = torch.randn(6, 4, dtype=torch.float64, requires_grad=True)
+    batch = None if training is None else batch_of((), training)
+
+    def call(h, *parameters):
+        own = batch and Batch(*parameters, *batch[2:])
+        return activated(h, reference.ACTIVATIONS[name], 0.3, torch.tensor([7]), own)
+
+    inputs = (h,) if batch is None else (h, batch.weight, batch.bias)
+    assert torch.autograd.gradcheck(call, inputs)
+    assert torch.autograd.gradgradcheck(call, inputs)
+
+
+def test_activated_saves_one_state_for_backward():
+    h, batch = torch.randn(9, 4, dtype=torch.float64, requires_grad=True), batch_of((), True)
+    saved = []
+    with saved_tensors_hooks(lambda t: saved.append(t.numel()), lambda _: None):
+        activated(h, torch.relu, 0.3, torch.tensor([7]), batch)
+    assert sorted(saved) == [1, 4, 4, 16, 36]  # seed, weight, bias, scales, state
+
+
+def test_activated_in_half_precision_has_statistics_in_single_precision():
+    h, batch = torch.randn(50, 4, dtype=torch.bfloat16), batch_of((), True)
+    batch = Batch(*(one.detach().float() for one in batch[:4]), *batch[4:])
+    found = activated(h, torch.relu, batch=batch)
+    assert found.dtype == torch.bfloat16
+    expected = composed(h.float(), torch.relu, 0.0, None, batch)
+    torch.testing.assert_close(found.float(), expected, rtol=0.01, atol=0.01)
