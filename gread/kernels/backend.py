@@ -58,12 +58,7 @@ class Backend(Protocol):
         """Take the next number of each member."""
 
     def activate(
-        self,
-        h: Tensor,
-        activation: str,
-        seed: Tensor | None,
-        rate: float | Tensor,
-        batch: Batch | None,
+        self, h: Tensor, relu: bool, seed: Tensor | None, rate: float | Tensor, batch: Batch | None
     ) -> tuple[Tensor, Tensor | None]:
         """Compute batch normalization, activation and dropout."""
 
@@ -71,7 +66,7 @@ class Backend(Protocol):
         self,
         grad: Tensor,
         h: Tensor,
-        activation: str,
+        relu: bool,
         seed: Tensor | None,
         rate: float | Tensor,
         scales: Tensor | None,

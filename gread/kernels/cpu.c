@@ -284,76 +284,6 @@ static void add_parts(const REAL *sums, int64_t size, REAL *restrict out, int64_
         SIDE_BY_SIDE(c, count) out[c] += sums[part * size + first + c];
 }
 
-enum { ACTIVATIONS };
-
-#define HALF_ROOT ((REAL)0.70710678118654752440) /* 1 / sqrt(2) */
-#define DENSITY ((REAL)0.39894228040143267794)   /* 1 / sqrt(2 pi) */
-#define SINGLE (sizeof(REAL) == 4)
-
-typedef __typeof__(_Generic((REAL)0, float: (int32_t)0, default: (int64_t)0)) bits;
-
-/* e^x - less for x <= 0 and less = 0 or 1: 2^k e^r, with |r| <= log(2) / 2 and a series. Compilers
- * vectorize this, but not exp and erf. */
-INLINE REAL power(REAL x, REAL less) {
-    const REAL lowest = SINGLE ? -87 : -708, whole = SINGLE ? 0x1.8p23 : 0x1.8p52;
-    x = x < lowest ? lowest : x; /* NaN stays */
-    union {
-        REAL number;
-        bits bits;
-    } two = {x * (REAL)1.44269504088896340736 + whole};
-    const REAL k = two.number - whole;
-    two.bits = (two.bits + (SINGLE ? 127 : 1023)) << (SINGLE ? 23 : 52); /* 2^k */
-    const REAL high = SINGLE ? 0.693359375 : 6.93147180369123816490e-01;
-    const REAL low = SINGLE ? -2.12194440e-4 : 1.90821492927058770002e-10;
-    const REAL r = (x - k * high) - k * low;
-    REAL sum = 1;
-#define OVER(n) sum = 1 + sum * r * (REAL)(1.0 / (n));
-    if (!SINGLE) { OVER(13) OVER(12) OVER(11) OVER(10) OVER(9) OVER(8) }
-    OVER(7) OVER(6) OVER(5) OVER(4) OVER(3) OVER(2)
-#undef OVER
-    return two.number * (r * sum) + (two.number - less);
-}
-
-/* Normal distribution function, from erfc(u) = t e^(p - u^2) with t = 1 / (1 + u / 2). p is a
- * polynomial in 2 t - 1, the interpolation in Chebyshev nodes, with an error below 1e-14. */
-INLINE REAL normal(REAL z) {
-    const REAL u = (z < 0 ? -z : z) * HALF_ROOT, t = 1 / (1 + (REAL)0.5 * u), y = 2 * t - 1;
-    const REAL square = y * y;
-    REAL odd = (REAL)2.98051336451516771e-8, even = (REAL)7.99204757773060838e-10; /* two chains are faster */
-#define THEN(a, b) odd = odd * square + (REAL)(a), even = even * square + (REAL)(b);
-    THEN(-2.89562656743552424e-7, 1.59754825694120246e-7)
-    THEN(1.28339491535619885e-6, -1.71287804711403711e-6)
-    THEN(-2.96348423095969912e-6, 8.95269230072002264e-6)
-    THEN(1.39893704776110525e-7, -0.0000304210975315942028)
-    THEN(0.0000317469354232723578, 0.0000714953098260219785)
-    THEN(-0.000174304129869259373, -0.0000937603576029701425)
-    THEN(0.000673679135256886311, -0.000146242523957677135)
-    THEN(-0.002345812552995894, 0.00175893311711768836)
-    THEN(0.00882493856131232504, -0.00987268934319109047)
-    THEN(-0.0468956102313289175, 0.0473433068414248902)
-    THEN(0.672643223977658332, -0.671794084056690622)
-#undef THEN
-    const REAL p = odd * y + even;
-    const REAL tail = (REAL)0.5 * t * power(p - u * u, 0);
-    return z > 0 ? 1 - tail : tail;
-}
-
-/* z = the activation of z; NaN stays. */
-static void activated(int64_t kind, REAL *restrict z, int64_t count) {
-    if (kind == RELU) SIDE_BY_SIDE(c, count) z[c] = z[c] < 0 ? 0 : z[c];
-    if (kind == ELU) SIDE_BY_SIDE(c, count) z[c] = z[c] < 0 ? power(z[c], 1) : z[c];
-    if (kind == GELU) SIDE_BY_SIDE(c, count) z[c] *= normal(z[c]);
-}
-
-/* g = g times the derivative of the activation at z. */
-static void slanted(int64_t kind, const REAL *restrict z, REAL *restrict g, int64_t count) {
-    if (kind == RELU) SIDE_BY_SIDE(c, count) g[c] = z[c] > 0 ? g[c] : 0;
-    if (kind == ELU) SIDE_BY_SIDE(c, count) g[c] *= z[c] < 0 ? power(z[c], 0) : 1;
-    if (kind == GELU)
-        SIDE_BY_SIDE(c, count)
-            g[c] *= normal(z[c]) + z[c] * DENSITY * power((REAL)-0.5 * z[c] * z[c], 0);
-}
-
 /* z = scale * row + shift, or the row without a scale. */
 INLINE void scaled(const REAL *restrict row, const REAL *scale, REAL *restrict z, int64_t d) {
     if (scale)
@@ -398,7 +328,7 @@ static void moments(const REAL *h, REAL *restrict mean, REAL *restrict variance,
  * see reference.py. */
 void activate(const REAL *h, const REAL *weight, const REAL *bias, REAL *running_mean,
               REAL *running_var, const int64_t *seed, REAL *out, REAL *scales, REAL *sums,
-              int64_t n, int64_t d, int64_t kind, int64_t training, int64_t limit, double keep,
+              int64_t n, int64_t d, int64_t relu, int64_t training, int64_t limit, double keep,
               double momentum, double eps, int64_t threads) {
     if (weight) {
         REAL *mean = scales + 2 * d, *inverse = mean + d;
@@ -423,7 +353,7 @@ void activate(const REAL *h, const REAL *weight, const REAL *bias, REAL *running
         for (int64_t i = n * part / PARTS; i < n * (part + 1) / PARTS; i++) {
             REAL *restrict z = out + i * d, factor[d];
             scaled(h + i * d, scales, z, d);
-            activated(kind, z, d);
+            if (relu) SIDE_BY_SIDE(c, d) z[c] = z[c] < 0 ? 0 : z[c]; /* NaN stays */
             if (!seed) continue;
             factors(p, factor, i * d, d);
             SIDE_BY_SIDE(c, d) z[c] *= factor[c];
@@ -432,7 +362,7 @@ void activate(const REAL *h, const REAL *weight, const REAL *bias, REAL *running
 
 /* The first pass writes the gradient of the activation's argument, the second that of h. */
 void activate_back(const REAL *grad, const REAL *h, const REAL *scales, const int64_t *seed,
-                   REAL *out, REAL *total, REAL *sums, int64_t n, int64_t d, int64_t kind,
+                   REAL *out, REAL *total, REAL *sums, int64_t n, int64_t d, int64_t relu,
                    int64_t training, int64_t limit, double keep, int64_t threads) {
     const REAL *mean = scales + 2 * d, *inverse = mean + d;
     const dropped p = dropout_of(seed, limit, keep);
@@ -448,7 +378,7 @@ void activate_back(const REAL *grad, const REAL *h, const REAL *scales, const in
             } else
                 SIDE_BY_SIDE(c, d) g[c] = from[c];
             scaled(row, scales, room, d);
-            slanted(kind, room, g, d);
+            if (relu) SIDE_BY_SIDE(c, d) g[c] = room[c] > 0 ? g[c] : 0;
             if (!scales) continue;
             SIDE_BY_SIDE(c, d) {
                 weights[c] += (row[c] - mean[c]) * inverse[c] * g[c];

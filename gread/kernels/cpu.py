@@ -27,7 +27,6 @@ from torch import Tensor
 from gread.kernels.pattern import Rows
 from gread.kernels.program import FIELDS, KINDS, Matrix, Program, Ran
 from gread.kernels.reference import (
-    ACTIVATIONS,
     Batch,
     Pair,
     Terms,
@@ -134,7 +133,7 @@ def dropout(x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
 
 
 def activate(
-    h: Tensor, activation: str, seed: Tensor | None, rate: float | Tensor, batch: Batch | None
+    h: Tensor, relu: bool, seed: Tensor | None, rate: float | Tensor, batch: Batch | None
 ) -> tuple[Tensor, Tensor | None]:
     """See `gread.kernels.reference.activate`."""
     *members, n, d = h.shape
@@ -142,7 +141,7 @@ def activate(
     scales = None if batch is None else h.new_empty(*members, 4, d)
     *values, momentum, eps, training = batch or (None, None, None, None, 0.0, 0.0, False)
     for one, *others, p in _each(h, h, *values, seed, out, scales, rate):
-        _call("activate", h, one, *others, h.new_zeros(PARTS, 2, d), n, d, _place(activation),
+        _call("activate", h, one, *others, h.new_zeros(PARTS, 2, d), n, d, int(relu),
               int(training), threshold(p), 1.0 - p, momentum, eps)  # fmt: skip
     return out, None if scales is None else scales.movedim(-2, 0)
 
@@ -150,7 +149,7 @@ def activate(
 def activate_back(
     grad: Tensor,
     h: Tensor,
-    activation: str,
+    relu: bool,
     seed: Tensor | None,
     rate: float | Tensor,
     scales: Tensor | None,
@@ -163,7 +162,7 @@ def activate_back(
     scales = None if scales is None else scales.movedim(0, -2)
     for one, *others, p in _each(h, grad, h, scales, seed, out, sums, rate):
         _call("activate_back", h, one, *others, h.new_zeros(PARTS, 2, d), n, d,
-              _place(activation), int(training), threshold(p), 1.0 - p)  # fmt: skip
+              int(relu), int(training), threshold(p), 1.0 - p)  # fmt: skip
     return out, None if sums is None else sums.movedim(-2, 0)
 
 
@@ -172,11 +171,6 @@ def _each(h: Tensor, *values: Any) -> Iterator[list[Any]]:
     for own in [...] if h.dim() == 2 else range(len(h)):
         each = [value[own] if isinstance(value, Tensor) else value for value in values]
         yield [*each[:-1], float(each[-1])]
-
-
-def _place(activation: str) -> int:
-    """Number of an activation in the C code."""
-    return list(ACTIVATIONS).index(activation)
 
 
 def drop_cross_entropy(
@@ -284,9 +278,8 @@ def library(dtype: torch.dtype = torch.float32) -> ctypes.CDLL:
     if compiler is None:
         raise NoCompiler("there is no C compiler")
     source = b"".join(file.read_bytes() for file in (HEADER, *SOURCES))
-    # Macros of the source: the number type, and the encodings of programs and activations.
-    lists = {"KINDS": KINDS, "FIELDS": FIELDS, "ACTIVATIONS": ACTIVATIONS}
-    coded = {name: ",".join(entries).upper() for name, entries in lists.items()}
+    # Macros of the source: the number type, and the encoding of a program.
+    coded = {"KINDS": ",".join(KINDS).upper(), "FIELDS": ",".join(FIELDS).upper()}
     values = {"REAL": _TYPES[dtype], "PARTS": PARTS, **coded}
     defined = [f"-D{name}={value}" for name, value in values.items()]
     about = f"{compiler} {FLAGS} {defined} {torch.__version__} {_processor()}"

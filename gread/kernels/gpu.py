@@ -227,7 +227,7 @@ def draw(numbers: Tensor, place: Tensor, rate: Tensor) -> Tensor:
 
 
 def activate(
-    h: Tensor, activation: str, seed: Tensor | None, rate: float | Tensor, batch: Batch | None
+    h: Tensor, relu: bool, seed: Tensor | None, rate: float | Tensor, batch: Batch | None
 ) -> tuple[Tensor, Tensor | None]:
     """Dropout(φ(s h + t)), and s, t, μ and 1 / √(σ² + ε)."""
     h = h.contiguous()
@@ -240,7 +240,7 @@ def activate(
     channels = min(_ceil2(d), CHANNELS)
     side = 1024 // channels
     _activate_kernel[(triton.cdiv(n, side), triton.cdiv(d, channels), math.prod(members))](
-        out, h, h if scales is None else scales, *how, n, ACTIVATION=activation, DROPS=drops,
+        out, h, h if scales is None else scales, *how, n, RELU=relu, DROPS=drops,
         SCALED=scales is not None, D=d, BLOCK_D=channels, ROWS=side,
     )  # fmt: skip
     return out, scales
@@ -269,7 +269,7 @@ def _scales(h: Tensor, batch: Batch) -> Tensor:
 def activate_back(
     grad: Tensor,
     h: Tensor,
-    activation: str,
+    relu: bool,
     seed: Tensor | None,
     rate: float | Tensor,
     scales: Tensor | None,
@@ -282,7 +282,7 @@ def activate_back(
     if not h.numel():
         return out, None if scales is None else h.new_zeros(2, *members, d)
     how, drops = _dropout_of(h, seed, rate)
-    options = {"ACTIVATION": activation, "DROPS": drops, "D": d}
+    options = {"RELU": relu, "DROPS": drops, "D": d}
     parts, each, side, channels = _parts(n, d)
     blocks, count = triton.cdiv(d, channels), math.prod(members)
     sums = None
@@ -1064,32 +1064,6 @@ def _draw_kernel(out, numbers, place, rate, count):
 
 
 @triton.jit
-def _activation(z, ACTIVATION: tl.constexpr):
-    """φ(z)."""
-    if ACTIVATION == "relu":
-        z = tl.where(z < 0, 0, z)  # NaN stays
-    if ACTIVATION == "elu":
-        z = tl.where(z < 0, tl.exp(tl.minimum(z, 0)) - 1, z)
-    if ACTIVATION == "gelu":
-        z *= 0.5 * (1 + tl.erf(z * 0.7071067811865476))
-    return z
-
-
-@triton.jit
-def _slope(z, ACTIVATION: tl.constexpr):
-    """φ'(z)."""
-    slope = tl.full(z.shape, 1, z.dtype)
-    if ACTIVATION == "relu":
-        slope = tl.where(z > 0, slope, 0)
-    if ACTIVATION == "elu":
-        slope = tl.exp(tl.minimum(z, 0))
-    if ACTIVATION == "gelu":
-        density = 0.3989422804014327 * tl.exp(-0.5 * z * z)
-        slope = 0.5 * (1 + tl.erf(z * 0.7071067811865476)) + z * density
-    return slope
-
-
-@triton.jit
 def _elements(block, n, D: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr):
     """Places of a block of rows and their mask, in the matrix of a member."""
     channel = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)[None, :]
@@ -1107,7 +1081,7 @@ def _of_channels(x, D: tl.constexpr, BLOCK_D: tl.constexpr):
 @triton.jit(do_not_specialize=["limit", "high", "low", "n"])
 def _activate_kernel(
     out, h, scales, seed, rates, limit, high, low, n,
-    ACTIVATION: tl.constexpr, DROPS: tl.constexpr, SCALED: tl.constexpr, D: tl.constexpr,
+    RELU: tl.constexpr, DROPS: tl.constexpr, SCALED: tl.constexpr, D: tl.constexpr,
     BLOCK_D: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     member = tl.program_id(2).to(tl.int64)
@@ -1117,8 +1091,9 @@ def _activate_kernel(
         scales += member * D
         scale = _of_channels(scales, D, BLOCK_D)
         z = scale * z + _of_channels(scales + tl.num_programs(2) * D, D, BLOCK_D)
-    value = _activation(z, ACTIVATION)
-    value = _dropped(value, at, seed, rates, limit, high, low, member, DROPS)
+    if RELU:
+        z = tl.where(z < 0, 0, z)  # NaN stays
+    value = _dropped(z, at, seed, rates, limit, high, low, member, DROPS)
     tl.store(out + member * n * D + at, value, mask=there)
 
 
@@ -1204,7 +1179,7 @@ def _scales_kernel(
 @triton.jit(do_not_specialize=["limit", "high", "low", "n", "each"])
 def _slopes_kernel(
     partial, grad, h, scales, seed, rates, limit, high, low, n, each,
-    ACTIVATION: tl.constexpr, DROPS: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr,
+    RELU: tl.constexpr, DROPS: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr,
     ROWS: tl.constexpr,
 ):  # fmt: skip
     """Σ x g and Σ g over ``each`` blocks of rows, see `gread.kernels.reference.activate_back`."""
@@ -1225,7 +1200,8 @@ def _slopes_kernel(
         own = tl.load(h + at, mask=there, other=0)
         g = tl.load(grad + at, mask=there, other=0)
         g = _dropped(g, at, seed, rates, limit, high, low, member, DROPS)
-        g *= _slope(scale * own + shift, ACTIVATION)
+        if RELU:
+            g = tl.where(scale * own + shift > 0, g, 0)
         with_x += (own - mean) * g
         total += g
     channel = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)[None, :]
@@ -1238,7 +1214,7 @@ def _slopes_kernel(
 @triton.jit(do_not_specialize=["limit", "high", "low", "n"])
 def _activate_back_kernel(
     out, grad, h, scales, sums, seed, rates, limit, high, low, n,
-    ACTIVATION: tl.constexpr, DROPS: tl.constexpr, SCALED: tl.constexpr, TRAINING: tl.constexpr,
+    RELU: tl.constexpr, DROPS: tl.constexpr, SCALED: tl.constexpr, TRAINING: tl.constexpr,
     D: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     member = tl.program_id(2).to(tl.int64)
@@ -1251,7 +1227,9 @@ def _activate_back_kernel(
         size = tl.num_programs(2) * D
         scales += member * D
         scale = _of_channels(scales, D, BLOCK_D)
-        g *= _slope(scale * own + _of_channels(scales + size, D, BLOCK_D), ACTIVATION)
+        if RELU:
+            shift = _of_channels(scales + size, D, BLOCK_D)
+            g = tl.where(scale * own + shift > 0, g, 0)
         if TRAINING:
             sums += member * D
             inverse = _of_channels(scales + 3 * size, D, BLOCK_D)
@@ -1259,8 +1237,8 @@ def _activate_back_kernel(
             grad_weight = _of_channels(sums, D, BLOCK_D)
             g -= (_of_channels(sums + size, D, BLOCK_D) + x * grad_weight) / n
         g *= scale
-    else:
-        g *= _slope(own, ACTIVATION)
+    elif RELU:
+        g = tl.where(own > 0, g, 0)
     tl.store(out + start + at, g, mask=there)
 
 

@@ -340,6 +340,11 @@ def _in_parts(h: Tensor, parts: int) -> Tensor:
     return filled.reshape(len(h) * parts, -1, h.size(-1))
 
 
+def identity(h: Tensor) -> Tensor:
+    """h."""
+    return h
+
+
 def activated(
     h: Tensor,
     activation: Callable[[Tensor], Tensor],
@@ -351,16 +356,15 @@ def activated(
 
     Args:
         h: [N, d], or [members, N, d].
-        activation: φ; one that is not in `gread.kernels.reference.ACTIVATIONS` is called.
+        activation: φ. ``torch.relu`` and `identity` are part of that pass, others are called.
         rate: As in `drop`.
         seed: As in `drop`.
         batch: Batch normalization, by default none.
     """
-    name = next((name for name, own in plain.ACTIVATIONS.items() if own is activation), None)
-    if name is None:
-        normalized = h if batch is None else activated(h, plain.identity, batch=batch)
-        return drop(activation(normalized), rate, seed)
-    if name == "none" and batch is None:
+    relu = activation is torch.relu
+    if not relu and activation is not identity:
+        return drop(activation(activated(h, identity, batch=batch)), rate, seed)
+    if not relu and batch is None:
         return drop(h, rate, seed)
     if not isinstance(rate, Tensor) and rate == 0:
         seed = None
@@ -372,8 +376,8 @@ def activated(
     if batch is not None:
         batch = batch._replace(weight=weight, bias=bias)
     if torch.compiler.is_compiling():
-        return plain.activate(h, name, seed, rate, batch)[0].to(kind)
-    found: Tensor = _Activated.apply(h, weight, bias, name, seed, rate, batch)
+        return plain.activate(h, relu, seed, rate, batch)[0].to(kind)
+    found: Tensor = _Activated.apply(h, weight, bias, relu, seed, rate, batch)
     return found.to(kind)
 
 
@@ -386,14 +390,14 @@ class _Activated(torch.autograd.Function):
         h: Tensor,
         weight: Tensor | None,
         bias: Tensor | None,
-        name: str,
+        relu: bool,
         seed: Tensor | None,
         rate: float | Tensor,
         batch: Batch | None,
     ) -> Tensor:
-        out, scales = backend_for(h).activate(h, name, seed, rate, batch)
+        out, scales = backend_for(h).activate(h, relu, seed, rate, batch)
         ctx.save_for_backward(h, weight, bias, seed, scales)
-        ctx.name, ctx.rate = name, rate
+        ctx.relu, ctx.rate = relu, rate
         ctx.training, ctx.eps = (False, 0.0) if batch is None else (batch.training, batch.eps)
         return out
 
@@ -409,7 +413,7 @@ class _Activated(torch.autograd.Function):
                     mean, _, inverse = plain.statistics(h, ctx.eps)
                 scales = plain.scales_of(weight, bias, mean, inverse)
         grad_h, sums = kernels.activate_back(
-            grad, h, ctx.name, seed, ctx.rate, scales, ctx.training
+            grad, h, ctx.relu, seed, ctx.rate, scales, ctx.training
         )
         return grad_h, *((None, None) if sums is None else sums), None, None, None, None
 

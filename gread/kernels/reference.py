@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, elu, embedding_bag, gelu, linear
+from torch.nn.functional import cross_entropy, embedding_bag, linear
 
 from gread.kernels.pattern import Rows
 from gread.kernels.program import Matrix, Program
@@ -277,29 +277,6 @@ def draw(numbers: Tensor, place: Tensor, rate: Tensor) -> Tensor:
     return found
 
 
-def identity(h: Tensor) -> Tensor:
-    """h."""
-    return h
-
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": torch.relu,
-    "elu": elu,
-    "gelu": gelu,
-    "none": identity,
-}
-"""The activations φ of `activate`."""
-
-_SLOPES: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": lambda z: (z > 0).to(z.dtype),
-    "elu": lambda z: z.clamp(max=0).exp(),
-    "gelu": lambda z: (
-        torch.special.ndtr(z) + z * (-0.5 * z.square()).exp() / math.sqrt(2 * math.pi)
-    ),
-    "none": torch.ones_like,
-}
-
-
 class Batch(NamedTuple):
     """Batch normalization over the nodes, with values for each channel, [d]."""
 
@@ -314,13 +291,13 @@ class Batch(NamedTuple):
 
 
 def activate(
-    h: Tensor, activation: str, seed: Tensor | None, rate: float | Tensor, batch: Batch | None
+    h: Tensor, relu: bool, seed: Tensor | None, rate: float | Tensor, batch: Batch | None
 ) -> tuple[Tensor, Tensor | None]:
     """Dropout(φ(s h + t)), with s h + t = (h − μ) / √(σ² + ε) · w + b.
 
     Args:
         h: [N, d].
-        activation: φ, a name of `ACTIVATIONS`.
+        relu: Whether φ is ReLU; otherwise φ(h) = h.
         seed: As in `dropout`; None for no dropout.
         rate: As in `dropout`.
         batch: w, b, and what μ and σ² are; None for s = 1 and t = 0.
@@ -332,14 +309,16 @@ def activate(
     before their last ones, and seed and rate have one value per member.
     """
     scales = None if batch is None else _updated(h, batch)
-    out = ACTIVATIONS[activation](_affine(h, scales))
+    out = _affine(h, scales)
+    if relu:
+        out = torch.relu(out)
     return out if seed is None else dropout(out, seed, rate), scales
 
 
 def activate_back(
     grad: Tensor,
     h: Tensor,
-    activation: str,
+    relu: bool,
     seed: Tensor | None,
     rate: float | Tensor,
     scales: Tensor | None,
@@ -353,14 +332,15 @@ def activate_back(
     Args:
         grad: ∂, [N, d].
         h: As in `activate`.
-        activation: As in `activate`.
+        relu: As in `activate`.
         seed: As in `activate`.
         rate: As in `activate`.
         scales: Second result of `activate`.
         training: As in `Batch`.
     """
     g = grad if seed is None else dropout(grad, seed, rate)
-    g = g * _SLOPES[activation](_affine(h, scales))
+    if relu:
+        g = g * (_affine(h, scales) > 0)
     if scales is None:
         return g, None
     scale, _, mean, inverse = scales.unsqueeze(-2)

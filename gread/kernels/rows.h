@@ -2,7 +2,7 @@
  *
  * Plain C without headers of PyTorch: it compiles in seconds at first use, for any version. cpu.py
  * defines REAL, the number type; PARTS, the number of blocks of rows that are distributed over
- * threads; KINDS of passes and the FIELDS of each; ACTIVATIONS. The order of a sum does not depend on the number
+ * threads; KINDS of passes and the FIELDS of each. The order of a sum does not depend on the number
  * of threads. */
 
 #include <stddef.h>

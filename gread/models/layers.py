@@ -15,9 +15,9 @@ from gread.base.registry import Registry
 from gread.graph.operator import Adjacency
 from gread.kernels.backend import fast
 from gread.kernels.cuda_graph import values_can_be_read
-from gread.kernels.operators import activated, linear_maps, product
+from gread.kernels.operators import activated, identity, linear_maps, product
 from gread.kernels.pattern import Pattern, Rows, remember
-from gread.kernels.reference import Batch, identity
+from gread.kernels.reference import Batch
 from gread.models.stacking import Dropouts, PartByPart, Stacked, stack, together
 
 

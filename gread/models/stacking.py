@@ -28,9 +28,9 @@ from gread.graph.adjacency import (
 )
 from gread.graph.operator import Adjacency, Operator, in_one_pattern
 from gread.kernels.backend import backend_for
-from gread.kernels.operators import activated, attention, linear_maps
+from gread.kernels.operators import activated, attention, identity, linear_maps
 from gread.kernels.pattern import Pattern, remember
-from gread.kernels.reference import Batch, identity
+from gread.kernels.reference import Batch
 
 M = TypeVar("M", bound=nn.Module)
 

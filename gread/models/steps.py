@@ -18,12 +18,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import elu, gelu
 
 from gread.base.checks import check_count, check_flag
 from gread.base.registry import Registry
 from gread.graph.operator import Operator
-from gread.kernels.operators import activated
-from gread.kernels.reference import ACTIVATIONS as FUSED, Batch, identity
+from gread.kernels.operators import activated, identity
+from gread.kernels.reference import Batch
 from gread.models.base import LayeredGNN
 from gread.models.layers import Dropout, build_encoder
 from gread.models.stacking import (
@@ -36,7 +37,9 @@ from gread.models.stacking import (
     together,
 )
 
-ACTIVATIONS: Registry[Callable[[Tensor], Tensor]] = Registry("activation", FUSED)
+ACTIVATIONS: Registry[Callable[[Tensor], Tensor]] = Registry(
+    "activation", {"relu": torch.relu, "elu": elu, "gelu": gelu, "none": identity}
+)
 
 
 class BatchNorm(nn.BatchNorm1d):

@@ -270,11 +270,11 @@ def some_batch(members: tuple[int, ...], d: int, training: bool, dtype: torch.dt
 
 
 @dtypes
-@pytest.mark.parametrize("activation", plain.ACTIVATIONS)
+@pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("batch", [None, False, True], ids=["bare", "eval", "train"])
 @pytest.mark.parametrize("drops", [False, True])
 @pytest.mark.parametrize(("members", "n", "d"), [((), 2, 1), ((), 40, 130), ((3,), 70, 5)])
-def test_activate(dtype, activation, batch, drops, members, n, d, monkeypatch):
+def test_activate(dtype, relu, batch, drops, members, n, d, monkeypatch):
     monkeypatch.setattr(gpu, "DOT_PARTS", 2)  # several blocks of rows in a part
     h, grad = 3 + normal(*members, n, d, dtype=dtype), normal(*members, n, d, dtype=dtype)
     seed = torch.randint(2**31, members or (1,), device=DEVICE) if drops else None
@@ -283,12 +283,12 @@ def test_activate(dtype, activation, batch, drops, members, n, d, monkeypatch):
         rate = torch.tensor([0.0, 0.3, 0.9], dtype=torch.float64, device=DEVICE)
     ours = None if batch is None else some_batch(members, d, batch, dtype)
     theirs = copy.deepcopy(ours)
-    out, scales = gpu.activate(h, activation, seed, rate, ours)
-    expected, right = plain.activate(h, activation, seed, rate, theirs)
+    out, scales = gpu.activate(h, relu, seed, rate, ours)
+    expected, right = plain.activate(h, relu, seed, rate, theirs)
     assert_same(out, expected)
-    if drops and activation == "none":
+    if drops and not relu:
         assert torch.equal(out == 0, expected == 0)
-    back = grad, h, activation, seed, rate
+    back = grad, h, relu, seed, rate
     found, sums = gpu.activate_back(*back, right, bool(batch))
     expected, totals = plain.activate_back(*back, right, bool(batch))
     assert_same(found, expected)
@@ -304,7 +304,7 @@ def test_activate(dtype, activation, batch, drops, members, n, d, monkeypatch):
 def test_variance_of_a_large_mean_is_accurate():
     h = 1e4 + normal(5000, 3, dtype=torch.float64)
     batch = some_batch((), 3, True, torch.float32)
-    inverse = gpu.activate(h.float(), "none", None, 0.0, batch)[1][3]
+    inverse = gpu.activate(h.float(), False, None, 0.0, batch)[1][3]
     expected = h.float().double().var(0, correction=0).rsqrt()
     torch.testing.assert_close(inverse.double(), expected, rtol=1e-4, atol=0)
 
@@ -529,7 +529,7 @@ def capturable() -> dict[str, Callable[[Tensor], Tensor]]:
 
 
 def activate_and_back(x: Tensor, grad: Tensor, batch: Batch, seed: Tensor) -> Tensor:
-    how = "gelu", seed, 0.3
+    how = True, seed, 0.3
     out, scales = gpu.activate(x, *how, batch)
     return torch.cat([out, gpu.activate_back(grad, x, *how, scales, training=True)[0]])
 

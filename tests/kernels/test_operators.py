@@ -14,6 +14,7 @@ from gread.kernels.operators import (
     activated,
     attention,
     drop,
+    identity,
     linear_maps,
     outer_sum,
     product,
@@ -231,11 +232,8 @@ def composed(h, activation, rate, seed, batch):
     return drop(activation(h), rate, seed)
 
 
-ACTIVATED = [*reference.ACTIVATIONS.values(), torch.tanh]
-
-
 @pytest.mark.parametrize("context", [nullcontext, plain_only])
-@pytest.mark.parametrize("activation", ACTIVATED, ids=[*reference.ACTIVATIONS, "other"])
+@pytest.mark.parametrize("activation", [torch.relu, identity, torch.tanh])
 @pytest.mark.parametrize("training", [None, False, True], ids=["bare", "eval", "train"])
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 def test_activated_equals_the_composition_of_pytorch(context, activation, training, rate):
@@ -271,15 +269,15 @@ def test_activated_members_equal_single_ones(training):
     torch.testing.assert_close(*grads)
 
 
-@pytest.mark.parametrize("name", ["elu", "gelu"])
+@pytest.mark.parametrize("activation", [torch.relu, identity])
 @pytest.mark.parametrize("training", [None, False, True], ids=["bare", "eval", "train"])
-def test_activated_gradients_of_first_and_second_order_are_right(name, training):
+def test_activated_gradients_of_first_and_second_order_are_right(activation, training):
     h = torch.randn(6, 4, dtype=torch.float64, requires_grad=True)
     batch = None if training is None else batch_of((), training)
 
     def call(h, *parameters):
         own = batch and Batch(*parameters, *batch[2:])
-        return activated(h, reference.ACTIVATIONS[name], 0.3, torch.tensor([7]), own)
+        return activated(h, activation, 0.3, torch.tensor([7]), own)
 
     inputs = (h,) if batch is None else (h, batch.weight, batch.bias)
     assert torch.autograd.gradcheck(call, inputs)
