@@ -512,7 +512,7 @@ def capturable() -> dict[str, Callable[[Tensor], Tensor]]:
     n, d, dtype = len(GRAPHS["mixed"]), 64, torch.float32
     weight = positive(rows.column.numel(), dtype=dtype)
     y, terms = normal(n, d, dtype=dtype), Terms(normal(2, d, dtype=dtype))
-    seed = torch.tensor(3, device=DEVICE)
+    seed, batch = torch.tensor(3, device=DEVICE), some_batch((), d, True, dtype)
     return {
         "gather": lambda x: gpu.gather(rows, weight, x, terms),
         "pull": lambda x: torch.cat(
@@ -524,7 +524,7 @@ def capturable() -> dict[str, Callable[[Tensor], Tensor]]:
         "head_dots": lambda x: gpu.head_dots(rows, x.view(n, 4, 16), y.view(n, 4, 16)),
         "shares": lambda x: gpu.shares(rows, x[:, :3].index_select(0, rows.numbers()), weight),
         "dropout": lambda x: gpu.dropout(x, seed, 0.3),
-        "activate": lambda x: activate_and_back(x, y, some_batch((), d, True, dtype), seed),
+        "activate": lambda x: activate_and_back(x, y, batch, seed),
     }
 
 
