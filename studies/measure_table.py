@@ -23,7 +23,7 @@ from gread.experiments.protocol import DATASETS
 from gread.runs.launch import launch
 from gread.runs.result import Result
 from gread.runs.store import ResultStore
-from studies.profile_search import Profiled, spent
+from studies.profile_search import Profiled, rows, spent
 
 
 def main() -> None:
@@ -64,9 +64,7 @@ def main() -> None:
     print("| --- | ---: | ---: | ---: |")
     for name in sorted(counts, key=lambda name: -seconds[name]):
         print(f"| {name} | {counts[name]} | {seconds[name]:.1f} | {ends[name]:.1f} |")
-    print("\n| function | s in all processes |\n| --- | ---: |")
-    for what, taken in found.items():
-        print(f"| {what} | {taken:.1f} |")
+    print("\n" + "\n".join(rows(found)))
 
 
 if __name__ == "__main__":
