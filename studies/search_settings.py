@@ -3,7 +3,8 @@
     python -m studies.search_settings COMPARISON STORE DEVICE WORKERS [MODEL,... [DATASET ...]]
 
 from the repository's root. COMPARISON is a section of gread/experiments/protocol.toml, ``honest``
-or ``fair``, which has the budget. By default all of its models are searched on all of its graphs.
+or ``fair``, which has the budget. By default all of its models are searched on all of its graphs
+for which the final runs are incomplete. A model that is named is searched in any case.
 The best settings by validation are written to gread/runs/presets/COMPARISON, and the runs of the
 table follow. No test metric is shown. Runs that are stored, or committed in
 studies/COMPARISON-trials.jsonl.xz or gread/runs/archives/COMPARISON.jsonl.xz, are not computed
@@ -251,6 +252,12 @@ def within_memory(
             within_memory(store, run, half)
 
 
+def complete(comparison: Comparison, model: str, dataset: str, known: Known) -> bool:
+    """Whether settings are selected and all of their final runs are known."""
+    specs = comparison.specs([dataset], [model])
+    return bool(specs) and all(spec.key in known for spec in specs)
+
+
 def with_data(datasets: Iterable[str]) -> list[str]:
     """Graphs whose files are present; the others are named."""
     found = []
@@ -289,11 +296,12 @@ def main(
         histories=False,
         on_result=say,
     )
-    chosen = models.split(",") if models else comparison.models
+    chosen, known = models.split(",") if models else comparison.models, store.numbers("val")
     cells = [
         Cell(comparison, model, dataset, draw(comparison, model, dataset))
         for dataset in with_data(datasets or comparison.datasets)
         for model in chosen
+        if models or not complete(comparison, model, dataset, known)
     ]
     compute(cells, store, partial(within_memory, store, run))
     print(f"{time.time() - begin:5.0f} s in all {dict(done)}", flush=True)

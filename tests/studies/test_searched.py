@@ -20,7 +20,7 @@ from gread.runs.store import ResultStore
 from gread.search.space import Range
 from studies import report_settings, search_settings
 from studies.measure_budget import gains
-from studies.search_settings import Cell, compute, draw, near, space_of, within_memory
+from studies.search_settings import Cell, complete, compute, draw, near, space_of, within_memory
 
 FAIR = Comparison("fair")
 SETTINGS = {"hidden_channels": 8, "lr": 0.01}
@@ -100,6 +100,16 @@ def test_the_second_stage_draws_near_the_best_of_the_first(drawn):
     assert len(wider.settings) == 2 * len(cell.settings)
     child = wider.settings[len(cell.settings)]
     assert space_of("mlp").parts["lr"].distance(child["lr"], best["lr"]) < 0.17
+
+
+def test_cells_with_all_final_runs_are_complete():
+    keys = [spec.key for spec in FAIR.specs(["texas"], ["mlp"])]
+    known = dict.fromkeys(keys, 0.5)
+    assert complete(FAIR, "mlp", "texas", known)
+    assert not complete(FAIR, "mlp", "wisconsin", known)
+    del known[keys[-1]]
+    assert not complete(FAIR, "mlp", "texas", known)
+    assert not complete(HONEST, "graff", "questions", {})  # no settings are selected
 
 
 def test_second_stage_gain_is_computed_from_its_best_setting():

@@ -1,0 +1,71 @@
+"""The numbers of docs/gread-x.md are those of the committed runs."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gread.experiments.honest import GRAPHS, HONEST, NINE, OURS, REFERENCE, render
+from gread.models.catalog import MODELS
+from gread.runs.archive import ARCHIVES, read_results
+
+PAGE = (Path(__file__).parents[2] / "docs" / "gread-x.md").read_text("utf-8")
+NAMES = {
+    "Minesweeper (ROC-AUC)": "minesweeper",
+    "Tolokers (ROC-AUC)": "tolokers",
+    "filtered Squirrel": "squirrel-filtered",
+    "filtered Chameleon": "chameleon-filtered",
+    "Amazon-Computers": "amazon-computers",
+    "Coauthor-CS": "coauthor-cs",
+    "publication years on arXiv, structure only": "arxiv-year",
+}
+
+
+def by_row(results, datasets):
+    """Texts of the rows of a table by dataset, and of the column of averages."""
+    table = render("", datasets, results)
+    known = [d for d in datasets if any(one.spec.dataset == d for one in results)]
+    return {
+        row[0].text: dict(zip([*known, "average"], [cell.text for cell in row[1:]], strict=False))
+        for row in table.rows
+    }
+
+
+@pytest.fixture(scope="module")
+def tables():
+    """Both tables. The committed file also has runs of the ablation and of earlier settings."""
+    shown = set(HONEST.specs())
+    results = [one for one in read_results(ARCHIVES / "honest.jsonl.xz") if one.spec in shown]
+    return by_row(results, GRAPHS), by_row(results, NINE)
+
+
+def said(name):
+    """GREAD-X, its ensemble if there is one, the tuned GCN, and p, of a row of the page."""
+    (cells,) = re.findall(rf"^\| {re.escape(name)} \|(.+)\|$", PAGE, re.M)
+    ours, theirs, chance, _ = (cell.replace("*", "").strip() for cell in cells.split("|"))
+    first, _, ensemble = ours.partition(", ensemble ")
+    return first, ensemble, theirs, chance
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_row_of_a_graph_equals_the_means_of_committed_runs(name, tables):
+    rows, dataset = tables[0], NAMES[name]
+    ours, ensemble, theirs, chance = said(name)
+    title = MODELS[OURS].title
+    assert rows[title][dataset].startswith(f"{ours} ±")
+    assert rows[MODELS[REFERENCE].title][dataset].startswith(f"{theirs} ±")
+    if ensemble:
+        assert rows[f"– {title}, ensemble"][dataset].startswith(f"{ensemble} ±")
+    exact = rows["p, paired t-test over splits"][dataset]
+    assert chance == exact or float(chance) == round(float(exact), 2)
+
+
+def test_averages_of_the_nine_graphs_equal_those_of_committed_runs(tables):
+    rows = tables[1]
+    for name, ending in (
+        ("average of the paper's nine graphs", ""),
+        ("– ensemble of three seeds", ", ensemble"),
+    ):
+        prefix = "– " if ending else ""
+        found = [f"{prefix}{MODELS[model].title}{ending}" for model in (OURS, REFERENCE)]
+        assert [rows[title]["average"] for title in found] == [said(name)[0], said(name)[2]]
