@@ -21,7 +21,7 @@ import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from torch import Tensor
 
-from gread.kernels.pattern import BY_LENGTH, LONGEST, Rows, recall
+from gread.kernels.pattern import BY_LENGTH, Rows, recall
 from gread.kernels.reference import Batch, Pair, Terms, run as run, threshold
 
 CHANNELS = 128
@@ -37,19 +37,9 @@ WARPS_PER_TILE = 4
 """Warps of other programs of rows side by side."""
 AT_ONCE = 8
 """Entries of a row that a thread reads at once, each into other registers."""
-IN_FLIGHT = 128
-"""Bytes in flight per thread: with the sums, two thirds of 96 registers, and 20 warps fit."""
-SMALL = 2**14
-"""Largest number of rows for which four warps per row still fit on the GPU at once, nearly."""
-MANY = 2**19
-"""Smallest number of entries for which a second launch for heavy rows is worthwhile."""
-HEAVY = 512
-"""Number of entries above which a row goes to the second launch, because it would run longest."""
-WARPS = 2**11
-"""Number of warps that run at a time. A row uses several of them while there are fewer rows."""
-LONG = 64
-"""Smallest number of blocks of entries in the longest row of a small graph for a second launch. It
-has the rows with more than a quarter as many blocks. On an H200 a block took a warp 0.4 µs."""
+WARPS_PER_LONG = 8
+"""Warps of a program of kernels with heads. A row with more than `PIECE` entries has all of them,
+because such rows determine the time: there are few programs."""
 PROGRAMS = 2**13
 """Programs of `pull`, each of which writes its sums: enough to fill the GPU three times."""
 DOT_PARTS = 2**9
@@ -60,7 +50,7 @@ WORDS = 2**11
 """Words of a program of `Keeper`."""
 CONTIGUOUS = torch.contiguous_format
 EVERY = 2**31 - 1
-"""Largest number of entries of a row, and of programs of a launch."""
+"""Largest number of programs of a launch."""
 
 
 def gather(rows: Rows, weight: Tensor, y: Tensor, terms: Terms) -> Tensor:
@@ -97,30 +87,31 @@ def edge_dots(rows: Rows, pairs: Sequence[Pair], out: Tensor | None = None) -> T
         left = [matrix.contiguous() for matrix in pair.left]
         coef = left[0] if pair.coef is None else pair.coef.contiguous()
         arguments += [left[0], left[-1], pair.right.contiguous(), coef]
-    order = recall(rows.start, BY_LENGTH)
-    places, count = (
-        (rows.column, _count(rows)) if order is None else (order.pieces, len(order.pieces))
-    )
-    side = _side_of(_ceil2(d), out.element_size(), WARPS_PER_TILE)
+    places, count, programs, options = _pieces_of(rows, _ceil2(d), out.element_size())
     if count:
-        _edge_dots_kernel[(triton.cdiv(count, side), math.prod(members))](
+        _edge_dots_kernel[(programs, math.prod(members))](
             out, *rows, places, *arguments, _count(rows), length, rows.column.numel(), count,
             D=d, PAIRS=len(pairs), LEFT=len(first.left), LEFT_2=len(second.left),
-            SCALED=first.coef is not None, ADDS=adds, BLOCK_D=_ceil2(d), ROWS=side,
-            BLOCK=AT_ONCE, ORDERED=order is not None, num_warps=WARPS_PER_TILE,
+            SCALED=first.coef is not None, ADDS=adds, BLOCK_D=_ceil2(d), **options,
         )  # fmt: skip
     return out
 
 
 def head_dots(rows: Rows, q: Tensor, k: Tensor) -> Tensor:
     """q[i] · k[j] of every head, for every entry (i, j)."""
+    return _head_dots(rows, q, k, 1.0)
+
+
+def _head_dots(rows: Rows, q: Tensor, k: Tensor, scale: float) -> Tensor:
+    """`head_dots` multiplied by a number."""
     *members, length, heads, d = k.shape
     block = {"BLOCK_H": _ceil2(heads), "BLOCK_D": _ceil2(d)}
     out = q.new_empty(*members, rows.column.numel(), heads)
-    for launch in _launches(rows, math.prod(block.values()) * q.element_size(), math.prod(members)):
-        _head_dots_kernel[(launch.programs, math.prod(members))](
-            out, *rows, q.contiguous(), k.contiguous(), _count(rows), length, rows.column.numel(),
-            HEADS=heads, D=d, **block, **launch.options,
+    places, count, programs, options = _pieces_of(rows, math.prod(block.values()), q.element_size())
+    if count:
+        _head_dots_kernel[(programs, math.prod(members))](
+            out, *rows, places, q.contiguous(), k.contiguous(), _count(rows), length,
+            rows.column.numel(), count, SCALE=scale, HEADS=heads, D=d, **block, **options,
         )  # fmt: skip
     return out
 
@@ -128,32 +119,33 @@ def head_dots(rows: Rows, q: Tensor, k: Tensor) -> Tensor:
 def shares(rows: Rows, scores: Tensor, weight: Tensor | None = None) -> Tensor:
     """weight[e] exp(scores[e]) of every head, every row divided by its sum."""
     scores = scores.contiguous()
-    return _attend(rows, torch.empty_like(scores), scores, scores, weight, 1, given=True)
+    return _shares(rows, scores, weight, torch.empty_like(scores))
+
+
+def _shares(rows: Rows, scores: Tensor, weight: Tensor | None, out: Tensor) -> Tensor:
+    """`shares` written to ``out``, which may be the scores."""
+    *members, entries, heads = scores.shape
+    if entries:
+        tile = _tile_of(
+            rows, AT_ONCE * _ceil2(heads), out.element_size(), WARPS_PER_LONG, longest_apart=True
+        )
+        _shares_kernel[(tile.programs, math.prod(members))](
+            out, rows.start, tile.places, scores, out if weight is None else weight.contiguous(),
+            _count(rows), entries, entries if weight is not None and weight.dim() > 1 else 0,
+            tile.heavy, WEIGHTED=weight is not None, HEADS=heads, BLOCK_H=_ceil2(heads),
+            **tile.options,
+        )  # fmt: skip
+    return out
 
 
 def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Attention of every head: weight[e] exp(q[i] · k[j] / √d_k), every row divided by its sum."""
-    *members, _, heads, d = q.shape
-    out = q.new_empty(*members, rows.column.numel(), heads)
-    return _attend(rows, out, q.contiguous(), k.contiguous(), weight, d, given=False)
+    """Attention of every head: weight[e] exp(q[i] · k[j] / √d_k), every row divided by its sum.
 
-
-def _attend(
-    rows: Rows, out: Tensor, q: Tensor, k: Tensor, weight: Tensor | None, d: int, given: bool
-) -> Tensor:
-    """Fill ``out`` [E, heads] from q and k, or from scores passed as q."""
-    *members, entries, heads = out.shape
-    block = {"BLOCK_H": _ceil2(heads), "BLOCK_D": _ceil2(d)}
-    for launch in _launches(
-        rows, math.prod(block.values()) * out.element_size(), math.prod(members)
-    ):
-        _attend_kernel[(launch.programs, math.prod(members))](
-            out, *rows, q, k, out if weight is None else weight.contiguous(), _count(rows), entries,
-            entries if weight is not None and weight.dim() > 1 else 0,
-            HEADS=heads, D=d, SCALE=1 / math.sqrt(d), GIVEN=given, WEIGHTED=weight is not None,
-            **block, **launch.options,
-        )  # fmt: skip
-    return out
+    Scores do not depend on each other, so a launch of its own has them, in pieces of rows. The
+    softmax then reads only the scores of a row.
+    """
+    scores = _head_dots(rows, q, k, 1 / math.sqrt(q.size(-1)))
+    return _shares(rows, scores, weight, scores)
 
 
 def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
@@ -164,12 +156,14 @@ def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
     # Strides, because a gradient that all heads share is stored once.
     shared = grad.dim() < attention.dim()
     grad = (grad.unsqueeze(-1) if shared else grad).contiguous()
-    width = _ceil2(heads) * attention.element_size()
-    for launch in _launches(rows, width, math.prod(members), in_flight=16):
-        _attend_back_kernel[(launch.programs, math.prod(members))](
-            out, *rows, attention, grad, _count(rows), entries,
+    if entries:
+        tile = _tile_of(
+            rows, AT_ONCE * _ceil2(heads), out.element_size(), WARPS_PER_LONG, longest_apart=True
+        )
+        _attend_back_kernel[(tile.programs, math.prod(members))](
+            out, rows.start, tile.places, attention, grad, _count(rows), entries, tile.heavy,
             STRIDE_E=1 if shared else heads, STRIDE_H=0 if shared else 1, HEADS=heads,
-            BLOCK_H=_ceil2(heads), **launch.options,
+            BLOCK_H=_ceil2(heads), **tile.options,
         )  # fmt: skip
     return out
 
@@ -182,11 +176,13 @@ def gather_heads(rows: Rows, weight: Tensor, y: Tensor, order: Tensor | None = N
     *members, length, heads, d = y.shape
     block = {"BLOCK_H": _ceil2(heads), "BLOCK_D": _ceil2(d)}
     out = y.new_empty(*members, _count(rows), heads, d)
-    for launch in _launches(rows, math.prod(block.values()) * y.element_size(), math.prod(members)):
-        _gather_heads_kernel[(launch.programs, math.prod(members))](
-            out, *rows, rows.column if order is None else order, weight.contiguous(),
-            y.contiguous(), _count(rows), length, rows.column.numel(),
-            HEADS=heads, D=d, ORDERED=order is not None, **block, **launch.options,
+    if out.numel():
+        width = math.prod(block.values())
+        tile = _tile_of(rows, width, y.element_size(), WARPS_PER_LONG, longest_apart=True)
+        _gather_heads_kernel[(tile.programs, math.prod(members))](
+            out, *rows, tile.places, rows.column if order is None else order, weight.contiguous(),
+            y.contiguous(), _count(rows), length, rows.column.numel(), tile.heavy,
+            HEADS=heads, D=d, REORDERED=order is not None, **block, **tile.options,
         )  # fmt: skip
     return out
 
@@ -438,67 +434,6 @@ def look(
     return better
 
 
-class _Launch(NamedTuple):
-    """One launch of a kernel over the rows."""
-
-    programs: int
-    options: dict[str, int]
-    """Arguments of every kernel over rows: the rows of a program and the block size of entries."""
-
-
-def _launches(rows: Rows, width: int, repeats: int, in_flight: int = IN_FLIGHT) -> list[_Launch]:
-    """Launch parameters from values that are known without synchronization.
-
-    Args:
-        rows: The matrix.
-        width: Bytes of a tile per entry, a power of two.
-        repeats: Number of programs with the same rows, for other channels and members.
-        in_flight: Bytes in flight per thread.
-    """
-    n, entries = _count(rows), rows.column.numel()
-    if n == 0:
-        return []
-    mean = entries / n
-    large = n > SMALL and entries >= MANY
-    longest = recall(rows.start, LONGEST) or (EVERY if large else 0)
-
-    def block(warps: int, usual: float) -> int:
-        # A block much longer than the rows wastes work.
-        fitting = max(32 * warps * in_flight // width, 1)
-        return min(fitting, 1024, max(16, _ceil2(math.ceil(usual))))
-
-    def launch(
-        each: int, warps: int, registers: int, usual: float, fewest: int, most: int
-    ) -> _Launch:
-        options = {
-            "each": each,
-            # A constant if no row is too short, to avoid recompilation.
-            "SPAN": _ceil2(each) if fewest else 1,
-            "FEWEST": fewest,
-            "MOST": most,
-            "BLOCK": block(warps, usual),
-            "num_warps": warps,
-            "maxnreg": registers,
-        }
-        return _Launch(triton.cdiv(n, each), options)
-
-    # A large graph fills the GPU best with one warp per row. In a small graph with long rows, the
-    # longest row determines the time. The register limit is the lowest that rarely spills.
-    warps = 4 if n <= SMALL and mean >= 16 else min(max(width // 512, 1), 8)
-    usual = 2 * mean
-    unused = WARPS // (n * max(repeats, 1))
-    if unused > warps:
-        warps, usual = min(_ceil2(unused + 1) // 2, 8), max(usual, longest)
-    long = LONG * block(warps, usual)
-    heavy, limit = (HEAVY, HEAVY) if large else (long // 4, long)
-    if longest <= limit:
-        return [launch(1, warps, 96, usual, 0, EVERY)]
-    return [
-        launch(1, warps, 96, usual, 0, heavy),
-        launch(64 if large else 8, 8, 128, 2 * HEAVY, heavy + 1, EVERY),
-    ]
-
-
 def _combine(
     rows: Rows, weight: Tensor, x: Tensor, y: Tensor | None, terms: Terms
 ) -> tuple[Tensor, Tensor]:
@@ -542,7 +477,9 @@ class _Tile(NamedTuple):
     options: dict[str, int]
 
 
-def _tile_of(rows: Rows, channels: int, size: int, warps: int, most: int = EVERY) -> _Tile:
+def _tile_of(
+    rows: Rows, channels: int, size: int, warps: int, most: int = EVERY, longest_apart: bool = False
+) -> _Tile:
     """Division of the rows, from values that are known without synchronization.
 
     Args:
@@ -551,10 +488,13 @@ def _tile_of(rows: Rows, channels: int, size: int, warps: int, most: int = EVERY
         size: Bytes of a number.
         warps: Warps of a program.
         most: Largest number of programs for rows that are not heavy.
+        longest_apart: Whether rows with more than `PIECE` entries count as heavy.
     """
     side = _side_of(channels, size, warps)
     order = recall(rows.start, BY_LENGTH)
-    places, heavy = (rows.column, 0) if order is None else (order.places, order.heavy)
+    places, heavy = rows.column, 0
+    if order is not None:
+        places, heavy = order.places, order.long if longest_apart else order.heavy
     heavy = 0 if side == 1 else heavy
     blocks = triton.cdiv(_count(rows) - heavy, side)
     each = max(triton.cdiv(blocks, most), 1)
@@ -566,6 +506,27 @@ def _tile_of(rows: Rows, channels: int, size: int, warps: int, most: int = EVERY
         "num_warps": warps,
     }
     return _Tile(places, heavy, each, heavy + triton.cdiv(blocks, each), options)
+
+
+def _pieces_of(rows: Rows, channels: int, size: int) -> tuple[Tensor, int, int, dict[str, int]]:
+    """Division of pieces of rows, for kernels with a result for each entry.
+
+    Returns:
+        The pieces, see `gread.kernels.pattern.RowOrder`, their number, the number of programs, and
+        options of the kernel. Without an order, the pieces are the rows.
+    """
+    side = _side_of(channels, size, WARPS_PER_TILE)
+    order = recall(rows.start, BY_LENGTH)
+    places, count = rows.column, _count(rows)
+    if order is not None:
+        places, count = order.pieces, len(order.pieces)
+    options = {
+        "ROWS": side,
+        "BLOCK": AT_ONCE,
+        "ORDERED": order is not None,
+        "num_warps": WARPS_PER_TILE,
+    }
+    return places, count, triton.cdiv(count, side), options
 
 
 def _side_of(channels: int, size: int, warps: int) -> int:
@@ -586,73 +547,6 @@ def _count(rows: Rows) -> int:
 def _ceil2(number: int) -> int:
     """Smallest power of two that is at least ``number``."""
     return 1 << max(number - 1, 0).bit_length()
-
-
-@triton.jit
-def _rows(start, n, each, FEWEST: tl.constexpr, SPAN: tl.constexpr):
-    """First row of this program, and the row after its last."""
-    first = tl.program_id(0).to(tl.int64) * each
-    last = tl.minimum(first + each, n)
-    if FEWEST > 0:
-        # Heavy rows are few: compare all rows at once, and begin and stop at a heavy row.
-        row = first + tl.arange(0, SPAN)
-        there = row < last
-        begin = tl.load(start + row, mask=there, other=0)
-        heavy = there & (tl.load(start + row + 1, mask=there, other=0) - begin >= FEWEST)
-        first = tl.min(tl.where(heavy, row, last), axis=0)
-        last = tl.max(tl.where(heavy, row + 1, first), axis=0)
-    return first, last
-
-
-@triton.jit
-def _entries(start, row, FEWEST: tl.constexpr, MOST: tl.constexpr):
-    """Start and number of the entries of a row, and whether this launch processes the row."""
-    begin = tl.load(start + row)
-    count = (tl.load(start + row + 1) - begin).to(tl.int32)
-    return begin, count, (count >= FEWEST) & (count <= MOST)
-
-
-@triton.jit
-def _heads(HEADS: tl.constexpr, D: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr):
-    """Offsets of the values of a node, [heads, channels], and a mask of the valid ones."""
-    head = tl.arange(0, BLOCK_H)[:, None]
-    channel = tl.arange(0, BLOCK_D)[None, :]
-    return head * D + channel, (head < HEADS) & (channel < D)
-
-
-@triton.jit
-def _tile(x, node, known, lane, there, STRIDE: tl.constexpr):
-    """x[node] as a tile [entries, heads, channels]; zero where a mask is false."""
-    at = node.to(tl.int64)[:, None, None] * STRIDE + lane[None, :, :]
-    return tl.load(x + at, mask=known[:, None, None] & there[None, :, :], other=0)
-
-
-@triton.jit
-def _product(
-    column, order, weight, begin, count, x, lane, there,
-    HEADS: tl.constexpr, STRIDE: tl.constexpr, BLOCK: tl.constexpr, BLOCK_H: tl.constexpr,
-    BLOCK_D: tl.constexpr, ORDERED: tl.constexpr,
-):  # fmt: skip
-    """Σ over the ``count`` entries of weight[e, head] · x[j, head], [heads, channels]."""
-    head = tl.arange(0, BLOCK_H)[None, :]
-    total = tl.zeros([BLOCK, BLOCK_H, BLOCK_D], x.dtype.element_ty)
-    entry = tl.arange(0, BLOCK)
-    column += begin
-    order += begin
-    node = tl.load(column + entry, mask=entry < count, other=0)
-    for _ in range(0, count, BLOCK):
-        known = entry < count
-        place = begin + entry
-        if ORDERED:
-            place = tl.load(order + entry, mask=known, other=0)
-        at = place[:, None] * HEADS + head
-        factor = tl.load(weight + at, mask=known[:, None] & (head < HEADS), other=0)
-        tile = _tile(x, node, known, lane, there, STRIDE)
-        # Prefetch the next columns together with the tile: one wait per block, not two.
-        entry += BLOCK
-        node = tl.load(column + entry, mask=entry < count, other=0)
-        total += factor[:, :, None] * tile
-    return tl.sum(total, axis=0)
 
 
 @triton.jit
@@ -678,13 +572,13 @@ def _blocks(heavies, each):
 @triton.jit
 def _side_by_side(
     start, places, heavies, shared, block, n,
-    ROWS: tl.constexpr, ORDERED: tl.constexpr, HEAVY: tl.constexpr,
+    ROWS: tl.constexpr, ORDERED: tl.constexpr, HEAVY: tl.constexpr, EACH: tl.constexpr = 1,
 ):  # fmt: skip
-    """ROWS rows of a block, or one heavy row in ROWS parts.
+    """ROWS rows of a block, or one heavy row in ROWS parts; each of them EACH times in sequence.
 
     Returns the row of each, whether there is one, its first entry, and how many follow from there.
     """
-    side = tl.arange(0, ROWS)
+    side = tl.arange(0, ROWS * EACH) // EACH
     place = (block * ROWS + side).to(tl.int64)
     if HEAVY:
         place = tl.where(shared, tl.program_id(0), heavies + place)
@@ -780,28 +674,60 @@ def _combine_kernel(
             tl.store(partial + (part * (1 + DEGREE) + m) * D + channel, total, mask=valid)
 
 
-@triton.jit(do_not_specialize=["n", "length", "entries", "each"])
+@triton.jit
+def _heads(HEADS: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, BLOCK_H: tl.constexpr,
+           BLOCK_D: tl.constexpr):  # fmt: skip
+    """Head of every line of a tile with the heads of some rows, its channels, and a mask of those.
+
+    With a head in a line of its own, a thread has 16 bytes of one head, as of a row without heads.
+    """
+    head = tl.arange(0, ROWS * BLOCK_H) % BLOCK_H
+    channel = tl.arange(0, BLOCK_D)[None, :]
+    return head, head[:, None] * D + channel, (head < HEADS)[:, None] & (channel < D)
+
+
+@triton.jit(do_not_specialize=["n", "length", "entries", "heavies"])
 def _gather_heads_kernel(
-    out, start, column, order, weight, y, n, length, entries, each,
-    HEADS: tl.constexpr, D: tl.constexpr, ORDERED: tl.constexpr, BLOCK_H: tl.constexpr,
-    BLOCK_D: tl.constexpr, SPAN: tl.constexpr, FEWEST: tl.constexpr, MOST: tl.constexpr,
-    BLOCK: tl.constexpr,
+    out, start, column, places, order, weight, y, n, length, entries, heavies,
+    HEADS: tl.constexpr, D: tl.constexpr, REORDERED: tl.constexpr, BLOCK_H: tl.constexpr,
+    BLOCK_D: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, ORDERED: tl.constexpr,
+    HEAVY: tl.constexpr,
 ):  # fmt: skip
     stride: tl.constexpr = HEADS * D
     member = tl.program_id(1).to(tl.int64)
     out += member * n * stride
     y += member * length * stride
     weight += member * entries * HEADS
-    lane, there = _heads(HEADS, D, BLOCK_H, BLOCK_D)
-    first, last = _rows(start, n, each, FEWEST, SPAN)
-    for row in range(first, last):
-        begin, count, mine = _entries(start, row, FEWEST, MOST)
-        if mine:
-            value = _product(
-                column, order, weight, begin, count, y, lane, there,
-                HEADS, stride, BLOCK, BLOCK_H, BLOCK_D, ORDERED,
-            )  # fmt: skip
-            tl.store(out + row * stride + lane, value, mask=there)
+    head, lane, valid = _heads(HEADS, D, ROWS, BLOCK_H, BLOCK_D)
+    shared, block, _ = _blocks(heavies, 1)
+    row, mine, begin, count = _side_by_side(
+        start, places, heavies, shared, block, n, ROWS, ORDERED, HEAVY, BLOCK_H
+    )
+    count = tl.where(head < HEADS, count, 0)
+    entry = tl.arange(0, BLOCK)[None, :]
+    known = entry < count[:, None]
+    place = begin[:, None] + entry
+    node = tl.load(column + place, mask=known, other=0)
+    own = tl.load(order + place, mask=known, other=0) if REORDERED else place
+    total = tl.zeros([ROWS * BLOCK_H, BLOCK_D], y.dtype.element_ty)
+    for _ in range(0, tl.max(count, axis=0), BLOCK):
+        factor = tl.load(weight + own * HEADS + head[:, None], mask=known, other=0)
+        values = y + (node.to(tl.int64)[:, :, None] * stride + lane[:, None, :])
+        tile = tl.load(values, mask=known[:, :, None] & valid[:, None, :], other=0)
+        # Prefetch the next columns together with the tile: one wait per block, not two.
+        count -= BLOCK
+        place += BLOCK
+        known = entry < count[:, None]
+        node = tl.load(column + place, mask=known, other=0)
+        own = tl.load(order + place, mask=known, other=0) if REORDERED else place
+        total += tl.sum(factor[:, :, None] * tile, axis=1)
+    if HEAVY:
+        mine = mine & ((tl.arange(0, ROWS * BLOCK_H) < BLOCK_H) | (not shared))
+        if shared:
+            parts = tl.reshape(total, (ROWS, BLOCK_H, BLOCK_D))
+            parts = tl.broadcast_to(tl.sum(parts, axis=0)[None, :, :], (ROWS, BLOCK_H, BLOCK_D))
+            total = tl.reshape(parts, (ROWS * BLOCK_H, BLOCK_D))
+    tl.store(out + row[:, None] * stride + lane, total, mask=mine[:, None] & valid)
 
 
 @triton.jit
@@ -886,139 +812,135 @@ def _dot_kernel(
     tl.store(out + part * D + channel, tl.sum(total, axis=0)[None, :], mask=channel < D)
 
 
-@triton.jit(do_not_specialize=["n", "length", "entries", "each"])
+@triton.jit(do_not_specialize=["n", "length", "entries", "pieces"])
 def _head_dots_kernel(
-    out, start, column, q, k, n, length, entries, each,
-    HEADS: tl.constexpr, D: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr,
-    SPAN: tl.constexpr, FEWEST: tl.constexpr, MOST: tl.constexpr, BLOCK: tl.constexpr,
+    out, start, column, places, q, k, n, length, entries, pieces,
+    SCALE: tl.constexpr, HEADS: tl.constexpr, D: tl.constexpr, BLOCK_H: tl.constexpr,
+    BLOCK_D: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, ORDERED: tl.constexpr,
 ):  # fmt: skip
+    """Scores of some pieces of rows."""
     stride: tl.constexpr = HEADS * D
     member = tl.program_id(1).to(tl.int64)
     q += member * n * stride
     k += member * length * stride
     out += member * entries * HEADS
-    lane, there = _heads(HEADS, D, BLOCK_H, BLOCK_D)
-    head = tl.arange(0, BLOCK_H)[None, :]
-    first, last = _rows(start, n, each, FEWEST, SPAN)
-    for row in range(first, last):
-        begin, count, mine = _entries(start, row, FEWEST, MOST)
-        if mine:
-            query = tl.load(q + row * stride + lane, mask=there, other=0)
-            for at in range(0, count, BLOCK):
-                entry = at + tl.arange(0, BLOCK)
-                known = entry < count
-                node = tl.load(column + begin + entry, mask=known, other=0)
-                keys = _tile(k, node, known, lane, there, stride)
-                dots = tl.sum(query[None, :, :] * keys, axis=2)
-                place = out + (begin + entry[:, None]) * HEADS + head
-                tl.store(place, dots, mask=known[:, None] & (head < HEADS))
+    head, lane, valid = _heads(HEADS, D, ROWS, BLOCK_H, BLOCK_D)
+    row, mine, begin, count = _side_by_side(
+        start, places, 0, False, tl.program_id(0), pieces, ROWS, ORDERED, False, BLOCK_H
+    )
+    count = tl.where(head < HEADS, count, 0)
+    at = row[:, None] * stride + lane
+    query = tl.load(q + at, mask=mine[:, None] & valid, other=0) * SCALE
+    entry = tl.arange(0, BLOCK)[None, :]
+    known = entry < count[:, None]
+    place = begin[:, None] + entry
+    node = tl.load(column + place, mask=known, other=0)
+    for _ in range(0, tl.max(count, axis=0), BLOCK):
+        values = k + (node.to(tl.int64)[:, :, None] * stride + lane[:, None, :])
+        keys = tl.load(values, mask=known[:, :, None] & valid[:, None, :], other=0)
+        dots = tl.sum(query[:, None, :] * keys, axis=2)
+        tl.store(out + place * HEADS + head[:, None], dots, mask=known)
+        count -= BLOCK
+        place += BLOCK
+        known = entry < count[:, None]
+        node = tl.load(column + place, mask=known, other=0)
 
 
-@triton.jit(do_not_specialize=["n", "entries", "weight_step", "each"])
-def _attend_kernel(
-    out, start, column, q, k, weight, n, entries, weight_step, each,
-    HEADS: tl.constexpr, D: tl.constexpr, SCALE: tl.constexpr, GIVEN: tl.constexpr,
-    WEIGHTED: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr, SPAN: tl.constexpr,
-    FEWEST: tl.constexpr, MOST: tl.constexpr, BLOCK: tl.constexpr,
+@triton.jit(do_not_specialize=["n", "entries", "weight_step", "heavies"])
+def _shares_kernel(
+    out, start, places, scores, weight, n, entries, weight_step, heavies,
+    WEIGHTED: tl.constexpr, HEADS: tl.constexpr, BLOCK_H: tl.constexpr, ROWS: tl.constexpr,
+    BLOCK: tl.constexpr, ORDERED: tl.constexpr, HEAVY: tl.constexpr,
 ):  # fmt: skip
-    """Scores, their maximum and the sum of their exponentials first, then the quotients.
+    """The maximum of the scores and the sum of their exponentials first, then the quotients.
 
-    The scores are computed from q and k and stored in ``out``, or are passed as q.
+    Every lane first has those of its own entries, so a block waits for no other lane.
 
     Entries of zero weight are excluded from the maximum: a large one would make all others
     underflow.
     """
-    stride: tl.constexpr = HEADS * D
     member = tl.program_id(1).to(tl.int64)
     out += member * entries * HEADS
+    scores += member * entries * HEADS
     weight += member * weight_step
-    if GIVEN:
-        scores = q + member * entries * HEADS
-    else:
-        scores = out
-        q += member * n * stride
-        k += member * n * stride
-    lane, there = _heads(HEADS, D, BLOCK_H, BLOCK_D)
-    head = tl.arange(0, BLOCK_H)[None, :]
-    first, last = _rows(start, n, each, FEWEST, SPAN)
-    for row in range(first, last):
-        begin, count, mine = _entries(start, row, FEWEST, MOST)
-        if mine:
-            if not GIVEN:
-                query = tl.load(q + row * stride + lane, mask=there, other=0) * SCALE
-            # The lowest number instead of −∞: in a row whose weights are all zero, −∞ − (−∞) would
-            # be NaN.
-            highest = tl.full([1, BLOCK_H], LOWEST, q.dtype.element_ty)
-            total = tl.zeros([1, BLOCK_H], q.dtype.element_ty)
-            lanes = begin * HEADS + head
-            for at in range(0, count, BLOCK):
-                entry = at + tl.arange(0, BLOCK)
-                known = entry < count
-                mask = known[:, None] & (head < HEADS)
-                place = lanes + entry[:, None] * HEADS
-                if GIVEN:
-                    score = tl.load(scores + place, mask=mask, other=0)
-                else:
-                    node = tl.load(column + begin + entry, mask=known, other=0)
-                    keys = _tile(k, node, known, lane, there, stride)
-                    score = tl.sum(query[None, :, :] * keys, axis=2)
-                    tl.store(scores + place, score, mask=mask)
-                counts = known[:, None]
-                if WEIGHTED:
-                    share = tl.load(weight + begin + entry, mask=known, other=0)[:, None]
-                    counts = share != 0
-                score = tl.where(counts, score, float("-inf"))
-                higher = tl.maximum(highest, tl.max(score, axis=0)[None, :])
-                part = tl.exp(score - higher)
-                if WEIGHTED:
-                    part *= share
-                total = total * tl.exp(highest - higher) + tl.sum(part, axis=0)[None, :]
-                highest = higher
-            total = tl.where(total == 0, 1, total)
-            # A thread may read scores that another thread has written.
-            tl.debug_barrier()
-            for at in range(0, count, BLOCK):
-                entry = at + tl.arange(0, BLOCK)
-                known = entry < count
-                mask = known[:, None] & (head < HEADS)
-                place = lanes + entry[:, None] * HEADS
-                score = tl.load(scores + place, mask=mask, other=0)
-                value = tl.exp(tl.minimum(score - highest, 0)) / total
-                if WEIGHTED:
-                    value *= tl.load(weight + begin + entry, mask=known, other=0)[:, None]
-                tl.store(out + place, value, mask=mask)
+    head = tl.arange(0, BLOCK_H)[None, None, :]
+    shared, block, _ = _blocks(heavies, 1)
+    _, _, begin, count = _side_by_side(
+        start, places, heavies, shared, block, n, ROWS, ORDERED, HEAVY
+    )
+    most = tl.max(count, axis=0)
+    # Entries are the first axis: Triton then gives the lanes of a warp entries next to each other.
+    lane = tl.arange(0, BLOCK)[:, None, None]
+    begin, count = begin[None, :, None], count[None, :, None]
+    # The lowest number instead of −∞: in a row whose weights are all zero, −∞ − (−∞) would be NaN.
+    highest = tl.full([BLOCK, ROWS, BLOCK_H], LOWEST, scores.dtype.element_ty)
+    total = tl.zeros([BLOCK, ROWS, BLOCK_H], scores.dtype.element_ty)
+    for first in range(0, most, BLOCK):
+        entry = first + lane
+        place, mask = begin + entry, (entry < count) & (head < HEADS)
+        score = tl.load(scores + place * HEADS + head, mask=mask, other=float("-inf"))
+        if WEIGHTED:
+            share = tl.load(weight + place, mask=entry < count, other=0)
+            score = tl.where(share != 0, score, float("-inf"))
+        higher = tl.maximum(highest, score)
+        part = tl.exp(score - higher)
+        if WEIGHTED:
+            part *= share
+        total = total * tl.exp(highest - higher) + part
+        highest = higher
+    top = tl.max(highest, axis=0)
+    total = tl.sum(total * tl.exp(highest - top[None, :, :]), axis=0)
+    if HEAVY:  # noqa: SIM102, a constant of the compiler
+        if shared:
+            own = top
+            top = tl.broadcast_to(tl.max(own, axis=0)[None, :], (ROWS, BLOCK_H))
+            total = tl.sum(total * tl.exp(own - top), axis=0)[None, :]
+            total = tl.broadcast_to(total, (ROWS, BLOCK_H))
+    total = tl.where(total == 0, 1, total)
+    # The scores may be overwritten, which other threads may still read.
+    tl.debug_barrier()
+    for first in range(0, most, BLOCK):
+        entry = first + lane
+        place, mask = begin + entry, (entry < count) & (head < HEADS)
+        score = tl.load(scores + place * HEADS + head, mask=mask, other=0)
+        value = tl.exp(tl.minimum(score - top[None, :, :], 0)) / total[None, :, :]
+        if WEIGHTED:
+            value *= tl.load(weight + place, mask=entry < count, other=0)
+        tl.store(out + place * HEADS + head, value, mask=mask)
 
 
-@triton.jit(do_not_specialize=["n", "entries", "each"])
+@triton.jit(do_not_specialize=["n", "entries", "heavies"])
 def _attend_back_kernel(
-    out, start, column, attention, grad, n, entries, each,
+    out, start, places, attention, grad, n, entries, heavies,
     STRIDE_E: tl.constexpr, STRIDE_H: tl.constexpr, HEADS: tl.constexpr, BLOCK_H: tl.constexpr,
-    SPAN: tl.constexpr, FEWEST: tl.constexpr, MOST: tl.constexpr, BLOCK: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, ORDERED: tl.constexpr, HEAVY: tl.constexpr,
 ):  # fmt: skip
     member = tl.program_id(1).to(tl.int64)
     out += member * entries * HEADS
     attention += member * entries * HEADS
     grad += member * entries * STRIDE_E
-    head = tl.arange(0, BLOCK_H)[None, :]
-    first, last = _rows(start, n, each, FEWEST, SPAN)
-    for row in range(first, last):
-        begin, count, mine = _entries(start, row, FEWEST, MOST)
-        if mine:
-            total = tl.zeros([BLOCK, BLOCK_H], out.dtype.element_ty)
-            shares = attention + begin * HEADS + head
-            slopes = grad + begin * STRIDE_E + head * STRIDE_H
-            for at in range(0, count, BLOCK):
-                entry = at + tl.arange(0, BLOCK)[:, None]
-                mask = (entry < count) & (head < HEADS)
-                share = tl.load(shares + entry * HEADS, mask=mask, other=0)
-                total += share * tl.load(slopes + entry * STRIDE_E, mask=mask, other=0)
-            mean = tl.sum(total, axis=0)[None, :]
-            for at in range(0, count, BLOCK):
-                entry = at + tl.arange(0, BLOCK)[:, None]
-                mask = (entry < count) & (head < HEADS)
-                share = tl.load(shares + entry * HEADS, mask=mask, other=0)
-                slope = tl.load(slopes + entry * STRIDE_E, mask=mask, other=0)
-                tl.store(out + (begin + entry) * HEADS + head, share * (slope - mean), mask=mask)
+    head = tl.arange(0, BLOCK_H)[None, None, :]
+    shared, block, _ = _blocks(heavies, 1)
+    _, _, begin, count = _side_by_side(
+        start, places, heavies, shared, block, n, ROWS, ORDERED, HEAVY
+    )
+    most = tl.max(count, axis=0)
+    lane = tl.arange(0, BLOCK)[:, None, None]  # entries first, as in `_shares_kernel`
+    begin, count = begin[None, :, None], count[None, :, None]
+    total = tl.zeros([BLOCK, ROWS, BLOCK_H], out.dtype.element_ty)
+    for first in range(0, most, BLOCK):
+        place, mask = begin + first + lane, (first + lane < count) & (head < HEADS)
+        share = tl.load(attention + place * HEADS + head, mask=mask, other=0)
+        total += share * tl.load(grad + place * STRIDE_E + head * STRIDE_H, mask=mask, other=0)
+    mean = tl.sum(total, axis=0)
+    if HEAVY:  # noqa: SIM102, a constant of the compiler
+        if shared:
+            mean = tl.broadcast_to(tl.sum(mean, axis=0)[None, :], (ROWS, BLOCK_H))
+    for first in range(0, most, BLOCK):
+        place, mask = begin + first + lane, (first + lane < count) & (head < HEADS)
+        share = tl.load(attention + place * HEADS + head, mask=mask, other=0)
+        slope = tl.load(grad + place * STRIDE_E + head * STRIDE_H, mask=mask, other=0)
+        tl.store(out + place * HEADS + head, share * (slope - mean[None, :, :]), mask=mask)
 
 
 @triton.jit

@@ -15,14 +15,13 @@ from gread.kernels.cuda_graph import values_can_be_read
 
 T = TypeVar("T")
 
-LONGEST = "longest"
-"""Key of the number of entries in the longest row, remembered with the starts of the rows."""
 MOST_LIGHT = 128
 """Number of entries above which a row is heavy: several warps of a GPU then share it."""
 BY_LENGTH = "rows by length"
 """Key of `rows_by_length`, remembered with the starts of the rows."""
 PIECE = 32
-"""Most entries of a part of a row, for kernels with a result for each entry."""
+"""Most entries of a part of a row, for kernels with a result for each entry. Longer rows are long:
+kernels with few programs give them several warps."""
 NEARBY = 2**15
 """Number of consecutive rows that are ordered by length: many would scatter the neighbours that
 nearby rows share."""
@@ -59,14 +58,13 @@ class Pattern:
     def from_entries(row: Tensor, column: Tensor, shape: tuple[int, int]) -> tuple[Pattern, Tensor]:
         """Build a pattern from entries in any order; also returns their order, [E].
 
-        On a GPU the longest row and column are read here, if values can be read: a launch must
-        not wait for them.
+        On a GPU the rows and columns are ordered by length here, if values can be read: a launch
+        must not wait for them.
         """
         order = (row * shape[1] + column).argsort(stable=True)
         pattern = Pattern(Rows(_starts(row, shape[0]), column[order].int()), shape[1])
         if column.is_cuda and column.numel() and values_can_be_read():
             for start in (pattern.rows.start, pattern.columns.start):
-                remember(start, LONGEST, partial(_longest, start))
                 remember(start, BY_LENGTH, partial(rows_by_length, start))
         return pattern, order
 
@@ -103,15 +101,14 @@ def _starts(index: Tensor, size: int) -> Tensor:
     return counts.index_add(0, index + 1, one).cumsum(0)
 
 
-def _longest(start: Tensor) -> int:
-    return int(start.diff().max())
-
-
 class RowOrder(NamedTuple):
     """The order in which a GPU processes rows, so that those next to each other end together."""
 
     heavy: int
     """Number of rows with more than `MOST_LIGHT` entries, which come first."""
+    long: int
+    """Number of rows before the first with at most `PIECE` entries: with up to `NEARBY` rows, all
+    that have more."""
     places: Tensor
     """Number, start and length of each row in this order, int32 [N, 3] or int64."""
     pieces: Tensor
@@ -131,7 +128,8 @@ def rows_by_length(start: Tensor) -> RowOrder:
     )
     rest = (counts[cut] - before).clamp(max=PIECE)
     pieces = _by_length(cut, start[cut] + before, rest, cut // NEARBY)
-    return RowOrder(int(heavy.sum()), places, pieces)
+    long = (places[:, 2] > PIECE).int().cumprod(0).sum()
+    return RowOrder(int(heavy.sum()), int(long), places, pieces)
 
 
 def _by_length(row: Tensor, start: Tensor, count: Tensor, group: Tensor) -> Tensor:

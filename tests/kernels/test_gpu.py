@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gread.kernels import pattern, reference as plain
-from gread.kernels.pattern import BY_LENGTH, LONGEST, remember, rows_by_length
+from gread.kernels.pattern import BY_LENGTH, remember, rows_by_length
 from gread.kernels.reference import Batch, Pair, Rows, Terms
 
 pytest.importorskip("triton")
@@ -35,21 +35,16 @@ pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array:Deprecati
 dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
 
 
-@pytest.fixture(params=["one", "two", "long"])
-def launches(request, monkeypatch) -> str:
-    """One launch with all warps, or a second for heavy rows of a large or a small graph.
+@pytest.fixture(params=["usual", "large", "long"])
+def division(request, monkeypatch) -> str:
+    """The usual division of rows, that of a large graph, or one with many heavy rows.
 
     The state of the large graph does not fit into the cache.
     """
     if request.param == "long":
-        monkeypatch.setattr(gpu, "WARPS", 0)
-        monkeypatch.setattr(gpu, "LONG", 4)
         monkeypatch.setattr(pattern, "MOST_LIGHT", 6)
         monkeypatch.setattr(pattern, "PIECE", 5)
-    if request.param == "two":
-        monkeypatch.setattr(gpu, "SMALL", 0)
-        monkeypatch.setattr(gpu, "MANY", 0)
-        monkeypatch.setattr(gpu, "HEAVY", 6)
+    if request.param == "large":
         monkeypatch.setattr(gpu, "PROGRAMS", 4)
         monkeypatch.setattr(gpu, "CACHED", 0)
         monkeypatch.setattr(pattern, "NEARBY", 4)
@@ -60,7 +55,6 @@ def make_rows(counts: list[int], columns: int) -> Rows:
     start = torch.tensor([0, *counts]).cumsum(0)
     column = torch.randint(max(columns, 1), (int(start[-1]),), dtype=torch.int32)
     rows = Rows(start.to(DEVICE), column.to(DEVICE))
-    remember(rows.start, LONGEST, lambda: max(counts, default=0))
     remember(rows.start, BY_LENGTH, lambda: rows_by_length(rows.start))
     return rows
 
@@ -105,7 +99,7 @@ def assert_same(ours: Tensor, expected: Tensor) -> None:
 @pytest.mark.parametrize(
     ("d", "degree", "bases"), [(1, 0, 0), (3, 1, 1), (64, 2, 2), (130, 3, 4), (64, 0, 5), (3, 3, 3)]
 )
-def test_gather(launches, graph, dtype, d, degree, bases):
+def test_gather(division, graph, dtype, d, degree, bases):
     rows = rows_of(graph)
     n, entries = len(GRAPHS[graph]), rows.column.numel()
     arguments = (
@@ -131,6 +125,12 @@ def test_rows_without_length_order_agree_with_the_reference():
     assert_same(gpu.gather(bare, weight, y, terms), plain.gather(rows, weight, y, terms))
     pairs = [Pair([y], y)]
     assert_same(gpu.edge_dots(bare, pairs), plain.edge_dots(rows, pairs))
+    q, k = normal(2, n, 4, 16, dtype=torch.float64)
+    attention = plain.attend(rows, q, k, weight)
+    assert_same(gpu.attend(bare, q, k, weight), attention)
+    slope = plain.attend_back(rows, attention, weight)
+    assert_same(gpu.attend_back(bare, attention, weight), slope)
+    assert_same(gpu.gather_heads(bare, attention, q), plain.gather_heads(rows, attention, q))
 
 
 @dtypes
@@ -146,7 +146,7 @@ def test_gather_with_more_columns_than_rows(dtype):
 @pytest.mark.parametrize(
     ("d", "degree", "bases"), [(1, 1, 0), (3, 2, 1), (64, 1, 2), (130, 3, 5), (64, 3, 4), (3, 1, 3)]
 )
-def test_pull(launches, graph, dtype, d, degree, bases):
+def test_pull(division, graph, dtype, d, degree, bases):
     rows = rows_of(graph)
     n, entries = len(GRAPHS[graph]), rows.column.numel()
     arguments = (
@@ -176,7 +176,7 @@ def test_dot(dtype, n, d):
 @graphs
 @pytest.mark.parametrize("d", [1, 3, 64, 130])
 @pytest.mark.parametrize("lefts", [(1,), (2,), (1, 1), (2, 1), (1, 2)])
-def test_edge_dots(launches, graph, dtype, d, lefts):
+def test_edge_dots(division, graph, dtype, d, lefts):
     rows = rows_of(graph)
     n = len(GRAPHS[graph])
     matrix = partial(normal, n, d, dtype=dtype)
@@ -198,7 +198,7 @@ heads = pytest.mark.parametrize(("heads", "d_k"), [(1, 3), (1, 16), (4, 16), (4,
 @graphs
 @heads
 @pytest.mark.parametrize("weights", ["none", "given", "zero"])
-def test_attend(launches, graph, dtype, heads, d_k, weights):
+def test_attend(division, graph, dtype, heads, d_k, weights):
     rows = rows_of(graph)
     q, k = (3 * normal(len(GRAPHS[graph]), heads, d_k, dtype=dtype) for _ in range(2))
     weight = positive(rows.column.numel(), dtype=dtype) if weights != "none" else None
@@ -230,7 +230,7 @@ def test_zero_weight_entries_equal_absent_entries_in_attention(dtype, far):
 @graphs
 @pytest.mark.parametrize("heads", [1, 3, 4])
 @pytest.mark.parametrize("shared", [False, True])
-def test_attend_back(launches, graph, dtype, heads, shared):
+def test_attend_back(division, graph, dtype, heads, shared):
     rows = rows_of(graph)
     entries = rows.column.numel()
     attention = positive(entries, heads, dtype=dtype)
@@ -241,7 +241,7 @@ def test_attend_back(launches, graph, dtype, heads, shared):
 @dtypes
 @graphs
 @heads
-def test_gather_heads(launches, graph, dtype, heads, d_k):
+def test_gather_heads(division, graph, dtype, heads, d_k):
     rows = rows_of(graph)
     weight = normal(rows.column.numel(), heads, dtype=dtype)
     y = normal(len(GRAPHS[graph]), heads, d_k, dtype=dtype)
@@ -438,7 +438,7 @@ def test_optimizer_in_one_launch_respects_parameter_groups(dtype, monkeypatch):
 
 @pytest.mark.parametrize("own_weights", [True, False])
 @pytest.mark.parametrize("d", [3, 64, 130])
-def test_several_members_at_once(launches, own_weights, d):
+def test_several_members_at_once(division, own_weights, d):
     dtype = torch.float64
     rows = rows_of("mixed")
     n, entries = len(GRAPHS["mixed"]), rows.column.numel()
@@ -479,7 +479,7 @@ def test_several_members_at_once(launches, own_weights, d):
 
 @pytest.mark.parametrize("members", [(), (1,), (2,), (5,)])
 @pytest.mark.parametrize("shape", [(6, 40), (40, 6)])
-def test_matrices_that_are_not_square(launches, shape, members):
+def test_matrices_that_are_not_square(division, shape, members):
     dtype, d = torch.float64, 16
     counts = [number % 7 for number in range(shape[0])]  # row 6 is heavy
     rows, entries = make_rows(counts, shape[1]), sum(counts)
@@ -541,7 +541,7 @@ CAPTURABLE = [
 
 @pytest.mark.skipif(not CUDA, reason="needs a GPU")
 @pytest.mark.parametrize("name", CAPTURABLE)
-def test_cuda_graph_replay_equals_direct_call(launches, name):
+def test_cuda_graph_replay_equals_direct_call(division, name):
     call = capturable()[name]
     x = normal(len(GRAPHS["mixed"]), 64, dtype=torch.float32)
     call(x)  # compiles
@@ -555,20 +555,11 @@ def test_cuda_graph_replay_equals_direct_call(launches, name):
         assert torch.equal(out, call(x))
 
 
-def test_few_rows_use_more_warps_per_row(monkeypatch):
-    few, many = make_rows([3] * 20 + [90], 21), make_rows([3] * 3000, 3000)
-    (launch,) = gpu._launches(few, 256, 1)
-    assert launch.options["num_warps"] == 8
-    assert launch.options["BLOCK"] == 128  # the longest row in one block
-    assert gpu._launches(few, 256, 500)[0].options["num_warps"] == 1
-    assert gpu._launches(many, 256, 1)[0].options["num_warps"] == 1
-
-
-def test_long_row_of_a_small_graph_has_a_separate_launch():
-    hub = make_rows([3] * 4000 + [1303], 4001)
-    first, second = gpu._launches(hub, 256, 1)
-    assert (first.options["FEWEST"], first.options["MOST"]) == (0, 256)
-    assert (second.options["FEWEST"], second.options["MOST"]) == (257, gpu.EVERY)
-    assert first.options["num_warps"] < second.options["num_warps"]
+def test_kernels_with_heads_give_rows_with_several_pieces_a_program_each():
+    hub = make_rows([3] * 4000 + [1303, 100], 4002)
+    tile = gpu._tile_of(hub, 64, 4, warps=8, longest_apart=True)
+    assert (tile.heavy, tile.options["ROWS"]) == (2, 16)
+    assert tile.programs == 2 + 4000 // 16
+    assert gpu._tile_of(hub, 64, 4, warps=8).heavy == 1
     unknown = Rows(hub.start.clone(), hub.column)
-    assert len(gpu._launches(unknown, 256, 1)) == 1
+    assert gpu._tile_of(unknown, 64, 4, warps=8, longest_apart=True).heavy == 0

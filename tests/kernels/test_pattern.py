@@ -51,12 +51,16 @@ def test_remember_does_not_cache_values_of_trainable_tensors():
 def test_rows_are_ordered_by_length_with_heavy_ones_first(monkeypatch):
     monkeypatch.setattr(pattern, "MOST_LIGHT", 8)
     monkeypatch.setattr(pattern, "NEARBY", 3)
+    monkeypatch.setattr(pattern, "PIECE", 40)
     counts = torch.tensor([2, 9, 5, 1, 30, 3, 0, 4])
     start = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
     order = pattern.rows_by_length(start)
     row, begin, count = order.places.unbind(1)
     assert order.heavy == 2
     assert row.tolist() == [4, 1, 2, 0, 5, 3, 7, 6]  # heavy; then rows 0 to 2, 3 to 5, and 6 to 7
+    assert order.long == 0
+    monkeypatch.setattr(pattern, "PIECE", 3)
+    assert pattern.rows_by_length(start).long == 3  # heavy, and row 2; row 7 comes later
     assert torch.equal(begin, start[row].int())
     assert torch.equal(count, counts[row].int())
 
