@@ -1,12 +1,13 @@
 """Measure one sparse product on a GPU with several divisions of its rows.
 
-    python -m studies.measure_products [GRAPH ...] [--repeats 20] [--check]
+    python -m studies.measure_products [GRAPH ...] [--repeats 20] [--attention] [--check]
 
 from the repository's root. Every graph has its width and adjacency of the published settings. The
 time is that of one of ``--repeats`` products in a replayed CUDA graph, so inputs are in the L2
 cache as in an epoch. The kernels are compiled by several processes first. The error is the largest
-difference from the product in double precision, divided by the largest element. ``--check`` prints
-the relative error of logits and gradients of whole models instead.
+difference from the product in double precision, divided by the largest element. ``--attention``
+measures the kernels of the soft adjacency instead. ``--check`` prints the relative error of logits
+and gradients of whole models instead.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ from studies.measure_speed import prepared
 
 WIDTHS = {"film": 64, "pubmed": 64, "chameleon": 256, "squirrel": 256, "minesweeper": 64}
 LOOPS = {"film": 0.0, "pubmed": 1.0, "chameleon": 1.0, "squirrel": 1.0, "minesweeper": 1.0}
+SOFT = ("film", "pubmed", "chameleon")
+"""Graphs with a soft adjacency."""
+HEADS, HEAD_CHANNELS = 4, 16
 MEMBERS = {"minesweeper": 10}
 CLASSES = {"film": 5, "pubmed": 3}
 """Widths of a product of logits."""
@@ -51,6 +55,10 @@ class Variant(NamedTuple):
     """Most entries of a row of one warp; 0 for rows in their own order."""
     registers: int = 0
     """Limit of registers; 0 for none."""
+    piece: int = 32
+    """Most entries of a part of a row."""
+    long: int = 8
+    """Warps of a program of kernels with heads."""
 
 
 VARIANTS = [
@@ -62,14 +70,23 @@ VARIANTS = [
     *(Variant(channels=count, warps=4) for count in (64, 128)),
 ]
 
+ATTENTION = [
+    Variant(warps=4),
+    *(Variant(warps=4, at_once=count) for count in (4, 16)),
+    *(Variant(warps=4, piece=count) for count in (16, 64)),
+    *(Variant(warps=4, long=count) for count in (2, 4, 16)),
+    *(Variant(warps=count) for count in (1, 2, 8)),
+]
+"""Kernels of attention divide scores by ``warps``, and all others by ``long``."""
+
 
 @contextmanager
 def divided(variant: Variant) -> Iterator[None]:
     """Context manager in which kernels use a division."""
     original = gpu._tile_of
 
-    def limited(*arguments: Any) -> Any:
-        tile = original(*arguments)
+    def limited(*arguments: Any, **options: Any) -> Any:
+        tile = original(*arguments, **options)
         if variant.registers:
             tile.options["maxnreg"] = variant.registers
         return tile
@@ -77,26 +94,59 @@ def divided(variant: Variant) -> Iterator[None]:
     with (
         patch.multiple(gpu, CHANNELS=variant.channels, SLICE=variant.channels),
         patch.multiple(gpu, WARPS_PER_TILE=variant.warps, WARPS_PER_SLICE=variant.warps),
-        patch.object(gpu, "AT_ONCE", variant.at_once),
+        patch.multiple(gpu, AT_ONCE=variant.at_once, WARPS_PER_LONG=variant.long),
         patch.object(gpu, "_tile_of", limited),
     ):
         yield
 
 
-def pattern(name: str, light: int) -> Rows:
-    """Rows of the adjacency of a graph, with the order of a division; 0 for none."""
+def pattern(name: str, variant: Variant) -> Rows:
+    """Rows of the adjacency of a graph, with the order of a division."""
     data = gread.load(name).to("cuda")
     known = edges_of(data.edge_index, None, torch.zeros(data.num_nodes, 1).cuda(), LOOPS[name])
     rows = Rows(known.pattern.rows.start.clone(), known.pattern.rows.column)
-    with patch.object(patterns, "MOST_LIGHT", light):
+    with patch.multiple(patterns, MOST_LIGHT=variant.light, PIECE=variant.piece):
         order = rows_by_length(rows.start)
-    if light:
+    if variant.light:
         remember(rows.start, BY_LENGTH, lambda: order)
     return rows
 
 
-def works(name: str, rows: Rows) -> dict[str, tuple[Callable[[], Tensor], Callable[[], Tensor]]]:
-    """Kernels on random states, each with its reference in double precision."""
+Works = dict[str, tuple[Callable[[], Tensor], Callable[[], Tensor]]]
+"""Kernels on random states, each with its reference in double precision."""
+
+
+def attention_works(rows: Rows) -> Works:
+    """Kernels of a step with a soft adjacency, of which the first is a part of the second."""
+    torch.manual_seed(0)
+    shape = rows.start.numel() - 1, HEADS, HEAD_CHANNELS
+    q, k = (torch.randn(shape, device="cuda") for _ in range(2))
+    wide = q.double(), k.double()
+    exact = reference.attend(rows, *wide)
+    found, grad = exact.float(), torch.randn(rows.column.numel(), device="cuda")
+    order = rows.column.argsort(stable=True)
+    return {
+        "scores": (lambda: gpu.head_dots(rows, q, k), lambda: reference.head_dots(rows, *wide)),
+        "attend": (lambda: gpu.attend(rows, q, k), lambda: exact),
+        "back": (
+            lambda: gpu.attend_back(rows, found, grad),
+            lambda: reference.attend_back(rows, exact, grad.double()),
+        ),
+        "rows": (
+            lambda: gpu.gather_heads(rows, found, k),
+            lambda: reference.gather_heads(rows, exact, wide[1]),
+        ),
+        "columns": (
+            lambda: gpu.gather_heads(rows, found, q, order),
+            lambda: reference.gather_heads(rows, exact, wide[0], order),
+        ),
+    }
+
+
+def works(name: str, rows: Rows, attention: bool = False) -> Works:
+    """What is measured on a graph."""
+    if attention:
+        return attention_works(rows)
     torch.manual_seed(0)
     members = (MEMBERS[name],) if name in MEMBERS else ()
     n, d = rows.start.numel() - 1, WIDTHS[name]
@@ -111,7 +161,7 @@ def works(name: str, rows: Rows) -> dict[str, tuple[Callable[[], Tensor], Callab
         return Terms(terms.coef.double(), [base.double() for base in terms.bases], terms.degree)
 
     w = weight.double()
-    found: dict[str, tuple[Callable[[], Tensor], Callable[[], Tensor]]] = {
+    found: Works = {
         "product": (
             lambda: gpu.gather(rows, weight, x, once),
             lambda: reference.gather(rows, w, x.double(), double(once)),
@@ -121,7 +171,7 @@ def works(name: str, rows: Rows) -> dict[str, tuple[Callable[[], Tensor], Callab
             lambda: reference.pull(rows, w, x.double(), y.double(), double(terms))[0],
         ),
     }
-    if name in ("film", "pubmed", "chameleon"):  # soft adjacency
+    if name in SOFT:
         wide = [Pair([a.double() for a in p.left], p.right.double(), p.coef.double())
                 for p in pairs if p.coef is not None]  # fmt: skip
         found["entries"] = (
@@ -179,12 +229,12 @@ def worst_of_members() -> float:
     return max(float((a - b).norm() / b.norm()) for a, b in pairs)
 
 
-def run_all(name: str, variants: Sequence[Variant]) -> None:
+def run_all(name: str, variants: Sequence[Variant], attention: bool) -> None:
     """Compile the kernels of some divisions, in a process of its own."""
     for variant in variants:
-        rows = pattern(name, variant.light)
+        rows = pattern(name, variant)
         with divided(variant):
-            for work, _ in works(name, rows).values():
+            for work, _ in works(name, rows, attention).values():
                 work()
     torch.cuda.synchronize()
 
@@ -210,15 +260,15 @@ def microseconds(work: Callable[[], Tensor], repeats: int) -> float:
     return sorted(times)[4]
 
 
-def table(name: str, variants: Sequence[Variant], repeats: int) -> list[str]:
+def table(name: str, variants: Sequence[Variant], repeats: int, attention: bool) -> list[str]:
     """Lines of the table of a graph."""
     lines: list[str] = []
     expected: dict[str, Tensor] = {}
     for variant in variants:
-        rows = pattern(name, variant.light)
+        rows = pattern(name, variant)
         found, worst = {}, 0.0
         with divided(variant):
-            for what, (work, exact) in works(name, rows).items():
+            for what, (work, exact) in works(name, rows, attention).items():
                 expected[what] = expected[what] if what in expected else exact()
                 difference = (work().double() - expected[what]).abs().max()
                 worst = max(worst, float(difference / expected[what].abs().max()))
@@ -236,6 +286,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="GRAPH", default=list(WIDTHS))
     parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--attention", action="store_true")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--processes", type=int, default=12)
     chosen = parser.parse_args()
@@ -246,18 +297,22 @@ def main() -> None:
             found = worst_of_members() if name == "minesweeper" else worst_of_model(name)
             print(f"{name}: relative error {found:.1e}", flush=True)
         return
-    share = math.ceil(len(VARIANTS) * len(chosen.names) / chosen.processes)
+    variants, names = VARIANTS, chosen.names
+    if chosen.attention:
+        variants, names = ATTENTION, [name for name in names if name in SOFT]
+    share = math.ceil(len(variants) * len(names) / chosen.processes)
     with ProcessPoolExecutor(chosen.processes, get_context("spawn")) as pool:
         tasks = [
-            pool.submit(partial(run_all, name, VARIANTS[at : at + share]))
-            for name in chosen.names
-            for at in range(0, len(VARIANTS), share)
+            pool.submit(partial(run_all, name, variants[at : at + share], chosen.attention))
+            for name in names
+            for at in range(0, len(variants), share)
         ]
         for task in tasks:
             task.result()
-    for name in chosen.names:
-        print(f"\n{name}, {WIDTHS[name]} channels\n")
-        print("\n".join(table(name, VARIANTS, chosen.repeats)), flush=True)
+    for name in names:
+        width = HEADS * HEAD_CHANNELS if chosen.attention else WIDTHS[name]
+        print(f"\n{name}, {width} channels\n")
+        print("\n".join(table(name, variants, chosen.repeats, chosen.attention)), flush=True)
 
 
 if __name__ == "__main__":
