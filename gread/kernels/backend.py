@@ -37,11 +37,15 @@ class Backend(Protocol):
     def head_dots(self, rows: Rows, q: Tensor, k: Tensor) -> Tensor:
         """Compute q[i] · k[j] for every entry (i, j) and head."""
 
-    def shares(self, rows: Rows, scores: Tensor, weight: Tensor | None = None) -> Tensor:
-        """Compute the softmax of scores over every row."""
+    def shares(
+        self, rows: Rows, scores: Tensor, weight: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Compute the softmax of scores over every row, and its mean over the heads."""
 
-    def attend(self, rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Tensor:
-        """Compute scaled dot-product attention for every head."""
+    def attend(
+        self, rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Compute scaled dot-product attention for every head, and its mean."""
 
     def attend_back(self, rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
         """Compute the gradient of the scores of `attend` or `shares`."""

@@ -87,18 +87,28 @@ def head_dots(rows: Rows, q: Tensor, k: Tensor) -> Tensor:
     return out
 
 
-@one_by_one(2, 1)
-def shares(rows: Rows, scores: Tensor, weight: Tensor | None = None) -> Tensor:
+def shares(rows: Rows, scores: Tensor, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """See `gread.kernels.reference.shares`."""
+    found = _shares(rows, scores, weight)
+    return found, found.mean(-1)
+
+
+@one_by_one(2, 1)
+def _shares(rows: Rows, scores: Tensor, weight: Tensor | None) -> Tensor:
     out = scores.clone(memory_format=torch.contiguous_format)
     n, (entries, heads) = rows.start.numel() - 1, out.shape
     _call("shares", out, rows.start, weight, out, n, heads, entries)
     return out
 
 
-@one_by_one(3, 3, 1)
-def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Tensor:
+def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """See `gread.kernels.reference.attend`."""
+    found = _attend(rows, q, k, weight)
+    return found, found.mean(-1)
+
+
+@one_by_one(3, 3, 1)
+def _attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None) -> Tensor:
     out = q.new_empty(rows.column.numel(), q.size(1))
     _call("attend", q, *rows, q, k, weight, out, *q.shape, out.size(0))
     return out

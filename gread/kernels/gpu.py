@@ -116,30 +116,34 @@ def _head_dots(rows: Rows, q: Tensor, k: Tensor, scale: float) -> Tensor:
     return out
 
 
-def shares(rows: Rows, scores: Tensor, weight: Tensor | None = None) -> Tensor:
-    """weight[e] exp(scores[e]) of every head, every row divided by its sum."""
+def shares(rows: Rows, scores: Tensor, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """weight[e] exp(scores[e]) of every head, every row divided by its sum; and the mean."""
     scores = scores.contiguous()
     return _shares(rows, scores, weight, torch.empty_like(scores))
 
 
-def _shares(rows: Rows, scores: Tensor, weight: Tensor | None, out: Tensor) -> Tensor:
+def _shares(
+    rows: Rows, scores: Tensor, weight: Tensor | None, out: Tensor
+) -> tuple[Tensor, Tensor]:
     """`shares` written to ``out``, which may be the scores."""
     *members, entries, heads = scores.shape
+    mean = out.new_empty(out.shape[:-1])
     if entries:
         tile = _tile_of(
             rows, AT_ONCE * _ceil2(heads), out.element_size(), WARPS_PER_LONG, longest_apart=True
         )
         _shares_kernel[(tile.programs, math.prod(members))](
-            out, rows.start, tile.places, scores, out if weight is None else weight.contiguous(),
-            _count(rows), entries, entries if weight is not None and weight.dim() > 1 else 0,
-            tile.heavy, WEIGHTED=weight is not None, HEADS=heads, BLOCK_H=_ceil2(heads),
+            out, mean, rows.start, tile.places, scores,
+            out if weight is None else weight.contiguous(), _count(rows), entries,
+            entries if weight is not None and weight.dim() > 1 else 0, tile.heavy,
+            WEIGHTED=weight is not None, HEADS=heads, BLOCK_H=_ceil2(heads),
             **tile.options,
         )  # fmt: skip
-    return out
+    return out, mean
 
 
-def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Attention of every head: weight[e] exp(q[i] · k[j] / √d_k), every row divided by its sum.
+def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Attention: weight[e] exp(q[i] · k[j] / √d_k), every row divided by its sum; and the mean.
 
     Scores do not depend on each other, so a launch of its own has them, in pieces of rows. The
     softmax then reads only the scores of a row.
@@ -848,7 +852,7 @@ def _head_dots_kernel(
 
 @triton.jit(do_not_specialize=["n", "entries", "weight_step", "heavies"])
 def _shares_kernel(
-    out, start, places, scores, weight, n, entries, weight_step, heavies,
+    out, mean, start, places, scores, weight, n, entries, weight_step, heavies,
     WEIGHTED: tl.constexpr, HEADS: tl.constexpr, BLOCK_H: tl.constexpr, ROWS: tl.constexpr,
     BLOCK: tl.constexpr, ORDERED: tl.constexpr, HEAVY: tl.constexpr,
 ):  # fmt: skip
@@ -861,6 +865,7 @@ def _shares_kernel(
     """
     member = tl.program_id(1).to(tl.int64)
     out += member * entries * HEADS
+    mean += member * entries
     scores += member * entries * HEADS
     weight += member * weight_step
     head = tl.arange(0, BLOCK_H)[None, None, :]
@@ -907,6 +912,8 @@ def _shares_kernel(
         if WEIGHTED:
             value *= tl.load(weight + place, mask=entry < count, other=0)
         tl.store(out + place * HEADS + head, value, mask=mask)
+        value = tl.sum(tl.where(mask, value, 0), axis=2, keep_dims=True) / HEADS
+        tl.store(mean + place, value, mask=entry < count)
 
 
 @triton.jit(do_not_specialize=["n", "entries", "heavies"])

@@ -171,17 +171,17 @@ def attention(pattern: Pattern, q: Tensor, k: Tensor, weight: Tensor | None = No
     """
     q, k, weight = _alike(q, k, weight)
     if torch.compiler.is_compiling() or (weight is not None and weight.requires_grad):
-        return plain.attend(pattern.rows, q, k, weight).mean(-1)
+        return plain.attend(pattern.rows, q, k, weight)[1]
     return _Attention.apply(pattern, q, k, weight)
 
 
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, pattern: Pattern, q: Tensor, k: Tensor, weight: Tensor | None) -> Tensor:
-        found = backend_for(q).attend(pattern.rows, q, k, weight)
+        found, mean = backend_for(q).attend(pattern.rows, q, k, weight)
         ctx.pattern = pattern
         ctx.save_for_backward(q, k, found)
-        return found.mean(-1)
+        return mean
 
     @staticmethod
     @once_differentiable
@@ -249,17 +249,17 @@ def shares(
 
 def _shares(rows: Rows, score: Tensor, weight: Tensor | None) -> Tensor:
     if torch.compiler.is_compiling() or (weight is not None and weight.requires_grad):
-        return plain.shares(rows, score, weight).mean(-1)
+        return plain.shares(rows, score, weight)[1]
     return _Shares.apply(rows, score, weight)
 
 
 class _Shares(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: Rows, score: Tensor, weight: Tensor | None) -> Tensor:
-        found = backend_for(score).shares(rows, score, weight)
+        found, mean = backend_for(score).shares(rows, score, weight)
         ctx.rows = rows
         ctx.save_for_backward(found)
-        return found.mean(-1)
+        return mean
 
     @staticmethod
     @once_differentiable

@@ -180,9 +180,8 @@ def head_dots(rows: Rows, q: Tensor, k: Tensor) -> Tensor:
     return (q.index_select(0, rows.numbers()) * k.index_select(0, rows.column)).sum(-1)
 
 
-@one_by_one(2, 1)
-def shares(rows: Rows, scores: Tensor, weight: Tensor | None = None) -> Tensor:
-    """weight[e] exp(scores[e]) for every head, each row divided by its sum.
+def shares(rows: Rows, scores: Tensor, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """weight[e] exp(scores[e]) for every head, each row divided by its sum; and the mean.
 
     Args:
         rows: Positions of the entries.
@@ -190,8 +189,14 @@ def shares(rows: Rows, scores: Tensor, weight: Tensor | None = None) -> Tensor:
         weight: Non-negative weight of every entry, [E]; by default 1.
 
     Returns:
-        [E, heads]; zero in a row whose weights are all zero.
+        [E, heads], zero in a row whose weights are all zero; and its mean over the heads, [E].
     """
+    found = _shares(rows, scores, weight)
+    return found, found.mean(-1)
+
+
+@one_by_one(2, 1)
+def _shares(rows: Rows, scores: Tensor, weight: Tensor | None) -> Tensor:
     row, size = rows.numbers(), (rows.start.numel() - 1, scores.size(1))
     # Entries of zero weight are excluded from the maximum: a large one would make all others
     # underflow.
@@ -204,10 +209,10 @@ def shares(rows: Rows, scores: Tensor, weight: Tensor | None = None) -> Tensor:
     return out / total.masked_fill(total == 0, 1).index_select(0, row)
 
 
-def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Attention of every head: weight[e] exp(q[i] · k[j] / √d_k), every row divided by its sum.
+def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Attention: weight[e] exp(q[i] · k[j] / √d_k), every row divided by its sum; and the mean.
 
-    Queries and keys are [N, heads, d_k]; weights and result are as in `shares`.
+    Queries and keys are [N, heads, d_k]; weights and results are as in `shares`.
     """
     return shares(rows, head_dots(rows, q, k) / math.sqrt(q.size(-1)), weight)
 

@@ -94,6 +94,11 @@ def assert_same(ours: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(ours, expected, rtol=tolerance, atol=tolerance * scale)
 
 
+def assert_all_same(ours: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
+    for one, other in zip(ours, expected, strict=True):
+        assert_same(one, other)
+
+
 @dtypes
 @graphs
 @pytest.mark.parametrize(
@@ -126,8 +131,8 @@ def test_rows_without_length_order_agree_with_the_reference():
     pairs = [Pair([y], y)]
     assert_same(gpu.edge_dots(bare, pairs), plain.edge_dots(rows, pairs))
     q, k = normal(2, n, 4, 16, dtype=torch.float64)
-    attention = plain.attend(rows, q, k, weight)
-    assert_same(gpu.attend(bare, q, k, weight), attention)
+    attention, mean = plain.attend(rows, q, k, weight)
+    assert_all_same(gpu.attend(bare, q, k, weight), (attention, mean))
     slope = plain.attend_back(rows, attention, weight)
     assert_same(gpu.attend_back(bare, attention, weight), slope)
     assert_same(gpu.gather_heads(bare, attention, q), plain.gather_heads(rows, attention, q))
@@ -204,10 +209,10 @@ def test_attend(division, graph, dtype, heads, d_k, weights):
     weight = positive(rows.column.numel(), dtype=dtype) if weights != "none" else None
     if weights == "zero":
         weight = weight * (rows.numbers() % 2)  # every second row is all zero
-    assert_same(gpu.attend(rows, q, k, weight), plain.attend(rows, q, k, weight))
+    assert_all_same(gpu.attend(rows, q, k, weight), plain.attend(rows, q, k, weight))
     scores = plain.head_dots(rows, q, k)
     assert_same(gpu.head_dots(rows, q, k), scores)
-    assert_same(gpu.shares(rows, scores, weight), plain.shares(rows, scores, weight))
+    assert_all_same(gpu.shares(rows, scores, weight), plain.shares(rows, scores, weight))
 
 
 @dtypes
@@ -220,8 +225,8 @@ def test_zero_weight_entries_equal_absent_entries_in_attention(dtype, far):
     weight = positive(43, dtype=dtype)
     for entry in (1, 5, 42):
         weight[entry], k[entry] = 0, far
-    found = gpu.attend(rows, q, k, weight)
-    assert_same(found, plain.attend(rows, q, k, weight))
+    found, mean = gpu.attend(rows, q, k, weight)
+    assert_all_same((found, mean), plain.attend(rows, q, k, weight))
     totals = found.new_zeros(2, 2).index_add(0, rows.numbers(), found)
     assert_same(totals, torch.ones_like(totals))
 
@@ -455,13 +460,13 @@ def test_several_members_at_once(division, own_weights, d):
     pairs = [Pair([x, y], y, coef[:, :2]), Pair([y], x, coef[:, 2:3])]
     assert_same(gpu.edge_dots(rows, pairs), plain.edge_dots(rows, pairs))
     q, k = normal(3, n, 4, d, dtype=dtype), normal(3, n, 4, d, dtype=dtype)
-    attention = plain.attend(rows, q, k)
-    assert_same(gpu.attend(rows, q, k), attention)
-    assert_same(gpu.attend(rows, q, k, weight), plain.attend(rows, q, k, weight))
+    attention, mean = plain.attend(rows, q, k)
+    assert_all_same(gpu.attend(rows, q, k), (attention, mean))
+    assert_all_same(gpu.attend(rows, q, k, weight), plain.attend(rows, q, k, weight))
     scores = plain.head_dots(rows, q, k)
     assert_same(gpu.head_dots(rows, q, k), scores)
-    assert_same(gpu.shares(rows, scores), plain.shares(rows, scores))
-    assert_same(gpu.shares(rows, scores, weight), plain.shares(rows, scores, weight))
+    assert_all_same(gpu.shares(rows, scores), plain.shares(rows, scores))
+    assert_all_same(gpu.shares(rows, scores, weight), plain.shares(rows, scores, weight))
     for grad in (normal(3, entries, 4, dtype=dtype), normal(3, entries, dtype=dtype)):
         found = plain.attend_back(rows, attention, grad)
         assert_same(gpu.attend_back(rows, attention, grad), found)
@@ -520,9 +525,9 @@ def capturable() -> dict[str, Callable[[Tensor], Tensor]]:
         ),
         "dot": lambda x: gpu.dot(x, y),
         "edge_dots": lambda x: gpu.edge_dots(rows, [Pair([x], y)]),
-        "attend": lambda x: gpu.attend(rows, x.view(n, 4, 16), y.view(n, 4, 16), weight),
+        "attend": lambda x: gpu.attend(rows, x.view(n, 4, 16), y.view(n, 4, 16), weight)[1],
         "head_dots": lambda x: gpu.head_dots(rows, x.view(n, 4, 16), y.view(n, 4, 16)),
-        "shares": lambda x: gpu.shares(rows, x[:, :3].index_select(0, rows.numbers()), weight),
+        "shares": lambda x: gpu.shares(rows, x[:, :3].index_select(0, rows.numbers()), weight)[0],
         "dropout": lambda x: gpu.dropout(x, seed, 0.3),
         "activate": lambda x: activate_and_back(x, y, batch, seed),
     }
