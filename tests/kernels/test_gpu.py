@@ -517,6 +517,7 @@ def capturable() -> dict[str, Callable[[Tensor], Tensor]]:
     n, d, dtype = len(GRAPHS["mixed"]), 64, torch.float32
     weight = positive(rows.column.numel(), dtype=dtype)
     y, terms = normal(n, d, dtype=dtype), Terms(normal(2, d, dtype=dtype))
+    shared = weight.unsqueeze(-1).repeat(1, 4)
     seed, batch = torch.tensor(3, device=DEVICE), some_batch((), d, True, dtype)
     return {
         "gather": lambda x: gpu.gather(rows, weight, x, terms),
@@ -528,6 +529,10 @@ def capturable() -> dict[str, Callable[[Tensor], Tensor]]:
         "attend": lambda x: gpu.attend(rows, x.view(n, 4, 16), y.view(n, 4, 16), weight)[1],
         "head_dots": lambda x: gpu.head_dots(rows, x.view(n, 4, 16), y.view(n, 4, 16)),
         "shares": lambda x: gpu.shares(rows, x[:, :3].index_select(0, rows.numbers()), weight)[0],
+        "attend_back": lambda x: gpu.attend_back(
+            rows, x[:, :3].index_select(0, rows.numbers()), weight
+        ),
+        "gather_heads": lambda x: gpu.gather_heads(rows, shared, x.view(n, 4, 16)),
         "dropout": lambda x: gpu.dropout(x, seed, 0.3),
         "activate": lambda x: activate_and_back(x, y, batch, seed),
     }
@@ -540,7 +545,8 @@ def activate_and_back(x: Tensor, grad: Tensor, batch: Batch, seed: Tensor) -> Te
 
 
 CAPTURABLE = [
-    *("gather", "pull", "dot", "edge_dots", "attend", "head_dots", "shares", "dropout", "activate")
+    *("gather", "pull", "dot", "edge_dots", "attend", "head_dots", "shares"),
+    *("attend_back", "gather_heads", "dropout", "activate"),
 ]
 
 
