@@ -219,7 +219,7 @@ def test_linear_maps_have_the_gradients_of_the_batched_product(widths):
 
 
 def batch_of(members, training):
-    weight, bias, mean, variance = torch.rand(4, *members, 4, dtype=torch.float64).unbind()
+    weight, bias, mean, variance = (torch.rand(*members, 4, dtype=torch.float64) for _ in range(4))
     parameters = weight.requires_grad_(), bias.requires_grad_()
     return Batch(*parameters, mean, variance, 0.1, 1e-5, training)
 
