@@ -70,6 +70,7 @@ def test_fair_comparison_has_table_7_models_and_graphs_and_extra_models():
     assert len({FAIR.budget_of(d).settings for d in FAIR.datasets}) == 1
 
 
+@pytest.mark.slow
 def test_committed_runs_of_the_fair_search_have_the_drawn_settings():
     committed = {result.spec.key for result in read_results(search_settings.trials_of(FAIR))}
     for model in FAIR.models:
