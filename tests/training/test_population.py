@@ -53,19 +53,23 @@ def assert_same(together, alone):
         assert together.records["coefficients"][name] == pytest.approx(numbers, abs=1e-4)
 
 
-@pytest.mark.parametrize("adjacency", ["original", "soft"])
-def test_population_members_match_single_runs(adjacency):
+def assert_members_match_single_runs(adjacency):
     chosen = specs(adjacency=adjacency)
     assert len({form(spec) for spec in chosen}) == 1
     for together, spec in zip(run_together(chosen), chosen, strict=True):
         assert_same(together, run(spec))
 
 
+@pytest.mark.parametrize("adjacency", ["original", "soft"])
+def test_population_members_match_single_runs(adjacency):
+    assert_members_match_single_runs(adjacency)
+
+
 def test_members_match_single_runs_with_the_fused_loss_kernel(monkeypatch):
     for module in ("losses", "loop"):
         monkeypatch.setattr(sys.modules[f"gread.training.{module}"], "IN_ONE_PASS", ("cpu",))
     monkeypatch.setattr(sys.modules["gread.training.loop"], "backend_for", lambda _: reference)
-    test_population_members_match_single_runs("soft")
+    assert_members_match_single_runs("soft")
 
 
 def test_grand_members_match_single_runs():
