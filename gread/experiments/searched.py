@@ -64,7 +64,7 @@ class Comparison:
 
     Example:
         >>> Comparison("honest").training_of("minesweeper")
-        {'epochs': 1500, 'metric': 'roc-auc'}
+        {'epochs': 3000, 'metric': 'roc-auc'}
     """
 
     name: str

@@ -48,7 +48,7 @@ def test_every_model_has_the_budget_of_the_protocol(comparison, model):
 
 
 def test_drawn_settings_use_the_metric_of_the_dataset():
-    assert HONEST.training_of("minesweeper") == {"epochs": 1500, "metric": "roc-auc"}
+    assert HONEST.training_of("minesweeper") == {"epochs": 3000, "metric": "roc-auc"}
     assert all(one["metric"] == "roc-auc" for one in draw(HONEST, "mlp", "minesweeper"))
 
 
