@@ -153,7 +153,8 @@ Known = Mapping[str, float | None]
 def draw(
     comparison: Comparison, model: str, dataset: str, parents: Sequence[Mapping[str, Value]] = ()
 ) -> list[dict[str, Value]]:
-    """Random settings, or settings near parents."""
+    """Random settings, the first with published values if there are any, or settings near parents."""
+    published = comparison.about.get("published", {}).get(dataset, {}).get(model, {})
     space = for_graph(comparison, space_of(model), dataset)
     stage = f"{comparison.name} near" if parents else comparison.name
     found: list[dict[str, Value]] = []
@@ -163,6 +164,7 @@ def draw(
             drawn = near(space, parents[number % len(parents)], random.Random(seed))
         else:
             drawn = space.suggest(import_optuna().create_study(sampler=random_sampler(seed)).ask())
+            drawn |= published if number == 0 else {}
         found.append(drawn | comparison.training_of(dataset))
     return found
 

@@ -103,6 +103,19 @@ def test_the_second_stage_draws_near_the_best_of_the_first(drawn):
     assert space_of("mlp").parts["lr"].distance(child["lr"], best["lr"]) < 0.17
 
 
+@pytest.mark.parametrize("model", HONEST.about["published"]["minesweeper"])
+def test_first_random_setting_has_the_published_values(model):
+    published, space = HONEST.about["published"]["minesweeper"][model], space_of(model)
+    first, second, *_ = draw(HONEST, model, "minesweeper")
+    assert published.items() <= first.items()
+    assert not published.items() <= second.items()
+    assert first.keys() == second.keys()
+    for name, value in published.items():
+        part = space.parts[name]
+        allowed = part.low <= value <= part.high if isinstance(part, Range) else True
+        assert allowed and (isinstance(part, Range) or name == "num_steps" or value in part.values)
+
+
 def test_cells_with_all_final_runs_are_complete():
     keys = [spec.key for spec in FAIR.specs(["texas"], ["mlp"])]
     known = dict.fromkeys(keys, 0.5)
