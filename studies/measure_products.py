@@ -52,12 +52,12 @@ class Variant(NamedTuple):
     warps: int = 2
     at_once: int = 8
     light: int = 128
-    """Most entries of a row of one warp; 0 for rows in their own order."""
+    """Most entries of a row of one warp on any graph; 0 for rows in their own order."""
     registers: int = 0
     """Limit of registers; 0 for none."""
     piece: int = 32
     """Most entries of a part of a row."""
-    long: int = 8
+    long: int = 4
     """Warps of a program of kernels with heads."""
 
 
@@ -74,7 +74,7 @@ ATTENTION = [
     Variant(warps=4),
     *(Variant(warps=4, at_once=count) for count in (4, 16)),
     *(Variant(warps=4, piece=count) for count in (16, 64)),
-    *(Variant(warps=4, long=count) for count in (2, 4, 16)),
+    *(Variant(warps=4, long=count) for count in (2, 8, 16)),
     *(Variant(warps=count) for count in (1, 2, 8)),
 ]
 """Kernels of attention divide scores by ``warps``, and all others by ``long``."""
@@ -105,7 +105,7 @@ def pattern(name: str, variant: Variant) -> Rows:
     data = gread.load(name).to("cuda")
     known = edges_of(data.edge_index, None, torch.zeros(data.num_nodes, 1).cuda(), LOOPS[name])
     rows = Rows(known.pattern.rows.start.clone(), known.pattern.rows.column)
-    with patch.multiple(patterns, MOST_LIGHT=variant.light, PIECE=variant.piece):
+    with patch.multiple(patterns, MOST_LIGHT=variant.light, PIECE=variant.piece, FEW=1e-9):
         order = rows_by_length(rows.start)
     if variant.light:
         remember(rows.start, BY_LENGTH, lambda: order)

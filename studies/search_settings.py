@@ -153,7 +153,7 @@ Known = Mapping[str, float | None]
 def draw(
     comparison: Comparison, model: str, dataset: str, parents: Sequence[Mapping[str, Value]] = ()
 ) -> list[dict[str, Value]]:
-    """Random settings, the first with published values if there are any, or settings near parents."""
+    """Random settings, the first with any published values, or settings near parents."""
     published = comparison.about.get("published", {}).get(dataset, {}).get(model, {})
     space = for_graph(comparison, space_of(model), dataset)
     stage = f"{comparison.name} near" if parents else comparison.name

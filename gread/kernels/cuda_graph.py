@@ -7,9 +7,13 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import TypeVar
 
 import torch
 from torch import Tensor
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 WARM_UP = 3
 """Calls before recording, which compile kernels and allocate the memory of the graph."""
@@ -37,7 +41,7 @@ class Recording:
 
     def __init__(self, function: Callable[[], Tensor]):
         self.function = function
-        self.stream = _stream(torch.cuda.current_device())
+        self.stream = _stream(torch.cuda.current_device(), 0)
         self.calls = 0
         self.graph: torch.cuda.CUDAGraph | None = None
 
@@ -69,9 +73,29 @@ class Recording:
             self.result = self.function()
 
 
+def side_by_side(first: Callable[[], S], second: Callable[[], T]) -> tuple[S, T]:
+    """Run two independent functions, on a GPU at the same time.
+
+    A recording keeps this: its graph has a branch for each. Neither may write what the other reads.
+    """
+    if not torch.cuda.is_initialized():
+        return first(), second()
+    current = torch.cuda.current_stream()
+    branch = _stream(torch.cuda.current_device(), 1)
+    branch.wait_stream(current)
+    with torch.cuda.stream(branch):
+        found = first()
+    other = second()
+    current.wait_stream(branch)
+    return found, other
+
+
 @cache
-def _stream(device: int) -> torch.cuda.Stream:
-    """One stream for all recordings: cuBLAS keeps a workspace per stream, 32 MiB on Hopper."""
+def _stream(device: int, number: int) -> torch.cuda.Stream:
+    """One stream for all recordings and one for branches.
+
+    cuBLAS keeps a workspace per stream, 32 MiB on Hopper.
+    """
     return torch.cuda.Stream(device)
 
 

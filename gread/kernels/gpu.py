@@ -20,6 +20,7 @@ import torch
 import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 from gread.kernels.pattern import BY_LENGTH, Rows, recall
 from gread.kernels.reference import Batch, Pair, Terms, run as run, threshold
@@ -37,7 +38,7 @@ WARPS_PER_TILE = 4
 """Warps of other programs of rows side by side."""
 AT_ONCE = 8
 """Entries of a row that a thread reads at once, each into other registers."""
-WARPS_PER_LONG = 8
+WARPS_PER_LONG = 4
 """Warps of a program of kernels with heads. A row with more than `PIECE` entries has all of them,
 because such rows determine the time: there are few programs."""
 PROGRAMS = 2**13
@@ -263,6 +264,8 @@ def _scales(h: Tensor, batch: Batch) -> Tensor:
         batch.running_var, n, each * side, parts, TRAINING=batch.training,
         MOMENTUM=batch.momentum, EPS=batch.eps, D=d, BLOCK_D=few, BLOCK=1024 // few,
     )  # fmt: skip
+    if batch.training:  # as PyTorch counts its own writes
+        increment_version((batch.running_mean, batch.running_var))
     return scales
 
 

@@ -16,7 +16,10 @@ from gread.kernels.cuda_graph import values_can_be_read
 T = TypeVar("T")
 
 MOST_LIGHT = 128
-"""Number of entries above which a row is heavy: several warps of a GPU then share it."""
+"""Number of entries above which a row is heavy: several warps of a GPU then share it. Half as many
+where rows have few entries, because a long row then determines the time."""
+FEW = MOST_LIGHT // 8
+"""Mean number of entries from which on rows do not have few."""
 BY_LENGTH = "rows by length"
 """Key of `rows_by_length`, remembered with the starts of the rows."""
 PIECE = 32
@@ -105,7 +108,7 @@ class RowOrder(NamedTuple):
     """The order in which a GPU processes rows, so that those next to each other end together."""
 
     heavy: int
-    """Number of rows with more than `MOST_LIGHT` entries, which come first."""
+    """Number of heavy rows, see `MOST_LIGHT`, which come first."""
     long: int
     """Number of rows before the first with at most `PIECE` entries: with up to `NEARBY` rows, all
     that have more."""
@@ -119,7 +122,7 @@ def rows_by_length(start: Tensor) -> RowOrder:
     """Heavy rows, longest first; then every `NEARBY` rows, longest first."""
     counts = start.diff()
     row = torch.arange(counts.numel(), device=start.device)
-    heavy = counts > MOST_LIGHT
+    heavy = counts > MOST_LIGHT * (counts.double().mean() / FEW).clamp(0.5, 1)
     places = _by_length(row, start[:-1], counts, torch.where(heavy, 0, 1 + row // NEARBY))
     parts = -(-counts // PIECE)
     cut = row.repeat_interleave(parts)

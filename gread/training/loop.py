@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from gread.base.errors import InputError
 from gread.dynamics.integrate import finite
 from gread.kernels.backend import available, backend_for, fast
+from gread.kernels.cuda_graph import side_by_side, values_can_be_read
 from gread.training.config import TrainConfig
 from gread.training.direct import DirectModel
 from gread.training.losses import IN_ONE_PASS, LOSSES, in_one_pass
@@ -114,6 +116,9 @@ class Piece(NamedTuple):
 class Epochs:
     """Computation of epochs.
 
+    The evaluation of an epoch and the gradients of the next need the same parameters. A GPU
+    computes both at the same time if it can: the next step is then ``learned`` already.
+
     Args:
         model: What is trained.
         pieces: Where its outputs come from; their gradients are added before a step.
@@ -151,6 +156,10 @@ class Epochs:
         self.validation = Nodes.of(self.weight[..., 1, :], val, whole)
         self.counts = torch.cat([self.size, self.size[..., 1:2]], -1)
         self.evaluated = whole and reduction is WHOLE and self.metric is METRICS["accuracy"]
+        launched = isinstance(optimizer, LaunchedAdam)
+        self.ahead = launched and reduction is WHOLE and direct is None
+        self.learned = False
+        self.next_loss: Tensor | None = None  # always the same memory, which a graph reads
 
     @torch.no_grad()
     def check(self) -> None:
@@ -169,20 +178,56 @@ class Epochs:
 
     def __call__(self) -> Tensor:
         """Compute one epoch: loss, metric on the three sets, validation loss, [members, 5]."""
-        if self.direct is None:
-            self.model.train()
-        for parameter in self.parameters:
-            parameter.grad = None
-        losses = [self._learn(piece, nodes) for piece, nodes in self.steps]
-        self.reduction.add_gradients(self.parameters)
+        if self.learned and self.next_loss is not None:
+            loss = self.next_loss
+        else:
+            before = self._written()
+            loss = self._learn()
+            # An evaluation reads what this pass has written, such as running statistics.
+            self.ahead &= before == self._written()
         self.optimizer.step()
-        numbers = self._evaluate(sum(losses[1:], losses[0]))
+        # An error of the next step would hide the numbers of this epoch, so no error may occur.
+        self.learned = self.ahead and not values_can_be_read()
+        if not self.learned:
+            return self._numbers(loss)
+        numbers, following = side_by_side(partial(self._numbers, loss), self._learn)
+        self.model.eval()  # as after any epoch
+        if self.next_loss is None:
+            self.next_loss = torch.empty_like(following)
+        self.next_loss.copy_(following)
+        return numbers
+
+    def _written(self) -> list[int]:
+        """How often each buffer was written."""
+        return [buffer._version for buffer in self.model.buffers()]
+
+    def continue_from(self, before: Epochs, members: Tensor) -> None:
+        """Take over the next step of other epochs, of which these members are left."""
+        self.learned = before.learned
+        if before.next_loss is not None:
+            self.next_loss = before.next_loss[members]
+
+    def _numbers(self, loss: Tensor) -> Tensor:
+        """Evaluate, and keep the best state."""
+        numbers = self._evaluate(loss)
         numbers = numbers if numbers.dim() > 1 else numbers.unsqueeze(0)
         if self.best is not None:
             self.best.look(numbers)
         return numbers
 
-    def _learn(self, piece: Piece, nodes: Nodes) -> Tensor:
+    def _learn(self) -> Tensor:
+        """Compute the gradients of a step, and return the loss."""
+        if self.direct is None:
+            self.model.train()
+        for parameter in self.parameters:
+            parameter.grad = None
+        losses = [self._learn_piece(piece, nodes) for piece, nodes in self.steps]
+        self.reduction.add_gradients(self.parameters)
+        if isinstance(self.optimizer, LaunchedAdam):
+            self.optimizer.take()
+        return sum(losses[1:], losses[0])
+
+    def _learn_piece(self, piece: Piece, nodes: Nodes) -> Tensor:
         """Add the gradient of a piece, and return its loss."""
         if self.direct is not None:
             loss = self.direct.learn()

@@ -97,6 +97,8 @@ class LaunchedAdam:
         self.means, self.squares = like.new_zeros(2, self.members, total).unbind()
         self.powers = like.new_ones(len(sizes), 2, dtype=torch.float64)
         self.tables: dict[tuple[int, ...], tuple[Tensor, Tensor]] = {}
+        self.known: tuple[int, ...] = ()
+        self.grads = like.new_empty(self.members, 0)
 
     @staticmethod
     def fits(parameters: Sequence[Tensor]) -> bool:
@@ -115,19 +117,28 @@ class LaunchedAdam:
         return self.rates.size(1)
 
     @torch.no_grad()
-    def step(self) -> None:
-        """Take one step of the parameters that have a gradient."""
-        known = tuple(k for k, p in enumerate(self.parameters) if p.grad is not None)
-        if not known:
+    def take(self) -> None:
+        """Copy the gradients for the next step, always to the same memory."""
+        self.known = tuple(k for k, p in enumerate(self.parameters) if p.grad is not None)
+        if not self.known:
             return
-        if known not in self.tables:
-            self.tables[known] = self._table(known)
-        table, factors = self.tables[known]
-        grads = [self.parameters[k].grad.reshape(self.members, -1) for k in known]  # type: ignore[union-attr]
+        grads = [self.parameters[k].grad.reshape(self.members, -1) for k in self.known]  # type: ignore[union-attr]
+        if self.grads.size(1) == sum(grad.size(1) for grad in grads):
+            torch.cat(grads, 1, out=self.grads)
+        else:
+            self.grads = torch.cat(grads, 1)
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Take one step of the parameters that had a gradient in `take`."""
+        if not self.known:
+            return
+        if self.known not in self.tables:
+            self.tables[self.known] = self._table(self.known)
+        table, factors = self.tables[self.known]
         self.powers *= factors
-        moments = self.means, self.squares
-        known_rates = self.rates, self.powers, self.betas, self.eps
-        self.kernels.adam(table, torch.cat(grads, 1), *moments, *known_rates)
+        moments, rates = (self.means, self.squares), (self.rates, self.powers)
+        self.kernels.adam(table, self.grads, *moments, *rates, self.betas, self.eps)
 
     def _table(self, known: tuple[int, ...]) -> tuple[Tensor, Tensor]:
         """Chunks of some of the parameters, and the factors of all powers."""
@@ -141,6 +152,7 @@ class LaunchedAdam:
         index = torch.tensor(members, device=self.rates.device)
         self.rates = self.rates[:, index].contiguous()
         self.means, self.squares = self.means[index], self.squares[index]
+        self.grads = self.grads[index]
         self.tables.clear()
 
 

@@ -125,7 +125,8 @@ class Population:
         most = max(config.epochs for config in configs)
         self.epochs = self._epochs()
         self.epochs.check()
-        self.seeds = Seeds(generators, draws * most, device)
+        # A GPU computes the gradients of one more step.
+        self.seeds = Seeds(generators, draws * (most + 1), device)
         self.seeds.give_to(self.model)
 
     def _epochs(self) -> Epochs:
@@ -152,7 +153,8 @@ class Population:
         self.seeds.keep(index)
         self.optimizer.keep(index)
         self.weight = self.weight[index]
-        self.epochs = self._epochs()
+        before, self.epochs = self.epochs, self._epochs()
+        self.epochs.continue_from(before, torch.tensor(index, device=self.weight.device))
 
     def explain(self, member: int) -> ArithmeticError:
         """The error of an overflowing member, from a separate forward pass."""

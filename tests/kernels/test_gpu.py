@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import gread
 from gread.kernels import pattern, reference as plain
 from gread.kernels.pattern import BY_LENGTH, remember, rows_by_length
 from gread.kernels.reference import Batch, Pair, Rows, Terms
@@ -26,6 +27,7 @@ from gread.kernels import gpu  # noqa: E402
 from gread.training import loop, optimizer  # noqa: E402
 from gread.training.config import TrainConfig  # noqa: E402
 from gread.training.loop import Best  # noqa: E402
+from gread.training.population import fit_together  # noqa: E402
 
 DEVICE = "cuda" if CUDA else "cpu"
 
@@ -414,6 +416,7 @@ def test_optimizer_step_in_one_launch_equals_adam(dtype, monkeypatch):
             p.grad = None if place == 1 and step in (0, 3) else normal(*p.shape, dtype=dtype)
             for k, m in enumerate(left):
                 alone[m][place].grad = None if p.grad is None else p.grad[k].clone()
+        found.take()
         found.step()
         for k, m in enumerate(left):
             others[m].step()
@@ -435,10 +438,31 @@ def test_optimizer_in_one_launch_respects_parameter_groups(dtype, monkeypatch):
     for _ in range(3):
         for p, q in zip(ours, theirs, strict=True):
             p.grad = q.grad = normal(5, 2, dtype=dtype)
+        mine.take()
         mine.step()
         adams[1].step()
     for p, q in zip(ours, theirs, strict=True):
         assert_same(p.detach(), q.detach())
+
+
+@pytest.mark.parametrize("hyper", [{"adjacency": "original"}, {"adjacency": "soft"}])
+def test_steps_learned_beside_the_evaluation_before_change_no_number(hyper, monkeypatch):
+    """Members end at different epochs, so those that are left take over their next steps."""
+    monkeypatch.setattr(optimizer, "IN_ONE_LAUNCH", (DEVICE,))
+    monkeypatch.setattr(optimizer, "available", lambda _: gpu)
+    data = gread.load("csbm", num_nodes=60).to(DEVICE)
+    configs = [TrainConfig(epochs=count) for count in (11, 3, 7, 4)]
+    found = []
+    for readable in (True, False):
+        monkeypatch.setattr(loop, "values_can_be_read", lambda now=readable: now)
+        torch.manual_seed(0)
+        models = [gread.GREAD(data.num_features, 8, 2, dropout=0.3, **hyper) for _ in configs]
+        generators = [torch.Generator().manual_seed(m) for m in range(len(configs))]
+        options = {"splits": range(len(configs)), "generators": generators}
+        fits = fit_together(models, data, configs, **options)
+        parameters = [[p.tolist() for p in model.parameters()] for model in models]
+        found.append(([fit.history for fit in fits], parameters))
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("own_weights", [True, False])

@@ -50,6 +50,7 @@ def test_remember_does_not_cache_values_of_trainable_tensors():
 
 def test_rows_are_ordered_by_length_with_heavy_ones_first(monkeypatch):
     monkeypatch.setattr(pattern, "MOST_LIGHT", 8)
+    monkeypatch.setattr(pattern, "FEW", 6.75)  # the mean
     monkeypatch.setattr(pattern, "NEARBY", 3)
     monkeypatch.setattr(pattern, "PIECE", 40)
     counts = torch.tensor([2, 9, 5, 1, 30, 3, 0, 4])
@@ -63,6 +64,8 @@ def test_rows_are_ordered_by_length_with_heavy_ones_first(monkeypatch):
     assert pattern.rows_by_length(start).long == 3  # heavy, and row 2; row 7 comes later
     assert torch.equal(begin, start[row].int())
     assert torch.equal(count, counts[row].int())
+    monkeypatch.setattr(pattern, "FEW", 13.5)
+    assert pattern.rows_by_length(start).heavy == 3  # rows with more than 4 entries
 
 
 def test_pieces_of_rows_cover_every_entry_once_in_order_of_length(monkeypatch):

@@ -2,6 +2,7 @@ import copy
 import math
 import sys
 import time
+from functools import partial
 
 import pytest
 import torch
@@ -10,8 +11,10 @@ from torch_geometric.data import Data
 
 import gread
 from gread.base.errors import InputError
-from gread.training.loop import Best, Progress
-from gread.training.optimizer import FusedAdam
+from gread.training import loop
+from gread.training.fit import masks_of
+from gread.training.loop import Best, Epochs, Piece, Progress, several
+from gread.training.optimizer import FusedAdam, adam
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -283,6 +286,35 @@ def test_batched_epochs_match_sequential_epochs(patience, monkeypatch):
         fit = gread.fit(model, data, gread.TrainConfig(epochs=50, patience=patience))
         found.append((fit, [parameter.tolist() for parameter in model.parameters()]))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("number", [1, 4])
+def test_steps_learned_beside_the_evaluation_before_give_the_same_epochs(number, monkeypatch):
+    monkeypatch.setattr(loop, "values_can_be_read", lambda: False)
+    data, config = gread.load("csbm", num_nodes=60), gread.TrainConfig()
+    weight = torch.stack(masks_of(data, 0)).float()
+    found = []
+    for ahead in (False, True):
+        torch.manual_seed(0)
+        model = gread.GREAD(data.num_features, 8, 2, dropout=0.3)
+        piece = Piece(partial(model, data.x, data.edge_index), data.y, weight)
+        epochs = Epochs(model, [piece], config, adam(model, config))
+        epochs.ahead = ahead
+        found.append((several(epochs, number), [p.tolist() for p in model.parameters()]))
+        assert epochs.learned is ahead
+        assert not model.training
+    assert found[0] == found[1]
+
+
+def test_no_step_is_learned_beside_the_evaluation_of_a_model_that_writes_buffers(six, monkeypatch):
+    monkeypatch.setattr(loop, "values_can_be_read", lambda: False)
+    model, config = Scripted([[0, 2], [2, 3], [1, 4]]), gread.TrainConfig()
+    weight = torch.stack([six.train_mask, six.val_mask, six.test_mask]).float()
+    piece = Piece(partial(model, six.x, six.edge_index), six.y, weight)
+    epochs = Epochs(model, [piece], config, adam(model, config))
+    epochs.ahead = True
+    assert [numbers[2] for numbers in several(epochs, 3)[0]] == [0.5, 1.0, 0.0]
+    assert not epochs.learned
 
 
 def test_fused_adam_steps_equal_those_of_pytorch_adam():
