@@ -456,10 +456,8 @@ class _Back:
         w, at = self.w, link.first
         v = w.back(g)
         coef = self.coef({at: 1}, {at + 1: 1}, {at + 2: 1}, *weights)
-        out = w.pull(v, y, coef=coef, bases=[g, *straight])
-        w.dot(g, y)
-        self.sums += [{at: 1}, {at + 1: 1}]
-        self.dots.append({at + 2: 1})
+        out = w.pull(v, y, coef=coef, bases=[g, *straight], base_dot=True)
+        self.sums += [{at: 1}, {at + 1: 1}, {at + 2: 1}]
         if self.needs_weight:
             ay = w.product(y) if ay is None else ay
             w.edge_dots([v, g], y, coef=self.coef({at: 1}, {at + 1: 1}))

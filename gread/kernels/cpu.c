@@ -74,16 +74,18 @@ static inline void pull_one(const matrix *m, const REAL *y, REAL *out, REAL *sum
     }
     for (int64_t b = 0; b < m->count; b++)
         sum += m->coef[(1 + m->degree + b) * d + c] * m->bases[b][at];
+    if (m->base_dot) sums[(1 + m->degree) * d + c] += m->bases[0][at] * y[at];
     out[at] = sum;
 }
 
-/* `sums` has a slice [1 + degree, d] of zeros for each part of the rows: they are added up after,
- * in one order whatever the number of threads. */
+/* `sums` has a slice [1 + degree + base_dot, d] of zeros for each part of the rows: they are added
+ * up after, in one order whatever the number of threads. */
 void pull(const int64_t *start, const int32_t *column, const REAL *weight, const REAL *g,
           const REAL *y, const REAL *coef, const REAL *const *bases, REAL *out, REAL *sums,
-          int64_t n, int64_t d, int64_t entries, int64_t degree, int64_t count, int64_t threads) {
-    const matrix m = {column, weight, g, coef, bases, d, entries, degree, count, 0};
-    const int64_t size = (1 + degree) * d;
+          int64_t n, int64_t d, int64_t entries, int64_t degree, int64_t count, int64_t base_dot,
+          int64_t threads) {
+    const matrix m = {column, weight, g, coef, bases, d, entries, degree, count, 0, base_dot};
+    const int64_t size = (1 + degree + base_dot) * d;
 #pragma omp parallel num_threads(threads) if (entries * d > SMALL)
     for (int64_t c = 0; c < d; c += PACKS * LANES) {
         const int64_t end = c + PACKS * LANES < d ? c + PACKS * LANES : d;

@@ -51,7 +51,7 @@ class NoCompiler(ImportError):
 @one_by_one(1, 2, 2)
 def gather(rows: Rows, weight: Tensor, y: Tensor, terms: Terms) -> Tensor:
     """See `gread.kernels.reference.gather`."""
-    coef, bases, degree = terms
+    coef, bases, degree, _ = terms
     out = y.new_empty(rows.start.numel() - 1, y.size(1))
     _call("gather", y, *rows, weight, y, coef, list(bases), out, *out.shape, weight.numel(),
           degree, len(bases))  # fmt: skip
@@ -61,11 +61,11 @@ def gather(rows: Rows, weight: Tensor, y: Tensor, terms: Terms) -> Tensor:
 @one_by_one(1, 2, 2, 2)
 def pull(rows: Rows, weight: Tensor, g: Tensor, y: Tensor, terms: Terms) -> tuple[Tensor, Tensor]:
     """See `gread.kernels.reference.pull`."""
-    coef, bases, degree = terms
+    coef, bases, degree, base_dot = terms
     out = torch.empty_like(y, memory_format=torch.contiguous_format)
-    sums = y.new_zeros(PARTS, 1 + degree, y.size(1))
+    sums = y.new_zeros(PARTS, terms.sums, y.size(1))
     _call("pull", y, *rows, weight, g, y, coef, list(bases), out, sums, *out.shape,
-          weight.numel(), degree, len(bases))  # fmt: skip
+          weight.numel(), degree, len(bases), base_dot)  # fmt: skip
     return out, sums[:1]  # the kernel has added the partial sums here
 
 
@@ -247,7 +247,7 @@ def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor
         return None
     blocks = -(-d // width)
     workers = min(threads, count * blocks)
-    room = (program.slots * n + rows + program.sums + 4) * width
+    room = (program.slots * n + rows + program.sums + 5) * width  # 5: most sums of a `pull`
     outputs = [inputs[0].new_empty(inputs[0].shape) for _ in range(program.outputs)]
     sums = coef.new_empty(*members, program.sums, d)
     dots = None

@@ -445,7 +445,7 @@ def _combine(
     rows: Rows, weight: Tensor, x: Tensor, y: Tensor | None, terms: Terms
 ) -> tuple[Tensor, Tensor]:
     """`gather` of x, or with y `pull` of x; and the sums of every program of `pull`."""
-    coef, bases, degree = terms
+    coef, bases, degree, _ = terms
     *members, length, d = x.shape
     n, count = _count(rows), math.prod(members)
     cached = x.numel() * x.element_size() <= CACHED
@@ -455,7 +455,8 @@ def _combine(
     most = EVERY if y is None else max(PROGRAMS // max(blocks * count, 1), 1)
     tile = _tile_of(rows, channels, x.element_size(), warps, most)
     out = x.new_empty(*members, n, d)
-    partial = x.new_empty(0 if y is None else tile.programs, *members, 1 + degree, d)
+    sums = 0 if y is None else terms.sums
+    partial = x.new_empty(tile.programs, *members, sums, d)
     x = x.contiguous()
     if n:
         _combine_kernel[(tile.programs, blocks, count)](
@@ -464,7 +465,7 @@ def _combine(
             *[base.contiguous() for base in bases], *[x] * (5 - len(bases)), n, length,
             rows.column.numel() if weight.dim() > 1 else 0,
             coef.size(-2) if coef.dim() > 2 else 0, tile.heavy, tile.each,
-            D=d, DEGREE=degree, BASES=len(bases), SUMS=y is not None, BLOCK_D=channels,
+            D=d, DEGREE=degree, BASES=len(bases), SUMS=sums, BLOCK_D=channels,
             **tile.options,
         )  # fmt: skip
     return out, partial
@@ -613,7 +614,10 @@ def _combine_kernel(
     BLOCK_D: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, ORDERED: tl.constexpr,
     HEAVY: tl.constexpr,
 ):  # fmt: skip
-    """out = c₀ (A x) + (c₁ + c₂ y + ...) x + Σ c bases; in `gather`, y is x."""
+    """out = c₀ (A x) + (c₁ + c₂ y + ...) x + Σ c bases, and SUMS sums; in `gather`, y is x.
+
+    `pull` has 1 + DEGREE sums, or one more for Σ base_0 y; `gather` has none.
+    """
     bases = (base_0, base_1, base_2, base_3, base_4)
     member = tl.program_id(2).to(tl.int64)
     out += member * n * D
@@ -625,7 +629,7 @@ def _combine_kernel(
     channel = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)[None, :]
     valid = channel < D
     zero = tl.zeros([ROWS, BLOCK_D], x.dtype.element_ty)
-    sum_0, sum_1, sum_2, sum_3 = zero, zero, zero, zero
+    sum_0, sum_1, sum_2, sum_3, base_sum = zero, zero, zero, zero, zero
     entry = tl.arange(0, BLOCK)[None, :]
     shared, first, last = _blocks(heavies, each)
     for block in range(first, last):
@@ -646,7 +650,10 @@ def _combine_kernel(
             value = own * _polynomial(other, coef, channel, valid, D, DEGREE)
         for m in tl.static_range(BASES):
             c = tl.load(coef + (1 + DEGREE + m) * D + channel, mask=valid, other=0)
-            value += c * tl.load(bases[m] + own_bases + at, mask=there, other=0)
+            base = tl.load(bases[m] + own_bases + at, mask=there, other=0)
+            value += c * base
+            if m == 0 and SUMS > 1 + DEGREE:
+                base_sum += base * other
         product = zero
         known = entry < count[:, None]
         place = begin[:, None] + entry
@@ -675,10 +682,10 @@ def _combine_kernel(
                 sum_3 += own * other * other * other
     if SUMS:
         sums = (sum_0, sum_1, sum_2, sum_3)
-        for m in tl.static_range(1 + DEGREE):
+        for m in tl.static_range(SUMS):
             part = tl.program_id(0) * tl.num_programs(2) + member
-            total = tl.sum(sums[m], axis=0)[None, :]
-            tl.store(partial + (part * (1 + DEGREE) + m) * D + channel, total, mask=valid)
+            total = tl.sum(sums[m] if m <= DEGREE else base_sum, axis=0)[None, :]
+            tl.store(partial + (part * SUMS + m) * D + channel, total, mask=valid)
 
 
 @triton.jit

@@ -112,7 +112,7 @@ def interpret(program: Program, passes: Passes, inputs: Sequence[Tensor], coef: 
             continue
         x, y, *bases = (_first(slots[k], p.members) for k in (p.x, p.y, *p.bases))
         rows = _first(coef, p.members)[..., p.coef : p.coef + 1 + p.degree + len(bases), :]
-        terms = Terms(rows, bases, p.degree)
+        terms = Terms(rows, bases, p.degree, p.base_dot)
         if p.kind == "store":
             outputs[p.out] = x
         elif p.kind == "product":

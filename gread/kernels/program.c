@@ -21,10 +21,10 @@ INLINE void gather_rows(const matrix *m, const int64_t *start, REAL *out, int64_
     for (int64_t i = 0; i < n; i++) gather_packs(m, out, start[i], start[i + 1], i, 0, packs);
 }
 
-/* `total` [1 + degree, width] grows by the sums; `part_total` is room for as many. */
+/* `total` [1 + degree + base_dot, width] grows by the sums; `part_total` is room for as many. */
 INLINE void pull_rows(const matrix *m, const int64_t *start, const REAL *y, REAL *out, REAL *total,
                       REAL *part_total, int64_t n, const int packs) {
-    const int64_t size = (1 + m->degree) * packs * LANES;
+    const int64_t size = (1 + m->degree + m->base_dot) * packs * LANES;
     for (int64_t part = 0; part < PARTS; part++) {
         for (int64_t k = 0; k < size; k++) part_total[k] = 0;
         const int64_t last = first_row(start, n, part + 1);
@@ -130,7 +130,8 @@ static void run_block(const program *p, REAL *room, int64_t c, int64_t bytes) {
                     .entries = p->entries,
                     .degree = degree,
                     .count = count,
-                    .near = n * bytes <= NEAREST};
+                    .near = n * bytes <= NEAREST,
+                    .base_dot = code[BASE_DOT]};
         switch (kind) {
         case LOAD:
             for (int64_t i = 0; i < n; i++) {
@@ -156,7 +157,7 @@ static void run_block(const program *p, REAL *room, int64_t c, int64_t bytes) {
             break;
         case PULL:
             CHOOSE(pull)(&m, start, y, out, total, part_total, n);
-            total += (1 + degree) * width;
+            total += (1 + degree + m.base_dot) * width;
             break;
         case ADD:
             for (int64_t i = 0; i < size; i += width)

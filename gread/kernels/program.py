@@ -32,7 +32,8 @@ class Pass(NamedTuple):
     product    out = A x
     back       out = Aᵀ x
     gather     out = c₀ A x + Σ_p c_p xᵖ + Σ c_b base, see `gread.kernels.reference.gather`
-    pull       out = c₀ Aᵀ x + Σ_p c_p yᵖ⁻¹ x + Σ c_b base, and its sums
+    pull       out = c₀ Aᵀ x + Σ_p c_p yᵖ⁻¹ x + Σ c_b base, and its sums;
+               base_dot adds Σ bases[0] y to the sums
     add        out = y + c₀ x, or c₀ x without y or for members that y lacks
     dot        Σ x y over the nodes
     edge_dots  add (Σ c_b base)[i] · y[j] to the gradient of every entry (i, j) of A
@@ -48,11 +49,12 @@ class Pass(NamedTuple):
     y: int = -1
     coef: int = 0
     degree: int = 0
+    base_dot: bool = False
     bases: tuple[int, ...] = ()
     members: int = 0
 
 
-FIELDS = Pass._fields[:6]
+FIELDS = Pass._fields[:7]
 """Fields in the code of a pass, before the number of its bases and the bases."""
 
 
@@ -73,7 +75,7 @@ class Program:
     @cached_property
     def pull_sums(self) -> int:
         """Number of sums over the nodes from `pull`, each with one value per channel."""
-        return sum(1 + p.degree for p in self.passes if p.kind == "pull")
+        return sum(1 + p.degree + p.base_dot for p in self.passes if p.kind == "pull")
 
     @cached_property
     def sums(self) -> int:
@@ -140,9 +142,20 @@ class ProgramBuilder:
         """Add a pass `gather`."""
         return self._new(Pass("gather", x=x, coef=coef, degree=degree, bases=tuple(bases)))
 
-    def pull(self, x: int, y: int, *, coef: int, degree: int = 1, bases: Sequence[int] = ()) -> int:
-        """Add a pass `pull`, with its sums."""
-        return self._new(Pass("pull", x=x, y=y, coef=coef, degree=degree, bases=tuple(bases)))
+    def pull(
+        self,
+        x: int,
+        y: int,
+        *,
+        coef: int,
+        degree: int = 1,
+        bases: Sequence[int] = (),
+        base_dot: bool = False,
+    ) -> int:
+        """Add a pass `pull`, with its sums; ``base_dot`` adds Σ bases[0] y to them."""
+        return self._new(
+            Pass("pull", x=x, y=y, coef=coef, degree=degree, base_dot=base_dot, bases=tuple(bases))
+        )
 
     def add(self, y: int | None, x: int, *, coef: int) -> int:
         """y + c₀ x."""

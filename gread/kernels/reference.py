@@ -86,6 +86,13 @@ class Terms(NamedTuple):
     """Up to four further matrices [N, d], five in `pull`."""
     degree: int = 1
     """Highest power of y: 0 to 3, in `pull` 1 to 3."""
+    base_dot: bool = False
+    """Whether `pull` also returns Σ bases[0] y; `gather` ignores it."""
+
+    @property
+    def sums(self) -> int:
+        """Number of sums of `pull`."""
+        return 1 + self.degree + self.base_dot
 
 
 @one_by_one(1, 2, 2)
@@ -117,8 +124,8 @@ def pull(rows: Rows, weight: Tensor, g: Tensor, y: Tensor, terms: Terms) -> tupl
     Backward pass of `gather`, with the sums for the gradients of its coefficients.
 
     Returns:
-        out [N, d], and partial sums over the nodes [parts, 1 + degree, d]: Σ (A g) y, then Σ y^p g
-        for p = 1, 2, ...
+        out [N, d], and partial sums over the nodes [parts, ``terms.sums``, d]: Σ (A g) y, then
+        Σ y^p g for p = 1, 2, ..., and with ``terms.base_dot`` Σ bases[0] y.
     """
     product = _product(rows, weight, g)
     own, others = _split(terms)
@@ -129,6 +136,8 @@ def pull(rows: Rows, weight: Tensor, g: Tensor, y: Tensor, terms: Terms) -> tupl
         sums.append((y ** (power + 1) * g).sum(0))
     for c, base in zip(others, terms.bases, strict=True):
         out = out + c * base
+    if terms.base_dot:
+        sums.append((terms.bases[0] * y).sum(0))
     return out, torch.stack(sums).unsqueeze(0)
 
 

@@ -40,8 +40,8 @@ def test_gather_and_pull(dtype, d, degree, bases, entries):
     coef = torch.randn(1 + degree + bases, d, dtype=dtype)
     arguments = (rows, weight, y, plain.Terms(coef, others, degree))
     assert_close(cpu.gather(*arguments), plain.gather(*arguments))
-    if degree:
-        arguments = (rows, weight, g, y, plain.Terms(coef, others, degree))
+    for base_dot in {False, bases > 0} if degree else ():
+        arguments = (rows, weight, g, y, plain.Terms(coef, others, degree, base_dot))
         for got, expected in zip(cpu.pull(*arguments), plain.pull(*arguments), strict=True):
             assert_close(got, expected)
 
@@ -148,8 +148,8 @@ def test_zero_weight_entries_equal_absent_entries_in_attention(kernels, dtype, f
 @needs_compiler
 def test_sums_do_not_depend_on_the_number_of_threads():
     rows = some_rows(4000, 30_000)
-    weight, (y, g) = torch.randn(30_000), torch.randn(2, 4000, 64)
-    terms = plain.Terms(torch.randn(2, 64))
+    weight, (y, g, base) = torch.randn(30_000), torch.randn(3, 4000, 64)
+    terms = plain.Terms(torch.randn(3, 64), [base], base_dot=True)
     before = torch.get_num_threads()
     try:
         found = []

@@ -151,9 +151,17 @@ def test_gather_with_more_columns_than_rows(dtype):
 @dtypes
 @graphs
 @pytest.mark.parametrize(
-    ("d", "degree", "bases"), [(1, 1, 0), (3, 2, 1), (64, 1, 2), (130, 3, 5), (64, 3, 4), (3, 1, 3)]
+    ("d", "degree", "bases", "base_dot"),
+    [
+        (1, 1, 0, False),
+        (3, 2, 1, True),
+        (64, 1, 2, True),
+        (130, 3, 5, True),
+        (64, 3, 4, False),
+        (3, 1, 3, False),
+    ],
 )
-def test_pull(division, graph, dtype, d, degree, bases):
+def test_pull(division, graph, dtype, d, degree, bases, base_dot):
     rows = rows_of(graph)
     n, entries = len(GRAPHS[graph]), rows.column.numel()
     arguments = (
@@ -165,6 +173,7 @@ def test_pull(division, graph, dtype, d, degree, bases):
             normal(1 + degree + bases, d, dtype=dtype),
             [normal(n, d, dtype=dtype) for _ in range(bases)],
             degree,
+            base_dot,
         ),
     )
     (ours, our_sums), (expected, sums) = gpu.pull(*arguments), plain.pull(*arguments)
@@ -476,7 +485,7 @@ def test_several_members_at_once(division, own_weights, d):
     x, y, coef = matrix(), matrix(), normal(3, 4, d, dtype=dtype)
     arguments = (rows, weight, x, Terms(coef, [y, x]))
     assert_same(gpu.gather(*arguments), plain.gather(*arguments))
-    arguments = (rows, weight, x, y, Terms(coef, [y], 2))
+    arguments = (rows, weight, x, y, Terms(coef, [x], 2, base_dot=True))
     (ours, our_sums), (expected, sums) = gpu.pull(*arguments), plain.pull(*arguments)
     assert_same(ours, expected)
     assert_same(our_sums.sum(0), sums.sum(0))

@@ -24,7 +24,8 @@ def everything():
     w.store(y, 1)
     v = w.back(w.product(y))
     for degree in (1, 2, 3):
-        v = w.pull(v, h, coef=1, degree=degree, bases=[y, g, h][: degree - 1])
+        bases = [y, g, h][: degree - 1]
+        v = w.pull(v, h, coef=1, degree=degree, bases=bases, base_dot=bool(bases))
     w.dot(v, g)
     v = w.add(w.add(None, v, coef=2), y, coef=3)
     w.edge_dots([v], y, coef=0)
