@@ -283,9 +283,9 @@ def render_ablation(results: Sequence[Result]) -> TextTable:
         ("form", *map(_heading, datasets)),
         rows,
         "Test metric in percent, mean ± standard deviation over ten splits. All settings except "
-        "the named ones are those of GREAD-X in the honest comparison (on the filtered graphs "
-        "before its fourth revision), with the local term and the reaction BS; no form has a "
-        "search of its own."
+        "the named ones are those of GREAD-X in the honest comparison (on Minesweeper and the "
+        "filtered graphs before its fourth or fifth revision), with the local term and the "
+        "reaction BS; no form has a search of its own."
         f"{said_of_failed(results)}{said_of_fewer(found)}",
     )
 
