@@ -74,7 +74,6 @@ static inline void pull_one(const matrix *m, const REAL *y, REAL *out, REAL *sum
     }
     for (int64_t b = 0; b < m->count; b++)
         sum += m->coef[(1 + m->degree + b) * d + c] * m->bases[b][at];
-    if (m->base_dot) sums[(1 + m->degree) * d + c] += m->bases[0][at] * y[at];
     out[at] = sum;
 }
 
@@ -84,7 +83,7 @@ void pull(const int64_t *start, const int32_t *column, const REAL *weight, const
           const REAL *y, const REAL *coef, const REAL *const *bases, REAL *out, REAL *sums,
           int64_t n, int64_t d, int64_t entries, int64_t degree, int64_t count, int64_t base_dot,
           int64_t threads) {
-    const matrix m = {column, weight, g, coef, bases, d, entries, degree, count, 0, base_dot};
+    const matrix m = {column, weight, g, coef, bases, d, entries, degree, count, 0};
     const int64_t size = (1 + degree + base_dot) * d;
 #pragma omp parallel num_threads(threads) if (entries * d > SMALL)
     for (int64_t c = 0; c < d; c += PACKS * LANES) {
@@ -99,6 +98,9 @@ void pull(const int64_t *start, const int32_t *column, const REAL *weight, const
 #define PULL_PACKS(packs) pull_packs(&m, y, out, own, from, to, i, k, packs)
                 MOST_FIRST(PULL_PACKS)
                 for (; k < end; k++) pull_one(&m, y, out, own, from, to, i, k);
+                if (base_dot) /* not above, where registers are few */
+                    for (k = c; k < end; k++)
+                        own[size - d + k] += bases[0][i * d + k] * y[i * d + k];
             }
         }
     }

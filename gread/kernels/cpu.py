@@ -247,7 +247,7 @@ def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor
         return None
     blocks = -(-d // width)
     workers = min(threads, count * blocks)
-    room = (program.slots * n + rows + program.sums + 5) * width  # 5: most sums of a `pull`
+    room = (program.slots * n + rows + program.sums + 4) * width
     outputs = [inputs[0].new_empty(inputs[0].shape) for _ in range(program.outputs)]
     sums = coef.new_empty(*members, program.sums, d)
     dots = None

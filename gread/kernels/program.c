@@ -21,16 +21,27 @@ INLINE void gather_rows(const matrix *m, const int64_t *start, REAL *out, int64_
     for (int64_t i = 0; i < n; i++) gather_packs(m, out, start[i], start[i + 1], i, 0, packs);
 }
 
-/* `total` [1 + degree + base_dot, width] grows by the sums; `part_total` is room for as many. */
+/* `total` [1 + degree, width] grows by the sums; `part_total` is room for as many. */
 INLINE void pull_rows(const matrix *m, const int64_t *start, const REAL *y, REAL *out, REAL *total,
                       REAL *part_total, int64_t n, const int packs) {
-    const int64_t size = (1 + m->degree + m->base_dot) * packs * LANES;
+    const int64_t size = (1 + m->degree) * packs * LANES;
     for (int64_t part = 0; part < PARTS; part++) {
         for (int64_t k = 0; k < size; k++) part_total[k] = 0;
         const int64_t last = first_row(start, n, part + 1);
         for (int64_t i = first_row(start, n, part); i < last; i++)
             pull_packs(m, y, out, part_total, start[i], start[i + 1], i, 0, packs);
         for (int64_t k = 0; k < size; k++) total[k] += part_total[k];
+    }
+}
+
+/* `total` [width] grows by the sum of x * y over the rows. */
+static void dot_rows(const REAL *x, const REAL *y, REAL *total, REAL *part_total, int64_t n,
+                     int64_t width) {
+    for (int64_t part = 0; part < PARTS; part++) {
+        for (int64_t k = 0; k < width; k++) part_total[k] = 0;
+        for (int64_t i = n * part / PARTS * width; i < n * (part + 1) / PARTS * width; i += width)
+            SIDE_BY_SIDE(k, width) part_total[k] += x[i + k] * y[i + k];
+        for (int64_t k = 0; k < width; k++) total[k] += part_total[k];
     }
 }
 
@@ -130,8 +141,7 @@ static void run_block(const program *p, REAL *room, int64_t c, int64_t bytes) {
                     .entries = p->entries,
                     .degree = degree,
                     .count = count,
-                    .near = n * bytes <= NEAREST,
-                    .base_dot = code[BASE_DOT]};
+                    .near = n * bytes <= NEAREST};
         switch (kind) {
         case LOAD:
             for (int64_t i = 0; i < n; i++) {
@@ -156,8 +166,10 @@ static void run_block(const program *p, REAL *room, int64_t c, int64_t bytes) {
             CHOOSE(gather)(&m, start, out, n);
             break;
         case PULL:
+            if (code[BASE_DOT]) /* before `out` takes the place of a base */
+                dot_rows(bases[0], y, total + (1 + degree) * width, part_total, n, width);
             CHOOSE(pull)(&m, start, y, out, total, part_total, n);
-            total += (1 + degree + m.base_dot) * width;
+            total += (1 + degree + code[BASE_DOT]) * width;
             break;
         case ADD:
             for (int64_t i = 0; i < size; i += width)
@@ -167,13 +179,7 @@ static void run_block(const program *p, REAL *room, int64_t c, int64_t bytes) {
                 }
             break;
         case DOT:
-            for (int64_t part = 0; part < PARTS; part++) {
-                for (int64_t k = 0; k < width; k++) part_total[k] = 0;
-                for (int64_t i = n * part / PARTS * width; i < n * (part + 1) / PARTS * width;
-                     i += width)
-                    SIDE_BY_SIDE(k, width) part_total[k] += x[i + k] * y[i + k];
-                for (int64_t k = 0; k < width; k++) dot_total[k] += part_total[k];
-            }
+            dot_rows(x, y, dot_total, part_total, n, width);
             dot_total += width;
             break;
         case EDGE_DOTS:

@@ -52,7 +52,6 @@ typedef struct {
     const REAL *const *bases;
     int64_t d, entries, degree, count;
     int near; /* all of x is in the nearest cache */
-    int base_dot; /* `pull` has the sum of bases[0] * y */
 } matrix;
 
 /* s[k] = sum over the entries of weight * x[column], for `packs` packs of channels from c on. With
@@ -120,8 +119,6 @@ INLINE void pull_packs(const matrix *m, const REAL *y, REAL *out, REAL *sums, in
         }
         s[k] = AT(coef, k) * s[k] + factor * a;
     }
-    if (m->base_dot)
-        EACH(k, packs) AT(total + (1 + m->degree) * d, k) += AT(m->bases[0] + at, k) * AT(own, k);
     for (int64_t b = 0; b < m->count; b++) {
         const REAL *base = m->bases[b] + at, *factor = coef + (1 + m->degree + b) * d;
         EACH(k, packs) s[k] += AT(factor, k) * AT(base, k);

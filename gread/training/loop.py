@@ -141,7 +141,7 @@ class Epochs:
     ):
         self.direct = direct
         self.model, self.optimizer, self.best = model, optimizer, best
-        self.parameters = list(model.parameters())
+        self.parameters, self.buffers = list(model.parameters()), list(model.buffers())
         self.pieces, self.reduction = pieces, reduction
         self.loss, self.metric = LOSSES[config.loss], metric_of(config)
         self.scores = direct.scores if direct and self.metric is METRICS["accuracy"] else None
@@ -199,7 +199,7 @@ class Epochs:
 
     def _written(self) -> list[int]:
         """How often each buffer was written."""
-        return [buffer._version for buffer in self.model.buffers()]
+        return [buffer._version for buffer in self.buffers]
 
     def continue_from(self, before: Epochs, members: Tensor) -> None:
         """Take over the next step of other epochs, of which these members are left."""
