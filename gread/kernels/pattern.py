@@ -16,10 +16,10 @@ from gread.kernels.cuda_graph import values_can_be_read
 T = TypeVar("T")
 
 MOST_LIGHT = 128
-"""Number of entries above which a row is heavy: several warps of a GPU then share it. Half as many
-where rows have few entries, because a long row then determines the time."""
+"""Number of entries above which a row is heavy: several warps of a GPU then share it. If rows have
+few entries, it is down to half as large, because a long row then determines the time."""
 FEW = MOST_LIGHT // 8
-"""Mean number of entries from which on rows do not have few."""
+"""Mean number of entries below which rows have few."""
 BY_LENGTH = "rows by length"
 """Key of `rows_by_length`, remembered with the starts of the rows."""
 PIECE = 32
