@@ -153,8 +153,9 @@ Known = Mapping[str, float | None]
 def draw(
     comparison: Comparison, model: str, dataset: str, parents: Sequence[Mapping[str, Value]] = ()
 ) -> list[dict[str, Value]]:
-    """Random settings, the first with any published values, or settings near parents."""
-    published = comparison.about.get("published", {}).get(dataset, {}).get(model, {})
+    """Random settings, the first with the values of the protocol, or settings near parents."""
+    given = comparison.about.get("first", {}).get(dataset, ())
+    first = next((values for values in given if model in values["models"]), {})
     space = for_graph(comparison, space_of(model), dataset)
     stage = f"{comparison.name} near" if parents else comparison.name
     found: list[dict[str, Value]] = []
@@ -164,7 +165,8 @@ def draw(
             drawn = near(space, parents[number % len(parents)], random.Random(seed))
         else:
             drawn = space.suggest(import_optuna().create_study(sampler=random_sampler(seed)).ask())
-            drawn |= published if number == 0 else {}
+            if number == 0:
+                drawn |= {name: first[name] for name in drawn.keys() & first.keys()}
         found.append(drawn | comparison.training_of(dataset))
     return found
 

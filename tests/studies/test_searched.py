@@ -103,17 +103,28 @@ def test_the_second_stage_draws_near_the_best_of_the_first(drawn):
     assert space_of("mlp").parts["lr"].distance(child["lr"], best["lr"]) < 0.17
 
 
-@pytest.mark.parametrize("model", HONEST.about["published"]["minesweeper"])
-def test_first_random_setting_has_the_published_values(model):
-    published, space = HONEST.about["published"]["minesweeper"][model], space_of(model)
-    first, second, *_ = draw(HONEST, model, "minesweeper")
-    assert published.items() <= first.items()
-    assert not published.items() <= second.items()
+FIRST = [
+    (dataset, model, values)
+    for dataset, rows in HONEST.about["first"].items()
+    for values in rows
+    for model in values["models"]
+]
+
+
+@pytest.mark.parametrize(("dataset", "model", "values"), FIRST)
+def test_first_random_setting_has_the_values_of_the_protocol(dataset, model, values):
+    space = space_of(model)
+    first, second, *_ = draw(HONEST, model, dataset)
+    given = {name: value for name, value in values.items() if name in second}
+    assert given.items() <= first.items()
+    assert not given.items() <= second.items()
     assert first.keys() == second.keys()
-    for name, value in published.items():
-        part = space.parts[name]
-        allowed = part.low <= value <= part.high if isinstance(part, Range) else True
-        assert allowed and (isinstance(part, Range) or name == "num_steps" or value in part.values)
+    for name in given.keys() & space.parts.keys() - {"num_steps"}:
+        part, value = space.parts[name], given[name]
+        if isinstance(part, Range):
+            assert part.low <= value <= part.high
+        else:
+            assert value in part.values
 
 
 def test_cells_with_all_final_runs_are_complete():
