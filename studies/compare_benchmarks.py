@@ -1,0 +1,63 @@
+"""Compare two outputs of ``gread bench``, row by row.
+
+    python -m studies.compare_benchmarks BEFORE/bench.json AFTER/bench.json
+
+from the repository's root. Prints every time that both have, and the ratio of the second to the
+first. Times of the naive implementation show how far the two machines differ.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+Times: TypeAlias = Mapping[tuple[str, str, str], float]
+"""Milliseconds by section, row and column."""
+
+
+def times(path: str) -> Times:
+    """All times of an output, without the aims of a row in its name."""
+    sections: Mapping[str, Any] = json.loads(Path(path).read_text())["sections"]
+    return {
+        (section, _name(row), column): value
+        for section, table in sections.items()
+        for row in table["rows"]
+        for column, value in row.items()
+        if column.split()[-1] == "ms"
+    }
+
+
+def _name(row: Mapping[str, str | float]) -> str:
+    """The columns that were not measured: texts and whole numbers."""
+    given = (row[column] for column in row if column not in ("at least", "at most"))
+    return ", ".join(str(value) for value in given if not isinstance(value, float))
+
+
+def table(before: Times, after: Times) -> Iterator[str]:
+    """Lines of the comparison.
+
+    Example:
+        >>> row = "headline", "Cora", "ours ms"
+        >>> print(*table({row: 2.0}, {row: 1.0}), sep="\\n")
+        | section | row | time | before | after | after / before |
+        | --- | --- | --- | ---: | ---: | ---: |
+        | headline | Cora | ours ms | 2 | 1 | 0.50 |
+    """
+    yield "| section | row | time | before | after | after / before |"
+    yield "| --- | --- | --- | ---: | ---: | ---: |"
+    for where in before:
+        if where in after:
+            old, new = before[where], after[where]
+            yield f"| {' | '.join(where)} | {old:.3g} | {new:.3g} | {new / old:.2f} |"
+
+
+def main(before: str, after: str) -> None:
+    """Print the comparison of two files."""
+    print("\n".join(table(times(before), times(after))))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
