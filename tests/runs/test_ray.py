@@ -115,6 +115,17 @@ def working(*nodes) -> list[int]:
     return [int(pid) for pid, parent, name in rows if int(parent) in raylets and "_work" in name]
 
 
+def stopped(*nodes) -> list[int]:
+    """Processes that are stopped in a run, and so cannot deliver its result."""
+    processes = working(*nodes)
+    for process in processes:
+        os.kill(process, signal.SIGSTOP)
+    still = working(*nodes)  # a process gives up its name before it delivers
+    for process in set(processes) - set(still):
+        os.kill(process, signal.SIGCONT)
+    return [process for process in processes if process in still]
+
+
 def assert_same(store: ResultStore, table) -> None:
     assert {result.spec: result.history for result in store} == table
 
@@ -220,7 +231,7 @@ def test_postgresql_search_retries_runs_of_a_killed_worker(tmp_path, cluster, ex
         told.append(progress.runs)
         until = time.monotonic() + 1  # other runs start after this function
         while not killed and time.monotonic() < until:
-            for process in working(*cluster.list_all_nodes())[:1]:
+            for process in stopped(*cluster.list_all_nodes()):
                 os.kill(process, signal.SIGKILL)
                 killed.append(process)
 
@@ -281,11 +292,9 @@ def test_runs_of_a_removed_node_are_retried(tmp_path, cluster, executor, table):
         if node not in cluster.worker_nodes:
             return
         until = time.monotonic() + 1
-        while not (processes := working(node)):  # between two runs
+        while not (processes := stopped(node)):  # between two runs
             if time.monotonic() > until:
                 return  # its runs are done, and others start after this function
-        for process in processes:  # otherwise they deliver the results of running jobs
-            os.kill(process, signal.SIGSTOP)
         cluster.remove_node(node, allow_graceful=False)
         for process in processes:
             os.kill(process, signal.SIGKILL)
