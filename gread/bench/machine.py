@@ -6,18 +6,20 @@ import os
 import platform
 import shutil
 import subprocess
+from datetime import date
 
 import torch
 
-from gread.base.versions import __version__
+from gread.base.versions import versions
 
 
 def machine(device: str) -> dict[str, str]:
-    """Properties of this machine that affect measurements."""
+    """Date, versions and properties of this machine that affect measurements."""
     found = {
+        "date": date.today().isoformat(),
         "cpu": f"{_cpu()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}",
         "torch": f"{torch.__version__}, {torch.get_num_threads()} threads",
-        "gread": __version__,
+        "gread": versions()["gread"],
         "python": platform.python_version(),
     }
     if torch.device(device).type == "cuda":
