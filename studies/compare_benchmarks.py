@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
+
+from gread.report.tables import TextTable
 
 Times: TypeAlias = Mapping[tuple[str, str, str], float]
 """Milliseconds by section, row and column."""
@@ -36,27 +38,25 @@ def _name(row: Mapping[str, str | float]) -> str:
     return ", ".join(str(value) for value in given if not isinstance(value, float))
 
 
-def table(before: Times, after: Times) -> Iterator[str]:
-    """Lines of the comparison.
+def table(before: Times, after: Times) -> TextTable:
+    """The times that both outputs have.
 
     Example:
         >>> row = "headline", "Cora", "ours ms"
-        >>> print(*table({row: 2.0}, {row: 1.0}), sep="\\n")
-        | section | row | time | before | after | after / before |
-        | --- | --- | --- | ---: | ---: | ---: |
-        | headline | Cora | ours ms | 2 | 1 | 0.50 |
+        >>> print(table({row: 2.0}, {row: 1.0}).csv())
+        section,row,time,before,after,after / before
+        headline,Cora,ours ms,2,1,0.50
+        <BLANKLINE>
     """
-    yield "| section | row | time | before | after | after / before |"
-    yield "| --- | --- | --- | ---: | ---: | ---: |"
-    for where in before:
-        if where in after:
-            old, new = before[where], after[where]
-            yield f"| {' | '.join(where)} | {old:.3g} | {new:.3g} | {new / old:.2f} |"
+    columns = ("section", "row", "time", "before", "after", "after / before")
+    both = ((where, before[where], after[where]) for where in before if where in after)
+    rows = ((*where, f"{old:.3g}", f"{new:.3g}", f"{new / old:.2f}") for where, old, new in both)
+    return TextTable.of("Before and after", columns, rows, "Milliseconds.")
 
 
 def main(before: str, after: str) -> None:
     """Print the comparison of two files."""
-    print("\n".join(table(times(before), times(after))))
+    print(table(times(before), times(after)).markdown())
 
 
 if __name__ == "__main__":

@@ -166,7 +166,7 @@ def draw(
         else:
             drawn = space.suggest(import_optuna().create_study(sampler=random_sampler(seed)).ask())
             if number == 0:
-                drawn |= {name: first[name] for name in drawn.keys() & first.keys()}
+                drawn |= {name: value for name, value in first.items() if name in drawn}
         found.append(drawn | comparison.training_of(dataset))
     return found
 

@@ -192,7 +192,7 @@ class ExplainedEdges(MessagePassing):
         For a class without this method, PyG writes a file into the folder for temporary files in
         every process, and leaves it there.
         """
-        raise NotImplementedError("explained edges pass no messages")
+        raise TypeError("explained edges pass no messages")
 
 
 def edges_of(

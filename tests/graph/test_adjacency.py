@@ -289,5 +289,5 @@ def test_invalid_attention_settings_raise_input_errors(arguments, sentence):
 
 
 def test_explained_edges_refuse_messages():
-    with pytest.raises(NotImplementedError, match="pass no messages"):
+    with pytest.raises(TypeError, match="pass no messages"):
         ExplainedEdges().propagate(torch.empty(2, 0, dtype=torch.int64), x=torch.ones(1, 1))
