@@ -5,6 +5,7 @@ Times are not tested.
 
 import json
 import math
+from time import sleep
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 
 import gread
 from gread.bench import naive as NAIVE
-from gread.bench.costs import states_held
+from gread.bench.costs import states_held, step_seconds
 from gread.bench.section import measure
 from gread.bench.sections import BENCHES
 from gread.bench.timing import interleave, ratio
@@ -108,6 +109,20 @@ def test_tensors_saved_by_autograd_are_counted_once():
 
     data.x.requires_grad_()
     assert states_held(Squares(), data, 4) == 1
+
+
+def test_a_training_step_is_timed_without_an_evaluation():
+    data = gread.csbm(20, num_features=4, num_splits=1)
+    calls = []
+
+    class Slow(nn.Linear):
+        def forward(self, x, edge_index):
+            calls.append(self.training)
+            sleep(0.002)
+            return super().forward(x)
+
+    assert step_seconds(Slow(4, 2), data, steps=3) >= 0.002
+    assert calls == [True] * 5  # two more at first, which compile kernels
 
 
 @pytest.mark.parametrize("name", BENCHES)
