@@ -5,8 +5,8 @@
 from the repository's root. The reactions are those of the search (BS, ST and none) and two that the
 package does not have, `Perceptron` and `Advection`. The settings are the selected one of the honest
 comparison and others near it. Each is trained with every reaction on the first three splits. No
-test metric is shown. Runs that are stored, or committed in studies/honest-exploration.jsonl.xz,
-are not computed again.
+test metric is shown. The runs are added to studies/honest-exploration.jsonl.xz. Those that are
+stored or committed there are not computed again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gread.dynamics.reactions import REACTIONS, State
 from gread.experiments.searched import Comparison
 from gread.models.stacking import PartByPart
 from gread.report.tables import TextTable
-from gread.runs.archive import ENDING, read_results
+from gread.runs.archive import ENDING, read_results, write_results
 from gread.runs.executors.find import find_executor
 from gread.runs.launch import launch
 from gread.runs.spec import RunSpec, Value
@@ -40,7 +40,6 @@ NEAR = 7
 """Settings near the selected one."""
 
 
-@REACTIONS.register("perceptron")
 class Perceptron(PartByPart):
     """r(H) = ReLU(H W + b). With the matrix Q of a step it is an MLP with one hidden layer."""
 
@@ -53,7 +52,6 @@ class Perceptron(PartByPart):
         return torch.relu(self.linear(s.h))
 
 
-@REACTIONS.register("advection")
 class Advection(PartByPart):
     """r(H)_i = Σ_j Ã_ij tanh((h_j − h_i) V) ⊙ h_j.
 
@@ -75,7 +73,8 @@ class Advection(PartByPart):
         return torch.zeros_like(s.h).index_add(-2, row, moved)
 
 
-COMPARED = ("none", "bs", "st", "perceptron", "advection")
+FURTHER = {"perceptron": Perceptron, "advection": Advection}
+COMPARED = ("none", "bs", "st", *FURTHER)
 
 
 def settings_of(dataset: str) -> list[dict[str, Value]]:
@@ -118,8 +117,8 @@ def table(datasets: list[str], known: Known) -> TextTable:
 
 def main(folder: str, device: str, workers: str, *datasets: str) -> None:
     """Compute the runs and print the table."""
-    store = ResultStore(folder)
-    store.put(*read_results(EXPLORED))
+    store, before = ResultStore(folder), read_results(EXPLORED)
+    store.put(*before)
     specs = [
         spec
         for dataset in datasets
@@ -135,8 +134,14 @@ def main(folder: str, device: str, workers: str, *datasets: str) -> None:
         workers=int(workers),
         histories=False,
     )
+    found = {one.spec: one for one in (*before, *store)}
+    write_results(EXPLORED, sorted(found.values(), key=lambda one: one.spec.to_json()))
     print(table(list(datasets), store.numbers("val")).markdown())
 
+
+if __name__ in ("__main__", "__mp_main__"):  # here, and in the processes that train
+    for name, reaction in FURTHER.items():
+        REACTIONS.register(name)(reaction)
 
 if __name__ == "__main__":
     main(*sys.argv[1:])
