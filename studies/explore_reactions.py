@@ -26,7 +26,6 @@ from gread.experiments.searched import Comparison
 from gread.models.stacking import PartByPart
 from gread.report.tables import TextTable
 from gread.runs.archive import ENDING, read_results, write_results
-from gread.runs.executors.find import find_executor
 from gread.runs.launch import launch
 from gread.runs.spec import RunSpec, Value
 from gread.runs.store import ResultStore
@@ -126,14 +125,7 @@ def main(folder: str, device: str, workers: str, *datasets: str) -> None:
         for reaction in COMPARED
         for spec in specs_of(dataset, one, reaction)
     ]
-    launch(
-        specs,
-        store=store,
-        executor=find_executor("local"),
-        devices=[device],
-        workers=int(workers),
-        histories=False,
-    )
+    launch(specs, store, devices=[device], workers=int(workers), histories=False)
     found = {one.spec: one for one in (*before, *store)}
     write_results(EXPLORED, sorted(found.values(), key=lambda one: one.spec.to_json()))
     print(table(list(datasets), store.numbers("val")).markdown())

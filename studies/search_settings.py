@@ -32,7 +32,6 @@ from gread.data.load import load
 from gread.experiments.searched import Budget, Comparison
 from gread.models.catalog import MODELS
 from gread.runs.archive import ARCHIVES, ENDING, read_results
-from gread.runs.executors.find import find_executor
 from gread.runs.launch import launch
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec, Value
@@ -292,13 +291,7 @@ def main(
             print(f"{time.time() - begin:5.0f} s {dict(done)}", flush=True)
 
     run = partial(
-        launch,
-        store=store,
-        executor=find_executor("local"),
-        devices=[device],
-        workers=int(workers),
-        histories=False,
-        on_result=say,
+        launch, store=store, devices=[device], workers=int(workers), histories=False, on_result=say
     )
     chosen, known = models.split(",") if models else comparison.models, store.numbers("val")
     cells = [
