@@ -152,7 +152,6 @@ def works(name: str, rows: Rows, attention: bool = False) -> Works:
     n, d = rows.start.numel() - 1, WIDTHS[name]
     x, y, z = (torch.randn(*members, n, d, device="cuda") for _ in range(3))
     weight = torch.rand(rows.column.numel(), device="cuda")
-    once = Terms(torch.ones(1, d, device="cuda"), degree=0)
     terms = Terms(torch.randn(*members, 4, d, device="cuda"), [y, z])
     pairs = [Pair([x, y], z, torch.randn(2, d, device="cuda")),
              Pair([y], x, torch.randn(1, d, device="cuda"))]  # fmt: skip
@@ -163,8 +162,8 @@ def works(name: str, rows: Rows, attention: bool = False) -> Works:
     w = weight.double()
     found: Works = {
         "product": (
-            lambda: gpu.gather(rows, weight, x, once),
-            lambda: reference.gather(rows, w, x.double(), double(once)),
+            lambda: gpu.gather(rows, weight, x),
+            lambda: reference.gather(rows, w, x.double()),
         ),
         "pull": (
             lambda: gpu.pull(rows, weight, x, y, terms)[0],
@@ -180,10 +179,9 @@ def works(name: str, rows: Rows, attention: bool = False) -> Works:
         )
     if name in CLASSES:
         narrow = x[:, : CLASSES[name]].contiguous()
-        first = Terms(torch.ones(1, CLASSES[name], device="cuda"), degree=0)
         found["logits"] = (
-            lambda: gpu.gather(rows, weight, narrow, first),
-            lambda: reference.gather(rows, w, narrow.double(), double(first)),
+            lambda: gpu.gather(rows, weight, narrow),
+            lambda: reference.gather(rows, w, narrow.double()),
         )
     return found
 

@@ -154,11 +154,13 @@ class ShardPasses(NamedTuple):
     adj: ShardOperator
     backend: Backend
 
-    def gather(self, x: Tensor, terms: Terms, members: int = 0) -> Tensor:
+    def gather(self, x: Tensor, terms: Terms | None, members: int = 0) -> Tensor:
         """See `gread.kernels.reference.gather`."""
         arriving = self.adj.border.fetch(x)
         out = self.backend.gather(self.adj.halves.own.rows, self.adj.parts[0], x, terms)
-        far = terms.coef[0] * self.from_afar(arriving.wait())
+        far = self.from_afar(arriving.wait())
+        if terms is not None:
+            far = terms.coef[0] * far
         return out.index_add_(0, self.adj.halves.rows, far)
 
     def from_afar(self, halo: Tensor) -> Tensor:
@@ -169,12 +171,12 @@ class ShardPasses(NamedTuple):
         """A x."""
         if not entries.numel():
             return x.new_zeros(rows.start.numel() - 1, x.size(1))
-        return self.backend.gather(rows, entries, x, _one(x))
+        return self.backend.gather(rows, entries, x)
 
-    def back(self, x: Tensor, one: Terms, members: int = 0) -> Tensor:
+    def back(self, x: Tensor, members: int = 0) -> Tensor:
         """Own rows of Ãᵀ x."""
         if self.adj.symmetric:
-            return self.gather(x, one)
+            return self.gather(x, None)
         home = self.leaving(x)
         out = self.product(self.adj.halves.own.columns, self.adj.transposed_parts[0], x)
         return out.index_add_(0, self.adj.border.send, home.wait())
@@ -218,18 +220,13 @@ class ShardPasses(NamedTuple):
         return weight
 
 
-def _one(x: Tensor) -> Terms:
-    """The product with Ã alone."""
-    return Terms(x.new_ones(1, x.size(1)), degree=0)
-
-
 class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, adj: ShardOperator, weight: Tensor, h: Tensor) -> Tensor:
         ctx.adj = adj
         # The backward pass needs h only for the gradient of the entries.
         ctx.save_for_backward(h if ctx.needs_input_grad[1] else None)
-        return ShardPasses(adj, backend_for(h)).gather(h, _one(h))
+        return ShardPasses(adj, backend_for(h)).gather(h, None)
 
     @staticmethod
     @once_differentiable
@@ -240,5 +237,5 @@ class _Product(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             grad_weight = passes.edge_dots(None, [Pair([grad], h)])
         if ctx.needs_input_grad[2]:
-            grad_h = passes.back(grad, _one(grad))
+            grad_h = passes.back(grad)
         return None, grad_weight, grad_h

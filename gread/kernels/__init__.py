@@ -2,6 +2,7 @@
 
 reference    every kernel in PyTorch: the definition that the backends are tested against
 cpu, gpu     the backends in C, compiled at first use, and in Triton
+dense        dense products of the Triton backend
 backend      selection of the backend
 pattern      sparsity patterns, built once for each tensor of edges
 operators    the kernels with their gradients

@@ -20,8 +20,8 @@ from gread.kernels.reference import Batch, Pair, Terms
 class Backend(Protocol):
     """A module with all kernels; `gread.kernels.reference` defines each of them."""
 
-    def gather(self, rows: Rows, weight: Tensor, y: Tensor, terms: Terms) -> Tensor:
-        """Compute c₀ A y plus a polynomial in y and further matrices."""
+    def gather(self, rows: Rows, weight: Tensor, y: Tensor, terms: Terms | None = None) -> Tensor:
+        """Compute A y, or c₀ A y plus a polynomial in y and further matrices."""
 
     def pull(
         self, rows: Rows, weight: Tensor, g: Tensor, y: Tensor, terms: Terms
@@ -60,6 +60,14 @@ class Backend(Protocol):
 
     def draw(self, numbers: Tensor, place: Tensor, rate: Tensor) -> Tensor:
         """Take the next number of each member."""
+
+    def mix(self, terms: Sequence[Tensor], weight: Tensor, bias: Tensor) -> Tensor:
+        """Compute the sum of terms, each multiplied by a matrix."""
+
+    def mix_back(
+        self, grad: Tensor, terms: Sequence[Tensor], weight: Tensor
+    ) -> tuple[list[Tensor], Tensor, Tensor]:
+        """Compute the backward pass of `mix`."""
 
     def activate(
         self, h: Tensor, relu: bool, seed: Tensor | None, rate: float | Tensor, batch: Batch | None

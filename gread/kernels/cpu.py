@@ -33,6 +33,8 @@ from gread.kernels.reference import (
     dot as dot,
     draw as draw,
     log_loss as log_loss,
+    mix as mix,
+    mix_back as mix_back,
     one_by_one,
     threshold,
 )
@@ -49,9 +51,9 @@ class NoCompiler(ImportError):
 
 
 @one_by_one(1, 2, 2)
-def gather(rows: Rows, weight: Tensor, y: Tensor, terms: Terms) -> Tensor:
+def gather(rows: Rows, weight: Tensor, y: Tensor, terms: Terms | None = None) -> Tensor:
     """See `gread.kernels.reference.gather`."""
-    coef, bases, degree, _ = terms
+    coef, bases, degree, _ = terms or Terms(y.new_ones(1, y.size(1)), degree=0)
     out = y.new_empty(rows.start.numel() - 1, y.size(1))
     _call("gather", y, *rows, weight, y, coef, list(bases), out, *out.shape, weight.numel(),
           degree, len(bases))  # fmt: skip

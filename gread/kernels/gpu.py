@@ -22,6 +22,7 @@ import triton.language as tl  # type: ignore[import-not-found,import-untyped,unu
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
+from gread.kernels.dense import mix as mix, mix_back as mix_back
 from gread.kernels.pattern import BY_LENGTH, Rows, recall
 from gread.kernels.reference import Batch, Pair, Terms, run as run, threshold
 
@@ -54,8 +55,8 @@ EVERY = 2**31 - 1
 """Largest number of programs of a launch."""
 
 
-def gather(rows: Rows, weight: Tensor, y: Tensor, terms: Terms) -> Tensor:
-    """out = c₀ (A y) + c₁ y + ... + c_degree y^degree + Σ_m c_{degree+m} bases[m]."""
+def gather(rows: Rows, weight: Tensor, y: Tensor, terms: Terms | None = None) -> Tensor:
+    """out = A y, or c₀ (A y) + c₁ y + ... + c_degree y^degree + Σ_m c_{degree+m} bases[m]."""
     return _combine(rows, weight, y, None, terms)[0]
 
 
@@ -442,10 +443,11 @@ def look(
 
 
 def _combine(
-    rows: Rows, weight: Tensor, x: Tensor, y: Tensor | None, terms: Terms
+    rows: Rows, weight: Tensor, x: Tensor, y: Tensor | None, terms: Terms | None
 ) -> tuple[Tensor, Tensor]:
     """`gather` of x, or with y `pull` of x; and the sums of every program of `pull`."""
-    coef, bases, degree, _ = terms
+    scaled = terms is not None
+    coef, bases, degree, _ = terms or Terms(x, degree=0)  # x is not read as coefficients
     *members, length, d = x.shape
     n, count = _count(rows), math.prod(members)
     cached = x.numel() * x.element_size() <= CACHED
@@ -455,7 +457,7 @@ def _combine(
     most = EVERY if y is None else max(PROGRAMS // max(blocks * count, 1), 1)
     tile = _tile_of(rows, channels, x.element_size(), warps, most)
     out = x.new_empty(*members, n, d)
-    sums = 0 if y is None else terms.sums
+    sums = 0 if y is None or terms is None else terms.sums
     partial = x.new_empty(tile.programs, *members, sums, d)
     x = x.contiguous()
     if n:
@@ -465,7 +467,7 @@ def _combine(
             *[base.contiguous() for base in bases], *[x] * (5 - len(bases)), n, length,
             rows.column.numel() if weight.dim() > 1 else 0,
             coef.size(-2) if coef.dim() > 2 else 0, tile.heavy, tile.each,
-            D=d, DEGREE=degree, BASES=len(bases), SUMS=sums, BLOCK_D=channels,
+            D=d, SCALED=scaled, DEGREE=degree, BASES=len(bases), SUMS=sums, BLOCK_D=channels,
             **tile.options,
         )  # fmt: skip
     return out, partial
@@ -610,13 +612,14 @@ def _side_by_side(
 def _combine_kernel(
     out, partial, start, column, places, weight, x, y, coef, base_0, base_1, base_2, base_3, base_4,
     n, length, weight_step, coef_rows, heavies, each,
-    D: tl.constexpr, DEGREE: tl.constexpr, BASES: tl.constexpr, SUMS: tl.constexpr,
-    BLOCK_D: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, ORDERED: tl.constexpr,
-    HEAVY: tl.constexpr,
+    D: tl.constexpr, SCALED: tl.constexpr, DEGREE: tl.constexpr, BASES: tl.constexpr,
+    SUMS: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    ORDERED: tl.constexpr, HEAVY: tl.constexpr,
 ):  # fmt: skip
     """out = c₀ (A x) + (c₁ + c₂ y + ...) x + Σ c bases, and SUMS sums; in `gather`, y is x.
 
-    `pull` has 1 + DEGREE sums, or one more for Σ base_0 y; `gather` has none.
+    Without SCALED, c₀ is one. `pull` has 1 + DEGREE sums, or one more for Σ base_0 y; `gather` has
+    none.
     """
     bases = (base_0, base_1, base_2, base_3, base_4)
     member = tl.program_id(2).to(tl.int64)
@@ -671,7 +674,8 @@ def _combine_kernel(
         if HEAVY:  # noqa: SIM102, a constant of the compiler
             if shared:
                 product = tl.where(mine[:, None], tl.sum(product, axis=0)[None, :], 0)
-        value += tl.load(coef + channel, mask=valid, other=0) * product
+        scale = tl.load(coef + channel, mask=valid, other=0) if SCALED else 1.0
+        value += scale * product
         tl.store(out + at, value, mask=there)
         if SUMS:
             sum_0 += product * other

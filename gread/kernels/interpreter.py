@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 import torch
@@ -33,22 +32,17 @@ def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor
     return ran or interpret(program, MatrixPasses(matrix, backend), inputs, coef)
 
 
-@lru_cache(maxsize=64)
-def _ones(d: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.ones(1, d, dtype=dtype, device=device)
-
-
 class Passes(Protocol):
     """Passes with a matrix that is local or distributed.
 
     Each applies to the first ``members`` members; 0 means all.
     """
 
-    def gather(self, x: Tensor, terms: Terms, members: int) -> Tensor:
+    def gather(self, x: Tensor, terms: Terms | None, members: int) -> Tensor:
         """See `gread.kernels.reference.gather`."""
 
-    def back(self, x: Tensor, one: Terms, members: int) -> Tensor:
-        """Aᵀ x; the coefficient is one."""
+    def back(self, x: Tensor, members: int) -> Tensor:
+        """Aᵀ x."""
 
     def pull(self, x: Tensor, y: Tensor, terms: Terms, members: int) -> tuple[Tensor, Tensor]:
         """`gread.kernels.reference.pull` with Aᵀ."""
@@ -65,15 +59,15 @@ class MatrixPasses(NamedTuple):
     matrix: Matrix
     backend: Backend
 
-    def gather(self, x: Tensor, terms: Terms, members: int) -> Tensor:
+    def gather(self, x: Tensor, terms: Terms | None, members: int) -> Tensor:
         """As in `Passes`."""
         entries = _of(self.matrix.weight, members)
         return self.backend.gather(self.matrix.pattern.rows, entries, x, terms)
 
-    def back(self, x: Tensor, one: Terms, members: int) -> Tensor:
+    def back(self, x: Tensor, members: int) -> Tensor:
         """As in `Passes`."""
         entries = _of(self.matrix.transposed_weight, members)
-        return self.backend.gather(self.matrix.pattern.columns, entries, x, one)
+        return self.backend.gather(self.matrix.pattern.columns, entries, x)
 
     def pull(self, x: Tensor, y: Tensor, terms: Terms, members: int) -> tuple[Tensor, Tensor]:
         """As in `Passes`."""
@@ -103,7 +97,6 @@ def interpret(program: Program, passes: Passes, inputs: Sequence[Tensor], coef: 
     outputs: list[Tensor] = [coef] * program.outputs
     sums: list[Tensor] = []
     dots: list[Tensor] = []
-    one = Terms(_ones(coef.size(-1), coef.dtype, coef.device), degree=0)
     weight: Tensor | None = None
     pairs: list[Pair] = []  # of `edge_dots`, which processes two at a time
     for p, following in zip(program.passes, (*program.passes[1:], None), strict=True):
@@ -116,9 +109,9 @@ def interpret(program: Program, passes: Passes, inputs: Sequence[Tensor], coef: 
         if p.kind == "store":
             outputs[p.out] = x
         elif p.kind == "product":
-            slots[p.out] = passes.gather(x, one, p.members)
+            slots[p.out] = passes.gather(x, None, p.members)
         elif p.kind == "back":
-            slots[p.out] = passes.back(x, one, p.members)
+            slots[p.out] = passes.back(x, p.members)
         elif p.kind == "gather":
             slots[p.out] = passes.gather(x, terms, p.members)
         elif p.kind == "pull":

@@ -15,12 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import pad
 
 from gread.kernels import reference as plain
-from gread.kernels.backend import backend_for
+from gread.kernels.backend import backend_for, fast
 from gread.kernels.pattern import Pattern, Rows
-from gread.kernels.reference import Batch, Pair, Terms
+from gread.kernels.reference import Batch, Pair
 
 
 def product(
@@ -80,7 +79,7 @@ class _Product(torch.autograd.Function):
 
 
 def _gather(rows: Rows, weight: Tensor, y: Tensor) -> Tensor:
-    return backend_for(y).gather(rows, weight, y, Terms(y.new_ones(1, y.size(-1)), degree=0))
+    return backend_for(y).gather(rows, weight, y)
 
 
 def _places(pattern: Pattern) -> list[Tensor]:
@@ -106,8 +105,7 @@ def _(places: list[Tensor], weight: Tensor, y: Tensor) -> Tensor:
 
 
 def _plain_product(places: list[Tensor], weight: Tensor, y: Tensor) -> Tensor:
-    terms = Terms(y.new_ones(1, y.size(-1)), degree=0)
-    return plain.gather(Rows(places[0], places[1]), weight, y, terms)
+    return plain.gather(Rows(places[0], places[1]), weight, y)
 
 
 PLAIN: dict[Any, Callable[..., Tensor]] = {torch.ops.gread.product.default: _plain_product}
@@ -269,75 +267,33 @@ class _Shares(torch.autograd.Function):
         return None, slope, None
 
 
-BLOCKS = 2**11
-"""Number of thread blocks that fill a GPU. cuBLAS uses one for 32 × 32 elements of a product."""
-FEWEST_ROWS = 256
-"""Smallest number of rows of a part of `outer_sum`."""
-
-
-def linear_maps(terms: Sequence[Tensor], weight: Tensor, bias: Tensor) -> Tensor:
-    """[Z_1, Z_2, ...] W + b of every member.
+def mix(terms: Sequence[Tensor], weight: Tensor, bias: Tensor) -> Tensor:
+    """Σ_i Z_i C_i + b, with the matrices C_i below each other.
 
     Args:
-        terms: Z_i, [members, N, in_i].
-        weight: W, [members, Σ in_i, out].
-        bias: b, [members, out].
+        terms: Z_i, [N, in_i], or [members, N, in_i].
+        weight: C, [Σ in_i, out], or [members, Σ in_i, out].
+        bias: b, [out], or [members, out].
     """
-    if torch.compiler.is_compiling() or not weight.is_cuda:
-        joined = terms[0] if len(terms) == 1 else torch.cat(list(terms), -1)
-        return torch.baddbmm(bias.unsqueeze(1), joined, weight)
-    return _LinearMaps.apply(weight, bias, *terms)
+    # Autograd of the reference is as fast on a CPU, and gives types under autocast.
+    if not (weight.is_cuda and fast()) or torch.is_autocast_enabled(weight.device.type):
+        return plain.mix(terms, weight, bias)
+    found: Tensor = _Mix.apply(weight, bias, *terms)
+    return found
 
 
-class _LinearMaps(torch.autograd.Function):
-    """`linear_maps` without a copy of the terms, and gradients that fill a GPU, see `outer_sum`."""
-
+class _Mix(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weight: Tensor, bias: Tensor, *terms: Tensor) -> Tensor:
         ctx.save_for_backward(weight, *terms)
-        (first, z), *others = zip(_by_term(weight, terms), terms, strict=True)
-        out = torch.baddbmm(bias.unsqueeze(1), z, first)
-        for part, z in others:
-            out.baddbmm_(z, part)
-        return out
+        return backend_for(weight).mix(terms, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """∂Z_i = ∂ W_iᵀ, ∂W_i = Z_iᵀ ∂ and ∂b, the sum over the rows."""
         weight, *terms = ctx.saved_tensors
-        back = [
-            torch.bmm(grad, part.mT) if needed else None
-            for part, needed in zip(_by_term(weight, terms), ctx.needs_input_grad[2:], strict=True)
-        ]
-        return torch.cat([outer_sum(z, grad) for z in terms], 1), grad.sum(1), *back
-
-
-def _by_term(weight: Tensor, terms: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """The rows of W for each term."""
-    return weight.split([z.size(-1) for z in terms], 1)
-
-
-def outer_sum(h: Tensor, g: Tensor) -> Tensor:
-    """hᵀ g of every member, [members, in, out]: a sum of N outer products.
-
-    The result is small, and cuBLAS does not divide the sum of a batched product. So the rows are
-    divided into parts, whose products are the members of a larger batch.
-    """
-    members, n, width = h.shape
-    blocks = members * -(-width // 32) * -(-g.size(-1) // 32)
-    parts = max(min(BLOCKS // blocks, n // FEWEST_ROWS), 1)
-    parts = 1 << (parts.bit_length() - 1)
-    if n & -n >= parts // 4:  # a divisor of N near it needs no copies
-        parts = min(parts, n & -n)
-    batched = torch.bmm(_in_parts(h, parts).mT, _in_parts(g, parts))
-    return batched.view(members, parts, width, -1).sum(1)
-
-
-def _in_parts(h: Tensor, parts: int) -> Tensor:
-    """[members, N, d] as [members · parts, rows, d], with rows of zeros at the end if needed."""
-    rest = -h.size(1) % parts
-    filled = pad(h, (0, 0, 0, rest)) if rest else h  # `pad` copies in any case
-    return filled.reshape(len(h) * parts, -1, h.size(-1))
+        kernels = plain if torch.is_grad_enabled() else backend_for(grad)  # a second derivative
+        back, outer, total = kernels.mix_back(grad, terms, weight)
+        return outer, total, *back
 
 
 def identity(h: Tensor) -> Tensor:

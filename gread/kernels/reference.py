@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, embedding_bag, linear
+from torch.nn.functional import cross_entropy, embedding_bag, linear, pad
 
 from gread.kernels.pattern import Rows
 from gread.kernels.program import Matrix, Program
@@ -96,11 +96,11 @@ class Terms(NamedTuple):
 
 
 @one_by_one(1, 2, 2)
-def gather(rows: Rows, weight: Tensor, y: Tensor, terms: Terms) -> Tensor:
-    """out = c₀ (A y) + c₁ y + ... + c_degree y^degree + Σ_m c_{degree+m} bases[m].
+def gather(rows: Rows, weight: Tensor, y: Tensor, terms: Terms | None = None) -> Tensor:
+    """out = A y, or c₀ (A y) + c₁ y + ... + c_degree y^degree + Σ_m c_{degree+m} bases[m].
 
     Products and powers are elementwise; every c is a row of ``terms.coef``, one number per channel.
-    With degree 0, A and y may have different numbers of rows.
+    Without terms or with degree 0, A and y may have different numbers of rows.
 
     Args:
         rows: The matrix A.
@@ -108,6 +108,8 @@ def gather(rows: Rows, weight: Tensor, y: Tensor, terms: Terms) -> Tensor:
         y: [M, d], where M is the number of columns of A.
         terms: Coefficients, powers and further matrices.
     """
+    if terms is None:
+        return _product(rows, weight, y)
     own, others = _split(terms)
     out = terms.coef[0] * _product(rows, weight, y)
     for power, c in enumerate(own, start=1):
@@ -302,6 +304,58 @@ class Batch(NamedTuple):
     eps: float
     training: bool
     """Normalize by the statistics of the state, and update the running ones."""
+
+
+def mix(terms: Sequence[Tensor], weight: Tensor, bias: Tensor) -> Tensor:
+    """Σ_i Z_i C_i + b, with the matrices C_i below each other.
+
+    Args:
+        terms: Z_i, [N, in_i].
+        weight: C, [Σ in_i, out].
+        bias: b, [out].
+    """
+    joined = terms[0] if len(terms) == 1 else torch.cat(list(terms), -1)
+    return (torch.addmm if joined.dim() == 2 else torch.baddbmm)(bias.unsqueeze(-2), joined, weight)
+
+
+def mix_back(
+    grad: Tensor, terms: Sequence[Tensor], weight: Tensor
+) -> tuple[list[Tensor], Tensor, Tensor]:
+    """Gradients of the terms, of C and of b, from that of `mix`, [N, out]."""
+    parts = weight.split([z.size(-1) for z in terms], -2)
+    outer = torch.cat([outer_sum(z, grad) for z in terms], -2)
+    return [grad @ part.mT for part in parts], outer, grad.sum(-2)
+
+
+BLOCKS = 2**11
+"""Number of thread blocks that fill a GPU. cuBLAS uses one for 32 × 32 elements of a product."""
+FEWEST_ROWS = 256
+"""Smallest number of rows of a part of `outer_sum`."""
+
+
+def outer_sum(h: Tensor, g: Tensor) -> Tensor:
+    """hᵀ g, a sum of N outer products.
+
+    The result is small, and cuBLAS does not divide the sum of the product of several members. So
+    the rows are divided into parts, whose products are the members of a larger batch.
+    """
+    if h.dim() == 2:
+        return h.mT @ g
+    members, n, width = h.shape
+    blocks = members * -(-width // 32) * -(-g.size(-1) // 32)
+    parts = max(min(BLOCKS // blocks, n // FEWEST_ROWS), 1)
+    parts = 1 << (parts.bit_length() - 1)
+    if n & -n >= max(parts // 4, 1):  # a divisor of N near it needs no copies
+        parts = min(parts, n & -n)
+    batched = torch.bmm(_in_parts(h, parts).mT, _in_parts(g, parts))
+    return batched.view(members, parts, width, -1).sum(1)
+
+
+def _in_parts(h: Tensor, parts: int) -> Tensor:
+    """[members, N, d] as [members · parts, rows, d], with rows of zeros at the end if needed."""
+    rest = -h.size(1) % parts
+    filled = pad(h, (0, 0, 0, rest)) if rest else h  # `pad` copies in any case
+    return filled.reshape(len(h) * parts, -1, h.size(-1))
 
 
 def activate(

@@ -15,7 +15,7 @@ from gread.base.registry import Registry
 from gread.graph.operator import Adjacency
 from gread.kernels.backend import fast
 from gread.kernels.cuda_graph import values_can_be_read
-from gread.kernels.operators import activated, identity, linear_maps, product
+from gread.kernels.operators import activated, identity, mix, product
 from gread.kernels.pattern import Pattern, Rows, remember
 from gread.kernels.reference import Batch
 from gread.models.stacking import Dropouts, PartByPart, Stacked, stack, together
@@ -311,7 +311,7 @@ class FeatureMaps(Stacked):
         """[N, F] to [members, N, channels]."""
         words = sparse_features(x)
         if words is None:
-            return linear_maps([self.dropout(self._for_each(x))], self.weight, self.bias)
+            return mix([self.dropout(self._for_each(x))], self.weight, self.bias)
         pattern, values = words
         if self.training:
             values = self.dropout(self._for_each(values))

@@ -28,7 +28,7 @@ from gread.graph.adjacency import (
 )
 from gread.graph.operator import Adjacency, Operator, in_one_pattern
 from gread.kernels.backend import backend_for
-from gread.kernels.operators import activated, attention, identity, linear_maps
+from gread.kernels.operators import activated, attention, identity, mix
 from gread.kernels.pattern import Pattern, remember
 from gread.kernels.reference import Batch
 
@@ -146,7 +146,7 @@ class Linears(Stacked):
 
     def forward(self, *terms: Tensor) -> Tensor:
         """Apply each member's map to h, or to several terms side by side."""
-        return linear_maps(terms, self.weight.mT, self.bias)
+        return mix(terms, self.weight.mT, self.bias)
 
 
 class Norms(Stacked):

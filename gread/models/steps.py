@@ -23,7 +23,7 @@ from torch.nn.functional import elu, gelu
 from gread.base.checks import check_count, check_flag
 from gread.base.registry import Registry
 from gread.graph.operator import Operator
-from gread.kernels.operators import activated, identity
+from gread.kernels.operators import activated, identity, mix
 from gread.kernels.reference import Batch
 from gread.models.base import LayeredGNN
 from gread.models.layers import Dropout, build_encoder
@@ -176,7 +176,7 @@ class MatrixMixture(PartByPart):
         """[N, d] from terms [N, d]."""
         if isinstance(self.linear, Linears):  # of several members
             return self.linear(*terms)
-        return self.linear(torch.cat(list(terms), -1))
+        return mix(terms, self.linear.weight.mT, self.linear.bias)
 
 
 COEFFICIENTS: Registry[Callable[[int, int], nn.Module]] = Registry(

@@ -20,7 +20,6 @@ from gread.dynamics.solve import ReactionDiffusion, flow
 from gread.kernels.backend import available, fast
 from gread.kernels.direct import Direct
 from gread.kernels.pattern import Pattern
-from gread.kernels.reference import Terms
 from gread.models.layers import sparse_features
 
 if TYPE_CHECKING:  # importing it imports the Hub
@@ -100,8 +99,6 @@ class DirectModel:
         self.weight = masks.to(self.like.dtype)
         train, val, test = self.weight.sum(1).tolist()
         self.scale, self.sizes = 1 / train, self.like.new_tensor([train, val, test, val])
-        width = classes if self.maps_first else channels
-        self.once = Terms(self.like.new_ones(1, width), degree=0)
         self.coefficients = [(c, c.parameter) for c in (self.layer.alpha, self.layer.beta)]
         self.learned = [p for _, p in self.coefficients if p is not None]
         self.versions: list[int] | None = None
@@ -163,7 +160,7 @@ class DirectModel:
         bias: Tensor | None = first.bias
         if self.maps_first:
             weight, bias = weight @ last.weight.T, None if bias is None else last.weight @ bias
-        h = self.kernels.gather(self.pattern.rows, self.values, weight, self.once)
+        h = self.kernels.gather(self.pattern.rows, self.values, weight)
         h = h if bias is None else h.add_(bias)
         final = self._flow(h, Direct())
         return final if self.maps_first else final @ last.weight.T

@@ -40,6 +40,7 @@ def test_gather_and_pull(dtype, d, degree, bases, entries):
     coef = torch.randn(1 + degree + bases, d, dtype=dtype)
     arguments = (rows, weight, y, plain.Terms(coef, others, degree))
     assert_close(cpu.gather(*arguments), plain.gather(*arguments))
+    assert_close(cpu.gather(rows, weight, y), plain.gather(rows, weight, y))
     for base_dot in {False, bases > 0} if degree else ():
         arguments = (rows, weight, g, y, plain.Terms(coef, others, degree, base_dot))
         for got, expected in zip(cpu.pull(*arguments), plain.pull(*arguments), strict=True):

@@ -120,6 +120,7 @@ def test_gather(division, graph, dtype, d, degree, bases):
         ),
     )
     assert_same(gpu.gather(*arguments), plain.gather(*arguments))
+    assert_same(gpu.gather(*arguments[:3]), plain.gather(*arguments[:3]))
 
 
 def test_rows_without_length_order_agree_with_the_reference():
@@ -144,8 +145,8 @@ def test_rows_without_length_order_agree_with_the_reference():
 def test_gather_with_more_columns_than_rows(dtype):
     rows = make_rows([3, 0, 9], 50)
     weight, y, coef = (normal(*shape, dtype=dtype) for shape in [(12,), (50, 8), (1, 8)])
-    terms = Terms(coef, degree=0)
-    assert_same(gpu.gather(rows, weight, y, terms), plain.gather(rows, weight, y, terms))
+    for terms in (Terms(coef, degree=0), None):
+        assert_same(gpu.gather(rows, weight, y, terms), plain.gather(rows, weight, y, terms))
 
 
 @dtypes
@@ -317,6 +318,23 @@ def test_activate(dtype, relu, batch, drops, members, n, d, monkeypatch):
     assert_same(ours.running_var, theirs.running_var)
 
 
+@dtypes
+@pytest.mark.parametrize("members", [(), (2,)])
+@pytest.mark.parametrize(
+    ("n", "widths", "k"), [(0, (4, 4), 3), (7, (3, 3), 2), (150, (64, 64, 64), 64),
+                           (70, (20,) * 5, 33), (65, (130, 130), 70), (9, (5,), 4), (9, (5, 4), 3)]
+)  # fmt: skip
+def test_mix(dtype, members, n, widths, k):
+    terms = [normal(*members, n, d, dtype=dtype) for d in widths]
+    weight = normal(*members, k, sum(widths), dtype=dtype).mT
+    bias, grad = normal(*members, k, dtype=dtype), normal(*members, n, k, dtype=dtype)
+    assert_same(gpu.mix(terms, weight, bias), plain.mix(terms, weight, bias))
+    (back, *ours), (right, *expected) = (
+        kernels.mix_back(grad, terms, weight) for kernels in (gpu, plain)
+    )
+    assert_all_same((*back, *ours), (*right, *expected))
+
+
 def test_variance_of_a_large_mean_is_accurate():
     h = 1e4 + normal(5000, 3, dtype=torch.float64)
     batch = some_batch((), 3, True, torch.float32)
@@ -483,8 +501,8 @@ def test_several_members_at_once(division, own_weights, d):
     matrix = partial(normal, 3, n, d, dtype=dtype)
     weight = positive(*(3,) * own_weights, entries, dtype=dtype)
     x, y, coef = matrix(), matrix(), normal(3, 4, d, dtype=dtype)
-    arguments = (rows, weight, x, Terms(coef, [y, x]))
-    assert_same(gpu.gather(*arguments), plain.gather(*arguments))
+    for terms in (Terms(coef, [y, x]), None):
+        assert_same(gpu.gather(rows, weight, x, terms), plain.gather(rows, weight, x, terms))
     arguments = (rows, weight, x, y, Terms(coef, [x], 2, base_dot=True))
     (ours, our_sums), (expected, sums) = gpu.pull(*arguments), plain.pull(*arguments)
     assert_same(ours, expected)
@@ -600,7 +618,7 @@ def test_cuda_graph_replay_equals_direct_call(division, name):
 
 
 def test_kernels_with_heads_give_rows_with_several_pieces_a_program_each():
-    hub = make_rows([3] * 4000 + [1303, 100], 4002)
+    hub = make_rows([3] * 4000 + [1303, 50], 4002)
     tile = gpu._tile_of(hub, 64, 4, warps=8, longest_apart=True)
     assert (tile.heavy, tile.options["ROWS"]) == (2, 16)
     assert tile.programs == 2 + 4000 // 16

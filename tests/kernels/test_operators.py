@@ -6,23 +6,22 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.functional import batch_norm
 
-from gread.kernels import operators, reference
+from gread.kernels import reference
 from gread.kernels.backend import plain_only
 from gread.kernels.operators import (
-    _LinearMaps,
+    _Mix,
     _product,
     activated,
     attention,
     drop,
     identity,
-    linear_maps,
-    outer_sum,
+    mix,
     product,
     scores,
     shares,
 )
 from gread.kernels.pattern import Pattern
-from gread.kernels.reference import Batch
+from gread.kernels.reference import Batch, outer_sum
 
 ROW = torch.tensor([1, 2, 2, 0, 3, 1])  # the entry (1, 0) occurs twice
 COLUMN = torch.tensor([0, 0, 1, 3, 3, 0])
@@ -195,7 +194,7 @@ def test_sum_of_outer_products_equals_batched_matrix_product(members, rows):
 
 
 def test_sum_of_outer_products_copies_nothing_for_divisible_row_count(monkeypatch):
-    monkeypatch.setattr(operators, "pad", None)
+    monkeypatch.setattr(reference, "pad", None)
     h, g = torch.randn(1, 10_000, 2).double(), torch.randn(1, 10_000, 3).double()  # 16 · 625
     torch.testing.assert_close(outer_sum(h, g), torch.bmm(h.mT, g))
 
@@ -206,16 +205,18 @@ def test_the_sum_of_outer_products_of_shared_rows():
     torch.testing.assert_close(outer_sum(h, g), torch.bmm(h.mT, g))
 
 
+@pytest.mark.parametrize("members", [(), (2,)])
 @pytest.mark.parametrize("widths", [(3,), (3, 2, 3)])
-def test_linear_maps_have_the_gradients_of_the_batched_product(widths):
-    terms = [torch.randn(2, 7, d, dtype=torch.float64, requires_grad=True) for d in widths]
-    weight = torch.randn(2, sum(widths), 4, dtype=torch.float64, requires_grad=True)
-    bias = torch.randn(2, 4, dtype=torch.float64, requires_grad=True)
-    expected = torch.baddbmm(bias.unsqueeze(1), torch.cat(terms, -1), weight)
-    torch.testing.assert_close(_LinearMaps.apply(weight, bias, *terms), expected)
-    torch.testing.assert_close(linear_maps(terms, weight, bias), expected)
-    assert torch.autograd.gradcheck(_LinearMaps.apply, (weight, bias, *terms))
-    assert torch.autograd.gradgradcheck(_LinearMaps.apply, (weight, bias, *terms))
+def test_mixed_terms_have_the_gradients_of_one_product(members, widths):
+    def normal(*shape):
+        return torch.randn(*members, *shape, dtype=torch.float64, requires_grad=True)
+
+    terms, weight, bias = [normal(7, d) for d in widths], normal(sum(widths), 4), normal(4)
+    expected = torch.cat(terms, -1) @ weight + bias.unsqueeze(-2)
+    torch.testing.assert_close(_Mix.apply(weight, bias, *terms), expected)
+    torch.testing.assert_close(mix(terms, weight, bias), expected)
+    assert torch.autograd.gradcheck(_Mix.apply, (weight, bias, *terms))
+    assert torch.autograd.gradgradcheck(_Mix.apply, (weight, bias, *terms))
 
 
 def batch_of(members, training):
