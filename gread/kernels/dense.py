@@ -2,8 +2,8 @@
 
 Several terms of equal width are multiplied by one Triton kernel. The backward pass has a kernel for
 the terms and one for their matrices. Tensor cores multiply numbers in single precision as three
-products of TF32, whose error is not larger than that of a product in single precision; if PyTorch
-allows TF32, it is one product. The gradients of the matrices are sums over the nodes. The order of
+products of TF32, with an error similar to that of a product in single precision; if PyTorch allows
+TF32, it is one product. The gradients of the matrices are sums over the nodes. The order of
 their arguments in memory does not suit the tensor cores, so they use ordinary arithmetic.
 
 Other terms are multiplied by cuBLAS, as in the reference.
