@@ -223,48 +223,53 @@ def _through_scores(pattern: Pattern, slope: Tensor, q: Tensor, k: Tensor) -> tu
 
 
 def shares(
-    pattern: Pattern, score: Tensor, weight: Tensor | None = None, by_row: bool = True
+    pattern: Pattern,
+    score: Tensor,
+    weight: Tensor | None = None,
+    by_row: bool = True,
+    mean: bool = True,
 ) -> Tensor:
-    """Mean over heads of weight[e] exp(score[e]), each row or column divided by its sum.
+    """weight[e] exp(score[e]) of every head, each row or column divided by its sum.
 
     Args:
         pattern: Positions of the entries.
         score: [E, heads].
         weight: As in `attention`.
         by_row: Normalize rows if True, columns otherwise.
+        mean: Whether to return the mean over the heads.
 
     Returns:
-        [E].
+        [E], or [E, heads] without the mean.
     """
     score, weight = _alike(score, weight)
     if by_row:
-        return _shares(pattern.rows, score, weight)
+        return _shares(pattern.rows, score, weight, mean)
     there, back = pattern.orders
     weight = weight if weight is None else permuted(weight, -1, there, back)
-    found = _shares(pattern.columns, permuted(score, -2, there, back), weight)
-    return permuted(found, -1, back, there)
+    found = _shares(pattern.columns, permuted(score, -2, there, back), weight, mean)
+    return permuted(found, -1 if mean else -2, back, there)
 
 
-def _shares(rows: Rows, score: Tensor, weight: Tensor | None) -> Tensor:
+def _shares(rows: Rows, score: Tensor, weight: Tensor | None, mean: bool) -> Tensor:
     if torch.compiler.is_compiling() or (weight is not None and weight.requires_grad):
-        return plain.shares(rows, score, weight)[1]
-    return _Shares.apply(rows, score, weight)
+        return plain.shares(rows, score, weight)[mean]
+    return _Shares.apply(rows, score, weight, mean)
 
 
 class _Shares(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, rows: Rows, score: Tensor, weight: Tensor | None) -> Tensor:
-        found, mean = backend_for(score).shares(rows, score, weight)
-        ctx.rows = rows
+    def forward(ctx: Any, rows: Rows, score: Tensor, weight: Tensor | None, mean: bool) -> Tensor:
+        found, average = backend_for(score).shares(rows, score, weight)
+        ctx.rows, ctx.mean = rows, mean
         ctx.save_for_backward(found)
-        return mean
+        return average if mean else found
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (found,) = ctx.saved_tensors
-        slope = backend_for(found).attend_back(ctx.rows, found, grad / found.size(-1))
-        return None, slope, None
+        grad = grad / found.size(-1) if ctx.mean else grad.contiguous()
+        return None, backend_for(found).attend_back(ctx.rows, found, grad), None, None
 
 
 def mix(terms: Sequence[Tensor], weight: Tensor, bias: Tensor) -> Tensor:

@@ -6,12 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import elu, leaky_relu
 from torch_geometric.nn.inits import glorot
-from torch_geometric.utils import scatter
 
 from gread.base.checks import check_count
 from gread.graph.adjacency import ExplainedEdges, edges_of
 from gread.graph.operator import Adjacency
-from gread.kernels.operators import product
+from gread.kernels.operators import product, scores, shares
 from gread.models.convolutional import ConvStack, Mix
 from gread.models.layers import Dropout
 
@@ -106,24 +105,14 @@ class Attention(nn.Module):
 
     def forward(self, y: Tensor, adj: Adjacency) -> Tensor:
         """[N, heads · channels] to the same, or to [N, channels]."""
-        y = y.view(-1, *self.source.shape[1:])  # [N, heads, channels]
-        rows = adj.pattern.rows
-        target, source = rows.numbers(), rows.column
-        scores = leaky_relu(
-            (y * self.target).sum(-1).index_select(0, target)
-            + (y * self.source).sum(-1).index_select(0, source),
-            SLOPE,
+        y = y.unflatten(-1, self.source.shape[1:])  # [N, heads, channels]
+        source, target = ((y * own).sum(-1, keepdim=True) for own in (self.source, self.target))
+        one = torch.ones_like(source)
+        # The sum of two numbers is the dot product of two pairs.
+        score = scores(adj.pattern, torch.cat([target, one], -1), torch.cat([one, source], -1))
+        weight = self.dropout(
+            shares(adj.pattern, leaky_relu(score, SLOPE), adj.weight, mean=False)
         )  # [E, heads]
-        weight = self.dropout(_softmax(scores, adj.weight, target, y.size(0)))
         # The heads are treated as members of one product.
         gathered = product(adj.pattern, weight.T.contiguous(), y.transpose(0, 1).contiguous())
         return gathered.mean(0) if self.mean else gathered.transpose(0, 1).flatten(1)
-
-
-def _softmax(scores: Tensor, weight: Tensor, row: Tensor, num_rows: int) -> Tensor:
-    """weight · exp(scores), divided by its row sum; zero if the sum is zero."""
-    counts = scores.detach().masked_fill(weight.unsqueeze(-1) == 0, torch.finfo(scores.dtype).min)
-    highest = scatter(counts, row, dim_size=num_rows, reduce="max")
-    part = (scores - highest.index_select(0, row)).clamp(max=0).exp() * weight.unsqueeze(-1)
-    total = scatter(part, row, dim_size=num_rows).index_select(0, row)
-    return part / total.clamp_min(torch.finfo(part.dtype).tiny)
