@@ -122,25 +122,27 @@ def test_gradients_of_attention_are_right():
     assert torch.autograd.gradcheck(lambda w: attention(PATTERN, q.detach(), k.detach(), w), weight)
 
 
+@pytest.mark.parametrize("mean", [True, False])
 @pytest.mark.parametrize("by_row", [True, False])
 @pytest.mark.parametrize("weighted", [True, False])
-def test_shares_equal_a_softmax_with_correct_gradients(by_row, weighted):
+def test_shares_equal_a_softmax_with_correct_gradients(mean, by_row, weighted):
+    def found(score, weight):
+        return shares(PATTERN, score, weight, by_row, mean)
+
     score = torch.randn(6, 3, dtype=torch.float64, requires_grad=True)
     weight = torch.rand(6, dtype=torch.float64) if weighted else None
     part = score.exp() * (1 if weight is None else weight.unsqueeze(-1))
     group = PATTERN.rows.numbers() if by_row else PATTERN.rows.column.long()
     total = torch.zeros(8, 3, dtype=torch.float64).index_add(0, group, part)
-    expected = (part / total[group]).mean(-1)
-    torch.testing.assert_close(shares(PATTERN, score, weight, by_row), expected)
-    assert torch.autograd.gradcheck(lambda s: shares(PATTERN, s, weight, by_row), score)
+    expected = part / total[group]
+    torch.testing.assert_close(found(score, weight), expected.mean(-1) if mean else expected)
+    assert torch.autograd.gradcheck(lambda s: found(s, weight), score)
     several = torch.stack([score, -score, 2 * score])
-    each = torch.stack([shares(PATTERN, own, weight, by_row) for own in several])
-    torch.testing.assert_close(shares(PATTERN, several, weight, by_row), each)
+    each = torch.stack([found(own, weight) for own in several])
+    torch.testing.assert_close(found(several, weight), each)
     if weight is not None:
         weight.requires_grad_()
-        assert torch.autograd.gradcheck(
-            lambda w: shares(PATTERN, score.detach(), w, by_row), weight
-        )
+        assert torch.autograd.gradcheck(lambda w: found(score.detach(), w), weight)
 
 
 def test_dropout_preserves_the_mean_and_masks_the_gradient():
