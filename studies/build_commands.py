@@ -47,7 +47,7 @@ def contexts(group: typer.Context | None = None) -> Iterator[typer.Context]:
 
 
 def option(parameter: Any, context: typer.Context) -> str:
-    """Table row of a parameter; None for ``--help``."""
+    """Table row of a parameter; empty for ``--help``."""
     if parameter.name == "help":
         return ""
     named = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))

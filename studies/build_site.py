@@ -72,7 +72,7 @@ def on_post_page(output, page, config):
 
 
 def linked(path: str, content: str) -> Iterator[str]:
-    """Files that a page links to, by their path in the repository."""
+    """Paths in the repository of the files that a page links to."""
     for link in LINK.finditer(content):
         yield resolved(path, link["path"])
 
@@ -141,7 +141,7 @@ def tables() -> str:
 
 
 def number(path: Path) -> tuple[bool, int, str]:
-    """Tables and figures of the paper by number, then the others by name."""
+    """Sort key: tables and figures of the paper by number, then the others by name."""
     digits = re.sub(r"\D", "", path.stem)
     return not digits, int(digits or 0), path.stem
 

@@ -2,8 +2,8 @@
 
     python -m studies.compare_benchmarks BEFORE/bench.json AFTER/bench.json
 
-from the repository's root. Prints every time that both have, and the ratio of the second to the
-first. Times of the naive implementation show how far the two machines differ.
+Run it in the repository's root. It prints every time that both outputs have, and the ratio of the
+second to the first. Times of the naive implementation show how much the two machines differ.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Times: TypeAlias = Mapping[tuple[str, str, str], float]
 
 
 def times(path: str) -> Times:
-    """All times of an output, without the aims of a row in its name."""
+    """All times of an output; names of rows do not include the required ratios."""
     sections: Mapping[str, Any] = json.loads(Path(path).read_text())["sections"]
     return {
         (section, _name(row), column): value
@@ -33,7 +33,7 @@ def times(path: str) -> Times:
 
 
 def _name(row: Mapping[str, str | float]) -> str:
-    """The columns that were not measured: texts and whole numbers."""
+    """Name of a row: its columns that were not measured, which are texts and integers."""
     given = (row[column] for column in row if column not in ("at least", "at most"))
     return ", ".join(str(value) for value in given if not isinstance(value, float))
 

@@ -1,12 +1,12 @@
-"""Compares reactions of GREAD-X by validation, with the same settings for each.
+"""Compare reactions of GREAD-X by validation, with the same settings for each.
 
     python -m studies.explore_reactions STORE DEVICE WORKERS DATASET ...
 
-from the repository's root. The reactions are those of the search (BS, ST and none) and two that the
-package does not have, `Perceptron` and `Advection`. The settings are the selected one of the honest
-comparison and others near it. Each is trained with every reaction on the first three splits. No
-test metric is shown. The runs are added to studies/honest-exploration.jsonl.xz. Those that are
-stored or committed there are not computed again.
+Run it in the repository's root. The reactions are those of the search (BS, ST and none) and two
+that the package does not have, `Perceptron` and `Advection`. The settings are the selected one of
+the honest comparison and others near it. Each setting is trained with every reaction on the first
+three splits. No test metric is shown. The runs are added to studies/honest-exploration.jsonl.xz.
+Runs that are stored, or committed there, are not computed again.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def main(folder: str, device: str, workers: str, *datasets: str) -> None:
     print(table(list(datasets), store.numbers("val")).markdown())
 
 
-if __name__ in ("__main__", "__mp_main__"):  # here, and in the processes that train
+if __name__ in ("__main__", "__mp_main__"):  # in this process and in worker processes
     for name, reaction in FURTHER.items():
         REACTIONS.register(name)(reaction)
 

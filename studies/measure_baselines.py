@@ -1,4 +1,4 @@
-"""Investigate cells of Table 8 more than two deviations of the paper away from the paper.
+"""Investigate cells of Table 8 that differ from the paper by more than two of its deviations.
 
     python studies/measure_baselines.py STORE [DEVICE] [WORKERS] [MODEL ...]
 
@@ -67,7 +67,7 @@ def gde_with_linear_ends(*arguments: Any, **options: Any) -> GDE:
 
 
 FORMS = {"gde": {"linear first and last layer": "gde-linear"}}
-"""Other forms of a model, by name."""
+"""Other forms of a model: registered models by description."""
 
 Place = tuple[str, str]
 """Model and dataset."""
@@ -75,11 +75,11 @@ Place = tuple[str, str]
 ELSEWHERE: dict[Place, dict[str, dict[str, Value]]] = {
     ("gcnii", "chameleon"): {"4 layers": {"num_layers": 4}}  # the setting of GGCN's authors
 }
-"""Settings of other authors than the model's."""
+"""Settings from authors other than those of the model."""
 
 
 def off(known: Mapping[str, Result]) -> dict[Place, list[Result]]:
-    """Such cells except GREAD's, with their runs; ``known`` has results by key."""
+    """Cells far from the paper except GREAD's, with their runs; ``known`` has results by key."""
     found: dict[Place, list[Result]] = {}
     for spec in ARTEFACTS["table-8"].specs():
         if spec.model not in GREAD and spec.dataset in DATASETS and spec.key in known:
@@ -88,7 +88,7 @@ def off(known: Mapping[str, Result]) -> dict[Place, list[Result]]:
 
 
 def attempts(place: Place, specs: list[RunSpec]) -> dict[str, list[RunSpec]]:
-    """Alternatives to these ten runs, without the search."""
+    """Alternatives to the given runs, except those from a search."""
     name, graph = place
     found = {
         what: [replace(spec, model=other) for spec in specs]

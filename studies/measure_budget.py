@@ -1,10 +1,10 @@
-"""Measure what the second half of a search gains, by validation.
+"""Measure the gain in validation from the second half of a search.
 
     python -m studies.measure_budget COMPARISON
 
-from the repository's root. Reads the committed trials of a comparison. For every model, it prints
-the mean over graphs of two differences, in points of the validation metric on the splits that
-compare all settings: the best of all settings minus the best of the random ones, and the best
+Run it in the repository's root. It reads the committed trials of a comparison. For every model, it
+prints the mean over graphs of two differences, in points of the validation metric on the splits
+that compare all settings: the best of all settings minus the best of the random ones, and the best
 minus the median. A large first number suggests that the model would gain from a larger budget.
 """
 

@@ -24,7 +24,7 @@ MEMBERS = (1, 10, 100)
 
 
 def milliseconds(product: Callable[[], torch.Tensor], device: str) -> float:
-    """Fastest of several rounds of products, each of at least a tenth of a second."""
+    """Time per product in the fastest of several rounds of about a tenth of a second each."""
     if device != "cpu":
         return milliseconds_replayed(product)
 
@@ -40,7 +40,7 @@ def milliseconds(product: Callable[[], torch.Tensor], device: str) -> float:
 
 
 def milliseconds_replayed(product: Callable[[], torch.Tensor], count: int = 50) -> float:
-    """Fastest of several replays of a CUDA graph of as many products."""
+    """Time per product in the fastest of several replays of a CUDA graph of ``count`` products."""
     product()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):

@@ -31,7 +31,10 @@ SEEDS = 5
 """Number of such splits."""
 
 DIRECTED = {"wisconsin": False, "arxiv-year": True, "arxiv-subject": True}
-"""Graphs as CSV; the others have sparse features in a second file."""
+"""Graphs written as CSV, and whether they are directed.
+
+The others have sparse features in a second file.
+"""
 
 
 def write(folder: Path, name: str, unknown: NDArray[np.bool_]) -> list[str]:

@@ -6,11 +6,11 @@ Run it in the repository's root. It writes two CSV files as a user would, with c
 integers and as text, runs the command, and prints the accuracy on nodes whose label was not in the
 files.
 
-Students have a year, a residence, a subject, and a gender to predict. A friendship is likelier
-within a year, a residence and a subject. Some students are friends mostly with their own gender,
-others with the other gender (monophily: Altenburger and Ugander, 2018). The mean over neighbours is
-therefore hardly informative, but the identity of the neighbours is. Some clubs admit one gender
-only.
+Students have a year, a residence, a subject, and a gender to predict. Friendships are more
+likely within a year, a residence and a subject. Some students are friends mostly with their own
+gender, others with the other gender (monophily: Altenburger and Ugander, 2018). The mean over
+neighbours is therefore hardly informative, but the identity of the neighbours is. Some clubs admit
+one gender only.
 """
 
 import argparse

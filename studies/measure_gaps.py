@@ -40,7 +40,7 @@ def fb_star_published(s: gread.State):
 
 
 def below(results: list[Result]) -> dict[tuple[str, str], tuple[float, float]]:
-    """Model and dataset of every such cell, with our mean and deviation."""
+    """Cells more than one deviation below the paper, with our mean and deviation."""
     found = {}
     for model in dict.fromkeys(result.spec.model for result in results):
         ours = summary(result for result in results if result.spec.model == model)
@@ -53,7 +53,7 @@ def below(results: list[Result]) -> dict[tuple[str, str], tuple[float, float]]:
 
 
 def variants(spec: RunSpec) -> Iterator[tuple[str, RunSpec]]:
-    """Alternatives to ``spec`` by name."""
+    """Alternatives to ``spec``, with their names."""
     hyper = dict(spec.hyper)
 
     def changed(**changes) -> RunSpec:

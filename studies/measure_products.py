@@ -2,12 +2,12 @@
 
     python -m studies.measure_products [GRAPH ...] [--repeats 20] [--attention] [--check]
 
-from the repository's root. Every graph has its width and adjacency of the published settings. The
-time is that of one of ``--repeats`` products in a replayed CUDA graph, so inputs are in the L2
-cache as in an epoch. The kernels are compiled by several processes first. The error is the largest
-difference from the product in double precision, divided by the largest element. ``--attention``
-measures the kernels of the soft adjacency instead. ``--check`` prints the relative error of logits
-and gradients of whole models instead.
+Run it in the repository's root. Every graph has the width and the adjacency of the published
+settings. The time is that of one of ``--repeats`` products in a replayed CUDA graph, so inputs are
+in the L2 cache as in an epoch. Several processes compile the kernels first. The error is the
+largest difference from the product in double precision, divided by the largest element.
+``--attention`` measures the kernels of the soft adjacency instead. ``--check`` prints the relative
+error of logits and gradients of whole models instead.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SOFT = ("film", "pubmed", "chameleon")
 HEADS, HEAD_CHANNELS = 4, 16
 MEMBERS = {"minesweeper": 10}
 CLASSES = {"film": 5, "pubmed": 3}
-"""Widths of a product of logits."""
+"""Numbers of classes, which are the widths of products of logits."""
 
 
 class Variant(NamedTuple):
@@ -52,11 +52,11 @@ class Variant(NamedTuple):
     warps: int = 2
     at_once: int = 8
     light: int = 128
-    """Most entries of a row of one warp on any graph; 0 for rows in their own order."""
+    """Maximum entries of a row that one warp computes, on any graph; 0: rows are not ordered."""
     registers: int = 0
     """Limit of registers; 0 for none."""
     piece: int = 32
-    """Most entries of a part of a row."""
+    """Maximum entries of a part of a row."""
     long: int = 4
     """Warps of a program of kernels with heads."""
 
@@ -77,7 +77,7 @@ ATTENTION = [
     *(Variant(warps=4, long=count) for count in (2, 8, 16)),
     *(Variant(warps=count) for count in (1, 2, 8)),
 ]
-"""Kernels of attention divide scores by ``warps``, and all others by ``long``."""
+"""Divisions for attention: scores use ``warps``, and all other kernels use ``long``."""
 
 
 @contextmanager
@@ -117,7 +117,7 @@ Works = dict[str, tuple[Callable[[], Tensor], Callable[[], Tensor]]]
 
 
 def attention_works(rows: Rows) -> Works:
-    """Kernels of a step with a soft adjacency, of which the first is a part of the second."""
+    """Kernels of a step with a soft adjacency; ``scores`` is a part of ``attend``."""
     torch.manual_seed(0)
     shape = rows.start.numel() - 1, HEADS, HEAD_CHANNELS
     q, k = (torch.randn(shape, device="cuda") for _ in range(2))
@@ -144,7 +144,7 @@ def attention_works(rows: Rows) -> Works:
 
 
 def works(name: str, rows: Rows, attention: bool = False) -> Works:
-    """What is measured on a graph."""
+    """Kernels to measure on a graph."""
     if attention:
         return attention_works(rows)
     torch.manual_seed(0)
@@ -189,7 +189,7 @@ def works(name: str, rows: Rows, attention: bool = False) -> Works:
 def worst_of_model(name: str) -> float:
     """Largest relative error of logits and gradients of the published model, in single precision.
 
-    The reference is the plain path in double precision, both without dropout.
+    The reference is the plain path in double precision. Neither uses dropout.
     """
     model, data, _ = prepared(name, "cuda", 1)
     exact = copy.deepcopy(model).double()
@@ -202,14 +202,18 @@ def worst_of_model(name: str) -> float:
     ours = outcome(model, torch.float32)
     with gread.plain_only():
         expected = outcome(exact, torch.float64)
-    # Some gradients are zero but for rounding, such as those of the biases of keys.
+    # Some gradients are zero up to rounding, such as those of the biases of keys.
     scales = [expected[0].norm()] + [max(b.norm() for b in expected[1:])] * (len(ours) - 1)
     pairs = zip(ours, expected, scales, strict=True)
     return max(float((a - b).norm() / scale) for a, b, scale in pairs)
 
 
 def worst_of_members() -> float:
-    """The same for the logits of three stacked GREAD-X on Minesweeper, by each of them alone."""
+    """Largest relative error of three stacked GREAD-X on Minesweeper, in single precision.
+
+    It includes the logits and one gradient. The reference is each model alone, on the plain path
+    in double precision.
+    """
     data = gread.load("minesweeper").to("cuda")
     torch.manual_seed(0)
     models = [gread.GREADX(7, 64, 2, num_steps=4, dropout=0.0).cuda() for _ in range(3)]
@@ -228,7 +232,7 @@ def worst_of_members() -> float:
 
 
 def run_all(name: str, variants: Sequence[Variant], attention: bool) -> None:
-    """Compile the kernels of some divisions, in a process of its own."""
+    """Compile the kernels of some divisions in a worker process."""
     for variant in variants:
         rows = pattern(name, variant)
         with divided(variant):
@@ -238,7 +242,7 @@ def run_all(name: str, variants: Sequence[Variant], attention: bool) -> None:
 
 
 def microseconds(work: Callable[[], Tensor], repeats: int) -> float:
-    """Time of one call, the median of replays of a CUDA graph with several."""
+    """Time of one call: the median over replays of a CUDA graph with ``repeats`` calls."""
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         work()

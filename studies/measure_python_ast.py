@@ -1,4 +1,4 @@
-"""Train half a million nodes on the whole graph and by parts (docs/own-graph.md).
+"""Train on half a million nodes, as a whole graph and partitioned (docs/own-graph.md).
 
     python studies/measure_python_ast.py [EPOCHS]
 

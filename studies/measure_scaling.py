@@ -3,7 +3,7 @@
     python studies/measure_scaling.py [NODES] [EPOCHS] [PROCESSES...]
 
 Run it in the repository's root. The mesh is written to shards in random order, and every process
-reads its own shard. Losses must agree. Peaks are those of whole processes, including PyTorch.
+reads its own shard. Losses must agree. Peak memory is that of a whole process, including PyTorch.
 """
 
 import sys

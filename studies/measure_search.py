@@ -1,4 +1,4 @@
-"""Searches of docs/reproducibility.md in resumable stages.
+"""Run the searches of docs/reproducibility.md in resumable stages.
 
     python studies/measure_search.py STAGE STORE [DEVICE] [PROCESSES] [SECONDS]
 
@@ -51,7 +51,7 @@ OTHER_DATA |= {"cornell-fixed": "cornell"}
 
 OTHERS = tuple(f"gread-{reaction}" for reaction in ("f", "ac", "z", "st", "fb", "fb*"))
 ALL_FAILED = "gread-z", "squirrel"
-"""No setting around the first two anchors had finite results here, so there is a third."""
+"""Model and dataset with a third anchor: no setting around the first two had finite results."""
 
 SPLITS = range(10)
 RULES = ("best-mean", "lowest-loss", "one-standard-error", "neighbours")
@@ -73,7 +73,7 @@ class Study:
         seeds: Seeds of every trial.
         prune: Whether poor trials are pruned.
         around: Index in `anchors`, for a near study.
-        best: Number of its settings that are compared with those of other studies.
+        best: Number of best settings that are compared with those of other studies.
     """
 
     dataset: str
@@ -88,7 +88,7 @@ class Study:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the study."""
         kind = {"wide": "", "tpe": "-tpe", "near": f"-near-{self.around}"}[self.kind]
         return study_name(self.dataset, self.model) + kind
 
@@ -115,7 +115,7 @@ class Contest:
 
 
 def contests() -> Iterator[Contest]:
-    """Measure all searches."""
+    """Contests of all searches."""
     for dataset in WEBKB:
         about = dataset, "gread-bs"
         near = [
@@ -146,7 +146,7 @@ TOP = 5
 
 
 def anchors(study: Study, store: ResultStore) -> list[Mapping]:
-    """Anchors of near studies; empty before they are known.
+    """Anchors of near studies; those from an unfinished wide study are missing.
 
     For GREAD-BS, the published setting and the best of the wide study by validation. For other
     reactions, the paper's setting and the published one of GREAD-BS, with a positive β if a
@@ -199,7 +199,7 @@ def near(model: str, settings: Mapping) -> Space:
 FACTORS = {"lr": (0.5, 2.0), "weight_decay": (0.25, 4.0)}
 FACTORS |= {"time": (0.75, 1.33), "step_size": (0.75, 1.33)}
 MARGIN = 0.15
-"""Width of the range of dropout rates."""
+"""Half the width of the range of a dropout rate."""
 
 
 @RECORDS.register("ensemble")
@@ -255,7 +255,7 @@ def begin_with_the_anchor(study: Study, space: Space, store: ResultStore) -> Non
 def share_device(processes: int, threads: int) -> None:
     """Limit a process to its share of the device.
 
-    A tenth of the device is left for the CUDA context of each process.
+    A tenth of the device is left for the CUDA contexts of all processes.
     """
     torch.set_num_threads(threads)
     if torch.cuda.is_available():
@@ -302,7 +302,7 @@ LENGTHS = {name: place for place, name in enumerate((*LARGER, "squirrel-filtered
 
 
 def trials_in(study: Study, store: ResultStore) -> list[Trial]:
-    """All trials of a finished study; none before."""
+    """All trials of a study; empty if it is not finished."""
     if study.name not in _finished:
         try:
             kept, _ = load_study(study.name, None, store.path.parent / "studies")

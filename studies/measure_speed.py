@@ -2,9 +2,10 @@
 
     python studies/measure_speed.py [DATASET ...] [--device cuda] [--epochs 200] [--profile 12]
 
-from the repository's root. Every dataset is trained with `gread.fit` on its first split. The time
-is the mean over the second half of the epochs, each with its evaluation. ``--profile K`` prints the
-K kernels that take longest instead: their time and number of launches per epoch.
+Run it in the repository's root. GREAD-BS is trained on the first split of every dataset with
+`gread.fit`. The time is the mean over the second half of the epochs, each with its evaluation.
+``--profile K`` prints the K kernels that take longest instead: their time and number of launches
+per epoch.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def table(names: Sequence[str], device: str, epochs: int) -> list[str]:
 
 
 def kernels(name: str, device: str, epochs: int, count: int) -> list[str]:
-    """Lines of the kernels that take longest, with everything before the first epoch included."""
+    """Table of the slowest kernels; their times include all work before the first epoch."""
     model, data, config = prepared(name, device, epochs)
     on_gpu = torch.device(device).type == "cuda"
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
@@ -83,7 +84,7 @@ def kernels(name: str, device: str, epochs: int, count: int) -> list[str]:
 
 
 def main() -> None:
-    """Measure what the command line names."""
+    """Measure the given datasets, and print a table or the slowest kernels."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="DATASET", default=list(PUBLISHED))
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")

@@ -1,10 +1,10 @@
-"""Measure the time of the GREAD rows of Table 4, computed from nothing.
+"""Measure the time of the GREAD rows of Table 4, computed from scratch.
 
     python -m studies.measure_table [DATASET ...] [--device cuda] [--workers 14]
 
-from the repository's root. The seven reactions are trained on ten splits of each dataset with the
-settings of the table, in a store that is deleted afterwards. Prints the time in all, by dataset,
-and by function as in `studies.profile_search`.
+Run it in the repository's root. The seven reactions are trained on ten splits of each dataset with
+the settings of the table, in a store that is deleted afterwards. Prints the total time, and the
+time by dataset and by function as in `studies.profile_search`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from studies.profile_search import Profiled, rows, spent
 
 
 def main() -> None:
-    """Measure what the command line names."""
+    """Measure the given datasets, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="DATASET", default=DATASETS)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")

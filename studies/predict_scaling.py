@@ -2,8 +2,8 @@
 
     python studies/predict_scaling.py
 
-Calibrated with results of studies/measure_scaling.py (memory, halos, bytes) and products measured
-on one H200. Bandwidths between GPUs are assumptions from data sheets.
+The model is calibrated with results of studies/measure_scaling.py (memory, halos, bytes) and with
+products measured on one H200. Bandwidths between GPUs are assumptions from data sheets.
 """
 
 import math
@@ -33,7 +33,7 @@ def mesh(gpus: float) -> tuple[float, int]:
 
 
 def solid(gpus: float) -> tuple[float, int]:
-    """Halo rows and partners in a cubic mesh, whose layers have N^(2/3) nodes."""
+    """Halo rows and partners in a cubic mesh with layers of N^(2/3) nodes."""
     return 2 * NODES ** (2 / 3), 2
 
 
@@ -44,7 +44,7 @@ def random(gpus: float) -> tuple[float, int]:
 
 
 def predict(halo: float, partners: int, gpus: int) -> dict[str, float]:
-    """Seconds per epoch, share of waiting, and GB per GPU."""
+    """Seconds per epoch, share of waiting, memory and sent data in GB per GPU."""
     row = 4 * HIDDEN
     own = EDGES / gpus * row / GATHER + 3 * NODES / gpus * row / COPY
     pack = 3 * halo * row / COPY  # pack sent rows, add received rows

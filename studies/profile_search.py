@@ -2,9 +2,10 @@
 
     python studies/profile_search.py [DATASET] [--trials 500] [--device cuda] [--workers 8]
 
-from the repository's root. Searches with the shipped space in a store that is deleted afterwards.
-Prints when each stage ended, and the seconds that all processes together spent in the functions of
-`FUNCTIONS`. With an empty ``TRITON_CACHE_DIR`` that includes the compilation of all kernels.
+Run it in the repository's root. It searches the shipped space in a store that is deleted
+afterwards. It prints when each stage ended, and the seconds that all processes together spent in
+the functions of `FUNCTIONS`. With an empty ``TRITON_CACHE_DIR`` these include the compilation of
+all kernels.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ FUNCTIONS = {
     "copy parameters back": ("stacking.py", "unstack"),
     "make results": ("run.py", "_result"),
 }
-"""By what they do: the end of the file, and the name. One may call another."""
+"""Functions by purpose, as file name and function name. A function may call another."""
 
 JOBS = "all jobs"
 
 
 @dataclass(frozen=True, eq=False)
 class ProfiledJob(Job):
-    """A job that leaves a profile and its duration in a folder."""
+    """Job that writes its profile and its duration to a folder."""
 
     folder: str
 
@@ -60,7 +61,7 @@ class ProfiledJob(Job):
 
 
 class Profiled(Local):
-    """The executor of this machine, with a profile of every job."""
+    """Local executor that profiles every job."""
 
     def __init__(self, folder: str):
         super().__init__()
@@ -80,7 +81,7 @@ class Profiled(Local):
 def spent(folder: str) -> dict[str, float]:
     """Seconds in each of the functions, and in all jobs.
 
-    A function that the profiler did not count has 0. On a GPU with Python 3.12, ``train`` is one.
+    A function that the profiler did not record has 0, such as ``train`` on a GPU with Python 3.12.
     """
     paths = map(str, Path(folder).glob("*.profile"))
     stats = pstats.Stats(*paths).stats  # type: ignore[attr-defined]

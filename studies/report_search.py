@@ -1,10 +1,10 @@
-"""Report of the searches of studies/measure_search.py, after the last stage.
+"""Report the searches of studies/measure_search.py after the last stage.
 
     python studies/report_search.py STORE
 
-Run it in the repository's root. Prints the tables of docs/reproducibility.md; writes the tuned
-presets, gread/runs/archives/search.jsonl.xz, results/ensembles.csv and the figures of validation
-against test.
+Run it in the repository's root. It prints the tables of docs/reproducibility.md. It writes the
+tuned presets, gread/runs/archives/search.jsonl.xz, results/ensembles.csv and the figures of
+validation against test accuracy.
 """
 
 from __future__ import annotations
@@ -143,7 +143,8 @@ def main(folder: str) -> None:
 def keep(store: ResultStore) -> None:
     """Store the final runs without probabilities.
 
-    Runs of the table "settings" are for ``gread runs export``, the others for a separate file.
+    ``gread runs export`` writes the runs of the table "settings"; the others are written to a
+    separate file.
     """
     finals = [_plain(result) for result in map(store.get, final_specs()) if result is not None]
     store.put(*finals)

@@ -1,11 +1,11 @@
-"""Makes the files behind a comparison from the stores of `studies.search_settings`.
+"""Write the files of a comparison from the stores of `studies.search_settings`.
 
     python -m studies.report_settings COMPARISON STORE [STORE ...]
 
-from the repository's root. Writes gread/runs/archives/COMPARISON.jsonl.xz (the runs of the tables)
-and studies/COMPARISON-trials.jsonl.xz (those of the search). For the honest comparison it also
-writes gread/experiments/honest.csv (numbers that need the probabilities of all seeds: ensembles,
-and accuracies on graphs with another metric). Runs that were committed before stay.
+Run it in the repository's root. It writes gread/runs/archives/COMPARISON.jsonl.xz (the runs of the
+tables) and studies/COMPARISON-trials.jsonl.xz (the runs of the search). For the honest comparison
+it also writes gread/experiments/honest.csv (numbers that need the probabilities of all seeds:
+ensembles, and accuracies on graphs with another metric). Previously committed runs are kept.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from studies.search_settings import finals_of, trials_of, with_record
 ROOT = Path(__file__).parents[1]
 
 FURTHER = {"honest": ablation_specs}
-"""Runs of other tables of a comparison."""
+"""Functions that return the specs of further tables, by comparison."""
 
 
 def main(name: str, *folders: str) -> None:
@@ -53,7 +53,7 @@ def main(name: str, *folders: str) -> None:
 
 
 def write_derived(comparison: Comparison, path: Path, stored: Mapping[RunSpec, Result]) -> None:
-    """Numbers that need the probabilities of all seeds; those that were written before stay."""
+    """Write numbers that need the probabilities of all seeds; previously written rows are kept."""
     before: list[dict[str, str]] = []
     if path.exists():
         with open(path, newline="") as file:
@@ -72,7 +72,7 @@ def plain(result: Result) -> Result:
 
 
 def rows_of(comparison: Comparison, stored: Mapping[RunSpec, Result]) -> Iterator[dict[str, str]]:
-    """One for every model, graph and split whose seeds all have probabilities."""
+    """One row for every model, graph and split with probabilities of all seeds."""
     groups: dict[tuple[str, str, int], list[Result]] = {}
     for spec in comparison.specs():
         result = stored.get(with_record(comparison, spec))
@@ -94,7 +94,7 @@ def rows_of(comparison: Comparison, stored: Mapping[RunSpec, Result]) -> Iterato
 
 
 def score(metric: str, probabilities: Tensor, y: Tensor) -> float:
-    """The metric of probabilities, on all of these nodes."""
+    """Metric of the probabilities over all given nodes."""
     everyone = torch.ones(1, len(y), dtype=torch.float64)
     predictions = Predictions(probabilities.clamp(min=1e-9).log(), y, everyone, everyone.sum(-1))
     return METRICS[metric].of(predictions).item()

@@ -1,12 +1,12 @@
-"""Searches settings for a comparison, every model with the same budget.
+"""Search settings for a comparison, with the same budget for every model.
 
     python -m studies.search_settings COMPARISON STORE DEVICE WORKERS [MODEL,... [DATASET ...]]
 
-from the repository's root. COMPARISON is a section of gread/experiments/protocol.toml, ``honest``
-or ``fair``, which has the budget. By default all of its models are searched on all of its graphs
-for which the final runs are incomplete. A model that is named is searched in any case.
-The best settings by validation are written to gread/runs/presets/COMPARISON, and the runs of the
-table follow. No test metric is shown. Runs that are stored, or committed in
+Run it in the repository's root. COMPARISON is a section of gread/experiments/protocol.toml,
+``honest`` or ``fair``, which defines the budget. By default all of its models are searched on all
+of its graphs for which the final runs are incomplete. A named model is always searched.
+The best settings by validation are written to gread/runs/presets/COMPARISON. Then the runs of the
+table are computed. No test metric is shown. Runs that are stored, or committed in
 studies/COMPARISON-trials.jsonl.xz or gread/runs/archives/COMPARISON.jsonl.xz, are not computed
 again.
 """
@@ -42,7 +42,7 @@ from gread.search.study import StudySettings, import_optuna, random_sampler, stu
 
 PRESETS = Path(__file__).parents[1] / "gread/runs/presets"
 
-space_of = cache(read_space)  # which tries the ends of all ranges, and takes a while
+space_of = cache(read_space)  # slow, because it checks the bounds of all ranges
 
 
 def trials_of(comparison: Comparison) -> Path:
@@ -82,12 +82,12 @@ class Cell:
         return range(self.comparison.splits_of(self.dataset))
 
     def specs(self, settings: Mapping[str, Value], splits: Iterable[int]) -> list[RunSpec]:
-        """Runs of a setting from the seed of the search."""
+        """Specs of a setting on the given splits, with the seed of the search."""
         about = {}, "random", False, list(splits), [0]
         return StudySettings(self.dataset, self.model, *about).specs(settings)
 
     def wide(self) -> list[RunSpec]:
-        """All settings on the first splits."""
+        """Specs of all settings on the first splits."""
         return [spec for one in self.settings for spec in self.specs(one, self.budget.search)]
 
     def mean(self, settings: Mapping[str, Value], splits: Iterable[int], known: Known) -> float:
@@ -101,7 +101,7 @@ class Cell:
         return ranked[:count]
 
     def with_near(self, known: Known) -> Cell:
-        """With as many settings again, near the best of these."""
+        """The cell with the same number of further settings, near its best ones."""
         parents = self.best(self.comparison.about["parents"], known)
         near = draw(self.comparison, self.model, self.dataset, parents)
         return replace(self, settings=self.settings + near)
@@ -115,7 +115,7 @@ class Cell:
         return self.splits if self.budget.finalists > 1 else self.budget.search
 
     def narrow(self, known: Known) -> list[RunSpec]:
-        """The finalists on the splits that select among them."""
+        """Specs of the finalists on the splits that select among them."""
         splits = self.compared_on()
         return [spec for one in self.finalists(known) for spec in self.specs(one, splits)]
 
@@ -152,7 +152,7 @@ Known = Mapping[str, float | None]
 def draw(
     comparison: Comparison, model: str, dataset: str, parents: Sequence[Mapping[str, Value]] = ()
 ) -> list[dict[str, Value]]:
-    """Random settings, the first with the values of the protocol, or settings near parents."""
+    """Draw settings near parents, or else random ones, the first with values of the protocol."""
     given = comparison.about.get("first", {}).get(dataset, ())
     first = next((values for values in given if model in values["models"]), {})
     space = for_graph(comparison, space_of(model), dataset)
@@ -171,7 +171,11 @@ def draw(
 
 
 def near(space: Space, parent: Mapping[str, Value], chance: random.Random) -> dict[str, Value]:
-    """A setting like another: numbers within a third of their ranges, two of three choices kept."""
+    """Draw a setting near another one.
+
+    Numbers are drawn from a window of a third of their range. A choice is drawn again with
+    probability 1/3.
+    """
     found = dict(parent)
     for name, part in space.parts.items():
         if isinstance(part, Range):
@@ -220,13 +224,13 @@ def for_graph(comparison: Comparison, space: Space, dataset: str) -> Space:
 
 
 def with_record(comparison: Comparison, spec: RunSpec) -> RunSpec:
-    """The run, with what an ensemble of its seeds needs."""
+    """The run, with the records that an ensemble of several seeds needs."""
     several = len(comparison.budget_of(spec.dataset).seeds) > 1
     return replace(spec, record=comparison.record) if several else spec
 
 
 def compute(cells: list[Cell], store: ResultStore, run: Callable[[list[RunSpec]], None]) -> None:
-    """The three stages of the search, and the runs of the table."""
+    """Compute the three stages of the search and the runs of the table."""
     run([spec for cell in cells for spec in cell.wide()])
     known = store.numbers("val")
     cells = [cell.with_near(known) for cell in cells]
@@ -242,7 +246,7 @@ def compute(cells: list[Cell], store: ResultStore, run: Callable[[list[RunSpec]]
 def within_memory(
     store: ResultStore, run: Callable[[list[RunSpec]], None], specs: list[RunSpec]
 ) -> None:
-    """Compute runs; one that does not fit into memory even alone is stored as failed."""
+    """Compute runs; a run that does not fit into memory even separately is stored as failed."""
     try:
         run(specs)
     except OutOfMemory as error:
@@ -262,7 +266,7 @@ def complete(comparison: Comparison, model: str, dataset: str, known: Known) -> 
 
 
 def with_data(datasets: Iterable[str]) -> list[str]:
-    """Graphs whose files are present; the others are named."""
+    """Graphs with their files present; the others are printed."""
     found = []
     for dataset in datasets:
         try:

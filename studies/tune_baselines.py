@@ -40,7 +40,7 @@ from gread.training.config import TrainConfig
 ROOT = Path(__file__).parents[1]
 DRAWS, SPLITS, SEEDS = 20, [0, 1, 2], [0]
 NORMALIZED = ("sgc", "sheaf-bundle", "sheaf-diag", "sheaf-general")
-"""Models whose published settings all use row-normalized features."""
+"""Models with row-normalized features in all published settings."""
 
 space_of = cache(read_space)  # checks the bounds of all ranges, which takes a while
 
@@ -49,7 +49,7 @@ space_of = cache(read_space)  # checks the bounds of all ranges, which takes a w
 class Cell:
     """Cell of the table, with the settings to compare with the defaults.
 
-    ``validation`` has known accuracies by key of the run.
+    ``validation`` maps keys of runs to known accuracies.
     """
 
     plan: StudySettings
@@ -66,7 +66,7 @@ class Cell:
         return [spec for specs in order[: math.ceil(len(order) / 3)] for spec in specs[1:]]
 
     def mean(self, settings: dict[str, Value], validation: Mapping[str, float | None]) -> float:
-        """Mean validation accuracy; None for a pruned setting."""
+        """Mean validation accuracy; 0 for a pruned setting."""
         runs = [spec.key for spec in self.plan.specs(settings)]
         return fmean(validation[key] or 0.0 for key in runs) if validation.keys() >= {*runs} else 0
 
@@ -136,7 +136,7 @@ def draws(model: str, dataset: str) -> Iterator[dict[str, Value]]:
 def computing(
     store: ResultStore, device: str, workers: str, on_result: Callable[[Result], None] | None = None
 ) -> Callable[[list[RunSpec]], None]:
-    """Function that computes and stores specs, by the command line."""
+    """Function that computes and stores specs with the arguments of the command line."""
     return partial(
         launch,
         store=store,
@@ -151,7 +151,7 @@ def computing(
 def compare(
     wanted: Iterable[Cell], store: ResultStore, compute: Callable[[list[RunSpec]], None]
 ) -> dict[str, float | None]:
-    """Compute the compared runs, and return validation accuracies."""
+    """Compute the runs to compare, and return validation accuracies."""
     compute([spec for one in wanted for spec in one.begin()])
     validation = store.numbers("val")
     compute([spec for one in wanted for spec in one.go_on(validation)])

@@ -1,6 +1,6 @@
 """Checks of numeric arguments.
 
-Each fails with one sentence: which argument, what is accepted, what was received.
+Each error states the argument, what is accepted and what was received.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from gread.base.errors import InputError
 
 def choose_device(name: str) -> str:
     """Return a usable device by name; ``auto`` prefers a GPU."""
-    import torch  # which takes seconds
+    import torch  # importing it takes seconds
 
     if name == "auto":
         if not torch.cuda.is_available():

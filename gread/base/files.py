@@ -16,7 +16,7 @@ from gread.base.errors import InputError
 
 @contextmanager
 def whole_folder(path: str | Path) -> Iterator[Path]:
-    """Context manager for a new folder that gets its name when it is complete."""
+    """Context manager for a new folder that is renamed to ``path`` when it is complete."""
     folder = Path(path)
     taken = f"{folder} must not exist yet: choose another name, or remove it"
     if folder.exists():
@@ -60,7 +60,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Add the file name to errors of the operating system."""
+    """Add the file name to errors of a full disk."""
     try:
         yield
     except OSError as error:
@@ -70,14 +70,14 @@ def _named(path: Path) -> Iterator[None]:
 
 
 def failure(path: Path, code: int) -> OSError:
-    """Build the error of a failed write, with the reason of the operating system."""
+    """Build the error of a failed write, with the reason from the operating system."""
     error = OSError(f"{path} cannot be written: {os.strerror(code)}")
     error.errno = code
     return error
 
 
 def _beside(path: Path) -> Path:
-    """A temporary name in the same folder; remove leftovers of killed processes."""
+    """Return a temporary name in the same folder, and remove leftovers of killed processes."""
     path, host = path.absolute(), socket.gethostname()
     for left in path.parent.glob(f".{escape(path.name)}.*.part"):
         where, _, process = left.name[len(path.name) + 2 : -len(".part")].rpartition("-")
@@ -87,12 +87,12 @@ def _beside(path: Path) -> Path:
 
 
 def gone(process: int) -> bool:
-    """Whether a process of this machine has ended."""
+    """Whether a process on this machine has ended."""
     try:
         if os.name == "posix":
             os.kill(process, 0)  # signal 0 only checks
     except ProcessLookupError:
         return True
     except PermissionError:
-        pass  # another user's
+        pass  # process of another user
     return False

@@ -51,8 +51,8 @@ class _LazyPackage(ModuleType):
         return found
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # Python binds a submodule to its package: `gread.runs.launch` would be the file and not
-        # the function in it.
+        # Python binds a submodule to its package: `gread.runs.launch` would be the module, not the
+        # function in it.
         if not (name in self.homes and isinstance(value, ModuleType)):
             super().__setattr__(name, value)
 
@@ -61,14 +61,14 @@ class _LazyPackage(ModuleType):
 
 
 SELDOM_USED = ("torch._dynamo", "torch_geometric.datasets")
-"""Modules that PyG imports and few programs use; they take as long as PyTorch itself."""
+"""Modules that PyG imports and few programs use; importing them takes as long as PyTorch itself."""
 
 
 def import_pyg_quickly() -> None:
-    """Make later imports of PyG leave out the modules of `SELDOM_USED`.
+    """Make later imports of PyG skip the modules in `SELDOM_USED`.
 
-    Each of them is imported at its first use: torch._dynamo by PyTorch, whose package does so for
-    any attribute of this name, and the datasets by PyG's own lazy loader.
+    Each is imported on first use: torch._dynamo by PyTorch's module-level ``__getattr__``, and the
+    datasets by PyG's lazy loader.
     """
     if not any(isinstance(finder, _PyGFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _PyGFinder())
@@ -99,7 +99,7 @@ class _PyGLoader(SourceFileLoader):
 
 @contextmanager
 def _left_out(*names: str) -> Iterator[set[str]]:
-    """Put empty modules in place of those that are not imported yet, and yield their names."""
+    """Replace modules that are not imported yet by empty ones, and yield their names."""
     empty = {name: ModuleType(name) for name in names if name not in sys.modules}
     sys.modules.update(empty)
     try:
@@ -112,7 +112,7 @@ def _left_out(*names: str) -> Iterator[set[str]]:
 class Reference:
     """A class or function ``"module:name"`` that is imported when it is called or inspected.
 
-    ``fixed`` are arguments of every call.
+    ``fixed`` are default keyword arguments of every call.
 
     Example:
         >>> root = Reference("math:sqrt")
@@ -131,11 +131,11 @@ class Reference:
 
     @cached_property
     def keywords(self) -> dict[str, Any]:
-        """Keyword-only arguments with defaults, read from the source without importing it."""
+        """Keyword-only arguments and their defaults, read from the source without an import."""
         module, name = self.path.split(":")
         known = _definitions(module)
         found = known[name]
-        while isinstance(found, ast.ClassDef):  # the constructor may be that of its base
+        while isinstance(found, ast.ClassDef):  # the constructor may be inherited
             parts = {part.name: part for part in found.body if isinstance(part, ast.FunctionDef)}
             found = parts.get("__init__") or known[ast.unparse(found.bases[0])]
         return {

@@ -58,7 +58,7 @@ CGROUPS = {
     "": ("", "memory.max", "memory.current", "inactive_file"),
     "memory": ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 }
-"""Folder, limit, use and cache of both versions, by the controllers of a group."""
+"""Folder, limit, usage and file cache of both cgroup versions, by the controllers of a group."""
 
 
 def _of_the_group(
@@ -88,15 +88,15 @@ def _left(limit: Path, used: Path, cache: str) -> float:
 
 
 class OutOfMemory(MemoryError):
-    """There is not enough memory; the message says what to reduce."""
+    """Raised if there is not enough memory; the message states what to reduce."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error means out of memory, on a GPU by its type, on a CPU by its message."""
-    torch = sys.modules.get("torch")  # without it there is no such error
+    """Whether an error means out of memory, by its type or its message."""
+    torch = sys.modules.get("torch")  # its errors exist only if it is imported
     if isinstance(error, MemoryError) or (torch and isinstance(error, torch.OutOfMemoryError)):
         return True
-    words = ("DefaultCPUAllocator", "_ALLOC_FAILED")  # the second: cuBLAS and cuDNN
+    words = ("DefaultCPUAllocator", "_ALLOC_FAILED")  # the second is from cuBLAS and cuDNN
     return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
 
 
@@ -110,7 +110,7 @@ def enough_memory(reduce: str) -> Iterator[None]:
             raise
         room = ""
         if asked := re.search(r"allocate ([\d.]+) ?(bytes|[KMGT]iB)", str(error)):
-            number, unit = asked.groups()  # PyTorch and NumPy have several units
+            number, unit = asked.groups()  # PyTorch and NumPy use several units
             size = f"{float(number) / GB:.2g} GB" if unit == "bytes" else f"{number} {unit}"
             room = f" for {size} more"
         raise OutOfMemory(f"there is not enough memory{room}: choose {reduce}") from error
@@ -142,6 +142,6 @@ def check_unpacks(size: float) -> None:
 
 
 def check_left() -> None:
-    """Require free memory while data grows."""
+    """Require at least `LEAST` free bytes while data grows."""
     if free_memory() < LEAST:
         raise InputError("its content must fit into memory, which is full: drop columns")

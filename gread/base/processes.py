@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 
 
 def start_method(preload: str) -> Any:
-    """Start method: on Linux a fork server that has imported ``preload``, which saves seconds.
+    """Multiprocessing context: on Linux, a fork server that has imported ``preload``.
 
-    On other systems, and with a GPU, each process is spawned: forks are unsafe on macOS, and CUDA
-    does not start in a fork of the server ("initialization error" on an H200). A fork of this
-    process is never used, because it would copy only some of torch's threads.
+    The preloaded import saves seconds. On other systems, and with a GPU, each process is spawned:
+    forks are unsafe on macOS, and CUDA does not start in a fork of the server ("initialization
+    error" on an H200). A fork of this process is never used, because it would copy only the calling
+    thread, not torch's threads.
     """
-    import torch  # which takes seconds
+    import torch  # importing it takes seconds
 
     if sys.platform != "linux" or torch.cuda.is_available():
         return multiprocessing.get_context("spawn")
@@ -31,11 +32,11 @@ def start_method(preload: str) -> Any:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Context manager that defers Ctrl-C while processes start, which then ignore it."""
+    """Context manager that defers Ctrl-C while worker processes start; later they ignore it."""
     if sys.platform == "win32":
         yield
         return
-    resource_tracker.ensure_running()  # its start would let Ctrl-C through again
+    resource_tracker.ensure_running()  # starting it later would unblock Ctrl-C
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -44,7 +45,7 @@ def uninterrupted() -> Iterator[None]:
 
 
 class Surroundings(NamedTuple):
-    """Environment, folder and threads of the parent, which a fork server does not inherit."""
+    """Import path, environment and threads of the parent, which a fork server does not inherit."""
 
     path: list[str]
     environment: dict[str, str]

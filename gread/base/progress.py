@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 EVERY = 15.0
-"""Seconds between lines without a terminal."""
+"""Seconds between printed lines if there is no terminal."""
 
 REFRESH = 1.0
 """Seconds between two updates of a bar."""
 
 
 class LazyProgress(progress.Progress):
-    """Progress bars that appear with the first update, so that an early error is printed alone."""
+    """Progress bars that appear with the first update, so an early error is shown without a bar."""
 
     def start(self) -> None:
-        """Wait: `update` starts it."""
+        """Do nothing; `update` starts the display."""
 
     def stop(self) -> None:
         """See `rich.progress.Progress`."""
@@ -38,11 +38,11 @@ class LazyProgress(progress.Progress):
 
 
 def bar(console: Console, weighted: bool = False) -> progress.Progress:
-    """A progress bar that disappears at the end.
+    """Create a progress bar that disappears at the end.
 
     Args:
         console: Console to print on.
-        weighted: Count seconds instead of parts, for parts that differ in length.
+        weighted: Whether to show a percentage instead of a count, for parts that differ in length.
     """
     return LazyProgress(
         progress.TextColumn("{task.description}"),

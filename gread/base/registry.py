@@ -13,7 +13,7 @@ S = TypeVar("S")
 
 
 class UnknownName(InputError, KeyError):
-    """The name is not registered."""
+    """Raised if a name is not registered."""
 
     def __str__(self) -> str:  # KeyError would show the sentence in quotes
         return str(self.args[0])
@@ -41,7 +41,7 @@ class Registry(Mapping[str, T], Generic[T]):
         """Return a decorator that registers an entry under ``name`` and returns it unchanged."""
 
         def decorate(entry: S) -> S:
-            self.add(name, entry)  # type: ignore[arg-type]  # S is T, seen through a decorator
+            self.add(name, entry)  # type: ignore[arg-type]  # S is always a T
             return entry
 
         return decorate

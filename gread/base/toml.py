@@ -31,7 +31,7 @@ MOST_BYTES = 2**20  # size limit of a settings file
 
 
 def read_file(path: str | Path) -> Mapping[str, Any]:
-    """Read a TOML file of a user."""
+    """Read a user's TOML file."""
     file = Path(path)
     if file.exists() and (not file.is_file() or file.stat().st_size > MOST_BYTES):
         raise InputError(f"{path} must be a file of settings, of {MOST_BYTES:,} bytes at most")

@@ -1,4 +1,4 @@
-"""Versions of gread, Python and the packages that determine numbers."""
+"""Versions of gread, Python and the packages that affect numerical results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def versions() -> dict[str, str]:
         >>> sorted(versions())[:2]
         ['gread', 'numpy']
     """
-    import platform  # these take a tenth of the time of `gread --help`
+    import platform  # importing these takes a tenth of the time of `gread --help`
     from importlib import metadata
 
     found = {"gread": __version__, "python": platform.python_version()}
@@ -29,7 +29,7 @@ def versions() -> dict[str, str]:
 
 
 def commit(package: Path = PACKAGE) -> str:
-    """The commit of a checkout, with ``.changed`` if files differ from it.
+    """Commit of a checkout, with ``.changed`` if files differ from it.
 
     Empty if the package is not tracked by git or git is not installed.
     """
@@ -41,7 +41,7 @@ def commit(package: Path = PACKAGE) -> str:
         return done.stdout.strip()
 
     try:
-        if not git("ls-files", "__init__.py"):  # another project's checkout around an installation
+        if not git("ls-files", "__init__.py"):  # installed inside another checkout
             return ""
         changed = git("status", "--porcelain", "--untracked-files=no", ".")
         return git("rev-parse", "--short=12", "HEAD") + (".changed" if changed else "")

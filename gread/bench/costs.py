@@ -65,12 +65,12 @@ def states_held(model: nn.Module, data: Data, channels: int) -> float:
 
 
 NEIGHBOURS = 10
-"""Entries a row of the random graphs."""
+"""Number of entries per row of the random graphs."""
 
 
 @BENCHES.register("scale")
 def scale(device: str, quick: bool) -> Section:
-    """Whether time grows like the number of edges."""
+    """Time per edge, which is constant if the time is linear in the number of edges."""
     on_gpu = torch.device(device).type == "cuda"
     sizes = [10**k for k in (range(3, 5) if quick else range(5, 9 if on_gpu else 8))]
     fitting = [n for n in sizes if _needed(n // NEIGHBOURS, n, 64) < _memory(device)]
@@ -97,7 +97,7 @@ def scale(device: str, quick: bool) -> Section:
 
 
 def _products_size(device: str) -> Row:
-    """The size of ogbn-products, alone on the GPU."""
+    """Measure a graph of the size of ogbn-products, alone on the GPU."""
     nodes, edges, width = 2_400_000, 120_000_000, 128
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
@@ -119,7 +119,7 @@ def step_seconds(model: nn.Module, data: Data, steps: int) -> float:
         cross_entropy(model(data.x, data.edge_index)[mask], data.y[mask]).backward()
         optimizer.step()
 
-    call_seconds(step, 2)  # kernels are compiled
+    call_seconds(step, 2)  # warm-up: compiles the kernels
     return call_seconds(step, steps)
 
 
@@ -146,12 +146,12 @@ def _uniform_graph(nodes: int, edges: int, device: str) -> Data:
 
 
 def _needed(nodes: int, edges: int, width: int) -> int:
-    """Bytes, at most: twenty states, and the message for every edge that plain PyTorch makes."""
+    """Upper bound of bytes: twenty states, and the messages of all edges in plain PyTorch."""
     return 4 * width * (20 * nodes + edges) + 64 * edges
 
 
 def _memory(device: str) -> float:
-    """Bytes to be had, with some left for others."""
+    """Available bytes, with a reserve for other processes."""
     if torch.device(device).type == "cuda":
         return 0.9 * torch.cuda.mem_get_info(device)[0]
     return 0.5 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -159,7 +159,7 @@ def _memory(device: str) -> float:
 
 @BENCHES.register("shares")
 def shares(device: str, quick: bool) -> Section:
-    """Encoder, reaction-diffusion, output and optimiser in a training step."""
+    """Time of encoder, reaction-diffusion, output and optimiser in a training step."""
     settings: dict[str, tuple[str, Mapping[str, Any]]] = {
         "Cora, BS, Euler, d = 64": ("cora", EULER),
         "Cora, BS, RK4, d = 64": ("cora", RK4),
@@ -184,7 +184,7 @@ def shares(device: str, quick: bool) -> Section:
 def seconds_by_part(model: GREAD, data: Data, steps: int) -> dict[str, float]:
     """Median seconds of each part of a training step, its forward and backward together."""
     mask = data.train_mask[:, 0]
-    optimizer = torch.optim.Adam(model.parameters(), fused=True)  # as gread.fit
+    optimizer = torch.optim.Adam(model.parameters(), fused=True)  # as in gread.fit
     found: dict[str, list[float]] = {}
     for _ in range(steps):
         optimizer.zero_grad()
@@ -209,7 +209,7 @@ def seconds_by_part(model: GREAD, data: Data, steps: int) -> dict[str, float]:
 
 
 class _Watch:
-    """Called with a part, it adds the time since the last call to it."""
+    """Stopwatch: a call with a part adds the time since the last call to that part."""
 
     def __init__(self) -> None:
         synchronize()
@@ -237,7 +237,7 @@ def bandwidth(device: str, quick: bool) -> Section:
         source, target = data.edge_index
         edges = int((source != target).sum()) + data.num_nodes  # every node has one loop
         multiply = partial(adjacency.__matmul__, h)
-        # On a GPU as training does it, out of a CUDA graph: else the launch would be measured.
+        # On a GPU, replay a CUDA graph as training does: otherwise the launch would be measured.
         works = {
             "product": Recording(multiply) if h.is_cuda else multiply,
             "copy": partial(copy.copy_, big),

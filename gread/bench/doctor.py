@@ -17,12 +17,12 @@ from gread.kernels.backend import available, fast
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at.
+    """Result of one check.
 
     Attributes:
-        subject: What was looked at.
-        found: What is there; empty where it is missing.
-        advice: What its absence costs and how to mend it; empty where all is well.
+        subject: Name of the checked item.
+        found: Version or description of the item; empty if it is missing.
+        advice: Cost of its absence and how to fix it; empty if there is no problem.
     """
 
     subject: str
@@ -31,7 +31,7 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Look at Python, packages, devices, kernels and the compiler.
+    """Check Python, packages, devices, kernels and the compiler.
 
     Example:
         >>> from gread.bench import examine
@@ -70,7 +70,7 @@ def _accelerators() -> Iterator[Finding]:
 
 
 def _kernels() -> Iterator[Finding]:
-    """The fast kernels, or why there are none and what that costs."""
+    """Check the fast kernels; if there are none, give the reason and the cost."""
     advice = {
         "cpu": "an epoch on Cora takes four to five times as long: install a C compiler (cc)",
         "cuda": "training is slower: pip install triton",

@@ -29,7 +29,7 @@ FISHER: Mapping[str, Any] = {**FIGURE_9, "reaction": "f", "solver": "euler"}
 WIDE: Mapping[str, Any] = {**EULER, "hidden_channels": 256}
 
 PUBLISHED_CODE_MS = 48.5
-"""An epoch of the authors' code on Cora with its own setting, on an H200."""
+"""Milliseconds per epoch of the authors' code on Cora, with its published setting, on an H200."""
 
 REACTIONS = ("f", "ac", "z", "st", "fb", "fb*", "bs")
 EPOCH = "An epoch is a training step with its evaluation. Ratios are medians over rounds in turn."
@@ -37,7 +37,7 @@ EPOCH = "An epoch is a training step with its evaluation. Ratios are medians ove
 
 @BENCHES.register("headline")
 def headline(device: str, quick: bool) -> Section:
-    """The comparisons that the project set itself, with the least ratio it asked for."""
+    """Target comparisons of the project, with the smallest ratio that each must reach."""
     published = find_preset("gread-bs", "cora", "published")
     setting, config = dict(published.hyper), published.train
     if torch.device(device).type == "cuda":
@@ -70,7 +70,7 @@ def headline(device: str, quick: bool) -> Section:
 
 @BENCHES.register("figure-9")
 def figure_9(device: str, quick: bool) -> Section:
-    """Seven reactions, two solvers, and PyG's own layers for orientation."""
+    """Epochs of seven reactions with two solvers, and of PyG's GCN and GAT for reference."""
     data = graph("cora", device, quick)
     rows: list[Row] = []
     for solver, title in {"euler": "Euler", "rk4": "RK4"}.items():
@@ -105,7 +105,7 @@ def figure_9(device: str, quick: bool) -> Section:
 
 @BENCHES.register("datasets")
 def datasets(device: str, quick: bool) -> Section:
-    """The published settings of GREAD-BS."""
+    """Epochs of GREAD-BS with its published settings."""
     rows: list[Row] = []
     missing = []
     for name in DATASETS:

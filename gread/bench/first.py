@@ -33,7 +33,7 @@ print(json.dumps([after - before for before, after in zip(marks, marks[1:])]))
 """
 
 PARTS = ("torch", "PyG", "gread", "graph", "first epoch")
-"""Parts of the script between two readings of the clock; ``python`` is the rest of its time."""
+"""Parts of the script between two readings of the clock; ``python`` is the remaining time."""
 
 WARM_RUNS = 3
 

@@ -1,4 +1,4 @@
-"""Many trainings together compared with one after another."""
+"""Many trainings at once, compared with sequential training."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def splits(device: str, quick: bool) -> Section:
 
 
 def _epoch_a_member(build: Callable[..., nn.Module], data: Data, members: int, count: int) -> float:
-    """Seconds of an epoch of all members, over their number."""
+    """Seconds per epoch and member."""
     return _epoch(build, data, members, count) / members
 
 

@@ -28,7 +28,7 @@ GRAPHS = ("cora", "squirrel")
 
 @BENCHES.register("models")
 def models(device: str, quick: bool) -> Section:
-    """Every model with its preset, on a sparse graph and on a dense one."""
+    """Costs of every model with its preset, on a sparse graph and on a dense one."""
     rows: list[Row] = []
     for name in GRAPHS:
         data = graph(name, device, quick)

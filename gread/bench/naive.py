@@ -1,8 +1,8 @@
-"""GREAD as the published code works: what `gread bench` compares with.
+"""Naive GREAD that works like the published code: the baseline of `gread bench`.
 
-Written from the equations, with nothing clever: a message for every edge, gathered and scattered;
-torchdiffeq for the integration; dense features; dropout and linear maps of PyTorch; an evaluation
-that is a forward pass of its own. Only defaults come from gread, so it is also a second opinion:
+It follows the equations without optimizations: a message for every edge, gathered and scattered;
+torchdiffeq for the integration; dense features; dropout and linear maps of PyTorch; a separate
+forward pass for the evaluation. Only defaults come from gread, so it is also an independent check:
 tests/bench/test_bench.py requires the same numbers from both.
 """
 
@@ -38,11 +38,11 @@ REACTIONS: dict[str, Callable[[Tensor, Tensor, Tensor, Product], Tensor]] = {
 
 
 class NaiveGREAD(nn.Module):
-    """GREAD on one graph; its parameters have the order of those of ``gread.GREAD``.
+    """GREAD on one graph, with its parameters in the order of ``gread.GREAD``.
 
     Args:
         channels: Numbers of features, of channels d of the state, and of classes.
-        product: ``"scatter"``, or ``"coo"`` for `torch.sparse.mm` (original adjacency alone).
+        product: ``"scatter"``, or ``"coo"`` for `torch.sparse.mm` (original adjacency only).
         hyper: Hyperparameters of ``gread.GREAD``; H(0) is never detached.
     """
 
@@ -82,7 +82,7 @@ class NaiveGREAD(nn.Module):
         h0 = self.encode(x)
         if self.soft:
             product = self.attention(h0, edge_index)
-        else:  # once is enough
+        else:  # computed once
             if self.fixed is None:
                 self.fixed = self.normalized(h0, edge_index)
             product = self.fixed
@@ -99,7 +99,7 @@ class NaiveGREAD(nn.Module):
         return self.decode(states[-1])
 
     def encode(self, x: Tensor) -> Tensor:
-        """Eq. (6)."""
+        """Encoder, Eq. (6)."""
         h = self.encoder(dropout(x, self.hyper.input_dropout, self.training))
         if self.encoder_blocks:
             h = self.drop(h)
@@ -108,7 +108,7 @@ class NaiveGREAD(nn.Module):
         return h
 
     def decode(self, h: Tensor) -> Tensor:
-        """Eq. (8)."""
+        """Decoder, Eq. (8)."""
         h = self.drop(torch.relu(h) if self.hyper.output_activation else h)
         if self.decoder_block is not None:
             h = self.drop(h)
@@ -116,7 +116,7 @@ class NaiveGREAD(nn.Module):
         return self.decoder(h)
 
     def drop(self, h: Tensor) -> Tensor:
-        """Dropout behind the encoder."""
+        """Dropout after the encoder."""
         return dropout(h, self.hyper.dropout, self.training)
 
     def normalized(self, h0: Tensor, edge_index: Tensor) -> Product:
@@ -148,7 +148,7 @@ class NaiveGREAD(nn.Module):
         return _scatter_product(source, target, softmax(scores, target, num_nodes=n).mean(-1))
 
     def with_loops(self, h0: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Source, target and weight of every edge, self loops among them."""
+        """Source, target and weight of every edge, including self-loops."""
         weight, loops = h0.new_ones(edge_index.size(1)), self.hyper.self_loops
         if loops:
             edge_index, weight = add_remaining_self_loops(edge_index, weight, loops, h0.size(0))
@@ -156,7 +156,7 @@ class NaiveGREAD(nn.Module):
 
 
 def _scatter_product(source: Tensor, target: Tensor, weight: Tensor) -> Product:
-    """A message for every edge, gathered, multiplied, and scattered."""
+    """Product with a message for every edge: gathered, multiplied and scattered."""
 
     def product(h: Tensor) -> Tensor:
         messages = weight.unsqueeze(-1) * h.index_select(0, source)
@@ -175,7 +175,7 @@ def train(
     weight_decay: float = 5e-4,
     on_epoch: Callable[[float], None] = lambda accuracy: None,
 ) -> None:
-    """Full-batch training on split 0 with an evaluation after every step; ``on_epoch`` follows."""
+    """Train full-batch on split 0; evaluate and call ``on_epoch`` after every step."""
     masks = [data[name][:, 0] for name in ("train_mask", "val_mask", "test_mask")]
     optimizer = torch.optim.Adam(model.parameters(), lr=lr, weight_decay=weight_decay)
     for _ in range(epochs):

@@ -21,7 +21,7 @@ def _columns(rows: Sequence[Row], *names: str) -> list[list[float]]:
 
 @matplotlib.rc_context(STYLE)
 def ratio_bars(rows: Sequence[Row], *, title: str) -> Figure:
-    """A bar for every ratio with its spread; a stroke where a row has an ``at least``."""
+    """Bar of every ratio with its spread, and a black line at the ``at least`` of a row."""
     figure, axis = one_axis(7.6, 1.3 + 0.45 * len(rows), title)
     names = [str(next(iter(row.values()))) for row in rows]
     ratios, low, high = _columns(rows, "ratio", "lowest", "highest")
@@ -32,7 +32,7 @@ def ratio_bars(rows: Sequence[Row], *, title: str) -> Figure:
     for number, (value, end, goal) in enumerate(zip(ratios, high, goals, strict=True)):
         if goal:
             axis.plot([goal] * 2, [number - 0.4, number + 0.4], color="black", linewidth=2)
-        behind = goal if end < goal < end + 0.15 * longest else end  # not across the stroke
+        behind = goal if end < goal < end + 0.15 * longest else end  # no text across the line
         place: dict[str, Any] = {"textcoords": "offset points", "va": "center"}
         axis.annotate(f"{value:.1f} ×", (behind, number), (7, 0), fontweight="bold", **place)
     axis.axvline(1, color="#444444", linewidth=0.8, linestyle=":")
@@ -76,7 +76,7 @@ def grouped_bars(
 
 @matplotlib.rc_context(STYLE)
 def memory_curves(rows: Sequence[Row]) -> Figure:
-    """A panel for each solver; for every reaction our states, and the naive ones dashed."""
+    """One panel per solver, with our states and the naive ones (dashed) for every reaction."""
     figure = Figure(figsize=(8.6, 4.4), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
     for axis, solver in zip(axes, ("Euler", "RK4"), strict=True):
@@ -98,7 +98,7 @@ def memory_curves(rows: Sequence[Row]) -> Figure:
 
 @matplotlib.rc_context(STYLE)
 def time_an_edge(rows: Sequence[Row]) -> Figure:
-    """A flat curve is time that grows like the number of edges."""
+    """Time per edge; a flat curve means that time is linear in the number of edges."""
     figure, axis = one_axis(7.6, 4.2, "Time an edge against the size of the graph")
     edges, middle, low, high = _columns(rows, "edges", "ns an edge", "lowest", "highest")
     axis.fill_between(edges, low, high, color=OURS, alpha=0.2, linewidth=0)
@@ -111,7 +111,7 @@ def time_an_edge(rows: Sequence[Row]) -> Figure:
 
 @matplotlib.rc_context(STYLE)
 def shares_of_one(bars: Mapping[str, Mapping[str, float]]) -> Figure:
-    """A bar for every name, cut into parts; a part of less than 6 % carries no number."""
+    """Stacked bar for every name; parts of less than 6 % have no label."""
     title = "Where a training step spends its time"
     figure, axis = one_axis(8.6, 1.6 + 0.6 * len(bars), title)
     parts = dict.fromkeys(part for bar in bars.values() for part in bar)
@@ -134,7 +134,7 @@ def shares_of_one(bars: Mapping[str, Mapping[str, float]]) -> Figure:
 
 @matplotlib.rc_context(STYLE)
 def cost_bars(panels: Mapping[str, Mapping[str, float]]) -> Figure:
-    """Bars in the logarithm, one panel a graph, the cheapest on top of the first."""
+    """Bars on a logarithmic axis, one panel per graph, in the order of costs in the first panel."""
     first = next(iter(panels.values()))
     names = sorted(first, key=lambda name: first[name])
     figure = Figure(figsize=(9.6, 1.4 + 0.24 * len(names)), layout="constrained")

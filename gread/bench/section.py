@@ -1,4 +1,4 @@
-"""A section of the benchmark is a function that gives rows of numbers, and perhaps a picture."""
+"""Sections of the benchmark: functions that return rows of numbers, and optionally a figure."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Section:
 
     Attributes:
         title: Title of the comparison.
-        rows: Texts and numbers by column; a row may lack a column.
+        rows: Texts and numbers by column; a row may omit columns.
         note: Remarks on the measurement.
-        figure: The same as a figure; None without one.
+        figure: The measurements as a figure, or None.
     """
 
     title: str
@@ -38,14 +38,14 @@ class Section:
     figure: Figure | None = None
 
     def table(self) -> TextTable:
-        """The rows as texts."""
+        """The rows as a text table."""
         columns = dict.fromkeys(column for row in self.rows for column in row)
         rows = ([_text(row.get(column, "")) for column in columns] for row in self.rows)
         return TextTable.of(self.title, columns, rows, self.note)
 
 
 BENCHES: Registry[Callable[[str, bool], Section]] = Registry("section of the benchmark")
-"""Functions of the device and of whether to be quick: on tiny graphs, to check that they run."""
+"""Functions of the device and ``quick``, which selects tiny graphs to check that they run."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class Benchmark:
 
     Attributes:
         machine: Properties of the machine.
-        sections: By name.
-        files: What was written.
+        sections: Sections by name.
+        files: Written files.
     """
 
     machine: Mapping[str, str]
@@ -63,7 +63,7 @@ class Benchmark:
     files: list[Path]
 
     def to_json(self) -> str:
-        """The raw numbers."""
+        """Raw numbers as JSON."""
         told = {
             name: {"title": section.title, "rows": section.rows, "note": section.note}
             for name, section in self.sections.items()
@@ -80,14 +80,14 @@ def bench(
     out: str | Path | None = None,
     on_section: Callable[[str], None] = lambda name: None,
 ) -> Benchmark:
-    """Measure what GREAD costs, in ratios to a naive implementation.
+    """Measure the costs of GREAD relative to a naive implementation.
 
     Args:
         names: Names of `BENCHES`; by default all.
         device: ``"auto"`` takes a GPU if there is one.
-        quick: Whether to measure on tiny graphs, to see that it runs.
-        out: Folder of Markdown, JSON and pictures, written after each section: a long benchmark
-            that is stopped leaves what it has.
+        quick: Whether to measure on tiny graphs, to check that everything runs.
+        out: Folder for Markdown, JSON and figures. It is written after each section, so an
+            interrupted benchmark keeps the completed sections.
         on_section: Called with the name of a section before it is measured.
 
     Example:
@@ -109,7 +109,7 @@ def bench(
 
 
 def measure(name: str, device: str, quick: bool) -> Section:
-    """One section; one that lacks its data or diverges says so, and others go on."""
+    """Measure one section; if its data are missing or it diverges, return a note instead."""
     try:
         return BENCHES[name](device, quick)
     except (InputError, ArithmeticError, OSError) as error:
@@ -117,15 +117,15 @@ def measure(name: str, device: str, quick: bool) -> Section:
 
 
 def _write(folder: Path, found: Benchmark) -> list[Path]:
-    """``bench.md``, ``bench.json`` and a picture for every section that has one."""
-    from gread.report.figures import save  # with matplotlib
+    """Write ``bench.md``, ``bench.json`` and the figure of every section that has one."""
+    from gread.report.figures import save  # imports matplotlib
 
     folder.mkdir(parents=True, exist_ok=True)
     about = (f"- {key}: {value}\n" for key, value in found.machine.items())
     text = "# gread bench\n\n" + "".join(about)
     pictures = []
     for name, section in found.sections.items():
-        text += f"\n#{section.table().markdown()}"  # one level down
+        text += f"\n#{section.table().markdown()}"  # one heading level down
         if section.figure is not None:
             pictures.append(folder / f"{name}.png")
             save(section.figure, pictures[-1])
@@ -137,7 +137,7 @@ def _write(folder: Path, found: Benchmark) -> list[Path]:
 
 
 def _text(value: str | float) -> str:
-    """Number with three digits, the precision of a measured time."""
+    """Format a number as an integer or with three digits, the precision of a measured time."""
     if isinstance(value, str):
         return value
     return f"{value:,.0f}" if isinstance(value, int) or value >= 100 else f"{value:.3g}"

@@ -21,7 +21,7 @@ STEP, LAYER, TUNED = "GREAD-X", "GCNConv", "tuned GCN"
 
 
 class TunedLayer(nn.Module):
-    """H ↦ ReLU(BatchNorm(GCNConv(H) + H R)), of PyG's and PyTorch's parts."""
+    """Layer H ↦ ReLU(BatchNorm(GCNConv(H) + H R)), built from parts of PyG and PyTorch."""
 
     def __init__(self, channels: int):
         super().__init__()
@@ -30,13 +30,13 @@ class TunedLayer(nn.Module):
         self.norm = nn.BatchNorm1d(channels)
 
     def forward(self, h: Tensor, edge_index: Tensor) -> Tensor:
-        """[N, channels] to the same."""
+        """Return the next H, [N, channels]."""
         return torch.relu(self.norm(self.conv(h, edge_index) + self.residual(h)))
 
 
 @BENCHES.register("steps")
 def steps(device: str, quick: bool) -> Section:
-    """A step of GREAD-X with its backward pass, against GCN layers."""
+    """A step of GREAD-X with its backward pass, compared with GCN layers."""
     rows: list[Row] = []
     panels: dict[str, dict[str, dict[str, float]]] = {}
     for name, width in WORKS:
@@ -60,7 +60,7 @@ def steps(device: str, quick: bool) -> Section:
 
 
 def _sides(data: Data, width: int) -> Iterator[tuple[str, Side]]:
-    """On a GPU as training does it, out of a CUDA graph."""
+    """Yield the sides with their names; on a GPU they replay a CUDA graph, as training does."""
     torch.manual_seed(0)
     h = torch.randn(data.num_nodes, width, device=data.x.device, requires_grad=True)
     upstream = torch.randn_like(h)

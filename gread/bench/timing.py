@@ -1,4 +1,4 @@
-"""Times that can be compared: two sides take turns, and every turn gives one ratio."""
+"""Comparable times: the sides take turns, and every round gives one ratio."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from gread.training.config import TrainConfig
 from gread.training.fit import fit
 
 Side: TypeAlias = Callable[[int], float]
-"""Repeats its work this many times and returns the seconds of one repetition."""
+"""Function that repeats its work a given number of times and returns seconds per repetition."""
 
 ROUNDS = 9
 FEWEST_ROUNDS = 3
 PATIENCE = 40.0
 """Seconds after which a slow comparison ends, once it has the fewest rounds."""
 BLOCK = 0.3
-"""Seconds of work in one turn, about."""
+"""Approximate seconds of work in one turn."""
 
 SLOWLY = TrainConfig(lr=1e-5)
-"""Learning rate at which no reaction diverges; the time of an epoch does not depend on it."""
+"""Settings with a learning rate at which no reaction diverges; it does not change the time."""
 
 
 def interleave(sides: Mapping[str, Side], quick: bool) -> dict[str, list[float]]:
-    """Seconds of each side, one number a round: a b a b ..., so that a busy machine hits both."""
+    """Seconds of each side per round; sides alternate, so a busy machine affects all of them."""
     counts = {
         name: 1 if quick else max(1, min(300, round(BLOCK / side(1))))
         for name, side in sides.items()
@@ -64,7 +64,7 @@ def ratio(found: Mapping[str, list[float]], slow: str, fast: str) -> Row:
 
 
 def call_seconds(work: Callable[[], object], count: int) -> float:
-    """A side that calls ``work``."""
+    """Mean seconds of ``count`` calls of ``work``."""
     synchronize()
     began = perf_counter()
     for _ in range(count):
@@ -74,7 +74,7 @@ def call_seconds(work: Callable[[], object], count: int) -> float:
 
 
 Training: TypeAlias = Callable[[nn.Module, Data, TrainConfig], Sequence[float]]
-"""Trains a model and returns the seconds of each epoch."""
+"""Function that trains a model and returns the seconds of each epoch."""
 
 
 def _with_fit(model: nn.Module, data: Data, config: TrainConfig) -> Sequence[float]:
@@ -94,7 +94,7 @@ def _naively(model: nn.Module, data: Data, config: TrainConfig) -> Sequence[floa
 def fitted(
     build: Callable[[], nn.Module], data: Data, config: TrainConfig, train: Training = _with_fit
 ) -> Side:
-    """A side whose unit is an epoch with its evaluation, each time of a new model."""
+    """Return a side that trains a new model and measures an epoch with its evaluation."""
 
     def epoch_seconds(count: int) -> float:
         warm_up = 6 if torch.cuda.is_available() else 1  # a CUDA graph is captured in these
@@ -111,7 +111,7 @@ def fitted(
 def both(
     hyper: Mapping[str, Any], data: Data, config: TrainConfig = SLOWLY, product: str = "scatter"
 ) -> dict[str, Side]:
-    """The same GREAD as ours and as the naive one, whose product is ``"scatter"`` or ``"coo"``."""
+    """Sides of one GREAD: ours, and naive with the product ``"scatter"`` or ``"coo"``."""
     own = {"in_channels": data.num_features, "out_channels": int(data.y.max()) + 1, **hyper}
     return {
         "ours": fitted(lambda: GREAD(**own), data, config),
@@ -120,7 +120,7 @@ def both(
 
 
 def graph(name: str, device: str, quick: bool) -> Data:
-    """The dataset, or a tiny graph in its place."""
+    """Load the dataset, or a tiny graph if ``quick``."""
     return (small_graph(60) if quick else load(name)).to(device)
 
 
@@ -130,6 +130,6 @@ def small_graph(nodes: int) -> Data:
 
 
 def synchronize() -> None:
-    """Waits for the GPU, where there is one."""
+    """Wait for the GPU, if there is one."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()

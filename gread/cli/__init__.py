@@ -99,7 +99,7 @@ def main() -> None:
 
 
 def _warn(message: Warning | str, *others: object, **options: object) -> None:
-    """Print a warning without its place in the code."""
+    """Print a warning without its source location."""
     err.print(f"gread: {message}", style="yellow", soft_wrap=True)
 
 

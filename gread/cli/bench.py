@@ -1,4 +1,4 @@
-"""``gread bench`` and ``gread doctor``: speed and equipment of this machine."""
+"""``gread bench`` and ``gread doctor``: speed, versions and devices of this machine."""
 
 from __future__ import annotations
 

@@ -18,14 +18,14 @@ from rich.text import Text
 from gread.base.progress import bar as bar_on
 
 _HIDDEN = {*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
-_HIDDEN |= set(range(0xD800, 0xE000))  # bytes of a name that are not text cannot be printed
+_HIDDEN |= set(range(0xD800, 0xE000))  # surrogates (undecodable bytes of a name) cannot be printed
 _VISIBLE = {code: repr(chr(code))[1:-1] for code in _HIDDEN - set(map(ord, "\n\t"))}
 
 
 class PlainConsole(Console):
     """Console that prints names from files literally.
 
-    Brackets and colons are not markup, numbers have no color, and control characters are shown as
+    Brackets and colons are not markup, numbers have no colour, and control characters are shown as
     escapes.
     """
 

@@ -148,7 +148,7 @@ def _print_structure(structure: str, prepared: Prepared) -> None:
 
 
 class _Runs:
-    """Progress bar of runs, with the state of the current one from time to time."""
+    """Progress bar of runs that periodically shows the state of the current run."""
 
     def __init__(self, progress: Progress):
         self.progress, self.next = progress, 0.0
@@ -187,7 +187,7 @@ class _Runs:
 
 
 def _print_results(results: Sequence[Result], source: str) -> None:
-    """Print each run, then the mean, the paper's number and that of its code."""
+    """Print each run, then the mean, the paper's value and that of its published code."""
     from gread.experiments.accuracy import CODE, PAPER
     from gread.models.catalog import MODELS
 

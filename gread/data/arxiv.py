@@ -58,7 +58,7 @@ def _build(labels: str, root: Path) -> tuple[Data, Statistics]:
 def quintiles(values: Tensor) -> Tensor:
     """Number of the quantiles q_20, q_40, q_60, q_80 of ``values`` that each value reaches.
 
-    Lim et al., NeurIPS 2021. Equal values have one class, so classes are of unequal size.
+    Lim et al., NeurIPS 2021. Equal values get the same class, so class sizes differ.
     """
     bounds = np.quantile(values.numpy(), [0.2, 0.4, 0.6, 0.8])
     return torch.from_numpy(np.searchsorted(bounds, values.numpy(), side="right"))

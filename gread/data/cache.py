@@ -20,11 +20,11 @@ from gread.base.tensors import write_tensors
 from gread.data.statistics import Statistics
 
 FORMAT = 1
-"""Format of cached files; a change of it invalidates older files."""
+"""Format version of cached files; changing it invalidates older files."""
 
 
 def cached(path: Path, build: Callable[[], tuple[Data, Statistics]]) -> Data:
-    """The graph of ``build``, cached at ``path`` if the folder is writable."""
+    """Return the graph of ``build``, cached at ``path`` if the folder is writable."""
     found = read(path)
     if found is not None:
         return found

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DatasetEntry:
-    """A dataset by name.
+    """Entry of a dataset in the registry.
 
     Attributes:
         make: Function that returns the graph; its keyword arguments are the options.

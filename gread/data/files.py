@@ -1,7 +1,7 @@
 """Raw files in the data root, downloaded if missing and verified before parsing.
 
 A file is trusted only if it has the digest pinned in ``files.toml``. Planetoid's files are pickles,
-so any other file must never be opened.
+so an unverified file must never be opened.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class RawFile:
 
 
 def data_root(root: str | Path | None = None) -> Path:
-    """``root``, or ``GREAD_DATA``, or a folder in the platform's cache."""
+    """Return ``root``, else ``GREAD_DATA``, else a folder in the platform's cache."""
     chosen = root or os.environ.get("GREAD_DATA")
     if not chosen:
         import platformdirs
@@ -135,7 +135,7 @@ def _download(file: RawFile, place: Path) -> None:
                 _continue(url, part)
             except urllib.error.HTTPError as error:
                 reason = error
-                break  # final answer of the server
+                break  # the server refused, so do not retry
             except (OSError, HTTPException) as error:
                 reason = error
                 continue

@@ -53,7 +53,7 @@ def from_base(
     num_splits: int = 10,
     seed: int = 0,
 ) -> Data:
-    """`preferential_attachment` on the features of a dataset that is loaded by name."""
+    """Generate a graph by `preferential_attachment` from the features of a named dataset."""
     entry = datasets[base]
     if entry is datasets["attachment"]:
         raise InputError("base must be another dataset than attachment")
@@ -90,15 +90,15 @@ CLASSES: dict[str, tuple[type[ast.AST], ...]] = {
 """Coarse classes of syntax nodes; a node belongs to the first class that has its type."""
 
 HASHED = 24
-"""Features that hold the hashed words of a node's identifier."""
+"""Number of features that hold the hashed words of a node's identifier."""
 
 
 def python_ast(root: str | Path | None = None) -> Data:
     """The standard library of the running Python as a graph: half a million nodes, heterophilous.
 
-    Nodes are the syntax nodes of the library's top-level modules, edges join a node to its parent.
+    Nodes are the syntax nodes of the library's top-level modules. Edges join a node to its parent.
     Features are the node's position in the tree and the hashed words of its identifier. Classes are
-    the node types of `CLASSES`. Splits keep modules together.
+    the node types of `CLASSES`. Splits assign whole modules to one set.
     """
     data = cached(data_root(root) / parsed(PYTHON_AST), _parse_library)
     data.python_version = platform.python_version()
@@ -119,7 +119,7 @@ def _parse_library() -> tuple[Data, Statistics]:
     child = np.flatnonzero(parent_of >= 0)
     edges = torch.from_numpy(np.stack([child, parent_of[child]]))
     x = np.concatenate([np.log1p(np.array(places, dtype=np.float32)), _hashed(words)], axis=1)
-    # Split modules, not nodes: all nodes of a module are in one set.
+    # Split modules, not nodes, so all nodes of a module are in one set.
     one_stratum = torch.zeros(len(modules), dtype=torch.int64)
     masks = (part[module_of] for part in random_splits(one_stratum))
     data = Data(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 REVERSED = "reversed"
-"""Value of the option ``directed`` that turns every edge around."""
+"""Value of the option ``directed`` that reverses every edge."""
 
 
 def load(name: str, root: str | Path | None = None, **options: Any) -> Data:
@@ -24,8 +24,8 @@ def load(name: str, root: str | Path | None = None, **options: Any) -> Data:
         root: The data root; by default ``GREAD_DATA``, or a folder in the platform's cache.
         options: Options of the dataset, for example those of `csbm`. Benchmark graphs accept
             ``normalize_features``, ``standardize_features``, ``largest_component`` and, if their
-            edges have directions, ``directed``: True keeps them, ``"reversed"`` turns every edge
-            around. Without it every edge is in both directions.
+            edges have directions, ``directed``: True keeps them, ``"reversed"`` reverses every
+            edge. By default, every edge is in both directions.
 
     Returns:
         A PyG ``Data`` with masks [N, splits].

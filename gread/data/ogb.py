@@ -1,4 +1,4 @@
-"""Large graphs of the Open Graph Benchmark, through its own package (the extra ``ogb``)."""
+"""Large graphs of the Open Graph Benchmark, through the package ``ogb`` (an extra)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gread.data.statistics import Statistics, measure
 
 
 def ogbn(name: str, root: str | Path | None = None) -> Data:
-    """The graph, made undirected, with the benchmark's own split as masks [N, 1]."""
+    """Load a graph, made undirected, with the split of the benchmark as masks [N, 1]."""
     place = data_root(root)
     return cached(place / parsed(name), partial(_build, name, place))
 

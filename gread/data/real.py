@@ -86,7 +86,7 @@ def _rows_of(indptr: np.ndarray) -> np.ndarray:
 
 
 def _pyg(name: str, **options: Any) -> Reference:
-    """A dataset of PyG, whose package takes a second to import."""
+    """Reference to a dataset class of PyG; importing the package takes a second."""
     return Reference(f"torch_geometric.datasets:{name}", **options)
 
 
@@ -123,10 +123,11 @@ def benchmark(
 
     Args:
         name: Name of the parsed form.
-        files: Prefix of the paths of the raw files: a name of `PARSERS`, and that of the graph.
+        files: Prefix of the paths of the raw files: a name in `PARSERS`, then that of the graph.
         clean: Transform before the graph is stored; None for the default of the files.
         root: The data root; by default ``GREAD_DATA`` or the platform's cache folder.
-        normalize_features: Whether every row of features is divided by its sum.
+        normalize_features: Whether rows of features are scaled to sum 1, by PyG's
+            `NormalizeFeatures`.
         standardize_features: Whether every column of features has mean 0 and deviation 1.
         largest_component: Whether nodes outside the largest component are dropped.
         directed: Whether edges keep their directions.
@@ -166,7 +167,7 @@ def syn_cora(
     normalize_features: bool = False,
     largest_component: bool = False,
 ) -> Data:
-    """Synthetic Cora with a given homophily: one of three graphs."""
+    """Load one of the three synthetic Cora graphs with a given homophily."""
     if graph not in (1, 2, 3):
         raise InputError(f"graph must be 1, 2 or 3, got {graph!r}")
     release = f"h{level}-r{graph}"

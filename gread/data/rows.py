@@ -17,8 +17,8 @@ class DatasetRow:
     Attributes:
         name: Name of the dataset.
         title, licence, citation, note, paper: As in `gread.data.DatasetEntry`.
-        statistics: Its counts; None if it is not on this machine.
-        missing: Reason why it is not.
+        statistics: Counts of the dataset; None if it is not on this machine.
+        missing: Reason why there are no statistics; otherwise empty.
     """
 
     name: str
@@ -49,7 +49,7 @@ class DatasetRow:
         ]
 
     def paper_counts(self) -> list[str]:
-        """The same columns from the paper, ``≠`` where it is wrong about the data."""
+        """The same columns from the paper; ``≠`` marks values that differ from the data."""
         s = self.statistics
         with_loops = s is not None and self.paper["edges"] == s.edges_with_loops != s.edges
         ours: dict[str, float | None] = {}
@@ -70,7 +70,7 @@ class DatasetRow:
 
 
 def dataset_row(name: str, *, named: bool) -> DatasetRow:
-    """The row of a dataset; a ``named`` one is downloaded, others may be missing."""
+    """Row of a dataset; if not ``named``, a large one is not downloaded and may lack counts."""
     entry = DATASETS[name]
     statistics, missing = None, ""
     try:
@@ -88,10 +88,11 @@ def dataset_row(name: str, *, named: bool) -> DatasetRow:
 def dataset_rows(
     names: Iterable[str] | None = None, on_row: Callable[[DatasetRow], None] | None = None
 ) -> list[DatasetRow]:
-    """Describe datasets; one that is named is downloaded if it is not on this machine.
+    """Describe datasets, which are downloaded if they are not on this machine.
 
     Args:
-        names: Names of ``gread.DATASETS``; by default all, without counts if not downloaded.
+        names: Names of ``gread.DATASETS``; by default all. Then large datasets are not downloaded,
+            and unavailable datasets have no counts.
         on_row: Function that is called with every row, for progress.
 
     Example:

@@ -11,7 +11,7 @@ from gread.base.checks import check_count
 
 MASKS = ("train_mask", "val_mask", "test_mask")
 FRACTIONS = (0.48, 0.32, 0.20)
-"""Training, validation and test shares of the Geom-GCN splits (their names say 0.6/0.2)."""
+"""Training, validation and test shares of the Geom-GCN splits (their file names state 0.6/0.2)."""
 
 
 def random_splits(

@@ -127,12 +127,12 @@ def preferential_attachment(
     num_splits: int = 10,
     seed: int = 0,
 ) -> Data:
-    """Generate a graph of given homophily with the features of another, as H2GCN's synthetic Cora.
+    """Generate a graph of given homophily with features of another, as in H2GCN's synthetic Cora.
 
     Nodes are added one by one. Each draws the class of a neighbour: its own with probability
     ``homophily``, otherwise another one on a circle of classes, where each step halves the
     probability. In that class it draws a node in proportion to its degree. Features are copied from
-    nodes of ``base``, one class for each class.
+    nodes of ``base``, one class of ``base`` for each class.
 
     Args:
         base: Graph that provides the features; its largest classes are used.
@@ -261,7 +261,7 @@ def _edges_between(
 
 
 def _chosen(rng: np.random.Generator, total: int, p: float) -> np.ndarray:
-    """Sample of 0 to total − 1, each with probability p; needs time only for the selected ones."""
+    """Sample of 0 to total − 1, each with probability p, in time proportional to the sample."""
     if p == 0 or total == 0:
         return np.empty(0, dtype=np.int64)
     last, pieces = -1, []

@@ -29,7 +29,8 @@ class Traffic:
     Attributes:
         exchanges: Number of exchanges of rows.
         sent: Bytes sent to other processes.
-        waited: Seconds of waiting for rows or sums of others; on a GPU only those of the host.
+        waited: Seconds spent waiting for rows or sums of other processes; on a GPU, only the time
+            that the host waits.
     """
 
     exchanges: int = 0
@@ -60,7 +61,8 @@ class Border:
 
     Attributes:
         own: Number of nodes of this process.
-        send, send_counts: Own rows that others fetch, by process, [s]; number of rows for each.
+        send, send_counts: Indices of own rows that others fetch, ordered by process, [s]; number of
+            rows for each process.
         halo_counts: Number of rows fetched from each process; together they are the halo.
     """
 
@@ -93,7 +95,7 @@ class Border:
         return Pending(out, work, rows, self.traffic)
 
     def reach(self, x: Tensor) -> Tensor:
-        """x with the rows of the halo appended, [own + halo, ...]; with gradient."""
+        """Append the rows of the halo to x, [own + halo, ...], with gradient."""
         return _Reach.apply(self, x)
 
     def collect(self, x: Tensor) -> Tensor:
@@ -147,7 +149,7 @@ def processes() -> int:
 
 
 def fail_together(work: Callable[[], T]) -> T:
-    """Call ``work``; an `InputError` on one process is raised on all."""
+    """Call ``work``; an `InputError` or `OSError` on one process raises `InputError` on all."""
     found, said = None, ""
     try:
         found = work()

@@ -32,7 +32,7 @@ EVERY = 10  # epochs between checkpoints
 
 @dataclass(frozen=True)
 class ShardFit:
-    """Result of a training over several processes, with the costs of this one.
+    """Result of a training over several processes, with the costs of this process.
 
     Attributes:
         computed: Number of epochs of ``fit`` computed by this call, without those of a checkpoint.
@@ -113,7 +113,8 @@ def fit_shard(
         optimizer.load_state_dict(found["optimizer"])
         for name, tensor in kept.items():
             tensor.copy_(found["best"][name])
-    # Only the generator of dropout: torch.manual_seed takes milliseconds for absent devices.
+    # Only the generator of dropout is seeded: torch.manual_seed takes milliseconds for absent
+    # devices.
     device = shard.x.device
     gpu = device.type == "cuda"
     random = torch.cuda.default_generators[device.index] if gpu else torch.default_generator
@@ -180,7 +181,7 @@ class ShardReduction(NamedTuple):
 
 
 def _read(path: Path, about: dict[str, Any]) -> dict[str, Any]:
-    """Read the checkpoint in process 0 and send it to all; empty if there is none."""
+    """Read the checkpoint in process 0; empty in other processes, or if there is none."""
     if rank() or not path.exists():
         return {}
     try:

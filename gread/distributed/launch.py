@@ -42,7 +42,7 @@ def run_processes(
         arguments: Arguments of all calls.
         processes: Number of processes.
         device: ``"cpu"``, or ``"cuda"`` with one GPU per process.
-        restarts: Number of restarts after a process was killed or did not answer.
+        restarts: Maximum number of restarts after a process was killed or did not answer.
         seconds: Time after which a process stops waiting for the others.
 
     Raises:
@@ -92,14 +92,14 @@ def _once(
             for end, _ in pipes:
                 end.close()
     errors = [one.error for one in ended if one.error is not None]
-    # The error of a process explains more than lost connections of the others.
+    # The error of a process is more informative than the lost connections of the others.
     for error in sorted(errors, key=lambda one: isinstance(one, ConnectionError)):
         raise error
     return [one.value for one in ended]
 
 
 def _watch(started: Sequence[Any], ends: Sequence[Connection], seconds: float) -> list[_Ended]:
-    """Wait for all processes; after the first failure, the others have a few seconds to end."""
+    """Wait for all processes; after the first failure, the others have ``seconds`` to end."""
     found: dict[int, _Ended] = {}
     count, deadline = len(started), float("inf")
     while len(found) < count and time.monotonic() < deadline:
@@ -119,7 +119,7 @@ def _watch(started: Sequence[Any], ends: Sequence[Connection], seconds: float) -
 
 
 class _Died(ConnectionError):
-    """A process that died; a code above 0 means that it raised an error."""
+    """A process died or does not answer; a code above 0 means that it raised an error."""
 
     def __init__(self, number: int, processes: int, code: int | None):
         self.by_itself = code is not None and code > 0
@@ -149,7 +149,7 @@ def _begin(
                 ended = _Ended(work())
         except (InputError, ArithmeticError, OSError) as error:
             ended = _Ended(error=type(error)(str(error)))
-        # By value: PyTorch would share memory that ends with this process.
+        # By value: PyTorch would send shared memory, which is freed when this process ends.
         end.send_bytes(pickle.dumps(ended))
 
 

@@ -32,7 +32,8 @@ class Halves(NamedTuple):
 
     Attributes:
         own: Entries between own nodes, [own, own].
-        far, rows: Entries from the halo, with one row per node at the border; these nodes.
+        far, rows: Entries from the halo, with one row per node at the border; indices of these
+            nodes.
         order: Positions of the entries of ``own``, then of ``far``, in the whole pattern, [E].
     """
 
@@ -143,7 +144,7 @@ class ShardOperator:
 
     @cached_property
     def transposed_parts(self) -> tuple[Tensor, Tensor]:
-        """The same in column order."""
+        """Entries of `parts` in column order."""
         own, far = self.parts
         return own[self.halves.own.order], far[self.halves.far.order]
 
@@ -168,13 +169,13 @@ class ShardPasses(NamedTuple):
         return self.product(self.adj.halves.far.rows, self.adj.parts[1], halo)
 
     def product(self, rows: Rows, entries: Tensor, x: Tensor) -> Tensor:
-        """A x."""
+        """Compute A x."""
         if not entries.numel():
             return x.new_zeros(rows.start.numel() - 1, x.size(1))
         return self.backend.gather(rows, entries, x)
 
     def back(self, x: Tensor, members: int = 0) -> Tensor:
-        """Own rows of Ãᵀ x."""
+        """Compute own rows of Ãᵀ x."""
         if self.adj.symmetric:
             return self.gather(x, None)
         home = self.leaving(x)
@@ -205,7 +206,7 @@ class ShardPasses(NamedTuple):
     def edge_dots(
         self, weight: Tensor | None, pairs: Sequence[Pair], members: int = 0, count: int = 0
     ) -> Tensor:
-        """Gradient of the entries, [E], plus the contribution of the pairs."""
+        """Add the contribution of the pairs to the gradient of the entries, [E]."""
         adj, halves = self.adj, self.adj.halves
         if weight is None:
             weight = torch.zeros_like(adj.weight)

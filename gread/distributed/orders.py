@@ -1,4 +1,4 @@
-"""Orders of the nodes whose ranges are shards with few edges between them."""
+"""Node orders; consecutive ranges are the shards, with few edges between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shards from Parquet files that are larger than memory, read batch by batch."""
+"""Shards from Parquet files, which may be larger than memory and are read in batches."""
 
 from __future__ import annotations
 
@@ -44,11 +44,12 @@ def shard_parquet(
     ``given``.
 
     Args:
-        nodes: File of the nodes. Row k is node k; numeric columns are features, without scaling.
-        edges: File with two columns of node numbers, named as in `gread.tables.graph.ENDS` or the
-        only two.
+        nodes: File of the nodes. Row k is node k. All columns except ``label`` and ``split`` are
+            features, which must be numeric and are not scaled.
+        edges: File with two columns of node numbers. They are named as in
+            `gread.tables.graph.ENDS`, or are the only columns except ``weight``.
         folder: Folder to create; it must not exist.
-        label: Column of the classes; empty for unknown ones.
+        label: Column of the classes; null if unknown.
         shards: Number of shards, one for each process.
         partition: A name of `gread.distributed.ORDERS`.
         split: Column with train, val or test; drawn at random if omitted.
@@ -97,7 +98,7 @@ def _open(path: str | Path) -> Any:
     check_file(Path(path))
     try:
         return pyarrow.parquet.ParquetFile(path)
-    except Exception as error:  # a parser of others fails in its own ways
+    except Exception as error:  # pyarrow raises various types of errors
         raise InputError(f"{path} must be a Parquet file, got one that pyarrow rejects") from error
 
 
@@ -109,7 +110,7 @@ def _batches(file: Any, columns: list[str] | None = None) -> Iterator[Any]:
             batch = next(batches)
         except StopIteration:
             return
-        except Exception as error:  # a parser of others fails in its own ways
+        except Exception as error:  # pyarrow raises various types of errors
             why = str(error).partition("\n")[0]
             said = f"Parquet files must be whole, got one that is broken: {why}"
             raise InputError(said) from error

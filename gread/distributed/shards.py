@@ -82,7 +82,7 @@ class Shard:
     Attributes:
         edge_index, edge_weight: Edges into own nodes, [2, E], with local indices; sources from
             ``border.own`` on are in the halo. Weights [E].
-        nodes: Node numbers in the graph of own nodes and of the halo, [own + halo].
+        nodes: Numbers of own nodes and of the halo after renumbering, [own + halo].
         x, y: Features [own, F] and classes [own] of own nodes.
         masks: Training, validation and test nodes of every split, [3, own, splits].
     """
@@ -145,7 +145,7 @@ class ShardWriter:
         folder: Folder to write to.
         shards: Number of shards.
         partition: A name of `ORDERS`.
-        near: Neighbours, for the partition.
+        near: Function that returns the neighbours, for the partition.
         nodes, features, splits: Their numbers in the graph.
     """
 
@@ -240,7 +240,7 @@ class ShardWriter:
         return sizes
 
     def _finish(self, number: int, distinct: bool) -> tuple[int, int]:
-        """Number of edges and size of the halo of a shard."""
+        """Write the edges and the halo of a shard, and return their numbers."""
         folder, first, last = self.folders[number], *self.bounds[number : number + 2]
         raw, raw_weight = folder / "pairs", folder / "weights"
         pairs = np.fromfile(raw, np.int64) if raw.exists() else np.empty(0, np.int64)

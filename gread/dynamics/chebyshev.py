@@ -38,7 +38,7 @@ FEW_PRODUCTS = 8
 """Number of products up to which steps are used: the degree of the series is rarely lower."""
 
 NEGLIGIBLE = {torch.float32: 1e-7, torch.float64: 1e-14}
-"""Relative size, compared with the largest term, below which terms are dropped together."""
+"""Size relative to the largest term, below which the sum of the remaining terms is dropped."""
 
 ASIDE = 0.1
 """Perturbation of α and β that finds terms with a gradient: FB with α = β has only the first term,
@@ -49,7 +49,8 @@ class Series(NamedTuple):
     """Chebyshev coefficients of p on [lowest, 1], in NumPy, which is faster for few numbers.
 
     If α and β need gradients, the coefficients are complex, [3, degree + 1, d]: the imaginary parts
-    of the first two series are `TINY` times the derivatives by α and β, and the third is `ASIDE`.
+    of the first two series are `TINY` times the derivatives with respect to α and β. The third has
+    α and β shifted by `ASIDE`.
     """
 
     c: NDArray[Any]
@@ -63,15 +64,15 @@ class Series(NamedTuple):
 
     @property
     def slopes(self) -> NDArray[Any]:
-        """Derivatives of H(T) by α and β, as factors of the sums of `_recurrence`, [2, sums, d]."""
+        """∂H(T)/∂α and ∂H(T)/∂β, as factors of the sums of `_recurrence`, [2, sums, d]."""
         known = self.c[:2].imag / TINY
         found = np.zeros((2, 2 * self.degree + 1, known.shape[2]))
-        found[:, 1::2], found[:, -1] = known[:, :-1], known[:, -1]  # no Σ (Ã T_k g) h
+        found[:, 1::2], found[:, -1] = known[:, :-1], known[:, -1]  # Σ (Ã T_k g) h has factor 0
         return found
 
 
 TINY = 1e-20
-"""Imaginary step of a derivative: nothing is subtracted, so it may be arbitrarily small."""
+"""Step of complex-step derivatives: nothing is subtracted, so it may be arbitrarily small."""
 
 
 def polynomial_series(
@@ -94,7 +95,7 @@ def polynomial_series(
     if dtype not in NEGLIGIBLE or products <= FEW_PRODUCTS:
         return None
     lowest, nodes = adj.lowest, min(products + 1, NODES)
-    with np.errstate(all="ignore"):  # the rates of a diverging training
+    with np.errstate(all="ignore"):  # rates of a diverging training may overflow
         c = _series(rates, terms, integration, nodes, lowest)
         degree = _degree(np.abs(c.real).max((0, 2)), NEGLIGIBLE[dtype])
     return None if degree >= products else Series(c[:, : degree + 1], lowest)
@@ -103,14 +104,14 @@ def polynomial_series(
 def polynomial_flow(
     adj: Operator, h0: Tensor, rates: Tensor, series: Series, apply: Apply = with_autograd
 ) -> Tensor:
-    """Compute H(T) of the steps of `gread.dynamics.stepped_flow` to 1e-6.
+    """Compute H(T) of `gread.dynamics.stepping.stepped_flow`, accurate to 1e-6.
 
     Args:
         adj: Ã.
         h0: H(0), [N, d], which is also the source.
         rates: α and β.
         series: Their `polynomial_series`.
-        apply: How the function with the gradient is called.
+        apply: Function that calls the `torch.autograd.Function`.
     """
     return apply(_Polynomial, adj, series, h0, rates)
 

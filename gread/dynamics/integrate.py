@@ -77,8 +77,8 @@ def integrate(
             a time between two steps is reached by a separate step.
         tolerance: Relative and absolute error tolerance of adaptive solvers.
         max_evaluations: Largest number of evaluations of f; separate steps do not count.
-        total: Sum over the states of all processes, if the state is distributed; it makes all
-            processes take the same steps.
+        total: Function that sums over the states of all processes, if the state is distributed, so
+            that all processes take the same steps.
 
     Returns:
         The final state, the saved states and the number of evaluations.
@@ -228,11 +228,11 @@ def _adaptive(
 
 
 def finite(h: Tensor, total: Total = itself) -> bool:
-    """Whether h is finite; True if reading a value would break a recorded graph."""
+    """Whether h is finite; True if a value cannot be read during compilation or graph capture."""
     if not values_can_be_read():
         return True
     h = h.detach()
-    # The sum is fast and not finite if an element is not; it may also overflow itself.
+    # The sum is fast. It is not finite if an element is not, but it may also overflow.
     if math.isfinite(total(h.sum()).item()):
         return True
     return total((~h.isfinite()).sum()).item() == 0
@@ -245,7 +245,7 @@ def _where_it_blew_up(
     """Integrate again to find when and why the state overflowed."""
     if not finite(h, total):
         return "the state contains NaN or infinity at t = 0: check the features and the parameters"
-    # Late in the divergence of F, AC and Z the rates are extreme; use the state where it began.
+    # Late in the divergence of F, AC and Z the rates are extreme, so use a state from its start.
     bound = 10 * max(1.0, float(h.abs().max()))
     for t, t_next in integration.steps(integration.evaluations):
         if h.abs().max() <= bound:

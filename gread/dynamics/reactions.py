@@ -49,17 +49,17 @@ class Terms(NamedTuple):
     """
 
     source: float = 0.0
-    """p₀, of H(0)."""
+    """p₀, the coefficient of H(0)."""
     linear: float = 0.0
-    """p₁, of H."""
+    """p₁, the coefficient of H."""
     square: float = 0.0
-    """p₂, of H²."""
+    """p₂, the coefficient of H²."""
     cube: float = 0.0
-    """p₃, of H³."""
+    """p₃, the coefficient of H³."""
     laplacian: float = 0.0
-    """q, of L̃ H."""
+    """q, the coefficient of L̃ H."""
     blurred: float = 0.0
-    """s, of Ã L̃ H."""
+    """s, the coefficient of Ã L̃ H."""
 
 
 Reaction: TypeAlias = "Callable[[State], Tensor]"

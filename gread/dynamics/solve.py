@@ -37,7 +37,7 @@ class ReactionDiffusion:
         source: H(0) in the reaction.
         alpha: α, the coefficient of the diffusion.
         beta: β, the coefficient of the reaction.
-        reaction: r; None for diffusion alone.
+        reaction: r; None for diffusion only.
         local: γ, the coefficient of the local term; None without one.
     """
 
@@ -104,8 +104,9 @@ def solve(
 ) -> Solution:
     """Compute H(T) by the fastest method, and H at the times of ``save_at``.
 
-    `gread.integrate` is used for adaptive solvers, under `gread.kernels.plain_only` and
-    torch.compile, and if H(T) is not finite, to report the time of the overflow.
+    `gread.integrate` is used for adaptive solvers, saved states and other equations, and under
+    `gread.kernels.plain_only` and torch.compile. It is also used if H(T) is not finite, to report
+    the time of the overflow.
     """
     if not isinstance(f, ReactionDiffusion):
         return follow(f, h0, integration, save_at=save_at)
@@ -161,9 +162,9 @@ def flow(
 def solve_together(f: VectorField, h0: Tensor, integrations: Sequence[Integration]) -> Tensor:
     """Compute H(T) [members, N, d] of several members, each with its own T and step size.
 
-    On a GPU, members in decreasing order of steps finish after their own steps. Otherwise, members
-    with fewer steps take steps of length zero at the end. A member whose H(T) is not finite does
-    not affect the others.
+    On a GPU, members that are sorted by decreasing number of steps stop after their own steps.
+    Otherwise, members with fewer steps take steps of length zero at the end. A member whose H(T) is
+    not finite does not affect the others.
 
     Args:
         f: Right-hand side of all members. If it is not a `ReactionDiffusion` with known terms, all

@@ -17,7 +17,7 @@ ROUNDS = 60
 def advice(
     f: Callable[[float, Tensor], Tensor], t: float, h: Tensor, tableau: Tableau, step_size: float
 ) -> str:
-    """Say what to change, from the fastest rate λ of a small perturbation of h.
+    """Recommend a change, from the fastest rate λ of a small perturbation of h.
 
     If λ < 0, the method is stable up to the step s / |λ|, where s is its `stable_interval`. If
     λ > 0, no step size helps.

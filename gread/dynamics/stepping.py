@@ -6,10 +6,10 @@ An explicit method is a chain of states: with y₀ the state before a step,
 
 which is the table of the method solved for its stages (`chain`). Each link is one pass of the
 kernel `gather` (two for BS, whose f has two products), and its coefficients are linear in 1, α and
-β. The backward pass stores one state per step, or one in √steps if there are many, and recomputes
-the others. Forward and backward pass are programs (`gread.kernels.program`), built once for each
-setting. On a GPU the forward pass also stores the stages, if they are small: this saves a third of
-the products of the backward pass.
+β. The backward pass stores one state per step, or one every √steps steps if there are many, and
+recomputes the others. Forward and backward pass are programs (`gread.kernels.program`), built once
+for each setting. On a GPU the forward pass also stores the stages if they are small, which saves a
+third of the products of the backward pass.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ KEEPING = ("cuda",)
 """Types of devices on which stages may be stored. A CPU recomputes them in its cache."""
 
 MOST_KEPT = 2**28
-"""Largest number of bytes of all stages of a flow for which they are stored."""
+"""Largest total size of the stages of a flow, in bytes, for which they are stored."""
 
 SOURCE = -1
 """Index of H(0) among the bases of a link; the others are indices of states."""
@@ -60,7 +60,8 @@ def stepped_flow(
 ) -> Tensor:
     """Compute H(T) after steps of the given lengths, equal to `gread.integrate` up to rounding.
 
-    For several members, all but the last two arguments may have a leading axis.
+    For several members, the tensors, ``lengths`` and the weights of ``adj`` may have a leading
+    axis.
 
     Args:
         adj: Ã.
@@ -69,10 +70,10 @@ def stepped_flow(
         rates: α and β, per channel [2, d] or for all [2, 1].
         terms: The reaction.
         tableau: Runge-Kutta table.
-        lengths: Length of every step; for several members, equally many for each, of which the last
-        may be 0.
+        lengths: Length of every step. For several members, each has the same number of lengths; the
+            last ones may be 0.
         active: Number of leading members that take each step; by default all.
-        apply: How the function with the gradient is called.
+        apply: Function that calls the `torch.autograd.Function`.
     """
     first = lengths[0]
     steps = len(first) if isinstance(first, tuple) else len(lengths)
@@ -114,7 +115,7 @@ def _coefficients(matrix: Numbers, lengths: Lengths, rates: Tensor, d: int) -> T
 
 
 class Link(NamedTuple):
-    """The computation of y_{k+1} from earlier states: arguments of `gather` and `pull`."""
+    """Computation of y_{k+1} from earlier states: arguments of `gather` and `pull`."""
 
     first: int
     """First row of its coefficients."""
@@ -143,7 +144,7 @@ class StepProgram:
         two_products: Whether f has the term Ã L̃ H.
         source: Whether f has the term H(0).
         active: Number of members that take each step; empty if all take all steps.
-        stages: States that are stored for every stage: 0, 1 (y_k) or 2 (also Ã y_k).
+        stages: Number of states stored for every stage: 0, 1 (y_k) or 2 (also Ã y_k).
     """
 
     matrix: Numbers
@@ -162,12 +163,12 @@ class StepProgram:
 
     @property
     def each(self) -> int:
-        """Number of states that are stored between two such steps."""
+        """Number of states that are stored for every such interval."""
         return max(self.stages * len(self.links), 1)
 
     @property
     def kept(self) -> int:
-        """Number of states that the backward pass receives, with H(0)."""
+        """Number of states that the backward pass receives, including H(0)."""
         return self.each * math.ceil(self.steps / self.every)
 
     @cached_property
@@ -337,7 +338,7 @@ def _gradient(
 
 @lru_cache(maxsize=64)
 def _back_program(plan: StepProgram, weight: bool, source: bool) -> BackProgram:
-    # The number of coefficients is known once one step is written.
+    # Write one step first, to count its coefficients.
     rows = len(_Back(replace(plan, steps=1, active=()), weight, source, 0).planned().matrix)
     return _Back(plan, weight, source, rows).planned()
 
@@ -366,7 +367,7 @@ class _Back:
         self.grad_source: int | None = None
 
     def planned(self) -> BackProgram:
-        """The complete backward program."""
+        """Build the complete backward program."""
         plan, w = self.plan, self.w
         parts = [range(plan.steps)[k : k + plan.every] for k in range(0, plan.steps, plan.every)]
         self.source = w.load(1 + plan.kept) if plan.source else NONE

@@ -51,7 +51,7 @@ class Tableau:
 
     @property
     def stable_interval(self) -> float:
-        """Largest −λτ for which steps of τ decay on dh/dt = λh, λ < 0.
+        """Real stability interval: largest −λτ for which steps decay on dh/dt = λh, λ < 0.
 
         Example:
             >>> round(SOLVERS["euler"].stable_interval, 2), round(SOLVERS["rk4"].stable_interval, 2)
@@ -64,7 +64,7 @@ class Tableau:
 
     @cached_property
     def growth(self) -> Row:
-        """Coefficients of R(z): one step multiplies the solution of dh/dt = λh by R(λτ).
+        """Coefficients of the stability function R(z): a step on dh/dt = λh multiplies h by R(λτ).
 
         Example:
             >>> [round(24 * c) for c in SOLVERS["rk4"].growth]
@@ -145,7 +145,7 @@ class Integration:
     """Settings of an integration of dh/dt = f(t, h) from 0 to T.
 
     Attributes:
-        time: T.
+        time: End time T.
         step_size: τ of a fixed-step solver; the last step is shortened to end at T.
         solver: A name of ``gread.SOLVERS``.
         tolerance: Relative and absolute error tolerance of an adaptive solver.

@@ -51,7 +51,7 @@ class Attempt:
         problem: The graph.
         candidate: Candidate to train.
         nodes: Nodes to learn from, [n].
-        held: Nodes that decide the epoch, [h]. By default, the epoch is the one with the lowest
+        held: Nodes that select the best epoch, [h]. By default, it is the epoch with the lowest
             loss on ``nodes``, which is the last or close to it.
         epochs: Largest number of epochs.
         seed: Random seed of the training.
@@ -119,9 +119,9 @@ class Attempt:
         return self.training is None or self.training.done
 
     def run(self, until: float = FOREVER) -> None:
-        """Train for one epoch at least, until the end or until a time of `time.monotonic`.
+        """Train for at least one epoch, until the end or until a value of `time.monotonic`.
 
-        The random numbers are the same, no matter how often the training is interrupted.
+        Random numbers do not depend on how often the training is interrupted.
         """
         if self.training is None:
             return
@@ -160,7 +160,7 @@ class Attempt:
         return self.module.cpu()
 
     def module_at(self, state: Mapping[str, Tensor]) -> nn.Module:
-        """A network like this one with other parameters, or other trees, on the CPU."""
+        """Copy of the network with other parameters, or with other trees, on the CPU."""
         if self.candidate.model == TREES:
             settings = {**self.candidate.settings, "trees": len(state["output"])}
             self.candidate = replace(self.candidate, settings=settings)
@@ -178,7 +178,7 @@ class Attempt:
         self.training = None
 
     def smoothed(self, predictions: Figures) -> Figures:
-        """Predictions that are corrected and smoothed by those of neighbours."""
+        """Correct and smooth predictions, see `gread.estimator.propagation.smoothed`."""
         task, y = self.problem.task, self.problem.data.y
         return smoothed(self.data, self.known, task, y, predictions)
 
@@ -190,7 +190,7 @@ def predicted(module: nn.Module, data: Data, task: Task) -> Figures:
 
 
 def _sized(problem: Problem, candidate: Candidate, data: Data) -> Candidate:
-    """The candidate with the number of its columns, and of its types of edges."""
+    """Return the candidate with the numbers of its columns and of its edge types."""
     candidate = replace(candidate, columns=data.num_features)
     if data.get("edge_type") is None:
         return candidate

@@ -32,13 +32,13 @@ from gread.estimator.trees import Trees
 from gread.models.hub import load_module, save_weights
 
 SHARE = 0.85
-"""Share of the time for the race; the rest is for the training of the chosen on all nodes."""
+"""Share of the time for the race; the rest is for training the chosen candidates on all nodes."""
 
 SEEDS = 5
-"""Seeds from which the chosen networks are trained on all nodes, if there is time."""
+"""Number of seeds with which the chosen networks are trained on all nodes, if time permits."""
 
 MORE = 0.2
-"""Epochs on all nodes for each epoch of the race, where its training continues."""
+"""Epochs on all nodes per epoch of the race, if the training of the race continues."""
 
 MOSTLY = 0.6
 """Edge homophily above which neighbours mostly share a class."""
@@ -72,11 +72,11 @@ class Member:
     """A candidate in a blend, trained.
 
     Attributes:
-        candidate: What it is.
-        weight: Of its predictions on the graph that it was trained on.
-        grown: The same for nodes that are added to this graph; 0 if it cannot predict them.
-        elsewhere: The same on other graphs; 0 if it cannot predict there.
-        module: Its network; None of label propagation.
+        candidate: Model, settings and encoding.
+        weight: Weight of its predictions on the training graph.
+        grown: Weight for nodes that are added to the training graph; 0 if it cannot predict them.
+        elsewhere: Weight on other graphs; 0 if it cannot predict them.
+        module: Network; None for label propagation.
     """
 
     candidate: Candidate
@@ -86,7 +86,7 @@ class Member:
     module: nn.Module | None
 
     def share(self, where: Where) -> float:
-        """The weight of the member."""
+        """Weight of the member for these nodes."""
         return (self.weight, self.elsewhere, self.grown)[where]
 
 
@@ -96,9 +96,9 @@ class Blend:
 
     Attributes:
         members: Trained candidates.
-        task: What they predict.
+        task: Task of the members.
         temperatures: T of `gread.estimator.blend.tempered`, by `Where`.
-        components: Those of the features, if a member sees compressed ones, [F, k].
+        components: Principal components of the features, if a member uses them, [F, k].
     """
 
     members: Sequence[Member]
@@ -112,10 +112,10 @@ class Blend:
         """Predict every node, [N, k].
 
         Args:
-            data: ``x``, ``edge_index`` with directions if there are any, ``y`` where known.
+            data: Graph with ``x``, ``edge_index`` with directions if any, and ``y`` where known.
             known: Nodes whose targets may be used, [N]; None on another graph.
-            device: Where networks compute.
-            where: What is predicted. Members that cannot are left out.
+            device: Device of the networks.
+            where: Nodes to predict. Members that cannot predict them are left out.
         """
         used, problem = self.used(where), self.problem(data)
         views = {one.candidate.view: one.candidate for one in used}
@@ -131,7 +131,7 @@ class Blend:
         return self.task.tempered(mean(weights, found), self.temperatures[where])
 
     def used(self, where: Where) -> list[Member]:
-        """Members that have a weight there."""
+        """Members with a non-zero weight for these nodes."""
         found = [one for one in self.members if one.share(where)]
         if not found:
             raise InputError(
@@ -141,24 +141,24 @@ class Blend:
         return found
 
     def left_out(self, where: Where) -> list[str]:
-        """Titles of members that cannot predict there."""
+        """Titles of members that cannot predict these nodes."""
         used = [one.candidate for one in self.members if one.weight]
         return list(dict.fromkeys(one.title for one in used if not able(one, where)))
 
     def problem(self, data: Data) -> Problem:
-        """A graph as members see it."""
+        """Problem without nodes to learn from, which prepares a graph for members."""
         return Problem(data, NO_NODES, self.task, components=self.components)
 
     def _of(
         self, sharing: Sequence[Member], view: Data, data: Data, known: Tensor | None, device: str
     ) -> Iterator[Figures]:
-        """Predictions of members that share a network, which computes once."""
+        """Predictions of members that share a network, which is evaluated once."""
         module = sharing[0].module
         if module is None:
             assert known is not None
             found = propagated(view, known, self.task, data.y)
         else:
-            view = copy(view)  # which other members use on the CPU
+            view = copy(view)  # other members use the original on the CPU
             none = torch.zeros(view.num_nodes, dtype=torch.bool)
             view.train_mask = none if known is None else known
             found = predicted(module.to(device), view.to(device), self.task)
@@ -197,7 +197,7 @@ class Blend:
         members: list[Member] = []
         for number, row in enumerate(about["members"]):
             given = dict(row["candidate"])
-            if (old := given.pop("encoding", None)) is not None:  # its name before
+            if (old := given.pop("encoding", None)) is not None:  # former name of `scaling`
                 given["scaling"] = {"given": "none", "rows": "row"}.get(old, old)
             candidate = Candidate(**given)
             module = None
@@ -217,11 +217,12 @@ class Blend:
 
 
 def explained(choice: Choice, metric: str, homophily: float | None) -> str:
-    """Say in one sentence what the graph adds to the features.
+    """Summarize in one sentence what the graph adds to the features.
 
     Args:
-        choice: With candidates of both kinds.
-        metric: By which they were compared.
+        choice: Comparison of candidates. If all or none of them use the graph, the sentence is
+            empty.
+        metric: Metric of the comparison.
         homophily: Share of edges between nodes of one class; None if unknown.
     """
     free = [one for one in choice.scored if one.candidate.without_graph]
@@ -246,8 +247,8 @@ def fit_blend(
 ) -> tuple[Blend, tuple[Choice, ...]]:
     """Find the best blend of candidates within a time budget, and train it.
 
-    Returns the blend and its choices by `Where`: each is chosen among the candidates that can
-    predict there.
+    Returns the blend and one choice for each `Where`, made among the candidates that can predict
+    these nodes.
 
     Args:
         problem: The graph.
@@ -255,7 +256,7 @@ def fit_blend(
         on_score: See `gread.estimator.race.OnScore`.
     """
     begin = time.monotonic()
-    took: list[float] = []  # until a network was scored
+    took: list[float] = []  # seconds until a network was scored
 
     def note(scores: Sequence[Scored]) -> None:
         if any(one.candidate.model != PROPAGATION for one in scores):
@@ -293,10 +294,10 @@ def _refitted(
     end: float,
     on_network: Callable[[], None],
 ) -> list[Member]:
-    """Train what was chosen on all nodes, from more seeds while time remains.
+    """Train the chosen candidates on all nodes, with more seeds while time remains.
 
-    A network is trained once for its predictions with and without correction by neighbours. The
-    one with the largest weight comes first. Ctrl-C ends the training where no network is missing.
+    Candidates with and without correction by neighbours share a network. The network with the
+    largest weight is trained first. Ctrl-C ends the training once every network is trained.
     """
     distinct: dict[str, Scored] = {}
     weights: dict[str, float] = {}
@@ -329,31 +330,31 @@ def _refitted(
 
 
 Network = tuple[Candidate, nn.Module | None]
-"""A network with its sizes."""
+"""A candidate with the sizes of its network, and the network."""
 
 
 def _kept(problem: Problem, one: Scored) -> list[Network]:
-    """The network of the race, which stays in the blend, if there are no folds."""
+    """The network of the race, which stays in the blend; empty if there are folds."""
     if one.state is None:
         return []
     attempt = Attempt(problem, one.candidate, problem.learned, None)
-    module = attempt.module_at(one.state)  # which sets the number of trees
+    module = attempt.module_at(one.state)  # sets the number of trees
     return [(attempt.candidate, module)]
 
 
 def _share(one: Scored, seed: int) -> float:
-    """Share of the epochs of the race in which a network is trained on all nodes."""
+    """Epochs of the training on all nodes, as a share of the epochs in the race."""
     continues = one.interrupted and one.state is not None and one.candidate.model != TREES
     return MORE if seed == 0 and continues else 1.0
 
 
 def _trained(problem: Problem, one: Scored, seed: int, until: float) -> Network:
-    """A network that is trained on all nodes.
+    """Train a network on all nodes.
 
-    Without folds, a training that the race interrupted continues for `MORE` of its epochs: on
-    13,752 products (Amazon-Computers) this gave what a new training gave, in a fifth of the time.
-    One that ended would overfit, so it is repeated from random parameters, and so is one on folds,
-    whose networks are not kept.
+    Without folds, a training that the race interrupted continues for `MORE` of its epochs. On
+    13,752 products (Amazon-Computers) this was as good as a new training, in a fifth of the time.
+    A complete training would overfit if continued, so it is repeated from random parameters. So is
+    a training on folds, whose networks are not kept.
     """
     share = _share(one, seed)
     attempt = Attempt(
@@ -371,12 +372,12 @@ def _trained(problem: Problem, one: Scored, seed: int, until: float) -> Network:
 
 
 def _network(candidate: Candidate) -> str:
-    """The same for candidates whose networks are the same."""
+    """Key that is equal for candidates with the same network."""
     return repr(replace(candidate, title="", reason="", smooth=False))
 
 
 def _shared(candidate: Candidate, module: nn.Module, members: Sequence[Member]) -> nn.Module:
-    """The network of a member if it is equal to the one of the candidate, else this one."""
+    """Return an equal network of a member if there is one, or else ``module``."""
     own = module.state_dict()
     for other in members:
         if other.module is not None and _network(other.candidate) == _network(candidate):
@@ -387,12 +388,12 @@ def _shared(candidate: Candidate, module: nn.Module, members: Sequence[Member]) 
 
 
 def _chosen(problem: Problem, scored: list[Scored], where: Where) -> Choice:
-    """The best blend of the candidates that can predict there, perhaps none."""
+    """Best blend of the candidates that can predict these nodes; empty if there are none."""
     found = [one for one in scored if able(one.candidate, where)]
     return choose(problem, found) if found else Choice([], [], 1.0, (-np.inf, -np.inf))
 
 
 def _weight(choice: Choice, one: Scored) -> float:
-    """That of a candidate; titles of variants repeat."""
+    """Weight of a candidate, found by identity because titles of variants repeat."""
     pairs = zip(choice.scored, choice.weights, strict=True)
     return next((weight for other, weight in pairs if other is one), 0.0)

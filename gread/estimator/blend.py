@@ -1,4 +1,4 @@
-"""Predictions of several predictors as one: a greedy blend, and a temperature."""
+"""Greedy blend of several predictors, and temperature scaling."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ ROUNDS = 25
 
 
 def blend(found: Sequence[Figures], gain: Callable[[Figures], tuple[float, ...]]) -> list[float]:
-    """Weights of predictors whose mean is the best: greedy selection with replacement.
+    """Weights of the best mean of predictors: greedy selection with replacement.
 
-    Caruana et al., ICML 2004. It begins with the best predictor, adds the one that gains most in
-    each of `ROUNDS` rounds, and returns the best blend on the way: no predictor alone is better.
+    Caruana et al., ICML 2004. Each of `ROUNDS` rounds adds the predictor that gains most. The best
+    blend of all rounds is returned, so no single predictor is better.
 
     Args:
         found: Predictions [n, k] of every predictor on the same nodes.
-        gain: From predictions to what is to be large; of a tuple the first number counts first.
+        gain: Objective to maximize, as a function of predictions; tuples are compared in order.
 
     Example:
         >>> good, bad = np.array([[0.9, 0.1]]), np.array([[0.2, 0.8]])

@@ -32,18 +32,18 @@ class Candidate:
     """A candidate: a model with its settings and encoding.
 
     Attributes:
-        title: For a reader.
+        title: Title for readers.
         model: A name of ``gread.MODELS``, label propagation or trees.
         settings: Hyperparameters of the model and of the training.
-        reason: Why it is tried.
+        reason: Reason to try it.
         directed: Whether it uses the directions of edges.
         typed: Whether it uses the types of edges.
-        scaling: Of all its features, a name of `gread.tables.SCALINGS`.
-        compressed: Whether it sees the principal components of its features instead of them.
+        scaling: Scaling of all its features, a name of `gread.tables.SCALINGS`.
+        compressed: Whether it uses the principal components of the features in their place.
         smooth: Whether its predictions are corrected and smoothed by those of neighbours.
-        balanced: Whether classes count alike in its loss, however many nodes they have.
+        balanced: Whether all classes have equal weight in its loss, regardless of their sizes.
         neighbours: Whether `gread.estimator.neighbourhood.surroundings` are among its features. Its
-            network must see no edge: through two of them a node would see its own target.
+            network must not use edges: a path of two edges would lead back to its target.
         positions: Whether `gread.graph.structure.spectral.spectral_positions` are among its
             features.
         columns: Number of features of its network, once it is trained.
@@ -72,7 +72,7 @@ class Candidate:
             raise InputError(f"typed must be false for {self.model!r}, which has one operator")
 
     def can_be_typed(self) -> bool:
-        """Whether its features or its network may tell types of edges apart."""
+        """Whether its features or its network can distinguish types of edges."""
         return self.neighbours or takes_types(self.model)
 
     def features(self, x: Tensor, components: Tensor | None) -> Tensor:
@@ -80,7 +80,7 @@ class Candidate:
 
         Args:
             x: Features.
-            components: Those of the graph of the training, see
+            components: Principal components of the features of the training graph, see
                 `gread.estimator.compression.components`.
         """
         if not self.compressed:
@@ -90,7 +90,7 @@ class Candidate:
 
     @property
     def view(self) -> tuple[str | bool, ...]:
-        """The same for candidates that use the same features and edges."""
+        """Key that is equal for candidates with the same features and edges."""
         features = self.scaling, self.compressed, self.neighbours, self.positions
         return *features, self.directed, self.typed
 
@@ -100,13 +100,13 @@ class Candidate:
         return self.model in BLIND and not (self.smooth or self.neighbours or self.positions)
 
     def transductive(self) -> bool:
-        """Whether the candidate can predict only its graph, possibly with added nodes."""
+        """Whether the candidate can predict only the training graph, possibly with added nodes."""
         return self.smooth or self.neighbours or self.model == PROPAGATION or self.bound()
 
     def bound(self) -> bool:
         """Whether the candidate is tied to the nodes of its graph and cannot predict added nodes.
 
-        A grown graph has other eigenvectors.
+        Positions tie it, because added nodes change the eigenvectors of the graph.
         """
         if self.positions or self.model in (PROPAGATION, TREES):
             return self.positions
@@ -126,7 +126,7 @@ def portfolio() -> tuple[Candidate, ...]:
 
 
 def built(candidate: Candidate, features: int, outputs: int, nodes: int) -> nn.Module:
-    """The network of a candidate, untrained; of trees one for each that grew, or one."""
+    """Build the untrained network of a candidate. The number of trees defaults to 1."""
     if candidate.model == TREES:
         sizes: dict[str, Any] = dict(candidate.settings)
         return Trees(outputs, sizes.get("trees", 1), sizes["leaves"], sizes["depth"])
@@ -141,7 +141,7 @@ CHOICES = {"hidden_channels": (64, 128, 256), "num_steps": (1, 2, 3, 4), "leaves
 
 
 def moved(best: Candidate, random: np.random.Generator) -> Candidate:
-    """Other settings close to those of the best."""
+    """Return a candidate with random settings close to those of the best."""
     settings = dict(best.settings)
     for name in ("lr",) if best.model == TREES else ("lr", "weight_decay"):
         settings[name] = float(

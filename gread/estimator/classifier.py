@@ -58,14 +58,14 @@ if TYPE_CHECKING:
     from gread.estimator.explanation import Explanation
 
 FRACTIONS = (0.6, 0.2, 0.2)  # train, validation and test of a drawn split
-WITHOUT_TEST = (0.8, 0.2, 0.0)  # where others keep the nodes of the test
+WITHOUT_TEST = (0.8, 0.2, 0.0)  # if the caller keeps the test nodes, as `cross_val_score` does
 
 E = TypeVar("E", bound="GraphEstimator")
 T = TypeVar("T")
 
 
 class GraphEstimator(FittedEstimator):
-    """Estimator of node targets from columns and neighbours.
+    """Estimator of node targets that uses columns and neighbours.
 
     `gread.estimator.task.read_targets` recognizes the kind of targets. `GraphClassifier` describes
     the arguments.
@@ -94,7 +94,8 @@ class GraphEstimator(FittedEstimator):
             split: Name of a column with train, val or test, or a list of these values; for a PyG
                 ``Data`` the number of its split, by default 0. Otherwise the split is random.
             on_epoch: Function that is called after every epoch.
-            on_score: Function that is called with every candidate of ``"auto"``.
+            on_score: Function that is called with the scored candidates of ``"auto"``, see
+                `gread.estimator.race.OnScore`.
 
         Returns:
             This estimator.
@@ -114,7 +115,7 @@ class GraphEstimator(FittedEstimator):
     def prepare(self: E, X: Any, y: Any = None, *, edges: Any = None, split: Any = None) -> E:
         """Read, split, diagnose and encode the data: all of `fit` except the training."""
         if hasattr(self, "task_"):
-            del self.task_  # of a training before
+            del self.task_  # of an earlier training
         self.config()  # misspelt names fail before anything is computed
         self.check_time()
         choose_device(self.device)
@@ -161,7 +162,7 @@ class GraphEstimator(FittedEstimator):
         self.seen_ = self.data_
         if known is not graph:
             self.seen_ = self._with_targets(known, targets, parts)
-        self._class_weights()  # which may name others than there are
+        self._class_weights()  # fails if a named class does not exist
         return self
 
     def _with_targets(
@@ -191,7 +192,7 @@ class GraphEstimator(FittedEstimator):
         with torch.random.fork_rng(devices=[]):
             self.config_ = self._divided(self.seen_, self.built().to(device))
         data = self.structured(self.seen_).to(device if self.config_.parts == 1 else "cpu")
-        if not data.test_mask.any():  # of each epoch, the score of the test is then of no use
+        if not data.test_mask.any():  # the test scores of epochs are then not used
             data.test_mask = data.val_mask
         with torch.random.fork_rng(devices=[]), enough_memory(TRAINING):
             torch.manual_seed(self.random_state)
@@ -225,7 +226,7 @@ class GraphEstimator(FittedEstimator):
         self.settings_, self.config_ = {}, config
         self.blend_, choices = fit_blend(problem, seconds, on_score)
         for one in self.blend_.members:
-            if one.candidate.positions:  # those of another machine may have other signs
+            if one.candidate.positions:  # signs may differ on another machine
                 directed = one.candidate.directed
                 data[POSITIONS[directed]] = problem.positions(directed=directed)
         self.choice_ = choices[Where.HERE]
@@ -280,7 +281,7 @@ class GraphEstimator(FittedEstimator):
         return explain(self, node, most)
 
     def export(self, file: str | Path) -> dict[str, Any]:
-        """Write a file that predicts without gread, see `gread.estimator.export.export`."""
+        """Export to a file that predicts without gread, see `gread.estimator.export.export`."""
         from gread.estimator.export import export  # slow to import
 
         self._check_fitted(file)
@@ -294,7 +295,7 @@ class GraphEstimator(FittedEstimator):
     def _split(
         self, X: Any, split: Any, graph: TableGraph, task: Task, targets: NDArray[Any]
     ) -> tuple[NDArray[np.int64], str]:
-        """Set of every labelled node: 0 train, 1 validation, 2 test, and a sentence."""
+        """Return the set of each node (0 train, 1 validation, 2 test, −1 none) and a note."""
         tested, known, told = self.graph is None, task.known(targets), ""
         if self.time_column is not None:
             if split is not None or not tested:
@@ -322,7 +323,7 @@ class GraphEstimator(FittedEstimator):
     def _split_by_time(
         self, graph: TableGraph, known: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int64], str]:
-        """The latest nodes test, those before them validate."""
+        """Split by time: the latest nodes are test nodes, the ones before them validation nodes."""
         assert self.time_column is not None
         times = read_times(graph.table(), self.time_column)
         gone = times.missing & known
@@ -402,10 +403,10 @@ class GraphEstimator(FittedEstimator):
 
 
 class GraphClassifier(ClassifierMixin, GraphEstimator):
-    """Classifier of nodes by columns and neighbours, for classes or several labels.
+    """Node classifier that uses columns and neighbours, for classes or several labels.
 
-    Nodes without a class are the ones to predict. The others are split into training, validation
-    and test nodes. Columns are encoded by a `gread.tables.Preprocessing` that is fitted on training
+    Nodes without a class are to be predicted. The others are split into training, validation and
+    test nodes. Columns are encoded by a `gread.tables.Preprocessing` that is fitted on training
     nodes.
 
     Args:
@@ -443,7 +444,7 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
     Attributes:
         classes_: Classes or labels, in the order of the columns of `predict_proba`.
         task_: Kind of target and metric, see `gread.estimator.task`.
-        thresholds_: Probability from which on the rarer of two classes, or each label, is
+        thresholds_: Lowest probability at which the rarer of two classes, or each label, is
             predicted: on the training graph, on another graph and for added nodes; tuned on
             validation nodes. None selects the most probable class.
         types_: Types of edges, the most frequent first.
@@ -480,7 +481,7 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
 
 
 class GraphRegressor(RegressorMixin, GraphEstimator):
-    """Regressor of nodes by columns and neighbours.
+    """Node regressor that uses columns and neighbours.
 
     Arguments and attributes are those of `GraphClassifier`, without ``class_weight`` and
     ``classes_``. Networks learn standardized numbers, so values of the metric ``"mae"`` in ``fit_``
@@ -502,7 +503,7 @@ class GraphRegressor(RegressorMixin, GraphEstimator):
 ESTIMATORS: Registry[type[GraphEstimator]] = Registry(
     "task", {one.kind: one for one in (GraphEstimator, GraphClassifier, GraphRegressor)}
 )
-"""By the kind of their task."""
+"""Estimators by kind of task."""
 
 
 def _both(show: Callable[[T], None], given: Callable[[T], Any] | None) -> Callable[[T], Any]:

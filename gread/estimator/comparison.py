@@ -29,7 +29,7 @@ def compare(classifier: GraphEstimator) -> dict[str, AnyScores]:
         ['GREAD-BS', 'MLP', 'Label propagation', 'GCN']
     """
     own = title_of(classifier.model_)
-    if classifier.model_ == AUTO:  # these were candidates
+    if classifier.model_ == AUTO:  # the baselines were candidates
         return {own: classifier.scores()}
     others = {name: make(classifier) for name, make in BASELINES.items() if name != own}
     return {own: classifier.scores()} | others
@@ -40,7 +40,7 @@ GRAPH_FREE = ("MLP",)
 
 
 def verdict(scores: Mapping[str, AnyScores]) -> str:
-    """Say in one sentence whether the graph helps.
+    """Summarize in one sentence whether the graph helps.
 
     The best model that uses edges is compared with the best that does not. A difference below two
     standard errors, computed as for independent samples, is not significant.
@@ -89,7 +89,7 @@ def advice(name: str, scores: Mapping[str, AnyScores]) -> str:
 
 
 def _best(scores: Mapping[str, AnyScores]) -> str:
-    """Title of the best model by the metric; the first of equals."""
+    """Title of the best model by the metric; the first if several are equal."""
     return max(scores, key=lambda name: scores[name].headline.gain)
 
 
@@ -105,7 +105,7 @@ def _error(one: Headline, other: Headline) -> float:
 
 
 def _trained(model: str, classifier: GraphEstimator) -> AnyScores:
-    """Train another model with its defaults and as many epochs, and score it."""
+    """Train another model with its defaults and the settings in `SHARED`, and score it."""
     given = dict(classifier.settings or {})
     settings = {name: given[name] for name in SHARED if name in given}
     return classifier.like(model, settings).scores()
@@ -116,7 +116,7 @@ BASELINES.add("MLP", partial(_trained, "mlp"))
 
 @BASELINES.register("Label propagation")
 def label_propagation(classifier: GraphEstimator) -> AnyScores:
-    """Label propagation from the training nodes, see `gread.estimator.propagation.propagated`."""
+    """Score label propagation from the training nodes, see `gread.estimator.propagation`."""
     data = classifier.data_
     task, y = classifier.task_, data.y.numpy()
     spread = propagated(data, data.train_mask, task, data.y)

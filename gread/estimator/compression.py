@@ -1,4 +1,4 @@
-"""Wide features as few columns: principal components, which make networks on a CPU quick."""
+"""Compression of wide features to principal components, which speeds up networks on a CPU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def is_wide(x: Tensor) -> bool:
 
 
 def is_heavy(x: Tensor) -> bool:
-    """Whether a product with features costs twice as much as one with their components.
+    """Whether a product with features costs more than twice as much as with their components.
 
     Example:
         >>> is_heavy(torch.ones(10, 257)), is_heavy(torch.ones(10, 256))
@@ -31,8 +31,8 @@ def is_heavy(x: Tensor) -> bool:
 def components(x: Tensor) -> Tensor:
     """V [F, k] such that X V has the k largest principal components of X and mean square 1.
 
-    X = U S Vᵀ, without the means of columns taken off, so that sparse features stay sparse: Halko
-    et al., SIAM Review 2011. Signs are those of `sklearn.utils.extmath.randomized_svd`.
+    X = U S Vᵀ by randomized SVD: Halko et al., SIAM Review 2011. Columns are not centred, so that
+    sparse features stay sparse. Signs are those of `sklearn.utils.extmath.randomized_svd`.
 
     Example:
         >>> x = torch.ones(50, 300).tril()

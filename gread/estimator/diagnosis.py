@@ -22,12 +22,12 @@ from gread.tables.graph import TableGraph
 from gread.tables.labels import Labels
 from gread.tables.table import Table
 
-MANY_EDGES = 500_000  # above, attention and fine steps cost too much time
+MANY_EDGES = 500_000  # above this, attention and small steps take too long
 RARE = 10  # results of a class with fewer nodes are unreliable
-SEEN = 5000  # labelled nodes at most that `features_tell` uses
-LEAD = 0.15  # lead of the neighbours over the features that makes a long time worth it
+SEEN = 5000  # maximum number of labelled nodes for `features_tell`
+LEAD = 0.15  # `neighbours_tell` − `features_tell` above which a large T is recommended
 LEAK = 0.99  # a column that predicts the class of this share of the nodes leaks the label
-GLANCE = 1000  # labelled nodes that rule out most columns as leaks
+GLANCE = 1000  # sample of labelled nodes that rules out most columns as leaks
 
 
 @dataclass(frozen=True)
@@ -54,23 +54,24 @@ class Diagnosis:
     """Measures of a graph with classes on some or all nodes.
 
     Attributes:
-        nodes, edges: Their numbers; an undirected edge counts once.
+        nodes, edges: Numbers of nodes and edges; an undirected edge counts once.
         labelled, classes: Number of nodes with a class, in total and by class.
         degrees: Numbers of nodes with 0, 1, 2 to 3, 4 to 7, ... neighbours.
         loops, repeated: Numbers of self loops and of repeated edges; both are dropped.
         duplicates: Nodes with the same values and neighbours as an earlier node.
         node_homophily, edge_homophily, adjusted_homophily: See the functions of `gread`. These and
-            `mixing` and `neighbours_tell` use edges between labelled nodes; None without any.
-        mixing: One row per class: the share of each class among its neighbours.
+            `neighbours_tell` use only edges between labelled nodes; None without any.
+        mixing: One row per class: the share of each class among its neighbours, from the same
+            edges; 0 without any.
         neighbours_tell: Accuracy of the most common class among labelled neighbours.
-        features_tell: Accuracy of a linear model of the features, fitted to one half of the
-            labelled nodes and evaluated on the other; None if unknown.
+        features_tell: Accuracy of a linear model of the features in two-fold cross-validation on
+            labelled nodes, at most 5,000; None if unknown.
         leaks: Columns that predict the class almost exactly.
         warnings: Problems in the data, one sentence each.
         encodings: Encodings of columns as features, one line each.
         unused: Columns of the edges that are not used.
-        target: Kind of target, in words. Numbers are diagnosed by fifths of the nodes as classes,
-            several labels by the one that is closest to half of the nodes.
+        target: Kind of target, in words. Numbers are diagnosed with fifths of the nodes as
+            classes, several labels with the label whose share of the nodes is closest to 1/2.
         notes: Automatic choices, one sentence each.
     """
 
@@ -287,7 +288,7 @@ def _duplicates(graph: TableGraph, features: Sequence[str]) -> int:
 
 
 def _codes(column: Column, number: int) -> NDArray[np.uint64]:
-    """A hash of each row; 0 for numbers that are 0."""
+    """Hash of each row; 0 for numbers that are 0."""
     key = np.uint64(number << 32)
     if column.kind == "vector" or column.numeric:
         if column.sparse:
@@ -316,7 +317,7 @@ def _mixed(codes: NDArray[np.uint64]) -> NDArray[np.uint64]:
 def _leak(name: str, column: Column, labels: Labels) -> Leak | None:
     """Detect a column that predicts the class by its values or by thresholds of a number.
 
-    The test is a decision tree of this column alone, with two leaves for each class.
+    The test is a decision tree on this column only, with two leaves per class.
     """
     from sklearn.tree import DecisionTreeClassifier
 
@@ -348,11 +349,11 @@ def _leak(name: str, column: Column, labels: Labels) -> Leak | None:
 
 
 def _fewest_errors(values: NDArray[Any], y: NDArray[np.int64], leaves: int) -> float:
-    """A bound below the errors of every tree of this size on one column; a tree takes longer.
+    """Lower bound of the errors of a tree of this size on one column; faster than fitting it.
 
-    Rows with one value get one class, so those of other classes are errors. In the order of the
-    values, a tree is one class for each of ``leaves`` intervals, and a value that gets another
-    class than its commonest one removes two changes between neighbouring values at most.
+    All rows with one value get the same class, so rows of other classes are errors. A tree predicts
+    one class on each of ``leaves`` intervals of values. Each value that does not get its most
+    common class is an error, and removes at most two changes of class between adjacent values.
     """
     different, place = np.unique(values, return_inverse=True)
     classes = int(y.max()) + 1

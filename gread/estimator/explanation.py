@@ -29,17 +29,17 @@ from gread.training.fit import inputs_of
 from gread.training.losses import LOSSES, Loss, Targets
 
 EPOCHS = 100
-"""Epochs of training the masks."""
+"""Training epochs of the masks."""
 
 OTHERS = 64
-"""Nodes whose values replace those of the explained node in trees."""
+"""Number of nodes whose values replace those of the explained node, for trees."""
 
 MODES: dict[Targets, str] = {
     "classes": "multiclass_classification",
     "labels": "binary_classification",
     "numbers": "regression",
 }
-"""Modes of PyG by kind of target; the binary loss is the mean over several labels."""
+"""Explanation modes of PyG by kind of target; the binary loss is the mean over several labels."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class Explanation:
 
     Attributes:
         node: Id of the node.
-        prediction: The class, the labels that it has, or the number.
-        probability: Of the class; None of labels and numbers.
+        prediction: Predicted class, labels or number.
+        probability: Probability of the class; None for labels and numbers.
         model: Title of the network or the trees that are explained.
-        edges: Ids of source and target with the weight of the edge in a mask, 0 to 1; of an
-            undirected graph each pair once.
-        features: Names of features with their weights in a mask, 0 to 1. Of trees, the largest
-            weight is 1.
+        edges: Ids of source and target with the weight of the edge in a mask, 0 to 1; each
+            pair occurs once in an undirected graph.
+        features: Names of features with their weights in a mask, 0 to 1. For trees, the
+            largest weight is 1.
     """
 
     node: Any
@@ -91,7 +91,7 @@ def _table(head: str, rows: Sequence[tuple[str, float]]) -> str:
 
 
 def explain(classifier: FittedEstimator, node: Any, most: int) -> Explanation:
-    """The explanation of a node of the training graph, see `gread.GraphClassifier.explain`."""
+    """Explain a prediction on the training graph, see `gread.GraphClassifier.explain`."""
     place, task = _place(classifier, node), classifier.task_
     title, module, data, directed, positions = _network(classifier)
     found = classifier.predictions()
@@ -120,7 +120,7 @@ def explain(classifier: FittedEstimator, node: Any, most: int) -> Explanation:
 
 
 def _named(task: Task, decided: Any) -> Any:
-    """The class, labels or number that is predicted of a node."""
+    """Predicted class, labels or number of a node."""
     if task.targets == "labels":
         return tuple(name for name, has in zip(task.names, decided, strict=True) if has)
     return task.names[decided] if task.targets == "classes" else float(decided)
@@ -141,9 +141,9 @@ def _place(classifier: FittedEstimator, node: Any) -> int:
 
 
 def _network(classifier: FittedEstimator) -> tuple[str, nn.Module, Data, bool, int]:
-    """The model to explain, of a blend the strongest, with its title, graph and directions.
+    """Return title, network, graph, directedness and number of positions of the model to explain.
 
-    The last number is that of its features which are positions.
+    Of a blend, the member with the largest weight is explained.
     """
     if classifier.model_ != AUTO:
         data = classifier.structured(classifier.data_)
@@ -180,7 +180,7 @@ def _compress(components: Tensor, module: nn.Module, given: tuple[Tensor, ...]) 
 def _influences(trees: Trees, task: Task, x: Tensor, place: int, decided: Any) -> Tensor:
     """Influence of every feature on the prediction of a node, [F]; the largest is 1.
 
-    It is the mean absolute change of the prediction if the node has the value of another one.
+    It is the mean absolute change of the prediction if another node's value replaces the node's.
     With classes, the prediction is the probability of the predicted class.
     """
     chosen = [int(decided)] if task.targets == "classes" else slice(None)
@@ -214,8 +214,8 @@ def _masks(
 ) -> tuple[Tensor, Tensor]:
     """Masks of edges [E] and of features [F] that GNNExplainer learns (Ying et al., NeurIPS 2019).
 
-    All edges have 0 in a network that passes no messages along them: one without the graph, or one
-    along edges of its own, such as those between nodes two hops apart.
+    All edges have weight 0 if the network passes no messages along them: it uses no edges, or
+    others, such as those between nodes two hops apart.
     """
     x = data.x.to_dense() if data.x.layout is torch.sparse_csr else data.x
     others = inputs_of(module, data, data.train_mask)
@@ -224,7 +224,7 @@ def _masks(
     passes = any(isinstance(part, MessagePassing) for part in module.modules())
     for kind in ("object", None) if passes else (None,):
         explainer = Explainer(
-            _Scores(deepcopy(module).cpu().eval(), loss),  # an explainer that fails leaves masks
+            _Scores(deepcopy(module).cpu().eval(), loss),  # a failed explainer leaves masks
             algorithm=GNNExplainer(epochs=EPOCHS),
             explanation_type="phenomenon",
             node_mask_type="common_attributes",
@@ -233,7 +233,7 @@ def _masks(
         )
         try:
             found = explainer(x, data.edge_index, target=target, index=place, **others)
-        except (ValueError, AssertionError):  # no gradient reaches the edges, or they are others
+        except (ValueError, AssertionError):  # no gradient reaches these edges
             if kind is None:
                 raise
             continue
@@ -246,11 +246,11 @@ def _masks(
 def _pairs(
     mask: Tensor, edge_index: Tensor, ids: Sequence[Any], directed: bool, most: int
 ) -> list[tuple[Any, Any, float]]:
-    """The edges with the largest weights; of an undirected graph the larger of both directions."""
+    """The edges with the largest weights; in an undirected graph, the larger of both directions."""
     found: dict[tuple[int, int], float] = {}
     order = mask.argsort(descending=True)[: 2 * most]
     for at in order[mask[order] > 0].tolist():
         a, b = edge_index[:, at].tolist()
         if directed or (b, a) not in found:
-            found.setdefault((a, b), float(mask[at]))  # of edges of several types the first
+            found.setdefault((a, b), float(mask[at]))  # the largest of several types
     return [(ids[a], ids[b], weight) for (a, b), weight in found.items()][:most]

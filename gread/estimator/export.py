@@ -1,7 +1,7 @@
-"""A trained estimator as one file that scores graphs without gread.
+"""Export of a trained estimator to one file that predicts without gread.
 
-The file holds a program of plain operators from features and edges to predictions, as
-`torch.export` or ONNX write it. Numbers of nodes and edges are free.
+The file holds a program of plain operators from features and edges to predictions, in the format of
+`torch.export` or ONNX. The numbers of nodes and edges are dynamic.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ ABOUT = "about.json"
 """The extra file with names of features and classes."""
 
 NODES, EDGES = 37, 101
-"""Size of the graph with which a program is recorded; its values do not matter."""
+"""Size of the graph with which a program is traced; its values do not matter."""
 
 
 class Scorer(nn.Module):
-    """Predictions on another graph: Σ w p with a temperature, as `gread.estimator.task` has them.
+    """Predictor on another graph: Σ w p with a temperature, see `gread.estimator.task`.
 
     Args:
         modules: Networks.
-        weights: Of their predictions p.
-        candidates: What is done to features and edges before each.
-        task: How outputs become predictions, and how these are calibrated.
-        loss: A name of ``gread.training.LOSSES``, with which the networks were trained.
-        temperature: T.
+        weights: Weights w of their predictions p.
+        candidates: Candidate of each network, which prepares its features and edges.
+        task: Task that converts outputs to predictions and calibrates them.
+        loss: Loss with which the networks were trained, a name of ``gread.training.LOSSES``.
+        temperature: Temperature T.
         components: See `Candidate.features`.
     """
 
@@ -71,11 +71,11 @@ class Scorer(nn.Module):
 
     @property
     def directed(self) -> bool:
-        """Whether some network uses directions; else every edge must come in both of them."""
+        """Whether a network uses directions; if not, edges must be given in both directions."""
         return any(one.directed for one in self.candidates)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """Predictions [N, k] from features [N, F] and edges [2, E]."""
+        """Compute predictions [N, k] from features [N, F] and edges [2, E]."""
         given = edge_index, edge_weight
         both = both_ways(edge_index, edge_weight, x) if self.directed else given
         mixed: Any = 0.0
@@ -93,9 +93,10 @@ class Scorer(nn.Module):
 def both_ways(
     edge_index: Tensor, edge_weight: Tensor | None, x: Tensor
 ) -> tuple[Tensor, Tensor | None]:
-    """Every edge in both directions, [2, 2 E]: one of several alike has their mean, others 0.
+    """Every edge in both directions, [2, 2 E]; equal edges get their mean weight once, then 0.
 
-    It is `torch_geometric.utils.to_undirected` with a size that is known beforehand.
+    Equivalent to `torch_geometric.utils.to_undirected`, but the size of the output is known in
+    advance.
     """
     n = x.size(0)
     given = x.new_ones(edge_index.size(1)) if edge_weight is None else edge_weight
@@ -111,16 +112,17 @@ def both_ways(
 
 
 def export(classifier: FittedEstimator, file: str | Path) -> dict[str, Any]:
-    """Write a file with which PyTorch alone computes predictions: probabilities, or numbers.
+    """Write a file that computes predictions without gread: probabilities, or numbers.
 
     Args:
-        classifier: Fitted. Members of a blend that cannot predict on another graph are left out.
-        file: It ends with one of `FORMATS`, and appears when it is whole.
+        classifier: Fitted estimator. Members of a blend that cannot predict another graph are left
+            out.
+        file: Path with one of the suffixes in `FORMATS`. The file is written atomically.
 
     Returns:
-        What the file says of itself: its inputs, features, preprocessing, the names of its outputs,
-        and ``thresholds``, pairs of a class or label and the probability from which on it is
-        predicted. Without thresholds the most probable class is.
+        Metadata of the file: its inputs, features, preprocessing, the names of its outputs, and
+        ``thresholds``, pairs of a class or label and the lowest probability at which it is
+        predicted. Without thresholds, the most probable class is predicted.
 
     Example:
         >>> import tempfile
@@ -144,7 +146,7 @@ def export(classifier: FittedEstimator, file: str | Path) -> dict[str, Any]:
 
 
 def scorer_of(classifier: FittedEstimator) -> tuple[Scorer, dict[str, Any]]:
-    """The predictions of an estimator on another graph as one module, and what it takes."""
+    """Return a module that predicts another graph, and the metadata of its file."""
     task, where = classifier.task_, Where.ELSEWHERE
     if classifier.model_ == AUTO:
         members = classifier.blend_.used(where)
@@ -201,7 +203,7 @@ def scorer_of(classifier: FittedEstimator) -> tuple[Scorer, dict[str, Any]]:
 def _recorded(
     scorer: Scorer, classifier: FittedEstimator, about: dict[str, Any]
 ) -> ExportedProgram:
-    """The program of a scorer, in operators of PyTorch and those of `PLAIN`."""
+    """Trace a scorer as a program of PyTorch operators and those of `PLAIN`."""
     random = torch.Generator().manual_seed(0)
     x = torch.rand(NODES, classifier.preprocessing_.width, generator=random)
     ring = torch.arange(EDGES) % NODES
@@ -236,7 +238,7 @@ def _onnx(program: ExportedProgram, about: str) -> bytes:
         raise InputError("an ONNX file needs onnxscript: pip install 'gread[onnx]'") from error
 
     def sort(self: Any, stable: bool = False, dim: int = -1, descending: bool = False) -> Any:
-        """`torch.sort`, untranslated where it is stable; equal keys may change places here."""
+        """Translate a stable `torch.sort`; here, equal keys may change places."""
         return op.TopK(self, op.Shape(self), axis=dim, largest=int(descending), sorted=1)
 
     with _quiet("the model"):
@@ -276,12 +278,12 @@ WITHOUT_REPEATS: dict[Any, Callable[..., Tensor]] = {
 FORMATS: Registry[Callable[[ExportedProgram, str], bytes]] = Registry(
     "format of exported models", {".pt2": _pt2, ".onnx": _onnx}
 )
-"""By the ending of a file, from a program and what it says of itself to the bytes of the file."""
+"""Functions by file suffix: from a program and its metadata to the bytes of the file."""
 
 
 @contextmanager
 def _quiet(what: str) -> Iterator[None]:
-    """One sentence where an exporter fails, and none of its log and warnings."""
+    """Suppress log and warnings of an exporter, and raise a one-line error if it fails."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

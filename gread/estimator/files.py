@@ -1,4 +1,4 @@
-"""A user's files: diagnose, train with a report, predict."""
+"""Functions on a user's files: diagnose, train with a report, predict."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 PICTURE = "diagnosis.png"
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a formula may begin
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters of a formula
 
 
 def diagnose_files(
@@ -54,15 +54,15 @@ def diagnose_files(
     r"""Diagnose a graph in files: measures, warnings and recommended settings.
 
     Args:
-        nodes: As in `gread.tables.read_graph`, like ``edges`` and ``columns``.
-        edges: The edges, if ``nodes`` does not hold them.
+        nodes: Nodes. See `gread.tables.read_graph`, also for ``edges`` and ``columns``.
+        edges: Edges, if ``nodes`` does not hold them.
         label: Column of the targets, empty where unknown; or columns of 0 and 1.
         task: One of ``gread.estimator.task.KINDS``.
         features: Columns to use, ``"auto"`` for all except the id and the label.
         categorical: Columns of categories, as in `gread.GraphClassifier`.
-        numeric: Columns of quantities, likewise.
-        scaling: Of counts, likewise.
-        out: Folder in which a picture is drawn, as ``diagnosis.png``.
+        numeric: Columns of quantities, as in `gread.GraphClassifier`.
+        scaling: Scaling of counts, as in `gread.GraphClassifier`.
+        out: Folder for the figure ``diagnosis.png``; by default none is drawn.
 
     Example:
         >>> import tempfile
@@ -102,8 +102,8 @@ class FitReport:
     """A training on a user's graph, compared with simpler models and saved.
 
     Attributes:
-        classifier: The trained one; with ``tune`` the best.
-        scores: On the test nodes, of the classifier first, then of simpler models.
+        classifier: Trained estimator; after tuning, the best one.
+        scores: Scores on the test nodes by title: the classifier first, then simpler models.
         seconds: Duration of each stage.
     """
 
@@ -130,17 +130,18 @@ def fit_report(
     r"""Train on a graph in files: read, diagnose, train, tune, compare, draw and save.
 
     Args:
-        classifier: What to train.
-        nodes: As in `gread.tables.read_graph`, like ``edges``.
-        edges: The edges, if ``nodes`` does not hold them.
-        label: Column of the targets, or columns of 0 and 1; nodes without are to be predicted.
-        out: The model folder; it must not exist, and appears when all is written.
+        classifier: Estimator to train.
+        nodes: Nodes. See `gread.tables.read_graph`, also for ``edges``.
+        edges: Edges, if ``nodes`` does not hold them.
+        label: Column of the targets, or columns of 0 and 1; empty for nodes to predict.
+        out: Model folder, which must not exist. It is written atomically.
         split: Column with train, val or test; by default the split is drawn at random.
         minutes: Time to spend on tuning, see `gread.estimator.tune`; by default none.
-        on_stage: Called as ``"reading"``, ``"preparing"``, ``"training"``, ``"tuning"``,
-            ``"comparing"`` and ``"writing"`` begin.
+        on_stage: Called at the beginning of ``"reading"``, ``"preparing"``, ``"training"``,
+            ``"tuning"``, ``"comparing"`` and ``"writing"``.
         on_epoch: Called after every epoch of the first training.
-        on_score: Called with every candidate, where the model is chosen.
+        on_score: Called with the scored candidates of ``"auto"``, see
+            `gread.estimator.race.OnScore`.
         on_trial: Called after every trial of the tuning, as in `gread.estimator.tune`.
 
     Example:
@@ -207,20 +208,20 @@ def write_predictions(
     *,
     added: bool = False,
 ) -> int:
-    """Write ids and predictions to a CSV file; count the nodes.
+    """Write ids and predictions to a CSV file, and return the number of nodes.
 
-    The columns are ``prediction``, ``confidence`` and ``p_CLASS`` of classes, ``LABEL`` (0 or 1)
-    and ``p_LABEL`` of labels, and ``prediction`` of numbers. Text that a spreadsheet would take
-    for a formula is written with an apostrophe before it.
+    The columns are ``prediction``, ``confidence`` and ``p_CLASS`` for classes, ``LABEL`` (0 or 1)
+    and ``p_LABEL`` for labels, and ``prediction`` for numbers. Text that a spreadsheet would
+    interpret as a formula is prefixed with an apostrophe.
 
     Args:
-        classifier: Fitted.
-        file: It appears when it is whole.
-        X: A graph, all nodes of which are predicted; by default those nodes of the training graph
-            that have no target.
-        edges: Its edges, where X has none.
-        added: Whether X are nodes to add to the training graph, as in
-            `GraphEstimator.predictions`; these are predicted.
+        classifier: Fitted estimator.
+        file: Path of the file, which is written atomically.
+        X: Graph whose nodes are predicted; by default, the nodes of the training graph without a
+            target are predicted.
+        edges: Edges, if X does not contain them.
+        added: Whether X contains nodes to add to the training graph, as in
+            `GraphEstimator.predictions`. Only added nodes are predicted.
 
     Example:
         >>> import tempfile

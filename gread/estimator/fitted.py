@@ -1,4 +1,4 @@
-"""A trained estimator: its settings, its graph, and predictions on this or another one."""
+"""A trained estimator: its settings, its graph, and predictions on this or another graph."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from gread.training.memory import PROBE, parts_that_fit
 from gread.training.metrics import METRICS
 
 MINUTES, PLENTY = 2.0, 20_000
-"""Default time for the choice of a model, and the number of nodes up to which it is enough."""
+"""Default minutes for the choice of a model, and the number of nodes up to which they apply."""
 
 MOST = 12.0
 """Longest default time for the choice of a model, in minutes."""
@@ -64,10 +64,10 @@ LARGE = 50_000  # nodes from which an epoch takes seconds and validation hardly 
 TRAIN_LARGE = {"epochs": 50, "lr": 0.03, "patience": 20}
 AUTO = "auto"  # the model that is chosen for the graph
 ONE = "gread-bs"
-"""The model whose settings are given, or tuned, if none is named."""
+"""Default model if settings are given, or tuned."""
 MOST_TYPES = 8
-"""Types of edges with an operator each; rarer types have the last one in common."""
-DEGREE = "(degree)"  # column log(1 + neighbours), the features of a graph that has none
+"""Largest number of edge types with separate operators; the rarest types share the last one."""
+DEGREE = "(degree)"  # column log(1 + neighbours), for graphs without features
 
 
 @dataclass(frozen=True)
@@ -75,12 +75,13 @@ class Tuning:
     """Result of a tuning.
 
     Attributes:
-        trials: Number of trainings that ended in time.
-        diverged: Number of further ones that diverged in their first epoch.
-        before: Validation metric of the estimator to beat.
-        best: The best validation metric of the trials; None if none ended.
-        helped: Whether that is better.
-        changed: Settings in which the best trial differs, from and to; empty unless it helped.
+        trials: Number of trials that finished in time.
+        diverged: Number of other trials, which diverged in their first epoch.
+        before: Validation metric before the tuning.
+        best: Best validation metric of the trials; None if none finished.
+        helped: Whether ``best`` is better than ``before``.
+        changed: Settings that the best trial changed, with old and new values; empty if the tuning
+            did not help.
     """
 
     trials: int
@@ -294,7 +295,7 @@ class FittedEstimator(BaseEstimator):
         return self._suited(found, given)
 
     def check_time(self) -> None:
-        """Require a positive time, and only where it has a use."""
+        """Require a positive time, and only with the model `AUTO`."""
         if self.time is None:
             return
         check_positive("time", self.time)
@@ -305,13 +306,13 @@ class FittedEstimator(BaseEstimator):
             )
 
     def minutes(self) -> float:
-        """Time for the choice of a model; by default in proportion to the number of nodes."""
+        """Minutes for the choice of a model; by default in proportion to the number of nodes."""
         if self.time is not None:
             return self.time
         return min(max(MINUTES, MINUTES * len(self.ids_) / PLENTY), MOST)
 
     def _automatic(self) -> TrainConfig:
-        """Training settings of `AUTO`, which fix the metric."""
+        """Training settings of `AUTO`; only the metric may be given."""
         given = dict(self.settings or {})
         others = sorted(given.keys() - {"metric"})
         if others:
@@ -356,7 +357,7 @@ class FittedEstimator(BaseEstimator):
     def _inputs(self, graph: TableGraph) -> Data:
         """Features and edges."""
         table = graph.table()
-        if DEGREE in self.preprocessing_.encoders:  # there are no features but this
+        if DEGREE in self.preprocessing_.encoders:  # the only feature
             table = with_degrees(self.shown(graph)).table()
         x = as_tensor(self.preprocessing_.transform(table))
         data = Data(x=x, edge_index=graph.edge_index)
@@ -366,15 +367,16 @@ class FittedEstimator(BaseEstimator):
         return data if relations is None else with_relations(data, relations)
 
     def _relations(self, graph: TableGraph) -> Relations | None:
-        """Edges of a graph with the types of the training graph, the rarest of them as one."""
+        """Edges of a graph with the types of the training graph; the rarest types are merged."""
         if graph.relations is None:
             return None
         return graph.relations.renamed(self.types_).merged(MOST_TYPES)
 
     def _grown(self, X: Any, edges: Any) -> Data:
-        """The training graph with nodes added behind its own, and edges, all of weight 1 if none.
+        """Training graph with added nodes, which come last, and added edges.
 
-        An edge that the graph has already counts once, with the mean of the weights.
+        If only the new or only the old edges have weights, the others have weight 1. An edge that
+        already exists counts once, with the mean of the weights.
         """
         addition = self.addition(X, edges)
         data, new, more = self.data_, addition.edges, len(addition.ids)
@@ -385,7 +387,7 @@ class FittedEstimator(BaseEstimator):
             weight = torch.cat([torch.ones(e.size(1)) if w is None else w for e, w in both])
         options: dict[str, Any] = {"num_nodes": new.num_nodes, "reduce": "mean"}
         pairs, weight = coalesce(pairs, weight, **options)
-        if not (self.directed or data.is_directed()):  # a graph without directions gets none
+        if not (self.directed or data.is_directed()):  # an undirected graph stays undirected
             pairs, weight = to_undirected(pairs, weight, **options)
         if DEGREE in self.preprocessing_.encoders:  # edges change the degrees of old nodes too
             whole = replace(new, edge_index=pairs, edge_weight=weight)
@@ -407,7 +409,7 @@ class FittedEstimator(BaseEstimator):
         return with_relations(found, together.once(new.num_nodes, directed=directed))
 
     def shown(self, graph: TableGraph) -> TableGraph:
-        """The graph for the diagnosis, without directions that only candidates use."""
+        """Graph for the diagnosis, undirected if only candidates of `AUTO` use directions."""
         if self.model_ != AUTO or self.directed:
             return graph
         options: dict[str, Any] = {"num_nodes": graph.num_nodes, "reduce": "mean"}
@@ -449,7 +451,7 @@ def as_tensor(features: Any) -> Tensor:
 
 
 def _probe(data: Data) -> Data:
-    """The graph with features of the first nodes alone, as dense ones, to measure costs on."""
+    """Graph for measuring memory use: sparse features become dense ones of the first nodes only."""
     if data.x.layout is not torch.sparse_csr:
         return data
     first = take_rows(data.x, torch.arange(min(PROBE, data.x.size(0)))).to_dense()
@@ -459,7 +461,7 @@ def _probe(data: Data) -> Data:
 def targets_of(
     X: Any, y: Any, graph: TableGraph, kind: str, task: Task | None = None
 ) -> tuple[Task, NDArray[Any], str]:
-    """Targets by the names of columns, or as they are given; see `read_targets`."""
+    """Targets from named columns or given values, see `read_targets`."""
     if names := names_of(y, graph):
         return read_targets(graph.table(), names, kind, task)
     if y is None and isinstance(X, Data):
@@ -473,7 +475,7 @@ def given_targets(y: Any, count: int, kind: str) -> Table:
     if y is None:
         raise InputError("y must be the name of the column of classes, or classes, got none")
     values = np.asarray(y) if getattr(y, "ndim", 1) == 2 else None
-    if values is not None and values.shape[1] > 1:  # of labels
+    if values is not None and values.shape[1] > 1:  # one column per label
         columns = {str(place): values[:, place] for place in range(values.shape[1])}
         names = list(map(str, getattr(y, "columns", columns)))
         columns = dict(zip(names, columns.values(), strict=True))
@@ -481,13 +483,13 @@ def given_targets(y: Any, count: int, kind: str) -> Table:
         columns = {"y": y if values is None else values[:, 0]}
     found = {name: checked_column(column, count) for name, column in columns.items()}
     for name, one in found.items():
-        if one.kind == "whole" and kind != "regression":  # −1 as elsewhere in scikit-learn
+        if one.kind == "whole" and kind != "regression":  # −1 means unlabelled, as in scikit-learn
             found[name] = Column("whole", one.values, one.missing | (one.values == -1))
     return Table("y", found)
 
 
 def names_of(y: Any, graph: TableGraph) -> list[str]:
-    """The columns that are named; none where targets are given."""
+    """Names of target columns; empty if ``y`` contains the targets."""
     if isinstance(y, str):
         several = [name.strip() for name in y.split(",")]
         return [y] if y in graph.columns or len(several) == 1 else several
@@ -497,7 +499,7 @@ def names_of(y: Any, graph: TableGraph) -> list[str]:
 
 
 def node_numbers(X: Any, count: int) -> NDArray[np.int64]:
-    """Numbers of nodes of a graph of ``count``, [n] or [n, 1] as tables of one column have them."""
+    """Node numbers below ``count``, given as [n], or as [n, 1] like a table with one column."""
     found = np.asarray(X)
     found = found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
     if found.ndim != 1 or found.dtype.kind not in "iu":
@@ -520,6 +522,6 @@ def checked_column(values: Any, count: int) -> Column:
 
 
 def with_degrees(graph: TableGraph) -> TableGraph:
-    """The graph with a column of degrees, a feature that every graph has."""
+    """Add a column of degrees as log(1 + neighbours), a feature that every graph has."""
     neighbours = log_degree(graph.edge_index[1], graph.num_nodes).numpy()
     return replace(graph, columns={**graph.columns, DEGREE: column(neighbours)})

@@ -1,6 +1,6 @@
-"""A trained estimator as a folder that can be shared: safetensors, JSON and a model card.
+"""Model folder of a trained estimator, which can be shared: safetensors, JSON and a model card.
 
-docs/own-graph.md lists the files. Nothing is pickled, so a folder from a stranger is safe to read.
+docs/own-graph.md lists the files. Nothing is pickled, so an untrusted folder is safe to read.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ CLASSIFIER = "classifier.json"
 GRAPH = "graph.safetensors"
 TENSORS = ("x", "edge_index", "y", *MASKS)
 OPTIONAL = ("edge_weight", "relation_index", "relation_type", "relation_weight", *POSITIONS)
-CSR = ("x_indptr", "x_indices", "x_data", "x_shape")  # in the place of x, where it is sparse
+CSR = ("x_indptr", "x_indices", "x_data", "x_shape")  # instead of x, if it is sparse
 
 
 def write(classifier: FittedEstimator, folder: Path, scores: Mapping[str, AnyScores]) -> None:
-    """Write a fitted estimator and its scores, its own first, to an existing folder."""
+    """Write a fitted estimator and scores by title, its own first, to an existing folder."""
     fingerprint = fingerprint_of(_plain(classifier.data_))
     about = {
         "format": FORMAT,
@@ -105,7 +105,7 @@ def load(path: str | Path, kind: type[C]) -> C:
             )
         classifier.classes_ = np.array(about["classes"])
         classifier.thresholds_ = _thresholds(about.get("thresholds"), classifier.task_)
-        classifier.config()  # refuses settings that cannot be
+        classifier.config()  # rejects invalid settings
         classifier.settings_ = dict(about["settings"])
         classifier.config_ = TrainConfig(**about["training"])
         classifier.preprocessing_ = Preprocessing.from_dict(about["preprocessing"])
@@ -134,7 +134,7 @@ def _check(name: str, value: object, of: Any) -> None:
 def _task(about: Mapping[str, Any]) -> Task:
     """Read the task; folders of version 1.0 have classes only.
 
-    Classes and labels are two or more, different, and of one plain type.
+    There must be at least two distinct classes or labels, all bool, int or str.
     """
     metric = about["training"]["metric"] or "accuracy"
     given = {"targets": "classes", "metric": metric, **about.get("task", {})}
@@ -162,7 +162,7 @@ def _thresholds(values: Any, task: Task) -> tuple[Thresholds, ...]:
 
 
 def _config(classifier: FittedEstimator) -> dict[str, Any]:
-    """The arguments with which the model is built."""
+    """Constructor arguments of the model."""
     entry = MODELS[classifier.model_]
     return {
         "in_channels": classifier.preprocessing_.width,
@@ -174,9 +174,9 @@ def _config(classifier: FittedEstimator) -> dict[str, Any]:
 
 
 def _parameters(classifier: FittedEstimator) -> dict[str, Any]:
-    """Constructor arguments as JSON, which has no numeric keys."""
+    """Constructor arguments as JSON; class weights become pairs, since keys may be numbers."""
     found: dict[str, Any] = classifier.get_params()
-    for name in ("model", "device", "graph", "verbose"):  # of this machine, or stored elsewhere
+    for name in ("model", "device", "graph", "verbose"):  # local, or stored elsewhere
         del found[name]
     if isinstance(found["class_weight"], Mapping):
         found["class_weight"] = list(found["class_weight"].items())
@@ -210,7 +210,7 @@ def _plain(data: Data) -> Data:
 
 
 def _read_graph(file: Path, classifier: FittedEstimator) -> tuple[list[Any], Data]:
-    """Ids and graph; the features stay on the disk until they are read."""
+    """Read ids and graph; tensors are memory-mapped."""
     try:
         with safe_open(file, framework="pt") as tensors:
             names = set(tensors.keys()) - {"ids"}
@@ -239,7 +239,7 @@ def _read_graph(file: Path, classifier: FittedEstimator) -> tuple[list[Any], Dat
 
 
 def _check_graph(ids: Any, found: Mapping[str, Tensor], classifier: FittedEstimator) -> None:
-    """Require a valid training graph, since later code trusts its sizes."""
+    """Require a valid training graph, since later code relies on its sizes."""
     _check("ids", ids, list)
     n = len(ids)
     if found.keys() - set(OPTIONAL) != set(TENSORS):
@@ -263,7 +263,7 @@ def _check_graph(ids: Any, found: Mapping[str, Tensor], classifier: FittedEstima
 
 
 def _check_relations(found: Mapping[str, Tensor], classifier: FittedEstimator) -> None:
-    """Requires edges with types where there are several types, and nothing else of the kind."""
+    """Require typed edges if there are several types, and none otherwise."""
     names = {name for name in found if name.startswith("relation_")} - {"relation_weight"}
     wanted = {"relation_index", "relation_type"} if len(classifier.types_) > 1 else set()
     if names != wanted:
@@ -307,7 +307,7 @@ def _card(classifier: FittedEstimator, scores: Mapping[str, AnyScores], fingerpr
 
 
 def _local(path: str | Path) -> Path:
-    """The folder on this machine, downloaded where it is on the Hub."""
+    """Return the local folder; a repository of the Hugging Face Hub is downloaded."""
     folder, name, absent = Path(path), str(path), f"there is no model folder {path}"
     if folder.is_dir():
         return folder
@@ -319,7 +319,7 @@ def _local(path: str | Path) -> Path:
         raise InputError(f"{absent}; to look on the Hugging Face Hub: {EXTRA}") from error
     try:
         return Path(snapshot_download(name))
-    except Exception as error:  # no network, no such repository, no right to read it
+    except Exception as error:  # no network, repository or permission
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{absent}, and none on the Hugging Face Hub: {reason}") from error
 

@@ -46,8 +46,8 @@ def as_graph(graph: Any, edges: Any = None, **columns: Unpack[Columns]) -> Table
             files with the same rows, a pandas DataFrame, or features as an array, tensor or sparse
             matrix [N, F].
         edges: A file, a DataFrame, a sparse matrix [N, N] whose entry i, j is the edge from i to j,
-            or node numbers [2, E]; numbers are those of the rows of the nodes.
-        columns: As in `gread.tables.graph.Columns`; a DataFrame without ids has its index.
+            or node numbers [2, E]. Numbers refer to rows of the nodes.
+        columns: See `gread.tables.graph.Columns`; the index of a DataFrame replaces missing ids.
     """
     if isinstance(graph, TableGraph):
         return graph
@@ -71,7 +71,7 @@ def as_graph(graph: Any, edges: Any = None, **columns: Unpack[Columns]) -> Table
 
 
 def relations_of(data: Data) -> Relations | None:
-    """Edges with their types, as `with_relations` put them into a graph."""
+    """Typed edges that `with_relations` has stored in a graph; None if there are none."""
     if data.get("relation_index") is None:
         return None
     names = tuple(map(str, range(data.num_relations)))
@@ -79,7 +79,7 @@ def relations_of(data: Data) -> Relations | None:
 
 
 def with_relations(data: Data, relations: Relations) -> Data:
-    """The graph, with edges and their types in addition to its own edges, if there are several."""
+    """Store typed edges in a graph, in addition to its edges, if there are several types."""
     if len(relations.names) > 1:
         data.relation_index, data.relation_type = relations.index, relations.kind
         data.num_relations = len(relations.names)
@@ -93,9 +93,9 @@ class Addition:
     """Nodes and edges to add to a graph.
 
     Attributes:
-        table: The columns of the nodes.
-        ids: Their ids.
-        edges: The edges, between the nodes of the graph and behind them those that are added.
+        table: Columns of the added nodes.
+        ids: Ids of the added nodes.
+        edges: Added edges, as a graph with the old nodes followed by the added ones.
     """
 
     table: Table
@@ -106,12 +106,13 @@ class Addition:
 def as_addition(
     ids: Sequence[Any], nodes: Any, edges: Any = None, **columns: Unpack[Columns]
 ) -> Addition:
-    """Nodes and edges to add to a graph.
+    """Convert nodes and edges to add to a graph.
 
     Args:
-        ids: Of the nodes of the graph.
-        nodes: The nodes to add, as in `as_graph`, without edges; an array has the next numbers.
-        edges: Edges between nodes of either kind, as in `as_graph`; by default none.
+        ids: Ids of the nodes of the graph.
+        nodes: Nodes to add, as in `as_graph`, without edges; rows of an array are numbered after
+            the nodes of the graph.
+        edges: Edges between old or added nodes, as in `as_graph`; by default none.
         columns: As in `as_graph`.
     """
     if isinstance(nodes, Addition):
@@ -127,7 +128,7 @@ def as_addition(
     known, new = list(ids), alone.ids
     if id is None and not any(name in table.columns for name in IDS if name != ROW):
         new = [len(known) + number for number in new]
-    if {type(known[0]), type(new[0])} == {int, str}:  # a file of text where these are numbers
+    if {type(known[0]), type(new[0])} == {int, str}:  # ids of one are text, of the other numbers
         known, new = list(map(str, known)), list(map(str, new))
     everyone = Table(f"the training graph and {alone.name}", {IDS[0]: column([*known, *new])})
     if edges is not None and not _is_file(edges) and not _is_frame(edges):
@@ -144,7 +145,7 @@ def as_addition(
 
 
 def _check_untyped(edge_type: str | None, edges: Any) -> None:
-    """Require edges with columns where one of them is to hold types."""
+    """Require edges with columns if a column of types is named."""
     if edge_type is not None and edges is not None:
         raise InputError(
             f"edges must be a file or a DataFrame with the column {edge_type!r} of their types, "
@@ -209,7 +210,7 @@ def _nodes(nodes: Any, id: str | None) -> Table:
 
 
 def _pairs(edges: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
-    """Pairs [2, E] of node numbers, and weights where they are not all 1."""
+    """Pairs [2, E] of node numbers, and weights unless all are 1."""
     if edges is None:
         raise InputError(
             "edges must be given with these nodes: a file, a DataFrame, a sparse matrix, or node "
@@ -254,7 +255,7 @@ def _from_data(data: Data, directed: bool, edge_type: str | None) -> TableGraph:
 
 
 def masks_of_data(data: Data, which: int) -> NDArray[np.int64]:
-    """Sets from the masks of a ``Data``: 0 to 2, and −1 for none."""
+    """Set of each node from the masks of a ``Data``: 0 to 2, or −1 for none."""
     parts = torch.full((int(data.num_nodes),), -1)
     for part, name in enumerate(MASKS):
         mask = data[name].bool()

@@ -1,7 +1,7 @@
 """Features of a node from its neighbourhood: degrees, features and known targets of neighbours.
 
-No feature of a node depends on its own target: every sum over targets leaves it out, also where a
-path of two edges returns to the node. Hence a network that sees these features alone, and no edge,
+No feature of a node depends on its own target: every sum over targets leaves it out, even if a
+path of two edges returns to the node. Hence a network that uses only these features, and no edges,
 cannot learn to copy targets.
 """
 
@@ -23,10 +23,10 @@ from gread.kernels.operators import product
 from gread.kernels.pattern import Pattern, Rows
 
 WIDEST = 1024
-"""Columns of dense features up to which the means of neighbours' features are features too."""
+"""Largest number of dense columns, times groups of edges, for which means are features."""
 
 BLOCK = 2**21
-"""Sums that are corrected at a time for the node's own target, 16 MiB."""
+"""Number of sums that are corrected at a time for the node's own target (16 MiB)."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Neighbours:
         return product(self.pattern, ones, values)
 
     def mean(self, values: Tensor) -> Tensor:
-        """Mean over the neighbours of each node, 0 where there are none, [N, k]."""
+        """Mean over the neighbours of each node, 0 if there are none, [N, k]."""
         return self.sum(values) / self.degrees.clamp_min(1)
 
     def targets(self, sums: Tensor) -> Tensor:
@@ -76,7 +76,7 @@ class Neighbours:
         labels are whole numbers, so the result does not depend on it, not even by rounding.
 
         Args:
-            others: Neighbours of u that count.
+            others: Neighbours of u to average over.
             sums: `sum` over ``others`` of ``known``.
             known: Targets of known nodes and a column of ones, 0 for other nodes, [N, k + 1].
         """
@@ -114,7 +114,7 @@ def _codes(matrix: sparse.csr_matrix) -> Tensor:
 
 
 def _mean_and_share(sums: Tensor, total: Tensor) -> Tensor:
-    """Sums of targets divided by their number, the last column, and that number as a share."""
+    """Divide sums of targets by their number (the last column), which becomes a share."""
     means, number = sums[:, :-1], sums[:, -1:]
     return torch.cat([means / number.clamp_min(1), number / total.clamp_min(1)], dim=1)
 
@@ -135,18 +135,18 @@ def surroundings(
 ) -> Tensor:
     """Degrees, means of neighbours' features, and targets of known nodes up to two edges away.
 
-    Columns without targets have mean 0 and deviation 1. Those of targets are not scaled: their mean
-    would have a share of the node's own.
+    Columns without targets have mean 0 and deviation 1. Columns of targets are not scaled: their
+    mean would include the node's own target.
 
     Args:
         groups: `directions` of all edges and, if edges have types, of those of each type. Paths of
             two edges are within a group.
-        x: Features, [N, F]; of wide or sparse ones no means are taken.
+        x: Features, [N, F]. Means are not computed for wide or sparse features.
         known: Nodes whose targets may be used, [N].
-        targets: Of every node, of the order of 1, anything where unknown, [N, k].
+        targets: Targets of every node, of order 1, arbitrary where unknown, [N, k].
 
     Returns:
-        Features that join ``x``, [N, G].
+        Features to append to ``x``, [N, G].
     """
     count = known.double().unsqueeze(1)
     given = torch.cat([targets.double() * count, count], dim=1).cpu()
@@ -169,7 +169,7 @@ def surroundings(
 
 
 def joined(x: Tensor, more: Tensor) -> Tensor:
-    """Columns of dense or sparse features, and dense ones behind them."""
+    """Append dense columns to dense or sparse features."""
     if x.layout is torch.strided:
         return torch.cat([x, more], dim=1)
     whole = sparse.hstack([scipy_matrix(x), more.numpy()], format="csr")

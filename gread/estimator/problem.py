@@ -1,4 +1,4 @@
-"""A graph with labelled nodes, as candidates learn from it."""
+"""A graph with labelled nodes, for training candidates."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from gread.tables.graph import Relations
 from gread.tables.scaling import SCALINGS
 
 FEW, FOLDS = 2000, 5
-"""Labelled nodes below which there are folds, and how many."""
+"""Number of labelled nodes below which there are folds, and number of folds."""
 
 POSITIONS = ("positions", "directed_positions")
 """Names of positions in a graph, without and with directions."""
 
 OUTPUTS = 2_000_000
-"""Predictions of all nodes up to which trees are candidates; networks are quicker."""
+"""Largest number of predictions (nodes times outputs) with trees; networks are faster."""
 
 TRIED = ("none", "row", "binary")
-"""Scalings of features that are tried of the best network."""
+"""Scalings of features that are tried for the best network."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,17 +43,17 @@ class Problem:
     """A graph with labelled nodes to learn from.
 
     Attributes:
-        data: ``x``, ``edge_index`` with directions if there are any, ``edge_weight`` perhaps, types
-            of edges as `relations_of` takes them, and ``y``, the targets of the task, where there
-            is something to learn.
-        learned: Nodes to learn from, [n]; no test node is among them.
-        task: What is predicted, and by which metric candidates are compared.
-        held: A part of them that is kept for validation, where the user says so.
+        data: Graph with ``x``, ``edge_index`` (directed if the graph is) and, for training, the
+            targets ``y`` of the task. ``edge_weight`` and types of edges, see `relations_of`, are
+            optional.
+        learned: Nodes to learn from, [n], without test nodes.
+        task: Targets, and the metric by which candidates are compared.
+        held: Validation nodes among ``learned``, if the user has given a split.
         class_weight: As in ``gread.fit``.
-        seed: Of folds and trainings.
-        device: Where networks are trained.
+        seed: Random seed of folds and trainings.
+        device: Device on which networks are trained.
         components: See `Candidate.features`; by default they are computed when needed.
-        grows: Whether predictions are on a graph with more edges, in which positions are others.
+        grows: Whether predictions are on a graph with more edges, which has other positions.
     """
 
     data: Data
@@ -68,7 +68,7 @@ class Problem:
 
     @cached_property
     def folds(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Nodes to train on and nodes to score on."""
+        """Pairs of nodes to train on and nodes to score on."""
         if self.held is not None:
             return [(np.setdiff1d(self.learned, self.held), self.held)]
         y = self.task.strata(self.data.y.numpy()[self.learned])
@@ -102,9 +102,9 @@ class Problem:
         return self.relations.once(int(self.data.num_nodes), directed=False)
 
     def able(self, candidate: Candidate) -> bool:
-        """Whether the graph has what a candidate is for: types, directions, positions that stay.
+        """Whether a candidate suits the graph: its types, directions, positions and size.
 
-        Trees are for few dense columns, and for few outputs.
+        Trees are used for few dense columns and few outputs only.
         """
         x = self.data.x
         many = is_wide(x) or x.size(0) * self.task.width > OUTPUTS
@@ -136,11 +136,11 @@ class Problem:
 
     @cached_property
     def encoded(self) -> dict[str, Tensor]:
-        """Features as candidates see them and positions by name, made when they are needed."""
+        """Cache of encoded features and of positions, by name."""
         return {}
 
     def suited(self, candidate: Candidate) -> Candidate:
-        """A candidate that sees compressed features where the given ones are heavy."""
+        """Return the candidate with compressed features if the given ones are heavy."""
         heavy = candidate.model != PROPAGATION and is_heavy(self.data.x)
         return replace(candidate, compressed=heavy)
 
@@ -162,8 +162,8 @@ class Problem:
         """The graph as a candidate uses it, without masks.
 
         Args:
-            candidate: Which.
-            known: Nodes whose targets may become features of others, [N].
+            candidate: Candidate.
+            known: Mask of nodes whose targets may become features of others, [N].
         """
         name = "compressed" if candidate.compressed else candidate.scaling
         x = self.encoded.get(name)
@@ -208,13 +208,13 @@ class Problem:
 
 
 def balanced(y: Tensor, classes: int) -> Tensor:
-    """Weights of classes, inversely to their sizes, with a mean of 1 over the nodes."""
+    """Class weights, inversely proportional to class sizes, with a mean of 1 over the nodes."""
     sizes = y.bincount(minlength=classes).float()
     return len(y) / (sizes.clamp_min(1) * (sizes > 0).sum())
 
 
 def variants(problem: Problem, best: Candidate) -> Iterator[Candidate]:
-    """Variants of a network."""
+    """Yield variants of the best candidate."""
     uneven = isinstance(problem.task, Classes) and problem.task.metric != "accuracy"
     if uneven and problem.class_weight is None and not best.balanced:
         yield replace(
@@ -234,7 +234,7 @@ def variants(problem: Problem, best: Candidate) -> Iterator[Candidate]:
             scaling="none",
             reason="there are many columns",
         )
-    for scaling in TRIED if best.model != TREES else ():  # which order alone matters to
+    for scaling in TRIED if best.model != TREES else ():  # trees get no other scaling
         if best.compressed or scaling != best.scaling:
             title = f"{best.title}, features {SCALINGS[scaling].about}"
             yield replace(best, title=title, scaling=scaling, compressed=False)

@@ -15,15 +15,15 @@ TEXTS = {"comparing": "comparing with simpler models"}
 
 
 class FitProgress(Stages):
-    """Shows epochs, candidates and trials with their best validation metric."""
+    """Progress display of epochs, candidates and trials with their validation metric."""
 
     objective: Objective
     seconds: int
     end: float | None = None
-    """When the time for the choice of a model ends, as counted by `time.monotonic`."""
+    """End of the time for the choice of a model, as a value of `time.monotonic`."""
 
     def begin(self, stage: str, classifier: FittedEstimator) -> None:
-        """A stage of `gread.estimator.fit_report` begins; the first that is shown is training."""
+        """Begin a stage of `gread.estimator.fit_report`; the first one shown is training."""
         if stage in ("reading", "preparing"):
             return
         self.end = None
@@ -40,13 +40,13 @@ class FitProgress(Stages):
         self.stage("choosing a model", total=self.seconds)
 
     def advance(self, epoch: Epoch) -> None:
-        """An epoch is over."""
+        """Show an epoch that has ended."""
         value = self.objective.short(epoch.val)
         text = f"epoch {epoch.number} loss {epoch.loss:.3f} validation {value}"
         self.update(text, completed=epoch.number + 1)
 
     def score(self, scores: Sequence[Scored]) -> None:
-        """A candidate has a new score."""
+        """Show the best candidate after a new score."""
         best = scores[0]
         value = self.objective.short(self.objective.metric.sign * best.gain[0])
         self.update(f"{len(scores)} candidates, best {best.candidate.title} {value}")
@@ -59,6 +59,6 @@ class FitProgress(Stages):
         return f"{self.text}, {left} s left", self.seconds - left
 
     def tell(self, count: int, best: FittedEstimator) -> None:
-        """A trial is over."""
+        """Show the best result after a trial."""
         shown = self.objective.short(best.fit_.best.val)
         self.update(f"tuning: {count} trials, best validation {shown}")

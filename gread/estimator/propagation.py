@@ -27,17 +27,17 @@ than 0.008."""
 def _operator(data: Data, like: Tensor) -> Adjacency:
     """D^-½ A D^-½ for states of the size and type of ``like``."""
     adj = OriginalAdjacency(self_loops=0.0)(like, data.edge_index, data.edge_weight)
-    assert isinstance(adj, Adjacency)  # the graph is no shard
+    assert isinstance(adj, Adjacency)  # the graph is not a shard
     return adj
 
 
 def _spread(adj: Adjacency, start: Tensor, alpha: float = ALPHA) -> Tensor:
     """S = (1 − α) Σₖ (αÃ)ᵏ S₀, the limit of S ← αÃS + (1 − α)S₀: Zhou et al., NeurIPS 2003.
 
-    The terms that are left out are estimated by the last two. In an eigenvector of eigenvalue 1,
+    The omitted terms are estimated from the last two. In an eigenvector of eigenvalue 1,
     all later terms together are α / (1 − α) times the last one. In one of eigenvalue −1, as on a
     bipartite graph, the mean of a term and α times the term before is zero. This halves the number
-    of terms, and S is not negative where S₀ is not.
+    of terms, and S is non-negative if S₀ is.
     """
     shares = start.new_tensor([[alpha], [1 - alpha]]).expand(-1, start.size(1))
     terms, gather = Terms(shares, [start], degree=0), backend_for(start).gather
@@ -69,8 +69,8 @@ def propagated(data: Data, known: Tensor, task: Task, y: Tensor) -> Figures:
 def smoothed(data: Data, known: Tensor, task: Task, y: Tensor, predictions: Figures) -> Figures:
     """Correct and smooth: Huang et al., ICLR 2021.
 
-    The errors on known nodes are spread along edges and taken off, scaled to their mean size; then
-    the targets of known nodes and the predictions of the others are spread.
+    The residuals of known nodes are spread along edges, scaled to their mean size, and added to the
+    predictions. Then the targets of known nodes and the predictions of the others are spread.
     """
     device = data.edge_index.device
     p = torch.from_numpy(predictions).float().to(device)

@@ -1,7 +1,7 @@
 """Selection of a predictor: candidates, their comparison within a time budget, and a blend.
 
-Every candidate is scored on nodes that it was not trained on: on folds of the labelled nodes where
-these are few, on one part of them otherwise. The test nodes take no part.
+Every candidate is scored on nodes that it was not trained on: on folds of the labelled nodes if
+these are few, on one part of them otherwise. Test nodes are not used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gread.estimator.scores import Figures
 from gread.estimator.task import Thresholds
 
 FIRST = 0.4
-"""Share of the time in which every candidate is trained once; the best ones have the rest."""
+"""Share of the time in which every candidate is trained once; the rest goes to the best ones."""
 
 SMOOTHED = 3
 """Number of networks whose predictions are also tried with correction by neighbours."""
@@ -34,7 +34,7 @@ LAST = 3
 loss on held-out nodes with 3 than with 1 (0.293 and 0.302, 0.269 and 0.291)."""
 
 BLENDED = 10
-"""Number of candidates of which a blend is made. More of them would fit the nodes by chance."""
+"""Largest number of candidates in a blend. More would overfit the nodes of the scores."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Entrant:
         """Train on each fold for the same time, and score.
 
         Args:
-            until: When to stop, as counted by `time.monotonic`.
+            until: Time to stop at, as a value of `time.monotonic`.
 
         Raises:
             ArithmeticError: The candidate diverges in its first epoch.
@@ -155,9 +155,9 @@ def race(
     these, and so on, until `LAST` networks remain. All rounds take the same time, so each network
     trains longer than in the round before. Predictions of the best networks are tried with
     correction by neighbours too. As long as time remains, variants of the best network are tried:
-    other features, balanced classes where accuracy is not the metric, and settings around its own.
+    other features, balanced classes if accuracy is not the metric, and settings around its own.
 
-    A candidate that can predict on other graphs is always trained, for one epoch at least. Ctrl-C
+    At least one candidate that can predict other graphs is trained, for at least one epoch. Ctrl-C
     ends the comparison, after a call of ``on_stop``.
     """
     contest = Contest(problem, time.monotonic(), seconds, on_score)
@@ -179,7 +179,7 @@ class Contest:
 
     Args:
         problem: The graph.
-        begin: When it began, as counted by `time.monotonic`.
+        begin: Time at which it began, as a value of `time.monotonic`.
         seconds: Time budget.
         on_score: See `OnScore`.
     """
@@ -206,7 +206,7 @@ class Contest:
             self._enter(candidate, self.first, len(candidates) - number)
 
     def _enter(self, candidate: Candidate, end: float, others: int) -> None:
-        """Train a new candidate for its share of the time, the first of ``others``."""
+        """Train a new candidate, the first of ``others`` that share the time until ``end``."""
         now = time.monotonic()
         found = [one.candidate for one in self.entrants]
         if now >= end and any(not one.transductive() for one in found):
@@ -225,7 +225,7 @@ class Contest:
             self.on_score(self.scores())
 
     def halve(self) -> None:
-        """Continue the better half of the networks, again and again, until `LAST` remain."""
+        """Continue the better half of the networks, repeatedly, until `LAST` remain."""
         count = len(self.networks())
         while count > LAST and time.monotonic() < self.end:
             rounds = math.ceil(math.log2(count / LAST))
@@ -275,10 +275,10 @@ class Choice:
 
     Attributes:
         scored: All candidates, the best first.
-        weights: Of each of them in the blend.
-        temperature: Of the blend.
-        gain: Of the blend on the nodes of the race, see `Problem.gain`.
-        thresholds: Of the blend, see `gread.estimator.task`.
+        weights: Weight of each candidate in the blend.
+        temperature: Temperature of the blend.
+        gain: Gain of the blend on the nodes of the race, see `Problem.gain`.
+        thresholds: Thresholds of the blend, see `gread.estimator.task`.
     """
 
     scored: list[Scored]

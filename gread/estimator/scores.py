@@ -26,9 +26,9 @@ class Headline:
 
     Attributes:
         metric: A name of ``gread.training.METRICS``.
-        value: Its value; None where it is not defined.
-        error: Standard error, of the accuracy √(a (1 − a) / n), otherwise over 40 resamples of
-            the nodes.
+        value: Value of the metric; None if undefined.
+        error: Standard error: √(a (1 − a) / n) for an accuracy a, otherwise from 40 bootstrap
+            resamples of the nodes.
     """
 
     metric: str
@@ -42,7 +42,7 @@ class Headline:
 
 
 def apart(metric: str, difference: float) -> str:
-    """The size of a difference of a metric: in points where its values are shares of 1."""
+    """Format the size of a difference of a metric, in points if its values are shares of 1."""
     share = METRICS[metric].higher_is_better and "numbers" not in METRICS[metric].targets
     return f"{100 * abs(difference):.1f} points" if share else f"{abs(difference):.4g}"
 
@@ -62,7 +62,7 @@ def headline(metric: str, outputs: Tensor, y: Tensor) -> Headline:
 
 
 def value_of(metric: str, outputs: Tensor, y: Tensor) -> float:
-    """A metric over all nodes, NaN where it is not defined."""
+    """Compute a metric over all nodes; NaN if undefined."""
     everyone = torch.ones(1, len(y), dtype=torch.float64)
     return METRICS[metric].of(Predictions(outputs, y, everyone, everyone.sum(-1))).item()
 
@@ -74,14 +74,14 @@ class Scores:
     Attributes:
         accuracy, macro_f1: As in scikit-learn, over the classes that have nodes.
         roc_auc: Mean over the classes, each against the others; None if there is only one class.
-        confusion: Numbers of nodes, a row for each true class, a column for each predicted one.
+        confusion: Numbers of nodes, one row per true class, one column per predicted class.
         calibration_error: Mean distance between confidence and accuracy over ten bins of
             confidence, weighted by their nodes.
         bins: Mean confidence, accuracy and number of nodes of every bin that has nodes.
-        average_precision: Of two classes that of the rarer one, of more the mean over them; None if
+        average_precision: Value of the rarer of two classes, or the mean over more classes; None if
             there is only one class.
-        headline: What models are compared by.
-        uncalibrated: Calibration error without the temperature of a blend; None of other models.
+        headline: Metric by which models are compared.
+        uncalibrated: Calibration error without the temperature of a blend; None for other models.
     """
 
     nodes: int
@@ -116,9 +116,9 @@ def score(
 
     Args:
         y: The true classes.
-        probabilities: Of every class.
+        probabilities: Probability of every class.
         predicted: The predicted classes, by default the most probable ones.
-        metric: What models are compared by.
+        metric: Metric by which models are compared.
 
     Example:
         >>> score(np.array([0, 1]), np.array([[0.9, 0.1], [0.8, 0.2]])).confusion
@@ -149,22 +149,22 @@ def score(
 
 
 DECISIONS = ("accuracy", "balanced-accuracy", "macro-f1")
-"""Metrics of the predicted classes; others are of probabilities."""
+"""Metrics of the predicted classes; other metrics use probabilities."""
 
 
 def log(probabilities: Figures) -> Tensor:
-    """Scores of classes whose softmax are these probabilities."""
+    """Class scores with a softmax equal to these probabilities."""
     return torch.from_numpy(np.log(np.maximum(probabilities, 1e-12)))
 
 
 def log_odds(probabilities: Figures) -> Tensor:
-    """Scores of labels whose sigmoid are these probabilities."""
+    """Label scores with a sigmoid equal to these probabilities."""
     inside = np.clip(probabilities, 1e-12, 1 - 1e-12)
     return torch.from_numpy(np.log(inside / (1 - inside)))
 
 
 def _roc_auc(y: NDArray[np.int64], probabilities: Figures) -> float | None:
-    """One class against the others, for every class that has nodes on both sides."""
+    """Mean one-vs-rest ROC-AUC over the classes that some nodes have and others do not."""
     from sklearn.metrics import roc_auc_score
 
     found = [
@@ -208,7 +208,7 @@ def calibration_error(
 
 @dataclass(frozen=True)
 class LabelScore:
-    """Measures of one label; None where all nodes have it, or none has."""
+    """Measures of one label; None if all nodes have it, or none has."""
 
     label: str
     nodes: int
@@ -222,10 +222,10 @@ class LabelScores:
     """Measures of predictions for nodes whose labels are known.
 
     Attributes:
-        micro_f1, macro_f1: Over all labels together, and the mean over the labels.
-        roc_auc, average_precision: Mean over the labels; None where none has both kinds of nodes.
-        labels: Of each label.
-        headline: What models are compared by.
+        micro_f1, macro_f1: F1 over all labels together, and its mean over the labels.
+        roc_auc, average_precision: Mean over the labels; None if no label has both kinds of nodes.
+        labels: Measures of each label.
+        headline: Metric by which models are compared.
     """
 
     nodes: int
@@ -291,8 +291,8 @@ class NumberScores:
     Attributes:
         mae: Mean of |y − prediction|, in the unit of the target.
         rmse: √ of the mean of (y − prediction)².
-        r2: 1 − Σ (y − prediction)² / Σ (y − mean of y)²; None where all y are alike.
-        headline: What models are compared by.
+        r2: 1 − Σ (y − prediction)² / Σ (y − mean of y)²; None if all y are equal.
+        headline: Metric by which models are compared.
     """
 
     nodes: int

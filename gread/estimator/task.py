@@ -1,8 +1,8 @@
 """Kinds of targets: a class, several labels or a number.
 
-A task says how targets become what a network learns, how its outputs become predictions [N, k], by
-which metric these are compared, and how they are calibrated, decided, scored and written. All else
-(race, blend, folders, comparison) is the same for all tasks.
+A task defines the targets of a network, the conversion of its outputs to predictions [N, k], and
+the metric. It calibrates, decides, scores and formats predictions. All other code (race, blend,
+folders, comparison) is the same for all tasks.
 """
 
 from __future__ import annotations
@@ -48,12 +48,15 @@ from gread.training.losses import LOSSES, Targets
 from gread.training.metrics import METRICS, metric_of, metrics_of
 
 COMMON = 0.9
-"""Share of the commonest class above which accuracy tells little."""
+"""Share of the most common class above which accuracy is not the default metric."""
 
 FIFTHS = 5
 
 Thresholds = list[float] | None
-"""Probability from which on the rarer class, or each label, is predicted; None for a half."""
+"""Lowest probability at which the rarer class, or each label, is predicted.
+
+None selects the most probable class, or labels from 1/2 on.
+"""
 
 T = TypeVar("T", bound="Task")
 
@@ -73,7 +76,7 @@ class Task(ABC):
     targets: ClassVar[Targets]
     loss: ClassVar[str]
     steady: ClassVar[str]
-    """A metric that changes with every prediction: it breaks ties of the other."""
+    """Continuous metric that breaks ties of ``metric``."""
     word: ClassVar[str]
     """Description of a node's target, for a sentence."""
     dtype: ClassVar[torch.dtype] = torch.float64
@@ -81,7 +84,7 @@ class Task(ABC):
     kind: ClassVar[str] = "classification"
     """One of `KINDS`."""
     estimator: ClassVar[str] = "GraphClassifier"
-    """Name of the class that predicts it."""
+    """Name of the estimator class."""
 
     @property
     def width(self) -> int:
@@ -94,26 +97,26 @@ class Task(ABC):
 
     @abstractmethod
     def without(self, y: NDArray[Any], hidden: NDArray[np.bool_]) -> NDArray[Any]:
-        """Targets without those of some nodes."""
+        """Targets with those of hidden nodes set to unknown."""
 
     @abstractmethod
     def strata(self, y: NDArray[Any]) -> NDArray[np.int64]:
-        """Groups of nodes, −1 for none, of which every part of a split has its share, [N]."""
+        """Strata of a split: a group for each node, −1 for none, [N]."""
 
     @abstractmethod
     def described(self, y: NDArray[Any]) -> Labels:
-        """Classes by which a graph is diagnosed."""
+        """Classes for the diagnosis of a graph."""
 
     @abstractmethod
     def spread(self, y: Tensor) -> Tensor:
-        """Targets as predictions [N, k], anything where unknown."""
+        """Targets as predictions [N, k], arbitrary where unknown."""
 
     def learned(self, y: Tensor) -> Tensor:
-        """Targets as a network learns them, anything where unknown."""
+        """Targets for the loss of a network, arbitrary where unknown."""
         return y.nan_to_num().float()
 
     def around(self, y: Tensor) -> Tensor:
-        """Targets as features of neighbours, [N, k], of the order of 1."""
+        """Targets as features of neighbours, [N, k], of order 1."""
         return self.spread(y)
 
     @abstractmethod
@@ -127,14 +130,14 @@ class Task(ABC):
 
     @abstractmethod
     def outputs(self, predictions: Figures) -> Tensor:
-        """Outputs of a network that would give these predictions."""
+        """Predictions in the form that metrics take: scores, log-odds or numbers, [N, k]."""
 
     def limited(self, predictions: Tensor) -> Tensor:
-        """Predictions that were corrected, as far as they can be."""
+        """Corrected predictions, clipped to valid values."""
         return predictions
 
     def smoothed(self, predictions: Tensor, spread: Callable[[Tensor], Tensor]) -> Tensor:
-        """Predictions that are spread along edges, on their scale: divided by spread ones."""
+        """Predictions spread along edges, divided by spread ones to keep their scale."""
         found = spread(torch.cat([predictions, torch.ones_like(predictions[:, :1])], dim=1))
         return found[:, :-1] / found[:, -1:].clamp_min(1e-30)
 
@@ -148,7 +151,7 @@ class Task(ABC):
         return (first if np.isfinite(first) else -np.inf), second
 
     def temperature(self, predictions: Figures, y: NDArray[Any]) -> float:
-        """T with which `tempered` predictions are the most likely; 1 where that means nothing."""
+        """T that maximizes the likelihood of `tempered` predictions; 1 if there is none."""
         return 1.0
 
     def calibrated(self, predictions: Tensor, t: float) -> Tensor:
@@ -156,7 +159,7 @@ class Task(ABC):
         return predictions
 
     def tempered(self, predictions: Figures, t: float) -> Figures:
-        """Calibrated predictions."""
+        """Predictions with a temperature, as arrays."""
         found: Figures = self.calibrated(torch.from_numpy(predictions), t).numpy()
         return found
 
@@ -171,12 +174,12 @@ class Task(ABC):
         return ()
 
     def thresholds(self, predictions: Figures, y: NDArray[Any]) -> Thresholds:
-        """Thresholds that are the best on nodes that were not learned from, if there are any."""
+        """Best thresholds on held-out nodes; None if the task has none."""
         return None
 
     @abstractmethod
     def decided(self, predictions: Figures, thresholds: Thresholds) -> NDArray[Any]:
-        """Targets that are predicted, [N] or [N, k]."""
+        """Predicted targets, [N] or [N, k]."""
 
     @abstractmethod
     def scores(self, y: NDArray[Any], predictions: Figures, thresholds: Thresholds) -> AnyScores:
@@ -187,7 +190,7 @@ class Task(ABC):
         """Columns of a file of predictions."""
 
     def best_metric(self, y: NDArray[Any], parts: NDArray[np.int64]) -> tuple[str, str]:
-        """The metric that suits the targets of a split, and a sentence if it is not the usual."""
+        """Metric that suits the targets of a split, and a note if it is not the usual one."""
         return LOSSES[self.loss].metric, ""
 
     @abstractmethod
@@ -195,17 +198,17 @@ class Task(ABC):
         """Require parts of a split, 0 to 2, from which all targets can be learned."""
 
     def fitted(self: T, y: NDArray[Any], learned: NDArray[np.bool_]) -> T:
-        """The task with what it takes from the targets of the nodes that are learned from."""
+        """Return the task with statistics of the targets of the nodes to learn from."""
         return self
 
     def check_metric(self, name: str) -> None:
-        """Require a metric of such targets."""
+        """Require a metric for this kind of targets."""
         if self.targets not in METRICS[name].targets:
             fitting = ", ".join(metrics_of(self.targets))
             raise InputError(f"metric must be one of {fitting} for {self.targets}, got {name!r}")
 
     def outputs_of(self, config: TrainConfig) -> int:
-        """Number of outputs of a network, which its loss decides; loss and metric must fit."""
+        """Number of outputs of a network, which depends on the loss; checks loss and metric."""
         loss = LOSSES[config.loss]
         if loss.targets != self.targets:
             fitting = [name for name, one in LOSSES.items() if one.targets == self.targets]
@@ -229,10 +232,10 @@ class Task(ABC):
 
 @dataclass(frozen=True)
 class Classes(Task):
-    """Each node has one of several classes; y is its place among them, −1 where unknown.
+    """Each node has one of several classes; y is its index in ``names``, −1 where unknown.
 
     Attributes:
-        rare: Place of the rarer of two classes, whose probability has a threshold.
+        rare: Index of the rarer of two classes, whose probability has a threshold.
     """
 
     rare: int = 1
@@ -280,11 +283,11 @@ class Classes(Task):
         return log(predictions)
 
     def limited(self, predictions: Tensor) -> Tensor:
-        """Not negative."""
+        """Clip at 0."""
         return predictions.clamp_min(0.0)
 
     def smoothed(self, predictions: Tensor, spread: Callable[[Tensor], Tensor]) -> Tensor:
-        """Shares of the classes."""
+        """Spread predictions, normalized to a sum of 1."""
         found = spread(predictions).clamp_min(1e-12)
         return found / found.sum(1, keepdim=True)
 
@@ -307,14 +310,14 @@ class Classes(Task):
         return (self.names[self.rare],)
 
     def thresholds(self, predictions: Figures, y: NDArray[np.int64]) -> Thresholds:
-        """The best by the metric, or by macro-F1 where that is one of probabilities."""
+        """Best threshold by the metric, or by macro-F1 if the metric uses probabilities."""
         if not self.tunes:
             return None
         measure = self.metric if self.metric in DECISIONS else "macro-f1"
         return [best_threshold(predictions[:, self.rare], y == self.rare, measure)]
 
     def decided(self, predictions: Figures, thresholds: Thresholds) -> NDArray[np.int64]:
-        """Places of classes."""
+        """Indices of the predicted classes."""
         if thresholds is None:
             found: NDArray[np.int64] = predictions.argmax(axis=1)
             return found
@@ -337,11 +340,11 @@ class Classes(Task):
         } | each
 
     def best_metric(self, y: NDArray[np.int64], parts: NDArray[np.int64]) -> tuple[str, str]:
-        """Average precision where one class has nearly all nodes, and others are in every part."""
+        """Average precision if one class has nearly all nodes, and others are in every part."""
         sizes = np.bincount(y[(parts == 0) | (parts == 1)], minlength=self.width)
         commonest = int(sizes.argmax())
         share = sizes[commonest] / sizes.sum()
-        some = np.unique(parts[parts >= 0])  # there may be no test
+        some = np.unique(parts[parts >= 0])  # there may be no test nodes
         others = [((parts == part) & (y != commonest)).any() for part in some]
         if share <= COMMON or not all(others):
             return "accuracy", ""
@@ -352,7 +355,7 @@ class Classes(Task):
         return "average-precision", sentence
 
     def fitted(self, y: NDArray[np.int64], learned: NDArray[np.bool_]) -> Classes:
-        """With the rarer of two classes."""
+        """Set the rarer of two classes."""
         sizes = np.bincount(y[learned], minlength=self.width)
         return replace(self, rare=int(sizes[1] <= sizes[0]) if self.width == 2 else 1)
 
@@ -404,7 +407,7 @@ class LabelSets(Task):
         return np.where(known, found, -1)
 
     def described(self, y: Figures) -> Labels:
-        """With and without the label that comes closest to half of the nodes."""
+        """Two classes: without and with the label whose share is closest to 1/2."""
         known = self.known(y)
         shares = y[known].mean(axis=0)
         place = int(np.abs(shares - 0.5).argmin())
@@ -425,11 +428,11 @@ class LabelSets(Task):
         return log_odds(predictions)
 
     def limited(self, predictions: Tensor) -> Tensor:
-        """Between 0 and 1."""
+        """Clip to 0 and 1."""
         return predictions.clamp(0.0, 1.0)
 
     def temperature(self, predictions: Figures, y: Figures) -> float:
-        """That of all labels together, each with and without as two classes."""
+        """One temperature for all labels, each as two classes."""
         two = _two(torch.from_numpy(predictions)).numpy()
         return temperature(two, y.flatten().astype(np.int64))
 
@@ -445,12 +448,12 @@ class LabelSets(Task):
         return self.names
 
     def thresholds(self, predictions: Figures, y: Figures) -> Thresholds:
-        """The best of each label, by its F1."""
+        """Best threshold of each label by its F1."""
         pairs = zip(predictions.T, y.T == 1, strict=True)
         return [best_threshold(share, there, "f1") for share, there in pairs]
 
     def decided(self, predictions: Figures, thresholds: Thresholds) -> NDArray[np.int64]:
-        """0 and 1."""
+        """0 or 1 for every label."""
         return (predictions >= (0.5 if thresholds is None else thresholds)).astype(np.int64)
 
     def scores(self, y: Figures, predictions: Figures, thresholds: Thresholds) -> AnyScores:
@@ -459,7 +462,7 @@ class LabelSets(Task):
         return score_labels(self.names, y, predictions, decided, self.metric)
 
     def cells(self, predictions: Figures, thresholds: Thresholds) -> Mapping[str, Sequence[Any]]:
-        """0 or 1 of every label, and the probability of each."""
+        """0 or 1 for every label, and its probability."""
         chosen, shares = self.decided(predictions, thresholds), np.round(predictions, 6)
         decided = {str(name): chosen[:, place].tolist() for place, name in enumerate(self.names)}
         return decided | {
@@ -482,8 +485,8 @@ class Numbers(Task):
     """Each node has a number; y is NaN where unknown, [N].
 
     Attributes:
-        centre, scale: Mean and deviation of the training nodes; a network learns (y − centre) /
-            scale.
+        centre, scale: Mean and standard deviation of the training nodes; a network learns
+            (y − centre) / scale.
     """
 
     centre: float = 0.0
@@ -527,11 +530,11 @@ class Numbers(Task):
         return y.nan_to_num().float().unsqueeze(1)
 
     def learned(self, y: Tensor) -> Tensor:
-        """With mean 0 and deviation 1."""
+        """Standardized numbers."""
         return ((y - self.centre) / self.scale).nan_to_num().float()
 
     def around(self, y: Tensor) -> Tensor:
-        """With mean 0 and deviation 1."""
+        """Standardized numbers."""
         return self.learned(y).unsqueeze(1)
 
     def decoded(self, outputs: Tensor, loss: str) -> Tensor:
@@ -555,7 +558,7 @@ class Numbers(Task):
         return {"prediction": [float(f"{value:.7g}") for value in predictions[:, 0]]}
 
     def fitted(self, y: Figures, learned: NDArray[np.bool_]) -> Numbers:
-        """With mean and deviation."""
+        """Set mean and standard deviation."""
         known = y[learned]
         return replace(self, centre=float(known.mean()), scale=float(known.std()) or 1.0)
 
@@ -572,13 +575,13 @@ class Numbers(Task):
 TASKS: Registry[type[Task]] = Registry(
     "task", {kind.targets: kind for kind in (Classes, LabelSets, Numbers)}
 )
-"""By what a node has."""
+"""Tasks by kind of targets."""
 
 KINDS = ("auto", "classification", "regression")
 
 
 def task_of(values: Mapping[str, Any], names: Sequence[Any]) -> Task:
-    """The task of these names, from what `Task.to_dict` gave, perhaps through JSON."""
+    """Restore a task from `Task.to_dict`, also after a round trip through JSON."""
     given = dict(values)
     found = TASKS[given.pop("targets")](**given | {"names": tuple(names)})
     found.check_metric(found.metric)
@@ -588,16 +591,17 @@ def task_of(values: Mapping[str, Any], names: Sequence[Any]) -> Task:
 def read_targets(
     table: Table, names: Sequence[str], kind: str = "auto", known: Task | None = None
 ) -> tuple[Task, NDArray[Any], str]:
-    """The task of label columns, the targets [N] or [N, k], and a sentence if it was recognized.
+    """Read the task of label columns, targets [N] or [N, k], and a note if it was recognized.
 
-    Several columns of 0 and 1, or one of lists such as "a;b", are labels. Of one column, numbers
-    are numbers if `gread.tables.labels.are_quantities` or ``kind`` says so.
+    Several columns of 0 and 1, or one column of lists such as "a;b", hold labels. One column holds
+    numbers to predict if ``kind`` is ``"regression"``, or if it is ``"auto"`` and
+    `gread.tables.labels.are_quantities` is true.
 
     Args:
         table: The nodes.
-        names: The columns.
+        names: Names of the label columns.
         kind: One of `KINDS`.
-        known: The task, where a model has learned it.
+        known: Task of a trained model, which determines the kind of target.
     """
     if kind not in KINDS:
         raise InputError(f"task must be one of {', '.join(KINDS)}, got {kind!r}")
@@ -642,7 +646,7 @@ def read_targets(
 
 
 def _checked(task: LabelSets, y: Figures, where: str) -> LabelSets:
-    """Require labels that some nodes have and others have not."""
+    """Require that each label is 0 for some nodes and 1 for others."""
     known = y[task.known(y)]
     if not len(known):
         raise InputError(f"{where} must hold the labels of some nodes, got none")
@@ -660,11 +664,11 @@ def _f1(right: NDArray[Any], chosen: NDArray[Any], there: float) -> NDArray[Any]
 
 
 def best_threshold(shares: Figures, there: NDArray[np.bool_], measure: str) -> float:
-    """The probability from which on a class is to be predicted, by a measure of the decisions.
+    """Best threshold of the probability of a class, by a measure of the decisions.
 
     Args:
-        shares: Its probability for every node, [n].
-        there: Which nodes are of the class.
+        shares: Probability of the class for every node, [n].
+        there: Mask of nodes of the class, [n].
         measure: ``"f1"`` of the class, ``"macro-f1"`` or ``"balanced-accuracy"``.
 
     Example:
@@ -673,12 +677,12 @@ def best_threshold(shares: Figures, there: NDArray[np.bool_], measure: str) -> f
     """
     order = np.argsort(-shares, kind="stable")
     falling, truth = shares[order], there[order]
-    last = np.append(falling[1:] < falling[:-1], True)  # equal ones are decided alike
+    last = np.append(falling[1:] < falling[:-1], True)  # equal probabilities have one decision
     chosen = np.flatnonzero(last) + 1.0
     right = np.cumsum(truth)[last].astype(float)
     count, positive = len(shares), float(there.sum())
     negative = count - positive
-    rejected = negative - (chosen - right)  # rightly so
+    rejected = negative - (chosen - right)  # true negatives
     own, other = _f1(right, chosen, positive), _f1(rejected, count - chosen, negative)
     recall = right / max(positive, 1), rejected / max(negative, 1)
     values = {"f1": own, "macro-f1": (own + other) / 2, "balanced-accuracy": sum(recall) / 2}

@@ -1,6 +1,6 @@
-"""Gradient-boosted trees: scikit-learn grows them, and tensors keep and apply them.
+"""Gradient-boosted trees, grown by scikit-learn, stored and applied as tensors.
 
-A model folder then holds them as any network, and none of scikit-learn's objects.
+A model folder holds them like any network, without objects of scikit-learn.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from gread.estimator.scores import Figures
 from gread.estimator.task import Task
 
 BLOCK = 16
-"""Trees that are applied at a time."""
+"""Number of trees that are applied at a time."""
 
 MOST, PAUSE = 32, 0.5
-"""Most rounds between two looks at the clock, and their seconds; the first turn has one round."""
+"""Most rounds between two checks of the time, and their seconds; the first turn has one round."""
 
 PATIENCE = 30
 """Rounds without a lower loss on held nodes after which the training ends."""
 
 NEVER = -15.0
-"""Output of a class that no node to learn from has."""
+"""Output of a class without nodes to learn from."""
 
 SERIAL = 2**18
-"""Values of the features below which one thread grows the trees: several are hardly faster, and
+"""Number of feature values below which one thread grows the trees: several are hardly faster, and
 on a busy machine they wait for each other."""
 
 
@@ -42,7 +42,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 class Trees(nn.Module):
-    """Sums of the leaves that the features of a node reach, one in each tree.
+    """Sum of leaf values: the features of a node reach one leaf in each tree.
 
     Args:
         outputs: Number k of outputs.
@@ -83,9 +83,9 @@ class Trees(nn.Module):
         return found
 
     def reached(self, x: Tensor, some: slice) -> Tensor:
-        """Values of the leaves of some trees that each node reaches, [N, trees].
+        """Values of the leaves that each node reaches in some trees, [N, trees].
 
-        Places are numbers in flat tensors, which are read several times faster than rows.
+        Nodes of trees are indices of flat tensors, which are read several times faster than rows.
         """
         count, size = self.column[some].shape
         root = torch.arange(0, count * size, size, dtype=torch.int32, device=x.device)
@@ -103,12 +103,12 @@ class Trees(nn.Module):
         return value.index_select(0, place).view(-1, count)
 
     def columns(self) -> list[int]:
-        """Features that a decision uses."""
+        """Columns of the features that decisions use."""
         decides = self.left != torch.arange(self.left.size(1), device=self.left.device)
         return self.column[decides & (self.left != self.right)].unique().tolist()
 
     def check(self, columns: int) -> None:
-        """Require places that exist, which `forward` relies on."""
+        """Require indices in range, which `forward` relies on."""
         size = self.column.size(1)
         ends = {"output": len(self.start), "column": columns, "left": size, "right": size}
         for name, end in ends.items():
@@ -118,18 +118,20 @@ class Trees(nn.Module):
 
 
 class Boosting:
-    """Growth of trees that can be interrupted and continued. A round adds one tree to each output.
+    """Training of trees that can be interrupted and continued.
+
+    A round adds one tree to each output.
 
     Args:
         x: Features, [N, F].
-        y: Targets as `Task.learned` gives them.
-        task: What is predicted.
+        y: Targets as returned by `Task.learned`.
+        task: Kind of target.
         learned: Nodes to learn from.
-        held: Nodes whose loss decides the number of rounds, which without them is ``rounds``.
+        held: Nodes whose loss selects the number of rounds; without them it is ``rounds``.
         rounds: Largest number of rounds.
         settings: ``lr``, ``leaves`` and ``depth``.
         class_weight: Weights of the classes in the loss.
-        seed: Of the columns that a decision may use.
+        seed: Random seed of the columns that a decision may use.
     """
 
     def __init__(
@@ -152,7 +154,7 @@ class Boosting:
         self.weight = None if class_weight is None else class_weight.cpu().numpy()[targets]
         self.held = None if held is None else (x.cpu()[held], y.cpu().numpy()[held])
         self.learners = [self._learner(seed) for _ in self.targets]
-        self.grown: list[list[tuple[int, Arrays]]] = []  # of each round, outputs and their trees
+        self.grown: list[list[tuple[int, Arrays]]] = []  # for each round, outputs and their trees
         self.start = np.zeros(task.width)
         self.outputs: Tensor | None = None
         self.best, self.lowest, self.pace = 0, np.inf, 1
@@ -251,7 +253,7 @@ class Boosting:
 
 
 def _arrays(nodes: NDArray[Any], size: int) -> Arrays:
-    """A tree of scikit-learn as `Trees` keeps it: both ways from a leaf lead to it again.
+    """Convert a tree of scikit-learn for `Trees`; both successors of a leaf are the leaf.
 
     Features are float32, so thresholds may be rounded down to float32.
     """

@@ -1,4 +1,4 @@
-"""Tuning of a classifier on a user's graph."""
+"""Tuning of an estimator on a user's graph."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def tune(
     minutes: float,
     on_trial: Callable[[int, GraphEstimator], None] | None = None,
 ) -> GraphEstimator:
-    """The classifier with the best validation metric among those trained in some minutes.
+    """Tune settings, and return the estimator with the best validation metric.
 
     Its attribute ``tuning_`` is a `Tuning`.
 
@@ -28,9 +28,9 @@ def tune(
     given. A training that is not finished in time does not count.
 
     Args:
-        classifier: Fitted; the one to beat.
-        minutes: How long to search.
-        on_trial: Called after every training with their number and the best so far.
+        classifier: Fitted estimator; returned if no trial is better.
+        minutes: Minutes to spend.
+        on_trial: Called after every trial with the number of trials and the best estimator so far.
 
     Example:
         >>> import gread

@@ -20,7 +20,7 @@ from gread.runs.spec import RunSpec
 
 @dataclass(frozen=True)
 class Ablation:
-    """A hyperparameter of GREAD, and what the paper calls its two values."""
+    """A hyperparameter of GREAD, and the paper's names of its two values."""
 
     name: str
     values: dict[str, str]
@@ -31,9 +31,9 @@ class Said:
     """Claim of the paper about the second value compared with the first.
 
     Attributes:
-        text: As it follows "that".
+        text: Wording of the claim, as it follows "that".
         share: Share of pairs in which the second value must be better for the claim to hold.
-        without: Datasets that the text excepts.
+        without: Datasets that the claim excludes.
     """
 
     text: str
@@ -46,7 +46,7 @@ BETA = Ablation("beta", {"scalar": "SC", "vector": "VC"})
 
 
 def specs(ablation: Ablation, datasets: Sequence[str]) -> list[RunSpec]:
-    """Every reaction with either value, and the rest of its preset."""
+    """Runs of every reaction with each value; the other settings are those of its preset."""
     return [
         spec
         for dataset in datasets
@@ -59,7 +59,7 @@ def specs(ablation: Ablation, datasets: Sequence[str]) -> list[RunSpec]:
 
 
 def _form(ablation: Ablation, value: str, model: str, dataset: str) -> str:
-    """The value, in the form of the preset where that has one: a positive vector is a vector."""
+    """Value, in the variant of the preset if there is one: a positive vector is a vector."""
     own = str(preset_of(model, dataset).hyper.get(ablation.name))
     return own if own.endswith(f"-{value}") else value
 
@@ -71,7 +71,7 @@ def render(
     datasets: Sequence[str],
     results: Sequence[Result],
 ) -> TextTable:
-    """The two values below each other, the better one bold, and what the paper prints."""
+    """Table of the accuracies with both values, the better one bold, and the paper's numbers."""
     ours = accuracies(((r.spec.dataset, _value(ablation, r.spec), title_of(r)), r) for r in results)
     known = means_of(ours)
     titles = [MODELS[model].title for model in GREAD]

@@ -31,25 +31,25 @@ MAIN = (
 """The baselines of the paper's Table 4; Table 8 has all."""
 
 PAPER_ROWS = PUBLISHED["paper"]
-"""Model to dataset to mean and deviation, as the paper prints them."""
+"""Mean and deviation by model and dataset, as the paper prints them."""
 
 PAPER = {name: row for name, row in PAPER_ROWS.items() if name != "GRAND++"}
 """The rows of Table 8; GRAND++ is in Table 22."""
 
 CODE = PUBLISHED["code"]
-"""Model to dataset to mean, as the authors' published code reaches them when run again."""
+"""Mean by model and dataset, from the authors' published code, run again."""
 
 
 ALL = tuple(name for name in PAPER if not name.startswith("GREAD"))
 BASELINES = {MODELS[name].title: name for name in STUDIED if name not in GREAD}
-"""Title to name."""
+"""Names of the baselines by title."""
 
 ROWS = (*ALL, *(title for title in BASELINES if title not in PAPER))
 """The baselines of the paper's Table 8, then those that it does not have."""
 
 
 def specs(baselines: Sequence[str] = ()) -> list[RunSpec]:
-    """Models on nine datasets and ten splits: the seven of GREAD, and baselines by their titles.
+    """Runs of seven GREAD models and of ``baselines`` (titles), on nine datasets and ten splits.
 
     Baselines have one seed on every dataset, as in the papers that the paper takes them from.
     """
@@ -66,16 +66,16 @@ TITLES = tuple(CATALOGUE[name].title for name in DATASETS)
 """Titles of the nine datasets."""
 
 DIVERGED = "diverged"
-"""In a cell: there are runs, and none has a number."""
+"""Text of a cell if there are runs, but none has a number."""
 
 Accuracies = Mapping[str, Mapping[str, Sequence[float]]]
-"""Title to dataset to mean and deviation."""
+"""Mean and deviation by title and dataset."""
 
 
 def summary(results: Iterable[Result]) -> dict[str, dict[str, tuple[float, float]]]:
-    """Title to dataset to mean and deviation in percent, over splits and seeds.
+    """Mean and deviation in percent over splits and seeds, by title and dataset.
 
-    A dataset on which a run failed is not there; the title is.
+    Datasets on which a run failed are omitted; the title is kept.
     """
     found: dict[str, dict[str, tuple[float, float]]] = {}
     grouped = accuracies(((title_of(r), r.spec.dataset), r) for r in results)
@@ -87,7 +87,7 @@ def summary(results: Iterable[Result]) -> dict[str, dict[str, tuple[float, float
 
 
 def accuracy_table(title: str, baselines: Sequence[str], results: Sequence[Result]) -> TextTable:
-    """Ours, the paper's and the difference; baselines that are not run are the paper's."""
+    """Our numbers, the paper's and the difference; baselines without runs have the paper's."""
     ours = summary(results)
     found = accuracies(((title_of(r), r.spec.dataset), r) for r in results)
     names = [*baselines, *(MODELS[model].title for model in GREAD)]
@@ -135,14 +135,14 @@ def _best_in(shown: Accuracies, ours: Accuracies) -> tuple[Claim, ...]:
 
 
 RIVALS = {"GloGNN": "∗", "ACM-GCN": "†"}
-"""Models with which the marks of Table 2 compare."""
+"""Marks of Table 2 by the model that is compared."""
 
 
 def ranking_table(title: str, rows: int, results: Sequence[Result]) -> TextTable:
-    """Average ranks and medals, ours for the models that are run and the paper's for the others.
+    """Average ranks and medals, from our runs or, for models without runs, the paper's numbers.
 
-    A model of which we have runs is never ranked by the paper's numbers: with a gap it is left
-    out. Where some datasets have no run at all the ranking is over the others.
+    A model with runs is never ranked by the paper's numbers. It is omitted if it has no number on
+    some dataset. Datasets without any run are not compared.
     """
     ours = {name: row for name, row in summary(results).items() if name in PAPER}
     datasets = [d for d in DATASETS if any(d in row for row in ours.values())] or list(DATASETS)
@@ -170,9 +170,9 @@ def ranking_table(title: str, rows: int, results: Sequence[Result]) -> TextTable
 
 
 def rankings(ours: Accuracies, datasets: Sequence[str] = DATASETS) -> dict[str, list[Standing]]:
-    """Rankings of our GREAD with three versions of the baselines, to see how much these matter.
+    """Rankings of GREAD with three versions of the baselines' numbers, to see their effect.
 
-    Models with a gap are left out.
+    Models without a number on some dataset are omitted.
     """
     gread = {name: row for name, row in ours.items() if name.startswith("GREAD")}
     own = {name: ours[name] for name in ALL if name in ours}
@@ -218,7 +218,7 @@ def said_of_places(found: Mapping[str, Sequence[Standing]]) -> str:
 
 
 def _ranked_first(ours: Accuracies, datasets: Sequence[str]) -> tuple[Claim, ...]:
-    """The claim holds if GREAD-BS is the first with every version of the baselines."""
+    """Claim on the top rank; it holds if GREAD-BS is first with every version of the baselines."""
     found = rankings(ours, datasets)
     places_found = [place_of(ordered, "GREAD-BS") for ordered in found.values()]
     if None in places_found:
@@ -228,7 +228,7 @@ def _ranked_first(ours: Accuracies, datasets: Sequence[str]) -> tuple[Claim, ...
 
 
 def marks(means: Mapping[str, Mapping[str, float]], model: str) -> str:
-    """One for every rival that a GREAD model beats by Wilcoxon's test over the datasets."""
+    """Marks of the rivals that a GREAD model beats in Wilcoxon's test over the datasets."""
     if not model.startswith("GREAD"):
         return ""
     return "".join(
@@ -261,12 +261,12 @@ def _ranked(standing: Standing, ours: bool, marked: str) -> list[str]:
 
 
 def number(value: Sequence[float] | None) -> str:
-    """Mean and deviation, or the mean where the paper prints no more, or that there is none."""
+    """Format mean and deviation, or only the mean if the paper prints no deviation."""
     return "missing" if value is None else " ± ".join(f"{part:.2f}" for part in value)
 
 
 def measured(values: Measured | None) -> str:
-    """The number of what runs gave; that all of them diverged, or that there are none."""
+    """Format mean and deviation of runs, or state that all diverged or that there are none."""
     if values is None:
         return number(None)
     if not values:
@@ -276,7 +276,7 @@ def measured(values: Measured | None) -> str:
 
 
 def paper_row(paper: Mapping[str, Sequence[float]], keys: Iterable[str] = DATASETS) -> list[str]:
-    """The paper's numbers below a row of ours."""
+    """Row of the paper's numbers, below a row of ours."""
     return ["– paper", *(number(paper[key]) for key in keys)]
 
 
@@ -285,19 +285,19 @@ def _difference(ours: Sequence[float] | None, paper: Sequence[float]) -> str:
 
 
 def signed(difference: float) -> str:
-    """A difference with its sign."""
+    """Format a difference with its sign."""
     return f"{difference:+.2f}".replace("-", "−")
 
 
 def average(row: Mapping[str, Sequence[float]]) -> str:
-    """Over all datasets, if there is a number for each."""
+    """Format the mean over all datasets; empty if a dataset has no number."""
     if any(dataset not in row for dataset in DATASETS):
         return ""
     return f"{fmean(row[dataset][0] for dataset in DATASETS):.2f}"
 
 
 QUICK = Quick(without=tuple(dataset for dataset in DATASETS if dataset not in SEVERAL_SEEDS))
-"""The three small graphs alone: thirty-five models on more would take an hour."""
+"""Only the three small graphs: all models on more graphs would take an hour."""
 
 for _name, _rows, _render in (
     ("table-4", MAIN, partial(accuracy_table, "Table 4: accuracy", MAIN)),

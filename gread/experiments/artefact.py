@@ -1,4 +1,4 @@
-"""A table or figure is two pure functions: the runs that it needs, and how they are shown."""
+"""Artefacts: a table or figure as two pure functions, which list its specs and render results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 
 LARGE = ("film", "squirrel", "citeseer", "pubmed")
-"""Graphs of more than 3000 nodes."""
+"""The paper's graphs of more than 3000 nodes."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Quick:
     """The part of an artefact that is run at quick scale.
 
     Attributes:
-        runs: Number of runs behind each number, of those for other splits, seeds or drawn graphs.
+        runs: Number of runs per reported number; its runs differ in split, seed or random graph.
         epochs: Largest number of epochs.
-        without: Datasets that are left out.
+        without: Datasets that are omitted.
     """
 
     runs: int = 1
@@ -37,8 +37,8 @@ class Artefact:
     """A table or figure to regenerate.
 
     Attributes:
-        specs: The completed specs behind it; `list` if it needs none.
-        render: Shows their results, of which some may be missing.
+        specs: Function that returns the completed specs; `list` if there are none.
+        render: Function that renders the results, of which some may be missing.
         quick: The part that is run at quick scale.
     """
 
@@ -57,7 +57,7 @@ class Plan(NamedTuple):
     note: str = ""
 
     def stored(self, known: Mapping[str, Result]) -> list[Result]:
-        """Results of those runs that are known by their key."""
+        """Results of the runs whose key is in ``known``."""
         return [known[spec.key] for spec in self.specs if spec.key in known]
 
 
@@ -66,13 +66,13 @@ SCALES: Registry[Callable[[Artefact], Plan]] = Registry("scale")
 
 @SCALES.register("full")
 def full(artefact: Artefact) -> Plan:
-    """The paper's protocol."""
+    """Plan of the paper's protocol."""
     return Plan(list(artefact.specs()))
 
 
 @SCALES.register("quick")
 def quick(artefact: Artefact) -> Plan:
-    """Enough to see what it looks like, in minutes on a CPU."""
+    """Plan of fewer and shorter runs, which take minutes on a CPU."""
     rule = artefact.quick
     groups: dict[RunSpec, list[RunSpec]] = {}
     left_out: dict[str, None] = {}
@@ -91,10 +91,10 @@ def quick(artefact: Artefact) -> Plan:
 
 
 def show(artefact: Artefact, plan: Plan, results: Sequence[Result]) -> TextTable | Chart:
-    """The results of a plan, with its note before that of the artefact.
+    """Render the results of a plan, with its note before that of the artefact.
 
-    A number is shown once all of its runs are there: a mean over some splits is another number.
-    If some are missing, or the plan is not the paper's, the claims are left out.
+    A number is shown once all of its runs are stored, because a mean over fewer splits is not
+    comparable. Claims are omitted if runs are missing or the plan is not the paper's.
     """
     shown = artefact.render(with_all_runs(plan, results))
     missing = len(plan.specs) - len(results)
@@ -109,7 +109,7 @@ def show(artefact: Artefact, plan: Plan, results: Sequence[Result]) -> TextTable
 
 
 def with_all_runs(plan: Plan, results: Sequence[Result]) -> list[Result]:
-    """Results that belong to a number whose runs are all there."""
+    """Results of the numbers for which no run is missing."""
     there = {result.spec for result in results}
     waiting = {_number_of(spec) for spec in plan.specs if spec not in there}
     return [r for r in results if not waiting or _number_of(r.spec) not in waiting]

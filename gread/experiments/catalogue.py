@@ -1,4 +1,4 @@
-"""Tables of what is registered, for the command line and the documentation."""
+"""Tables of the registered names, for the command line and the documentation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def catalogue(kind: str) -> list[Row]:
         kind: A name of `LISTINGS`.
 
     Returns:
-        A row for each, with the same keys; the first is its name.
+        A row for each name; all rows have the same keys, and the first is ``"name"``.
 
     Example:
         >>> from gread.experiments import catalogue
@@ -35,7 +35,7 @@ def catalogue(kind: str) -> list[Row]:
 
 @LISTINGS.register("reactions")
 def reactions() -> list[Row]:
-    """The reaction terms r(H): the first lines of their docstrings."""
+    """The reaction terms r(H): equation and first sentence from their docstrings."""
     rows = []
     for name, reaction in REACTIONS.items():
         equation, _, rest = (inspect.getdoc(reaction) or "").partition("\n")
@@ -46,7 +46,7 @@ def reactions() -> list[Row]:
 
 @LISTINGS.register("solvers")
 def solvers() -> list[Row]:
-    """The solvers, their order, and what a step costs."""
+    """The solvers, their order, and their evaluations per step."""
     return [
         {
             "name": name,
@@ -60,7 +60,7 @@ def solvers() -> list[Row]:
 
 @LISTINGS.register("models")
 def models() -> list[Row]:
-    """The models, and the hyperparameters each takes with their defaults."""
+    """The models, and their hyperparameters with defaults."""
     return [
         {
             "name": name,

@@ -1,4 +1,4 @@
-"""Lines: how results over something that is varied become series, and what a model looks like."""
+"""Curves of results over a varied quantity, and the style of each model in figures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 SOLID = [f"GREAD-{letter}" for letter in ("BS", "F", "AC", "Z", "ST", "FB", "FB*")]
 DASHED = {"GRAND": 3, "GCN": 1, "GAT": 2, "H2GCN": 4, "MLP": 6, "GRAND++": 5}
-"""Baselines of the paper's figures, and the number of their colour."""
+"""Baselines of the paper's figures, and the indices of their colours."""
 
 LOOKS = dict(zip(SOLID, map(Look, COLOURS, MARKERS), strict=True))
 for (_title, _colour), _marker in zip(DASHED.items(), MARKERS, strict=False):
@@ -42,7 +42,7 @@ def title_of(result: Result) -> str:
 
 
 def look_of(title: str) -> Look:
-    """Look of a model; by its place in the catalogue if it has none of its own."""
+    """Style of a model; from its place in the catalogue if `LOOKS` does not have it."""
     if title in LOOKS:
         return LOOKS[title]
     place = [entry.title for entry in MODELS.values()].index(title)
@@ -53,7 +53,7 @@ class Measured(list[float]):
     """Test accuracies in percent of the runs that have one.
 
     Attributes:
-        failed: How many runs have none.
+        failed: Number of runs that have none.
     """
 
     failed = 0
@@ -65,7 +65,7 @@ class Measured(list[float]):
 
 
 def accuracies(pairs: Iterable[tuple[K, Result]]) -> dict[K, Measured]:
-    """Test accuracies by what they belong to."""
+    """Group test accuracies by key."""
     found: dict[K, Measured] = {}
     for key, result in pairs:
         own = found.setdefault(key, Measured())
@@ -79,8 +79,8 @@ def accuracies(pairs: Iterable[tuple[K, Result]]) -> dict[K, Measured]:
 def means_of(found: Mapping[K, Measured]) -> dict[K, float]:
     """Comparable means at printed precision, of models with a number for every run.
 
-    A mean over the runs that survive is better than the model is. Digits that are not printed
-    are noise, and must not decide a rank.
+    A mean over only the surviving runs overestimates a model. Digits that are not printed are
+    noise, and must not decide a rank.
     """
     return {key: round(fmean(values), 2) for key, values in found.items() if values.whole}
 
@@ -94,7 +94,7 @@ def said_of_failed(results: Sequence[Result]) -> str:
 
 
 def said_of_fewer(found: Mapping[K, Measured]) -> str:
-    """A sentence about means over fewer runs than there were, if there are any."""
+    """A sentence about means from which failed runs are missing, if there are any."""
     if not any(values and values.failed for values in found.values()):
         return ""
     return " A mean over fewer runs is marked and not compared."
@@ -110,7 +110,7 @@ def said_of_diverged(results: Sequence[Result]) -> str:
 
 
 def splits_of(results: Iterable[Result]) -> str:
-    """Over how many splits, as in a sentence; the datasets that differ from most are named."""
+    """Number of splits as text, with the datasets that have fewer or more than most."""
     splits: dict[str, set[int]] = {}
     for result in results:
         splits.setdefault(result.spec.dataset, set()).add(result.spec.split)
@@ -126,7 +126,7 @@ def splits_of(results: Iterable[Result]) -> str:
 
 
 def curve(title: str, samples: Mapping[float, Sequence[float]]) -> Series:
-    """Mean of what was found at every place, in a band of one deviation; a gap where all failed."""
+    """Mean at every place, in a band of one standard deviation; a gap if all runs failed."""
     places = sorted(samples) if any(samples.values()) else []
     y = [fmean(samples[x]) if samples[x] else math.nan for x in places]
     spread = [pstdev(samples[x]) if samples[x] else math.nan for x in places]
@@ -150,7 +150,7 @@ def styled(
     low: Iterable[float] = (),
     high: Iterable[float] = (),
 ) -> Series:
-    """A line that looks like its model."""
+    """Series in the style of its model."""
     look, places = look_of(title), tuple(map(float, x))
     if len(places) > 15:
         look = look._replace(marker="")

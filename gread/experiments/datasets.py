@@ -15,7 +15,7 @@ from gread.runs.result import Result
 
 
 def render_models(results: Sequence[Result]) -> TextTable:
-    """Table 1, with what the catalogue here says of the same models."""
+    """Table 1, with the entries of our catalogue for the same models."""
     entries = {entry.title: entry for entry in MODELS.values()} | {"GREAD": MODELS["gread-bs"]}
     rows = []
     for name, paper in PUBLISHED["comparison"].items():
@@ -31,7 +31,7 @@ def render_models(results: Sequence[Result]) -> TextTable:
 
 
 def render_statistics(results: Sequence[Result]) -> TextTable:
-    """Table 3: ours above the paper's, whose slips are marked."""
+    """Table 3: our numbers above the paper's; numbers of the paper that differ are marked."""
     rows = []
     for name in DATASETS:
         row = dataset_row(name, named=True)

@@ -1,7 +1,7 @@
-"""The paper's point in under a minute, on graphs that need no download.
+"""Demo of the paper's main result in under a minute, on graphs that need no download.
 
-Diffusion alone makes neighbours alike, which helps where they share a class and harms where they
-do not. The reaction keeps what tells nodes apart.
+Diffusion makes neighbours similar. This helps if they share a class and harms if they do not. The
+reaction preserves the differences between nodes.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ SPLITS = 5
 HIDDEN_CHANNELS = 32
 TRAIN = TrainConfig(epochs=50, lr=0.02, weight_decay=5e-4)
 
-# No model is tuned: all of them share width, dropout and training, the continuous ones also the
-# time and the solver.
+# No model is tuned: all share width, dropout and training, and the continuous models also share
+# time and solver.
 COMMON: dict[str, Any] = {"input_dropout": 0.5, "dropout": 0.5}
 CONTINUOUS = COMMON | {"adjacency": "original", "time": 2.0, "step_size": 1.0, "solver": "euler"}
 BUILDS: Mapping[str, Build] = {
     "mlp": partial(MODELS["mlp"].build, **COMMON),
     "gcn": partial(MODELS["gcn"].build, **COMMON),
-    # As in Eq. (17), where it is diffusion alone, without the gate and the source of its code.
+    # GRAND as in Eq. (17): only diffusion, without the gate and the source term of its code.
     "grand": partial(GREAD, reaction=None, alpha="one", **CONTINUOUS),
     "gread-bs": partial(MODELS["gread-bs"].build, **CONTINUOUS),
 }
 
 RUNS = len(HOMOPHILIES) * len(BUILDS) * SPLITS
-"""Trainings of the demonstration."""
+"""Number of trainings in the demo."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One model on one graph: test accuracies in percent, one a split."""
+    """One model on one graph: test accuracies in percent, one per split."""
 
     model: str
     homophily: float
@@ -57,18 +57,18 @@ class Cell:
 
     @property
     def mean(self) -> float:
-        """Over the splits."""
+        """Mean over the splits."""
         return fmean(self.accuracies)
 
     @property
     def deviation(self) -> float:
-        """The population's, over the splits."""
+        """Population standard deviation over the splits."""
         return pstdev(self.accuracies)
 
 
 @dataclass(frozen=True)
 class Demo:
-    """Result of the demo: accuracies, and files of figures."""
+    """Result of the demo: accuracies, and the files of the figures."""
 
     cells: list[Cell]
     pictures: list[Path]

@@ -1,6 +1,6 @@
-"""Oversmoothing: what is left of the differences between nodes behind every layer.
+"""Oversmoothing: Dirichlet energy of the states after every layer, Figures 5 and 11.
 
-Figures 5 and 11, and beyond the paper the same for every model, with the effective rank.
+Beyond the paper, energy and effective rank of every model that can be made deep.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ LAYER = Axis("layer", limits=(0, 40))
 TABLE_10 = "the setting of Table 10 with features scaled by 0.1"
 
 SHOWN = (1e-14, 1e6)
-"""Energies in a picture: below, float32 has lost the differences of the states."""
+"""Range of energies in a chart; below it, float32 does not resolve differences of states."""
 
 Rows = Mapping[str, Sequence[Sequence[float]]]
-"""Title to what was recorded over depth, a row for every seed."""
+"""Recorded values by title: one row per seed, one column per layer."""
 
 
 def specs(betas: Sequence[str], *, baselines: bool = False) -> list[RunSpec]:
-    """GREAD with forty steps in the setting of Table 10, by its β; and baselines as deep."""
+    """Runs of GREAD with forty steps in the setting of Table 10, by β, and of deep baselines."""
     runs = partial(runs_in, ENERGY, "csbm", record=("layer_energy",))
     found = [spec for model in GREAD for beta in betas for spec in runs(model, beta=beta)]
     if baselines:
@@ -44,7 +44,7 @@ def specs(betas: Sequence[str], *, baselines: bool = False) -> list[RunSpec]:
 
 
 def depth_specs() -> list[RunSpec]:
-    """Every model that can be made forty layers deep."""
+    """Runs of every model that can be made deep: forty layers, and eight rounds of H2GCN."""
     return [
         spec
         for model in STUDIED
@@ -125,7 +125,7 @@ def render_depth(results: Sequence[Result]) -> Chart:
 
 
 def _line(title: str, rows: Rows, colour: str, dashed: bool) -> Series:
-    """Median without its band."""
+    """Median curve without its band."""
     line = median_curve(title, rows[title])
     return replace(line, low=(), high=(), colour=colour, dashed=dashed)
 
@@ -139,7 +139,7 @@ def _recorded(name: str, results: Sequence[Result]) -> dict[str, list[list[float
 
 
 def _setting(results: Sequence[Result], setting: str = TABLE_10, *, band: bool = False) -> str:
-    """The setting of the lines, and the models without one."""
+    """Note on the setting of the runs, and the models without a curve."""
     failed = Counter(title_of(result) for result in results if not result.records)
     seeds = len({result.spec.seed for result in results})
     note = f"cSBM of 100 nodes, {setting}"
@@ -152,7 +152,7 @@ def _setting(results: Sequence[Result], setting: str = TABLE_10, *, band: bool =
 
 
 def _changes(rows: Rows) -> str:
-    """Orders of magnitude from the first layer to the last."""
+    """Note on the change of the energy from the first layer to the last."""
     if not rows:
         return ""
     words = []
@@ -164,14 +164,14 @@ def _changes(rows: Rows) -> str:
 
 
 VANISHED = 8
-"""Orders of magnitude that an energy falls by when nothing is left of it."""
+"""Orders of magnitude by which an energy falls at least if it counts as vanished."""
 
 BOUNDED = 3
 """Orders of magnitude within which an energy has neither vanished nor exploded."""
 
 
 def _orders(seeds: Sequence[Sequence[float]], layer: int) -> float:
-    """By which the energy has risen at a layer, as the median of the seeds."""
+    """Orders of magnitude by which the energy has risen at a layer, median of the seeds."""
     ratio = median(row[layer] / row[0] for row in seeds)
     return math.log10(ratio) if ratio > 0 else -math.inf
 

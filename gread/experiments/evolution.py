@@ -30,7 +30,7 @@ FINAL = Quick(epochs=15, without=())
 
 
 def on_a_grid(times: Sequence[float]) -> dict[str, list[Tensor]]:
-    """A noisy letter on a grid graph at some times, under either dynamics, with α = β = 1."""
+    """States of a noisy letter on a grid graph at ``times``, by dynamics, with α = β = 1."""
     from gread.data.synthetic import grid
     from gread.models.gread import ReactionDiffusionConv
 
@@ -66,7 +66,7 @@ def _noisy_letter(pos: Tensor) -> Tensor:
 
 
 def film() -> tuple[Frame, ...]:
-    """Either dynamics at every moment."""
+    """Frames with both dynamics, one for each of `MOMENTS`."""
     panels, count = snapshots(tuple(map(float, MOMENTS))), len(MOMENTS)
     frames = []
     for time, *pair in zip(MOMENTS, panels[:count], panels[count:], strict=True):
@@ -77,7 +77,7 @@ def film() -> tuple[Frame, ...]:
 
 @cache
 def snapshots(times: tuple[float, ...] = TIMES) -> tuple[Panel, ...]:
-    """A row for each dynamics, a column for each time, in the colours of the first."""
+    """A row for each dynamics, a column for each time, with the colour range of the first state."""
     import numpy as np
 
     states = on_a_grid(times)
@@ -95,7 +95,7 @@ def snapshots(times: tuple[float, ...] = TIMES) -> tuple[Panel, ...]:
 
 
 def _square(h: Tensor) -> tuple[tuple[float, ...], ...]:
-    """Row by row, with as many digits as a colour shows."""
+    """Rows of the grid, rounded to the precision of a colour."""
     return tuple(map(tuple, h.view(SIZE, SIZE).double().round(decimals=3).tolist()))
 
 
@@ -112,17 +112,17 @@ def render_grid(results: Sequence[Result]) -> Chart:
 
 
 def journey_specs() -> list[RunSpec]:
-    """GREAD-BS on Cora, with its states on the way."""
+    """Run of GREAD-BS on Cora that records its states over time."""
     return runs_of("gread-bs", "cora", splits=1, record=("journey",))
 
 
 def final_specs() -> list[RunSpec]:
-    """GREAD-BS on every dataset, with its final states and what it learned."""
+    """Runs of GREAD-BS on every dataset that record final states and learned coefficients."""
     return runs_on(DATASETS, ("gread-bs",), splits=1, seeds=(0,), record=("map", "coefficients"))
 
 
 def render_journey(results: Sequence[Result]) -> Chart:
-    """Figure 2: the nodes of Cora at t = 0, 1 and T, and at more moments on a page."""
+    """Figure 2: the nodes of Cora at t = 0, 1 and T, with frames at more times."""
     known = [r.records["journey"] for r in results[:1] if r.records]
     panels = {
         time: Panel.of(f"t = {time:.3g}", _classes(places, record["classes"]), HIDDEN, HIDDEN)
@@ -157,7 +157,7 @@ def render_final(results: Sequence[Result]) -> Chart:
 
 
 def _classes(places: Sequence[Sequence[float]], classes: Sequence[int]) -> tuple[Series, ...]:
-    """The nodes of every class."""
+    """A series of points for every class."""
     found = []
     for number in sorted(set(classes)):
         own = [place for place, c in zip(places, classes, strict=True) if c == number]

@@ -100,7 +100,7 @@ def computed(means: Mapping[tuple[str, str], float]) -> list[str]:
 
 
 def _without_memory(results: Sequence[Result]) -> set[tuple[str, str]]:
-    """Cells none of whose runs fits into memory."""
+    """Cells in which every run is out of memory."""
     fits: dict[tuple[str, str], bool] = {}
     for key, result in by_model_and_graph(results):
         fits[key] = fits.get(key, False) or not result.message.startswith(NO_MEMORY)
@@ -186,7 +186,7 @@ def _note(
 
 
 def _places(ours: accuracy.Accuracies, ranks: Mapping[str, float]) -> str:
-    """The place of GREAD-BS here and in Table 7, with other numbers of the baselines too."""
+    """Places of GREAD-BS here and in Table 7, the latter with each version of the baselines."""
     found: dict[str, list[Standing]] = {}
     if ranks:
         ordered = [Standing(MODELS[m].title, rank, 0.0, (0, 0, 0)) for m, rank in ranks.items()]

@@ -36,7 +36,7 @@ from gread.runs.result import Result
 from gread.runs.spec import RunSpec
 
 DEVIATIONS = 2
-"""A cell is far from the paper if it differs by more of the paper's standard deviations."""
+"""Number of the paper's standard deviations beyond which a cell is far from the paper."""
 
 BORROWED = ("film", "squirrel", "pubmed")
 """Graphs on which ``studies/tune_baselines.py`` compared settings of other graphs."""
@@ -109,7 +109,7 @@ def _both(results: Sequence[Result]) -> tuple[Accuracies, dict[tuple[str, str], 
 
 
 def render(results: Sequence[Result]) -> TextTable:
-    """Every cell that is far, by graph."""
+    """Table of the cells that are far from the paper, ordered by graph."""
     ours, equal = _both(results)
     found, order = far_cells(ours), list(CATALOGUE)
     found.sort(key=lambda cell: order.index(cell.dataset))

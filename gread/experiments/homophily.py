@@ -20,13 +20,13 @@ BASELINES = ("mlp", "gcn", "gat", "grand", "h2gcn")
 ABOUT = PROTOCOL["homophily"]
 
 Means = Mapping[tuple[str, float], float]
-"""Title and homophily to what was found."""
+"""Mean accuracy by title and homophily."""
 
 LOW = (0.0, 0.1, 0.2)
 """Levels that count as low homophily."""
 
 SUDDEN = 5.0
-"""Points from a level to the next that are a sudden drop."""
+"""A drop by more points from one level to the next counts as sudden."""
 
 
 def specs() -> list[RunSpec]:
@@ -80,7 +80,7 @@ def _ahead(found: Means) -> str:
 
 
 def _poor(found: Means) -> tuple[Claim, ...]:
-    """Worse than without a graph."""
+    """Claim that GCN, GAT and GRAND are worse at low homophily than MLP, which uses no graph."""
     names = ("GCN", "GAT", "GRAND")
     if any((name, x) not in found for name in (*names, "MLP") for x in LOW):
         return ()
@@ -92,7 +92,7 @@ def _poor(found: Means) -> tuple[Claim, ...]:
 
 
 def _best_overall(found: Means) -> tuple[Claim, ...]:
-    """By the mean over all levels."""
+    """Claim that all GREAD models are the best, compared by the mean over all levels."""
     levels = {x for _, x in found}
     titles = {title for title, _ in found}
     over = {
@@ -115,7 +115,7 @@ def _steady(found: Means) -> tuple[Claim, ...]:
     drops = {}
     for name in (*(MODELS[model].title for model in GREAD), "H2GCN"):
         means = [mean for (title, _), mean in sorted(found.items()) if title == name]
-        drops[name] = max([0.0, *(a - b for a, b in pairwise(means))])  # none where it only rises
+        drops[name] = max([0.0, *(a - b for a, b in pairwise(means))])  # 0 if it only rises
     if not any(title == "GREAD-BS" for title, _ in found):
         return ()
     sudden = [name for name in drops if name != "H2GCN" and drops[name] > SUDDEN]

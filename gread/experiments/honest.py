@@ -34,7 +34,7 @@ ABLATED: Mapping[str, Any] = PROTOCOL["honest-ablation"]
 
 
 class Derived(NamedTuple):
-    """Numbers of the test nodes that need the probabilities of all seeds.
+    """Test metrics that are computed from the class probabilities of all seeds.
 
     Attributes:
         ensemble: Test metric of the mean probabilities, by split.
@@ -47,7 +47,10 @@ class Derived(NamedTuple):
 
 @cache
 def derived() -> dict[tuple[str, str], Derived]:
-    """By model and graph, from ``honest.csv``, which ``studies/report_settings.py`` writes."""
+    """Read `Derived` by model and graph from ``honest.csv``.
+
+    ``studies/report_settings.py`` writes this file.
+    """
     file = resources.files("gread").joinpath("experiments", "honest.csv")
     found: dict[tuple[str, str], Derived] = {}
     if not file.is_file():
@@ -240,11 +243,11 @@ ROWS: tuple[tuple[str, Mapping[str, Value]], ...] = tuple(
     (row["title"], {name: value for name, value in row.items() if name != "title"})
     for row in ABLATED["rows"]
 )
-"""From scalar coefficients, shared by all steps, to GREAD-X: titles and changed settings."""
+"""Titles and changed settings, from scalar coefficients shared by all steps to GREAD-X."""
 
 
 def ablated_runs(dataset: str) -> dict[str, list[RunSpec]]:
-    """Runs of every row on a graph, by title; none before the search."""
+    """Runs of every row on a graph, by title; empty before the search."""
     settings = ABLATED["settings"].get(dataset) or HONEST.selected(OURS, dataset)
     if settings is None:
         return {}
@@ -256,7 +259,7 @@ def ablated_runs(dataset: str) -> dict[str, list[RunSpec]]:
 
 
 def ablation_specs() -> list[RunSpec]:
-    """Runs of all rows; two rows may have the same settings on a graph, and share their runs."""
+    """Runs of all rows; rows with equal settings on a graph share their runs."""
     rows = (of for dataset in ABLATED["datasets"] for of in ablated_runs(dataset).values())
     return list(dict.fromkeys(spec for specs in rows for spec in specs))
 
@@ -291,7 +294,7 @@ def render_ablation(results: Sequence[Result]) -> TextTable:
 
 
 def _quick(kept: Iterable[str]) -> Quick:
-    """Short runs on some graphs."""
+    """Quick scale with short runs on the graphs ``kept``."""
     return Quick(epochs=10, without=tuple(d for d in HONEST.datasets if d not in {*kept}))
 
 

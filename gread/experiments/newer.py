@@ -1,7 +1,7 @@
-"""The study repeated on graphs that the paper does not have: beyond the paper.
+"""Experiments of the paper repeated on newer graphs: beyond the paper.
 
-Chameleon and Squirrel without their duplicates, and five larger heterophilous graphs, all of
-Platonov et al., ICLR 2023.
+The graphs are Chameleon and Squirrel without duplicates, and five larger heterophilous graphs, all
+by Platonov et al., ICLR 2023.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def render(datasets: Sequence[str], results: Sequence[Result]) -> TextTable:
 def repeated(
     render: Callable[[Sequence[str], Sequence[Result]], Shown], results: Sequence[Result]
 ) -> Shown:
-    """An artefact of the paper, for the graphs here that have runs.
+    """Render an artefact of the paper for the newer graphs that have runs.
 
     Some graphs can be downloaded only from their authors' site.
     """

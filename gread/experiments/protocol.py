@@ -17,17 +17,23 @@ DATASETS = (
     *("cora", "citeseer", "pubmed"),
 )
 SEVERAL_SEEDS = ("texas", "wisconsin", "cornell")
-"""Here 37 to 51 test nodes a split let one seed move the mean by two points."""
+"""Datasets with several seeds.
+
+With 37 to 51 test nodes per split, one seed can move the mean by two points.
+"""
 
 GREAD = tuple(f"gread-{reaction}" for reaction in ("bs", "f", "ac", "z", "st", "fb", "fb*"))
 
 STUDIED = tuple(
     n for n, entry in MODELS.items() if n in GREAD or entry.group not in ("GREAD", "tuned")
 )
-"""Models of the paper's artefacts: GREAD with the paper's reactions, and every baseline."""
+"""Models of the paper's artefacts: GREAD with the paper's reactions, and baselines.
+
+The group "tuned" of the catalogue is excluded.
+"""
 
 PUBLISHED: Mapping[str, Any] = read_toml("experiments", "published.toml") or {}
-"""Numbers that the paper prints, and some that its published code reaches."""
+"""Numbers that the paper prints, and some from its published code."""
 
 PROTOCOL: Mapping[str, Any] = read_toml("experiments", "protocol.toml") or {}
 """Settings of the experiments that are not a model's preset."""
@@ -66,7 +72,7 @@ def runs_of(
         change: Hyperparameters that differ from the preset.
         splits: Number of splits, from the first.
         seeds: Seeds of each split; by default three if test sets are small, else one.
-        record: What to keep besides the accuracies.
+        record: Names of records to keep with the accuracies.
     """
     preset = preset or preset_of(model, dataset)
     if seeds is None:

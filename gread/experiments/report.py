@@ -18,17 +18,18 @@ from gread.runs.archive import known_results
 from gread.runs.result import Result
 
 ENOUGH = 0.1
-"""The share of an artefact's runs from which it is shown by the paper's protocol."""
+"""Share of an artefact's runs below which quick scale is shown, if that has results."""
 
 
 def write_report(path: str | Path, *, store: str | Path) -> None:
-    """Write every table and figure as one HTML page, which opens without a network.
+    """Write every table and figure as one HTML page, which needs no network.
 
-    An artefact is shown by the paper's protocol, or at quick scale where that alone is stored.
+    An artefact is shown at full scale. If fewer than a tenth of these runs are stored, it is shown
+    at quick scale, if that has stored runs.
 
     Args:
-        path: Of the page.
-        store: Folder of the results; those of the package count too, see
+        path: Path of the page.
+        store: Folder of the results; results shipped with the package are used too, see
             `gread.runs.known_results`.
 
     Example:
@@ -48,19 +49,19 @@ def _section(name: str, known: Mapping[str, Result]) -> Section:
     artefact = ARTEFACTS[name]
     scale, plan = "full", SCALES["full"](artefact)
     found = plan.stored(known)
-    if len(with_all_runs(plan, found)) < ENOUGH * len(plan.specs):  # a few show little of a figure
+    if len(with_all_runs(plan, found)) < ENOUGH * len(plan.specs):  # too few for a figure
         quick = SCALES["quick"](artefact)
         if some := quick.stored(known):
             scale, plan, found = "quick", quick, some
     try:
         shown = show(artefact, plan, found)
-    except DataError as error:  # the page has the others nevertheless
+    except DataError as error:  # the other artefacts are still shown
         title = name.replace("-", " ").capitalize()
         shown = TextTable(title, (), (), f"Its data is missing: {error}")
     return Section(name, shown, len(found), len(plan.specs), scale, f"gread reproduce {name}")
 
 
 def _order(name: str) -> tuple[str, int]:
-    """By kind and number; what has none last, as it is registered."""
+    """Sort key by kind and number; names without a number are last, in order of registration."""
     found = re.fullmatch(r"(\w+)-(\d+)", name)
     return (found[1], int(found[2])) if found else ("~", 0)

@@ -1,4 +1,4 @@
-"""Tables and figures from stored runs: which runs are missing, computing them, and the files."""
+"""Tables and figures from stored runs; missing runs are computed."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A table or figure as it was regenerated.
+    """A regenerated table or figure.
 
     Attributes:
         shown: The table or the chart.
-        files: What was written of it.
+        files: Files that were written.
     """
 
     shown: TextTable | Chart
@@ -62,23 +62,23 @@ def reproduce(
 
     Args:
         names: Names of ``gread.experiments.ARTEFACTS``; by default all.
-        store: Folder of the results; those of the package count too, see
+        store: Folder of the results; results shipped with the package are used too, see
             `gread.runs.known_results`.
         out: Folder of the files: Markdown, CSV and LaTeX of a table; SVG, PDF, PNG and JSON of a
             figure.
         scale: ``"full"`` is the paper's protocol, ``"quick"`` takes minutes on a CPU.
-        stored: Whether to compute nothing.
-        workers: Processes at a time; by default one a core on a CPU, and one on a GPU.
-        executor: Where to compute, as in `gread.runs.launch`.
-        device: Where a run computes; ``"auto"`` takes a GPU if there is one.
+        stored: Whether to use only stored runs and compute none.
+        workers: Number of processes; by default one per core on a CPU, and one on a GPU.
+        executor: Executor of the runs, as in `gread.runs.launch`.
+        device: Device of the runs; ``"auto"`` selects a GPU if there is one.
         deterministic: As in `gread.runs.run`.
         imports: Modules that every process imports first.
         on_start: Called with the specs that are computed.
         on_result: Called with every new result.
-        on_artefact: Called with the name of every artefact and what was made of it.
+        on_artefact: Called with the name and the `Reproduction` of every artefact.
 
     Returns:
-        What was made, by name.
+        The reproductions, by name.
 
     Raises:
         DataError: Runs are missing, and none of their graphs has its files.
@@ -95,7 +95,7 @@ def reproduce(
     wanted = {spec.key: spec for plan in plans.values() for spec in plan.specs}
     known = known_results(store, keys=wanted, order=ARTEFACTS)
     if not stored:
-        from gread.runs.launch import launch  # with torch
+        from gread.runs.launch import launch  # imports torch
 
         where, place, workers = _place(executor, device, workers)
         missing = [spec for key, spec in wanted.items() if key not in known]
@@ -131,7 +131,7 @@ def _with_data(specs: Sequence[RunSpec]) -> list[RunSpec]:
     Raises:
         DataError: No graph has its files.
     """
-    from gread.data.load import load  # with torch
+    from gread.data.load import load  # imports torch
 
     absent: dict[str, DataError] = {}
     for dataset in dict.fromkeys(spec.dataset for spec in specs):
@@ -153,9 +153,9 @@ class Forecast:
 
     Attributes:
         artefact: Its name.
-        runs: How many runs it needs.
-        stored: How many of them are stored.
-        seconds: About how long the others take.
+        runs: Number of runs that it needs.
+        stored: Number of these that are stored.
+        seconds: Estimated time for the others, in seconds.
     """
 
     artefact: str
@@ -176,8 +176,8 @@ def plan(
     """Estimate what `reproduce` would compute, with the same arguments.
 
     Returns:
-        A forecast for each artefact; of several, the last is that of ``"all"``, in which runs
-        that several artefacts share count once.
+        A forecast for each artefact. For several artefacts, a last forecast named ``"all"``
+        counts shared runs once.
 
     Example:
         >>> import tempfile
@@ -205,9 +205,9 @@ def plan(
 def export(
     names: Iterable[str] | None = None, *, store: str | Path, out: str | Path
 ) -> dict[Path, int]:
-    """Write the runs behind artefacts, one compressed file of JSON lines each, without histories.
+    """Write the runs of artefacts without histories, one compressed JSON Lines file each.
 
-    A run is in one file, that of the first artefact that needs it.
+    A run that several artefacts need is only in the file of the first.
 
     Args:
         names: Names of ``gread.experiments.ARTEFACTS``; by default all.
@@ -215,7 +215,7 @@ def export(
         out: Folder of the files.
 
     Returns:
-        How many results each file has.
+        The number of results in each file.
 
     Example:
         >>> import tempfile
@@ -241,7 +241,7 @@ def _plans(names: Iterable[str] | None, scale: str) -> Mapping[str, Plan]:
 
 
 def _place(executor: str, device: str, workers: int | None) -> tuple[Executor, str, int | None]:
-    from gread.runs.executors.find import find_executor  # with torch
+    from gread.runs.executors.find import find_executor  # imports torch
 
     where = find_executor(executor)
     place = where.choose_device(device)
@@ -252,7 +252,7 @@ def _place(executor: str, device: str, workers: int | None) -> tuple[Executor, s
 
 def _write(name: str, shown: TextTable | Chart, folder: Path) -> list[Path]:
     if isinstance(shown, Chart):
-        from gread.report.figures import write  # with matplotlib
+        from gread.report.figures import write  # imports matplotlib
 
         return write(shown, folder, name)
     texts = {"md": shown.markdown(), "csv": shown.csv(), "tex": shown.latex()}

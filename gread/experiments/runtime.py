@@ -19,7 +19,7 @@ MODELS_SHOWN = (*ABOUT["baselines"], *GREAD)
 
 
 def specs() -> list[RunSpec]:
-    """Every model with either solver; trained for one epoch, since the record times its own."""
+    """Runs of every model with both solvers: one epoch, since the record times its own epochs."""
     return [
         spec
         for solver in ABOUT["solvers"]

@@ -1,8 +1,8 @@
 """Comparisons in which every model is searched with the same budget.
 
-A section of ``protocol.toml`` defines a comparison: models, budget, and what is drawn. The preset
-source and the archive of the same name have the selected settings and their runs, which
-``studies/search_settings.py`` and ``studies/report_settings.py`` write.
+A section of ``protocol.toml`` defines a comparison: models, budget and drawn hyperparameters. The
+preset source and the archive of the same name contain the selected settings and their runs.
+``studies/search_settings.py`` and ``studies/report_settings.py`` write them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Budget(NamedTuple):
     Attributes:
         draws: Number of random settings, and of settings near the best of them.
         search: Splits on which all settings are compared.
-        finalists: Number of the best that are compared on all splits; 1 for none of them.
+        finalists: Number of the best settings that are compared on all splits; 1 to compare none.
         seeds: Seeds of the final runs.
         fixed: Hyperparameters that are not drawn.
     """
@@ -104,7 +104,7 @@ class Comparison:
         return metric
 
     def budget_of(self, dataset: str) -> Budget:
-        """The budget by the size of the graph, ``sizes`` of the section."""
+        """The budget for the size of the graph, from ``sizes`` of the section."""
         sizes = self.about["sizes"]
         named = (size for size in sizes.values() if dataset in size.get("datasets", ()))
         size = next(named, sizes["small"])
@@ -169,7 +169,7 @@ def by_model_and_graph(results: Iterable[Result]) -> Iterator[tuple[tuple[str, s
 
 
 def average(values: Iterable[float | None]) -> str:
-    """Mean over all graphs, if each has a number."""
+    """Format the mean over all graphs; empty if a graph has no number."""
     given = list(values)
     known = [value for value in given if value is not None]
     return number((fmean(known),)) if given and len(known) == len(given) else ""

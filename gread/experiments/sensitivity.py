@@ -29,7 +29,7 @@ from gread.runs.spec import RunSpec, Value
 
 @dataclass(frozen=True)
 class Sweep:
-    """A hyperparameter that is varied, its label on the axis, and what else is changed."""
+    """A varied hyperparameter, its axis label, and other settings that differ from the preset."""
 
     name: str
     label: str
@@ -42,7 +42,7 @@ STEP = Sweep("step_size", "step size τ", {"solver": "rk4"})
 
 
 def specs(sweep: Sweep, datasets: Sequence[str]) -> list[RunSpec]:
-    """Every reaction at every value, with the rest of its preset."""
+    """Runs of every reaction at every value, otherwise with its preset and ``sweep.fixed``."""
     return [
         spec
         for dataset in datasets
@@ -59,7 +59,7 @@ def specs(sweep: Sweep, datasets: Sequence[str]) -> list[RunSpec]:
 
 
 Found = Mapping[tuple[str, str, float], Measured]
-"""Dataset, title and what is varied to what was found, in the order of seeds and splits."""
+"""Accuracies by dataset, title and varied value, in the order of seeds and splits."""
 
 Said = Callable[[Found], list[Claim]]
 
@@ -109,7 +109,7 @@ def best_time(found: Found) -> list[Claim]:
 
 
 def _over(sweep: Sweep, found: Found, dataset: str) -> dict[float, float]:
-    """Means of GREAD-BS, if it has all of them."""
+    """Means of GREAD-BS by varied value; empty if one is missing."""
     own = {x: values for (d, t, x), values in found.items() if (d, t) == (dataset, "GREAD-BS")}
     means = means_of(own)
     return means if len(means) == len(ABOUT[sweep.name]) else {}
@@ -150,7 +150,7 @@ def rising_on_cora(found: Found) -> list[Claim]:
 
 
 STEADY = 5.0
-"""Points that an accuracy may lose and still be maintained."""
+"""Largest loss of accuracy, in points, that counts as maintained."""
 
 
 def steady(found: Found) -> list[Claim]:

@@ -18,9 +18,9 @@ SOURCES = ("paper", "published", "tuned")
 
 
 def specs_of(source: str) -> Iterator[RunSpec]:
-    """Every GREAD model on every dataset for which the source has settings, on ten splits.
+    """Yield runs of GREAD on ten splits of every dataset for which the source has settings.
 
-    The search used seeds 0 to 2, so a setting that it found is reported with others.
+    The search used seeds 0 to 2, so the settings that it found are reported with other seeds.
     """
     for dataset in DATASETS:
         for model in GREAD:
@@ -34,12 +34,12 @@ def specs_of(source: str) -> Iterator[RunSpec]:
 
 
 def specs() -> list[RunSpec]:
-    """Settings of all sources."""
+    """Runs with the settings of all sources; equal runs are listed once."""
     return list(dict.fromkeys(spec for source in SOURCES for spec in specs_of(source)))
 
 
 def render(results: Sequence[Result]) -> TextTable:
-    """For every model what the paper prints, and what each source of settings gives here."""
+    """Accuracies of every model: the paper's, and ours with each source of settings."""
     known = {result.spec.key: result for result in results}
     rows: list[list[str]] = []
     for model in GREAD:

@@ -1,4 +1,4 @@
-"""Whether GREAD-BS is better than GRAND by more than chance: Table 24."""
+"""Significance of the difference between GREAD-BS and GRAND: Table 24."""
 
 from __future__ import annotations
 
@@ -66,5 +66,5 @@ def _chance(value: float) -> str:
 
 # Ten splits with ten seeds each.
 _specs = partial(runs_on, DATASETS, PAIR, seeds=range(PROTOCOL["significance"]["seeds"]))
-# Few epochs: one of GRAND on Chameleon, whose attention changes 208 times, takes seconds.
+# Few epochs: GRAND on Chameleon computes attention 208 times per forward pass, seconds per epoch.
 ARTEFACTS.add("table-24", Artefact(_specs, render, Quick(runs=3, epochs=5)))

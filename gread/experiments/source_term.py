@@ -1,4 +1,4 @@
-"""GREAD-ST against GRAND++, which also adds a source: Tables 22 and 23."""
+"""GREAD-ST against GRAND++, which also adds a source term: Tables 22 and 23."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _step(model: str, dataset: str) -> float:
 
 
 def render(results: Sequence[Result]) -> TextTable:
-    """Ours, and what the paper prints."""
+    """Our accuracies, and those that the paper prints."""
     ours = accuracies(((title_of(r), r.spec.dataset), r) for r in results)
     means = means_of(ours)
     compared = [d for d in DATASETS if all((name, d) in means for name in NAMES)]

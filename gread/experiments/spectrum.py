@@ -1,10 +1,10 @@
 """Learned filters of GREAD-BS: beyond the paper.
 
-Along an eigenvector of Ã with eigenvalue λ the dynamics of a channel are one number,
+Along an eigenvector of Ã with eigenvalue λ, the state of a channel is a scalar h with
 
     dh/dt = (−α (1 − λ) + β λ (1 − λ)) h,
 
-and a solver with fixed steps makes a polynomial of λ of it: the channel's frequency response.
+and a fixed-step solver multiplies h by a polynomial of λ: the frequency response of the channel.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from gread.report.charts import COLOURS, Axis, Chart, Panel, Series
 from gread.runs.result import Result
 
 BINS, RANGE = 30, 1.5
-"""Range of a histogram; values outside are in its last bins."""
+"""Bins of the histogram of β, and its range; values outside count in the outer bins."""
 
 
 def render_response(results: Sequence[Result]) -> Chart:
-    """A panel for every dataset, a line for every channel, in the colour of its β."""
+    """A panel for every dataset, a line for every channel, coloured by the sign of its β."""
     import torch
 
     from gread.dynamics.reactions import REACTIONS, Terms

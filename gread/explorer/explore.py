@@ -26,11 +26,11 @@ def explore(
     """Serve the explorer on this machine until Ctrl-C.
 
     Args:
-        store: Folder of the results; those of the package count too, see
+        store: Folder of the results; results shipped with the package are used too, see
             `gread.runs.known_results`.
         model: A model folder to show.
-        port: Where to listen; 0 takes one that is free.
-        on_start: Called with the address once it answers.
+        port: Port to listen on; 0 selects a free one.
+        on_start: Called with the URL once the server is listening.
 
     Example:
         >>> from gread.explorer import explore
@@ -45,10 +45,10 @@ def explore(
 
 
 def export(path: str | Path, *, store: str | Path, model: str | Path | None = None) -> None:
-    """Write the explorer to one file, which opens without a server and without a network.
+    """Write the explorer to one file, which needs no server and no network.
 
     Args:
-        path: Of the page.
+        path: Path of the page.
         store: As in `explore`.
         model: As in `explore`.
 

@@ -15,11 +15,11 @@ from gread.runs.spec import RunSpec
 
 
 def leaderboard(results: Iterable[Result]) -> dict[str, Any]:
-    """Models by datasets, each with ours (mean, deviation, runs) and the paper's where they are.
+    """Models by datasets, with our numbers (mean, deviation, runs) and the paper's, if available.
 
-    Of a model's runs on a dataset those of the paper's protocol count. Where there are none, those
-    of one group of settings do: the one with the most runs, and among equals the one with the
-    best mean validation accuracy. Test accuracies choose nothing.
+    Our numbers are from the runs of the paper's protocol. Without any, they are from one group of
+    runs with equal settings: the group with the most runs and, among equals, the best mean
+    validation accuracy. Test accuracies are not used for the selection.
     """
     protocol = {spec.key for spec in specs(ROWS)}
     groups: dict[tuple[str, str], dict[str, list[Result]]] = {}

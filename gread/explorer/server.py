@@ -1,7 +1,7 @@
 """HTTP server of the page on loopback; it serves no file of the machine.
 
-A request must name this address (Host), and come from no other page (Origin). So another page in
-the same browser, or a domain name that resolves to loopback, is refused.
+A request must have this address as Host, and no foreign Origin. Requests from another page in the
+same browser, or through a domain name that resolves to loopback, are refused.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Answer(NamedTuple):
 
 
 class _Ended(Exception):
-    """The server ends, and so does a training."""
+    """Raised in a training when the server stops."""
 
 
 class Runs:
@@ -88,7 +88,7 @@ class Runs:
         ]
 
     def answer(self, key: str) -> Answer | None:
-        """The portrait, how far its training is, or None where there is no such run."""
+        """Return the portrait or the progress of its training; None for an unknown run."""
         if key not in self.results:
             return None
         if key not in self._answers:
@@ -98,7 +98,7 @@ class Runs:
         return self._answers[key]
 
     def close(self) -> None:
-        """End trainings after their epoch: PyTorch aborts in a process that leaves without it."""
+        """Stop trainings after their epoch; PyTorch aborts if the process exits during one."""
         self._ended.set()
         for training in self._trainings:
             training.join()
@@ -121,7 +121,7 @@ class Runs:
 
 
 class ExplorerServer(ThreadingHTTPServer):
-    """Answers on loopback; ``port`` 0 takes one that is free."""
+    """HTTP server on loopback; ``port`` 0 selects a free one."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -142,7 +142,7 @@ class ExplorerServer(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
     def find(self, path: str) -> Answer | None:
-        """The answer to a path; there is nothing but the page and the runs of the store."""
+        """Response to a path: the page or a run of the store; None for any other path."""
         if path == "/":
             return self.page
         if path.startswith("/runs/") and path.endswith(".json"):
@@ -156,7 +156,7 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        """The page, or a run."""
+        """Send the page or a run."""
         hosts = {f"{name}:{self.server.server_port}" for name in (ADDRESS, "localhost")}
         origin = self.headers.get("Origin")
         if self.headers.get("Host") not in hosts:
@@ -187,7 +187,7 @@ def _refusal(status: HTTPStatus, reason: str) -> Answer:
 
 
 def serve(page: str, runs: Runs, port: int, on_start: Callable[[str], None]) -> None:
-    """Serve a page, and the runs it may ask for, until Ctrl-C; see `gread.explorer.explore`."""
+    """Serve a page and its runs until Ctrl-C; see `gread.explorer.explore`."""
     try:
         server = ExplorerServer(page, runs, port)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A trained model for the page: its nodes over time, what it learned, where it errs."""
+"""A trained model for the page: states over time, learned coefficients and errors."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from gread.runs.run import run
 from gread.training.loop import Epoch
 
 MOMENTS = 25
-"""At which the states are looked at, from 0 to T; the page moves the nodes from one to the next."""
+"""Number of times from 0 to T at which states are saved; the page interpolates between them."""
 
 SHOWN = 2000
-"""Nodes on the page, at most."""
+"""Largest number of nodes on the page."""
 
 
 def portrait(
@@ -44,18 +44,18 @@ def portrait(
 ) -> dict[str, Any]:
     """Data of a model in continuous time for the page.
 
-    The projection is that of principal components, one for all moments together: two nodes that
-    come closer on the page come closer in it. Each moment is scaled to fill the picture.
+    All times share one projection, onto the first two principal components. Each time is scaled
+    separately to fill the picture, so distances at different times are not comparable.
 
     Args:
-        model: Trained, with ``evolve`` and ``decode``.
-        data: Its graph, with classes (−1 where there is none) and masks [N] or [N, splits].
-        key: Its name in a link.
-        title: Above it.
-        labels: Of the classes.
-        names: Of the nodes; by default their numbers.
-        split: Which column of the masks.
-        notes: What a reader must know.
+        model: Trained model with ``evolve`` and ``decode``.
+        data: Its graph, with classes (−1 for no class) and masks [N] or [N, splits].
+        key: Identifier of the model in a link.
+        title: Title on the page.
+        labels: Names of the classes.
+        names: Names of the nodes; by default their numbers.
+        split: Column of the masks.
+        notes: Notes for the reader.
     """
     times = np.linspace(0, model.time, MOMENTS)
     model.eval()
@@ -70,7 +70,7 @@ def portrait(
     predictions = [found.argmax(dim=1) for found in logits]
     chosen = masks_of_data(data, split)
     assert chosen is not None
-    parts = torch.from_numpy(np.where(chosen < 0, 3, chosen))  # 3 for none of them
+    parts = torch.from_numpy(np.where(chosen < 0, 3, chosen))  # 3: in no part
     sure = logits[-1].double().softmax(dim=1).amax(dim=1)
     learned, response, remark = _learned(model)
     return {
@@ -181,7 +181,7 @@ def _plane(states: Sequence[Tensor], nodes: Tensor) -> NDArray[np.float64]:
 
 
 def _unit(places: NDArray[np.float64]) -> NDArray[np.float64]:
-    """In [0, 1]², both axes by the same factor."""
+    """Scale positions to [0, 1]², both axes by the same factor."""
     low, high = places.min(axis=0), places.max(axis=0)
     wide = max(float((high - low).max()), 1e-12)
     return (places - (low + high) / 2) / wide + 0.5
@@ -194,7 +194,7 @@ def _edges_among(edge_index: Tensor, nodes: Tensor, count: int) -> list[int]:
 
 
 def _alike(data: Data) -> Tensor:
-    """Share of neighbours of the same class for every node; NaN without neighbours."""
+    """Share of neighbours of the same class for every node; NaN without neighbours or class."""
     source, target = data.edge_index
     same = (data.y[source] == data.y[target]).double()
     counts = degree(target, data.num_nodes)
@@ -204,7 +204,7 @@ def _alike(data: Data) -> Tensor:
 
 @torch.no_grad()
 def _learned(model: Any) -> tuple[list[float], dict[str, Any] | None, str]:
-    """β by channel, the frequency response, and a remark where there is none."""
+    """β by channel, the frequency response, and a remark if there is no response."""
     if not isinstance(model, GREAD) or model.layer.reaction is None:
         return [], None, "This model has no β."
     alpha, beta = (

@@ -47,8 +47,8 @@ class OriginalAdjacency(nn.Module):
         normalization: ``"symmetric"``, ``"row"`` or ``"column"``.
         self_loops: Weight of the self loop that is added to every node without one, before
             normalization; 0 adds none.
-        own_loops: Whether a self loop of the graph keeps its weight; otherwise it is
-            ``self_loops``.
+        own_loops: Whether a self loop of the graph keeps its weight; otherwise its weight
+            is ``self_loops``.
 
     Example:
         >>> edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
@@ -187,10 +187,10 @@ class ExplainedEdges(MessagePassing):
         return masked.squeeze(-1)[edges.order]
 
     def propagate(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse messages, of which there are none.
+        """Raise an error, because explained edges pass no messages.
 
-        For a class without this method, PyG writes a file into the folder for temporary files in
-        every process, and leaves it there.
+        For a class without this method, PyG writes a file into the temporary folder in every
+        process and does not delete it.
         """
         raise TypeError("explained edges pass no messages")
 
@@ -203,7 +203,7 @@ def edges_of(
     Args:
         edge_index: Edges [2, E], or a shard with its own weights.
         edge_weight: Weights of the edges, [E]; by default all are 1.
-        h0: A state [N, d], for the number of nodes and the number type.
+        h0: A state [N, d], which gives the number of nodes and the number type.
         self_loops: Weight of the self loop that is added to every node without one; 0 adds none.
     """
     check_edges(edge_index, edge_weight, h0)

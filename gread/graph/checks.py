@@ -31,14 +31,14 @@ HEAVIEST = 1e31
 
 
 def check_edges(edge_index: Tensor | EdgeSource, edge_weight: Tensor | None, x: Tensor) -> None:
-    """Require node numbers [2, E] of ``x``, and valid weights [E].
+    """Require valid node indices [2, E] and weights [E] for the nodes of ``x``.
 
     Weights have the type of ``x`` and are zero, or between the smallest normal number and 1e31, so
     sums of weights and their inverses are finite. A shard is checked when it is read and has its
     own weights.
 
-    Tracing raises an error here, because every model calls this function: kernels in C read memory
-    that tensors of a tracer do not have.
+    Tracing raises an error, because kernels in C read memory that tensors of a tracer do not have.
+    The check is here because every model calls this function.
     """
     if torch.jit.is_tracing():  # type: ignore[attr-defined]
         raise InputError(

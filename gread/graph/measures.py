@@ -44,8 +44,8 @@ def effective_rank(h: Tensor) -> float:
 def log_degree(ends: Tensor, num_nodes: int) -> Tensor:
     """log(1 + d_i) for every node i, where d_i is its number of occurrences in ``ends``, [N].
 
-    For targets, d_i is the in-degree; for sources, the out-degree. It is the feature of graphs
-    without features.
+    For targets, d_i is the in-degree; for sources, the out-degree. It is used as the feature of
+    graphs that have none.
     """
     return degree(ends, num_nodes).log1p()
 
@@ -53,7 +53,8 @@ def log_degree(ends: Tensor, num_nodes: int) -> Tensor:
 def node_homophily(edge_index: Tensor, y: Tensor) -> float:
     """Node homophily: mean over nodes of the share of neighbours with the same label.
 
-    Paper: Eq. (19). It uses the undirected graph without self loops and nodes with neighbours.
+    Paper: Eq. (19). It uses the undirected graph without self loops, and only nodes with
+    neighbours.
 
     Returns:
         A number in [0, 1]; NaN if there are no edges.

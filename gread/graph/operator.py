@@ -1,7 +1,7 @@
 """The graph as a linear operator: ``adj @ h`` and ``adj.laplacian(h)``.
 
-Dynamics and models use an `Operator`. `Adjacency` is the one whose entries are all in this process;
-`gread.distributed.operator.ShardOperator` holds the rows of a shard.
+Dynamics and models use an `Operator`. `Adjacency` is an operator whose entries are all in this
+process; `gread.distributed.operator.ShardOperator` holds the rows of a shard.
 
 Convention: row i of Ã gathers from the neighbours j of i, so an edge ``j → i`` of
 ``edge_index`` (source, target) is the entry Ã[i, j].
@@ -58,7 +58,7 @@ class Operator(Protocol):
         """Run a program of passes with Ã; sums are over the N nodes."""
 
     def total(self, sums: Tensor) -> Tensor:
-        """Sum over all nodes of the graph from sums over the N nodes, with gradient."""
+        """Differentiable sum over all nodes of the graph, from sums over the N nodes."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Adjacency:
     symmetric: bool = False
 
     whole = True
-    """All nodes of the graph are here."""
+    """All nodes of the graph are in this process."""
 
     @staticmethod
     def from_edges(edge_index: Tensor, weight: Tensor, num_nodes: int) -> Adjacency:
@@ -123,7 +123,7 @@ class Adjacency:
     def lowest(self) -> float:
         """Lower bound of the eigenvalues of a symmetric Ã: the smallest minus a margin, or −1.
 
-        Lanczos' method computes it on graphs where that takes negligible time.
+        The Lanczos method computes it on graphs where that takes negligible time.
         """
         if self.num_nodes < SMALLEST or self.weight.numel() > LARGEST:
             return -1.0
@@ -144,7 +144,7 @@ class Adjacency:
 
 
 SMALLEST, LARGEST = 8, 2_000_000
-"""Smallest number of nodes and largest number of entries for which the spectrum is computed."""
+"""Smallest number of nodes and largest number of entries for which `lowest` is computed."""
 
 MARGIN = 0.02
 """Margin subtracted from the smallest eigenvalue."""
@@ -154,13 +154,13 @@ MARGIN = 0.02
 class Edges:
     """Edges into the nodes of this process, as a sparse matrix without normalization.
 
-    Here the process has the whole graph. The edges of a shard also have columns for its halo.
+    In this class, the process has the whole graph. Edges of a shard also have columns for its halo.
 
     Attributes:
         pattern: One row per node, and one column per node, then per node of the halo.
-        order: Edge of every entry: the given edges, then the self loops, [E].
+        order: Index of the edge of every entry, [E]; added self loops follow the given edges.
         weight: Weights in row order, [E].
-        weighted: Whether the weights are those of a shard instead of an argument.
+        weighted: Whether the weights come from a shard instead of an argument.
     """
 
     pattern: Pattern
@@ -208,7 +208,7 @@ class EdgeSource(Protocol):
 def entries_of(
     edge_index: Tensor, weight: Tensor, shape: tuple[int, int], self_loops: float
 ) -> tuple[Pattern, Tensor, Tensor]:
-    """Edges as a matrix, their order in it, and its entries; see `Edges`.
+    """Pattern of the edges as a matrix, their order in it, and its entries; see `Edges`.
 
     Args:
         edge_index: Sources and targets, [2, E].

@@ -1,9 +1,9 @@
 """Partitions: parts of a graph with a halo, for training that does not fit into memory.
 
 Nodes are sorted in reverse Cuthill-McKee order, which keeps neighbours near each other, and divided
-into ranges of equal length. A part also contains its halo: the nodes within some hops. If the halo
-has one hop more than the receptive field of the model (for the degrees of the outermost nodes),
-predictions of own nodes equal those on the whole graph.
+into ranges of equal length. A part also contains its halo: the nodes within a number of hops.
+If the halo has one hop more than the receptive field of the model (for the degrees of the outermost
+nodes), predictions of own nodes equal those on the whole graph.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Part:
     edge_weight: Tensor | None
 
     def take(self, values: Tensor) -> Tensor:
-        """Rows of the part's nodes, strided or CSR."""
+        """Rows of ``values``, strided or CSR, for the nodes of the part."""
         if self.nodes is None:
             return values
         if values.layout is torch.sparse_csr:

@@ -92,12 +92,12 @@ class Backend(Protocol):
     def score(
         self, x: Tensor, bias: Tensor | None, target: Tensor, sets: Tensor, counts: Tensor
     ) -> Tensor:
-        """Compute sums of right rows of every set, and the weighted cross entropy."""
+        """Compute sums of correct rows in every set, and the weighted cross entropy."""
 
     def run(
         self, program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor
     ) -> Ran | None:
-        """Run a whole program; None if it must run pass by pass."""
+        """Run a whole program; return None if it must run pass by pass."""
 
 
 _plain = bool(os.environ.get("GREAD_PLAIN"))
@@ -127,12 +127,12 @@ def plain_only() -> Iterator[None]:
 
 
 def fast() -> bool:
-    """Whether fast paths may be used; torch.compile uses the plain ones."""
+    """Return whether fast paths may be used; torch.compile uses the plain ones."""
     return not (_plain or torch.compiler.is_compiling())
 
 
 def backend_for(x: Tensor) -> Backend:
-    """The backend for the device and number type of ``x``."""
+    """Return the backend for the device and dtype of ``x``."""
     if fast() and x.dtype in (torch.float32, torch.float64):
         found = available(x.device.type)
         return reference if isinstance(found, Exception) else found
@@ -141,7 +141,7 @@ def backend_for(x: Tensor) -> Backend:
 
 @cache
 def available(device: str) -> Backend | Exception:
-    """The fast backend of a device type, or the reason why there is none."""
+    """Return the fast backend of a device type, or the reason why there is none."""
     try:
         if device == "cpu":
             from gread.kernels import cpu

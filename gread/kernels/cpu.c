@@ -1,9 +1,9 @@
-/* The kernels of reference.py for CPUs. What each of them computes is documented there. */
+/* The kernels of reference.py for CPUs. Each of them is documented there. */
 
 #include "rows.h"
 
-#define BLOCK 256 /* elements that dropout treats at a time */
-#define SMALL 16384 /* numbers below which a second thread costs more than it brings */
+#define BLOCK 256 /* elements that dropout processes at a time */
+#define SMALL 16384 /* numbers below which a second thread does not pay off */
 
 /* `call(packs)` for the packs of channels from k to `end`, as many at a time as possible, because
  * each call reads the entries of the row again. */
@@ -16,7 +16,7 @@
     AT_A_TIME(2, call)                                                                             \
     AT_A_TIME(1, call)
 
-/* The same for one channel, where no whole pack is left. */
+/* Row i of `gather` for one channel, where no whole pack is left. */
 static inline void gather_one(const matrix *m, REAL *out, int64_t from, int64_t to, int64_t i,
                               int64_t c) {
     const int64_t d = m->d, at = i * d + c;
@@ -32,7 +32,7 @@ static inline void gather_one(const matrix *m, REAL *out, int64_t from, int64_t 
     out[at] = sum;
 }
 
-/* Row i, for as many channels from c on as one sum takes. */
+/* Row i of `gather`, for up to PACKS packs of channels from c on. */
 static inline void gather_row(const matrix *m, REAL *out, int64_t from, int64_t to, int64_t i,
                               int64_t c) {
     const int64_t d = m->d, end = c + PACKS * LANES < d ? c + PACKS * LANES : d;
@@ -50,7 +50,7 @@ void gather(const int64_t *start, const int32_t *column, const REAL *weight, con
             int64_t entries, int64_t degree, int64_t count, int64_t threads) {
     const matrix m = {column, weight, y, coef, bases, d, entries, degree, count, 0};
 #pragma omp parallel num_threads(threads) if (entries * d > SMALL)
-    for (int64_t c = 0; c < d; c += PACKS * LANES) { /* all rows of channels that stay near */
+    for (int64_t c = 0; c < d; c += PACKS * LANES) { /* all rows of channels that fit the cache */
 #pragma omp for schedule(static)
         for (int64_t part = 0; part < PARTS; part++) {
             const int64_t last = first_row(start, n, part + 1);
@@ -77,8 +77,8 @@ static inline void pull_one(const matrix *m, const REAL *y, REAL *out, REAL *sum
     out[at] = sum;
 }
 
-/* `sums` has a slice [1 + degree + base_dot, d] of zeros for each part of the rows: they are added
- * up after, in one order whatever the number of threads. */
+/* `sums` has a slice [1 + degree + base_dot, d] of zeros for each part of the rows. The slices are
+ * added afterwards, in an order that does not depend on the number of threads. */
 void pull(const int64_t *start, const int32_t *column, const REAL *weight, const REAL *g,
           const REAL *y, const REAL *coef, const REAL *const *bases, REAL *out, REAL *sums,
           int64_t n, int64_t d, int64_t entries, int64_t degree, int64_t count, int64_t base_dot,
@@ -98,7 +98,7 @@ void pull(const int64_t *start, const int32_t *column, const REAL *weight, const
 #define PULL_PACKS(packs) pull_packs(&m, y, out, own, from, to, i, k, packs)
                 MOST_FIRST(PULL_PACKS)
                 for (; k < end; k++) pull_one(&m, y, out, own, from, to, i, k);
-                if (base_dot) /* not above, where registers are few */
+                if (base_dot) /* not above, where few registers are left */
                     for (k = c; k < end; k++)
                         own[size - d + k] += bases[0][i * d + k] * y[i * d + k];
             }
@@ -139,7 +139,7 @@ void edge_dots(const int64_t *start, const int32_t *column, const REAL *const *l
         }
 }
 
-/* scale times the dot product of every head; with a size that is known the compiler unrolls it. */
+/* scale times the dot product of every head. The compiler unrolls the loops of constant size. */
 static void dots_of_heads(const REAL *a, const REAL *b, REAL scale, REAL *out, int64_t heads,
                           int64_t size) {
 #define OF_SIZE(SIZE)                                                                              \
@@ -169,14 +169,14 @@ void head_dots(const int64_t *start, const int32_t *column, const REAL *q, const
             dots_of_heads(q + i * d, k + column[e] * d, 1, out + e * heads, heads, size);
 }
 
-/* From scores to shares, for the entries of a row and one head. */
+/* Replaces scores by shares, for the entries of a row and one head. */
 static void share(const REAL *weight, REAL *out, int64_t first, int64_t last, int64_t heads,
                   int64_t h) {
     REAL highest = -INFINITY, total = 0;
     for (int64_t e = first; e < last; e++) {
         const REAL score = out[e * heads + h];
-        /* One of no weight has no part in it: far above the others, it would leave nothing of
-           them. */
+        /* Entries of zero weight are excluded from the maximum: a large one would make all others
+           underflow. */
         if ((!weight || weight[e]) && score > highest) highest = score;
     }
     for (int64_t e = first; e < last; e++) {
@@ -209,7 +209,7 @@ void attend(const int64_t *start, const int32_t *column, const REAL *q, const RE
     }
 }
 
-/* `step` is the number of gradients an entry has: heads, or 1 where all heads share it. */
+/* `step` is the number of gradients of an entry: heads, or 1 if all heads share one. */
 void attend_back(const int64_t *start, const REAL *attention, const REAL *grad, REAL *out,
                  int64_t n, int64_t heads, int64_t step, int64_t entries, int64_t threads) {
 #pragma omp parallel for schedule(dynamic, 32) num_threads(threads) if (entries * heads > SMALL)
@@ -242,16 +242,16 @@ void gather_heads(const int64_t *start, const int32_t *column, const REAL *weigh
     }
 }
 
-/* Dropout: an element stays if the hash of its number and the seed reaches the limit. */
+/* Dropout: an element is kept if the hash of its index and the seed is at least the limit. */
 typedef struct {
     uint32_t first, limit;
     REAL factor;
 } dropped;
 
-#define STEP 0x9E3779B9u /* of the hash from one number to the next, before it is mixed */
+#define STEP 0x9E3779B9u /* increment of the hash per index, before mixing */
 
 static dropped dropout_of(const int64_t *seed, int64_t limit, double keep) {
-    const uint32_t number = seed ? (uint32_t)seed[0] : 0; /* without a seed it is not used */
+    const uint32_t number = seed ? (uint32_t)seed[0] : 0; /* not used without a seed */
     return (dropped){number * 0x85EBCA6Bu, (uint32_t)limit, (REAL)(1 / keep)};
 }
 
@@ -261,7 +261,7 @@ INLINE uint32_t mixed(uint32_t bits) {
     return bits ^ (bits >> 16);
 }
 
-/* What the elements from number n on are multiplied with. */
+/* Factors of the elements from index n on. */
 INLINE void factors(const dropped p, REAL *restrict out, uint32_t n, uint32_t count) {
     uint32_t bits = n * STEP + p.first;
     for (uint32_t k = 0; k < count; k++, bits += STEP) out[k] = mixed(bits) >= p.limit ? p.factor : 0;
@@ -280,7 +280,7 @@ void dropout(const REAL *x, const int64_t *seed, REAL *out, int64_t count, int64
     }
 }
 
-/* out[c] = the sum over the parts of sums[part, c]: in one order for any number of threads. */
+/* out[c] = the sum over the parts of sums[part, c], in the same order for any number of threads. */
 static void add_parts(const REAL *sums, int64_t size, REAL *restrict out, int64_t first,
                       int64_t count) {
     for (int64_t c = 0; c < count; c++) out[c] = sums[first + c];
@@ -406,8 +406,8 @@ void activate_back(const REAL *grad, const REAL *h, const REAL *scales, const in
         }
 }
 
-/* A row whose target is negative does not count. For each part of the rows there is a slice of
- * zeros in `sums`: the gradients of the weight [width, d] and the bias [width], and the loss. */
+/* Rows with a negative target are ignored. `sums` has a slice of zeros for each part of the rows:
+ * the gradients of the weight [width, d] and the bias [width], and the loss. */
 void drop_cross_entropy(const REAL *x, const int64_t *seed, const REAL *weight, const REAL *bias,
                         const int64_t *target, REAL *loss, REAL *out, REAL *grad_weight,
                         REAL *grad_bias, REAL *sums, int64_t n, int64_t d, int64_t width,
@@ -474,10 +474,10 @@ void score(const REAL *x, const REAL *bias, const int64_t *target, const REAL *i
     add_parts(sums, sets + 1, out, 0, sets + 1);
 }
 
-/* out = bias, if there is one, + the sum over the entries that stay of value * y[column]. Entry e is
- * number order[e] of the values, or e without an order. `columns` and `weights` are room for the
- * entries that stay, and `ends` for where each row ends there; a part of the rows begins where it
- * begins in the matrix. */
+/* out = bias, if there is one, + the sum over the kept entries of value * y[column]. Entry e has
+ * index order[e] in the values, or e without an order. `columns` and `weights` are buffers for the
+ * kept entries, and `ends` for the end of each row there. A part of the rows has the same first
+ * offset as in the matrix. */
 void drop_gather(const int64_t *start, const int32_t *column, const int64_t *order,
                  const REAL *value, const int64_t *seed, const REAL *y, const REAL *ones,
                  const REAL *bias, REAL *out, int32_t *columns, REAL *weights, int64_t *ends,
@@ -493,7 +493,7 @@ void drop_gather(const int64_t *start, const int32_t *column, const int64_t *ord
                 const int64_t number = order ? order[e] : e;
                 columns[end] = column[e];
                 weights[end] = p.factor * value[number];
-                /* Without a branch, which would be wrong half of the time. */
+                /* Without a branch, which would be mispredicted half of the time. */
                 end += mixed((uint32_t)number * STEP + p.first) >= p.limit;
             }
             ends[i] = end;

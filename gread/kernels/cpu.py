@@ -68,7 +68,7 @@ def pull(rows: Rows, weight: Tensor, g: Tensor, y: Tensor, terms: Terms) -> tupl
     sums = y.new_zeros(PARTS, terms.sums, y.size(1))
     _call("pull", y, *rows, weight, g, y, coef, list(bases), out, sums, *out.shape,
           weight.numel(), degree, len(bases), base_dot)  # fmt: skip
-    return out, sums[:1]  # the kernel has added the partial sums here
+    return out, sums[:1]  # the kernel has reduced the partial sums into the first part
 
 
 @one_by_one(2, 1)
@@ -179,7 +179,7 @@ def activate_back(
 
 
 def _each(h: Tensor, *values: Any) -> Iterator[list[Any]]:
-    """The values of every member, the last one as a number."""
+    """Yield the values of each member, the last one as a float."""
     for own in [...] if h.dim() == 2 else range(len(h)):
         each = [value[own] if isinstance(value, Tensor) else value for value in values]
         yield [*each[:-1], float(each[-1])]
@@ -230,8 +230,8 @@ def _ones(d: int, dtype: torch.dtype) -> Tensor:
 
 
 LINE = 64
-"""Number of bytes of channels that a thread of `run` processes at a time, or two or four times as
-many; one register if that is all."""
+"""Bytes of channels that a thread of `run` processes at a time. With enough channels, a thread
+processes two or four times as many; with few channels, one register."""
 
 FEW = 2**20
 """Number of products (entries times channels) below which one thread is as fast as several."""
@@ -240,7 +240,7 @@ FEW = 2**20
 def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor) -> Ran | None:
     """Run a program; every thread processes some channels through all passes.
 
-    Returns None if there are too few channels for the threads, and pass by pass is faster.
+    Return None if there are too few channels for all threads, so that pass by pass is faster.
     """
     *members, n, d = inputs[0].shape
     count, entries, rows = math.prod(members), matrix.pattern.rows.column.numel(), coef.size(-2)
@@ -268,7 +268,7 @@ def run(program: Program, matrix: Matrix, inputs: Sequence[Tensor], coef: Tensor
 
 @lru_cache(maxsize=64)
 def _block_width(count: int, d: int, entries: int, dtype: torch.dtype, threads: int) -> int | None:
-    """Number of channels that a thread of `run` processes at a time; None if they are too few."""
+    """Number of channels that a thread of `run` processes at a time; None if there are too few."""
     if entries * count * d >= FEW and count * d * dtype.itemsize // LINE < threads:
         return None
     share, pack = min(count * d // threads, d) * dtype.itemsize, library(dtype).pack_bytes()
@@ -279,7 +279,7 @@ def _block_width(count: int, d: int, entries: int, dtype: torch.dtype, threads: 
 
 @cache
 def library(dtype: torch.dtype = torch.float32) -> ctypes.CDLL:
-    """The compiled kernels of a number type, from the cache if possible.
+    """Return the compiled kernels for a dtype, from the cache if possible.
 
     Raises:
         NoCompiler: There is no compiler, or it fails.
@@ -290,7 +290,7 @@ def library(dtype: torch.dtype = torch.float32) -> ctypes.CDLL:
     if compiler is None:
         raise NoCompiler("there is no C compiler")
     source = b"".join(file.read_bytes() for file in (HEADER, *SOURCES))
-    # Macros of the source: the number type, and the encoding of a program.
+    # Macros of the source: the dtype, and the encoding of a program.
     coded = {"KINDS": ",".join(KINDS).upper(), "FIELDS": ",".join(FIELDS).upper()}
     values = {"REAL": _TYPES[dtype], "PARTS": PARTS, **coded}
     defined = [f"-D{name}={value}" for name, value in values.items()]
@@ -343,7 +343,7 @@ def _error_of(commands: list[list[str]]) -> str:
 
 
 def _processor() -> str:
-    """Name of the processor, for -march=native: machines with a shared home may differ."""
+    """Identify the processor for -march=native: machines that share a home folder may differ."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -355,10 +355,10 @@ def _processor() -> str:
 
 
 def _call(name: str, like: Tensor, *arguments: Tensor | list[Tensor] | float | None) -> None:
-    """Call the kernel for the number type of ``like``.
+    """Call the kernel for the dtype of ``like``.
 
-    Tensors are made contiguous and passed as addresses. All must have one number type, because C
-    would misread others and read out of bounds.
+    Tensors are made contiguous and passed as addresses. Floating-point tensors must have one dtype,
+    because C would misread others and read out of bounds.
     """
     kept: list[Tensor] = []  # copies, alive during the call
 

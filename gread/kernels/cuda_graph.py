@@ -22,9 +22,9 @@ _reading = True
 
 
 def values_can_be_read() -> bool:
-    """Whether values may be read on the host: not while a graph is captured or compiled.
+    """Return whether values may be read on the host.
 
-    They may not under torch.compile, during the capture of a CUDA graph, and in its warm-up.
+    They may not under torch.compile, or during the warm-up and capture of a CUDA graph.
     """
     if torch.compiler.is_compiling() or not _reading:
         return False
@@ -63,7 +63,7 @@ class Recording:
         return result
 
     def _record(self) -> None:
-        """Record the function; the next call computes it."""
+        """Record the function; the next call replays it."""
         self.graph = torch.cuda.CUDAGraph()
         with (
             _without_reading(),
@@ -74,9 +74,9 @@ class Recording:
 
 
 def side_by_side(first: Callable[[], S], second: Callable[[], T]) -> tuple[S, T]:
-    """Run two independent functions, on a GPU at the same time.
+    """Run two independent functions, concurrently on a GPU.
 
-    A recording keeps this: its graph has a branch for each. Neither may write what the other reads.
+    A recorded CUDA graph has a branch for each. Neither may write memory that the other reads.
     """
     if not torch.cuda.is_initialized():
         return first(), second()
@@ -92,7 +92,7 @@ def side_by_side(first: Callable[[], S], second: Callable[[], T]) -> tuple[S, T]
 
 @cache
 def _stream(device: int, number: int) -> torch.cuda.Stream:
-    """One stream for all recordings and one for branches.
+    """Return the stream with this number: 0 for all recordings, 1 for branches.
 
     cuBLAS keeps a workspace per stream, 32 MiB on Hopper.
     """
@@ -123,7 +123,7 @@ def _without_collection() -> Iterator[None]:
 
 @contextmanager
 def _waits() -> Iterator[list[warnings.WarningMessage]]:
-    """Detect synchronizations with the device, which must not be recorded."""
+    """Detect synchronizations with the device, which cannot be recorded."""
     before = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")

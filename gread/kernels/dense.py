@@ -1,15 +1,15 @@
 """`mix` of `gread.kernels.reference` on a GPU.
 
 Several terms of equal width are multiplied by one Triton kernel. The backward pass has a kernel for
-the terms and one for their matrices. Tensor cores multiply numbers in single precision as three
-products of TF32, with an error similar to that of a product in single precision; if PyTorch allows
-TF32, it is one product. The gradients of the matrices are sums over the nodes. The order of
-their arguments in memory does not suit the tensor cores, so they use ordinary arithmetic.
+the terms and one for their matrices. Tensor cores compute a product in single precision as three
+TF32 products, with an error similar to that of single precision. If PyTorch allows TF32, one TF32
+product is used. The gradients of the matrices are sums over the nodes. The memory layout of their
+arguments does not suit tensor cores, so they use ordinary arithmetic.
 
 Other terms are multiplied by cuBLAS, as in the reference.
 """
 
-# Triton's functions carry no types.
+# Triton functions have no type annotations.
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
 # mypy: disallow-untyped-decorators=False, disallow-any-unimported=False
 
@@ -24,7 +24,7 @@ from torch import Tensor
 from gread.kernels import reference as plain
 
 MOST_TERMS = 5
-"""Largest number of terms of the kernels."""
+"""Largest number of terms that the kernels support."""
 SIDE = 64
 """Largest number of channels of a program."""
 FORWARD = {"ROWS": 64, "DEPTH": 32, "num_warps": 4}
@@ -38,7 +38,7 @@ PROGRAMS = 2**10
 
 
 def mix(terms: Sequence[Tensor], weight: Tensor, bias: Tensor) -> Tensor:
-    """Σ_i Z_i C_i + b."""
+    """Compute Σ_i Z_i C_i + b."""
     if not _together(terms, weight):
         return plain.mix(terms, weight, bias)
     *members, n, d = terms[0].shape
@@ -72,7 +72,7 @@ def _back(grad: Tensor, terms: Sequence[Tensor], weight: Tensor) -> list[Tensor]
     back = [torch.empty_like(z, memory_format=torch.contiguous_format) for z in terms]
     side = _side(d, SIDE)
     grid = triton.cdiv(n, BACKWARD["ROWS"]), len(terms) * triton.cdiv(d, side), math.prod(members)
-    weight = weight.contiguous()  # tensor cores read TF32 only along the channels of the sum
+    weight = weight.contiguous()  # tensor cores read TF32 only along the summed channels
     _mix_back_kernel[grid](
         grad, weight, *_filled(back), n, *_strides(weight),
         IN=d, OUT=weight.size(-1), SIDE=side, PRECISION=_precision(),
@@ -82,7 +82,7 @@ def _back(grad: Tensor, terms: Sequence[Tensor], weight: Tensor) -> list[Tensor]
 
 
 def _outer(grad: Tensor, terms: Sequence[Tensor]) -> Tensor:
-    """Gradients of C, and in the last row that of b."""
+    """Gradient of C, with that of b in the last row."""
     *members, n, d = terms[0].shape
     count, k, rows = math.prod(members), grad.size(-1), OUTER["ROWS"]
     side, width = _side(d, SIDE), _side(k, SIDE)
@@ -99,18 +99,18 @@ def _outer(grad: Tensor, terms: Sequence[Tensor]) -> Tensor:
 
 
 def _together(terms: Sequence[Tensor], weight: Tensor) -> bool:
-    """Whether the kernels apply."""
+    """Return whether the kernels support these arguments."""
     single = all(z.dtype == torch.float32 for z in (*terms, weight))
     return single and 1 < len(terms) <= MOST_TERMS and len({z.shape for z in terms}) == 1
 
 
 def _filled(terms: Sequence[Tensor]) -> list[Tensor]:
-    """As many tensors as the kernels take."""
+    """Contiguous terms, padded to the number of tensors that the kernels take."""
     return [z.contiguous() for z in terms] + [terms[0]] * (MOST_TERMS - len(terms))
 
 
 def _strides(weight: Tensor) -> tuple[int, int, int]:
-    """Steps from a member, a row and a column to the next."""
+    """Strides of members (0 without members), rows and columns."""
     return weight.stride(0) if weight.dim() > 2 else 0, weight.stride(-2), weight.stride(-1)
 
 

@@ -28,7 +28,7 @@ def with_autograd(function: type[torch.autograd.Function], *arguments: Any) -> T
 
 
 class Direct:
-    """One call of a function without autograd, an `Apply`, and the context of its backward pass."""
+    """`Apply` for one call without autograd; it is also the context of the backward pass."""
 
     function: type[torch.autograd.Function]
     arguments: tuple[Any, ...]
@@ -45,11 +45,11 @@ class Direct:
         return found
 
     def save_for_backward(self, *tensors: Tensor) -> None:
-        """Store tensors, as a function does in its forward pass."""
+        """Store tensors for the backward pass."""
         self.saved_tensors = tensors
 
     def backward(self, grad: Tensor, *inputs: Tensor) -> list[Tensor]:
-        """Run the backward pass: the gradient of every input, which may be several arguments."""
+        """Return the gradient of every input, summed over the arguments that are this input."""
         grads = list(zip(self.function.backward(self, grad), self.arguments, strict=True))
         parts = (
             [one for one, other in grads if other is argument and one is not None]

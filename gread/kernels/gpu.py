@@ -7,7 +7,7 @@ synchronize, so they can be captured in a CUDA graph.
 A program holds a tile [entries, heads, channels]; matrices without heads have one head.
 """
 
-# Triton's functions carry no types.
+# Triton functions have no type annotations.
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
 # mypy: disallow-untyped-decorators=False, disallow-any-unimported=False
 
@@ -36,12 +36,12 @@ CACHED = 2**25
 WARPS_PER_SLICE = 2
 """Warps of a program with a slice of the channels."""
 WARPS_PER_TILE = 4
-"""Warps of other programs of rows side by side."""
+"""Warps of other programs that process several rows in parallel."""
 AT_ONCE = 8
-"""Entries of a row that a thread reads at once, each into other registers."""
+"""Entries of a row that a thread reads at once, each into separate registers."""
 WARPS_PER_LONG = 4
-"""Warps of a program of kernels with heads. A row with more than `PIECE` entries has all of them,
-because such rows determine the time: there are few programs."""
+"""Warps of a program of kernels with heads. All of them share a row with more than `PIECE` entries,
+because there are few programs and such rows determine the time."""
 PROGRAMS = 2**13
 """Programs of `pull`, each of which writes its sums: enough to fill the GPU three times."""
 DOT_PARTS = 2**9
@@ -49,7 +49,7 @@ DOT_PARTS = 2**9
 LOWEST: tl.constexpr = tl.constexpr(-3e38)
 """About the lowest number in single precision."""
 WORDS = 2**11
-"""Words of a program of `Keeper`."""
+"""Words of a program of `Keeper`, and elements of a program of `adam`."""
 CONTIGUOUS = torch.contiguous_format
 EVERY = 2**31 - 1
 """Largest number of programs of a launch."""
@@ -119,7 +119,7 @@ def _head_dots(rows: Rows, q: Tensor, k: Tensor, scale: float) -> Tensor:
 
 
 def shares(rows: Rows, scores: Tensor, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """weight[e] exp(scores[e]) of every head, every row divided by its sum; and the mean."""
+    """weight[e] exp(scores[e]) of every head, normalized over each row; and the mean over heads."""
     scores = scores.contiguous()
     return _shares(rows, scores, weight, torch.empty_like(scores))
 
@@ -145,9 +145,9 @@ def _shares(
 
 
 def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Attention: weight[e] exp(q[i] · k[j] / √d_k), every row divided by its sum; and the mean.
+    """Attention: weight[e] exp(q[i] · k[j] / √d_k), normalized over each row; and the mean.
 
-    Scores do not depend on each other, so a launch of its own has them, in pieces of rows. The
+    Scores do not depend on each other, so a separate launch computes them in pieces of rows. The
     softmax then reads only the scores of a row.
     """
     scores = _head_dots(rows, q, k, 1 / math.sqrt(q.size(-1)))
@@ -155,7 +155,7 @@ def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> tu
 
 
 def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
-    """Gradient of the scores, attention ⊙ (grad − its mean over the row under attention)."""
+    """Gradient of the scores: attention ⊙ (grad − its attention-weighted mean over the row)."""
     attention = attention.contiguous()
     out = torch.empty_like(attention)
     *members, entries, heads = attention.shape
@@ -177,7 +177,7 @@ def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
 def gather_heads(rows: Rows, weight: Tensor, y: Tensor, order: Tensor | None = None) -> Tensor:
     """out[i, head] = Σ over the entries e of row i of weight[e, head] · y[j, head].
 
-    A copy of the entries in another order takes longer than their product.
+    The kernel reads entries by ``order``: a reordered copy would take longer than the product.
     """
     *members, length, heads, d = y.shape
     block = {"BLOCK_H": _ceil2(heads), "BLOCK_D": _ceil2(d)}
@@ -211,13 +211,13 @@ def dropout(x: Tensor, seed: Tensor, rate: float | Tensor) -> Tensor:
 def _dropout_of(
     x: Tensor, seed: Tensor | None, rate: float | Tensor
 ) -> tuple[tuple[Tensor, Tensor, int, float, float], int]:
-    """Arguments of kernels for dropout: 0 for none, 1 for a rate, 2 for one of each member."""
+    """Arguments of kernels for dropout, and its kind: 0 none, 1 one rate, 2 a rate per member."""
     if seed is None:
         return (x, x, 0, 1.0, 0.0), 0
     if isinstance(rate, Tensor):
         return (seed, rate, 0, 1.0, 0.0), 2
     scale = 1 / (1 - rate)
-    high = float(np.float32(scale))  # Triton takes numbers in single precision
+    high = float(np.float32(scale))  # Triton passes floats in single precision
     return (seed, x, threshold(rate), high, scale - high), 1
 
 
@@ -259,13 +259,13 @@ def _scales(h: Tensor, batch: Batch) -> Tensor:
         _moments_kernel[(parts, triton.cdiv(d, channels), count)](
             moments, h, n, each, D=d, BLOCK_D=channels, ROWS=side
         )
-    few = min(_ceil2(d), 16)  # a program for each cache line of the moments, or two
+    few = min(_ceil2(d), 16)  # one or two programs for each cache line of the moments
     _scales_kernel[(triton.cdiv(d, few), count)](
         scales, moments, batch.weight.contiguous(), batch.bias.contiguous(), batch.running_mean,
         batch.running_var, n, each * side, parts, TRAINING=batch.training,
         MOMENTUM=batch.momentum, EPS=batch.eps, D=d, BLOCK_D=few, BLOCK=1024 // few,
     )  # fmt: skip
-    if batch.training:  # as PyTorch counts its own writes
+    if batch.training:  # as PyTorch does for its own writes
         increment_version((batch.running_mean, batch.running_var))
     return scales
 
@@ -305,7 +305,7 @@ def activate_back(
 
 
 def _parts(n: int, d: int) -> tuple[int, int, int, int]:
-    """Parts of the nodes for sums over them.
+    """Division of the nodes into parts, for sums over nodes.
 
     Returns:
         Number of parts, blocks of rows of each, and rows and channels of a block.
@@ -351,16 +351,16 @@ def score(x: Tensor, bias: Tensor | None, target: Tensor, sets: Tensor, counts: 
 
 
 def _side(k: int) -> int:
-    """Rows of logits of a program."""
+    """Number of rows of logits per program."""
     return max(min(1024 // _ceil2(k), 128), 1)
 
 
 class Keeper:
-    """Copies of tensors by member where a flag is set, all in one launch.
+    """Copies the tensors of flagged members, with one launch per word size.
 
     Args:
-        kept: Where the copies go, contiguous, with members in front if there are several.
-        now: Tensors of the same shapes and types, whose memory stays where it is.
+        kept: Destinations, contiguous, with a leading axis of members if there are several.
+        now: Sources of the same shapes and dtypes, whose memory addresses do not change.
         members: Number of members.
     """
 
@@ -379,7 +379,7 @@ class Keeper:
         self.members = members
 
     def __call__(self, better: Tensor) -> None:
-        """Copy the parts of the members where ``better`` is True, [members]."""
+        """Copy the tensors of the members for which ``better`` [members] is True."""
         for word, table in self.tables.items():
             _keep_kernel[(len(table), self.members)](
                 table, better, SMALL=word is torch.int8, BLOCK=WORDS
@@ -391,9 +391,9 @@ def adam_table(parameters: Sequence[Tensor], numbers: Sequence[int], places: Seq
     """Chunks of parameters for `adam`, int64.
 
     Args:
-        parameters: Contiguous, with members in front if there are several.
-        numbers: Number of each among all parameters.
-        places: Where the moments of each begin in a row of those of all parameters.
+        parameters: Contiguous, with a leading axis of members if there are several.
+        numbers: Index of each among all parameters.
+        places: Offset of the moments of each in a row of the moments of all parameters.
         members: Number of members.
     """
     rows, begin = [], 0
@@ -414,10 +414,10 @@ def adam(
     """One step of Adam for the parameters of `adam_table`.
 
     Args:
-        table: From `adam_table`.
-        grads: Gradients of these parameters one after another, [members, ...].
+        table: Result of `adam_table`.
+        grads: Concatenated gradients of these parameters, [members, ...].
         means: First moments of all parameters, [members, ...].
-        squares: Second moments, likewise.
+        squares: Second moments of all parameters, [members, ...].
         rates: Learning rate and weight decay, [parameters, members, 2].
         powers: Powers of the two βs after this step, [parameters, 2], in double precision.
         betas: β₁ and β₂.
@@ -433,7 +433,7 @@ def look(
     numbers: Tensor, sign: int, limits: Tensor, val: Tensor, number: Tensor, epoch: Tensor,
     running: Tensor,
 ) -> Tensor:  # fmt: skip
-    """Update what `gread.training.loop.Best` has of every member, and return which are better."""
+    """Update the state of `gread.training.loop.Best`, and return which members have improved."""
     better = torch.empty_like(running)
     _look_kernel[(len(running),)](
         better, numbers.contiguous(), limits.contiguous(), val, number, epoch, running,
@@ -445,9 +445,9 @@ def look(
 def _combine(
     rows: Rows, weight: Tensor, x: Tensor, y: Tensor | None, terms: Terms | None
 ) -> tuple[Tensor, Tensor]:
-    """`gather` of x, or with y `pull` of x; and the sums of every program of `pull`."""
+    """Compute `gather` of x, or `pull` of x and y; and the sums of every program of `pull`."""
     scaled = terms is not None
-    coef, bases, degree, _ = terms or Terms(x, degree=0)  # x is not read as coefficients
+    coef, bases, degree, _ = terms or Terms(x, degree=0)  # x is a placeholder and not read
     *members, length, d = x.shape
     n, count = _count(rows), math.prod(members)
     cached = x.numel() * x.element_size() <= CACHED
@@ -479,8 +479,8 @@ class _Tile(NamedTuple):
     places: Tensor
     """The order of the rows, see `gread.kernels.pattern.RowOrder`; without one, any tensor."""
     heavy: int
-    """Rows at the front of it that all warps of a program read together; the first programs have
-    one each."""
+    """Number of rows at the front of ``places`` that all warps of a program read together. Each of
+    the first programs processes one such row."""
     each: int
     """Number of blocks of rows of every other program."""
     programs: int
@@ -490,7 +490,7 @@ class _Tile(NamedTuple):
 def _tile_of(
     rows: Rows, channels: int, size: int, warps: int, most: int = EVERY, longest_apart: bool = False
 ) -> _Tile:
-    """Division of the rows, from values that are known without synchronization.
+    """Divide the rows among programs, from values that are known without synchronization.
 
     Args:
         rows: The matrix.
@@ -519,7 +519,7 @@ def _tile_of(
 
 
 def _pieces_of(rows: Rows, channels: int, size: int) -> tuple[Tensor, int, int, dict[str, int]]:
-    """Division of pieces of rows, for kernels with a result for each entry.
+    """Divide pieces of rows among programs, for kernels with a result for each entry.
 
     Returns:
         The pieces, see `gread.kernels.pattern.RowOrder`, their number, the number of programs, and
@@ -540,9 +540,9 @@ def _pieces_of(rows: Rows, channels: int, size: int) -> tuple[Tensor, int, int, 
 
 
 def _side_of(channels: int, size: int, warps: int) -> int:
-    """Number of rows that a program has side by side.
+    """Number of rows that a program processes in parallel.
 
-    A thread has 16 bytes of one row, so a warp has several rows if a row is narrow, and a sum over
+    A thread processes 16 bytes of one row, so a warp processes several narrow rows, and a sum over
     the entries needs no other thread.
     """
     threads = 32 * warps
@@ -570,7 +570,7 @@ def _polynomial(y, coef, channel, there, D: tl.constexpr, DEGREE: tl.constexpr):
 
 @triton.jit
 def _blocks(heavies, each):
-    """Whether this program has a heavy row, and its first block of rows and the one after its last.
+    """Return whether this program has a heavy row, and the range of its blocks of rows.
 
     Heavy rows come first, since they take longest.
     """
@@ -586,7 +586,7 @@ def _side_by_side(
 ):  # fmt: skip
     """ROWS rows of a block, or one heavy row in ROWS parts; each of them EACH times in sequence.
 
-    Returns the row of each, whether there is one, its first entry, and how many follow from there.
+    Return the index of each row, whether it exists, its first entry and its number of entries.
     """
     side = tl.arange(0, ROWS * EACH) // EACH
     place = (block * ROWS + side).to(tl.int64)
@@ -671,7 +671,7 @@ def _combine_kernel(
             known = entry < count[:, None]
             node = tl.load(column + place, mask=known, other=0)
             product += tl.sum(factor[:, :, None] * tile, axis=1)
-        if HEAVY:  # noqa: SIM102, a constant of the compiler
+        if HEAVY:  # noqa: SIM102, a compile-time constant
             if shared:
                 product = tl.where(mine[:, None], tl.sum(product, axis=0)[None, :], 0)
         scale = tl.load(coef + channel, mask=valid, other=0) if SCALED else 1.0
@@ -695,9 +695,9 @@ def _combine_kernel(
 @triton.jit
 def _heads(HEADS: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, BLOCK_H: tl.constexpr,
            BLOCK_D: tl.constexpr):  # fmt: skip
-    """Head of every line of a tile with the heads of some rows, its channels, and a mask of those.
+    """Head of every line of a tile with the heads of some rows, its channels, and their mask.
 
-    With a head in a line of its own, a thread has 16 bytes of one head, as of a row without heads.
+    Each head has a separate line, so a thread has 16 bytes of one head, as for rows without heads.
     """
     head = tl.arange(0, ROWS * BLOCK_H) % BLOCK_H
     channel = tl.arange(0, BLOCK_D)[None, :]
@@ -771,7 +771,7 @@ def _edge_dots_kernel(
     SCALED: tl.constexpr, ADDS: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr,
     BLOCK: tl.constexpr, ORDERED: tl.constexpr,
 ):  # fmt: skip
-    """out[e] = left[i] · right[j], for one pair or two; a program has some pieces of rows."""
+    """out[e] = left[i] · right[j], for one pair or two; a program processes pieces of rows."""
     member = tl.program_id(1).to(tl.int64)
     out += member * entries
     left += member * n * D
@@ -870,9 +870,9 @@ def _shares_kernel(
     WEIGHTED: tl.constexpr, HEADS: tl.constexpr, BLOCK_H: tl.constexpr, ROWS: tl.constexpr,
     BLOCK: tl.constexpr, ORDERED: tl.constexpr, HEAVY: tl.constexpr,
 ):  # fmt: skip
-    """The maximum of the scores and the sum of their exponentials first, then the quotients.
+    """Compute the maximum of the scores and the sum of their exponentials, then the quotients.
 
-    Every lane first has those of its own entries, so a block waits for no other lane.
+    Every lane first accumulates over its own entries, so a block waits for no other lane.
 
     Entries of zero weight are excluded from the maximum: a large one would make all others
     underflow.
@@ -888,7 +888,7 @@ def _shares_kernel(
         start, places, heavies, shared, block, n, ROWS, ORDERED, HEAVY
     )
     most = tl.max(count, axis=0)
-    # Entries are the first axis: Triton then gives the lanes of a warp entries next to each other.
+    # Entries are the first axis: Triton then assigns adjacent entries to the lanes of a warp.
     lane = tl.arange(0, BLOCK)[:, None, None]
     begin, count = begin[None, :, None], count[None, :, None]
     # The lowest number instead of −∞: in a row whose weights are all zero, −∞ − (−∞) would be NaN.
@@ -909,14 +909,14 @@ def _shares_kernel(
         highest = higher
     top = tl.max(highest, axis=0)
     total = tl.sum(total * tl.exp(highest - top[None, :, :]), axis=0)
-    if HEAVY:  # noqa: SIM102, a constant of the compiler
+    if HEAVY:  # noqa: SIM102, a compile-time constant
         if shared:
             own = top
             top = tl.broadcast_to(tl.max(own, axis=0)[None, :], (ROWS, BLOCK_H))
             total = tl.sum(total * tl.exp(own - top), axis=0)[None, :]
             total = tl.broadcast_to(total, (ROWS, BLOCK_H))
     total = tl.where(total == 0, 1, total)
-    # The scores may be overwritten, which other threads may still read.
+    # ``out`` may be the scores, which other threads may still read.
     tl.debug_barrier()
     for first in range(0, most, BLOCK):
         entry = first + lane
@@ -954,7 +954,7 @@ def _attend_back_kernel(
         share = tl.load(attention + place * HEADS + head, mask=mask, other=0)
         total += share * tl.load(grad + place * STRIDE_E + head * STRIDE_H, mask=mask, other=0)
     mean = tl.sum(total, axis=0)
-    if HEAVY:  # noqa: SIM102, a constant of the compiler
+    if HEAVY:  # noqa: SIM102, a compile-time constant
         if shared:
             mean = tl.broadcast_to(tl.sum(mean, axis=0)[None, :], (ROWS, BLOCK_H))
     for first in range(0, most, BLOCK):
@@ -966,7 +966,7 @@ def _attend_back_kernel(
 
 @triton.jit
 def _dropped(value, number, seed, rates, limit, high, low, member, DROPS: tl.constexpr):
-    """Dropout of the elements with these numbers, see `_dropout_of`."""
+    """Dropout of the elements with these indices, see `_dropout_of`."""
     if DROPS > 0:
         first = tl.load(seed + member).to(tl.uint32) * 0x85EBCA6B
         hashed = number.to(tl.uint32) * 0x9E3779B9 + first
@@ -984,7 +984,7 @@ def _dropped(value, number, seed, rates, limit, high, low, member, DROPS: tl.con
     return value
 
 
-@triton.jit(do_not_specialize=["limit", "high", "low"])  # not one kernel per rate
+@triton.jit(do_not_specialize=["limit", "high", "low"])  # avoid one kernel per rate
 def _dropout_kernel(
     out, x, seed, rates, limit, high, low, count, DROPS: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
@@ -1008,7 +1008,7 @@ def _draw_kernel(out, numbers, place, rate, count):
 
 @triton.jit
 def _elements(block, n, D: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr):
-    """Places of a block of rows and their mask, in the matrix of a member."""
+    """Offsets of the elements of a block of rows in the matrix of a member, and their mask."""
     channel = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)[None, :]
     row = (block * ROWS + tl.arange(0, ROWS)[:, None]).to(tl.int64)
     return row * D + channel, (row < n) & (channel < D)
@@ -1044,9 +1044,9 @@ def _activate_kernel(
 def _moments_kernel(
     moments, h, n, each, D: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr
 ):  # fmt: skip
-    """Mean of a part of the rows, and the sum of squared distances from it.
+    """Mean of a part of the rows, and the sum of squared deviations from it.
 
-    Every thread first has those of its own rows, updated as by Welford.
+    Every thread first accumulates over its own rows by Welford's algorithm.
     """
     member = tl.program_id(2).to(tl.int64)
     h += member * n * D
@@ -1076,7 +1076,7 @@ def _scales_kernel(
     TRAINING: tl.constexpr, MOMENTUM: tl.constexpr, EPS: tl.constexpr, D: tl.constexpr,
     BLOCK_D: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Mean and variance from those of parts with ``rows`` rows each, and from them the scales."""
+    """Combine the moments of parts with ``rows`` rows each, and compute the scales."""
     members, member = tl.num_programs(1), tl.program_id(1).to(tl.int64)
     channel = tl.program_id(0) * BLOCK_D + tl.arange(0, BLOCK_D)[None, :]
     valid = channel < D
@@ -1187,7 +1187,7 @@ def _activate_back_kernel(
 
 @triton.jit
 def _logits(x, member, n, K: tl.constexpr, BLOCK_K: tl.constexpr, ROWS: tl.constexpr):
-    """Rows of this program, whether they exist, and places of their logits with a mask."""
+    """Rows of this program, whether they exist, and offsets of their logits with a mask."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     channel = tl.arange(0, BLOCK_K)[None, :]
     mine = row < n
@@ -1197,7 +1197,7 @@ def _logits(x, member, n, K: tl.constexpr, BLOCK_K: tl.constexpr, ROWS: tl.const
 
 @triton.jit
 def _log_softmax(logits, target, K: tl.constexpr, BLOCK_K: tl.constexpr):
-    """Highest logits, probabilities, −log of those of the targets, and where these are."""
+    """Highest logits, probabilities, −log probabilities of the targets, and mask of the targets."""
     channel = tl.arange(0, BLOCK_K)[None, :]
     highest = tl.max(tl.where(channel < K, logits, float("-inf")), axis=1)
     powers = tl.where(channel < K, tl.exp(logits - highest[:, None]), 0)
@@ -1241,7 +1241,7 @@ def _score_kernel(
     share = tl.load(counts + member * counts_step + row, mask=mine, other=0)
     highest, _, loss, _ = _log_softmax(logits, aim, K, BLOCK_K)
     found = tl.min(tl.where(there & (logits == highest[:, None]), channel, BLOCK_K), axis=1)
-    # Not a number if a logit is not finite.
+    # NaN if a logit is not finite.
     undefined = tl.sum(tl.sum(tl.where(there, 0 * logits, 0), axis=1), axis=0)
     part = (tl.program_id(0) * tl.num_programs(1) + member) * (SETS + 1)
     for one in tl.static_range(SETS):

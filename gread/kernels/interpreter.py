@@ -42,15 +42,15 @@ class Passes(Protocol):
         """See `gread.kernels.reference.gather`."""
 
     def back(self, x: Tensor, members: int) -> Tensor:
-        """Aᵀ x."""
+        """Compute Aᵀ x."""
 
     def pull(self, x: Tensor, y: Tensor, terms: Terms, members: int) -> tuple[Tensor, Tensor]:
-        """`gread.kernels.reference.pull` with Aᵀ."""
+        """Compute `gread.kernels.reference.pull` with Aᵀ."""
 
     def edge_dots(
         self, weight: Tensor | None, pairs: Sequence[Pair], members: int, count: int
     ) -> Tensor:
-        """Gradient of A plus the contribution of the pairs, for the first members of ``count``."""
+        """Add the pairs to the gradient of A, for the first ``members`` of ``count`` members."""
 
 
 class MatrixPasses(NamedTuple):
@@ -98,7 +98,7 @@ def interpret(program: Program, passes: Passes, inputs: Sequence[Tensor], coef: 
     sums: list[Tensor] = []
     dots: list[Tensor] = []
     weight: Tensor | None = None
-    pairs: list[Pair] = []  # of `edge_dots`, which processes two at a time
+    pairs: list[Pair] = []  # arguments of `edge_dots`, which processes two at a time
     for p, following in zip(program.passes, (*program.passes[1:], None), strict=True):
         if p.kind == "load":
             slots[p.out] = _first(inputs[p.x], p.members).contiguous()
@@ -162,5 +162,5 @@ def _added(sums: list[Tensor], like: Tensor) -> Tensor:
 
 
 def _few(parts: Tensor) -> Tensor:
-    """The partial sums themselves, or their total if they are many."""
+    """Partial sums, reduced to their total if there are many."""
     return parts if parts.numel() <= MANY else parts.sum(0, keepdim=True)

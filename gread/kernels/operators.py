@@ -27,7 +27,7 @@ def product(
 ) -> Tensor:
     """A y, for the matrix A with entries ``weight`` [E] at the positions of ``pattern``.
 
-    ``transposed`` has the entries in column order, if they are known and fixed.
+    ``transposed`` returns the entries in column order, if they are known and fixed.
     """
     weight, y = _alike(weight, y)
     if torch.compiler.is_compiling():
@@ -155,7 +155,7 @@ _edge_dots.register_autograd(
 
 
 def attention(pattern: Pattern, q: Tensor, k: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Mean over heads of weight[e] exp(q[i] · k[j] / √d_k), each row divided by its sum.
+    """Mean over heads of weight[e] exp(q[i] · k[j] / √d_k), normalized over each row.
 
     Args:
         pattern: Positions (i, j) where i attends to j.
@@ -229,7 +229,7 @@ def shares(
     by_row: bool = True,
     mean: bool = True,
 ) -> Tensor:
-    """weight[e] exp(score[e]) of every head, each row or column divided by its sum.
+    """weight[e] exp(score[e]) of every head, normalized over each row or column.
 
     Args:
         pattern: Positions of the entries.
@@ -273,14 +273,14 @@ class _Shares(torch.autograd.Function):
 
 
 def mix(terms: Sequence[Tensor], weight: Tensor, bias: Tensor) -> Tensor:
-    """Σ_i Z_i C_i + b, with the matrices C_i below each other.
+    """Σ_i Z_i C_i + b, with the matrices C_i stacked vertically.
 
     Args:
         terms: Z_i, [N, in_i], or [members, N, in_i].
         weight: C, [Σ in_i, out], or [members, Σ in_i, out].
         bias: b, [out], or [members, out].
     """
-    # Autograd of the reference is as fast on a CPU, and gives types under autocast.
+    # Autograd of the reference is as fast on a CPU, and handles dtypes under autocast.
     if not (weight.is_cuda and fast()) or torch.is_autocast_enabled(weight.device.type):
         return plain.mix(terms, weight, bias)
     found: Tensor = _Mix.apply(weight, bias, *terms)
@@ -296,13 +296,13 @@ class _Mix(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         weight, *terms = ctx.saved_tensors
-        kernels = plain if torch.is_grad_enabled() else backend_for(grad)  # a second derivative
+        kernels = plain if torch.is_grad_enabled() else backend_for(grad)  # for a second derivative
         back, outer, total = kernels.mix_back(grad, terms, weight)
         return outer, total, *back
 
 
 def identity(h: Tensor) -> Tensor:
-    """h."""
+    """Return h unchanged."""
     return h
 
 
@@ -317,7 +317,8 @@ def activated(
 
     Args:
         h: [N, d], or [members, N, d].
-        activation: φ. ``torch.relu`` and `identity` are part of that pass, others are called.
+        activation: φ. ``torch.relu`` and `identity` are part of that pass, other functions are
+            called separately.
         rate: As in `drop`.
         seed: As in `drop`.
         batch: Batch normalization, by default none.
@@ -343,7 +344,7 @@ def activated(
 
 
 class _Activated(torch.autograd.Function):
-    """`activated`; the backward pass computes the mask and the activation again."""
+    """`activated`; the backward pass recomputes the mask and the activation."""
 
     @staticmethod
     def forward(
@@ -400,7 +401,7 @@ class _LogLoss(torch.autograd.Function):
 
 
 def permuted(x: Tensor, axis: int, there: Tensor, back: Tensor) -> Tensor:
-    """`index_select` with a permutation, whose backward pass needs no sums."""
+    """Apply `index_select` with a permutation; its backward pass needs no sums."""
     return _Permuted.apply(x, axis, there, back)
 
 
@@ -432,7 +433,7 @@ def drop(x: Tensor, rate: float | Tensor, seed: Tensor | None = None) -> Tensor:
 
 
 def new_seed(x: Tensor) -> Tensor:
-    """A seed of dropout from PyTorch's generator."""
+    """Draw a dropout seed from PyTorch's generator."""
     return torch.randint(2**31, (1,), device=x.device)
 
 

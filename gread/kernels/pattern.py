@@ -17,17 +17,17 @@ T = TypeVar("T")
 
 MOST_LIGHT = 128
 """Number of entries above which a row is heavy: several warps of a GPU then share it. If rows have
-few entries, it is down to half as large, because a long row then determines the time."""
+few entries, the limit is lower (at least half), because a long row then determines the time."""
 FEW = MOST_LIGHT // 8
-"""Mean number of entries below which rows have few."""
+"""Mean number of entries per row below which rows count as having few."""
 BY_LENGTH = "rows by length"
-"""Key of `rows_by_length`, remembered with the starts of the rows."""
+"""Cache key of `rows_by_length`, stored with the starts of the rows."""
 PIECE = 32
-"""Most entries of a part of a row, for kernels with a result for each entry. Longer rows are long:
-kernels with few programs give them several warps."""
+"""Largest number of entries of a part of a row, for kernels with a result for each entry. Rows with
+more entries are called long: kernels with few programs give them several warps."""
 NEARBY = 2**15
-"""Number of consecutive rows that are ordered by length: many would scatter the neighbours that
-nearby rows share."""
+"""Number of consecutive rows that are ordered by length together. A larger number would scatter the
+neighbours that nearby rows share."""
 
 
 class Rows(NamedTuple):
@@ -59,7 +59,7 @@ class Pattern:
 
     @staticmethod
     def from_entries(row: Tensor, column: Tensor, shape: tuple[int, int]) -> tuple[Pattern, Tensor]:
-        """Build a pattern from entries in any order; also returns their order, [E].
+        """Build a pattern from entries in any order; also return their order, [E].
 
         On a GPU the rows and columns are ordered by length here, if values can be read: a launch
         must not wait for them.
@@ -105,21 +105,21 @@ def _starts(index: Tensor, size: int) -> Tensor:
 
 
 class RowOrder(NamedTuple):
-    """The order in which a GPU processes rows, so that those next to each other end together."""
+    """Order in which a GPU processes rows, so that adjacent rows end at the same time."""
 
     heavy: int
     """Number of heavy rows, see `MOST_LIGHT`, which come first."""
     long: int
-    """Number of rows before the first with at most `PIECE` entries: with up to `NEARBY` rows, all
-    that have more."""
+    """Number of rows before the first one with at most `PIECE` entries. With up to `NEARBY` rows,
+    these are all the longer rows."""
     places: Tensor
-    """Number, start and length of each row in this order, int32 [N, 3] or int64."""
+    """Index, start and length of each row in this order, [N, 3], int32 or int64."""
     pieces: Tensor
-    """The same of the parts of all rows with at most `PIECE` entries each."""
+    """The same for parts of all rows, with at most `PIECE` entries each."""
 
 
 def rows_by_length(start: Tensor) -> RowOrder:
-    """Heavy rows, longest first; then every `NEARBY` rows, longest first."""
+    """Order rows: heavy rows, longest first; then each block of `NEARBY` rows, longest first."""
     counts = start.diff()
     row = torch.arange(counts.numel(), device=start.device)
     heavy = counts > MOST_LIGHT * (counts.double().mean() / FEW).clamp(0.5, 1)
@@ -136,7 +136,7 @@ def rows_by_length(start: Tensor) -> RowOrder:
 
 
 def _by_length(row: Tensor, start: Tensor, count: Tensor, group: Tensor) -> Tensor:
-    """Rows or parts of rows as [n, 3], by group and then longest first."""
+    """Sort rows or parts of rows, [n, 3], by group and then longest first."""
     most = count.max() if count.numel() else 0
     order = (group * (most + 1) + most - count).argsort(stable=True)
     found = torch.stack([row, start, count], 1)[order]

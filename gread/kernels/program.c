@@ -3,10 +3,10 @@
 
 #include "rows.h"
 
-#define BASES 8 /* more than a pass ever adds */
+#define BASES 8 /* more than any pass has */
 #define NEAREST 65536 /* bytes of an L1 cache */
 enum { KINDS };
-enum { FIELDS, COUNT, FIRST }; /* where a pass has its fields, the number of its bases, and these */
+enum { FIELDS, COUNT, FIRST }; /* offsets of the fields, number of bases and bases of a pass */
 
 /* Passes over all rows, `packs` packs of channels wide. */
 
@@ -21,7 +21,7 @@ INLINE void gather_rows(const matrix *m, const int64_t *start, REAL *out, int64_
     for (int64_t i = 0; i < n; i++) gather_packs(m, out, start[i], start[i + 1], i, 0, packs);
 }
 
-/* `total` [1 + degree, width] grows by the sums; `part_total` is room for as many. */
+/* Adds the sums to `total` [1 + degree, width]; `part_total` is a buffer of the same size. */
 INLINE void pull_rows(const matrix *m, const int64_t *start, const REAL *y, REAL *out, REAL *total,
                       REAL *part_total, int64_t n, const int packs) {
     const int64_t size = (1 + m->degree) * packs * LANES;
@@ -34,7 +34,7 @@ INLINE void pull_rows(const matrix *m, const int64_t *start, const REAL *y, REAL
     }
 }
 
-/* `total` [width] grows by the sum of x * y over the rows. */
+/* Adds the sum of x * y over the rows to `total` [width]. */
 static void dot_rows(const REAL *x, const REAL *y, REAL *total, REAL *part_total, int64_t n,
                      int64_t width) {
     for (int64_t part = 0; part < PARTS; part++) {
@@ -45,7 +45,7 @@ static void dot_rows(const REAL *x, const REAL *y, REAL *total, REAL *part_total
     }
 }
 
-/* out[e] grows by (sum of coef * base)[i] . x[column]. */
+/* Adds (sum of coef * base)[i] . x[column] to out[e]. */
 INLINE void dots_rows(const matrix *m, const int64_t *start, REAL *out, int64_t n,
                       const int packs) {
     const int64_t width = packs * LANES, ahead = m->entries - AHEAD;
@@ -74,8 +74,8 @@ INLINE void dots_rows(const matrix *m, const int64_t *start, REAL *out, int64_t 
 
 int64_t pack_bytes(void) { return PACK; }
 
-/* The same as functions of their own, for 64, 128 and 256 bytes of channels, and for one pack: put
- * into one another they would have too few registers. */
+/* The same as separate functions, for 64, 128 and 256 bytes of channels and for one pack. Inlined
+ * into one function, they would have too few registers. */
 #define OWN static __attribute__((noinline)) void
 #define PASSES(name, packs)                                                                        \
     OWN product_##name(const matrix *m, const int64_t *start, REAL *out, int64_t n) {              \
@@ -98,7 +98,7 @@ PASSES(256, 256 / PACK)
 #define CHOOSE(pass)                                                                               \
     (bytes == 256 ? pass##_256 : bytes == 128 ? pass##_128 : bytes == 64 ? pass##_64 : pass##_pack)
 
-/* A program as gread/kernels/program.py describes it, and what it works on. */
+/* A program, see gread/kernels/program.py, and its data. */
 typedef struct {
     const int64_t *code;
     const int64_t *start, *back_start;
@@ -108,13 +108,12 @@ typedef struct {
     REAL *const *outputs;
     const REAL *coef;
     REAL *sums, *dots;
-    int64_t first; /* of the numbers of this member, in inputs and outputs */
+    int64_t first; /* offset of this member in inputs and outputs */
     int64_t passes, n, d, entries, slots, rows, count, pull_count;
 } program;
 
-/* Takes the channels from c on, so many bytes, through a program. They lie in `room`: the
- * slots, then the coefficients, the sums, and those of a part of the rows. Channels from d on are
- * zero. */
+/* Runs a program on `bytes` bytes of channels from c on. `room` holds the slots, then the
+ * coefficients, the sums, and the sums of a part of the rows. Channels from d on are zero. */
 static void run_block(const program *p, REAL *room, int64_t c, int64_t bytes) {
     const int64_t n = p->n, d = p->d, width = bytes / sizeof(REAL), size = n * width;
     const int64_t valid = d - c < width ? d - c : width;
@@ -166,7 +165,7 @@ static void run_block(const program *p, REAL *room, int64_t c, int64_t bytes) {
             CHOOSE(gather)(&m, start, out, n);
             break;
         case PULL:
-            if (code[BASE_DOT]) /* before `out` takes the place of a base */
+            if (code[BASE_DOT]) /* before `out` overwrites a base */
                 dot_rows(bases[0], y, total + (1 + degree) * width, part_total, n, width);
             CHOOSE(pull)(&m, start, y, out, total, part_total, n);
             total += (1 + degree + code[BASE_DOT]) * width;
@@ -193,8 +192,8 @@ static void run_block(const program *p, REAL *room, int64_t c, int64_t bytes) {
         for (int64_t k = 0; k < valid; k++) p->sums[r * d + c + k] = sums[r * width + k];
 }
 
-/* So many bytes of channels of one member at a time; every worker has its own part of
- * `room`. Members have matrices of their own if `weight_step` is not 0. */
+/* Processes `bytes` bytes of channels of one member at a time; every worker has its own part of
+ * `room`. Members have separate matrices if `weight_step` is not 0. */
 void run(const int64_t *code, const int64_t *start, const int32_t *column, const REAL *weight,
          const int64_t *back_start, const int32_t *back_column, const REAL *back_weight,
          const REAL *const *inputs, REAL *const *outputs, const REAL *coef, REAL *room, REAL *sums,

@@ -18,7 +18,7 @@ from torch import Tensor
 from gread.kernels.pattern import Pattern
 
 KINDS = ("load", "store", "product", "back", "gather", "pull", "add", "dot", "edge_dots")
-"""Kinds of passes of kernels for whole programs; `join` and `leave` are for members only.
+"""Kinds of passes that kernels for whole programs support; `join` and `leave` run pass by pass.
 
 The C kernels are compiled with this list and with `FIELDS`.
 """
@@ -55,7 +55,7 @@ class Pass(NamedTuple):
 
 
 FIELDS = Pass._fields[:7]
-"""Fields in the code of a pass, before the number of its bases and the bases."""
+"""Fields in the encoding of a pass, followed by the number of its bases and the bases."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ class Program:
 
 
 class ProgramBuilder:
-    """Builder of a program. States are numbered in order; `done` finds a slot for each.
+    """Builder of a program. States are numbered in order; `done` assigns a slot to each.
 
     Attributes:
         members: Number of leading members that the next passes apply to; 0 means all.
@@ -131,11 +131,11 @@ class ProgramBuilder:
         self._append(Pass("store", out=number, x=x))
 
     def product(self, x: int) -> int:
-        """A x. `Pass` defines this and the following operations."""
+        """Add a pass `product`, A x. `Pass` defines this and the following operations."""
         return self._new(Pass("product", x=x))
 
     def back(self, x: int) -> int:
-        """Aᵀ x."""
+        """Add a pass `back`, Aᵀ x."""
         return self._new(Pass("back", x=x))
 
     def gather(self, x: int, *, coef: int, degree: int, bases: Sequence[int] = ()) -> int:
@@ -158,19 +158,19 @@ class ProgramBuilder:
         )
 
     def add(self, y: int | None, x: int, *, coef: int) -> int:
-        """y + c₀ x."""
+        """Add a pass `add`, y + c₀ x."""
         return self._new(Pass("add", x=x, y=-1 if y is None else y, coef=coef))
 
     def dot(self, x: int, y: int) -> None:
-        """Σ x y, a sum."""
+        """Add a pass `dot`, the sum Σ x y."""
         self._append(Pass("dot", x=x, y=y))
 
     def edge_dots(self, bases: Sequence[int], y: int, *, coef: int) -> None:
-        """Add to the gradient of A."""
+        """Add a pass `edge_dots`, which adds to the gradient of A."""
         self._append(Pass("edge_dots", y=y, coef=coef, bases=tuple(bases)))
 
     def join(self, x: int, number: int) -> int:
-        """x, followed by an input of the members that x does not have."""
+        """Add a pass `join`: x, followed by an input of the members that x does not have."""
         return self._new(Pass("join", x=x, coef=number))
 
     def leave(self, x: int, number: int, first: int) -> None:

@@ -29,9 +29,9 @@ def one_by_one(*axes: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Decorator that applies a kernel to several members and stacks the results.
 
     Args:
-        axes: Number of axes of each argument after the rows, for one member. An argument with one
-            more axis has a leading axis of members; 0 means that it has one if any other has.
-            Elements of sequences count separately.
+        axes: For each argument after ``rows``, its number of axes for one member. An argument with
+            one more axis has a leading axis of members. 0 means that it has one if any other
+            argument has. Elements of sequences count separately.
     """
 
     def decorate(kernel: Callable[P, T]) -> Callable[P, T]:
@@ -54,7 +54,7 @@ def _stacked(
     each = [
         kernel(rows, *(_of_member(value, axes, m) for value, axes in given)) for m in range(members)
     ]
-    if isinstance(each[0], tuple):  # of `pull`, whose sums have a leading axis of parts
+    if isinstance(each[0], tuple):  # results of `pull`: its sums have a leading axis of parts
         outs, sums = zip(*each, strict=True)
         return torch.stack(outs), torch.stack(sums, 1)
     return torch.stack(each)
@@ -192,7 +192,7 @@ def head_dots(rows: Rows, q: Tensor, k: Tensor) -> Tensor:
 
 
 def shares(rows: Rows, scores: Tensor, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """weight[e] exp(scores[e]) for every head, each row divided by its sum; and the mean.
+    """weight[e] exp(scores[e]) of every head, normalized over each row; and the mean over heads.
 
     Args:
         rows: Positions of the entries.
@@ -221,7 +221,7 @@ def _shares(rows: Rows, scores: Tensor, weight: Tensor | None) -> Tensor:
 
 
 def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Attention: weight[e] exp(q[i] · k[j] / √d_k), every row divided by its sum; and the mean.
+    """Attention: weight[e] exp(q[i] · k[j] / √d_k), normalized over each row; and the mean.
 
     Queries and keys are [N, heads, d_k]; weights and results are as in `shares`.
     """
@@ -230,7 +230,7 @@ def attend(rows: Rows, q: Tensor, k: Tensor, weight: Tensor | None = None) -> tu
 
 @one_by_one(2, 0)
 def attend_back(rows: Rows, attention: Tensor, grad: Tensor) -> Tensor:
-    """Gradient of the scores, attention ⊙ (grad − its mean over the row under attention).
+    """Gradient of the scores: attention ⊙ (grad − its attention-weighted mean over the row).
 
     Args:
         rows: Positions (i, j) where i attends to j.
@@ -285,7 +285,7 @@ def draw(numbers: Tensor, place: Tensor, rate: Tensor) -> Tensor:
 
     Args:
         numbers: [members, count].
-        place: Number of the next one, [members]; it is updated.
+        place: Index of the next number, [members]; updated in place.
         rate: [members].
     """
     found = numbers.gather(1, place.unsqueeze(1)).squeeze(1)
@@ -303,11 +303,11 @@ class Batch(NamedTuple):
     momentum: float
     eps: float
     training: bool
-    """Normalize by the statistics of the state, and update the running ones."""
+    """Whether to normalize by the statistics of the state and update the running statistics."""
 
 
 def mix(terms: Sequence[Tensor], weight: Tensor, bias: Tensor) -> Tensor:
-    """Σ_i Z_i C_i + b, with the matrices C_i below each other.
+    """Σ_i Z_i C_i + b, with the matrices C_i stacked vertically.
 
     Args:
         terms: Z_i, [N, in_i].
@@ -328,7 +328,7 @@ def mix_back(
 
 
 BLOCKS = 2**11
-"""Number of thread blocks that fill a GPU. cuBLAS uses one for 32 × 32 elements of a product."""
+"""Number of thread blocks that fill a GPU. cuBLAS uses one per 32 × 32 elements of a product."""
 FEWEST_ROWS = 256
 """Smallest number of rows of a part of `outer_sum`."""
 
@@ -336,8 +336,8 @@ FEWEST_ROWS = 256
 def outer_sum(h: Tensor, g: Tensor) -> Tensor:
     """hᵀ g, a sum of N outer products.
 
-    The result is small, and cuBLAS does not divide the sum of the product of several members. So
-    the rows are divided into parts, whose products are the members of a larger batch.
+    The result is small, and cuBLAS does not split the sums of a batched product. The rows are
+    therefore divided into parts, and the products of the parts form a larger batch.
     """
     if h.dim() == 2:
         return h.mT @ g
@@ -345,7 +345,7 @@ def outer_sum(h: Tensor, g: Tensor) -> Tensor:
     blocks = members * -(-width // 32) * -(-g.size(-1) // 32)
     parts = max(min(BLOCKS // blocks, n // FEWEST_ROWS), 1)
     parts = 1 << (parts.bit_length() - 1)
-    if n & -n >= max(parts // 4, 1):  # a divisor of N near it needs no copies
+    if n & -n >= max(parts // 4, 1):  # a nearby divisor of N avoids copies
         parts = min(parts, n & -n)
     batched = torch.bmm(_in_parts(h, parts).mT, _in_parts(g, parts))
     return batched.view(members, parts, width, -1).sum(1)
@@ -368,7 +368,7 @@ def activate(
         relu: Whether φ is ReLU; otherwise φ(h) = h.
         seed: As in `dropout`; None for no dropout.
         rate: As in `dropout`.
-        batch: w, b, and what μ and σ² are; None for s = 1 and t = 0.
+        batch: w, b, and the source of μ and σ²; None for s = 1 and t = 0.
 
     Returns:
         The result, and s, t, μ and 1 / √(σ² + ε), [4, d], for `activate_back`.
@@ -492,7 +492,7 @@ def drop_cross_entropy(
         rate: As in `dropout`.
         weight: W, [k, d].
         bias: b, [k].
-        target: Class of every row, [N]; a row with a negative one does not count.
+        target: Class of every row, [N]; rows with a negative class are ignored.
         scale: Factor of the sum.
     """
     counts = (target >= 0).nonzero().squeeze(1)
@@ -504,7 +504,7 @@ def log_loss(x: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]
     """Σ_i w_i · −log softmax(x_i)[target_i] as partial sums [parts], and its gradient.
 
     Args:
-        x: Logits, [N, k]; of several members [members, N, k], with sums [parts, members].
+        x: Logits, [N, k]; for several members [members, N, k], with sums [parts, members].
         target: Class of every row, [N]; it may be negative where the weight is 0.
         weight: Weight of every row, [N], or [members, N].
     """
@@ -518,9 +518,9 @@ def log_loss(x: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]
 def score(x: Tensor, bias: Tensor | None, target: Tensor, sets: Tensor, counts: Tensor) -> Tensor:
     """Sums over the rows for an evaluation of the logits z = x + b, [sets + 1].
 
-    The first are Σ_i sets[s, i] of the rows whose highest logit is that of their target, the first
-    one on ties. The last is Σ_i counts_i · −log softmax(z_i)[target_i]. If a logit is not finite,
-    all are NaN.
+    Element s is Σ_i sets[s, i] over the rows whose highest logit, the first on ties, is that of
+    their target. The last element is Σ_i counts_i · −log softmax(z_i)[target_i]. If a logit is not
+    finite, all elements are NaN.
 
     Args:
         x: [N, k].

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <tgmath.h>
 
-/* Bytes in a register, and how many registers sum at a time: 256 bytes in all. */
+/* Bytes of a register, and number of registers with sums at a time: 256 bytes in total. */
 #if defined(__AVX512F__)
 #define PACK 64
 #elif defined(__AVX__)
@@ -20,14 +20,14 @@
 #define PACKS (256 / PACK)
 #define INLINE static inline __attribute__((always_inline))
 
-/* Loops over few numbers, which are unrolled, and over many, where what is written to is not what
- * is read from. */
+/* Loops over few numbers, which are unrolled, and over many, which are vectorized: their iterations
+ * must be independent. */
 #define EACH(k, count) _Pragma("GCC unroll 16") for (int k = 0; k < (count); k++)
 #define SIDE_BY_SIDE(k, count) _Pragma("omp simd") for (int64_t k = 0; k < (count); k++)
 
 #define AHEAD 8 /* entries between a prefetch and its use */
 
-/* The first row of a part of the matrix: all parts have about as many entries and rows together. */
+/* First row of a part of the matrix. Entries plus rows are about equal in number in all parts. */
 static int64_t first_row(const int64_t *start, int64_t n, int64_t part) {
     const int64_t wanted = (start[n] + n) * part / PARTS;
     int64_t low = 0, high = n;
@@ -45,13 +45,13 @@ typedef REAL pack __attribute__((vector_size(PACK), aligned(sizeof(REAL)), may_a
 #define LANES ((int64_t)(PACK / sizeof(REAL)))
 #define AT(pointer, k) (*(pack *)((pointer) + (k) * LANES))
 
-/* What one row of `gather` or `pull` is made of. */
+/* Matrix, coefficients and bases of `gather` or `pull`. */
 typedef struct {
     const int32_t *column;
     const REAL *weight, *x, *coef;
     const REAL *const *bases;
     int64_t d, entries, degree, count;
-    int near; /* all of x is in the nearest cache */
+    int near; /* x fits into the L1 cache */
 } matrix;
 
 /* s[k] = sum over the entries of weight * x[column], for `packs` packs of channels from c on. With
@@ -64,7 +64,7 @@ INLINE void sum(pack *s, const matrix *m, int64_t from, int64_t to, int64_t c, c
     EACH(k, packs) sum[k] = (pack){0};
     for (int64_t e = from; e < to; e++) {
         const char *next = (const char *)(x + column[e < ahead ? e + AHEAD : e] * d);
-        if (packs > 1 || !m->near) /* a prefetch takes longer than one pack that is near */
+        if (packs > 1 || !m->near) /* a prefetch takes longer than a pack in L1 */
             EACH(line, (PACK * packs + 63) / 64) __builtin_prefetch(next + 64 * line);
         const REAL w = weight[e], *row = x + column[e] * d;
         EACH(k, packs) sum[k] += w * AT(row, k);
@@ -96,7 +96,7 @@ INLINE void gather_packs(const matrix *m, REAL *out, int64_t from, int64_t to, i
     EACH(k, packs) AT(out + at, k) = s[k];
 }
 
-/* Channels c to c + packs * LANES of row i of `pull`, and what they add to the sums. */
+/* Channels c to c + packs * LANES of row i of `pull`, and their contribution to the sums. */
 INLINE void pull_packs(const matrix *m, const REAL *y, REAL *out, REAL *sums, int64_t from,
                        int64_t to, int64_t i, int64_t c, const int packs) {
     pack s[PACKS];

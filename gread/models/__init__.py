@@ -1,4 +1,4 @@
-"""Models: one file for each idea, entered into one catalogue."""
+"""Models: one file per method, all registered in one catalogue."""
 
 from typing import TYPE_CHECKING
 

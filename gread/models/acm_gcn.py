@@ -21,7 +21,7 @@ class AdaptiveMixing(nn.Module):
 
     Args:
         linear: H ↦ H [W_L, W_U, W_I], without bias.
-        channels: Width of each of the three.
+        channels: Width of L, U and I.
     """
 
     def __init__(self, linear: nn.Module, channels: int):
@@ -33,7 +33,7 @@ class AdaptiveMixing(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Uniform: the maps within 1 / √channels, v within 1, V within 1 / √3."""
+        """Initialize uniformly: the maps within 1 / √channels, v within 1, V within 1 / √3."""
         bound = self.channels**-0.5
         for parameter in self.linear.parameters():
             nn.init.uniform_(parameter, -bound, bound)
@@ -41,7 +41,7 @@ class AdaptiveMixing(nn.Module):
         nn.init.uniform_(self.mix, -(CHANNELS**-0.5), CHANNELS**-0.5)
 
     def forward(self, h: Tensor, adj: Operator) -> Tensor:
-        """[N, channels], where ``adj`` is R̃."""
+        """Compute the mixture [N, channels], where ``adj`` is R̃."""
         low, high, own = self.linear(h).chunk(CHANNELS, dim=-1)
         blurred, sharpened = (adj @ torch.cat([low, high], dim=-1)).chunk(2, dim=-1)
         versions = torch.stack([blurred, high - sharpened, own], dim=1).relu()  # [N, 3, channels]
@@ -53,7 +53,7 @@ class AdaptiveMixing(nn.Module):
 class ACMGCN(LayeredGNN):
     """Two layers of adaptive channel mixing with dropout between them.
 
-    R̃ = D̃⁻¹(A + I). What leaves a layer is not negative, so there is no activation between.
+    R̃ = D̃⁻¹(A + I). The output of a layer is not negative, so no activation follows it.
 
     Args:
         in_channels, hidden_channels, out_channels, input_dropout, dropout: As in `LayeredGNN`.
@@ -77,6 +77,6 @@ class ACMGCN(LayeredGNN):
         self.second = AdaptiveMixing(states, out_channels)
 
     def states(self, x: Tensor, adj: Operator) -> list[Tensor]:
-        """X, the state between the layers, and the logits."""
+        """Return X, the state between the layers and the logits."""
         h = self.dropout(self.first(x, adj))
         return [x, h, self.second(h, adj)]

@@ -20,17 +20,18 @@ class ACMP(ContinuousGNN):
 
         dH_i/dt = σ(α) Σ_j (Ā_ij − β) (H_j − H_i) + σ(δ) H_i (1 − H_i²) + s H_i(0)
 
-    Ā is attention from H(0); neighbours to which less than β of it goes repel each other. α and δ
-    are one a channel. s starts at 0, and H(0) in it passes no gradient.
+    Ā is attention computed from H(0); neighbours with an entry below β repel each other. α and δ
+    have one value per channel. s is initialized to 0, and its H(0) is detached.
 
     Args:
         in_channels, hidden_channels, out_channels, time, step_size, solver, tolerance: As in
-            `gread.GREAD`, as are input_dropout and dropout.
+            `gread.GREAD`.
+        input_dropout, dropout: As in `gread.GREAD`.
         repulsion: β. The state grows with β times the degree, so graphs with hubs need a small one.
-        relative: Whether messages are H_j − H_i, as in the paper; else H_j of the repulsive part
-            comes without H_i, as in the authors' code.
-        source: Whether there is the term s H(0).
-        attention, normalizer, normalization, heads, attention_channels: Of Ā, as in
+        relative: Whether messages are H_j − H_i, as in the paper; otherwise the repulsive part
+            uses H_j without H_i, as in the authors' code.
+        source: Whether to use the term s H(0).
+        attention, normalizer, normalization, heads, attention_channels: Settings of Ā, as in
             `gread.models.attention.EdgeAttention`.
     """
 
@@ -66,7 +67,7 @@ class ACMP(ContinuousGNN):
             [hidden_channels], attention, normalizer, normalization, heads, attention_channels
         )
         self.alpha = Gate(hidden_channels)
-        self.delta = Gate(hidden_channels, start=-10.0)  # at first there is hardly a well
+        self.delta = Gate(hidden_channels, start=-10.0)  # initially almost no double well
         self.strength = Signed() if source else None
         self.repulsion = repulsion
         self.relative = relative
@@ -76,7 +77,7 @@ class ACMP(ContinuousGNN):
         attention = self.attention(h0, edge_index, edge_weight)
         edges = edges_of(edge_index, edge_weight, h0, 1.0)  # in the pattern of Ā
         messages = Adjacency(edges.pattern, attention.weight - self.repulsion * edges.weight)
-        own: Tensor | float = 1.0  # m, what is taken away of H_i
+        own: Tensor | float = 1.0  # m, the factor of −H_i
         if self.relative:
             degree = product(edges.pattern, edges.weight, h0.new_ones(h0.size(0), 1))
             own = 1 - self.repulsion * degree

@@ -24,7 +24,8 @@ from gread.models.stacking import PartByPart
 
 Widths = Sequence[int]
 SCORES: Registry[Callable[[Widths, int, int], nn.Module]] = Registry("attention")
-"""Constructors from the widths of the parts of a state, the heads and the width of all queries."""
+"""Constructors, called with the widths of the parts of a state, the number of heads and the total
+width of the queries."""
 
 
 @SCORES.register("scaled-dot")
@@ -36,7 +37,7 @@ class DotScores(PartByPart):
         self.queries = Queries(sum(widths), heads, attention_channels)
 
     def forward(self, h: Tensor, pattern: Pattern) -> Tensor:
-        """[E, heads]."""
+        """Compute the scores, [E, heads]."""
         q, k = self.queries.queries_and_keys(h)
         return scores(pattern, q * q.size(-1) ** -0.5, k)
 
@@ -46,7 +47,7 @@ class CosineScores(DotScores):
     """q · k / (‖q‖ ‖k‖)."""
 
     def forward(self, h: Tensor, pattern: Pattern) -> Tensor:
-        """[E, heads]."""
+        """Compute the scores, [E, heads]."""
         q, k = self.queries.queries_and_keys(h)
         return scores(pattern, normalize(q, dim=-1), normalize(k, dim=-1))
 
@@ -64,13 +65,13 @@ class KernelScores(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """s = ℓ = 1."""
+        """Reinitialize the queries, and set s = ℓ = 1."""
         reset(self.queries)
         nn.init.ones_(self.scale)
         nn.init.ones_(self.length)
 
     def forward(self, h: Tensor, pattern: Pattern) -> Tensor:
-        """[E, heads]."""
+        """Compute the scores, [E, heads]."""
         squares = []
         for own, part, length in zip(
             self.queries, h.split(self.widths, -1), self.length, strict=True
@@ -89,13 +90,13 @@ def _squared(pattern: Pattern, q: Tensor, k: Tensor) -> Tensor:
 
 
 NORMALIZERS: Registry[Callable[[Tensor, Tensor | None], Tensor]] = Registry("normalizer")
-"""Functions of scores [E, heads] and weights [E] that return the input of the softmax. Several
-members have a leading axis."""
+"""Functions of scores [E, heads] and weights [E] that return the input of the softmax. For several
+members, both have a leading axis."""
 
 
 @NORMALIZERS.register("softmax")
 def softmax(score: Tensor, weight: Tensor | None) -> Tensor:
-    """The unchanged scores."""
+    """Return the scores unchanged."""
     return score
 
 
@@ -134,7 +135,7 @@ class EdgeAttention(PartByPart):
         widths: Widths of the parts of the state.
         attention: ``"scaled-dot"``, ``"cosine"`` or ``"exponential"``.
         normalizer: ``"softmax"`` or ``"squareplus"``.
-        normalization: ``"row"`` or ``"column"``, whose entries sum to one.
+        normalization: ``"row"`` or ``"column"``: rows or columns of Ā sum to one.
         heads: Number of heads.
         attention_channels: Total width of the queries.
     """
@@ -159,7 +160,7 @@ class EdgeAttention(PartByPart):
         self.explained = ExplainedEdges()
 
     def forward(self, h: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Adjacency:
-        """Ā of the graph and a state; edge weights multiply the exponentials."""
+        """Compute Ā from the graph and a state; edge weights multiply the exponentials."""
         edges = edges_of(edge_index, edge_weight, h, 1.0)
         weight = None if edge_weight is None else edges.weight
         if type(self.scores) is DotScores and self.normalize is softmax and self.by_row:
@@ -193,7 +194,7 @@ class AttentiveDiffusion(PartByPart):
         source: Tensor | None,
         beta: Tensor | float = 1.0,
     ) -> VectorField:
-        """f for one graph and one H(0)."""
+        """Return f for a graph and H(0)."""
         alpha = self.alpha()
         reaction = None if source is None else source_term
 

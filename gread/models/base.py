@@ -19,7 +19,7 @@ class GraphModel(nn.Module):
 
     Attributes:
         in_channels: Number of features.
-        num_nodes: Number of nodes of the graph, of a model with weights for each node.
+        num_nodes: Number of nodes of the graph, if the model has weights for each node.
     """
 
     def __init__(self, in_channels: int, num_nodes: int | None = None):
@@ -54,7 +54,7 @@ class LayeredGNN(GraphModel, ABC):
         out_channels: Number of classes.
         input_dropout: Dropout on the features.
         dropout: Dropout on the hidden states.
-        num_nodes: Number of nodes of the graph, of a model with weights for each node.
+        num_nodes: Number of nodes of the graph, if the model has weights for each node.
     """
 
     adjacency: nn.Module

@@ -21,16 +21,16 @@ from gread.models.layers import RowMap, Signed, build_decoder, build_encoder
 class BLEND(ContinuousGNN):
     """GRAND on features and positions: dZ/dt = σ(α) (Ā − I) Z + β Z(0), Z(0) = [X W ‖ P V].
 
-    P is personalised PageRank, of which V has one row for each node. Ā is attention between whole
-    states; with the exponential kernel, features and positions have one each. Their product counts.
+    P is personalized PageRank, and V has one row for each node. Ā is attention between whole
+    states. The exponential kernel is the product of one kernel for features and one for positions.
 
     Args:
-        hidden_channels: Width of what comes from the features.
+        hidden_channels: Width of the part of Z that encodes the features.
         num_nodes: Number of nodes of the graph.
-        position_channels: Width of what comes from the positions.
-        linear: Whether Ā comes from Z(0) and stays, or from Z(t).
-        source: Whether there is the term β Z(0).
-        attention, normalizer, normalization, heads, attention_channels: Of Ā, as in
+        position_channels: Width of the part of Z that encodes the positions.
+        linear: Whether Ā is computed once from Z(0) instead of from every Z(t).
+        source: Whether to use the term β Z(0).
+        attention, normalizer, normalization, heads, attention_channels: Settings of Ā, as in
             `gread.models.attention.EdgeAttention`.
         in_channels, out_channels, time, step_size, solver, tolerance, dropout: As in `gread.GREAD`.
         input_dropout: Dropout on the features and on P.
@@ -84,7 +84,7 @@ class BLEND(ContinuousGNN):
         position_index: Tensor | None = None,
         position_weight: Tensor | None = None,
     ) -> Tensor:
-        """Logits [N, classes] from features [N, F], and from P by its places and entries."""
+        """Logits [N, classes] from features [N, F] and the indices and entries of P."""
         graph = x, edge_index, edge_weight
         found = self.evolve(*graph, position_index=position_index, position_weight=position_weight)
         return self.decoder(found.final)
@@ -98,7 +98,7 @@ class BLEND(ContinuousGNN):
         save_at: Sequence[float] = (),
         **known: Tensor | None,
     ) -> Solution:
-        """Z(T), and Z at the times of ``save_at``; positions are found where not ``known``."""
+        """Compute Z(T), and Z at the times of ``save_at``; P is computed if not ``known``."""
         self.check(x, edge_index, edge_weight)
         index, weight = known.get("position_index"), known.get("position_weight")
         if index is None or weight is None:

@@ -68,7 +68,7 @@ def layered_memory(hyper: Hyper, size: GraphSize) -> int:
 
 
 MEMORY = {"flow": flow_memory, "layered": layered_memory}
-"""By the name in ``models.toml``."""
+"""Memory estimates by their name in ``models.toml``."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ class Population:
     """Hyperparameters that may differ between members of a population.
 
     Attributes:
-        varying: Hyperparameters of which each member may have its own.
-        varying_if_linear: These too, unless ``linear`` is false: then the operator changes with
-            the state, and all members take the same steps.
+        varying: Hyperparameters that may differ.
+        varying_if_linear: Further hyperparameters that may differ unless ``linear`` is false. If it
+            is false, the operator changes with the state, and all members take the same steps.
         memory: Estimate of the bytes that a member keeps for the backward pass.
     """
 
@@ -87,9 +87,9 @@ class Population:
     memory: Callable[[Hyper, GraphSize], int] = flow_memory
 
     def own(self, hyper: Hyper) -> tuple[str, ...]:
-        """Hyperparameters that may differ from those of a member with these.
+        """Names of the hyperparameters that may differ from ``hyper`` in a population.
 
-        A matrix has another shape than the numbers of other members.
+        Coefficients of kind ``"matrix"`` are excluded, because other kinds have another shape.
         """
         linear = hyper.get("linear", True)
         names = (*self.varying, *self.varying_if_linear) if linear else self.varying
@@ -101,29 +101,30 @@ class ModelEntry:
     """A model of the catalogue.
 
     Attributes:
-        build: Called with ``(in_channels, hidden_channels, out_channels, *, ...)``; the
-            keyword-only arguments are the model's hyperparameters. The module it returns is called
-            with ``(x, edge_index, edge_weight=None)`` and gives logits [N, classes].
-        title: As in the paper's tables.
+        build: Class or function, called with
+            ``(in_channels, hidden_channels, out_channels, *, ...)``. The keyword-only arguments are
+            the model's hyperparameters. The module it returns is called with
+            ``(x, edge_index, edge_weight=None)`` and returns logits [N, classes].
+        title: Name in the paper's tables.
         group: Classical, heterophily, oversmoothing, continuous, GREAD, or tuned: classical
             networks with residual, normalization and depth.
-        reference: Who proposed it, where, and in what year.
-        continuous: Whether the state evolves in continuous time, with ``model.evolve`` to see it.
-        reaction: Whether something besides diffusion drives it.
-        structure: A name of ``STRUCTURES``: what is computed from the graph once, before training.
-            The module takes it as keyword-only arguments of ``forward``, by the names of the
-            tensors; without them it computes them itself, or does without.
-        family: Name of the search space and of the settings that models share; by default each has
-            its own.
-        shardable: Whether it can be trained over several processes: all it sees of other nodes
-            comes through one operator.
-        learns: Records of what it has learned, besides those of every continuous model.
+        reference: Authors, venue and year.
+        continuous: Whether the state evolves in continuous time; ``model.evolve`` returns it.
+        reaction: Whether the state evolves by a reaction in addition to diffusion.
+        structure: A name of ``STRUCTURES``: tensors computed once from the graph, before training.
+            ``forward`` takes them as keyword-only arguments with the names of the tensors. Without
+            them, the module computes them or does not use them.
+        family: Name of the search space and of the settings that several models share; by default
+            each model has separate ones.
+        shardable: Whether it can be trained over several processes, which requires access to other
+            nodes through one operator only.
+        learns: Names of records of learned parameters, besides those of every continuous model.
         diagnosed: Hyperparameters that the diagnosis of a graph recommends.
         population: How it is trained in populations; None if it cannot be.
         added: Hyperparameters that the model gained after runs were stored, each with the value
             that means "as before". A run spec leaves them out at that value, so that stored runs
             keep their keys.
-        transductive_if: A hyperparameter without which the model has no weights for each node.
+        transductive_if: A hyperparameter that enables weights for each node; empty if none does.
     """
 
     build: Build
@@ -150,7 +151,7 @@ class ModelEntry:
     def hyperparameters(self) -> dict[str, Any]:
         """The keyword-only arguments of ``build`` with their defaults.
 
-        Those that are fixed are not among them; nor is ``num_nodes``, which the graph decides.
+        Fixed arguments are excluded, and so is ``num_nodes``, which the graph determines.
         """
         others = {NUM_NODES, *self.fixed}
         return {name: default for name, default in self._keywords.items() if name not in others}
@@ -169,7 +170,7 @@ class ModelEntry:
 
     def divisible(self, hyper: Hyper) -> bool:
         """Whether it can be trained on a partitioned graph; means over nodes are then per part."""
-        typed = int(hyper.get("num_relations", 1) or 1) > 1  # of every edge, not of every node
+        typed = int(hyper.get("num_relations", 1) or 1) > 1  # types belong to edges, not to nodes
         return self.structure is None and not self.transductive(hyper) and not typed
 
     def check_parts(self, parts: int, hyper: Hyper) -> None:
@@ -216,11 +217,11 @@ def model(name: str, *, title: str, group: str, reference: str, **about: Any) ->
     """Decorator that registers a class or function in the catalogue.
 
     Args:
-        name: In commands and run specs.
-        title: In tables.
-        group: As in `ModelEntry`, of which ``about`` may have every other attribute.
-        reference: Who proposed it.
-        about: Further attributes.
+        name: Name in commands and run specs.
+        title: Name in tables.
+        group: Group, as in `ModelEntry`.
+        reference: Authors, venue and year.
+        about: Any other attributes of `ModelEntry`.
     """
 
     def decorate(build: B) -> B:
@@ -243,7 +244,7 @@ def _enter(name: str, row: Mapping[str, Any], **fixed: Any) -> None:
 
 
 def _enter_gread(row: Mapping[str, Any], reaction: str, _: object) -> None:
-    """Add a model for a reaction, also one that is registered later."""
+    """Add the model of a reaction, including reactions that are registered later."""
     title = row["title"].replace("*", reaction.upper())
     _enter(f"gread-{reaction}", {**row, "title": title}, reaction=reaction)
 

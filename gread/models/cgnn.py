@@ -18,13 +18,14 @@ from gread.models.layers import Gate, build_decoder, build_encoder
 class CGNN(ContinuousGNN):
     """Continuous GNN: dH/dt = ½ σ(α) (Â − I) H + H (W − I) + H(0), with one α per node.
 
-    The state has the encoded features and as many zero channels; the first half is decoded.
+    The initial state is the encoded features and as many zero channels; the decoder uses the first
+    half of the channels.
     Â = D^-½ (A + ωI) D^-½. The source H(0) is detached. Paper: Eq. (16).
 
     Args:
-        hidden_channels: Width of the encoded features, half of that of the state.
+        hidden_channels: Width of the encoded features, half the width of the state.
         num_nodes: Number of nodes of the graph.
-        weights: Whether there is the term H (W − I), W = U diag(d) Uᵀ with U orthogonal and d in
+        weights: Whether to use the term H (W − I), W = U diag(d) Uᵀ with U orthogonal and d in
             [0, 1].
         loop_weight: ω.
         alpha: Initial α, before the sigmoid.
@@ -82,7 +83,7 @@ class Contraction(nn.Module):
     def __init__(self, channels: int):
         super().__init__()
         self.basis = nn.Linear(channels, channels, bias=False)
-        if self.basis.weight.is_meta:  # PyTorch would check orthogonality of values
+        if self.basis.weight.is_meta:  # PyTorch would check the values, and there are none
             register_parametrization(self.basis, "weight", Unvalued(channels))
         else:
             orthogonal(self.basis)
@@ -96,7 +97,7 @@ class Contraction(nn.Module):
         nn.init.uniform_(self.stretch)
 
     def forward(self) -> Tensor:
-        """W."""
+        """Compute W."""
         u = self.basis.weight
         return (u * self.stretch.clamp(0, 1)) @ u.T
 

@@ -2,7 +2,7 @@
 
     H(0) = e(X),    dH/dt = f(t, H),    ŷ = o(H(T))
 
-A model says what f is, from the graph and H(0).
+A model defines f from the graph and H(0).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def solve_from(
 ) -> Solution:
     """Integrate f = ``field(h0)`` from H(0) to H(T).
 
-    In full precision under autocast as well, since the errors of steps add up.
+    Under autocast this uses full precision, because the errors of the steps add up.
     """
     kind = h0.device.type
     if torch.is_autocast_enabled(kind):
@@ -41,9 +41,9 @@ class ContinuousGNN(GraphModel, ABC):
     """Encoder, dynamics, decoder.
 
     Args:
-        encoder: From the features to H(0).
-        decoder: From H(T) to logits.
-        integration: From 0 to T.
+        encoder: Module from the features to H(0).
+        decoder: Module from H(T) to logits.
+        integration: Integration from 0 to T.
         in_channels, num_nodes: As in `GraphModel`.
     """
 
@@ -93,7 +93,7 @@ class ContinuousGNN(GraphModel, ABC):
     ) -> Solution:
         """Compute H(T), and H at the times of ``save_at``.
 
-        ``known`` is what the `field` of a model takes besides the graph.
+        ``known`` are further arguments of the `field` of a model.
         """
         self.check(x, edge_index, edge_weight)
         return solve_from(
@@ -106,7 +106,7 @@ class ContinuousGNN(GraphModel, ABC):
     def hidden_states(
         self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
     ) -> list[Tensor]:
-        """H(0) and the state after every step of the solver."""
+        """Compute H(0) and the state after every step of length ``step_size``."""
         times = [0.0, *(end for _, end in self.integration.steps())]
         return list(self.evolve(x, edge_index, edge_weight, save_at=times).saved)
 
@@ -115,8 +115,8 @@ class ContinuousGNNs(Stacked):
     """Several models of one form, each with its own T and τ.
 
     Attributes:
-        model: With the parts of all members.
-        integrations: Of every member.
+        model: Model with the parts of all members.
+        integrations: Integration of each member.
     """
 
     each = ("integrations",)

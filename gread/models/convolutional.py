@@ -23,11 +23,11 @@ class Mix(NamedTuple):
     """Operation of a layer on the graph, after its linear map.
 
     Attributes:
-        apply: From Y [N, taken · channels] and Ã to [N, given · channels]; a module if it has
-            parameters.
-        taken: How many matrices side by side it takes.
-        given: How many it gives.
-        bias: Whether the layer adds one.
+        apply: Function of Y [N, taken · channels] and Ã that returns [N, given · channels]; a
+            module if it has parameters.
+        taken: Number of concatenated matrices in Y.
+        given: Number of concatenated matrices in the result.
+        bias: Whether the layer adds a bias.
     """
 
     apply: Callable[[Tensor, Any], Tensor]
@@ -39,13 +39,13 @@ class Mix(NamedTuple):
 class Layer(nn.Module):
     """H ↦ p(Dropout(H) W, Ã) + b.
 
-    The linear map comes first: behind it states are narrow, and before it features sparse.
+    The linear map comes first, because its input may be sparse and its output is narrow.
 
     Args:
         in_channels: Width of H.
-        channels: Width of each of the matrices that p takes and gives.
+        channels: Width of each matrix that p takes and returns.
         mix: p.
-        linear: From ``in_channels`` to what p takes, with the dropout, without a bias.
+        linear: Dropout and a linear map without bias, from ``in_channels`` to the input of p.
     """
 
     def __init__(self, in_channels: int, channels: int, mix: Mix, linear: nn.Module):
@@ -57,7 +57,7 @@ class Layer(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Initialize each part by Glorot and Bengio's rule, and the bias with zero."""
+        """Reset p, apply Glorot initialization to each matrix, and set the bias to zero."""
         reset(self.mix)
         for weight in self.linear.parameters():
             nn.init.uniform_(weight, -self.bound, self.bound)
@@ -65,7 +65,7 @@ class Layer(nn.Module):
             nn.init.zeros_(self.bias)
 
     def forward(self, h: Tensor, adj: Operator) -> Tensor:
-        """[N, in_channels] to [N, given · channels]."""
+        """Map H [N, in_channels] to [N, given · channels]."""
         y = self.mix(self.linear(h), adj)
         return y if self.bias is None else y + self.bias
 
@@ -73,14 +73,14 @@ class Layer(nn.Module):
 def feature_layer(
     in_channels: int, channels: int, mix: Mix, dropout: float, *, unit_rows: bool = False
 ) -> Layer:
-    """The first layer, which keeps sparse features sparse."""
+    """Build the first layer, which keeps sparse features sparse."""
     width = mix.taken * channels
     linear = FeatureMap(in_channels, width, dropout, bias=False, unit_rows=unit_rows)
     return Layer(in_channels, channels, mix, linear)
 
 
 def hidden_layer(in_channels: int, channels: int, mix: Mix, dropout: float) -> Layer:
-    """Any other layer."""
+    """Build any other layer."""
     linear = nn.Linear(in_channels, mix.taken * channels, bias=False)
     return Layer(in_channels, channels, mix, nn.Sequential(Dropout(dropout), linear))
 
@@ -92,10 +92,10 @@ class ConvStack(LayeredGNN):
 
     Args:
         in_channels, hidden_channels, out_channels, input_dropout, dropout: As in `LayeredGNN`.
-        num_layers: How many.
+        num_layers: Number of layers.
 
     Attributes:
-        unit_rows: Whether features are scaled to length one behind their dropout.
+        unit_rows: Whether features are scaled to length one after their dropout.
     """
 
     unit_rows = False
@@ -135,7 +135,7 @@ class ConvStack(LayeredGNN):
         return OriginalAdjacency()
 
     def states(self, x: Tensor, adj: Operator) -> list[Tensor]:
-        """X, the state after every layer, and the logits."""
+        """Return X, the state after every hidden layer and the logits."""
         *hidden, last = self.layers
         states = [x]
         for number, layer in enumerate(hidden):
@@ -144,12 +144,12 @@ class ConvStack(LayeredGNN):
 
 
 def keep(y: Tensor, adj: Operator) -> Tensor:
-    """Y, for a layer that does not use the graph."""
+    """Return Y, for a layer that does not use the graph."""
     return y
 
 
 def gather(y: Tensor, adj: Operator, *, times: int = 1) -> Tensor:
-    """Ã Y, or a higher power of Ã."""
+    """Compute Ã Y, or another power of Ã times Y."""
     for _ in range(times):
         y = adj @ y
     return y
@@ -162,7 +162,7 @@ def add_mean(y: Tensor, adj: Operator) -> Tensor:
 
 
 def chebyshev(y: Tensor, adj: Operator, *, order: int) -> Tensor:
-    """Σ_k T_k(−Ã) Y_k by Clenshaw's recurrence: as many products as the order."""
+    """Σ_k T_k(−Ã) Y_k by Clenshaw's recurrence, with as many products as the order."""
     first, *others = y.chunk(order + 1, dim=-1)
     current, previous = others.pop().contiguous(), torch.zeros_like(first)
     while others:
@@ -203,8 +203,8 @@ class SGC(ConvStack):
 
     Args:
         in_channels, out_channels, input_dropout: As in `LayeredGNN`.
-        hidden_channels, dropout: Of no meaning here.
-        power: How often neighbours are gathered.
+        hidden_channels, dropout: Not used.
+        power: Power of the adjacency.
     """
 
     def __init__(
@@ -228,9 +228,9 @@ class SGC(ConvStack):
 
 
 class ChebNet(ConvStack):
-    """H ↦ ReLU(Σ_k T_k(L̂) H W_k + b), with Chebyshev's polynomials T_0 to T_order.
+    """H ↦ ReLU(Σ_k T_k(L̂) H W_k + b), with Chebyshev polynomials T_0 to T_order.
 
-    L̂ = 2 L / λ_max − I = −D^-½ A D^-½, with 2 for the largest eigenvalue λ_max.
+    L̂ = 2 L / λ_max − I = −D^-½ A D^-½, with λ_max = 2 as the largest eigenvalue.
 
     Args:
         in_channels, hidden_channels, out_channels, num_layers, input_dropout, dropout: As in
@@ -268,12 +268,12 @@ class ChebNet(ConvStack):
 class PairNormGCN(ConvStack):
     """GCN with H ↦ scale · (H − mean) / √(mean of |h_i − mean|²) before every ReLU.
 
-    The norm takes a bias away again, so that only the last layer has one.
+    The norm cancels a bias, so only the last layer has one.
 
     Args:
         in_channels, hidden_channels, out_channels, num_layers, input_dropout, dropout: As in
             `ConvStack`.
-        scale: Root of the mean squared length of a state behind the norm.
+        scale: Root mean square of the lengths of the states of the nodes after the norm.
     """
 
     def __init__(
@@ -299,5 +299,5 @@ class PairNormGCN(ConvStack):
         return self.norm(h).relu()
 
     def mix(self, channels: int, last: bool) -> Mix:
-        """Ã Y, with a bias in the last layer alone."""
+        """Ã Y, with a bias in the last layer only."""
         return Mix(gather, bias=last)

@@ -83,7 +83,7 @@ class SignedAttention(nn.Module):
         nn.init.xavier_normal_(self.gate.weight, gain=GAIN)
 
     def forward(self, h: Tensor, pattern: Pattern) -> Tensor:
-        """[N, channels] to [E]; g is one map for either end."""
+        """Map [N, channels] to [E]; the two halves of g apply to h_i and h_j."""
         own, other = linear(h, self.gate.weight.view(2, -1)).unbind(1)
         rows = pattern.rows
         scores = own.index_select(0, rows.numbers()) + other.index_select(0, rows.column)

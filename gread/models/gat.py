@@ -56,7 +56,7 @@ class GAT(ConvStack):
         return Mix(attention, taken=heads, given=1 if last else heads)
 
     def activate(self, h: Tensor, number: int) -> Tensor:
-        """ELU."""
+        """Apply an ELU."""
         return elu(h)
 
     def normalized(self) -> nn.Module:
@@ -75,7 +75,7 @@ class Neighbourhoods(nn.Module):
     def forward(
         self, h0: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
     ) -> Adjacency:
-        """Edges with self loops; only the size and type of ``h0`` are used."""
+        """Return the edges as an adjacency; only the size and type of ``h0`` are used."""
         edges = edges_of(edge_index, edge_weight, h0, self.self_loops)
         return Adjacency(edges.pattern, self.explained(edges.weight, edges))
 
@@ -104,7 +104,7 @@ class Attention(nn.Module):
         glorot(self.target)
 
     def forward(self, y: Tensor, adj: Adjacency) -> Tensor:
-        """[N, heads · channels] to the same, or to [N, channels]."""
+        """Map [N, heads · channels] to the same shape, or to [N, channels] for the mean."""
         y = y.unflatten(-1, self.source.shape[1:])  # [N, heads, channels]
         source, target = ((y * own).sum(-1, keepdim=True) for own in (self.source, self.target))
         one = torch.ones_like(source)

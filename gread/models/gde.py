@@ -22,7 +22,8 @@ class GDE(ContinuousGNN):
 
     Args:
         in_channels, hidden_channels, out_channels, time, step_size, solver, tolerance: As in
-            `gread.GREAD`, as is input_dropout.
+            `gread.GREAD`.
+        input_dropout: As in `gread.GREAD`.
         dropout: Dropout before c₁ and c₂. Every evaluation has a new mask, so adaptive solvers do
             not converge with it.
     """

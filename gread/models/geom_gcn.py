@@ -1,4 +1,4 @@
-"""Geom-GCN: a convolution that keeps apart where in a plane a neighbour lies."""
+"""Geom-GCN: separate convolutions by the position of a neighbour in a plane."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ from gread.models.layers import Dropout
 
 
 class Operators(NamedTuple):
-    """The nine normalised adjacencies S_r, as one matrix each way of putting results together.
+    """The nine normalized adjacencies S_r as one matrix, for concatenated and for summed results.
 
-    A column is a node and a relation, node after node.
+    Each column is a pair of a node and a relation, ordered by node.
     """
 
     apart: Adjacency
-    """One row for every node and relation: results side by side."""
+    """One row for every node and relation, for concatenated results."""
     together: Adjacency
-    """One row for every node: the sum of the results."""
+    """One row for every node, for the sum of the results."""
 
 
 def side_by_side(y: Tensor, adj: Operators) -> Tensor:
-    """The S_r Y_r of all nine relations r, [N, 9 · channels] to the same."""
+    """Concatenate S_r Y_r of all nine relations r, [N, 9 · channels] to the same shape."""
     return (adj.apart @ _by_relation(y)).view(y.size(0), -1)
 
 
 def mean(y: Tensor, adj: Operators) -> Tensor:
-    """The mean of the S_r Y_r, [N, 9 · channels] to [N, channels]."""
+    """Compute the mean of S_r Y_r over r, [N, 9 · channels] to [N, channels]."""
     return adj.together @ _by_relation(y) / NUM_RELATIONS
 
 
 def _by_relation(y: Tensor) -> Tensor:
-    """A row for every node and relation."""
+    """Reshape to one row for every node and relation."""
     return y.view(-1, y.size(1) // NUM_RELATIONS)
 
 
 class GeomGCN(LayeredGNN):
-    """Two layers: nine convolutions S_r H W_r side by side behind a ReLU, then the mean of nine.
+    """Two layers: nine concatenated convolutions S_r H W_r and a ReLU, then the mean of nine.
 
     S_r[i, j] = 1 / √(d_i d_j) for the pairs j → i of relation r, where d counts the pairs into a
     node over all relations. The relations are those of `gread.graph.structure.relations`.
 
     Args:
         in_channels, out_channels, input_dropout, dropout: As in `LayeredGNN`.
-        hidden_channels: Width of each of the nine first results.
+        hidden_channels: Width of each convolution of the first layer.
     """
 
     def __init__(
@@ -84,8 +84,8 @@ class GeomGCN(LayeredGNN):
     ) -> Tensor:
         """Logits [N, classes] from features [N, F]; ``edge_weight`` must be ones.
 
-        ``relation_index`` [2, P] are pairs, source and target, loops among them, and
-        ``relation_type`` [P] the relation of each, 0 to 8.
+        ``relation_index`` [2, P] are pairs (source, target), including self loops, and
+        ``relation_type`` [P] is the relation of each, 0 to 8.
         """
         self.check(x, edge_index, edge_weight)
         relations = relation_index, relation_type
@@ -99,7 +99,7 @@ class GeomGCN(LayeredGNN):
         pairs: Tensor | None = None,
         kind: Tensor | None = None,
     ) -> Operators:
-        """The S_r, from pairs and their relations, or from the graph."""
+        """Compute S_r from pairs and their relations; by default from the graph."""
         if edge_weight is not None and values_can_be_read() and not (edge_weight == 1).all():
             raise InputError("edge_weight must be one everywhere: Geom-GCN has no use for others")
         n = x.size(0)
@@ -110,7 +110,7 @@ class GeomGCN(LayeredGNN):
         return remember(pairs, ("geom-gcn", x.dtype, n), lambda: _operators(*known, x))
 
     def states(self, x: Tensor, adj: Operators) -> list[Tensor]:
-        """X, the state between the layers, and the logits."""
+        """Return X, the state between the layers and the logits."""
         h = self.first(x, adj).relu()
         return [x, h, self.second(self.dropout(h), adj)]
 

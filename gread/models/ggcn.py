@@ -35,9 +35,9 @@ class Neighbours(NamedTuple):
 
 
 class SignedMessages(nn.Module):
-    """softplus(s) (w₁ P⁺ Z + w₂ P⁻ Z + w₃ Z), where Z is H behind a linear map.
+    """softplus(s) (w₁ P⁺ Z + w₂ P⁻ Z + w₃ Z), where Z is a linear map of H.
 
-    P_ij = S̃_ij softplus(a (√(d̃_j / d̃_i) − 1) + b) cos(z_i, z_j) for neighbours j of i, divided
+    P_ij = S̃_ij softplus(a (√(d̃_j / d̃_i) − 1) + b) cos(z_i, z_j) for neighbours j of i, split
     into its positive part P⁺ and its negative part P⁻; w is a softmax of three numbers.
     """
 
@@ -49,7 +49,7 @@ class SignedMessages(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Initialize as the authors: a = ½, b = 0, equal weights, s = 2."""
+        """Initialize as in the authors' code: a = ½, b = 0, equal weights, s = 2."""
         with torch.no_grad():
             self.degree.copy_(torch.tensor([0.5, 0.0]))
         nn.init.zeros_(self.signs)
@@ -74,7 +74,7 @@ class GGCN(LayeredGNN):
         Y₁ = messages(X W₁ + b₁),   R₁ = U₁ + ELU(X W + b),   Uᵢ = Dropout(ELU(Yᵢ))
         Yᵢ = messages(Rᵢ₋₁ Wᵢ + bᵢ),   Rᵢ = Rᵢ₋₁ + log(η / (i + 1)³ + 1) Uᵢ
 
-    The last Y are the logits.
+    The last Y is the logits.
 
     Args:
         in_channels, hidden_channels, out_channels, input_dropout, dropout: As in `LayeredGNN`.
@@ -106,7 +106,7 @@ class GGCN(LayeredGNN):
         self.adjacency = OriginalAdjacency()
 
     def states(self, x: Tensor, adj: Neighbours) -> list[Tensor]:
-        """X W, the state after every layer, and the logits."""
+        """Return ELU(X W + b), the running sum after every hidden layer and the logits."""
         z, sum_so_far = self.feature_map(x).chunk(2, dim=-1)
         states = [sum_so_far := elu(sum_so_far)]
         for i, linear in enumerate(self.linears, start=1):
@@ -117,7 +117,7 @@ class GGCN(LayeredGNN):
         return [*states, self.messages[-1](z, adj)]
 
     def operator(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Neighbours:
-        """S̃ without self loops, and ratios of degrees."""
+        """Compute S̃ without self loops, and the ratios of degrees."""
         adj = self.adjacency(x, edge_index, edge_weight)
 
         def found() -> Neighbours:

@@ -32,7 +32,7 @@ class GloGNN(LayeredGNN):
         alpha: α ≥ 0, not zero together with β.
         beta: β ≥ 0.
         gamma: γ in [0, 1), the share of H(0) in every layer.
-        delta: δ in [0, 1], the share of the features in H(0); the rest is that of the neighbours.
+        delta: δ in [0, 1], the share of the features in H(0); the rest comes from R̃.
         num_layers: Number of layers, each with its own Z.
         num_hops: K, the highest power of R̃.
         weighted_classes: Whether every class has a learned weight in Z H: GloGNN++.
@@ -87,7 +87,7 @@ class GloGNN(LayeredGNN):
                 nn.init.constant_(weight, 1 / weight.numel())
 
     def states(self, x: Tensor, adj: Adjacency) -> list[Tensor]:
-        """H⁰ and the state after every layer; the last are the logits."""
+        """Return H(0) and the state after every layer; the last one is the logits."""
         states = [self.linear(self.dropout(self._mapped(x, adj).relu()))]
         for _ in range(self.num_layers):
             states.append(self._gathered(states[-1], states[0], adj))
@@ -113,10 +113,10 @@ class GloGNN(LayeredGNN):
         return g * (h - self.gamma * h0) @ t + self.beta * hops + self.gamma * h0
 
     def _shrunk(self, h: Tensor) -> tuple[Tensor, Tensor]:
-        """Q and T.
+        """Compute Q and T.
 
-        Q = (q / g) H M⁻¹ where M = g⁻² I + q Hᵀ H and q = 1 / (α + β). In double precision: for a
-        large β the two terms of M differ by many orders of magnitude.
+        Q = (q / g) H M⁻¹ where M = g⁻² I + q Hᵀ H and q = 1 / (α + β). Double precision is used,
+        because for a large β the two terms of M differ by many orders of magnitude.
         """
         g, q = 1 - self.gamma, 1 / (self.alpha + self.beta)
         exact = h.double()
@@ -134,7 +134,7 @@ class GloGNN(LayeredGNN):
 def _inverse(m: Tensor) -> Tensor:
     """Inverse of a symmetric positive definite matrix by elimination without pivoting.
 
-    Written out, because PyTorch's solvers may not support CUDA graphs.
+    Implemented here, because PyTorch's solvers may not support CUDA graphs.
     """
     n = m.size(0)
     identity = torch.eye(n, dtype=m.dtype, device=m.device)

@@ -1,4 +1,4 @@
-"""GPR-GNN: predictions of each node alone, spread by a polynomial of Ã that is learned."""
+"""GPR-GNN: predictions from node features, propagated by a learned polynomial of Ã."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from gread.models.layers import Dropout, build_decoder, build_encoder
 class GPRGNN(LayeredGNN):
     """Σ_k γ_k Ã^k Z, k = 0 to order, where Z is a perceptron of X and Ã = D^-½ (A + I) D^-½.
 
-    γ begins as personalised PageRank, γ_k = α (1 − α)^k and γ_order = (1 − α)^order. It may become
-    negative, and does not decay.
+    γ is initialized to personalized PageRank, γ_k = α (1 − α)^k and γ_order = (1 − α)^order. It may
+    become negative, and has no weight decay.
 
     Args:
         in_channels, hidden_channels, out_channels, input_dropout, dropout: As in `LayeredGNN`.
         order: The highest power of Ã.
-        alpha: α; 1 begins with the perceptron alone, 0 with the highest power alone.
+        alpha: α; initially, 1 uses only the perceptron, and 0 only the highest power.
         propagation_dropout: Dropout on Z.
     """
 
@@ -60,7 +60,7 @@ class GPRGNN(LayeredGNN):
             self.gamma[-1] = powers[-1]
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
-        """γ does not decay."""
+        """Parameter groups; γ has no weight decay."""
         parts = (self.encoder, self.decoder)
         others = [parameter for part in parts for parameter in part.parameters()]
         return [
@@ -69,14 +69,14 @@ class GPRGNN(LayeredGNN):
         ]
 
     def decode(self, states: list[Tensor]) -> Tensor:
-        """Σ_k γ_k Ã^k Z."""
+        """Compute Σ_k γ_k Ã^k Z."""
         total = self.gamma[0] * states[0]
         for gamma, z in zip(self.gamma[1:], states[1:], strict=True):
             total = total + gamma * z
         return total
 
     def states(self, x: Tensor, adj: Operator) -> list[Tensor]:
-        """Z, Ã Z, Ã² Z, ..., as many as there are weights."""
+        """Compute Z, Ã Z, Ã² Z, ..., one state for each weight γ_k."""
         states = [self.dropout(self.decoder(self.encoder(x)))]
         for _ in self.gamma[1:]:
             states.append(adj @ states[-1])

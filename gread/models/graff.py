@@ -15,27 +15,27 @@ from gread.models.continuous import ContinuousGNN
 from gread.models.layers import Signed, SignedVector, build_decoder, build_encoder
 
 WEIGHTS: Registry[Callable[[int], nn.Module]] = Registry("weights")
-"""Modules of the symmetric matrix W, built from the number of channels; called with H, they return
-H W."""
+"""Modules of the symmetric matrix W, built from the number of channels. Called without arguments,
+they return the map H ↦ H W."""
 
 
 @WEIGHTS.register("diagonal")
 class DiagonalWeight(nn.Module):
-    """W = diag(w), w uniform in [−1, 1] at first."""
+    """W = diag(w), with w initialized uniformly in [−1, 1]."""
 
     def __init__(self, channels: int):
         super().__init__()
         self.vector = SignedVector(channels)
 
     def forward(self) -> Callable[[Tensor], Tensor]:
-        """H ↦ H W."""
+        """Return the map H ↦ H W."""
         w = self.vector()
         return lambda h: h * w
 
 
 @WEIGHTS.register("diagonally-dominant")
 class DominantWeight(nn.Module):
-    """W = V + diag(t ⊙ Σ_j |V_ij| + r), V symmetric with a diagonal of zeros."""
+    """W = V + diag(t ⊙ Σ_j |V_ij| + r), with a symmetric V that has a zero diagonal."""
 
     def __init__(self, channels: int):
         super().__init__()
@@ -45,13 +45,13 @@ class DominantWeight(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """V as Glorot and Bengio have it, t and r uniform in [−1, 1]."""
+        """Initialize V by Glorot initialization, and t and r uniformly in [−1, 1]."""
         nn.init.xavier_uniform_(self.free)
         self.t.reset_parameters()
         self.r.reset_parameters()
 
     def forward(self) -> Callable[[Tensor], Tensor]:
-        """H ↦ H W; the diagonal of what V is made of is not used."""
+        """Return the map H ↦ H W. The diagonal of ``free`` is not used."""
         upper = self.free.triu(1)
         lower = self.free.tril(-1)
         v = (upper + upper.T + lower + lower.T) / 2
@@ -70,8 +70,8 @@ class GRAFF(ContinuousGNN):
         omega: Whether to use Ω.
         source: Whether to use the term β H(0).
         nonlinear: Whether to apply a ReLU to the right-hand side.
-        standardize: Whether to standardize each of its channels before that, as the untrained batch
-            norms of the authors' code do.
+        standardize: Whether to standardize each channel of the right-hand side before the ReLU, as
+            the untrained batch norms of the authors' code do.
         in_channels, hidden_channels, out_channels, time, step_size, solver: As in `gread.GREAD`.
         encoder, output_activation, input_dropout, dropout: As in `gread.GREAD`.
     """
@@ -126,7 +126,7 @@ class GRAFF(ContinuousGNN):
 
 
 EPSILON = 1e-5
-"""Added to a variance, as batch norm does."""
+"""Added to the variance, as in batch norm."""
 
 
 def standardized(h: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""GRAND: diffusion with attention; and GRAND++, the same with a source at trusted nodes.
+"""GRAND: diffusion with attention, and GRAND++: the same with a source at trusted nodes.
 
 dH/dt = σ(α) (Ā − I) H + β S
 """
@@ -23,17 +23,19 @@ SOURCES = ("none", "initial", "trusted")
 class GRAND(ContinuousGNN):
     """Graph neural diffusion: dH/dt = σ(α) (Ā − I) H + S, where Ā is attention.
 
-    The gate σ(α) and the source β H(0), which passes no gradient to H(0), are those of the
-    authors' code; their paper has neither. Paper: Eq. (17).
+    The gate σ(α) and the source β H(0), with a detached H(0), are from the authors' code; their
+    paper has neither. Paper: Eq. (17).
 
     Args:
         in_channels, hidden_channels, out_channels, time, step_size, solver, tolerance: As in
-            `gread.GREAD`, as are input_dropout and dropout.
-        linear: Whether Ā comes from H(0) and stays (GRAND-l), or from H(t) (GRAND-nl).
-        source: ``"initial"`` is β H(0) with β = 0 at first. ``"trusted"``, of GRAND++, is H(0) less
-            its mean at the nodes of ``train_mask``, and zero at all others; it passes its gradient,
-            as its equation says nothing else. Or ``"none"``.
-        attention, normalizer, normalization, heads, attention_channels: Of Ā, as in
+            `gread.GREAD`.
+        input_dropout, dropout: As in `gread.GREAD`.
+        linear: Whether Ā is computed once from H(0) (GRAND-l) instead of from every H(t)
+            (GRAND-nl).
+        source: ``"initial"`` is β H(0) with β initialized to 0. ``"trusted"``, for GRAND++, is H(0)
+            minus its mean at the nodes of ``train_mask``, and zero at all others. It is not
+            detached, because its equation does not require that. ``"none"`` is no source.
+        attention, normalizer, normalization, heads, attention_channels: Settings of Ā, as in
             `gread.models.attention.EdgeAttention`.
     """
 
@@ -82,7 +84,7 @@ class GRAND(ContinuousGNN):
     ) -> Tensor:
         """Logits [N, classes] from features [N, F].
 
-        Without ``train_mask`` [N] no node is trusted; other sources ignore it.
+        Without ``train_mask`` [N] no node is trusted; other sources ignore the mask.
         """
         found = self.evolve(x, edge_index, edge_weight, train_mask=train_mask)
         return self.decoder(found.final)
@@ -103,7 +105,7 @@ class GRAND(ContinuousGNN):
 
     @classmethod
     def stacked(cls, members: Sequence[GRAND]) -> nn.Module:
-        """Several members as one; where Ā changes with the state, all take the same steps."""
+        """Stack several members; if Ā changes with the state, all must take the same steps."""
         first = members[0]
         if not first.diffusion.linear and len({one.integration for one in members}) > 1:
             raise CannotStack("its attention changes with the state, and T or τ are not the same")
@@ -113,9 +115,9 @@ class GRAND(ContinuousGNN):
 
 
 def centred(h0: Tensor, trusted: Tensor) -> Tensor:
-    """H(0) less its mean over the trusted nodes, there, and zero elsewhere: it sums to zero.
+    """H(0) minus its mean at the trusted nodes, and zero at all others.
 
-    With its mean the state would drift.
+    It sums to zero; otherwise the state would drift.
     """
     chosen = trusted.to(h0.dtype).unsqueeze(-1)
     mean = (chosen * h0).sum(0) / chosen.sum().clamp(min=1)

@@ -22,12 +22,13 @@ class GraphCON(LayeredGNN):
 
         Y ← Y + τ (σ(F(X)) − α Y − γ X),    X ← X + τ Y
 
-    with X = Y = ReLU(W Dropout(X_in)) at first and the same F in every step.
+    with initial X = Y = ReLU(W Dropout(X_in)) and the same F in every step.
 
     Args:
-        coupling: Constructor of σ ∘ F from the width; called with ``(x, edge_index, edge_weight)``.
+        coupling: Constructor of the module σ ∘ F from the width. The module is called with
+            ``(x, edge_index, edge_weight)``.
         in_channels, hidden_channels, out_channels, input_dropout: As in `LayeredGNN`.
-        dropout: Dropout on X and Y at first and after every step.
+        dropout: Dropout on X and Y initially and after every step.
         num_layers: Number of steps.
         damping: α.
         frequency: γ.
@@ -81,7 +82,7 @@ class GraphCON(LayeredGNN):
     def step(
         self, place: Tensor, speed: Tensor, edge_index: Tensor, edge_weight: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """X and Y after one step; X uses the new Y."""
+        """Compute X and Y after one step; X uses the new Y."""
         force = self.coupling(place, edge_index, edge_weight)
         force = force - self.damping * speed - self.frequency * place
         speed = speed + self.step_size * force
@@ -110,7 +111,7 @@ class ConvolutionCoupling(nn.Module):
         self.adjacency = OriginalAdjacency()
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Tensor:
-        """[N, d] to [N, d]."""
+        """Map X [N, d] to [N, d]."""
         adj = self.adjacency(x, edge_index, edge_weight)
         y = self.layer.linear(x)
         return (adj @ y + self.layer.bias + self.residual(self.own, x, y)).relu()
@@ -119,7 +120,7 @@ class ConvolutionCoupling(nn.Module):
 class AttentionCoupling(nn.Module):
     """The mean over heads of ELU(GAT(X) + W_r X).
 
-    The authors' code intends the same, but averages neighbouring channels of one head.
+    The authors' code is meant to compute the same, but averages neighbouring channels of one head.
 
     Args:
         channels: Width of the state.
@@ -136,7 +137,7 @@ class AttentionCoupling(nn.Module):
         self.own = nn.Linear(channels, heads * channels)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Tensor:
-        """[N, d] to [N, d]."""
+        """Map X [N, d] to [N, d]."""
         adj = self.neighbourhoods(x, edge_index, edge_weight)
         y = elu(self.layer(x, adj) + self.own(x))
         return y.unflatten(-1, (self.heads, -1)).mean(-2)

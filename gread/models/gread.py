@@ -1,4 +1,4 @@
-"""GREAD: Section 3 of the paper on one page.
+"""GREAD: the equations of Section 3 of the paper.
 
     H(0) = e(X)                              Eq. (6), the encoder
     H(T) = H(0) + ∫₀ᵀ f(H(t)) dt             Eq. (7), the reaction-diffusion layer
@@ -62,12 +62,12 @@ class ReactionDiffusionConv(PartByPart):
         reaction: A name of ``gread.REACTIONS``, a function of a ``gread.State``, or an
             ``nn.Module`` called with one; ``None`` for pure diffusion.
         adjacency: ``"soft"`` (SA, learned by Eq. 9) or ``"original"`` (OA).
-        alpha: Diffusion coefficient in (0, 1): one (``"scalar"``) or one per channel
-            (``"vector"``); a matrix that mixes channels (``"matrix"``, −L̃ H α); or fixed to
+        alpha: Diffusion coefficient: a number in (0, 1) for all channels (``"scalar"``) or for
+            each (``"vector"``), a matrix that mixes channels (``"matrix"``, −L̃ H α), or fixed to
             ``"one"``.
-        beta: Reaction coefficient: one in (0, 1) (``"scalar"``), a signed one for every channel
-            (``"vector"``), one in (0, 1) for every channel (``"positive-vector"``), a matrix
-            (``"matrix"``, r(H) β), or fixed to ``"one"``. With a negative β, F, AC and Z
+        beta: Reaction coefficient: a number in (0, 1) for all channels (``"scalar"``), a signed
+            number for each (``"vector"``), a number in (0, 1) for each (``"positive-vector"``), a
+            matrix (``"matrix"``, r(H) β), or fixed to ``"one"``. With a negative β, F, AC and Z
             diverge in finite time.
         time: End time T.
         step_size: Step τ of a fixed-step solver. With α = β = 1 on a bipartite graph, BS under
@@ -178,7 +178,7 @@ class ReactionDiffusionConv(PartByPart):
             raise CannotStack("matrix coefficients and local terms have no program of passes")
         made = super().stacked(members)
         for name in ("alpha", "beta"):
-            # As wide as the state, so that no member's rounding depends on the kinds of others.
+            # As wide as the state, so that rounding does not depend on the kinds of other members.
             kinds = [getattr(member, name) for member in members]
             setattr(made, name, Coefficients(kinds, members[0].channels))
         return made
@@ -195,8 +195,8 @@ class StandardForm(NamedTuple):
 class GREAD(ContinuousGNN, Pretrained):
     """Graph neural reaction-diffusion network (Choi et al., ICML 2023).
 
-    ``model.save_pretrained(folder)`` and ``GREAD.from_pretrained(folder)`` store it as safetensors
-    and JSON, in a folder or on the Hugging Face Hub (extra ``gread[hub]``).
+    ``model.save_pretrained(folder)`` and ``GREAD.from_pretrained(folder)`` save and load the model
+    as safetensors and JSON, in a folder or on the Hugging Face Hub (extra ``gread[hub]``).
 
     Args:
         in_channels: Number F of features per node.

@@ -13,8 +13,9 @@ depends on the gradients of all (cross-diffusion). So the coefficients R, P, Q a
 
 A graph step is followed by φ and Norm, which mix no neighbours (operator splitting).
 
-If edges have types or directions, each has its own operator Ã_r, and the terms (Ã H) P and r(H) Q
-become sums over r with coefficients P_r and Q_r, as in R-GCN (Schlichtkrull et al., ESWC 2018).
+If edges have types or directions, each of them has its own operator Ã_r. The terms (Ã H) P and
+r(H) Q become sums over r with coefficients P_r and Q_r, as in R-GCN (Schlichtkrull et al., ESWC
+2018).
 
 Special cases: with R = (1 − τα) I, P = τα I, Q = τβ I, shared by all steps, and φ and Norm the
 identity, these are K Euler steps of GREAD (of GRAND, for β = 0); with Q = 0 it is a GCN with a
@@ -44,7 +45,7 @@ from gread.models.steps import SteppedGNN
 
 
 class Embedding(nn.Module):
-    """Adjacency embedding Ã W with one row of W per node, which encodes who the neighbours are."""
+    """Adjacency embedding Ã W with one row of W per node, which identifies the neighbours."""
 
     def __init__(self, num_nodes: int, channels: int):
         super().__init__()
@@ -210,7 +211,7 @@ class GREADX(SteppedGNN, Pretrained):
         *,
         edge_type: Tensor | None = None,
     ) -> list[Tensor]:
-        """H_0, ..., H_K."""
+        """Compute H_0, ..., H_K."""
         self.check(x, edge_index, edge_weight)
         return self.states(x, self.operator(x, edge_index, edge_weight, edge_type))
 
@@ -221,7 +222,7 @@ class GREADX(SteppedGNN, Pretrained):
         edge_weight: Tensor | None,
         edge_type: Tensor | None = None,
     ) -> tuple[Operator, ...]:
-        """Ã, or one for each direction and type of the edges."""
+        """Compute Ã, or one operator for each direction and type of the edges."""
         if self.num_relations > 1 or edge_type is not None:
             edge_type = checked_types(edge_type, edge_index, self.num_relations)
         explained = any(getattr(part, "explain", False) for part in self.adjacency.modules())
@@ -288,7 +289,7 @@ def checked_types(edge_type: Tensor | None, edge_index: Tensor, count: int) -> T
 def masked_by_type(
     edge_index: Tensor, edge_weight: Tensor | None, edge_type: Tensor | None, count: int, x: Tensor
 ) -> list[tuple[Tensor, Tensor | None]]:
-    """All edges for each type, with weight 0 for edges of other types, so that masks apply."""
+    """All edges for each type, with weight 0 for other types, so that explainers can mask them."""
     if edge_type is None or count == 1:
         return [(edge_index, edge_weight)]
     weight = ones_for(x, edge_index.size(1)) if edge_weight is None else edge_weight

@@ -17,14 +17,14 @@ from gread.models.layers import Dropout, FeatureMap, StateActivation
 class H2GCN(LayeredGNN):
     """R_k = [S R_{k−1} ‖ S₂ R_{k−1}] with R_0 = ReLU(X W), and a linear map of [R_0 ‖ R_1 ‖ ...].
 
-    S = D^-½ A D^-½ without loops, and S₂ the same of the graph of nodes exactly two steps apart.
-    Edge weights are in S; whether two nodes are two steps apart has nothing to do with them.
+    S = D^-½ A D^-½ without loops. S₂ is the same for the graph that connects nodes exactly two
+    steps apart. Edge weights affect S, but not S₂.
 
     Args:
         in_channels, out_channels, input_dropout: As in `LayeredGNN`.
-        hidden_channels: Width of R_0; every round is twice as wide as the one before.
-        rounds: How many.
-        activation: Whether R_0 passes a ReLU.
+        hidden_channels: Width of R_0; every round doubles the width.
+        rounds: Number of rounds.
+        activation: Whether to apply a ReLU to R_0.
         dropout: Dropout before the last map.
     """
 
@@ -53,7 +53,7 @@ class H2GCN(LayeredGNN):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reinitialize all parameters by Glorot and Bengio's rule."""
+        """Reinitialize all parameters by Glorot initialization."""
         for part in (self.encoder, self.decoder):
             nn.init.xavier_uniform_(part.weight)
 
@@ -76,19 +76,19 @@ class H2GCN(LayeredGNN):
         edge_weight: Tensor | None,
         two_hop: Tensor | None = None,
     ) -> tuple[Operator, Operator]:
-        """S and S₂."""
+        """Compute S and S₂."""
         if two_hop is None:
             key = ("two hop", x.size(0))
             two_hop = remember(edge_index, key, lambda: two_steps_away(edge_index, x.size(0)))
         return self.adjacency(x, edge_index, edge_weight), self.adjacency(x, two_hop)
 
     def states(self, x: Tensor, adj: tuple[Operator, Operator]) -> list[Tensor]:
-        """R_0 to that of the last round, each twice as wide as the one before."""
+        """Compute R_0, R_1, ..., each twice as wide as the one before."""
         states = [self.activation(self.encoder(x))]
         for _ in range(self.rounds):
             states.append(torch.cat([one @ states[-1] for one in adj], dim=-1))
         return states
 
     def decode(self, states: list[Tensor]) -> Tensor:
-        """A linear map of all rounds together."""
+        """Apply the linear map to [R_0 ‖ R_1 ‖ ...]."""
         return self.decoder(self.dropout(torch.cat(states, dim=-1)))

@@ -1,7 +1,7 @@
 """Models as folders: weights in safetensors, settings in JSON, a model card. Nothing is pickled.
 
-Saving and loading go through huggingface_hub's mixin, an extra, so that a folder on disk and one on
-the Hub are the same.
+Saving and loading use the mixin of huggingface_hub (extra ``gread[hub]``), so a folder on disk and
+a repository on the Hub have the same content.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Pretrained(ModelHubMixin):
             return super().from_pretrained(place, **options)
         except (InputError, OSError):
             raise
-        except Exception as error:  # what a config says may be wrong in any way
+        except Exception as error:  # any value of a config may be invalid
             raise InputError(f"{place} must hold a {CONFIG} of {cls.__name__}: {error}") from error
 
     def generate_model_card(
@@ -108,8 +108,8 @@ class Pretrained(ModelHubMixin):
     ) -> Any:
         """Build the model card, with information about the training.
 
-        ``save_pretrained(folder, model_card_kwargs={"fingerprint": ..., "metrics": {...}})`` hands
-        it over.
+        ``save_pretrained(folder, model_card_kwargs={"fingerprint": ..., "metrics": {...}})`` passes
+        these arguments.
         """
         title = type(self).__name__
         return ModelCard(model_card(title, fingerprint=fingerprint, metrics=metrics or {}))
@@ -136,7 +136,7 @@ def load_module(build: Callable[[], nn.Module], file: Path) -> nn.Module:
             raise ValueError(_difference(found, expected))
         module = build()
         module.load_state_dict(load_file(file))
-    except InputError:  # of the settings
+    except InputError:  # raised for invalid settings
         raise
     except (OSError, SafetensorError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
@@ -148,7 +148,7 @@ def load_module(build: Callable[[], nn.Module], file: Path) -> nn.Module:
 
 
 def _shapes(build: Callable[[], nn.Module], most: int) -> dict[str, list[int]]:
-    """Shapes of the parameters, without allocating them; at most ``most`` modules."""
+    """Shapes of the weights, without allocating them; at most ``most`` modules and parameters."""
     parts = 0
 
     def count(*_: Any) -> None:
@@ -188,12 +188,12 @@ def model_card(
     """Text of a model card, with the metadata of the Hub.
 
     Args:
-        title: What the model is called.
-        about: What it predicts.
-        fingerprint: Of the data it was trained on.
-        metrics: On test nodes, by name.
-        usage: How to use it, as Markdown.
-        notes: What to be careful about, as Markdown.
+        title: Title of the card.
+        about: Description of the model; by default that of GREAD.
+        fingerprint: Fingerprint of the training data.
+        metrics: Metrics on test nodes, by name.
+        usage: Usage of the model, as Markdown.
+        notes: Caveats, as Markdown.
     """
     about = about or "A graph neural reaction-diffusion network (GREAD, Choi et al., ICML 2023)."
     lines = [HEAD, f"# {title}", "", about, ""]

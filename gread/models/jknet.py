@@ -18,13 +18,13 @@ JUMPS = ("cat", "max", "lstm")
 
 
 class JKNet(LayeredGNN):
-    """H_l = ReLU(D^-½ (A + I) D^-½ H_{l−1} W_l + b_l), and a linear map of all of them together.
+    """H_l = ReLU(D^-½ (A + I) D^-½ H_{l−1} W_l + b_l), and a linear map of all H_l combined.
 
     Args:
         in_channels, hidden_channels, out_channels, input_dropout, dropout: As in `LayeredGNN`.
-        jump: How the layers come together: ``"cat"`` side by side, ``"max"`` the largest by
-            element, ``"lstm"`` a weighted sum, with weights from a bidirectional LSTM.
-        num_layers: How many.
+        jump: How the layers are combined: ``"cat"`` by concatenation, ``"max"`` by the element-wise
+            maximum, ``"lstm"`` by a weighted sum, with weights from a bidirectional LSTM.
+        num_layers: Number of layers.
     """
 
     def __init__(
@@ -55,16 +55,16 @@ class JKNet(LayeredGNN):
         self.decoder = nn.Linear(width, out_channels)
 
     def decode(self, states: list[Tensor]) -> Tensor:
-        """A linear map of all layers together."""
+        """Apply the linear map to the combined layers."""
         if self.jump.mode != "lstm":
             return self.decoder(self.jump(states[1:]))
-        # The kernel of cuDNN waits until all its thread blocks run. Those of two processes that
-        # share a GPU wait for each other forever.
+        # The cuDNN kernel waits until all its thread blocks run. The kernels of two processes that
+        # share a GPU deadlock.
         with torch.backends.cudnn.flags(enabled=False):
             return self.decoder(self.jump(states[1:]))
 
     def states(self, x: Tensor, adj: Operator) -> list[Tensor]:
-        """X, and the state behind every layer."""
+        """Return X and the state after every layer."""
         states = [x]
         for layer in self.layers:
             states.append(self.dropout(torch.relu(layer(states[-1], adj))))

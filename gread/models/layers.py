@@ -25,14 +25,14 @@ class Coefficient(nn.Module):
     """α or β: a single number, or one per channel.
 
     Attributes:
-        signed: Whether the parameter is the coefficient itself; else it passes a sigmoid.
+        signed: Whether the parameter is the coefficient itself; otherwise a sigmoid is applied.
     """
 
     signed: bool = False
 
     @property
     def parameter(self) -> nn.Parameter | None:
-        """The learned parameter; None for the constant one."""
+        """The learned parameter; None for a constant coefficient."""
         return next(self.parameters(), None)
 
     @classmethod
@@ -42,7 +42,7 @@ class Coefficient(nn.Module):
 
 
 class Gate(Coefficient):
-    """σ(p) of a parameter p: a coefficient in (0, 1), at first ½ unless p starts elsewhere."""
+    """Coefficient σ(p) in (0, 1), with p initialized to ``start``; by default σ(p) = ½."""
 
     def __init__(self, *shape: int, start: float = 0.0):
         super().__init__()
@@ -54,12 +54,12 @@ class Gate(Coefficient):
         nn.init.constant_(self.logit, self.start)
 
     def forward(self) -> Tensor:
-        """The coefficient, broadcast to a shape."""
+        """Return σ(p)."""
         return self.logit.sigmoid()
 
 
 class Signed(Coefficient):
-    """A free coefficient, at first 0; for all channels it is the strength of a source."""
+    """Unconstrained coefficient, initialized to 0, such as the strength of a source."""
 
     signed = True
 
@@ -73,14 +73,14 @@ class Signed(Coefficient):
         nn.init.zeros_(self.value)
 
     def forward(self) -> Tensor:
-        """The coefficient, broadcast to a shape."""
+        """Return the coefficient."""
         return self.value
 
 
 class SignedVector(Signed):
-    """A free coefficient for every channel, at first uniform in [−1, 1].
+    """Unconstrained coefficient per channel, initialized uniformly in [−1, 1].
 
-    The sign is what makes it strong on heterophilous graphs: some channels sharpen, others blur.
+    The sign makes it effective on heterophilous graphs: some channels sharpen, others blur.
     """
 
     def reset_parameters(self) -> None:
@@ -89,13 +89,13 @@ class SignedVector(Signed):
 
 
 class Matrix(Coefficient):
-    """A free coefficient for every pair of channels: cross-diffusion, H ↦ H M.
+    """Unconstrained coefficient for every pair of channels: cross-diffusion, H ↦ H M.
 
     The flux of one channel depends on the gradients of all, as in a system of several species.
 
     Args:
         channels: d.
-        start: What the diagonal is at first; None draws it uniformly from [−1, 1].
+        start: Initial value of the diagonal; None draws it uniformly from [−1, 1].
     """
 
     signed = True
@@ -115,26 +115,26 @@ class Matrix(Coefficient):
             self.value.copy_(diagonal.diag())
 
     def forward(self) -> Tensor:
-        """[d, d]."""
+        """Return M, [d, d]."""
         return self.value
 
 
 class One(Coefficient):
-    """The constant one, for an equation without that coefficient."""
+    """The constant 1, for an equation without this coefficient."""
 
     def forward(self) -> float:
-        """1."""
+        """Return 1."""
         return 1.0
 
 
 class Coefficients(Stacked):
     """α or β of every member, of any kinds, [members, channels].
 
-    A scalar is the first number of its row; the others of that row are not used.
+    A scalar is the first number of its row; the other numbers of the row are not used.
 
     Args:
         members: The coefficients.
-        channels: Least length of a row.
+        channels: Minimum length of a row.
     """
 
     scalar: Tensor
@@ -160,7 +160,7 @@ class Coefficients(Stacked):
             self.register_buffer(name, torch.tensor(kind).unsqueeze(1))
 
     def forward(self) -> Tensor:
-        """[members, channels]."""
+        """Return the coefficients, [members, channels]."""
         row = torch.where(self.scalar, self.row[:, :1], self.row)
         return torch.where(self.signed, row, row.sigmoid()).masked_fill(self.fixed, 1.0)
 
@@ -201,7 +201,7 @@ LOCALS: Registry[BuildCoefficient | None] = Registry(
         "matrix": partial(Matrix, start=0.0),
     },
 )
-"""Coefficient of the local term, at first 0."""
+"""Coefficients of the local term, initialized to 0."""
 
 
 class Dropout(nn.Module):
@@ -231,13 +231,13 @@ SPARSE = 0.25
 
 
 class SparseMap(nn.Module):
-    """W Dropout(X) + b of a matrix X that may be sparse, with W stored as it multiplies.
+    """W Dropout(X) + b of a matrix X that may be sparse; W is stored as [in_channels, channels].
 
     Args:
-        in_channels: Columns of X.
-        channels: Width of what comes out.
+        in_channels: Number of columns of X.
+        channels: Width of the output.
         dropout: Dropout on X.
-        bias: Whether there is a b.
+        bias: Whether to add b.
     """
 
     def __init__(self, in_channels: int, channels: int, dropout: float, *, bias: bool = True):
@@ -248,17 +248,17 @@ class SparseMap(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Uniform within 1 / √in_channels, as in ``nn.Linear``."""
+        """Initialize uniformly within 1 / √in_channels, as in ``nn.Linear``."""
         bound = self.weight.size(0) ** -0.5
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -bound, bound)
 
 
 class FeatureMap(SparseMap):
-    """The first map of a network, from features.
+    """First linear map of a network, applied to the features.
 
-    Bags of words are nearly all zero: those stay sparse, and dropout falls on the non-zeros alone,
-    which is the same distribution.
+    Features with few non-zeros, such as bags of words, stay sparse. Dropout is then applied to the
+    non-zeros only, which does not change the distribution.
 
     Args:
         in_channels, channels, dropout, bias: As in `SparseMap`.
@@ -278,7 +278,7 @@ class FeatureMap(SparseMap):
         self.unit_rows = unit_rows
 
     def forward(self, x: Tensor) -> Tensor:
-        """[N, in_channels] to [N, channels]."""
+        """Map X [N, in_channels] to [N, channels]."""
         words = sparse_features(x)
         if words is None:
             x = self.dropout(x)
@@ -293,7 +293,7 @@ class FeatureMap(SparseMap):
 
     @classmethod
     def stacked(cls, members: Sequence[FeatureMap]) -> nn.Module:
-        """From features that all members share."""
+        """Stack several members, which share their features."""
         return FeatureMaps(members)
 
 
@@ -303,12 +303,12 @@ class FeatureMaps(Stacked):
     def __init__(self, maps: Sequence[FeatureMap]):
         super().__init__()
         self.weight = together([one.weight for one in maps])
-        # An encoder's map has a bias, always.
+        # The map of an encoder always has a bias.
         self.bias = together([one.bias for one in maps if one.bias is not None])
         self.dropout = stack([one.dropout for one in maps])
 
     def forward(self, x: Tensor) -> Tensor:
-        """[N, F] to [members, N, channels]."""
+        """Map features [N, F] to [members, N, channels]."""
         words = sparse_features(x)
         if words is None:
             return mix([self.dropout(self._for_each(x))], self.weight, self.bias)
@@ -331,7 +331,7 @@ def sparse_features(x: Tensor) -> tuple[Pattern, Tensor] | None:
 
 
 def _entries(x: Tensor) -> tuple[Pattern, Tensor]:
-    """Entries of a CSR tensor, whose columns ascend in every row."""
+    """Pattern and values of a CSR tensor, in which the columns of every row are sorted."""
     rows = Rows(x.crow_indices().long(), x.col_indices().int())
     return Pattern(rows, x.size(1)), x.values()
 
@@ -347,11 +347,11 @@ def _sparse(x: Tensor) -> tuple[Pattern, Tensor] | None:
 class RowMap(SparseMap):
     """Dropout(A) W + b: the rows of a sparse matrix of the graph as the features of its nodes.
 
-    W has a row for each node, so that it is of one graph and no other.
+    W has one row per node, so the model applies to one graph only.
     """
 
     def forward(self, adj: Adjacency) -> Tensor:
-        """[N, channels]."""
+        """Compute Dropout(A) W + b, [N, channels]."""
         y = product(adj.pattern, self.dropout(adj.weight), self.weight)
         return y if self.bias is None else y + self.bias
 
@@ -371,13 +371,13 @@ class Residual(PartByPart):
 
 
 ENCODERS: Registry[int] = Registry("encoder", {"linear": 0, "mlp": 2})
-"""Number of residual blocks behind the linear map."""
+"""Number of residual blocks after the linear map."""
 
 DECODERS: Registry[Callable[[int, float], Sequence[nn.Module]]] = Registry(
     "decoder",
     {
         "linear": lambda channels, dropout: (),
-        # The doubled dropout is the authors'.
+        # The authors' code also applies dropout twice.
         "mlp": lambda channels, dropout: (
             *(Dropout(dropout), Residual(channels, torch.tanh, dropout)),
             nn.Tanh(),
@@ -388,7 +388,7 @@ DECODERS: Registry[Callable[[int, float], Sequence[nn.Module]]] = Registry(
 
 
 class StateActivation(nn.Module):
-    """ReLU on H(T), or nothing."""
+    """ReLU on H(T), or the identity."""
 
     def __init__(self, active: bool):
         super().__init__()
@@ -400,12 +400,12 @@ class StateActivation(nn.Module):
 
     @classmethod
     def stacked(cls, members: Sequence[StateActivation]) -> nn.Module:
-        """ReLU of those members that have it."""
+        """Stack several members, with or without the ReLU."""
         return StateActivations(members)
 
 
 class StateActivations(Stacked):
-    """ReLU on H(T) of those members that have it."""
+    """ReLU on H(T) of the members that use it."""
 
     active: Tensor
 
@@ -422,9 +422,9 @@ class StateActivations(Stacked):
 def build_encoder(
     kind: str, in_channels: int, channels: int, input_dropout: float, dropout: float
 ) -> nn.Module:
-    """e of Eq. (6): features [N, in_channels] to the first state [N, channels].
+    """Build e of Eq. (6), from features [N, in_channels] to the first state [N, channels].
 
-    ``"linear"`` is W Dropout(X) + b; ``"mlp"`` has two residual blocks with ReLU behind it.
+    ``"linear"`` is W Dropout(X) + b; ``"mlp"`` adds two residual blocks with ReLU.
     """
     check_count("in_channels", in_channels)
     check_count("hidden_channels", channels)
@@ -441,7 +441,7 @@ def build_encoder(
 def build_decoder(
     kind: str, channels: int, out_channels: int, dropout: float, activation: bool
 ) -> nn.Module:
-    """o of Eq. (8): the last state [N, channels] to logits [N, out_channels].
+    """Build o of Eq. (8), from the last state [N, channels] to logits [N, out_channels].
 
     ``"linear"`` is W Dropout(H) + b; ``"mlp"`` has a residual block and tanh before the map.
     """
@@ -459,7 +459,7 @@ class OutputMap(NamedTuple):
 
 
 def output_map(decoder: nn.Module) -> OutputMap | None:
-    """The parts of a linear decoder from `build_decoder`; None for any other."""
+    """The parts of a linear decoder from `build_decoder`; None for any other decoder."""
     match list(decoder.children()):
         case [StateActivation(active=False), nn.Sequential() as last]:
             match list(last):

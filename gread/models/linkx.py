@@ -18,7 +18,7 @@ from gread.models.layers import Dropout, FeatureMap, RowMap
 class LINKX(LayeredGNN):
     """ŷ = MLP_f(ReLU(W [a ‖ b] + a + b)), a = MLP_A(A), b = MLP_X(X).
 
-    Row i of A, that is who the neighbours of node i are, is a vector of features like row i of X.
+    Row i of A, which lists the neighbours of node i, is a feature vector, as is row i of X.
 
     Args:
         in_channels, hidden_channels, out_channels, input_dropout: As in `LayeredGNN`.
@@ -60,13 +60,13 @@ class LINKX(LayeredGNN):
         )
 
     def operator(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Adjacency:
-        """A: an entry for every edge, zero where it is a loop."""
+        """Return A, with one entry per edge and zeros for self loops."""
         edges = edges_of(edge_index, edge_weight, x, 0.0)
         rows = edges.pattern.rows
         return Adjacency(edges.pattern, edges.weight * (rows.numbers() != rows.column))
 
     def states(self, x: Tensor, adj: Adjacency) -> list[Tensor]:
-        """X, what both maps make of a node, and the logits."""
+        """Return X, the hidden state and the logits."""
         a = self.edge_mlp(self.edge_map(adj))
         b = self.node_mlp(self.node_map(x))
         h = (self.mix(torch.cat([a, b], dim=-1)) + a + b).relu()

@@ -9,14 +9,14 @@ from gread.graph.operator import Operator
 from gread.models.convolutional import ConvStack, Mix
 
 POWERS = 3
-"""Powers of Ã from 0 on."""
+"""Number of powers of Ã, from power 0."""
 
 
 class MixHop(ConvStack):
     """H ↦ ReLU(BatchNorm([H W₀ ‖ Ã H W₁ ‖ Ã² H W₂])), where Ã = D^-½ (A + I) D^-½.
 
-    The last layer is Σ_p a_p Ã^p H W_p, with a the softmax of three learned numbers; features are
-    scaled to length one behind their dropout. All as in the authors' code.
+    The last layer is Σ_p a_p Ã^p H W_p, with a the softmax of three learned numbers. Features are
+    scaled to length one after their dropout. All of this follows the authors' code.
 
     Args:
         in_channels, out_channels, num_layers, input_dropout, dropout: As in `ConvStack`.
@@ -50,7 +50,7 @@ class MixHop(ConvStack):
         nn.init.zeros_(self.scores)
 
     def decode(self, states: list[Tensor]) -> Tensor:
-        """The mean of the powers, weighted."""
+        """Compute the weighted mean of the powers."""
         last = states[-1].unflatten(-1, (POWERS, -1))
         return (self.scores.softmax(0).unsqueeze(-1) * last).sum(1)
 
@@ -59,7 +59,7 @@ class MixHop(ConvStack):
         return Mix(hops, taken=POWERS, given=POWERS, bias=False)
 
     def activate(self, h: Tensor, number: int) -> Tensor:
-        """The norm and a ReLU."""
+        """Apply the norm and a ReLU."""
         return self.norms[number](h).relu()
 
 

@@ -1,4 +1,4 @@
-"""Several models of one form as one, with a leading axis of members.
+"""Stacking of several models of one form into one, with a leading axis of members.
 
 Members share the graph and all settings that determine shapes. Dropout rates, the kinds of α and β,
 T and τ may differ. Operations treat members independently, so each gives the results of a single
@@ -44,7 +44,7 @@ class PartByPart(nn.Module):
 
     @classmethod
     def stacked(cls, members: Sequence[Any]) -> nn.Module:
-        """The same layer with the parts of all members."""
+        """Stack the parts of all members in the same layer."""
         return part_by_part(members)
 
 
@@ -52,10 +52,10 @@ def stack(models: Sequence[nn.Module]) -> nn.Module:
     """Stack models into one with the same call, which returns logits [members, N, C].
 
     Args:
-        models: Of one form, with parameters of the same shapes but for those of α and β.
+        models: Models of one form. All parameters except α and β must have the same shapes.
 
     Raises:
-        CannotStack: A part does not say how it is put together.
+        CannotStack: A part has no stacking rule, or its settings do not allow stacking.
 
     Example:
         >>> import gread
@@ -73,7 +73,7 @@ def stack(models: Sequence[nn.Module]) -> nn.Module:
 
 
 def part_by_part(models: Sequence[M]) -> M:
-    """The first model with the parts of all."""
+    """Copy the first model, with the stacked parts of all models."""
     first = models[0]
     if first._parameters:
         raise CannotStack(f"{type(first).__name__} has parameters of its own")
@@ -102,7 +102,7 @@ def keep(model: nn.Module, members: Sequence[int]) -> None:
 
 
 class Stacked(nn.Module):
-    """A layer of several members, the leading axis of its parameters and buffers.
+    """A layer of several members, which are the leading axis of its parameters and buffers.
 
     Attributes:
         each: Names of attributes that have an entry for every member.
@@ -145,12 +145,12 @@ class Linears(Stacked):
         self.bias = together([linear.bias for linear in linears])
 
     def forward(self, *terms: Tensor) -> Tensor:
-        """Apply each member's map to h, or to several terms side by side."""
+        """Apply each member's map to h, or to several concatenated terms."""
         return mix(terms, self.weight.mT, self.bias)
 
 
 class Norms(Stacked):
-    """Weight and bias of a normalization of every member, and what it keeps."""
+    """Normalization of several members: weight, bias and running statistics, if any."""
 
     def __init__(self, members: Sequence[nn.BatchNorm1d] | Sequence[nn.LayerNorm]):
         super().__init__()
@@ -159,7 +159,7 @@ class Norms(Stacked):
         self.bias = together([one.bias for one in members])
 
     def give(self, models: Sequence[nn.Module], members: Sequence[int]) -> None:
-        """Parameters, and the statistics of batch normalization."""
+        """Copy the parameters of members and the statistics of batch normalization."""
         super().give(models, members)
         for name, buffer in self._buffers.items():
             for model, member in zip(models, members, strict=True):
@@ -215,7 +215,7 @@ class Dropouts(Stacked):
         activation: Callable[[Tensor], Tensor] = identity,
         batch: Batch | None = None,
     ) -> Tensor:
-        """Dropout(φ(BatchNorm(h))), as `gread.models.layers.Dropout`."""
+        """Dropout(φ(BatchNorm(h))), as in `gread.models.layers.Dropout`."""
         if not self.training or self.unused:
             return activated(h, activation, batch=batch)
         assert self.seeds is not None, "Seeds.give_to(model) comes before training"
@@ -223,15 +223,15 @@ class Dropouts(Stacked):
 
 
 class Seeds:
-    """Seeds of dropout; each member draws the numbers of a single run.
+    """Seeds of dropout; each member draws the same numbers as in a single run.
 
-    A member draws one wherever its rate is not zero. A model that uses a dropout twice in a forward
-    pass would draw more than there are.
+    A member draws one number for every dropout with a non-zero rate. A model that used a dropout
+    twice in a forward pass would draw more numbers than there are.
 
     Args:
-        generators: Of every member.
-        count: How many numbers each may need.
-        device: Where they are needed.
+        generators: Generator of each member.
+        count: Maximum number of draws of a member.
+        device: Device of the numbers.
     """
 
     def __init__(self, generators: Sequence[torch.Generator], count: int, device: torch.device):
@@ -256,11 +256,11 @@ class Seeds:
 
 
 class OriginalAdjacencies(Stacked):
-    """OA of members with different normalisations or self loops: entries [members, E].
+    """OA of members with different normalizations or self loops: entries [members, E].
 
     Attributes:
-        kinds: The different ones.
-        which: Which of them each member has.
+        kinds: The distinct adjacencies.
+        which: Index in ``kinds`` of each member's adjacency.
     """
 
     each = ("which",)
@@ -276,7 +276,7 @@ class OriginalAdjacencies(Stacked):
     def forward(
         self, h0: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
     ) -> Adjacency:
-        """Ã of every member, or the one that all share."""
+        """Compute Ã of every member, or one Ã that all members share."""
         made: list[Adjacency] = [kind(h0, edge_index, edge_weight) for kind in self.kinds]
         if len(made) == 1:
             return made[0]
@@ -296,7 +296,7 @@ class SoftAdjacencies(Stacked):
     """SA of members with different self loops.
 
     Attributes:
-        soft: With the queries and keys of all members.
+        soft: `SoftAdjacency` with the queries and keys of all members.
         loops: The weight of each member's self loops.
     """
 
@@ -310,7 +310,7 @@ class SoftAdjacencies(Stacked):
     def forward(
         self, h0: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
     ) -> Adjacency:
-        """Ã of every member; where one has no loop, its entry is zero."""
+        """Compute Ã of every member; the entry of a missing self loop is zero."""
         kinds = list(dict.fromkeys(self.loops))
         if len(kinds) == 1:
             self.soft.self_loops = kinds[0]
@@ -327,7 +327,7 @@ class SoftAdjacencies(Stacked):
         return Adjacency(pattern, attention(pattern, *self.soft.queries_and_keys(h0), weight))
 
     def give(self, models: Sequence[nn.Module], members: Sequence[int]) -> None:
-        """Queries and keys."""
+        """Copy the queries and keys of members to their adjacencies."""
         unstack(self.soft, models, members)
 
 
@@ -339,9 +339,9 @@ FROM_BELOW: dict[type[nn.Module], Callable[[Sequence[Any]], nn.Module]] = {
     Queries: part_by_part,
     OriginalAdjacency: OriginalAdjacencies,
     SoftAdjacency: SoftAdjacencies,
-    ExplainedEdges: lambda doors: doors[0],  # nothing of its own
+    ExplainedEdges: lambda doors: doors[0],  # has no parameters
 }
-"""Stacking of modules without `stacked`: those of PyTorch and of `gread.graph`."""
+"""Stacking rules of modules without `stacked`, from PyTorch and `gread.graph`."""
 
 
 def together(parameters: Sequence[Tensor]) -> nn.Parameter:

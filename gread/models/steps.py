@@ -4,9 +4,9 @@
     H_{k+1} = φ(Norm(Σ_i Z_i C_ik)),   k = 0, ..., K − 1
     ŷ       = o(H_K),  or o([H_0, ..., H_K]) with jumping connections
 
-The terms Z_1, Z_2, ... are what a model takes from H_k and from the graph. GCN, GraphSAGE and GAT
-with residual, normalization and depth (Luo et al., NeurIPS 2024) have H and what a convolution
-gathers; `gread.GREADX` adds a reaction.
+A model computes the terms Z_1, Z_2, ... from H_k and the graph. GCN, GraphSAGE and GAT with
+residual, normalization and depth (Luo et al., NeurIPS 2024) use H and the result of a convolution.
+`gread.GREADX` adds a reaction.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ACTIVATIONS: Registry[Callable[[Tensor], Tensor]] = Registry(
 class BatchNorm(nn.BatchNorm1d):
     """Batch normalization over all nodes of the graph.
 
-    Where processes share the graph, mean and variance are of the nodes of all.
+    If several processes share the graph, mean and variance are over the nodes of all processes.
     """
 
     running_mean: Tensor
@@ -113,7 +113,8 @@ class NoNorm(PartByPart):
 NORMS: Registry[Callable[[int], nn.Module]] = Registry(
     "norm", {"batch": BatchNorm, "layer": LayerNorm, "none": NoNorm}
 )
-"""From the number of channels; called with the state and with Ã, which has sums over all nodes."""
+"""Constructors from the number of channels. The modules are called with the state and with Ã, which
+computes sums over all nodes."""
 WEIGHTS: Registry[bool] = Registry("weights", {"per-step": True, "shared": False})
 """Whether every step has its own coefficients."""
 
@@ -122,8 +123,8 @@ class Mixture(nn.Module):
     """Σ_i c_i Z_i of terms Z_1, Z_2, ... with one number or one per channel for each.
 
     Args:
-        terms: How many.
-        shape: ``()`` or ``(channels,)``, of a coefficient.
+        terms: Number of terms.
+        shape: Shape of a coefficient, ``()`` or ``(channels,)``.
     """
 
     def __init__(self, terms: int, *shape: int):
@@ -132,11 +133,11 @@ class Mixture(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Uniform in [−1, 1]."""
+        """Initialize uniformly in [−1, 1]."""
         nn.init.uniform_(self.weight, -1, 1)
 
     def forward(self, terms: Sequence[Tensor]) -> Tensor:
-        """[N, d] from terms [N, d]."""
+        """Compute [N, d] from terms [N, d]."""
         return _sum(self.weight, terms)
 
     @classmethod
@@ -153,7 +154,7 @@ class Mixtures(Stacked):
         self.weight = together([one.weight for one in members])
 
     def forward(self, terms: Sequence[Tensor]) -> Tensor:
-        """[members, N, d] from terms [members, N, d]."""
+        """Compute [members, N, d] from terms [members, N, d]."""
         return _sum(self.weight.view(*self.weight.shape[:2], 1, -1).unbind(1), terms)
 
 
@@ -169,11 +170,11 @@ class MatrixMixture(PartByPart):
         self.linear = nn.Linear(terms * channels, channels)
 
     def reset_parameters(self) -> None:
-        """Initialize as ``nn.Linear``."""
+        """Initialize as in ``nn.Linear``."""
         self.linear.reset_parameters()
 
     def forward(self, terms: Sequence[Tensor]) -> Tensor:
-        """[N, d] from terms [N, d]."""
+        """Compute [N, d] from terms [N, d]."""
         if isinstance(self.linear, Linears):  # of several members
             return self.linear(*terms)
         return mix(terms, self.linear.weight.mT, self.linear.bias)
@@ -183,7 +184,7 @@ COEFFICIENTS: Registry[Callable[[int, int], nn.Module]] = Registry(
     "coefficients",
     {"scalar": lambda terms, channels: Mixture(terms), "vector": Mixture, "matrix": MatrixMixture},
 )
-"""From the number of terms and of channels."""
+"""Constructors from the numbers of terms and channels."""
 
 
 class Step(PartByPart):
@@ -199,7 +200,7 @@ class Step(PartByPart):
         self.mixture, self.norm, self.activation = mixture, norm, activation
 
     def forward(self, terms: Sequence[Tensor], adj: Operator, dropout: nn.Module) -> Tensor:
-        """From the terms, Ã, and the dropout of this use of the step."""
+        """Apply the step to the terms, with Ã and the dropout of this use."""
         h: Tensor = self.mixture(terms)
         # Batch normalization, activation and dropout are one operation.
         batch = self.norm.batch(adj) if isinstance(self.norm, BatchNorm | BatchNorms) else None
@@ -214,13 +215,13 @@ class SteppedGNN(LayeredGNN):
 
     Args:
         in_channels, hidden_channels, out_channels, input_dropout, dropout: As in `LayeredGNN`.
-        terms: How many terms a step mixes.
+        terms: Number of terms that a step mixes.
         num_steps: K.
         coefficients: Kind of C_ik, a name of `COEFFICIENTS`.
-        weights: ``"per-step"`` gives every step coefficients of its own, ``"shared"`` one set.
+        weights: ``"per-step"`` for separate coefficients in every step, ``"shared"`` for one set.
         norm: Norm, a name of `NORMS`.
         activation: φ, a name of `ACTIVATIONS`.
-        residual: Whether a step adds its state.
+        residual: Whether a step adds its input.
         jump: Whether the decoder receives all states.
         num_nodes: As in `LayeredGNN`.
     """
@@ -256,7 +257,7 @@ class SteppedGNN(LayeredGNN):
             Step(build(), NORMS[norm](hidden_channels), self.activation)
             for _ in range(num_steps if WEIGHTS[weights] else 1)
         )
-        # One for each use, also by steps that share weights: a population draws one seed for each.
+        # One dropout per use, even if steps share weights: a population draws a seed for each.
         self.dropouts = nn.ModuleList(Dropout(dropout) for _ in range(num_steps + 1))
         self.num_steps, self.residual, self.jump = num_steps, residual, jump
         self.decoder = nn.Linear(hidden_channels * (num_steps + 1 if jump else 1), out_channels)
@@ -277,7 +278,7 @@ class SteppedGNN(LayeredGNN):
         """Terms of step ``number``, from the state, the first state and `operator`."""
 
     def states(self, x: Tensor, adj: tuple[Operator, ...]) -> list[Tensor]:
-        """H_0, ..., H_K."""
+        """Compute H_0, ..., H_K."""
         states = [self.dropouts[0](self.first(x, adj), self.activation)]
         for number in range(self.num_steps):
             h, step = states[-1], self.steps[number % len(self.steps)]

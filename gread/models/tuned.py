@@ -31,7 +31,7 @@ class TunedGAT(SteppedGNN):
 
     Args:
         in_channels, hidden_channels, out_channels: As in `LayeredGNN`.
-        heads: Of the attention; the heads of a step together are as wide as the state.
+        heads: Number of attention heads; the heads of a step together are as wide as the state.
         num_steps, norm, jump, input_dropout, dropout: As in `gread.GREADX`.
         local: Whether H R is a term.
     """
@@ -84,12 +84,12 @@ class TunedGAT(SteppedGNN):
 class GATSep(LayeredGNN):
     """GAT-sep: H_{k+1} = H_k + GELU([Z ‖ attention(Z)] W₁) W₂, Z = LayerNorm(H_k) W.
 
-    A node and its neighbours have weights of their own, and no node is its own neighbour.
+    A node and its neighbours have separate weights, and no self loops are added.
 
     Args:
         in_channels, hidden_channels, out_channels, input_dropout, dropout: As in `LayeredGNN`.
-        num_layers: How many blocks.
-        heads: Of the attention; the heads of a block together are as wide as the state.
+        num_layers: Number of blocks.
+        heads: Number of attention heads; the heads of a block together are as wide as the state.
     """
 
     def __init__(

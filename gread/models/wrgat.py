@@ -1,4 +1,4 @@
-"""WRGAT: attention over the graph and over a multigraph of nodes whose surroundings look alike."""
+"""WRGAT: attention over the graph and over a multigraph of structurally similar nodes."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ SLOPE = 0.2
 
 
 HEAVIEST = 1e12
-"""A weight that two layers can multiply with."""
+"""Largest edge weight by which both layers can multiply."""
 
 
 class Relations(NamedTuple):
     """Pairs of nodes with their relations.
 
-    A place is a node and a slot of it: one slot for each relation, and a last one for itself.
+    A place is a slot of a node. Each node has one slot per relation, and a last one for itself.
     """
 
     pattern: Pattern
-    """From places to nodes."""
+    """One row per node and one column per place."""
     target: Tensor
     """Place of the target of a pair, [P]."""
     weight: Tensor
@@ -51,7 +51,7 @@ class WeightedRelationalAttention(nn.Module):
         linear: H ↦ H [W_0, ..., W_R, W], without bias.
         in_channels: Width of H.
         channels: Width of the result.
-        slots: Number of relations and one more.
+        slots: Number of relations plus one.
     """
 
     def __init__(self, linear: nn.Module, in_channels: int, channels: int, slots: int):
@@ -64,7 +64,7 @@ class WeightedRelationalAttention(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Every matrix as Glorot and Bengio draw it, no bias."""
+        """Apply Glorot initialization to every matrix, and set the bias to zero."""
         channels = self.bias.numel()
         bound = (6 / (self.in_channels + channels)) ** 0.5
         for parameter in self.linear.parameters():
@@ -75,7 +75,7 @@ class WeightedRelationalAttention(nn.Module):
         nn.init.zeros_(self.bias)
 
     def forward(self, h: Tensor, graphs: Sequence[Relations]) -> Tensor:
-        """[N, channels]."""
+        """Compute the result, [N, channels]."""
         slots = self.query.size(0) + 1
         mapped = self.linear(h).unflatten(-1, (slots, -1))  # [N, slots, channels]
         queries, keys = ((mapped[:, :-1] * part).sum(-1) for part in (self.query, self.key))
@@ -88,7 +88,7 @@ class WeightedRelationalAttention(nn.Module):
 
 
 def _at(scores: Tensor, places: Tensor) -> Tensor:
-    """Scores [N, relations] at places, which have one slot more."""
+    """Look up scores [N, relations] at places; each node has one slot more than relations."""
     slots = scores.size(1) + 1
     return scores.flatten().index_select(0, places - places // slots)
 
@@ -96,12 +96,12 @@ def _at(scores: Tensor, places: Tensor) -> Tensor:
 class WRGAT(LayeredGNN):
     """Two layers of weighted relational attention with ReLU and dropout between them.
 
-    Relation 0 are the edges of the graph, without loops; the others are those of
+    Relation 0 has the edges of the graph, without loops; the other relations are those of
     `gread.graph.structure.multigraph`.
 
     Args:
         in_channels, hidden_channels, out_channels, input_dropout, dropout: As in `LayeredGNN`.
-        num_rings: How many relations of the multigraph to use.
+        num_rings: Number of relations of the multigraph to use.
     """
 
     def __init__(
@@ -137,8 +137,8 @@ class WRGAT(LayeredGNN):
     ) -> Tensor:
         """Logits [N, classes] from features [N, F].
 
-        ``multigraph_index`` [2, P] are pairs of alike nodes, source and target, with the relation
-        of each from 1 in ``multigraph_type`` [P] and its w in ``multigraph_weight`` [P].
+        ``multigraph_index`` [2, P] are pairs (source, target) of similar nodes. The relation of
+        each, from 1, is in ``multigraph_type`` [P], and its w in ``multigraph_weight`` [P].
         """
         self.check(x, edge_index, edge_weight)
         alike = multigraph_index, multigraph_type, multigraph_weight
@@ -147,7 +147,7 @@ class WRGAT(LayeredGNN):
     def operator(
         self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None, *alike: Tensor | None
     ) -> tuple[Relations, Relations]:
-        """The edges, and the pairs of alike nodes, which are found where they are not given."""
+        """Return the edges, and the pairs of similar nodes, which are computed if not given."""
         if edge_weight is not None and values_can_be_read() and (edge_weight > HEAVIEST).any():
             raise InputError(
                 f"edge_weight must be {HEAVIEST:g} at most for WRGAT, which multiplies with it in "
@@ -161,7 +161,7 @@ class WRGAT(LayeredGNN):
         return self._edges(x, edge_index, edge_weight), self._alike(x, *known)
 
     def states(self, x: Tensor, adj: tuple[Relations, Relations]) -> list[Tensor]:
-        """X, the state between the layers, and the logits."""
+        """Return X, the state between the layers and the logits."""
         h = self.dropout(self.first(x, adj).relu())
         return [x, h, self.second(h, adj)]
 

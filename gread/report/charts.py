@@ -1,6 +1,6 @@
 """Figures as values, before they are drawn.
 
-`gread.report.figures.draw` makes a picture of a chart; a page draws the same chart from its JSON.
+`gread.report.figures.draw` draws a chart with matplotlib; a page draws the same chart from JSON.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from gread.report.claims import Claim
 
 COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#444444")
-"""Okabe and Ito's palette, which colour-blind readers can tell apart."""
+"""Palette of Okabe and Ito, which colour-blind readers can distinguish."""
 
 MARKS = ("line", "points", "bars")
 
@@ -24,17 +24,17 @@ class Series:
     """A series of numbers.
 
     Attributes:
-        label: Its name in the legend, where those of equal names share an entry; empty for none.
-        x: Where.
-        y: How much.
-        low: Where the spread around y begins: of a band around a line, or a whisker on a bar. Empty
-            where there is none, and so with ``high``.
-        high: Where it ends.
+        label: Name in the legend, in which equal names share an entry; empty for no entry.
+        x: Positions.
+        y: Values.
+        low: Lower ends of the spread around y: a band around a line, or whiskers on bars. Empty
+            without a spread, as is ``high``.
+        high: Upper ends of the spread.
         mark: One of `MARKS`.
-        colour: As ``#RRGGBB``.
-        marker: Of the points on a line, in Matplotlib's letters; empty for none.
-        dashed: Whether the line is.
-        width: Of the line, in points.
+        colour: Colour as ``#RRGGBB``.
+        marker: Marker of the points on a line, as in Matplotlib; empty for none.
+        dashed: Whether the line is dashed.
+        width: Width of the line in points.
     """
 
     label: str
@@ -57,13 +57,13 @@ class Series:
 
 @dataclass(frozen=True)
 class Image:
-    """Numbers on a grid, as colours.
+    """Numbers on a grid, drawn as colours.
 
     Attributes:
-        rows: From the top.
-        low: The number of the darkest colour.
-        high: The number of the brightest.
-        label: What the numbers are.
+        rows: Rows of numbers, from the top.
+        low: Number with the darkest colour.
+        high: Number with the brightest colour.
+        label: Label of the colour bar.
     """
 
     rows: tuple[tuple[float, ...], ...]
@@ -77,11 +77,11 @@ class Axis:
     """Labels and scale of an axis.
 
     Attributes:
-        label: What it measures.
+        label: Label of the axis.
         log: Whether it is logarithmic.
-        limits: The ends; None where the numbers decide.
-        ticks: Places and their names; empty where the numbers decide.
-        hidden: Whether its numbers mean nothing, and are not shown.
+        limits: Lower and upper limit; None to derive them from the data.
+        ticks: Positions and labels of the ticks; empty to derive them from the data.
+        hidden: Whether ticks are hidden, because the numbers have no meaning.
     """
 
     label: str = ""
@@ -96,12 +96,12 @@ class Panel:
     """One part of a chart.
 
     Attributes:
-        title: Above it.
-        series: What is in it, the first on top.
-        image: What is in it instead.
+        title: Title above the panel.
+        series: Series, the first on top.
+        image: Image instead of series.
         x: The horizontal axis.
         y: The vertical axis.
-        remark: A few words inside, for instance why it is empty.
+        remark: Short text inside the panel, for instance the reason why it is empty.
     """
 
     title: str = ""
@@ -113,7 +113,7 @@ class Panel:
 
     @staticmethod
     def of(title: str, series: Iterable[Series], x: Axis, y: Axis) -> Panel:
-        """Panel that says so if no series has a point."""
+        """Panel of series, with a remark if none has a point."""
         shown = tuple(series)
         remark = "" if any(part.y for part in shown) else "no runs yet"
         return Panel(title, shown, x=x, y=y, remark=remark)
@@ -121,11 +121,11 @@ class Panel:
 
 @dataclass(frozen=True)
 class Frame:
-    """The panels of a chart at one moment.
+    """The panels of a chart at one time.
 
     Attributes:
-        label: Which moment.
-        panels: Row by row.
+        label: Label of the time.
+        panels: Panels, row by row.
     """
 
     label: str
@@ -137,13 +137,13 @@ class Chart:
     """A figure.
 
     Attributes:
-        title: What it shows.
-        panels: Row by row.
-        columns: Panels in a row.
-        note: What a reader must know.
-        claims: What the paper says of it.
-        frames: Many moments, which a page shows one at a time, with a slider; a picture has no room
-            for them and shows the panels.
+        title: Title of the figure.
+        panels: Panels, row by row.
+        columns: Number of panels in a row.
+        note: Remarks for the reader.
+        claims: Claims of the paper about the figure.
+        frames: Frames that a page shows one at a time, with a slider; a static figure shows only
+            the panels.
 
     Example:
         >>> line = Series("a", (0.0, 1.0), (1.0, float("inf")))
@@ -161,7 +161,7 @@ class Chart:
 
     @property
     def legend(self) -> dict[str, Series]:
-        """Every label once, with a series that has it."""
+        """Unique labels, each with its first series."""
         found: dict[str, Series] = {}
         for panel in self.panels:
             for series in panel.series:
@@ -170,7 +170,7 @@ class Chart:
         return found
 
     def to_json(self) -> str:
-        """The chart as JSON. Numbers have six digits; those that are not finite are null."""
+        """The chart as JSON. Numbers have six significant digits; NaN and infinity are null."""
         return json.dumps(_plain(asdict(self)), separators=(",", ":"), ensure_ascii=False)
 
 

@@ -11,9 +11,9 @@ class Claim:
     """A claim of the paper, and whether our results agree.
 
     Attributes:
-        says: What the paper says, as it follows "that".
-        here: What is found.
-        holds: Whether that agrees.
+        says: Statement of the paper, as a clause after "that".
+        here: Our finding, as a clause.
+        holds: Whether our results agree.
 
     Example:
         >>> print(Claim("A is the best", "B is", holds=False))
@@ -35,7 +35,7 @@ def noted(note: str, claims: Iterable[Claim]) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names as in a sentence.
+    """Join names with commas and "and".
 
     Example:
         >>> listed(["a", "b", "c"]), listed(["a"]), listed([])

@@ -1,4 +1,4 @@
-"""Pictures: a chart or numbers in, a matplotlib ``Figure`` out."""
+"""Drawing of charts and numbers as matplotlib figures."""
 
 from __future__ import annotations
 
@@ -32,17 +32,18 @@ STYLE: Any = {
 }
 
 PRINT: Any = STYLE | {"font.size": 9, "figure.dpi": 250}
-"""For charts, which are as wide as a page."""
+"""Style of charts, which are as wide as a page."""
 
 WIDTHS = {1: 6.0, 2: 7.2, 3: 7.6, 4: 8.4}
-"""In inches, by the number of columns: a page of the paper has 6.75."""
+"""Widths in inches by the number of columns; a page of the paper has 6.75."""
 
 
 @matplotlib.rc_context(PRINT)
 def draw(chart: Chart) -> Figure:
-    """A picture of a chart: panels in rows, the title and one legend above, the note below.
+    """Draw a chart: panels in rows, the title and one legend above, the note below.
 
-    Lines are named at their ends instead where there is one panel, or more than colours tell apart.
+    Lines are labelled at their ends instead if there is one panel, or if there are more labels than
+    colours can distinguish.
     """
     width = WIDTHS.get(chart.columns, 2.1 * chart.columns)
     images = [panel.image for panel in chart.panels if panel.image is not None]
@@ -99,7 +100,7 @@ def _legend_columns(labels: Mapping[str, Series], width: float) -> int:
 
 
 def _shape(chart: Chart) -> float:
-    """Height of a panel in its width."""
+    """Ratio of the height of a panel to its width."""
     if any(panel.image or (panel.x.hidden and panel.y.hidden) for panel in chart.panels):
         return 1.0
     return 0.62 if chart.columns == 1 else 0.74
@@ -134,7 +135,7 @@ def _set_axis(axis: Axes, side: str, about: Axis, *, named: bool) -> None:
     if about.limits is not None:
         axis.set(**{f"{side}lim": about.limits})
     if about.log and np.ptp(np.log10(axis.get_xlim() if side == "x" else axis.get_ylim())) < 1.5:
-        lines.set_major_formatter("{x:g}")  # powers of ten say little where there are one or two
+        lines.set_major_formatter("{x:g}")  # there are only one or two powers of ten
         lines.set_minor_formatter("{x:g}")
         lines.set_minor_locator(LogLocator(subs=(2.0, 5.0)))
     if about.ticks:
@@ -149,9 +150,9 @@ def _set_axis(axis: Axes, side: str, about: Axis, *, named: bool) -> None:
 
 
 def _name_at_ends(axis: Axes, panel: Panel) -> None:
-    """Names right of the panel, moved apart where they touch.
+    """Write labels to the right of the panel, moved apart if they overlap.
 
-    That of a line which ends earlier, or falls out of sight, stands where it was last seen.
+    A line that ends earlier, or below the panel, has its label at the last visible point.
     """
     style: dict[str, Any] = {"fontsize": 8.5, "fontweight": "bold"}
     ends: list[tuple[float, Series]] = []
@@ -175,14 +176,14 @@ def _name_at_ends(axis: Axes, panel: Panel) -> None:
 
 
 def _height(axis: Axes, point: tuple[float, float]) -> float:
-    """0 at the bottom of a panel and 1 at its top."""
+    """Relative height of a point: 0 at the bottom of the panel, 1 at its top."""
     if axis.get_yscale() == "log" and point[1] <= 0:
         return -1.0
     return float(axis.transLimits.transform(axis.transScale.transform(point))[1])
 
 
 def _apart(heights: list[float], room: float) -> list[float]:
-    """Rising heights from 0 to 1, moved until neighbours have room: they push each other."""
+    """Move ascending heights in [0, 1] apart until neighbours have a distance of ``room``."""
     moved = list(heights)
     for _ in range(300):
         for k in range(1, len(moved)):
@@ -202,7 +203,7 @@ def _line(axis: Axes, series: Series, crowd: int) -> None:
 
 def _points(axis: Axes, series: Series, crowd: int) -> None:
     size = min(16.0, max(4.0, 3000 / crowd))  # the more points in a panel, the smaller
-    # Thousands of points as an image: a PDF of them would be slow to open.
+    # Many points are rasterized, because a vector PDF of them is slow to open.
     style: Any = {"color": series.colour, "alpha": 0.75, "linewidth": 0}
     axis.scatter(series.x, series.y, s=size, rasterized=len(series.x) > 200, **style)
 
@@ -243,13 +244,13 @@ def _key(label: str, series: Series) -> Line2D | Patch:
 
 
 FORMATS: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": None}
-"""Metadata by format: without a date the same chart is the same file."""
+"""Metadata by format; without a date, the same chart gives the same file."""
 
 
 def write(chart: Chart, folder: Path, name: str) -> list[Path]:
-    """The picture in three formats, and the chart as JSON."""
+    """Write the figure in three formats, and the chart as JSON."""
     figure = draw(chart)
-    with matplotlib.rc_context({"svg.hashsalt": "gread"}):  # fixed names inside the file
+    with matplotlib.rc_context({"svg.hashsalt": "gread"}):  # reproducible ids inside the file
         for suffix, metadata in FORMATS.items():
             save(figure, folder / f"{name}.{suffix}", metadata)
     write_text(folder / f"{name}.json", chart.to_json() + "\n")
@@ -265,14 +266,14 @@ def selection(
     what: str = "accuracy (%)",
     higher_is_better: bool = True,
 ) -> Figure:
-    """Validation and test metric of many settings: how far selection by either differs.
+    """Draw test against validation metric of many settings, with the best setting by each.
 
-    The right panel is the best tenth by validation, among which the choice is made.
+    The right panel shows the best tenth by validation, among which the setting is selected.
 
     Args:
-        accuracies: From a number to validation and test metric, shares in percent.
-        selected: Which was chosen by validation.
-        title: Above all.
+        accuracies: Validation and test metric by number of the setting; fractions in percent.
+        selected: Number of the setting selected by validation.
+        title: Title of the figure.
         what: The metric and its unit.
         higher_is_better: The direction of the metric.
     """
@@ -304,13 +305,13 @@ def selection(
     return figure
 
 
-# One setting may be both, so one fits into the other.
+# The disc fits into the ring, because one setting may be both.
 _DISC: Mapping[str, Any] = {"s": 80, "facecolor": COLOURS[1], "edgecolor": COLOURS[1]}
 _RING: Mapping[str, Any] = {"s": 190, "facecolor": "none", "edgecolor": COLOURS[0], "linewidth": 2}
 
 
 def save(figure: Figure, file: Path, metadata: Mapping[str, Any] | None = None) -> None:
-    """Write a figure; letters of a user's names that the font lacks are empty boxes."""
+    """Write a figure; characters of a user's names that the font lacks are empty boxes."""
     with warnings.catch_warnings(), whole_file(file) as part:
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         figure.savefig(part, format=file.suffix[1:], metadata=metadata)
@@ -327,10 +328,10 @@ def portrait(
     """Draw degrees, class sizes and mixing of classes.
 
     Args:
-        degrees: How many nodes have 0, 1, 2 to 3, 4 to 7, ... neighbours.
-        classes: From a class to the number of its nodes.
-        mixing: A row a class, the share of each class among its neighbours.
-        title: Above all.
+        degrees: Numbers of nodes with 0, 1, 2 to 3, 4 to 7, ... neighbours.
+        classes: Number of nodes by class.
+        mixing: One row per class: the share of each class among its neighbours.
+        title: Title of the figure.
     """
     figure = Figure(figsize=(13.0, 4.2), layout="constrained")
     left, middle, right = figure.subplots(1, 3)
@@ -352,7 +353,7 @@ def portrait(
 
 @matplotlib.rc_context(STYLE)
 def confusion(classes: Sequence[str], counts: Sequence[Sequence[int]], *, title: str) -> Figure:
-    """Draw a confusion matrix, as shares of each class."""
+    """Draw a confusion matrix, normalized by row."""
     table = np.asarray(counts, dtype=np.float64)
     shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
     size = 3.6 + 0.35 * len(classes)
@@ -377,7 +378,7 @@ def reliability(
 
 
 def one_axis(width: float, height: float, title: str) -> tuple[Figure, Axes]:
-    """Figure of this size in inches, with one pair of axes below its title."""
+    """Figure of the given size in inches, with a title and one pair of axes."""
     figure = Figure(figsize=(width, height), layout="constrained")
     axis = figure.subplots()
     axis.set_title(title, fontsize=14, loc="left")
@@ -385,7 +386,7 @@ def one_axis(width: float, height: float, title: str) -> tuple[Figure, Axes]:
 
 
 def _shown(name: str, length: int) -> str:
-    """A user's name, cut where it is long; in it a dollar does not begin mathematics."""
+    """Truncate a user's name, and escape dollars, which would begin mathematics."""
     short = name if len(name) <= length else name[: length - 1] + "…"
     return short.replace("$", r"\$")
 
@@ -393,7 +394,7 @@ def _shown(name: str, length: int) -> str:
 def _shares(
     axis: Any, names: Sequence[str], shares: Sequence[Sequence[float]], across: str, down: str
 ) -> None:
-    """A square of shares from 0 to 1, with the numbers where there is room."""
+    """Draw a square of shares from 0 to 1, with numbers for up to 12 names."""
     axis.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     short = [_shown(name, 14) for name in names]
     axis.set_xticks(range(len(names)), short, rotation=45, ha="right")
@@ -408,7 +409,7 @@ def _shares(
 
 
 def _correlation(points: NDArray[np.float64]) -> str:
-    """Pearson's, where there is one."""
+    """Pearson correlation as text; empty if it is undefined."""
     if len(points) < 3 or (np.ptp(points, axis=0) == 0).any():
         return ""
     return f", correlation {np.asarray(np.corrcoef(points.T))[0, 1]:.2f}"

@@ -1,6 +1,6 @@
-"""Rankings and tests of significance. Plain numbers in, plain numbers out.
+"""Rankings and significance tests, from plain numbers to plain numbers.
 
-NumPy and SciPy are imported where they compute: together they take half a second to load.
+NumPy and SciPy are imported inside functions: together they take half a second to load.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ class Standing:
     """Rank statistics of a model.
 
     Attributes:
-        model: Its name.
-        rank: Average over the datasets; equal accuracies share the mean of their ranks.
-        accuracy: Average over the datasets.
-        medals: How often it was first, second and third; equal accuracies get the same medal.
+        model: Name of the model.
+        rank: Average rank over the datasets; equal accuracies share the mean of their ranks.
+        accuracy: Average accuracy over the datasets.
+        medals: Number of first, second and third places; equal accuracies get the same place.
     """
 
     model: str
@@ -60,13 +60,13 @@ def standings(accuracies: Mapping[str, Mapping[str, float]]) -> list[Standing]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two models on the same splits.
+    """Comparison of two models on the same splits.
 
     Attributes:
-        difference: Mean of the first less the second.
-        wilcoxon: p-value of the paired Wilcoxon signed-rank test; 1 where nothing differs.
-        t_test: p-value of the paired t-test; 1 where nothing differs.
-        pairs: How many splits and seeds were compared.
+        difference: Mean of the first minus the second.
+        wilcoxon: p-value of the Wilcoxon signed-rank test; 1 if all differences are zero.
+        t_test: p-value of the paired t-test; 1 if all differences are zero.
+        pairs: Number of compared pairs of runs, one per split and seed.
     """
 
     difference: float
@@ -82,7 +82,7 @@ def compare(first: Sequence[float], second: Sequence[float]) -> Comparison:
 
 
 def paired_t_test(first: Sequence[float], second: Sequence[float]) -> tuple[float, float]:
-    """Mean of the first less the second, and the p-value; 1 if nothing differs.
+    """Mean of the first minus the second, and the p-value; 1 if all differences are zero.
 
     Example:
         >>> difference, p = paired_t_test([3.0, 5.0, 7.0], [2.0, 3.0, 4.0])
@@ -100,7 +100,7 @@ def paired_t_test(first: Sequence[float], second: Sequence[float]) -> tuple[floa
 
 
 def signed_rank_test(first: Sequence[float], second: Sequence[float]) -> float:
-    """p-value of Wilcoxon's paired test; 1 if nothing differs.
+    """p-value of the Wilcoxon signed-rank test; 1 if all differences are zero.
 
     Example:
         >>> signed_rank_test([2.0, 4.0, 6.0, 8.0], [1.0, 2.0, 3.0, 4.0])
@@ -113,25 +113,25 @@ def signed_rank_test(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 def improves(first: Iterable[float], second: Iterable[float], level: float = 0.05) -> bool:
-    """Whether the first is better: Wilcoxon's signed-rank test on pairs, one-sided."""
+    """Whether the first is better by a one-sided Wilcoxon signed-rank test."""
     import numpy as np
 
     apart = np.array(list(first)) - np.array(list(second))
     return bool(apart.any()) and _wilcoxon(tuple(apart), alternative="greater") < level
 
 
-@cache  # with equal differences, SciPy tries all signs: a fifth of a second
+@cache  # with ties, SciPy enumerates all signs, which takes a fifth of a second
 def _wilcoxon(differences: tuple[float, ...], **options: str) -> float:
-    """p-value of the signed-rank test, by the normal approximation where differences are zero."""
+    """p-value of the signed-rank test, by the normal approximation if differences are zero."""
     from scipy import stats
 
-    with warnings.catch_warnings():  # of SciPy before 1.13
+    with warnings.catch_warnings():  # raised by SciPy before 1.13
         warnings.filterwarnings("ignore", ".*normal approximation")
         return float(stats.wilcoxon(differences, **options).pvalue)
 
 
 def unpaired_t_test(first: Sequence[float], second: Sequence[float]) -> tuple[float, float] | None:
-    """Student's statistic and its p-value; None where there are too few numbers or no spread."""
+    """t statistic and p-value of Student's test; None with too few numbers or without spread."""
     import numpy as np
     from scipy import stats
 
@@ -142,7 +142,7 @@ def unpaired_t_test(first: Sequence[float], second: Sequence[float]) -> tuple[fl
 
 
 def t_quantile(share: float, freedom: int) -> float:
-    """Quantile of Student's distribution.
+    """Quantile of Student's t-distribution.
 
     Example:
         >>> round(t_quantile(0.975, 9), 3)
@@ -154,7 +154,7 @@ def t_quantile(share: float, freedom: int) -> float:
 
 
 def holm(chances: Sequence[float]) -> list[float]:
-    """p-values corrected for their number by Holm's step-down method.
+    """p-values corrected for multiple testing by Holm's step-down method.
 
     Example:
         >>> [round(p, 2) for p in holm([0.01, 0.04, 0.03, 0.005])]
@@ -169,7 +169,7 @@ def holm(chances: Sequence[float]) -> list[float]:
 
 
 def friedman(accuracies: Mapping[str, Mapping[str, float]]) -> tuple[float, float] | None:
-    """Friedman's statistic and its p-value: whether the ranks of models differ over datasets.
+    """Statistic and p-value of Friedman's test for differences in the ranks of models.
 
     Args:
         accuracies: Model to dataset to mean accuracy; all models must have the same datasets.
@@ -210,7 +210,7 @@ def cliques(ranks: Sequence[float], difference: float) -> list[tuple[int, int]]:
         difference: The critical difference.
 
     Returns:
-        The places of the first and the last member of each group of several models.
+        The indices of the first and the last member of each group of several models.
 
     Example:
         >>> cliques([1.0, 1.5, 2.4, 4.0], 1.2)

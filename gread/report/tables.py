@@ -30,14 +30,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table of texts for a reader.
+    """A printed table.
 
     Attributes:
-        title: What it shows.
-        columns: Headings.
-        rows: One cell per column.
-        note: What a reader must know.
-        claims: What the paper says about it.
+        title: Title of the table.
+        columns: Column headings.
+        rows: Rows with one cell per column.
+        note: Remarks for the reader.
+        claims: Claims of the paper about the table.
 
     Example:
         >>> table = TextTable.of("Title", ("model", "x"), [("a", Cell("1.0", 1)), ("b", "0.5")])
@@ -62,19 +62,19 @@ class TextTable:
         note: str = "",
         claims: Iterable[Claim] = (),
     ) -> TextTable:
-        """Table from rows in which a cell without a place is its text alone."""
+        """Build a table from rows; a cell without a place may be a plain string."""
         cells = (tuple(c if isinstance(c, Cell) else Cell(c) for c in row) for row in rows)
         return TextTable(title, tuple(columns), tuple(cells), note, tuple(claims))
 
     def markdown(self) -> str:
-        """With the best three bold, italic and underlined."""
+        """Markdown with the best three bold, italic and underlined."""
         lines = [_line(self.columns), _line(["---", *["---:"] * (len(self.columns) - 1)])]
         for row in self.rows:
             lines.append(_line(MARKDOWN[cell.place].format(cell.text) for cell in row))
         return f"# {self.title}\n\n" + "\n".join(lines) + f"\n\n{noted(self.note, self.claims)}\n"
 
     def csv(self) -> str:
-        """Texts alone."""
+        """CSV of the texts, without places."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(self.columns)
@@ -82,7 +82,7 @@ class TextTable:
         return out.getvalue()
 
     def latex(self) -> str:
-        """A tabular with the best three bold, underlined and italic."""
+        """LaTeX ``tabular`` with the best three bold, underlined and italic."""
         body = [" & ".join(map(_escape, self.columns)) + r" \\ \midrule"]
         for row in self.rows:
             marked = (LATEX[cell.place].format(_escape(cell.text)) for cell in row)
@@ -100,14 +100,14 @@ class TextTable:
 
 
 def places(values: Sequence[float | None]) -> list[int | None]:
-    """1, 2 and 3 for the three highest values, equal ones alike; None for the rest."""
+    """1, 2 and 3 for the three highest distinct values, None for the rest; ties share a place."""
     shown = [None if value is None else round(value, 2) for value in values]
     best = sorted({value for value in shown if value is not None}, reverse=True)[:3]
     return [best.index(value) + 1 if value in best else None for value in shown]
 
 
 def better(values: Sequence[float | None]) -> list[int | None]:
-    """1 for the highest value, equal ones alike, if none is missing; None for the rest."""
+    """1 for the highest value and its ties, None for the rest; only None if a value is missing."""
     return [1 if place == 1 and None not in values else None for place in places(values)]
 
 

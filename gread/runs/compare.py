@@ -22,7 +22,7 @@ Runs: TypeAlias = dict[tuple[int, int], Result]
 def compare(
     first: str, second: str, *, store: str | Path, dataset: str | None = None
 ) -> dict[str, Comparison]:
-    """Compare the test accuracies of two models pairwise, in points, dataset by dataset.
+    """Compare the test accuracies of two models pairwise, in percentage points, by dataset.
 
     If a model has several settings on a dataset, the pair of settings with the most common runs
     is compared, and the latest of these on ties.
@@ -30,7 +30,7 @@ def compare(
     Args:
         first: A name of ``gread.MODELS``.
         second: Another name of ``gread.MODELS``.
-        store: Folder of the results; those of the package count too, see `known_results`.
+        store: Folder of the results; results of the package are included, see `known_results`.
         dataset: Only this dataset.
 
     Raises:

@@ -24,8 +24,8 @@ MOST = 2048
 """Largest number of members of a population."""
 
 ENOUGH = 2**20
-"""Number of values in the states of all members above which members with far fewer steps form
-another population on a CPU, where all take as many steps as the first."""
+"""Number of values in the states of a population above which it takes no members with far fewer
+steps. This applies to a CPU, where all members take as many steps as the first."""
 
 
 def populations(

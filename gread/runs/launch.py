@@ -53,8 +53,8 @@ def launch(
         root: The data root.
         deterministic: As in `run`.
         together: Whether specs of one form are computed as populations, as large as memory allows.
-            This is the default on GPUs. On a CPU it gains less, and separate runs give bitwise the
-            numbers of `run`. A population that runs out of memory is halved.
+            This is the default on GPUs. On a CPU the gain is smaller, and separate runs are bitwise
+            equal to `run`. A population that runs out of memory is halved.
         histories: Whether results contain the numbers of every epoch, most of the stored data.
         imports: Modules that every process imports first, for names that they register.
         on_result: Function that is called with every new result.

@@ -21,7 +21,7 @@ RECORDS: Registry[Callable[[Any, Data], Any]] = Registry("record")
 
 @RECORDS.register("energy")
 def energy(model: Any, data: Data) -> list[float]:
-    """Dirichlet energy of H(t) at eleven times from 0 to T, of a model in continuous time."""
+    """Dirichlet energy of H(t) of a continuous-time model at eleven times from 0 to T."""
     import numpy as np
 
     times = np.linspace(0, model.time, 11).tolist()

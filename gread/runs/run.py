@@ -85,7 +85,7 @@ def run(
 
 
 def _run_sharded(spec: RunSpec, root: str | None, device: str, imports: Sequence[str]) -> Result:
-    """Compute ``spec`` over processes; members of a running process group all call it."""
+    """Compute ``spec`` over processes; in a process group, every process calls this function."""
     place = data_root(root)
     load_graph = partial(prepared, spec, root, "cpu")
     folder, fingerprint = shards_of(load_graph, spec.train.processes, place)
@@ -127,7 +127,7 @@ def run_together(
     starts: dict[str, tuple[nn.Module, torch.Tensor]] = {}
     models, generators = [], []
     for spec in specs:
-        # Splits begin alike. Building a model takes milliseconds, which adds up in a search.
+        # Splits share initial parameters. Building a model takes milliseconds: much in a search.
         start_of = spec.key if trained else json.dumps([spec.seed, dict(spec.hyper)])
         if start_of not in starts:
             starts[start_of] = built(spec, data), torch.get_rng_state()
@@ -181,7 +181,7 @@ def _hyper(spec: RunSpec) -> dict[str, Any]:
 
 
 def division(spec: RunSpec, *, root: str | None = None, device: str = "cpu") -> Division | None:
-    """Number of parts in which the graph of a spec fits; None if it cannot be partitioned."""
+    """Number of parts for the graph to fit into memory; None if it cannot be partitioned."""
     if not MODELS[spec.model].divisible(spec.hyper):
         return None
     spec = complete(spec)
@@ -234,7 +234,7 @@ def _determinism(wanted: bool) -> Iterator[None]:
     if wanted:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # required by cuBLAS
     if not wanted or torch.are_deterministic_algorithms_enabled():
-        yield  # without a change, which imports a compiler: three seconds in each process
+        yield  # a change would import a compiler: three seconds in each process
         return
     torch.use_deterministic_algorithms(True)
     try:
@@ -244,7 +244,7 @@ def _determinism(wanted: bool) -> Iterator[None]:
 
 
 def _moved(graph: Graph | None, device: str) -> Graph | None:
-    """Copy of a graph on the device; PyG moves in place."""
+    """Copy of a graph on the device; ``to`` of PyG works in place."""
     return graph and (copy.copy(graph[0]).to(device), graph[1])
 
 
@@ -258,7 +258,7 @@ def prepared(spec: RunSpec, root: str | None, device: str) -> Graph:
 def _prepared(
     dataset: str, options: str, root: str | None, device: str, structure: str | None
 ) -> Graph:
-    """Cached, because consecutive runs use the same graph."""
+    """Load and cache a graph, because consecutive runs use the same one."""
     data = load(dataset, root=root, **json.loads(options))
     fingerprint = fingerprint_of(data)
     if structure is not None:

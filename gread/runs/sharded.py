@@ -45,7 +45,7 @@ class ShardedTraining:
 
 
 def compute(training: ShardedTraining, device: str) -> list[ShardFit]:
-    """Results of every process of the current group, or of new processes."""
+    """Train in all processes of the current group, or in new processes; return all results."""
     model, processes = training.spec.model, training.spec.train.processes
     if not MODELS[model].shardable:
         others = ", ".join(name for name, entry in MODELS.items() if entry.shardable)
@@ -98,7 +98,7 @@ def shards_of(load: Callable[[], tuple[Data, str]], processes: int, root: Path) 
 
 
 def started_as() -> int | None:
-    """Number of processes started by torchrun; None without its variables."""
+    """Number of processes started by torchrun; None if its variables are not set."""
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         return None
     said = os.environ["WORLD_SIZE"]

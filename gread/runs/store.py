@@ -33,8 +33,8 @@ class StoreError(OSError):
 class ResultStore:
     """A store of results in a folder, backed by SQLite.
 
-    Every result is one transaction. A killed process loses only its current run, and several
-    processes may write at the same time.
+    Every call of `put` is one transaction. A killed process loses only runs that are not stored
+    yet, and several processes may write at the same time.
 
     Args:
         folder: Folder of ``results.sqlite``, which is created if missing.

@@ -72,13 +72,13 @@ def train(
             these with an entry, else the defaults of the model.
         trackers: Names of ``gread.runs.trackers.TRACKERS``; new runs are logged there.
         processes: Number of processes to shard the graph over; by default one, or those of
-        torchrun.
+            torchrun.
         executor: Executor, as in `launch`.
         device: Device of a run; ``"auto"`` selects a GPU if there is one.
         deterministic: As in `gread.runs.run`.
         imports: Modules that every process imports first.
         on_structure: Function that is called with name and cost of the structure, if the model
-        needs one.
+            needs one.
         on_start: Function that is called with the specs to compute, if they are not sharded.
         on_epoch: Function that is called after every epoch of a run in this process.
         on_result: Function that is called with every new result.

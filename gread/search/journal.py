@@ -24,7 +24,7 @@ from optuna.storages.journal import BaseJournalBackend, JournalFileBackend, Jour
 from gread.runs.store import StoreError
 
 LOCK = 5  # seconds after which the lock of a killed process is broken
-SYNC = 1.0  # seconds from one sync of the file to the next
+SYNC = 1.0  # seconds between two syncs of the file
 
 
 class Journal(BaseJournalBackend):

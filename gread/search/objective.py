@@ -1,4 +1,4 @@
-"""Validation metric that compares trials, and its direction."""
+"""Validation metric by which trials are compared, and its direction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Objective(NamedTuple):
-    """An entry of ``gread.training.METRICS``."""
+    """A metric of ``gread.training.METRICS`` with its name."""
 
     name: str
     metric: Metric

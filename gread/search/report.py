@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import optuna
     from matplotlib.figure import Figure
 
-FEW = 5  # complete trials that importances need
+FEW = 5  # complete trials required for importances
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def merge_preset(path: Path, table: str, title: str) -> None:
 def _tests(
     plan: StudySettings, trials: list[Trial], store: ResultStore
 ) -> dict[int, tuple[float, ...]]:
-    """Test metrics of every trial; a failed run has the worst value, as in validation."""
+    """Test metrics of complete trials by number; a failed run has the worst value."""
     failed = plan.objective.failed
     known = store.numbers("test")
     tests = {}

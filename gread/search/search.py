@@ -42,9 +42,10 @@ class SearchProgress:
     """Progress of a search, without test metrics.
 
     Attributes:
-        finished, trials: Number of complete and pruned trials of all processes, and of the study.
+        finished, trials: Number of finished trials (complete or pruned) of all processes, and total
+            number of trials of the study.
         runs: Number of runs that this process has computed.
-        best: Best trial by mean validation metric; None before the first.
+        best: Best trial by mean validation metric; None before the first complete trial.
     """
 
     finished: int
@@ -136,7 +137,7 @@ def search(
     name = study or study_name(dataset, model)
     every = [*splits], [*seeds], dict(options or {})
     plan = StudySettings(dataset, model, space.table, sampler, prune, *every)
-    plan.specs(space.fixed)  # as does an unknown dataset
+    plan.specs(space.fixed)  # an unknown dataset fails here
     folder = store.path.parent / "studies"
     kept = create_study(name, plan, storage, folder, trials)
     compute = partial(
@@ -147,12 +148,12 @@ def search(
         workers=workers,
         root=root,
         deterministic=deterministic,
-        histories=False,  # those of thousands of runs are never read
+        histories=False,  # histories of thousands of runs are never read
         imports=imports,
     )
     with storage_errors(storage or journal(name, folder)), Worker(kept) as worker:
         if len(trials_of(kept, space)) < trials:
-            where.start(devices[0], workers, imports)  # while trials are sampled
+            where.start(devices[0], workers, imports)  # processes start while trials are sampled
         return _Search(kept, plan, space, trials, store, compute, worker, on_progress).run(size)
 
 
@@ -201,7 +202,7 @@ class _Search:
             if jobs := self._jobs(size):
                 self._evaluate(jobs)
             else:
-                time.sleep(0.5)  # other processes compute the last trials, or are dead
+                time.sleep(0.5)  # other processes compute the last trials, or have died
 
     def _know(self, trials: list[Trial]) -> None:
         self.known = trials
@@ -214,7 +215,7 @@ class _Search:
             self.on_progress(SearchProgress(len(self.known), self.trials, self.runs, self.best))
 
     def _jobs(self, size: int) -> list[_Job]:
-        """Abandoned trials of other processes first, then new trials."""
+        """Return at most ``size`` trials: abandoned ones of other processes, then new ones."""
         from optuna.exceptions import UpdateFinishedTrialError
 
         jobs: list[_Job] = []
@@ -253,7 +254,7 @@ class _Search:
     def _compute(
         self, jobs: Iterable[_Job], step: int, on_job: Callable[[_Job, Trial], None]
     ) -> None:
-        """Compute the first runs of all jobs, and yield each job when they are complete.
+        """Compute the first ``step`` runs of each job, and call ``on_job`` when they are complete.
 
         A failed run has the worst value of the metric.
         """

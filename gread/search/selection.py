@@ -1,4 +1,4 @@
-"""Rules that select a trial, by validation only."""
+"""Rules that select a trial by its validation results only."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Trial:
 
     @property
     def standard_error(self) -> float:
-        """Standard error of the mean, as if runs were independent; splits share nodes."""
+        """Standard error of the mean, as if runs were independent, although splits share nodes."""
         if len(self.validation) < 2 or not math.isfinite(self.mean):
             return 0.0
         return stdev(self.validation) / len(self.validation) ** 0.5
@@ -84,7 +84,7 @@ def best_mean(trials: Sequence[Trial], space: Space) -> Trial:
 def lowest_loss(trials: Sequence[Trial], space: Space) -> Trial:
     """Lowest mean validation loss at the selected epochs, the earliest trial on ties.
 
-    The loss differs between settings with the same accuracy on few nodes.
+    On few nodes, the loss distinguishes settings of equal accuracy.
     """
     return min(trials, key=lambda trial: trial.mean_loss)
 
@@ -111,7 +111,7 @@ def one_standard_error(trials: Sequence[Trial], space: Space) -> Trial:
 def neighbours(trials: Sequence[Trial], space: Space) -> Trial:
     """Best average over the means of the ten nearest trials, including the trial itself.
 
-    This reduces the influence of noise on the selection. `Space.distance` is the distance.
+    This reduces the influence of noise on the selection. The distance is `Space.distance`.
     """
 
     def smoothed(trial: Trial) -> float:

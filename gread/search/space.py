@@ -64,7 +64,7 @@ class Range:
         return self.low, self.high
 
     def distance(self, one: Any, other: Any) -> float:
-        """Distance as a fraction of the range, on its scale."""
+        """Distance as a fraction of the range, on its linear or logarithmic scale."""
         scale = math.log if self.log else float
         return abs(scale(one) - scale(other)) / (scale(self.high) - scale(self.low))
 
@@ -82,7 +82,7 @@ class Space:
     Attributes:
         table: Entries for this model.
         parts, fixed: Sampled entries, and fixed entries.
-        objective: Validation metric that compares trials.
+        objective: Validation metric by which trials are compared.
 
     Example:
         >>> space = Space("gread-bs", {"epochs": 50, "time": {"low": 0.1, "high": 6.0}})

@@ -37,7 +37,7 @@ def random_sampler(seed: int) -> optuna.samplers.BaseSampler:
 
 @SAMPLERS.register("tpe")
 def tpe_sampler(seed: int) -> optuna.samplers.BaseSampler:
-    """Tree-structured Parzen estimator; running trials of a batch count as poor."""
+    """Tree-structured Parzen estimator; running trials of a batch are treated as poor."""
     optuna = import_optuna()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -62,7 +62,7 @@ class StudySettings:
 
     @property
     def objective(self) -> Objective:
-        """Validation metric that compares trials."""
+        """Validation metric by which trials are compared."""
         return objective_of(self.space)
 
     def specs(self, settings: Mapping[str, Value]) -> list[RunSpec]:

@@ -64,7 +64,7 @@ def abandoned(study: optuna.Study) -> list[optuna.Trial]:
     found = []
     for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
         worker = trial.user_attrs.get("worker")
-        if worker is None:  # it was killed, or has not registered yet
+        if worker is None:  # its process was killed, or has not registered yet
             assert trial.datetime_start is not None
             last = trial.datetime_start.timestamp()
         else:

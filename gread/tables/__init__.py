@@ -1,4 +1,4 @@
-"""Tables of users: from files to a graph with ids and columns."""
+"""User tables: files are read into a graph with node ids and columns."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,7 @@
 """Conversion of a Parquet file to an Arrow stream in a separate process: ``python arrow.py FILE``.
 
-Some broken files make pyarrow end its process, with a C++ exception that Python cannot catch. This
-file imports nothing of gread, which would take seconds.
+Some corrupt files crash pyarrow with a C++ exception that Python cannot catch. This module does not
+import gread, which would take seconds.
 """
 
 import json
@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet
 
 PLAIN = ("NONE", "INT", "STRING")  # logical types that need no Python object for each value
-READ = "read\n"  # the order to go on
-FULL = 3  # the exit status if memory is full
+READ = "read\n"  # the request for the data
+FULL = 3  # the exit status if out of memory
 
 
 def main(path: str) -> None:
-    """Print sizes as one line of JSON, and the data on request."""
+    """Write the sizes as one line of JSON and, on request, the data as an Arrow stream."""
     with pyarrow.parquet.ParquetFile(path) as file:
         sizes = (file.metadata.num_rows, file.metadata.num_columns, _unpacked(file))
         texts = [of.name for of in file.schema_arrow if is_text(of.type)]
@@ -39,7 +39,7 @@ def is_text(of: Any) -> bool:
 
 
 def _unpacked(file: Any) -> float:
-    """Bytes in memory by the metadata: numbers become arrays, lists and dates Python objects."""
+    """Estimate bytes in memory from the metadata: numbers as arrays, lists and dates as objects."""
     size = 0.0
     for group in map(file.metadata.row_group, range(file.metadata.num_row_groups)):
         for place in range(group.num_columns):
@@ -54,5 +54,5 @@ if __name__ == "__main__":
         main(sys.argv[1])
     except MemoryError:
         sys.exit(FULL)
-    except Exception as error:  # a parser of others fails in its own ways
+    except Exception as error:  # a third-party parser may raise any exception
         sys.exit(str(error).partition("\n")[0] or type(error).__name__)

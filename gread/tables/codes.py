@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-FEW = 20  # values of a column whose order must be evident before it is read as a quantity
-LEAST = 5  # rows of each value on average, where there are more values
-UNEVEN = 5.0  # variance over mean of the rows of each value, from which on they are uneven
+FEW = 20  # distinct values above which codes must have uneven frequencies
+LEAST = 5  # rows per value on average that codes with more values must have
+UNEVEN = 5.0  # variance over mean of the rows per value, above which they are uneven
 REORDERINGS = 1000
 
 
 def are_codes(values: NDArray[Any]) -> bool:
     """Whether numbers are codes of categories rather than quantities.
 
-    They are whole, three or more, and not mostly zero (counts). Up to 20 different values, each
-    with √n rows or more on average, are codes unless their order is evident. More values are codes
-    if no order is evident, each has 5 rows on average, and some have many more rows than others, as
-    the codes of places and schools have.
+    Codes are whole numbers with three or more distinct values, not mostly zero (counts). Up to 20
+    values, each with √n rows or more on average, are codes unless their order is evident. More
+    values are codes if no order is evident, each has 5 rows or more on average, and some have many
+    more rows than others, as with codes of places and schools.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -32,7 +32,7 @@ def are_codes(values: NDArray[Any]) -> bool:
         return False
     found, rows = np.unique(values, return_counts=True)
     if len(found) < 3:
-        return False  # one feature tells two values apart
+        return False  # one feature distinguishes two values
     if len(found) <= FEW:
         return len(found) ** 2 <= len(values) and not order_is_evident(rows)
     uneven = rows.var() / rows.mean() > UNEVEN
@@ -40,10 +40,10 @@ def are_codes(values: NDArray[Any]) -> bool:
 
 
 def order_is_evident(rows: NDArray[np.int64]) -> bool:
-    """Whether rows of each value, by the order of the values, change less than by chance.
+    """Whether the number of rows per value changes less along the values than by chance.
 
     The histogram of a quantity is smooth: Σ |rows[i + 1] − rows[i]| is smaller than in 99 % of the
-    reorderings of its values. Fewer than seven values have too few reorderings to tell.
+    reorderings of its values. Fewer than seven values have too few reorderings for the test.
     """
     if len(rows) < 7:
         return False

@@ -1,4 +1,4 @@
-"""A column of a table: values of one kind, and which of them are missing."""
+"""A column of a table: values of one kind with a mask of missing ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WORDS: dict[Kind, str] = {  # names of the kinds in a sentence
 }
 
 MISSING_NUMBERS = frozenset({"NA", "N/A", "null", "NULL", "None"})
-"""Missing numbers in files of text, besides the empty text; among words these may be words."""
+"""Texts that mean a missing number, as does an empty cell; in a text column they are values."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Column:
 
     Attributes:
         values: [N], of ``int64`` (whole), ``float64`` (number), ``bool`` (truth) or Python objects
-            (text, mixed); of a vector ``float32`` [N, d]. Anything where ``missing`` [N] is true.
-            Numbers that are mostly zero may be a sparse matrix of SciPy: CSR [N, d] of a vector,
-            CSC [N, 1] of single numbers, with zeros where one is missing.
+            (text, mixed); ``float32`` [N, d] for vectors. Undefined where ``missing`` [N] is true.
+            Mostly zero numbers may be a SciPy sparse matrix: CSR [N, d] for vectors, CSC [N, 1]
+            for single numbers, with zeros for missing ones.
         categorical: Whether the source declares the values to be categories, as pandas does.
     """
 
@@ -59,18 +59,18 @@ class Column:
         return bool(issparse(self.values))
 
     def dense(self) -> Column:
-        """The same values as an array; a vector stays sparse."""
+        """Convert sparse single numbers to an array; vectors stay sparse."""
         if not self.sparse or self.kind == "vector":
             return self
         return replace(self, values=self.values.toarray()[:, 0])
 
     def cells(self) -> list[Any]:
-        """The values as Python objects, None where one is missing."""
+        """The values as Python objects, with None for missing ones."""
         pairs = zip(self.values.tolist(), self.missing, strict=True)
         return [None if gone else value for value, gone in pairs]
 
     def texts(self) -> list[str]:
-        """The values as text; whole numbers alike, whether or not the file has gaps."""
+        """The values as text; whole numbers stored as floats (in files with gaps) as integers."""
         values = self.values
         if self.kind == "number":
             whole = (values == np.rint(values)).all() and (abs(values) < 2**53).all()
@@ -95,8 +95,8 @@ class Column:
         return ~(finite.all(axis=1) if self.kind == "vector" else finite) & ~self.missing
 
 
-LARGE = 1 << 22  # cells of a table of which a sparse column is worth its trouble
-SPARSE = 0.25  # numbers of which at most this share is not zero may be stored as sparse
+LARGE = 1 << 22  # cells of a table from which on mostly zero columns become sparse
+SPARSE = 0.25  # largest share of non-zeros for sparse storage
 
 
 def sparse_vectors(matrix: Any) -> Column:
@@ -114,7 +114,7 @@ def sparse_vectors(matrix: Any) -> Column:
 def sparse_numbers(
     kind: Kind, rows: NDArray[np.int64], values: NDArray[Any], missing: NDArray[np.bool_]
 ) -> Column:
-    """A column of numbers that are zero except in some rows, which ascend."""
+    """A column of numbers that are zero except in ``rows``, which are in ascending order."""
     kept = (values != 0) & ~missing[rows]
     ends = np.array([0, kept.sum()])
     matrix = csc_array((values[kept], rows[kept], ends), shape=(len(missing), 1))
@@ -122,9 +122,9 @@ def sparse_numbers(
 
 
 def thinned(columns: Iterable[tuple[str, Column]], cells: int) -> dict[str, Column]:
-    """The columns of a table; mostly zero numbers of a large table become sparse.
+    """Convert mostly zero columns of a large table to sparse ones.
 
-    Columns are taken one after the other, so that not all have to be in memory as arrays.
+    Columns are converted one at a time, so that not all are in memory as arrays at once.
     """
     return {name: _thin(found) if cells >= LARGE else found for name, found in columns}
 
@@ -143,7 +143,7 @@ def column(
 ) -> Column:
     """A column of Python or NumPy values; None and the rows in ``missing`` are missing.
 
-    An array that is not of Python objects is taken as it is.
+    An array with a dtype other than ``object`` is converted by its dtype.
 
     Example:
         >>> column([1, None, 3]).kind
@@ -163,7 +163,7 @@ def column(
     if kind == "whole":
         try:
             return _filled(kind, np.array(present, dtype=np.int64), absent)
-        except OverflowError:  # beyond 64 bits they can be told apart, no more
+        except OverflowError:  # integers beyond 64 bits are kept as text
             kind = "text"
     if kind == "number":
         return _filled(kind, np.array([_double(value) for value in present], np.float64), absent)
@@ -177,17 +177,17 @@ def column(
 def _filled(
     kind: Kind, present: NDArray[Any], absent: NDArray[np.bool_], gap: object = 0
 ) -> Column:
-    """The column of the values that are present, with ``gap`` where one is absent."""
+    """A column of the present values, with ``gap`` in place of absent ones."""
     values: NDArray[Any] = np.full(len(absent), gap, dtype=present.dtype)
     values[~absent] = present
     return Column(kind, values, absent)
 
 
 def column_of_texts(texts: Sequence[str]) -> Column:
-    """A column from texts; numbers if all of them are numbers.
+    """A column from texts; numbers or booleans if all texts are.
 
-    An empty text is missing; so is what `MISSING_NUMBERS` names among numbers. A leading zero makes
-    a code, which is text: 007 is not 7.
+    An empty text is missing, and among numbers also `MISSING_NUMBERS`. A number with a leading zero
+    is a code and stays text: 007 is not 7.
     """
     empty, absent = (_among(words, texts) for words in ({""}, {""} | MISSING_NUMBERS))
     if empty.all():
@@ -196,13 +196,13 @@ def column_of_texts(texts: Sequence[str]) -> Column:
         kind, values = _numbers(present)
         if values is not None:
             return _filled(kind, values, absent)
-    known: dict[str, str] = {}  # words that come again are held once
+    known: dict[str, str] = {}  # equal texts share one object
     once = [known.setdefault(text, text) for text in texts]
     return Column("text", np.array(once, dtype=object), empty)
 
 
 def _among(words: Set[str], texts: Sequence[str]) -> NDArray[np.bool_]:
-    """Mask of texts that are among the words."""
+    """Mask of the texts that are in ``words``."""
     if words.isdisjoint(texts):
         return np.zeros(len(texts), dtype=bool)
     return np.fromiter((text in words for text in texts), bool, len(texts))
@@ -230,7 +230,7 @@ def _numbers(texts: list[str]) -> tuple[Kind, NDArray[Any] | None]:
 
 
 def _typed(values: NDArray[Any], missing: NDArray[np.bool_] | None) -> Column:
-    """An array of NumPy's types."""
+    """A column from an array with a dtype other than ``object``."""
     if values.ndim not in (1, 2) or (values.ndim == 2 and values.dtype.kind not in "biuf"):
         raise InputError(
             f"a column must be an array [N], or [N, d] of numbers, got {list(values.shape)} of "
@@ -253,13 +253,13 @@ def _typed(values: NDArray[Any], missing: NDArray[np.bool_] | None) -> Column:
 
 
 def _as(of: type, values: NDArray[Any]) -> NDArray[Any]:
-    """The values in another type; those beyond it become infinite, hence unusable."""
+    """Cast values to a float type; overflow gives infinity, see `Column.unusable`."""
     with np.errstate(over="ignore"):
         return values.astype(of, copy=False)
 
 
 def _vectors(rows: list[Any], absent: NDArray[np.bool_]) -> Column:
-    """Rows of numbers, all of one length."""
+    """A column of vectors of one length."""
     lengths = {len(row) for row in rows}
     if len(lengths) > 1:
         some = sorted(lengths)[:2]
@@ -290,11 +290,11 @@ _TYPES: dict[Kind, Any] = {
     "number": numbers.Real,
     "vector": list | tuple | np.ndarray,
 }
-"""Python types of the kinds; a boolean is also an integer, and an integer a number."""
+"""Python types of the kinds, narrowest first: a boolean is an integer, an integer a number."""
 
 
 def _double(value: Any) -> float:
-    """Convert to float64; an integer may be too large."""
+    """Convert to float64; an integer that is too large becomes infinity."""
     try:
         return float(value)
     except OverflowError:

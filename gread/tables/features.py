@@ -1,7 +1,7 @@
-"""Encoders of columns as features, fitted on training rows.
+"""Encoders from columns to features, fitted on training rows.
 
-An encoder holds plain numbers and texts, so that a fitted preprocessing is JSON and a new table is
-encoded as the first one was.
+An encoder holds plain numbers and texts. A fitted preprocessing can therefore be stored as JSON,
+and a new table is encoded in the same way as the training table.
 """
 
 from __future__ import annotations
@@ -32,23 +32,24 @@ from gread.tables.table import Table
 from gread.tables.written import DATES, as_days, as_numbers, way_of_dates, way_of_numbers
 
 Block: TypeAlias = Any
-"""Features [rows, width]: an array of float32, or a sparse one of SciPy."""
+"""Features [rows, width]: a float32 array or a SciPy sparse array."""
 
-MOST_CATEGORIES = 64  # a column of text with more different values is read as words
-HASHED_WORDS = (256, 4096)  # features of a column of text, at least and at most
-SAMPLE = 1000  # rows by which the non-zeros of features are estimated
+MOST_CATEGORIES = 64  # a text column with more distinct values is encoded as words
+HASHED_WORDS = (256, 4096)  # smallest and largest number of features of a text column
+SAMPLE = 1000  # rows used to estimate the number of non-zero features
 BLOCK = 65_536  # rows that are encoded at a time, to save memory
-MAPPED = 0.2  # features that take more than this of the free memory are kept on the disk
-LARGEST = 10.0  # scaled values beyond are clipped: an outlier must not drive a node's state
+MAPPED = 0.2  # share of the free memory above which features are memory-mapped
+LARGEST = 10.0  # limit of scaled values, so that an outlier does not dominate a node's state
 MILLION = 20.0  # the same for logarithms of counts
-UNSCALED = 1e6  # the same for values that are left as they are
-WORTH = 1 << 22  # features from which on a sparse matrix is worth its trouble
+UNSCALED = 1e6  # the same for unscaled values
+WORTH = 1 << 22  # values from which on features may be a sparse matrix
 
 
 class Encoder(ABC):
-    """Encoder of a column as features, a dataclass of plain values.
+    """Encoder from a column to features, a dataclass of plain values.
 
-    With ``indicator`` the last feature says that a value is missing, as in some training rows.
+    With ``indicator``, the last feature is 1 for missing values; encoders set it if training rows
+    have missing values.
     """
 
     indicator: bool
@@ -86,14 +87,14 @@ class Encoder(ABC):
 
     @abstractmethod
     def _names(self, column: str) -> list[str]:
-        """Names of these features."""
+        """Names of the features without the indicator."""
 
 
 ENCODERS: Registry[type[Encoder]] = Registry("encoder")
 
 
 def check_numbers(name: str, values: object) -> None:
-    """Require finite numbers, as a tuple."""
+    """Require a tuple of finite numbers."""
     if not isinstance(values, tuple) or not all(
         type(value) in (int, float) and math.isfinite(value) for value in values
     ):
@@ -105,13 +106,13 @@ def check_numbers(name: str, values: object) -> None:
 class Numbers(Encoder):
     """Scaled numbers (x − shift) / scale; zero for missing values.
 
-    A column whose training rows are mostly zero keeps its zeros.
+    A column that is mostly zero in the training rows is not shifted, so its zeros stay zero.
 
     Attributes:
-        written: How a column of text writes its numbers, as in `gread.tables.written.NUMBERS`.
-        counts: One of `SCALINGS` that replaces this formula: ``"none"``, ``"binary"``, ``"log"``,
-            or ``"row"``, which `Preprocessing` completes, as it needs the other columns: there
-            1 / scale is the number of non-zeros in a row on average, so that their mean is 1.
+        written: Format of numbers in a text column, a name of `gread.tables.written.NUMBERS`.
+        counts: A name of `SCALINGS` that replaces this formula: ``"none"``, ``"binary"``, ``"log"``
+            or ``"row"``. `Preprocessing` completes ``"row"``, which depends on all columns: its
+            1 / scale is the mean number of non-zeros per row, so that their mean is 1.
     """
 
     shift: tuple[float, ...]
@@ -201,7 +202,7 @@ class Numbers(Encoder):
             given = torch.from_numpy(np.asarray(values, dtype=np.float64))
             most = MILLION if self.counts == "log" else UNSCALED
             return way(given, given, len(given)).clamp(-most, most).float().numpy()
-        with np.errstate(over="ignore"):  # infinity is cut off too
+        with np.errstate(over="ignore"):  # infinity is clipped too
             return np.clip((values - shift) / scale, -LARGEST, LARGEST).astype(np.float32)
 
     def _names(self, column: str) -> list[str]:
@@ -211,17 +212,17 @@ class Numbers(Encoder):
 
 @dataclass(frozen=True)
 class _Moments:
-    """Statistics of the non-missing numbers in training rows, [d] for each feature.
+    """Statistics of the non-missing numbers in training rows; arrays are [d], one per feature.
 
     Attributes:
-        rows: How many.
-        nonzeros: How many numbers are not zero, in all.
-        largest: Absolute value, 1 where all are zero.
-        mean, deviation: Of the numbers over ``largest``, so that squares are finite; a deviation of
-            zero is 1.
-        mean_nonzero: Mean absolute value of all that are not zero, 0 if there are none.
-        are_counts: Whether most are zero and none is below.
-        whole: Whether all are whole numbers.
+        rows: Number of non-missing rows.
+        nonzeros: Number of non-zeros in total.
+        largest: Largest absolute value, 1 if all are zero.
+        mean, deviation: Of the numbers divided by ``largest``, so that squares are finite; a zero
+            deviation is replaced by 1.
+        mean_nonzero: Mean absolute value of all non-zeros, 0 if there are none.
+        are_counts: Whether most numbers are zero and none is negative.
+        whole: Whether all numbers are whole.
     """
 
     width: int
@@ -267,7 +268,7 @@ class _Moments:
 def _nonzeros(
     column: Column, rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The features and the values of the numbers in some rows that are not zero."""
+    """Feature indices and values of the non-zeros in ``rows``."""
     if column.sparse and column.kind != "vector":
         inside = np.zeros(len(column), dtype=bool)
         inside[rows] = True
@@ -329,7 +330,7 @@ NUMERIC = ("whole", "number")  # kinds of columns whose values are single number
 
 
 def _by_number(text: str) -> tuple[float, str]:
-    """Whole numbers by their size, before other texts."""
+    """Sort key: whole numbers by value, before other texts."""
     return (float(text) if text.lstrip("-").isdecimal() else math.inf), text
 
 
@@ -338,12 +339,12 @@ def _by_number(text: str) -> tuple[float, str]:
 class Dates(Encoder):
     """Year, month, day of the week and days since the first date.
 
-    Years and days get mean 0 and deviation 1, months and days of the week a feature each.
+    Years and days are standardized; months and days of the week are one-hot encoded.
 
     Attributes:
-        way: How dates are written, as in `gread.tables.written.DATES`.
-        first: The day of the first training date, counted from 0001-01-01.
-        shift, scale: Of years and of days since the first.
+        way: Format of the dates, a name of `gread.tables.written.DATES`.
+        first: First training date, in days counted from 0001-01-01.
+        shift, scale: Of the years, and of the days since the first date, as in `Numbers`.
     """
 
     way: str
@@ -399,11 +400,12 @@ def _calendar(days: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
 @ENCODERS.register("words")
 @dataclass(frozen=True)
 class Words(Encoder):
-    """A bag of words, hashed: ± the weight of a word at the place of its hash, of length 1.
+    """Hashed bag of words: a word adds ± the weight at its hash index; rows have norm 1.
 
     Attributes:
-        weights: Of every place, 1 + log((1 + n) / (1 + rows that have it)) of n training rows.
-        longest: With 2, pairs of words that follow each other count as words too.
+        weights: Inverse document frequency per index, 1 + log((1 + n) / (1 + rows that have it))
+            for n training rows.
+        longest: Length of the longest n-grams: with 2, pairs of adjacent words count as words too.
     """
 
     weights: tuple[float, ...]
@@ -417,7 +419,7 @@ class Words(Encoder):
 
     @staticmethod
     def fit(column: Column, rows: NDArray[np.int64], longest: int = 2) -> Words:
-        """Fit to the training rows; the number of features follows that of their words."""
+        """Fit to the training rows; the number of features grows with that of distinct words."""
         different = len(set().union(*(_words(text, longest) for text in _texts(column[rows]))))
         least, most = HASHED_WORDS
         width = min(most, max(least, 1 << different.bit_length()))
@@ -444,19 +446,19 @@ class Words(Encoder):
 
 
 def _texts(column: Column) -> Iterator[str]:
-    """The values as text, empty where one is missing."""
+    """The values as text, empty for missing ones."""
     for value, gone in zip(column.values.tolist(), column.missing, strict=True):
         yield "" if gone else str(value)
 
 
 def _words(text: str, longest: int) -> list[str]:
-    """The words of a text in lower case, and the pairs of them."""
+    """The words of a text in lower case; unless ``longest`` is 1, also pairs of adjacent words."""
     words = re.findall(r"\w+", text.lower())
     return words if longest == 1 else words + [" ".join(pair) for pair in pairwise(words)]
 
 
 def _counts(column: Column, width: int, longest: int) -> csr_array:
-    """±1 for every word of every row, added at the place of its hash."""
+    """Signed counts: every word of a row adds ±1 at the index of its hash."""
     known: dict[str, tuple[int, float]] = {}
     places, signs, ends = [], [], [0]
     for text in _texts(column):
@@ -477,7 +479,7 @@ def _counts(column: Column, width: int, longest: int) -> csr_array:
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """An encoder for every column that is used, in their order.
+    """The encoders of all used columns, in order.
 
     Example:
         >>> from gread.tables import column
@@ -508,10 +510,10 @@ class Preprocessing:
         Args:
             table: The nodes.
             names: Columns to use.
-            rows: Numbers of the training rows.
+            rows: Indices of the training rows.
             categorical: Columns to encode with one feature for each value.
             numeric: Columns to encode as quantities.
-            scaling: Of counts, one of `SCALINGS`.
+            scaling: Scaling of counts, a name of `SCALINGS`.
         """
         SCALINGS[scaling]  # a misspelt name fails here
         for name in names:
@@ -541,10 +543,10 @@ class Preprocessing:
         return Preprocessing(found | scaled)
 
     def transform(self, table: Table) -> Block:
-        """The features [N, F] of every row.
+        """Encode all rows as features [N, F].
 
-        A sparse matrix (CSR) where that saves memory, else an array, which is on the disk where it
-        would fill the memory.
+        The result is a CSR matrix if that saves memory, else an array. An array that would fill the
+        memory is mapped from a temporary file.
         """
         columns = {name: table.stored(name) for name in self.encoders}
         for name, column in columns.items():
@@ -572,7 +574,7 @@ class Preprocessing:
             raise InputError(f"column {name!r} of {table} {error}") from error
 
     def _entries(self, columns: Mapping[str, Column]) -> float:
-        """About how many features are not zero, by the first rows where they must be encoded."""
+        """Estimate the number of non-zeros, if necessary by encoding the first rows of a column."""
         total = 0.0
         for name, column in columns.items():
             if column.sparse and not any(getattr(self.encoders[name], "shift", ())):
@@ -584,7 +586,7 @@ class Preprocessing:
         return total
 
     def _per_row(self, x: Block) -> Block:
-        """Divide counts that go by row by their total in the row, and by the scale of them all."""
+        """Divide counts with scaling ``"row"`` by their total in the row and by their scale."""
         factors = [np.zeros(0)]
         for encoder in self.encoders.values():
             factors.append(np.zeros(encoder.width))
@@ -652,13 +654,13 @@ class Preprocessing:
 
 
 def some(names: Sequence[str], most: int) -> str:
-    """The first of some names, and how many more there are."""
+    """Join the first ``most`` names, and state the number of others."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
 def choose_features(table: Table, wanted: str | Sequence[str], others: Sequence[str]) -> list[str]:
-    """The columns to use: those that are named, or with ``"auto"`` all but ``others``."""
+    """The columns to use: the named ones, or with ``"auto"`` all except ``others``."""
     if isinstance(wanted, str) and wanted == "auto":
         return [name for name in table.columns if name not in others]
     names = named(table, wanted)
@@ -671,7 +673,7 @@ def choose_features(table: Table, wanted: str | Sequence[str], others: Sequence[
 
 
 def named(table: Table, wanted: str | Sequence[str]) -> list[str]:
-    """Columns by their names, as a list or with commas between them."""
+    """Parse and check column names, given as a list or separated by commas."""
     names = wanted.split(",") if isinstance(wanted, str) else list(wanted)
     found = [name.strip() for name in names if name.strip()]
     for name in found:
@@ -707,7 +709,7 @@ def _categories(column: Column, rows: NDArray[np.int64]) -> Categories:
 
 
 def _zeros(rows: int, width: int) -> NDArray[np.float32]:
-    """Zeros in memory, or mapped from a file that goes when they do."""
+    """Zeros in memory, or mapped from a temporary file that is deleted with the array."""
     if 4 * rows * width <= MAPPED * free_memory():
         return np.zeros((rows, width), dtype=np.float32)
     with tempfile.TemporaryFile() as file:

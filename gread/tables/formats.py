@@ -36,10 +36,10 @@ from gread.tables.table import ROW, Table, check_shape
 FORMATS: Registry[Callable[[Path], Table]] = Registry("format of a table")
 
 DELIMITERS = ",;\t|"
-WIDE = 100  # columns from which on those that are mostly 0 are stored as sparse
-MOST_FEATURES = 10_000_000  # columns of a matrix
-PEEK = 20  # lines by which a delimiter is chosen
-ROWS, CELLS = 1 << 15, 1 << 20  # rows of text, and fields, that are held at a time
+WIDE = 100  # columns of a table above which mostly zero ones are stored as sparse
+MOST_FEATURES = 10_000_000  # largest number of columns of a matrix
+PEEK = 20  # lines read to choose a delimiter
+ROWS, CELLS = 1 << 15, 1 << 20  # largest numbers of rows and fields in a block of text
 
 
 def read_table(path: str | Path) -> Table:
@@ -84,13 +84,13 @@ def read_csv(path: Path) -> Table:
 
 
 def _widths(lines: list[str], delimiter: str) -> tuple[int, int]:
-    """Fields of every row, 0 where rows differ, and of the first one."""
+    """Number of fields per row (0 if rows differ), and of the first row."""
     try:
         rows = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
         widths = [len(row) for row in rows if row]
     except csv.Error:
         return 0, 0
-    whole = widths[:-1] or widths  # the last row may go on in the next line
+    whole = widths[:-1] or widths  # the last row may continue on the next line
     return (whole[0] if len(set(whole)) == 1 else 0), sum(widths[:1])
 
 
@@ -147,21 +147,21 @@ def read_npz(path: Path) -> Table:
                 columns[prefix.removesuffix("_")] = sparse_vectors(_checked(matrix))
         for name, array in arrays.items():
             columns[name] = _named(name, array)
-            if array.dtype.kind == "f" and array.ndim == 1:  # NaN is what arrays have for it
+            if array.dtype.kind == "f" and array.ndim == 1:  # arrays mark missing values by NaN
                 columns[name] = replace(columns[name], missing=np.isnan(array))
     except (InputError, MemoryError):
         raise
-    except Exception as error:  # archives and arrays may be broken in many ways
+    except Exception as error:  # archives and arrays may be corrupt in many ways
         raise InputError(f"it is not an NPZ file of plain arrays ({_first_line(error)})") from error
     return Table(path.name, columns)
 
 
 CSR = ("data", "indices", "indptr", "shape")
-"""Parts of a sparse matrix, row by row."""
+"""Names of the arrays of a CSR matrix."""
 
 
 def _checked(matrix: Any) -> Any:
-    """Require a sparse matrix whose indices are its own, and not much larger than its entries."""
+    """Require a sparse matrix with valid indices, and a size in proportion to its entries."""
     rows, columns = matrix.shape
     check_shape(rows, 1, matrix.nnz)
     if columns > MOST_FEATURES:
@@ -174,14 +174,14 @@ def _checked(matrix: Any) -> Any:
 
 
 def _matrix(path: Path, features: Column, **columns: Column) -> Table:
-    """The table of a matrix, whose rows are numbered."""
+    """The table of a matrix, with row numbers."""
     rows = column(np.arange(len(features)))
     return Table(path.name, {ROW: rows, **columns, "x": features})
 
 
 @FORMATS.register("svm")
 def read_svm(path: Path) -> Table:
-    """Lines of ``label index:value ...``: the columns ``label`` and ``x``; index k is feature k."""
+    """Read lines ``label index:value ...`` as columns ``label`` and ``x``; index k is feature k."""
     from sklearn.datasets import load_svmlight_file
 
     check_fits(path, 4)
@@ -204,7 +204,7 @@ def read_parquet(path: Path) -> Table:
     with path.open("rb") as file:
         begins = file.read(4)
         file.seek(-min(4, path.stat().st_size), os.SEEK_END)
-        if not begins == file.read() == b"PAR1":  # no process is needed to see that
+        if not begins == file.read() == b"PAR1":  # checked before a process is started
             raise InputError("it is not a Parquet file, which begins and ends with PAR1")
     found = _streamed(path)
     try:
@@ -217,12 +217,12 @@ def read_parquet(path: Path) -> Table:
         return Table(path.name, columns)
     except (InputError, MemoryError):
         raise
-    except Exception as error:  # names that come twice, dates that Python has not
+    except Exception as error:  # duplicate names, dates that Python does not support
         raise InputError(f"it contains unsupported data ({_first_line(error)})") from error
 
 
 def _streamed(path: Path) -> Any:
-    """Read a Parquet file in another process, which a broken file may crash."""
+    """Read a Parquet file in another process, which a corrupt file may crash."""
     import pyarrow as pa
 
     from gread.tables import arrow as parquet
@@ -247,7 +247,7 @@ def _streamed(path: Path) -> Any:
                 reader.stdin.close()
                 found = pa.ipc.open_stream(reader.stdout).read_all()
             status = reader.wait()
-        except pa.ArrowInvalid:  # the stream breaks off
+        except pa.ArrowInvalid:  # the stream is truncated
             status = reader.wait()
         finally:
             reader.kill()
@@ -271,10 +271,10 @@ def import_pyarrow() -> Any:
 
 
 def _read_texts(path: Path, delimiter: str) -> Table:
-    """A file with a header and fields of text.
+    """Read a text file with a header and delimited fields.
 
-    What a column holds is found in one pass over blocks of rows, which keeps no text. Columns
-    whose blocks disagree, for instance with the first word after a million numbers, are read again
+    Column types are inferred in one pass over blocks of rows that does not keep the fields. Columns
+    with blocks of different types, for instance with a word after a million numbers, are read again
     as a whole.
     """
     check_fits(path, 3)
@@ -297,26 +297,26 @@ def _read_texts(path: Path, delimiter: str) -> Table:
             again[name] += texts
     known = {name: found for name, found in columns.items() if found is not None}
     known |= {name: column_of_texts(texts) for name, texts in again.items()}
-    present = np.zeros(rows, dtype=bool)  # of all columns without a missing value
+    present = np.zeros(rows, dtype=bool)  # shared by all columns without missing values
     known |= {name: found.column(present) for name, found in rare.items() if name}
     return Table(path.name, {name: known[name] for name in names if name})
 
 
 class _Rare(NamedTuple):
-    """The cells of a column that is mostly 0: the rows and the texts of others."""
+    """Cells of a mostly zero column that are not 0, as rows and texts."""
 
     rows: list[int]
     texts: list[str]
 
     def add(self, start: int, texts: tuple[str, ...]) -> None:
-        """The texts of some rows."""
+        """Add the texts of a block of rows."""
         if texts.count("0") < len(texts):
             others = [place for place, text in enumerate(texts) if text != "0"]
             self.rows.extend(start + place for place in others)
             self.texts.extend(texts[place] for place in others)
 
     def column(self, present: NDArray[np.bool_]) -> Column:
-        """The column; sparse unless it turns out to be text, or full further down."""
+        """Build the column; sparse unless it is not numeric, or not mostly zero in later rows."""
         found = column_of_texts([*self.texts, "0"])[:-1]
         rows = np.array(self.rows, dtype=np.int64)
         if found.kind not in ("whole", "number"):
@@ -333,7 +333,7 @@ class _Rare(NamedTuple):
 
 
 def _header(path: Path, delimiter: str) -> list[str]:
-    """The names of the columns; one without a name, as pandas writes for its index, is left out."""
+    """Read the column names; callers skip a column with an empty name, such as a pandas index."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         names = next(_fields(file, delimiter), [])
     check_shape(0, len(names))
@@ -350,9 +350,9 @@ def _header(path: Path, delimiter: str) -> list[str]:
 def _blocks(
     path: Path, delimiter: str, names: list[str]
 ) -> Iterator[tuple[int, str, tuple[str, ...]]]:
-    """The columns of the rows below the header, `ROWS` at a time, with the number of the first.
+    """Yield columns of up to `ROWS` rows at a time, with the index of the first row and the name.
 
-    Blank lines are no rows.
+    Blank lines are skipped.
     """
     width = len(names)
     with path.open(encoding="utf-8-sig", newline="") as file:
@@ -382,7 +382,7 @@ def _fields(file: Any, delimiter: str) -> Iterator[list[str]]:
 
 
 def _joined(parts: list[Column]) -> Column | None:
-    """The blocks of a column as one; None where they are of different kinds."""
+    """Concatenate the blocks of a column; None if their kinds are incompatible."""
     if not parts:
         return Column("number", np.zeros(0), np.zeros(0, dtype=bool))
     kinds = {part.kind for part in parts if not part.missing.all()} or {"number"}
@@ -395,7 +395,7 @@ def _joined(parts: list[Column]) -> Column | None:
 
 
 def _as(part: Column, like: np.dtype[Any]) -> Any:
-    """The values in the type of other blocks, to which one with nothing in it adapts."""
+    """Cast the values of a block to a common dtype; a block without values is filled."""
     if part.missing.all():
         return np.full(len(part), "" if like.kind == "O" else 0, dtype=like)
     return part.values.astype(like, copy=False)
@@ -405,7 +405,7 @@ def _object(line: str, number: int) -> dict[str, Any]:
     try:
         found = json.loads(line)
         if "\\ud" in line.lower():
-            json.dumps(found, ensure_ascii=False).encode()  # half a character cannot be written
+            json.dumps(found, ensure_ascii=False).encode()  # a lone surrogate cannot be encoded
     except (ValueError, RecursionError) as error:
         raise InputError(f"line {number} is not valid JSON ({error})") from error
     if not isinstance(found, dict):
@@ -421,7 +421,7 @@ def _named(name: str, values: Any) -> Column:
 
 
 def _arrow(name: str, chunk: Any) -> Column:
-    """A column of Arrow's, without a detour through Python objects where it is plain numbers."""
+    """Convert an Arrow column; numbers and booleans are converted without Python objects."""
     import pyarrow as pa
 
     from gread.tables.arrow import is_text

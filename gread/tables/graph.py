@@ -38,8 +38,8 @@ class Relations:
 
     Attributes:
         names: The types as text, the one with the most edges first.
-        index: [2, E], each edge of each type once in each direction; of a directed graph, once.
-        kind: [E], place of an edge's type in ``names``.
+        index: [2, E], each edge of each type once in each direction; once in a directed graph.
+        kind: [E], index of an edge's type in ``names``.
         weight: [E], if the edges have weights.
     """
 
@@ -49,9 +49,9 @@ class Relations:
     weight: Tensor | None
 
     def once(self, nodes: int, *, directed: bool) -> Relations:
-        """Each edge once, with the mean of its weights, and with its reverse unless ``directed``.
+        """Merge repeated edges by the mean of their weights; add reverses unless ``directed``.
 
-        Edges of type k are those of a copy k of the nodes.
+        Each type uses its own copy of the nodes, so that edges of different types stay separate.
         """
         copies = max(1, len(self.names))
         found, weight = _once(
@@ -64,7 +64,7 @@ class Relations:
         return self.once(nodes, directed=False).index.size(1) > self.index.size(1)
 
     def joined(self, other: Relations) -> Relations:
-        """These edges and others with the same names of types, all of weight 1 if none is given."""
+        """Append edges with the same type names; if only one side has weights, the other gets 1."""
         weight = None
         if self.weight is not None or other.weight is not None:
             weight = torch.cat([_weight_of(one) for one in (self, other)])
@@ -78,7 +78,7 @@ class Relations:
         return [self.index[:, self.kind == place] for place in range(len(self.names))]
 
     def renamed(self, names: Sequence[str]) -> Relations:
-        """The same edges with types that are known, which must be among ``names``."""
+        """Renumber the types by their position in ``names``, which must contain all of them."""
         place = {name: number for number, name in enumerate(names)}
         for name in self.names:
             if name not in place:
@@ -90,14 +90,14 @@ class Relations:
         return Relations(tuple(names), self.index, places[self.kind], self.weight)
 
     def merged(self, most: int) -> Relations:
-        """With ``most`` types at most: the rarest have the last one in common."""
+        """Merge the rarest types into the last one, so that at most ``most`` remain."""
         if len(self.names) <= most:
             return self
         names = (*self.names[: most - 1], "others")
         return Relations(names, self.index, self.kind.clamp(max=most - 1), self.weight)
 
     def about(self, most: int) -> str:
-        """Sentence about the number of types and those that share an operator."""
+        """Sentence about the types; if there are more than ``most``, the rarest are merged."""
         sizes = self.kind.bincount(minlength=len(self.names)).tolist()
         shown = [f"{name} {size:,}" for name, size in zip(self.names, sizes, strict=True)][:most]
         if not self.names:
@@ -118,7 +118,7 @@ def _weight_of(edges: Relations) -> Tensor:
 def _once(
     pairs: Tensor, weight: Tensor | None, nodes: int, *, directed: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Edges without repetitions, with the mean of their weights and, unless directed, reverses."""
+    """Merge repeated edges by the mean of their weights; add reverses unless ``directed``."""
     options: dict[str, Any] = {"num_nodes": nodes, "reduce": "mean"}
     pairs, weight = coalesce(pairs, weight, **options)
     return (pairs, weight) if directed else to_undirected(pairs, weight, **options)
@@ -126,12 +126,12 @@ def _once(
 
 @dataclass(frozen=True)
 class EdgeRows:
-    """Edges as they were given, with their times.
+    """Edges as given, with their times.
 
     Attributes:
-        pairs: Numbers of nodes, [2, E].
+        pairs: Node indices, [2, E].
         weights, types: [E], if edges have some.
-        times: [E].
+        times: Times of the edges, [E].
     """
 
     pairs: NDArray[np.int64]
@@ -145,14 +145,14 @@ class TableGraph:
     """A graph whose nodes have ids and columns.
 
     Attributes:
-        edge_index: [2, E], each edge once in each direction; of a directed graph, once.
+        edge_index: [2, E], each edge once in each direction; once in a directed graph.
         edge_weight: [E], if the edges have weights.
-        loops: How many edges from a node to itself were left out.
-        repeated: How many edges were named before, those in the other direction not counted.
+        loops: Number of self loops that were removed.
+        repeated: Number of repeated edges that were merged; a reverse edge is not a repetition.
         unused: Columns of the edges that are not used.
         relations: The edges with their types, if they have some; ``edge_index`` has the edges of
             all types.
-        rows: The edges with their times, if they have some.
+        rows: The edges as given, if they have times.
     """
 
     name: str
@@ -168,7 +168,7 @@ class TableGraph:
     rows: EdgeRows | None = None
 
     def before(self, time: float) -> TableGraph:
-        """The graph without edges from a time on; edges without times all stay."""
+        """The graph of the edges before ``time``; all edges if they have no times."""
         if self.rows is None:
             return self
         rows, keep = self.rows, self.rows.times.values < time
@@ -205,9 +205,10 @@ class Columns(TypedDict, total=False):
         id: Column of the node ids; by default one of `IDS`.
         source, target: Columns of the ids of an edge's ends; by default as in `ENDS`, or the only
             two columns.
-        weight: Column, or attribute in NetworkX, of the edges' weights.
-        edge_type: Column of the edges' types, likewise; of a PyG ``Data``, its tensor.
-        time_column: Column of times; edges have some if their table has this column.
+        weight: Column of edge weights; in NetworkX, the edge attribute.
+        edge_type: Column of edge types; in NetworkX, the edge attribute; in a PyG ``Data``, the
+            tensor.
+        time_column: Column of times; edge times are used if the edge table has this column.
     """
 
     id: str | None
@@ -220,11 +221,11 @@ class Columns(TypedDict, total=False):
 
 
 Files: TypeAlias = "str | Path | Sequence[str | Path]"
-"""A file, or several whose columns are put side by side."""
+"""One file, or several files with the columns of the same rows."""
 
 
 def read_nodes(nodes: Files) -> Table:
-    r"""Read one file, or several whose rows belong to the same nodes.
+    r"""Read a node table from one file, or from several with the same nodes in the same order.
 
     Example:
         >>> import tempfile
@@ -258,9 +259,9 @@ def read_graph(
     """Read a graph from two files, or from one with nodes and edges.
 
     Args:
-        nodes: A table with a row a node (CSV, TSV, Parquet, JSON lines, NPZ, libsvm), or several as
-            in `read_nodes`; or a GraphML or GML file, which needs no ``edges``.
-        edges: A table with a row an edge.
+        nodes: A table with one row per node (CSV, TSV, Parquet, JSON lines, NPZ, libsvm), or
+            several as in `read_nodes`; or a GraphML or GML file, which needs no ``edges``.
+        edges: A table with one row per edge.
         columns: As in `Columns`.
     """
     if not isinstance(nodes, str | Path) and len(nodes) == 1:
@@ -274,7 +275,7 @@ def read_graph(
         return join(read_nodes(nodes), read_table(edges), **columns)
     weight, edge_type = columns.pop("weight", None), columns.pop("edge_type", None)
     directed = columns.pop("directed", False)
-    columns.pop("time_column", None)  # of nodes
+    columns.pop("time_column", None)  # applies to nodes only
     if any(given is not None for given in (edges, *columns.values())):
         raise InputError(
             f"edges, id, source and target must be omitted with {nodes}, which contains its nodes "
@@ -302,7 +303,7 @@ def join(
 ) -> TableGraph:
     """Join a table of nodes and a table of edges; arguments as in `Columns`.
 
-    Repeated edges count once, with the mean of their weights; loops are left out.
+    Repeated edges are merged by the mean of their weights; self loops are removed.
     """
     id = _id_column(nodes, id)
     ids = _ids(nodes, id)
@@ -373,7 +374,7 @@ def cleaned(
 def _related(
     types: Sequence[str], edge_index: Tensor, edge_weight: Tensor | None, keep: Tensor
 ) -> Relations:
-    """Edges with their types, of which ``keep`` says which edges there are."""
+    """Relations of the kept edges; ``types`` covers all edges, and ``keep`` masks the kept ones."""
     known = np.array(types, dtype=object)[keep.numpy()]
     names = [name for name, _ in Counter(known.tolist()).most_common()]
     place = {name: number for number, name in enumerate(names)}
@@ -425,7 +426,7 @@ def _end_columns(edges: Table, source: str | None, target: str | None) -> tuple[
 
 
 def _ids(table: Table, name: str) -> list[Any]:
-    """The ids in a column, which must all be there and of one type."""
+    """Read the ids in a column; all must be present and of one type."""
     found = table[name]
     if found.missing.any():
         row = int(found.missing.argmax()) + 1
@@ -442,17 +443,17 @@ def _ids(table: Table, name: str) -> list[Any]:
         )
     values = found.values
     if found.kind == "number" and (values == np.rint(values)).all() and (abs(values) < 2**53).all():
-        values = values.astype(np.int64)  # whole numbers, as tables with a gap keep them
+        values = values.astype(np.int64)  # integers that the table stores as floats
     return values.tolist()
 
 
 def _places(
     edges: Table, end: str, nodes: Table, id: str, place: Mapping[Any, int]
 ) -> NDArray[np.int64]:
-    """The numbers of the nodes that one end of the edges names."""
+    """Node indices of one end of the edges."""
     names = _ids(edges, end)
     kinds = edges[end].kind, nodes[id].kind
-    if kinds == ("whole", "text"):  # a file of text where these happen to be numbers
+    if kinds == ("whole", "text"):  # ids in a text file that happen to be numbers
         names = list(map(str, names))
     elif kinds == ("text", "whole"):
         place = {str(name): number for name, number in place.items()}
@@ -481,7 +482,7 @@ def _weights(edges: Table, name: str) -> NDArray[np.float32]:
             f"{wrong!r}"
         )
     values = found.values.astype(np.float64)
-    with np.errstate(over="ignore"):  # what is beyond float32 is infinite there
+    with np.errstate(over="ignore"):  # values beyond float32 become infinite
         weights = values.astype(np.float32)
     bad = found.missing | ~np.isfinite(weights) | (values < 0)
     if bad.any():
@@ -507,7 +508,7 @@ def _is_number(value: object) -> bool:
 
 
 class _Prologue(Exception):
-    """The first element begins: what a document may declare lies before it."""
+    """The first element begins, so the prologue with its declarations has ended."""
 
 
 def _check_prologue(path: Path) -> None:
@@ -527,7 +528,7 @@ def _check_prologue(path: Path) -> None:
 
 
 GRAPHS = (".graphml", ".gml")
-"""Endings of files that hold nodes and edges; NetworkX reads them."""
+"""Extensions of files that hold nodes and edges; NetworkX reads them."""
 
 
 def _parsed(path: Path) -> Any:
@@ -542,7 +543,7 @@ def _parsed(path: Path) -> Any:
         return networkx.read_graphml(path)
     except OSError:
         raise
-    except Exception as error:  # a parser of others fails in its own ways
+    except Exception as error:  # a third-party parser may raise any exception
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise InputError(f"{path} cannot be read as a graph ({reason})") from error
 

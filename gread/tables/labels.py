@@ -20,7 +20,7 @@ SEPARATORS = ";|"
 """Separators of labels in a cell."""
 
 CLASSES = 20
-"""Different whole numbers up to which a column holds classes."""
+"""Number of distinct whole numbers up to which a column holds classes."""
 
 SPLITS: dict[str, int] = {"train": 0, "val": 1, "valid": 1, "validation": 1, "test": 2}
 
@@ -30,8 +30,8 @@ class Labels:
     """Classes of nodes.
 
     Attributes:
-        classes: In their order: truth values, whole numbers or texts.
-        y: [N], the place of a node's class in ``classes``; −1 where it has none.
+        classes: Classes in order: booleans, whole numbers or texts.
+        y: [N], index of a node's class in ``classes``; −1 if it has none.
     """
 
     classes: tuple[Any, ...]
@@ -39,7 +39,7 @@ class Labels:
 
     @property
     def known(self) -> NDArray[np.bool_]:
-        """[N], which nodes have a class."""
+        """Mask [N] of nodes with a class."""
         return self.y >= 0
 
 
@@ -49,7 +49,7 @@ def read_labels(table: Table, name: str, classes: Sequence[Any] | None = None) -
     Args:
         table: The nodes.
         name: The column.
-        classes: The classes if they are known; others fail.
+        classes: The classes if they are known; other values raise an error.
     """
     found = table[name]
     where = f"label column {name!r} of {table.name}"
@@ -70,7 +70,7 @@ def read_labels(table: Table, name: str, classes: Sequence[Any] | None = None) -
 
 
 def _values(found: Column, where: str) -> list[Any]:
-    """Classes as Python values, None where there is none."""
+    """Classes as Python values, with None for missing ones."""
     if found.unusable().any():
         raise InputError(f"{where} must hold classes, got NaN or infinity: leave them empty")
     if found.kind == "number":
@@ -80,7 +80,7 @@ def _values(found: Column, where: str) -> list[Any]:
                 f"{where} must hold classes, got numbers such as {broken[0]:g}: predict them with "
                 "--task regression, or gread.GraphRegressor"
             )
-        found = replace(found, values=found.values.astype(np.int64))  # from a table with a gap
+        found = replace(found, values=found.values.astype(np.int64))  # floats because of a gap
     elif found.kind in ("vector", "mixed"):
         raise InputError(f"{where} must hold classes of one type, got {WORDS[found.kind]}")
     return found.cells()
@@ -89,7 +89,7 @@ def _values(found: Column, where: str) -> list[Any]:
 def separator_of(found: Column) -> str:
     """Separator of labels in a column of lists such as "a;b"; empty for a column of classes.
 
-    Most parts of such lists are parts of the text of other nodes too.
+    A column holds lists if most labels in its lists also occur in other texts.
     """
     values = set(found.values[~found.missing]) if found.kind == "text" else set()
     for separator in SEPARATORS:
@@ -109,13 +109,13 @@ def _parts(value: str, separator: str) -> set[str]:
 def read_lists(
     table: Table, name: str, separator: str, labels: Sequence[str] | None = None
 ) -> tuple[tuple[str, ...], NDArray[np.float64]]:
-    """The labels in a column of lists, and which node has which, [N, labels].
+    """The labels in a column of lists, and their indicator matrix [N, labels].
 
     Args:
         table: The nodes.
-        name: The column; NaN where it is empty.
+        name: The column; an empty cell gives a row of NaN.
         separator: See `separator_of`.
-        labels: The labels if they are known; others fail.
+        labels: The labels if they are known; other labels raise an error.
     """
     found = table[name]
     lists = [None if cell is None else _parts(str(cell), separator) for cell in found.cells()]
@@ -134,7 +134,7 @@ def read_lists(
 
 
 def read_truths(table: Table, names: Sequence[str]) -> NDArray[np.float64]:
-    """0 and 1 in columns, [N, columns]; NaN for all labels of a node where one is empty."""
+    """Read columns of 0 and 1, [N, columns]; all are NaN for a node with an empty cell."""
     y = np.stack([_numbers(table, name, "0 and 1") for name in names], axis=1)
     wrong = ~np.isin(y, (0, 1)) & ~np.isnan(y)
     if wrong.any():
@@ -148,7 +148,7 @@ def read_truths(table: Table, names: Sequence[str]) -> NDArray[np.float64]:
 
 
 def read_numbers(table: Table, name: str) -> NDArray[np.float64]:
-    """The numbers in a column, [N]; NaN where it is empty."""
+    """Read the numbers in a column, [N]; NaN for empty cells."""
     return _numbers(table, name, "numbers")
 
 
@@ -165,8 +165,8 @@ def _numbers(table: Table, name: str, wanted: str) -> NDArray[np.float64]:
 def are_quantities(found: Column) -> bool:
     """Whether a column holds numbers to predict rather than classes.
 
-    Numbers with a fraction are. So are more than 20 different whole numbers, unless they are codes
-    0 to k or 1 to k, each with two rows or more on average.
+    Numbers with a fraction are quantities. More than 20 distinct whole numbers are quantities too,
+    unless they are codes 0 to k or 1 to k, each with two rows or more on average.
 
     Example:
         >>> from gread.tables.column import column
@@ -221,11 +221,11 @@ def draw_split(
 
 @dataclass(frozen=True)
 class Times:
-    """Moments in a column.
+    """Times in a column.
 
     Attributes:
-        values: [N], numbers, or days since 0001-01-01; anything where ``missing`` [N] is true.
-        dates: Whether they are days.
+        values: [N], numbers, or days since 0001-01-01; undefined where ``missing`` [N] is true.
+        dates: Whether the values are days.
     """
 
     values: NDArray[np.float64]
@@ -233,12 +233,12 @@ class Times:
     dates: bool
 
     def text(self, value: float) -> str:
-        """A moment as a person writes it."""
+        """Format a time as an ISO date or a number."""
         return date.fromordinal(int(value)).isoformat() if self.dates else f"{value:.12g}"
 
 
 def read_times(table: Table, name: str) -> Times:
-    """The moments in a column of numbers or of dates, of which the time of day is left out."""
+    """Read times from a column of numbers or dates; the time of day is ignored."""
     found = table[name].dense()
     way = way_of_dates(found)
     if way:
@@ -254,12 +254,12 @@ def read_times(table: Table, name: str) -> Times:
 def split_by_time(
     times: NDArray[np.float64], known: NDArray[np.bool_], fractions: tuple[float, float, float]
 ) -> tuple[NDArray[np.int64], tuple[float, float]]:
-    """Parts as in `read_split` for the known nodes, the latest of which are the test.
+    """Split the known nodes by time, the latest for the test; sets as in `read_split`.
 
-    Nodes with the same time are in the same part, so the fractions hold as far as that allows.
+    Nodes with the same time are in the same set, so the fractions are approximate.
 
     Returns:
-        Parts, and the times with which validation and test begin.
+        The set of each node, and the times at which validation and test begin.
 
     Example:
         >>> split_by_time(np.array([3.0, 1, 2, 5, 4]), np.full(5, True), (0.6, 0.2, 0.2))
@@ -271,7 +271,7 @@ def split_by_time(
             "labelled nodes must have three different times or more for a split by time, got "
             f"{len(moments)}"
         )
-    before = (np.cumsum(counts) - counts) / counts.sum()  # share of nodes before each moment
+    before = (np.cumsum(counts) - counts) / counts.sum()  # share of nodes before each time
     first = 1 + int(np.abs(before[1:-1] - fractions[0]).argmin())
     second = first + 1 + int(np.abs(before[first + 1 :] - fractions[0] - fractions[1]).argmin())
     cuts = float(moments[first]), float(moments[second])
@@ -284,7 +284,7 @@ def check_split(parts: NDArray[np.int64], known: NDArray[np.bool_], *, tested: b
     Args:
         parts: As in `read_split`.
         known: Which nodes have a label.
-        tested: Whether there must be a test.
+        tested: Whether test nodes are required.
     """
     names = ("train", "validation", "test")[: 3 if tested else 2]
     sizes = [int(((parts == part) & known).sum()) for part in range(len(names))]

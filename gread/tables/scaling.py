@@ -1,4 +1,4 @@
-"""Scalings of features: what happens to the values that are not zero."""
+"""Scalings of the non-zero values of features."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gread.graph.partition import sparse_tensor
 
 @dataclass(frozen=True)
 class Scaling:
-    """A way to scale.
+    """A scaling of features.
 
     Attributes:
-        about: In a few words, for a reader.
-        of: From rows and values of entries that are not zero, and the number of rows, to their new
-            values; None where it depends on what a column looks like in training.
+        about: Short description for reports.
+        of: Function from row indices and values of the non-zeros, and the number of rows, to the
+            scaled values. None if the scaling depends on the training rows of a column.
     """
 
     about: str
@@ -44,17 +44,17 @@ SCALINGS: Registry[Scaling] = Registry(
         ),
     },
 )
-"""By name, for counts in a user's table (`gread.tables.features`) and for features as a whole.
+"""Scalings by name, for counts in a user's table (`gread.tables.features`) and for all features.
 
-Counts are numbers of which most are zero and none is below it. Other numbers of a table get mean 0
-and deviation 1, but with ``"none"`` they stay as they are too. ``"auto"`` is ``"log"`` for whole
-numbers, which leaves indicators as they are; others are divided by the mean of those that are not
-zero.
+Counts are non-negative numbers that are mostly zero. With ``"none"`` all numbers are unchanged.
+Otherwise, numbers that are not counts are standardized to mean 0 and deviation 1, unless their
+column is sparse or mostly zero. ``"auto"`` is ``"log"`` for whole counts, which does not change
+indicators; other counts are divided by the mean of their non-zeros.
 """
 
 
 def rescaled(x: Tensor, name: str) -> Tensor:
-    """Features [N, F], dense or CSR, of which all are scaled; zeros stay zeros.
+    """Scale all features [N, F], dense or CSR; zeros stay zero.
 
     Example:
         >>> rescaled(torch.tensor([[1.0, 0.0, 3.0]]), "row").tolist()
@@ -66,6 +66,6 @@ def rescaled(x: Tensor, name: str) -> Tensor:
         rows = torch.repeat_interleave(x.crow_indices().diff())
         values = change(rows, x.values(), x.size(0))
         return sparse_tensor(x.crow_indices(), x.col_indices(), values, x.shape)
-    # Without `nonzero`, whose number of values `torch.export` does not know beforehand.
+    # Avoids `nonzero`, whose output size is unknown to `torch.export`.
     rows = torch.arange(x.size(0), device=x.device).repeat_interleave(x.size(1))
     return change(rows, x.flatten(), x.size(0)).view_as(x)

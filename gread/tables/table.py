@@ -9,13 +9,13 @@ from difflib import get_close_matches
 from gread.base.errors import InputError
 from gread.tables.column import Column
 
-ROW = "(row)"  # column of row numbers in a table that is a matrix
-MOST_COLUMNS = 100_000  # wider features are one column of vectors
-MOST_EMPTY = 10_000_000  # cells that may be empty; in larger tables one of a hundred must be full
+ROW = "(row)"  # column of row numbers in a table read from a matrix
+MOST_COLUMNS = 100_000  # wider features must be one column of vectors
+MOST_EMPTY = 10_000_000  # cells of a mostly empty table; in larger ones 1 % must have values
 
 
 def check_shape(rows: int, columns: int, values: int | None = None) -> None:
-    """Require a table that is not much larger than the number of cells with ``values``."""
+    """Limit the number of columns, and of cells relative to the number of ``values``."""
     if columns > MOST_COLUMNS:
         raise InputError(
             f"it must have {MOST_COLUMNS:,} columns or fewer, got {columns:,}: store wide "
@@ -30,7 +30,7 @@ def check_shape(rows: int, columns: int, values: int | None = None) -> None:
 
 @dataclass(frozen=True)
 class Table:
-    """Columns of one length; ``table[name]`` is a column whose single values are an array.
+    """Columns of one length; ``table[name]`` is dense except for sparse vectors.
 
     Example:
         >>> from gread.tables.column import column
@@ -56,7 +56,7 @@ class Table:
         return self.stored(name).dense()
 
     def stored(self, name: str) -> Column:
-        """The column as it is, which may be sparse."""
+        """The column as stored, possibly sparse."""
         if name in self.columns:
             return self.columns[name]
         near = get_close_matches(name, self.columns, n=1)

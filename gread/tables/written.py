@@ -52,7 +52,7 @@ def way_of_numbers(column: Column) -> str:
 
 
 def as_numbers(column: Column, way: str) -> Column:
-    """The numbers in a column of numbers or of texts in one of the `NUMBERS`."""
+    """Convert a column of numbers, or of text in a format of `NUMBERS`, to numbers."""
     if column.numeric or column.missing.all():
         return column
     like, plain = NUMBERS[way] if way else (re.compile(r"(?!)"), str)
@@ -77,7 +77,7 @@ def way_of_dates(column: Column) -> str:
 
 
 def as_days(column: Column, way: str) -> NDArray[np.int64]:
-    """Days since 0001-01-01 of texts in one of the `DATES`; 0 where one is missing."""
+    """Days since 0001-01-01 of texts in a format of `DATES`; 0 for missing values."""
     days = np.zeros(len(column), dtype=np.int64)
     known: dict[Any, int] = {}
     for row in np.flatnonzero(~column.missing):
@@ -92,16 +92,16 @@ def as_days(column: Column, way: str) -> NDArray[np.int64]:
 
 
 def _texts(column: Column, missing: frozenset[str]) -> Sequence[str]:
-    """The different texts of a column, without those that stand for a missing value."""
+    """Distinct texts of a column, except those that mean a missing value."""
     if column.kind != "text":
         return ()
     return list({str(value).strip() for value in column.values[~column.missing]} - missing)
 
 
 def _day(way: str, text: str) -> int:
-    """Days since 0001-01-01, or 0 for what is no date."""
+    """Days since 0001-01-01, or 0 if the text is not a date."""
     found = DATES[way].fullmatch(text)
     try:
         return date(*(int(found[part]) for part in "ymd")).toordinal() if found else 0
-    except ValueError:  # a 13th month
+    except ValueError:  # such as month 13
         return 0

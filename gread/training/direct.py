@@ -3,8 +3,8 @@
 On a small graph the kernels take less time than modules, checks and autograd around them. If the
 features are sparse, Ã is fixed and the decoder is linear, a step is five kernels (encoder, flow,
 decoder with loss and its gradients, and the backward passes of flow and encoder), and an
-evaluation is three (encoder, flow, scores). They give the numbers of the model itself up to
-rounding, from the same seeds.
+evaluation is three (encoder, flow, scores). Up to rounding, they give the same numbers as the model
+with the same seeds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gread.kernels.direct import Direct
 from gread.kernels.pattern import Pattern
 from gread.models.layers import sparse_features
 
-if TYPE_CHECKING:  # importing it imports the Hub
+if TYPE_CHECKING:  # importing it imports huggingface_hub
     from gread.models.gread import StandardForm
 
 
@@ -38,7 +38,7 @@ class HasStandardForm(Protocol):
 
 
 def direct_model(model: nn.Module, data: Data, masks: Tensor) -> DirectModel | None:
-    """The model on a graph, if it has the standard form; the loss is the mean cross entropy.
+    """Return the model for direct training with mean cross entropy; None if it is not supported.
 
     Args:
         model: Any model.
@@ -72,9 +72,9 @@ class DirectModel:
     """A model of the standard form on one graph.
 
     Args:
-        form: Its parts.
-        words: Its features.
-        f: The right-hand side at first.
+        form: Parts of the model.
+        words: Sparse features.
+        f: Right-hand side with the initial coefficients.
         y: Class of every node.
         masks: Nodes in training, validation and test, [3, N].
     """
@@ -106,7 +106,7 @@ class DirectModel:
         self.series: Series | None = None
 
     def _prepare(self) -> Tensor:
-        """Compute α and β, and the polynomial, once between two steps of the optimizer."""
+        """Compute α, β and the polynomial, once after each step of the optimizer."""
         versions = [parameter._version for parameter in self.learned]
         if versions != self.versions:
             each = [torch.as_tensor(c(), dtype=self.like.dtype) for c, _ in self.coefficients]
@@ -119,7 +119,7 @@ class DirectModel:
         return self.rates
 
     def _flow(self, h0: Tensor, call: Direct) -> Tensor:
-        """H(T)."""
+        """Compute H(T)."""
         rates = self._prepare()
         return flow(self.adj, h0, h0, rates, self.terms, self.integration, self.series, call)
 
@@ -141,7 +141,7 @@ class DirectModel:
             first.bias.grad = grad.sum(0)
         for one in grad_rates:
             self._learn_coefficients(one)
-        self.versions = None  # PyTorch's fused Adam leaves the version of a parameter as it is
+        self.versions = None  # PyTorch's fused Adam does not increment versions of parameters
         return loss
 
     def _learn_coefficients(self, grad_rates: Tensor) -> None:
@@ -179,5 +179,5 @@ class DirectModel:
 
 
 def _seed(rate: float) -> Tensor:
-    """The seed of a dropout, drawn as in `gread.kernels.operators.drop`."""
+    """Draw the seed of a dropout, as in `gread.kernels.operators.drop`."""
     return torch.randint(2**31, (1,)) if rate else torch.zeros(1, dtype=torch.int64)

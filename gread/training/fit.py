@@ -149,7 +149,7 @@ class Training:
         """Train until the end, or until ``on_epoch`` returns True."""
         progress, interrupted = self._progress, False
         while not (progress.done or interrupted):
-            # An epoch that is not recorded may raise, after others that were not reported yet.
+            # An epoch that is not recorded may raise, which would hide unreported epochs before it.
             recorded = self._recording is not None and self._recording.graph is not None
             left = progress.config.epochs - len(progress.history)
             at_once = min(EPOCHS_AT_ONCE, left) if recorded else 1
@@ -171,7 +171,7 @@ class Training:
 
     @contextmanager
     def at_best(self) -> Iterator[None]:
-        """The model has its best parameters inside, and those of the last epoch afterwards."""
+        """Context manager that gives the model its best parameters, and restores the last ones."""
         last = copy.deepcopy(self._epochs.model.state_dict())
         self._epochs.model.load_state_dict(self.best_state)
         try:
@@ -184,9 +184,9 @@ class Training:
         return replace(self._progress.fit(), seconds=tuple(self._seconds))
 
     def _cause(self) -> ArithmeticError:
-        """Why the numbers of an epoch are not finite."""
+        """Return the reason why the numbers of an epoch are not finite."""
         try:
-            self._epochs.outputs()  # tells more, if the state is not finite
+            self._epochs.outputs()  # gives a more specific error if the state overflows
         except ArithmeticError as error:
             return error
         return ArithmeticError(NOT_FINITE)
@@ -230,7 +230,7 @@ class PartedGraph:
         return found[: part.own]
 
     def pieces(self, y: Tensor, weight: Tensor) -> list[Piece]:
-        """The parts, with targets [N] and weights [3, N] of their own nodes."""
+        """Pieces of all parts, from the targets [N] and weights [3, N] of all nodes."""
         own = [part.take(torch.arange(len(y), device=y.device))[: part.own] for part in self.parts]
         return [
             Piece(

@@ -1,7 +1,7 @@
 """One epoch: a step on the training nodes, then the metric on all sets of nodes.
 
-A training is the loop of it over a model on a whole graph or its parts (`gread.training.fit`), over
-the members of a population (`gread.training.population`) or over processes that each hold a shard
+The same loop trains a model on a whole graph or its parts (`gread.training.fit`), the members of a
+population (`gread.training.population`), and a model over processes that each hold a shard
 (`gread.distributed.fit`). They differ in the pieces that give outputs, and in the `Reduction`.
 """
 
@@ -31,7 +31,7 @@ EPOCHS_AT_ONCE = 20
 for every process that shares it."""
 
 IN_ONE_LAUNCH = ("cuda",)
-"""Types of devices on which `Best` compares and copies in two launches."""
+"""Types of devices on which `Best` compares and copies with kernels."""
 
 NOT_FINITE = "the loss is not finite: choose a smaller lr"
 
@@ -56,8 +56,8 @@ class Fit:
         best: The epoch with the best validation metric, the earliest on ties; its ``test`` is the
             number to report.
         history: All epochs.
-        diverged: Why training ended early, if the model diverged; else empty.
-        seconds: Duration of every epoch, on a GPU the mean of those between two reads of the
+        diverged: Reason why training ended early, if the model diverged; otherwise empty.
+        seconds: Duration of every epoch, on a GPU the mean over those between two reads of the
             numbers; empty if several trainings, or several processes, shared an epoch.
 
     Example:
@@ -78,8 +78,8 @@ class Nodes(NamedTuple):
     """Nodes that count in a loss.
 
     Attributes:
-        places: Their places in a piece, [n]; None where all nodes have a weight.
-        weight: How much each counts, [n], or [members, N]; None where they count alike.
+        places: Their indices in a piece, [n]; None if all nodes are used.
+        weight: Weight of each node, [n], or [members, N]; None if all weights are 1.
         size: Σ of the weights over all pieces and processes.
     """
 
@@ -89,7 +89,7 @@ class Nodes(NamedTuple):
 
     @staticmethod
     def of(weight: Tensor, size: Tensor, whole: bool = False) -> Nodes:
-        """Nodes with a weight, or all as a whole, from weights [N] or [members, N]."""
+        """Select nodes by their weights [N]; all if ``whole``, or with weights [members, N]."""
         if whole or weight.dim() > 1:
             return Nodes(None, weight, size)
         places = weight.nonzero().squeeze(1)
@@ -103,7 +103,7 @@ class Piece(NamedTuple):
     Attributes:
         outputs: The forward pass, [..., N, k].
         y: Targets of its nodes.
-        weight: How much each counts in training, validation and test, [..., 3, N].
+        weight: Weight of each node in training, validation and test, [..., 3, N].
         trains: Whether it takes part in a step.
     """
 
@@ -117,15 +117,16 @@ class Epochs:
     """Computation of epochs.
 
     The evaluation of an epoch and the gradients of the next need the same parameters. A GPU
-    computes both at the same time if it can: the next step is then ``learned`` already.
+    computes both at the same time if it can: the next step is then already ``learned``.
 
     Args:
-        model: What is trained.
-        pieces: Where its outputs come from; their gradients are added before a step.
-        config: Loss and metric.
-        optimizer: Takes the step.
-        best: Keeps the best state; None if the caller does, with the numbers of every epoch.
-        reduction: How sums over the nodes come together.
+        model: Model to train.
+        pieces: Pieces with the outputs of the model; their gradients are added before a step.
+        config: Training settings with loss and metric.
+        optimizer: Optimizer of the model.
+        best: Storage of the best state; None if the caller keeps it, from the numbers of every
+            epoch.
+        reduction: Reduction of sums over processes.
         direct: The same model without autograd, if it has the standard form.
     """
 
@@ -159,7 +160,7 @@ class Epochs:
         launched = isinstance(optimizer, LaunchedAdam)
         self.ahead = launched and reduction is WHOLE and direct is None
         self.learned = False
-        self.next_loss: Tensor | None = None  # always the same memory, which a graph reads
+        self.next_loss: Tensor | None = None  # always the same memory, for CUDA graphs
 
     @torch.no_grad()
     def check(self) -> None:
@@ -186,7 +187,7 @@ class Epochs:
             # An evaluation reads what this pass has written, such as running statistics.
             self.ahead &= before == self._written()
         self.optimizer.step()
-        # An error of the next step would hide the numbers of this epoch, so no error may occur.
+        # An error of the next step would hide the numbers of this epoch, so it must not raise any.
         self.learned = self.ahead and not values_can_be_read()
         if not self.learned:
             return self._numbers(loss)
@@ -198,11 +199,11 @@ class Epochs:
         return numbers
 
     def _written(self) -> list[int]:
-        """How often each buffer was written."""
+        """Number of writes to each buffer."""
         return [buffer._version for buffer in self.buffers]
 
     def continue_from(self, before: Epochs, members: Tensor) -> None:
-        """Take over the next step of other epochs, of which these members are left."""
+        """Take over the prepared step of ``before`` for the remaining ``members``."""
         self.learned = before.learned
         if before.next_loss is not None:
             self.next_loss = before.next_loss[members]
@@ -233,7 +234,7 @@ class Epochs:
             loss = self.direct.learn()
             if math.isfinite(loss):
                 return loss
-            self.model.train()  # the model finds the time at which its state overflowed
+            self.model.train()  # the model reports the time at which its state overflowed
         loss = self._loss(piece.outputs(), piece.y, nodes)
         loss.sum().backward()
         return loss.detach()
@@ -250,7 +251,7 @@ class Epochs:
             sums = backend_for(outputs).score(outputs, None, self.y, sets, val)
             return torch.cat([loss.unsqueeze(-1), sums / self.counts], -1)
         val_loss = self._loss(outputs, self.y, self.validation)
-        # NaN has a highest class too; its metrics must not pass for numbers.
+        # argmax returns a class for NaN too, so metrics of NaN must be set to NaN.
         no_number = 0 * outputs.amax((-2, -1))
         sums = self.reduction.total(torch.stack([loss, val_loss, no_number], -1))
         loss, val_loss, no_number = sums.split(1, -1)
@@ -284,7 +285,7 @@ def _joined(tensors: list[Tensor], dim: int) -> Tensor:
 def several(epoch: Callable[[], Tensor], count: int) -> list[list[list[float]]]:
     """Compute several epochs: loss, metrics and validation loss of every member."""
     numbers = torch.stack([epoch().clone() for _ in range(count)], 1)
-    found: list[list[list[float]]] = numbers.tolist()  # the one moment that waits for the device
+    found: list[list[list[float]]] = numbers.tolist()  # the only wait for the device
     return found
 
 
@@ -322,8 +323,8 @@ class Progress:
         """Add epochs until training is over, and return them.
 
         Args:
-            numbers: Those of every epoch.
-            explain: Why those of an epoch are not finite.
+            numbers: Numbers of every epoch.
+            explain: Function that returns the reason why the numbers of an epoch are not finite.
         """
         added = []
         for found in numbers:
@@ -353,11 +354,10 @@ class Best:
     It follows the rules of `Progress`, for all members at once and on their device.
 
     Args:
-        kept: Where the best state is kept, tensor by tensor, with members in front if they are
-            several.
-        state: The same tensors as they are trained.
-        configs: How each member is trained.
-        device: Where the numbers are.
+        kept: Tensors for the best state, with a leading axis of members if there are several.
+        state: Corresponding tensors of the model in training.
+        configs: Training settings of each member.
+        device: Device of the numbers.
     """
 
     def __init__(
@@ -379,7 +379,7 @@ class Best:
         self._prepare()
 
     def _prepare(self) -> None:
-        """Find the memory of all tensors, to copy them in one launch."""
+        """Prepare the kernel that copies all tensors."""
         self.kernels: Any = None
         if self.epoch.device.type in IN_ONE_LAUNCH and fast():
             found: Any = available(self.epoch.device.type)
@@ -402,7 +402,7 @@ class Best:
         self.running &= numbers.isfinite().all(-1)
         val = self.sign * numbers[:, 2]
         better = self.running & (val > self.val)
-        if better.is_cuda or better.any():  # a CPU is asked at no cost
+        if better.is_cuda or better.any():  # reading the value is free on a CPU
             self.val.copy_(torch.where(better, val, self.val))
             self.number.copy_(torch.where(better, self.epoch, self.number))
             every = not better.is_cuda and bool(better.all())
@@ -414,7 +414,7 @@ class Best:
         self.running &= self.epoch < epochs
 
     def keep(self, members: Sequence[int]) -> None:
-        """Drop all other members; their states are dropped already."""
+        """Drop all other members, whose states have already been dropped."""
         index = torch.tensor(members, device=self.epoch.device)
         self.limits = self.limits[:, index]
         for name in ("epoch", "number", "val", "running"):

@@ -26,12 +26,13 @@ class Loss(NamedTuple):
     """A loss, with its expected targets and outputs.
 
     Attributes:
-        sum: Called with outputs [..., n, k], targets [n] or [n, k], and weights [..., n], or None
-            where all nodes count alike; gives Σ w_i ℓ_i, [...].
-        outputs: Number k of outputs for a number of classes, or of labels.
-        classes: Number of classes that k outputs tell apart; None where targets are not classes.
-        metric: The metric that goes with it by default.
-        targets: What it is a loss of.
+        sum: Function of outputs [..., n, k], targets [n] or [n, k], and weights [..., n], or None
+            if all weights are 1; it returns Σ w_i ℓ_i, [...].
+        outputs: Function from a number of classes, or of labels, to the number k of outputs.
+        classes: Function from k outputs to the number of classes that they distinguish; None if
+            targets are not classes.
+        metric: Default metric.
+        targets: Kind of targets.
     """
 
     sum: Callable[[Tensor, Tensor, Tensor | None], Tensor]
@@ -43,7 +44,7 @@ class Loss(NamedTuple):
     def scores(self, outputs: Tensor) -> Tensor:
         """Scores for every class, [..., n, classes]; outputs for labels and numbers.
 
-        One output that tells two classes apart is the log-odds of class 1.
+        A single output for two classes is the log-odds of class 1.
         """
         width = outputs.size(-1)
         if self.classes is None or self.classes(width) == width:
@@ -69,12 +70,12 @@ class Loss(NamedTuple):
 
 
 IN_ONE_PASS = ("cuda",)
-"""Types of devices on which one kernel computes the cross entropy with its gradient, of all nodes:
-to select some of them takes longer."""
+"""Types of devices on which one kernel computes the cross entropy with its gradient. It processes
+all nodes, because selecting some of them takes longer."""
 
 
 def in_one_pass(outputs: Tensor, weight: Tensor) -> bool:
-    """Whether one kernel computes the cross entropy, or an evaluation."""
+    """Return whether one kernel computes the cross entropy, or an evaluation."""
     if outputs.device.type not in IN_ONE_PASS or not fast():
         return False
     return outputs.dtype == weight.dtype and outputs.dtype in (torch.float32, torch.float64)
@@ -92,7 +93,7 @@ def cross_entropy(outputs: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
 
 
 def binary(outputs: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
-    """ℓ = −log σ(±output), of one output: the log-odds of class 1."""
+    """ℓ = −log σ(±output), for one output: the log-odds of class 1."""
     if outputs.size(-1) != 1:
         raise InputError(f"the loss binary needs a model with one output, got {outputs.size(-1)}")
     log_odds = outputs.squeeze(-1)
@@ -101,14 +102,14 @@ def binary(outputs: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
 
 
 def squared_error(outputs: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
-    """ℓ = |output − y|² / k, of targets that are numbers."""
+    """ℓ = |output − y|² / k, for targets that are numbers."""
     target = y.to(outputs.dtype).view(len(y), -1).expand_as(outputs)
     each = mse_loss(outputs, target, reduction="none").mean(-1)
     return (each if weight is None else weight * each).sum(-1)
 
 
 def multi_label(outputs: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
-    """ℓ = −Σ_j [y_j log σ(output_j) + (1 − y_j) log(1 − σ(output_j))] / k, of k labels."""
+    """ℓ = −Σ_j [y_j log σ(output_j) + (1 − y_j) log(1 − σ(output_j))] / k, for k labels."""
     target = y.to(outputs.dtype).view(len(y), -1).expand_as(outputs)
     each = binary_cross_entropy_with_logits(outputs, target, reduction="none").mean(-1)
     return (each if weight is None else weight * each).sum(-1)

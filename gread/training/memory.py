@@ -17,10 +17,10 @@ from gread.graph.partition import cuthill_mckee, neighbours, ranges
 from gread.training.config import HALO
 
 MOST = 1024
-"""Parts."""
+"""Largest number of parts."""
 
 LARGEST = 4.0
-"""So many times the graph may all parts with their halos be."""
+"""Largest number of nodes in all parts with their halos, relative to the number in the graph."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,8 @@ class Division:
 
 def parts_that_fit(model: nn.Module, data: Data, free: float | None = None) -> Division:
     """Find the smallest number of parts that fits into memory, with a halo of up to `HALO` hops.
+
+    The number is a power of two. A larger halo takes precedence over fewer parts.
 
     Args:
         model: Model on the device of the training.
@@ -86,8 +88,8 @@ PROBE = 1000
 def _costs(model: nn.Module, data: Data, device: torch.device) -> tuple[float, float]:
     """Bytes of a training step per node and per edge.
 
-    Measured on two small graphs. What autograd holds counts four times: gradients are as large, and
-    what is only there on the way may be too. An edge has its place in rows and in columns.
+    Both are measured on two small graphs. Memory that autograd holds counts four times, because
+    gradients and temporary tensors may be as large. Each edge is stored by row and by column.
     """
     x = data.x[:PROBE].to(device)
     n = x.size(0)
@@ -106,7 +108,8 @@ def bytes_held(
 ) -> int:
     """Bytes that autograd keeps after a forward pass, without small storages.
 
-    The model is left as it was: a forward pass in training moves the means of normalizations.
+    The state of the model is restored, because a forward pass in training mode updates running
+    statistics.
     """
     given = [*model.parameters(), x, edge_index]
     known = {tensor.untyped_storage().data_ptr() for tensor in given}
@@ -120,7 +123,7 @@ def bytes_held(
 
     before, training = [buffer.clone() for buffer in model.buffers()], model.training
     with saved_tensors_hooks(pack, lambda tensor: tensor):
-        # What it keeps lives as long as the logits.
+        # Saved tensors live as long as the logits.
         logits = model.train()(x, edge_index, **(extra or {}))
     total = sum(held.values())
     del logits

@@ -1,8 +1,8 @@
 """Metrics by name: each is one function of the predictions of a model.
 
-It gives one number for each set of nodes (train, validation, test), and for each member of a
-population, without a read of the values: so it can be recorded on a GPU. Sums over nodes go through
-`Predictions.total`, so that the same function serves one process and several.
+A metric returns one number for each set of nodes (train, validation, test) and each member of a
+population. It does not read values on the host, so it can be recorded on a GPU. Sums over nodes use
+`Predictions.total`, so the same function works for one process and for several.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from gread.training.losses import LOSSES, Targets
 
 
 class Reduction(Protocol):
-    """Combination of partial numbers of processes."""
+    """Reduction of partial results over processes."""
 
     def total(self, sums: Tensor) -> Tensor:
-        """Sums over all nodes, from those over the nodes at hand."""
+        """Return sums over all nodes, from sums over the local nodes."""
 
     def gathered(self, rows: Tensor) -> Tensor:
-        """Rows [n, ...] of all nodes, from those of the nodes at hand."""
+        """Return rows [n, ...] of all nodes, from the rows of the local nodes."""
 
     def add_gradients(self, parameters: Iterable[Tensor]) -> None:
-        """Replace the gradient of the loss at hand by that of the whole loss."""
+        """Replace the gradients of the local loss by those of the total loss."""
 
 
 class Whole:
@@ -59,11 +59,11 @@ class Predictions:
 
     Attributes:
         outputs: Scores of the classes, log-odds of the labels, or numbers, [..., n, k]; with
-            members in front if there are several.
+            a leading axis of members if there are several.
         y: Targets: classes or numbers [n], labels or numbers [n, k].
-        weight: How much a node counts in each set, [..., sets, n].
+        weight: Weight of each node in each set, [..., sets, n].
         size: Σ of the weights of all nodes, [..., sets].
-        reduction: How sums over nodes come together.
+        reduction: Reduction of sums over processes.
     """
 
     outputs: Tensor
@@ -102,7 +102,7 @@ class Predictions:
         return self.reduction.total(sums).view(*front, count, count)
 
     def whole(self) -> Predictions:
-        """The same with all nodes at hand, for a metric that compares nodes with each other."""
+        """Predictions of all nodes, for a metric that compares nodes with each other."""
         gathered = self.reduction.gathered
         return Predictions(
             gathered(self.outputs), gathered(self.y), gathered(self.weight.mT).mT, self.size
@@ -113,9 +113,9 @@ class Metric(NamedTuple):
     """A metric, which selects the epoch.
 
     Attributes:
-        of: From predictions to a number for each set, [..., sets].
+        of: Function from predictions to a number for each set, [..., sets].
         higher_is_better: Whether a higher value is better.
-        targets: What it can measure predictions of.
+        targets: Kinds of targets that it supports.
     """
 
     of: Callable[[Predictions], Tensor]
@@ -144,7 +144,7 @@ def metric(
 
 
 def metrics_of(targets: Targets) -> list[str]:
-    """Names of the metrics of some targets."""
+    """Names of the metrics for a kind of targets."""
     return [name for name, found in METRICS.items() if targets in found.targets]
 
 
@@ -166,7 +166,7 @@ def accuracy(p: Predictions) -> Tensor:
 
 @metric("balanced-accuracy")
 def balanced_accuracy(p: Predictions) -> Tensor:
-    """Mean over the classes of the share of their nodes that is predicted."""
+    """Mean recall over the classes."""
     return _class_mean(p.confusion.diagonal(dim1=-2, dim2=-1), p.confusion.sum(-1), p)
 
 
@@ -188,8 +188,8 @@ def _class_mean(parts: Tensor, wholes: Tensor, p: Predictions) -> Tensor:
 def roc_auc(p: Predictions) -> Tensor:
     """Area under the ROC curve: probability that a node of a class is ranked above another node.
 
-    Ties count half. With more than two classes, and of labels, the mean over those that it is
-    defined for.
+    Ties count half. With more than two classes, or with labels, it is the mean over those for which
+    it is defined.
     """
 
     def chance(ranks: _Ranks) -> Tensor:
@@ -202,10 +202,10 @@ def roc_auc(p: Predictions) -> Tensor:
 
 @metric("average-precision", "classes", "labels")
 def average_precision(p: Predictions) -> Tensor:
-    """Mean over the nodes of a class of the precision at the threshold of each.
+    """Average precision: mean over the nodes of a class of the precision at their scores.
 
-    With two classes, that of the rarer one, class 1 if they are of one size; with more, and of
-    labels, the mean over those that have nodes.
+    With two classes, it is that of the rarer class, or of class 1 if both have the same size. With
+    more classes, or with labels, it is the mean over those that have nodes.
     """
 
     def precision(ranks: _Ranks) -> Tensor:
@@ -230,21 +230,21 @@ class _Ranks(NamedTuple):
     order: Tensor
     """Nodes by rising probability, [..., n]."""
     low: Tensor
-    """Number of nodes with a lower probability, of every node."""
+    """For every node, the number of nodes with a lower probability."""
     high: Tensor
-    """Number of nodes with a lower or the same one."""
+    """For every node, the number of nodes with a lower or equal probability."""
 
     def before(self, chosen: Tensor, place: Tensor) -> Tensor:
-        """Number of chosen nodes among the first in order, as many as ``place`` says."""
+        """Number of chosen nodes among the first ``place`` nodes in order."""
         ordered = chosen.gather(-1, self.order.unsqueeze(-2).expand_as(chosen))
         counts = pad(ordered.cumsum(-1), (1, 0))
         return counts.gather(-1, place.unsqueeze(-2).expand_as(chosen))
 
 
 def _mean_over_classes(p: Predictions, value: Callable[[_Ranks], Tensor]) -> Tensor:
-    """The mean over the classes that it is defined for, each against the others; NaN for none.
+    """Mean of ``value`` over the classes where it is defined, each against the others; else NaN.
 
-    Of two classes, the rarer is enough.
+    With two classes, only the rarer class is used.
     """
     p = p.whole()
     chosen, values = p.weight > 0, []
@@ -258,7 +258,7 @@ def _mean_over_classes(p: Predictions, value: Callable[[_Ranks], Tensor]) -> Ten
 
 
 def _against_others(p: Predictions, chosen: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Probability [..., n] and presence [n] of every label or class; of two classes, the rarer."""
+    """Yield probability [..., n] and presence [n] per label or class; of two classes, the rarer."""
     if p.y.dim() == 2:
         probabilities, there = p.outputs.sigmoid(), p.y == 1
     else:
@@ -283,7 +283,7 @@ def micro_f1(p: Predictions) -> Tensor:
 
 @metric("nll", "classes", "labels", higher_is_better=False)
 def negative_log_likelihood(p: Predictions) -> Tensor:
-    """Mean of −log of the probability of the true class; of labels, the mean over these too."""
+    """Mean of −log of the probability of the true class; for labels, also the mean over labels."""
     if p.y.dim() == 2:
         y = p.y.to(p.outputs.dtype).expand_as(p.outputs)
         return p.mean(binary_cross_entropy_with_logits(p.outputs, y, reduction="none").mean(-1))
@@ -293,7 +293,7 @@ def negative_log_likelihood(p: Predictions) -> Tensor:
 
 @metric("r2", "numbers")
 def r_squared(p: Predictions) -> Tensor:
-    """1 − Σ |y − output|² / Σ |y − mean of y|², of targets that are numbers."""
+    """1 − Σ |y − output|² / Σ |y − mean of y|², for targets that are numbers."""
     y = p.y.double().view(len(p.y), -1)
     error = p.total((p.outputs - y).square().sum(-1))
     means = torch.stack([p.mean(column) for column in y.unbind(-1)], -1)
@@ -303,6 +303,6 @@ def r_squared(p: Predictions) -> Tensor:
 
 @metric("mae", "numbers", higher_is_better=False)
 def mean_absolute_error(p: Predictions) -> Tensor:
-    """Mean of |y − output|, of targets that are numbers."""
+    """Mean of |y − output|, for targets that are numbers."""
     y = p.y.to(p.outputs.dtype).view(len(p.y), -1)
     return p.mean((p.outputs - y).abs().mean(-1))

@@ -19,11 +19,11 @@ class HasParameterGroups(Protocol):
     """A model with several parameter groups."""
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
-        """Groups for an optimizer of PyTorch, where ``weight_decay`` is that of the training."""
+        """Return groups for a PyTorch optimizer; ``weight_decay`` is that of the training."""
 
 
 def adam(model: nn.Module, config: TrainConfig) -> torch.optim.Adam:
-    """The optimizer of one model."""
+    """Return the optimizer of one model."""
     groups: Any = model.parameters()
     if isinstance(model, HasParameterGroups):
         groups = model.parameter_groups(config.weight_decay)
@@ -33,7 +33,7 @@ def adam(model: nn.Module, config: TrainConfig) -> torch.optim.Adam:
 def _adam(
     groups: Any, parameters: Sequence[Tensor], lr: float, weight_decay: float
 ) -> torch.optim.Adam:
-    # PyTorch's fused kernel has no complex numbers.
+    # PyTorch's fused kernel does not support complex numbers.
     fused = fast() and all(parameter.is_floating_point() for parameter in parameters)
     capturable = any(parameter.is_cuda for parameter in parameters)
     kind = FusedAdam if fused and not capturable else torch.optim.Adam
@@ -43,7 +43,7 @@ def _adam(
 class FusedAdam(torch.optim.Adam):
     """PyTorch's fused Adam with a step that does not load torch.compile.
 
-    The original step prepares for it, which takes seconds at first and half of every step.
+    The original step prepares for it, which takes seconds at first and half the time of every step.
     """
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -68,7 +68,7 @@ class FusedAdam(torch.optim.Adam):
                 maximize=False,
             )
 
-    step.hooked = True  # type: ignore[attr-defined]  # no wrapper for profilers, which takes longer
+    step.hooked = True  # type: ignore[attr-defined]  # skip the slow profiler wrapper
 
 
 IN_ONE_LAUNCH = ("cuda",)
@@ -81,7 +81,7 @@ class LaunchedAdam:
     PyTorch's fused kernel has one thread block for 65,536 numbers, too few to fill a GPU.
 
     Args:
-        parameters: Contiguous and of one type, with members in front if there are several.
+        parameters: Contiguous, of one dtype, with a leading axis of members if there are several.
         rates: Learning rate and weight decay, [parameters, members, 2].
     """
 
@@ -102,7 +102,7 @@ class LaunchedAdam:
 
     @staticmethod
     def fits(parameters: Sequence[Tensor]) -> bool:
-        """Whether there is a kernel for these parameters."""
+        """Return whether there is a kernel for these parameters."""
         kinds = {(p.device.type, p.dtype) for p in parameters}
         device, dtype = next(iter(kinds), ("", None))
         if len(kinds) != 1 or device not in IN_ONE_LAUNCH or not fast():
@@ -148,7 +148,7 @@ class LaunchedAdam:
         return table, torch.tensor(factors, dtype=torch.float64).to(self.powers.device)
 
     def keep(self, members: Sequence[int]) -> None:
-        """Drop all other members; their parameters are dropped already."""
+        """Drop all other members, whose parameters have already been dropped."""
         index = torch.tensor(members, device=self.rates.device)
         self.rates = self.rates[:, index].contiguous()
         self.means, self.squares = self.means[index], self.squares[index]
@@ -157,7 +157,7 @@ class LaunchedAdam:
 
 
 def launched(optimizer: torch.optim.Adam) -> torch.optim.Adam | LaunchedAdam:
-    """The same optimizer in one launch, if its parameters fit."""
+    """Return the equivalent `LaunchedAdam` if it supports the parameters, else the optimizer."""
     groups = optimizer.param_groups
     parameters = [p for group in groups for p in group["params"]]
     if not LaunchedAdam.fits(parameters):
@@ -169,7 +169,7 @@ def launched(optimizer: torch.optim.Adam) -> torch.optim.Adam | LaunchedAdam:
 def member_adam(
     parameters: Iterable[Tensor], configs: Sequence[TrainConfig]
 ) -> MemberAdam | LaunchedAdam:
-    """The optimizer of a population; each member has its learning rate and weight decay."""
+    """Return the optimizer of a population; each member has its learning rate and weight decay."""
     parameters = list(parameters)
     if not LaunchedAdam.fits(parameters):
         return MemberAdam(parameters, configs)
@@ -178,14 +178,14 @@ def member_adam(
 
 
 class MemberAdam:
-    """Adam on parameters with members in front, each with its learning rate and weight decay.
+    """Adam for several members, each with its learning rate and weight decay.
 
-    PyTorch's Adam has one rate for a tensor. So it moves zeros at the rate 1, and every member
-    takes its own multiple of that move.
+    PyTorch's Adam has one learning rate per tensor. It therefore updates zeros with learning rate
+    1, and every member adds this update multiplied by its own learning rate.
 
     Args:
-        parameters: With members in front.
-        configs: How each member is trained.
+        parameters: Parameters with a leading axis of members.
+        configs: Training settings of each member.
     """
 
     def __init__(self, parameters: Iterable[Tensor], configs: Sequence[TrainConfig]):
@@ -212,7 +212,7 @@ class MemberAdam:
         return self.rates.view(-1, 2, *(1,) * (parameter.dim() - 1))
 
     def keep(self, members: Sequence[int]) -> None:
-        """Drop all other members; their parameters are dropped already."""
+        """Drop all other members, whose parameters have already been dropped."""
         index = torch.tensor(members, device=self.rates.device)
         self.rates = self.rates[index]
         for move in self.moves:

@@ -33,22 +33,22 @@ def fit_together(
 ) -> list[Fit | ArithmeticError]:
     """Train all models at once; return the result of `gread.fit` for each, or its error.
 
-    Each has its own split, learning rate, weight decay, number of epochs and patience. Up to
-    rounding, each gives what it gives alone with the same random numbers. One that diverges does
-    not affect the others.
+    Each model has its own split, learning rate, weight decay, number of epochs and patience. Up to
+    rounding, its result is that of separate training with the same random numbers. A model that
+    diverges does not affect the others.
 
     Args:
-        models: Of one form, see `gread.models.stacking.stack`.
+        models: Models of one form, see `gread.models.stacking.stack`.
         data: As for `gread.fit`.
-        configs: How to train each; they share loss and metric.
-        splits: Which column of the masks each has.
-        generators: From which each draws the seeds of its dropout, as they are after the model was
-            built.
-        restore: Whether each model is left with its best parameters. Otherwise no best parameters
-            are kept, and members that begin alike may share one model.
+        configs: Training settings of each model; all must have the same loss and metric.
+        splits: Column of the masks for each model.
+        generators: Generator of each model for the seeds of its dropout, in the state after the
+            model was built.
+        restore: Whether to restore the best parameters of each model. Otherwise no best parameters
+            are kept, and members with equal initial parameters may share one model.
 
     Raises:
-        CannotStack: The models cannot be one.
+        CannotStack: The models cannot be stacked.
 
     Example:
         >>> import gread
@@ -79,7 +79,7 @@ def fit_together(
             if member in running:
                 try:
                     progress[member].follow(history, partial(population.explain, member))
-                except ArithmeticError as error:  # in its first epoch
+                except ArithmeticError as error:  # diverged in its first epoch
                     errors[member] = error
         running = [m for m in running if m not in errors and not progress[m].done]
         if len(running) <= len(population.members) / 2:
@@ -92,7 +92,7 @@ class Population:
     """Epochs of all members at once.
 
     Attributes:
-        members: Those that are left, by number.
+        members: Indices of the remaining members.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class Population:
         return Recording(self.epochs) if self.weight.is_cuda and fast() else self.epochs
 
     def keep(self, members: Sequence[int]) -> None:
-        """Drop all other members; restore their best parameters if these are kept."""
+        """Drop all other members, and restore their best parameters if these are kept."""
         index = [self.members.index(member) for member in members]
         if self.best_model is not None:
             leaving = [k for k in range(len(self.members)) if k not in index]
@@ -157,7 +157,7 @@ class Population:
         self.epochs.continue_from(before, torch.tensor(index, device=self.weight.device))
 
     def explain(self, member: int) -> ArithmeticError:
-        """The error of an overflowing member, from a separate forward pass."""
+        """Return the error of an overflowing member, from a separate forward pass."""
         alone = copy.deepcopy(self.models[member]).to(self.y.device).eval()
         try:
             with torch.no_grad():

@@ -48,7 +48,7 @@ def gread(
     """Run the command to its end.
 
     Args:
-        arguments: Of the command.
+        arguments: Command line arguments.
         cwd: Working directory.
         before: Python code that runs first in the process, for instance to set a limit.
         environment: Variables to add.
@@ -98,10 +98,12 @@ def in_fresh_process(function: Callable[..., T], *arguments: Any) -> T:
 
 
 def forked(arguments: Sequence[str | Path], folder: Path, log: Path | None = None) -> int:
-    """Run the command in a fork of this process, which has imported everything.
+    """Start the command in a fork of this process, and return the process id of the child.
+
+    This process has already imported gread, so the command starts quickly.
 
     Args:
-        arguments: Of the command.
+        arguments: Command line arguments.
         folder: Working directory.
         log: File of the output; by default a file of that name in the folder.
     """

@@ -19,7 +19,7 @@ def main(times: int | None) -> list[Row]:
 
 
 def row(passed: bool) -> Row:
-    """Row from stored coverage data, and whether its tests passed."""
+    """Row from stored coverage data; ``passed`` is False if a test failed."""
     path = ROOT / ".coverage.json"
     _coverage("json", "--quiet", "--fail-under=0", "-o", str(path))
     rooms: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])

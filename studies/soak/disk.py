@@ -41,7 +41,7 @@ KILOBYTES = 4096
 
 @SCRIPTS.register("disk")
 def disk(times: int | None) -> list[Row]:
-    """Use a tmpfs of a few megabytes; mounting it needs root."""
+    """Run the commands on a tmpfs of a few megabytes; mounting it needs root."""
     rows = []
     for name in COMMANDS:
         count, said = in_fresh_process(_full, name, times or EACH)
@@ -62,7 +62,7 @@ def _row(tried: str, count: int, found: str) -> Row:
 
 @contextmanager
 def _mounted() -> Iterator[tuple[Path, Path]]:
-    """Small disk, and a file outside it for the output of commands."""
+    """Mount a small disk; yield its path and a file outside it for the output of commands."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder, "disk")
         place.mkdir()
@@ -75,7 +75,7 @@ def _mounted() -> Iterator[tuple[Path, Path]]:
 
 
 def _full(name: str, count: int) -> tuple[int, str]:
-    """Number of failures by a full disk, and the last message."""
+    """Number of failures due to a full disk, and the last message."""
     draw = random.Random(name)
     with _mounted() as (place, log):
         work, filler = place / "work", place / "filler"
@@ -118,7 +118,7 @@ def _visible(work: Path) -> dict[str, object]:
 
 
 def _used(place: Path) -> int:
-    """Kilobytes."""
+    """Kilobytes in use."""
     return shutil.disk_usage(place).used // 1024
 
 

@@ -1,6 +1,6 @@
 """Missing GPU, busy GPU, wrong build, and determinism.
 
-Some cases need no GPU; with one, more are tried.
+Some cases need no GPU; the others run only if there is one.
 """
 
 import tempfile

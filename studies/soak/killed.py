@@ -56,7 +56,7 @@ def killed(times: int | None) -> list[Row]:
 
 
 def _kill(name: str, kills: int) -> tuple[int, int, int]:
-    """Numbers of kills and of completed commands, and of results stored at each kill."""
+    """Number of kills, of completed commands, and of results stored at all kills together."""
     draw = random.Random(name)
     with tempfile.TemporaryDirectory() as folder:
         whole, again = prepared(Path(folder, "whole")), Path(folder, "again")

@@ -30,7 +30,7 @@ resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 @SCRIPTS.register("memory")
 def memory(times: int | None) -> list[Row]:
-    """Limits are RLIMIT_AS on a CPU, and PyTorch's limit per process on a GPU."""
+    """Run the cases with RLIMIT_AS on a CPU, and with PyTorch's limit per process on a GPU."""
     rows = []
     for device in ("cpu", *(["cuda"] if torch.cuda.is_available() else [])):
         sizes = in_fresh_process(_population, device)

@@ -43,14 +43,15 @@ TESTS = {
         "tests/studies/test_findings.py",
     ),
 }
-"""Tests that must detect mutants of each file, besides its doctests."""
+"""Tests that must detect mutants of each file, in addition to its doctests."""
 
 
 def mutation(file: str, times: int | None) -> list[Row]:
     """Row of a file, and one row for every reason of survivors.
 
-    Outcomes are stored per mutant and not tried again, so an interrupted script can be resumed
-    after adding a test or a reason. With ``times``, that many mutants are tried again.
+    Outcomes are stored per mutant. Detected mutants are not tried again, so the script can be
+    resumed after an interruption, or after a test or a reason is added. With ``times``, the first
+    ``times`` mutants are tried, and nothing is stored.
     """
     kept = RESULTS / "mutants" / f"{_name(file)}.jsonl"
     noticed = [] if times else [one for one in _read(kept, file) if not one["survived"]]

@@ -114,7 +114,7 @@ def _weights(make: Callable[[Tensor], Tensor]) -> Check:
 
 
 def _type(dtype: torch.dtype) -> Check:
-    """Weights with another type than the features."""
+    """Weights with a different dtype from the features."""
 
     def check(name: str, seed: int) -> None:
         x, edge_index = graph(seed)
@@ -162,7 +162,7 @@ def outcome(check: str, name: str, seed: int) -> str:
 
 
 def isolated(count: int) -> str:
-    """Train an epoch and predict on nodes without edges; describe the cost."""
+    """Run a forward and a backward pass on nodes without edges, predict, and describe the cost."""
     start, before = perf_counter(), _resident()
     x = torch.randn(count, 2, generator=torch.Generator().manual_seed(0))
     edge_index = torch.zeros(2, 0, dtype=torch.int64)

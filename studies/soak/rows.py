@@ -11,8 +11,8 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "studies" / "soak" / "results"
 PAGE = ROOT / "docs" / "reliability.md"
 
-# A script is a function of the number of attempts (None: the number for the page), in its own file
-# below studies/soak/: @SCRIPTS.register("name").
+# A script is a function of the number of attempts (None: the number for the page), in a separate
+# file below studies/soak/, registered with @SCRIPTS.register("name").
 SCRIPTS: Registry[Callable[[int | None], "Iterable[Row]"]] = Registry("soak script")
 
 

@@ -20,7 +20,7 @@ MUST_HOLD = (
 SECONDS = 120.0
 SOLVERS = ("euler", "heun", "rk4", "rk4-classic", "dopri5")
 GRAPHS = (
-    ("csbm", {"num_nodes": 180, "homophily": 0.0, "degree": 4}),  # bipartite: Ã has −1
+    ("csbm", {"num_nodes": 180, "homophily": 0.0, "degree": 4}),  # bipartite: λ = −1
     ("csbm", {"num_nodes": 180, "homophily": 0.6, "degree": 4, "sigma": 5.0}),
     ("texas", {}),
 )

@@ -79,7 +79,7 @@ def main(times: int | None) -> list[Row]:
 
 
 def called(code: str) -> str:
-    """Hosts that a piece of Python connects to, in a separate folder."""
+    """Network calls of Python code in a separate folder, or the end of its error output."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-c", WATCH + code]
         done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=600)
@@ -96,7 +96,7 @@ def locked() -> tuple[int, str]:
 
 
 def installs() -> str:
-    """Whether pip can install the lock, which verifies every hash."""
+    """Outcome of a dry run in which pip installs the lock and verifies every hash."""
     command = [sys.executable, "-m", "pip", "install", "--require-hashes", "--dry-run", "--no-deps"]
     with tempfile.TemporaryDirectory() as folder:
         command += ["--ignore-installed", "--target", str(Path(folder, "x")), "-r", str(LOCK)]

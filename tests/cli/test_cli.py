@@ -33,7 +33,7 @@ def in_a_process(*arguments, **options):
 
 @pytest.fixture
 def gread(monkeypatch, capsys):
-    """Run the command in this process, which saves the import of torch."""
+    """Run the command in this process, which avoids importing torch again."""
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["gread", *map(str, arguments)])
@@ -83,7 +83,7 @@ def test_datasets_shows_paper_statistics_and_marks_differences(gread, real_root)
     assert "2325" in shown
     assert "235 ≠" in shown  # an error of the paper
     assert "6 ≠" in shown
-    assert shown.count("≠") == 3  # and the legend
+    assert shown.count("≠") == 3  # two numbers and the legend
     assert "Rozemberczki" in shown
     rows = json.loads(gread("datasets", "texas", "--json").stdout)
     assert rows[0]["statistics"]["edges_with_loops"] == 295
@@ -92,7 +92,7 @@ def test_datasets_shows_paper_statistics_and_marks_differences(gread, real_root)
 
 @pytest.mark.slow
 def test_datasets_without_files_are_listed_with_advice(gread, tmp_path, monkeypatch):
-    small = Path(json.__file__).parent  # for python-ast
+    small = Path(json.__file__).parent  # a small folder of sources for python-ast
     monkeypatch.setattr("gread.data.generated.sysconfig.get_path", lambda _: small)
     monkeypatch.setenv("GREAD_DATA", str(tmp_path))
     monkeypatch.setenv("GREAD_MIRROR", "http://127.0.0.1:9")

@@ -1,4 +1,4 @@
-"""The commands for a user's own graph: fit, predict, diagnose, and invalid input."""
+"""The commands for a user's own graph, with valid and invalid input."""
 
 import csv
 import json
@@ -25,7 +25,7 @@ from tests.processes import Forked
 
 FAST = ("--set", "epochs=3", "--set", "hidden_channels=4")
 ONE_STEP = ("--set", "solver=euler", "--set", "time=1")
-"""A model of few operators, which take an exporter milliseconds each."""
+"""Settings of a model with few operators; exporting each takes milliseconds."""
 
 
 def write_csv(path, columns):

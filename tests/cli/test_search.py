@@ -36,7 +36,7 @@ def test_search_shows_validation_but_no_test_accuracy(find):
     assert "study csbm-gread-bs: 4 trials, 0 pruned" in shown.stdout
     assert "selected: trial " in shown.stdout
     assert "hidden_channels=" in shown.stdout
-    assert ": validation " in shown.stderr  # of every new best trial
+    assert ": validation " in shown.stderr  # printed for every new best trial
     assert "test " not in shown.stderr
     assert "test " not in shown.stdout.replace("its test accuracy", "")
 

@@ -10,7 +10,7 @@ Y = RANDOM.integers(0, 3, 200)
 
 
 def predictor(skill: float):
-    """Predictor whose accuracy is the given skill."""
+    """Random probabilities mixed with the true classes, which have the weight ``skill``."""
     noise = RANDOM.dirichlet(np.ones(3), len(Y))
     return (1 - skill) * noise + skill * np.eye(3)[Y]
 

@@ -32,7 +32,7 @@ def test_mlp_predictions_do_not_depend_on_edges(fitted):
 
 
 def test_label_propagation_beats_mlp_on_constant_features(data):
-    """It is far above chance on a homophilous graph, for any features."""
+    """Label propagation is far above chance on a homophilous graph, for any features."""
     blind = data.clone()
     blind.x = torch.zeros(150, 2)
     classifier = GraphClassifier("mlp", settings={"epochs": 2}).fit(blind)
@@ -41,7 +41,7 @@ def test_label_propagation_beats_mlp_on_constant_features(data):
 
 
 def right_in(share, nodes=1000):
-    """Scores with this accuracy."""
+    """Scores with the given accuracy."""
     y = np.zeros(nodes, dtype=np.int64)
     p = np.tile([0.9, 0.1], (nodes, 1))
     p[int(share * nodes) :] = [0.1, 0.9]

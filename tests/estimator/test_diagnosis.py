@@ -168,7 +168,7 @@ def test_diagnosis_homophily_equals_the_library_functions():
 @pytest.mark.parametrize("different", [2, 5, 40, 10**6])
 @pytest.mark.parametrize("told", [False, True])
 def test_no_tree_makes_fewer_errors_than_the_bound(different, told):
-    """A column that the bound rules out would not be found by a tree."""
+    """The bound rules out no column that a tree would find."""
     random = np.random.default_rng(different)
     for _ in range(20):
         values = random.integers(different, size=200)

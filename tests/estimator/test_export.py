@@ -50,7 +50,7 @@ def one_way(data):
 
 
 SHORT = {"time": 0.1, "solver": "euler", "num_layers": 2, "num_steps": 1}
-"""Settings with few operators, which take milliseconds each, and finite reactions."""
+"""Settings with finite reactions and few operators; exporting each takes milliseconds."""
 
 
 def trained(name, data, **changes):
@@ -162,7 +162,7 @@ def test_blend_scorer_equals_the_classifier_probabilities(one_way):
 ROWS = Candidate("rows", "tuned-sage", SMALL, scaling="row")
 ATTENTION = Candidate("BS", "gread-bs", {"hidden_channels": 8, "time": 0.1, "solver": "euler"})
 BLENDS = {".pt2": (DIRECTED, ATTENTION), ".onnx": (DIRECTED, ROWS)}
-"""Few members: the time of an exporter grows faster than the number of operators."""
+"""Blends of few members: export time grows faster than the number of operators."""
 
 
 @pytest.mark.slow
@@ -204,7 +204,7 @@ RUN = {".pt2": run_pt2, ".onnx": run_onnx}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["gat", "grand"])  # the MLP in test_task.py, GREAD-X in a blend
+@pytest.mark.parametrize("name", ["gat", "grand"])  # test_task.py has an MLP, BLENDS has GREAD-X
 def test_onnx_gives_the_same_probabilities(data, other, tmp_path, name):
     classifier = trained(name, data, num_layers=1)
     given = inputs_of(classifier, other)

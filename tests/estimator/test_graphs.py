@@ -38,7 +38,7 @@ def matrix():
 
 
 def files():
-    """Files of nodes and edges in a folder."""
+    """Folder with a file of nodes and a file of edges."""
     folder = Path(tempfile.mkdtemp())
     nodes, edges = frames()
     nodes.rename_axis("id").to_csv(folder / "nodes.csv")

@@ -49,7 +49,7 @@ def quick(candidate: Candidate) -> Candidate:
 
 
 def one_way(data):
-    """Directed edges of two types."""
+    """Graph with directed edges of two types."""
     source, target = data.edge_index
     edges = data.edge_index[:, source < target]
     types = Relations(("a", "b"), edges, torch.arange(edges.size(1)) % 2, None)
@@ -66,14 +66,14 @@ def test_every_candidate_learns_and_gives_probabilities(data, candidate):
 
 
 def with_labels(data):
-    """Graph whose labels depend on features and neighbours."""
+    """Graph with labels that depend on features and neighbours."""
     other = data.clone()
     other.y = torch.stack([data.y, data.x[:, 0] > 0, data.x[:, 1] > 0], 1).double()
     return other, LabelSets(("a", "b", "c"), "roc-auc")
 
 
 def with_numbers(data):
-    """Graph whose targets, around a million, depend on features."""
+    """Graph with targets around a million, which depend on features and neighbours."""
     other = data.clone()
     other.y = 1e6 + 1000 * (data.x[:, 0].double() + data.y)
     y = other.y.numpy()
@@ -161,7 +161,7 @@ def test_few_labelled_nodes_use_folds_and_many_one_held_out_part(data, monkeypat
 @pytest.mark.parametrize("smooth", [False, True])
 @pytest.mark.parametrize("model", ["label-propagation", "mlp", "gread-x"])
 def test_predictions_depend_only_on_training_labels(data, model, smooth):
-    """Changing labels of held-out and test nodes changes nothing else."""
+    """Changing labels of held-out and test nodes does not change predictions."""
     if model == "label-propagation" and smooth:
         pytest.skip("label propagation is smooth")
     candidate = Candidate("x", model, FAST if model != "label-propagation" else {}, smooth=smooth)
@@ -176,7 +176,7 @@ def test_predictions_depend_only_on_training_labels(data, model, smooth):
 def test_the_blend_is_at_least_as_good_as_every_candidate(problem):
     some = [quick(one) for one in portfolio()[:4]]
     found = race(problem, some, seconds=0.0001)
-    # The first candidate that can predict other graphs is second.
+    # The second candidate is the first that can predict other graphs.
     assert {one.candidate.title.split(",")[0] for one in found} == {
         "Label propagation",
         "Linear model",
@@ -326,7 +326,7 @@ def test_keyboard_interrupt_keeps_networks_refitted_on_all_nodes(data, held, mon
 
 
 def test_keyboard_interrupt_shortens_the_refit_on_all_nodes(problem, monkeypatch, ticks):
-    """Its time limit is proportional to the time until the interrupt."""
+    """The time limit of the refit is proportional to the time until the interrupt."""
     monkeypatch.setattr("gread.estimator.automatic.portfolio", lambda: [slow])
     slow = Candidate("MLP", "mlp", {"epochs": 10**6, "patience": None, "hidden_channels": 4})
     ends = []

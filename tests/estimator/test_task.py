@@ -44,7 +44,7 @@ FEW = (
 
 
 def graph_of(targets):
-    """Graph whose targets depend on features and neighbours; five are unknown."""
+    """Graph with targets that depend on features and neighbours; five targets are unknown."""
     data = gread.csbm(150, 2, homophily=0.8, degree=8, num_features=6, num_splits=1, seed=1)
     del data.train_mask, data.val_mask, data.test_mask
     if targets == "numbers":
@@ -235,9 +235,9 @@ def test_scorer_outputs_equal_predictions_of_selected_models(chosen):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("targets", "suffix"), [("labels", ".onnx"), ("numbers", ".pt2")]
-)  # classes in test_export.py, in both formats
+)  # test_export.py exports classes in both formats
 def test_every_task_is_exported(tmp_path, targets, suffix):
-    data, estimator = chosen_from(FEW[:2], targets)  # few operators, which take milliseconds each
+    data, estimator = chosen_from(FEW[:2], targets)  # few operators, for a short export
     given = estimator._inputs(estimator.read(data))
     file = tmp_path / f"model{suffix}"
     if suffix == ".onnx":
@@ -363,7 +363,7 @@ def test_best_threshold_maximizes_the_measure(measure):
 
 
 def rare_classes(nodes=600, ratio=20, seed=0):
-    """Graph with one node in ``ratio`` of a class that depends on features."""
+    """Classifier and a graph; one node in ``ratio`` has a rare class that depends on features."""
     random = np.random.default_rng(seed)
     y = torch.zeros(nodes, dtype=torch.int64)
     y[torch.from_numpy(random.permutation(nodes)[: nodes // ratio])] = 1

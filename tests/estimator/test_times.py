@@ -19,7 +19,7 @@ NODES = 120
 
 @pytest.fixture(scope="module")
 def frames():
-    """Tables of nodes with times from 2010 on, and later edges."""
+    """Tables of nodes with times from 2010 on, and of edges with the later time of both ends."""
     random = np.random.default_rng(0)
     y, year = random.integers(3, size=NODES), 2010 + np.sort(random.integers(10, size=NODES))
     pairs = random.integers(NODES, size=(2, 500))

@@ -65,7 +65,7 @@ def test_tree_regression_predictions_match_scikit_learn(x):
 
 
 def test_float32_rounding_keeps_values_on_their_side_of_a_threshold():
-    """Thresholds lie between float32 values; rounding must not move them past one."""
+    """Thresholds lie between float32 values; rounding must not move a threshold past a value."""
     start = np.float32(1.0)
     values = np.array([start, np.nextafter(start, np.float32(2.0))], dtype=np.float32)
     x, y = torch.from_numpy(values).repeat(100).unsqueeze(1), torch.tensor([0, 1]).repeat(100)

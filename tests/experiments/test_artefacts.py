@@ -60,7 +60,7 @@ def results_of(specs):
 
 @cache
 def plan_of(name, scale):
-    """Plan of an artefact, cached because it takes long."""
+    """Plan of an artefact, cached because it is slow to compute."""
     return SCALES[scale](ARTEFACTS[name])
 
 

@@ -22,7 +22,7 @@ def searched(monkeypatch):
 
 
 def results(**scores):
-    """Final runs whose accuracy is a function of the spec."""
+    """Final runs with an accuracy that is a function of the spec."""
     named = {name.replace("_", "-"): score for name, score in scores.items()}
     return [Result(s, "ok", test=named[s.model](s)) for s in FAIR.specs() if s.model in named]
 

@@ -40,7 +40,7 @@ def tables():
 
 
 def said(name):
-    """GREAD-X, its ensemble if there is one, the tuned GCN, and p, of a row of the page."""
+    """Row of the page: GREAD-X, its ensemble if there is one, the tuned GCN, and p."""
     (cells,) = re.findall(rf"^\| {re.escape(name)} \|(.+)\|$", PAGE, re.M)
     ours, theirs, chance, _ = (cell.replace("*", "").strip() for cell in cells.split("|"))
     first, _, ensemble = ours.partition(", ensemble ")

@@ -21,7 +21,7 @@ from gread.runs.run import built, prepared, run
 def test_marks_from_paper_means_equal_printed_marks_except_one():
     means = {name: {d: row[d][0] for d in DATASETS} for name, row in PAPER.items()}
     marked = {name: marks(means, name) for name in means}
-    # The paper also marks GREAD-FB* with †, whose mean is lower than that of ACM-GCN.
+    # The paper also marks GREAD-FB* with †, although its mean is lower than that of ACM-GCN.
     assert {name: mark for name, mark in marked.items() if mark} == {"GREAD-BS": "∗†"}
 
 

@@ -42,7 +42,7 @@ def source(names):
 
 @pytest.fixture(scope="module")
 def javascript(tmp_path_factory):
-    """Evaluate an expression of the page's functions, given ``input``."""
+    """Function that evaluates a JavaScript expression with the page's functions and ``input``."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("there is no Node: Debian's package is called nodejs")
@@ -64,7 +64,7 @@ def javascript(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def graph():
-    """Forty nodes with weighted edges; one has no neighbours."""
+    """Graph of forty nodes with weighted edges; one node has no neighbours."""
     generator = np.random.default_rng(0)
     pairs = sorted({tuple(sorted(pair)) for pair in generator.integers(0, 39, (90, 2)).tolist()})
     pairs = [pair for pair in pairs if pair[0] != pair[1]]

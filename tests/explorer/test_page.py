@@ -1,4 +1,4 @@
-"""The explorer in a real browser: served, and from a file.
+"""The explorer in a real browser, from a server and from a file.
 
 These tests are slow, because a browser takes seconds to start. test_numbers.py, test_server.py and
 test_trained.py test the content of the page without one.
@@ -82,7 +82,10 @@ def clock(tab):
 
 
 def until(tab, time):
-    """Poll the clock, because the page forbids the evaluation that Playwright waits with."""
+    """Wait until the clock passes ``time``.
+
+    The clock is polled, because the page forbids the ``eval`` that Playwright uses to wait.
+    """
     for _ in range(200):
         if clock(tab) > time:
             return

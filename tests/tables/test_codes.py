@@ -7,7 +7,7 @@ RNG = np.random.default_rng(0)
 
 
 def uneven(count, rows):
-    """Codes such as schools: unequal numbers of rows, in no order."""
+    """Codes such as schools, in random order and with unequal numbers of rows."""
     shares = RNG.permutation(1 / np.arange(1, count + 1))
     return RNG.choice(np.arange(count) * 7, p=shares / shares.sum(), size=rows)
 

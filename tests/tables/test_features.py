@@ -81,7 +81,7 @@ def test_preprocessing_is_fitted_on_training_rows_only():
 
 
 def _shuffled(found, rows):
-    """The same training rows; all other rows are copies of the first."""
+    """Values with the same training rows; all other rows are copies of the first one."""
     order = np.where(np.isin(ALL, rows), ALL, rows[0])
     values = found.values[order]
     return (
@@ -190,7 +190,7 @@ def test_features_larger_than_memory_are_memory_mapped(monkeypatch):
 
 
 def codes(count=400):
-    """Table with four unordered codes and a quantity."""
+    """Columns with four unordered codes and a quantity."""
     rng = np.random.default_rng(0)
     return {
         "dorm": rng.choice([3, 17, 21, 40], size=count),

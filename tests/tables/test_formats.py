@@ -170,7 +170,7 @@ def test_parquet_preserves_numeric_categoricals(tmp_path):
 
 
 def wide(rows=60, columns=150):
-    """Table of mostly zero counts with columns of all other kinds."""
+    """Mostly zero counts, and the cells of a table with them and columns of all other kinds."""
     rng = np.random.default_rng(0)
     counts = rng.poisson(0.1, (rows, columns))
     counts[0] = 0

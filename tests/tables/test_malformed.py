@@ -28,7 +28,7 @@ VALUES = st.recursive(
 
 
 def check(nodes, edges, **options):
-    """Check for a valid graph or a one-line error."""
+    """Check that reading gives a valid graph or a short error."""
     try:
         graph = read_graph(nodes, edges, **options)
     except InputError as error:

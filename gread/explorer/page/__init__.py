@@ -1,7 +1,7 @@
-"""The explorer's page, as one text: what is served, and what is written to a file.
+"""The page of the explorer, as one HTML text that is served or written to a file.
 
-The page computes for itself. Reactions and solvers are handed to it as numbers from the registries,
-so that there is one place that says what they are, and one that a user registers is in its menu.
+The page integrates the equation in JavaScript. It receives reactions and solvers as numbers from
+the registries, so each is defined in one place, and its menus include those that a user registers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SCRIPTS = tuple(
         *("model", "leaderboard", "explorer"),
     )
 )
-"""Below ``gread/``, in the order in which they need each other."""
+"""Paths relative to ``gread/``, in the order in which the scripts depend on each other."""
 
 
 def page(
@@ -32,13 +32,13 @@ def page(
     runs: Sequence[Mapping[str, Any]] = (),
     served: bool = False,
 ) -> str:
-    """The page.
+    """Build the page.
 
     Args:
-        leaderboard: Of `gread.explorer.leaderboard`.
-        portraits: Trained models, of `gread.explorer.portrait`.
+        leaderboard: Output of `gread.explorer.leaderboard`.
+        portraits: Trained models, as returned by `gread.explorer.portrait`.
         runs: Stored runs that the server can train again.
-        served: Whether there is a server to ask for them.
+        served: Whether a server trains these runs on request.
 
     Example:
         >>> text = page({"rows": [], "datasets": [], "note": ""})
@@ -86,7 +86,7 @@ def reactions() -> list[dict[str, Any]]:
 
 
 def solvers() -> list[dict[str, Any]]:
-    """Tables of the solvers with fixed steps."""
+    """Runge-Kutta tables of the fixed-step solvers."""
     return [
         {"name": name, "title": solver.title, "a": solver.a, "b": solver.b}
         for name, solver in SOLVERS.items()

@@ -9,7 +9,7 @@ let settings = opened;
 let written = "";
 let writing = null;
 
-/** Write the link; browsers limit how often. */
+/** Write the link at most every 250 ms, because browsers limit the rate. */
 function changed() {
   writing ??= setTimeout(() => {
     writing = null;

@@ -51,7 +51,7 @@ function fromLines(text, name) {
   return { ids: [...numbers.keys()], edges };
 }
 
-/** {"nodes": [{"id", "x", "y", "class"}], "edges" or "links": [{"source", "target", "weight"}]}, the format of NetworkX. */
+/** Parse {"nodes": [{"id", "x", "y", "class"}], "edges" or "links": [{"source", "target", "weight"}]}, the node-link format of NetworkX. */
 function fromJson(text, name) {
   let value;
   try {

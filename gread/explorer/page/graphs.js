@@ -111,7 +111,7 @@ const KARATE = [
 ];
 const OFFICER = [9, 14, 15, 18, 20, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33];
 
-/** All pairs of points closer than ``reach``, found with a grid of cells of that size. */
+/** All pairs of points closer than ``reach``, found with a grid of cells of at least that size. */
 function closePairs(x, y, reach) {
   const across = Math.max(1, Math.floor(1 / reach));
   const cells = new Map();
@@ -207,7 +207,7 @@ function stretched(places) {
   return places.map((place) => 0.03 + (0.94 * (place - low)) / wide);
 }
 
-/** Edge homophily: share of edges that join equal classes. */
+/** Edge homophily: share of edges between nodes of the same class. */
 function homophilyOf({ pairs, classes }) {
   if (pairs.length === 0) return NaN;
   let same = 0;

@@ -68,7 +68,7 @@ class Leaderboard {
     this.plots.replaceChildren(...columns.map((column) => dotPlot(column, shown)));
   }
 
-  /** Sort by the link, and write later changes of the order to the link. */
+  /** Sort in the order of the link, and write later changes of the order to the link. */
   keepSorted() {
     const heads = [...this.table.querySelectorAll("thead th")];
     const [wanted, way] = this.settings.sort.split(":");
@@ -90,7 +90,7 @@ const printed = (found) =>
         .join(" ± ")
     : "";
 
-/** Our rows with the paper's below them; rows that only the paper has are marked. */
+/** Rows of our results, each above the paper's; rows with only the paper's numbers are marked. */
 function tableOf(rows, columns) {
   const best = new Map(
     columns.map(({ name }) => [

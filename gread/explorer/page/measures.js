@@ -2,7 +2,8 @@
 
 const INKS = ["#0072B2", "#D55E00"]; // diffusion, reaction-diffusion
 
-const LAMBDAS = [...Array(26).keys()].map((k) => Math.cos((Math.PI * (25 - k)) / 25)); // the resolution of the moments
+// Chebyshev points, about as dense as the moments resolve.
+const LAMBDAS = [...Array(26).keys()].map((k) => Math.cos((Math.PI * (25 - k)) / 25));
 
 const TITLES = { energy: "Dirichlet energy", range: "range of the states", spectrum: "spectrum of the states" };
 

@@ -75,7 +75,7 @@ class TrainedView {
     return html("div", { class: "chooser" }, ...parts);
   }
 
-  /** Dataset, then model, then split and seed. */
+  /** Menus for the dataset, the model, and the split and seed of a run. */
   runChooser() {
     const unique = (values) => [...new Set(values)];
     const dataset = choiceControl(

@@ -63,7 +63,7 @@ function dirichletEnergy(count, pairs, weights, h) {
 }
 
 /**
-  * Symmetric matrix similar to Ã. It has the same eigenvalues; ``to(h)`` is h in its basis.
+ * Symmetric matrix similar to Ã. It has the same eigenvalues; ``to(h)`` is h in its basis.
  *
  * D^-1 A and A D^-1 become D^-1/2 A D^-1/2 if h is multiplied by a power ±1/2 of the degree.
  */
@@ -129,10 +129,10 @@ function eigenvalueBelow(diagonal, beside, index) {
 const MOMENTS = 48;
 
 /**
-  * Spectral density of h² over the eigenvalues of Ã, evaluated at ``lambdas``.
+ * Spectral density of h² over the eigenvalues of Ã, evaluated at ``lambdas``.
  *
-  * Kernel polynomial method: Chebyshev moments h·T_k(Ã) h, smoothed by the Jackson kernel. It needs the
- * same number of products on a graph of any size.
+ * Kernel polynomial method: Chebyshev moments h·T_k(Ã) h, smoothed by the Jackson kernel. The number of
+ * products does not depend on the size of the graph.
  */
 function spectralDensity(symmetric, h, lambdas) {
   const n = symmetric.count;
@@ -158,6 +158,6 @@ function spectralDensity(symmetric, h, lambdas) {
     const theta = Math.acos(Math.min(1, Math.max(-1, lambda)));
     let sum = moments[0];
     for (let k = 1; k < MOMENTS; k += 1) sum += 2 * jackson(k) * moments[k] * Math.cos(k * theta);
-    return Math.max(0, sum / Math.PI); // density in the angle θ, so that the ends keep their weight
+    return Math.max(0, sum / Math.PI); // density in the angle θ, which stays finite at λ = ±1
   });
 }

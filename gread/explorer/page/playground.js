@@ -644,7 +644,7 @@ class Playground {
   }
 }
 
-/** Colour range of each channel: the 2 % and 98 % quantiles of H(0), or 0 to 1 if H(0) is constant. */
+/** Colour range of each channel: 2 % and 98 % quantiles of H(0) (its range below 60 nodes); if equal, a range with 0 and 1. */
 function limitsOf(starts) {
   return starts.map((h) => {
     const sorted = Float64Array.from(h).sort();

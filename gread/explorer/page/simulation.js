@@ -77,7 +77,7 @@ class Simulation {
     return true;
   }
 
-  /** Go to a step: forward by integration, backward from the last stored state before it. */
+  /** Go to a step: forward by integration, backward from the last stored state at or before it. */
   seek(step, deadline = Infinity) {
     const wanted = Math.min(step, this.last);
     if (wanted < this.step) this.restore(wanted);

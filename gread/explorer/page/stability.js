@@ -37,7 +37,7 @@ function rateOf(terms, alpha, beta, lambda, h) {
 }
 
 /**
-  * Warning about a step: {kind: "step" | "growth" | "runaway", text}, or null.
+ * Warning about a step: {kind: "step" | "growth" | "runaway", text}, or null.
  *
  * @param channels [{alpha, beta}]
  * @param spectrum [lowest, highest] eigenvalue of Ã

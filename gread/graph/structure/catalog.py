@@ -1,6 +1,6 @@
 """Registry of structures, with a cache.
 
-A structure is a function from a graph to tensors, by the argument names of the model.
+A structure is a function from a graph to tensors, keyed by the argument names of the model.
 """
 
 from __future__ import annotations

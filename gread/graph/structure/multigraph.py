@@ -26,7 +26,7 @@ RINGS = 5
 """Number of rings, the node itself included; the authors use up to ten, or all."""
 
 BAND = 10
-"""Width of the warping band; with at most this many degrees the result is exact."""
+"""Half-width of the warping band; with at most this many degrees the result is exact."""
 
 SOURCES = 512
 """Number of nodes whose rings are computed together, with N values each."""
@@ -39,7 +39,7 @@ Nodes = NDArray[np.int64]
 
 
 def multigraph(data: Data) -> Mapping[str, Tensor]:
-    """Pairs ``multigraph_index`` [2, P]; ``multigraph_type`` and ``multigraph_weight`` of each."""
+    """Pairs ``multigraph_index`` [2, P], their ``multigraph_type`` and ``multigraph_weight``."""
     index, kind, weight = structural_multigraph(data.edge_index, int(data.num_nodes))
     return {"multigraph_index": index, "multigraph_type": kind, "multigraph_weight": weight}
 
@@ -159,7 +159,7 @@ def _warped(ring: Ring, a: Nodes, b: Nodes) -> Numbers:
     offset = np.arange(-BAND, BAND + 1)
     before: Numbers = np.full((len(a), len(offset)), np.inf)
     for i in range(int(rows.max(initial=0))):
-        active = int(np.searchsorted(-rows, -i))  # those with more than i elements
+        active = int(np.searchsorted(-rows, -i))  # pairs with more than i elements
         a, b, rows, columns = (part[:active] for part in (a, b, rows, columns))
         before = before[:active]
         centre = i * columns // rows

@@ -1,4 +1,4 @@
-"""Source of a graph, by which its structure is found."""
+"""Source of a graph, which locates its cached structures."""
 
 from __future__ import annotations
 

@@ -15,13 +15,13 @@ RETURN = 0.05
 """Teleport probability α of the walk."""
 
 KEPT = 64
-"""Number of nodes kept of every walk, those with the largest entries."""
+"""Number of entries kept of every walk, the largest ones."""
 
 TOGETHER = 64
 """Number of walks that are computed together; they fit into the cache of a CPU."""
 
 STEPS = 48
-"""Iterations, each of which reduces the error to 0.73; the result has single precision."""
+"""Number of iterations; each multiplies the error by 0.73. The result has single precision."""
 
 
 def page_rank(edge_index: Tensor, num_nodes: int) -> dict[str, Tensor]:

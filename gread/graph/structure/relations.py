@@ -30,13 +30,13 @@ from gread.graph.structure.origin import Origin
 QUADRANTS = 4
 LOOP = 2 * QUADRANTS
 NUM_RELATIONS = LOOP + 1
-"""Four quadrants of edges, four of near pairs that are not edges, and self loops."""
+"""Four quadrants of edges that are not near pairs, four of near pairs, and self loops."""
 
 LANDMARKS = 1000
 """Number of landmarks; a graph with at most this many nodes uses classical scaling."""
 
 DIGITS = 6
-"""Digits of coordinates, so that points that should coincide (two leaves of one node) do."""
+"""Decimal places of coordinates; rounding makes equal points (two leaves of one node) coincide."""
 
 EMBEDDINGS = {"cora": "MDS", "citeseer": "MDS", "pubmed": "MDS"}
 OTHER_EMBEDDING = "poincare"
@@ -55,7 +55,8 @@ def computed_relations(edge_index: Tensor, num_nodes: int) -> tuple[Tensor, Tens
     """Pairs and their relations from our own embedding.
 
     Pairs are near if their distance is between zero and ρ, the largest value that gives no more
-    near pairs than edges. A near pair does not count as an edge, as in the authors' files.
+    near pairs than edges. An edge that is also a near pair counts as near, as in the authors'
+    files.
     """
     check_count("the number of nodes", num_nodes)
     adj = adjacency_matrix(edge_index, num_nodes)
@@ -95,7 +96,7 @@ def embed(adj: scipy.sparse.csr_array) -> NDArray[np.float64]:
 
 
 def _near(points: NDArray[np.float64], most: int) -> NDArray[np.int64]:
-    """Pairs [2, P] of near points in both directions: at most ``most``, with ties all or none.
+    """Pairs [2, P] of near points in both directions: at most ``most``; ties are all in or out.
 
     Coinciding points form no pair, because they have no quadrant. There are many of them (all
     leaves of a node coincide), so they are counted without being listed.
@@ -143,7 +144,7 @@ def _published(edge_index: Tensor, n: int, origin: Origin) -> tuple[Tensor, Tens
 
 
 def _read(path: Path) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.int64]]:
-    """Pairs [2, P], whether they are near without being edges, and their quadrants."""
+    """Pairs [2, P], whether they are near pairs instead of edges, and their quadrants."""
     lines = [line.replace(",", "\t").split("\t") for line in path.read_text().splitlines()[1:]]
     columns = np.array(lines).reshape(-1, 4).T
     return columns[:2].astype(np.int64), columns[2] == "latent_space", columns[3].astype(np.int64)

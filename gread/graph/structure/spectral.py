@@ -17,13 +17,13 @@ SMALL = 500
 """Largest number of nodes for which all eigenvectors are computed."""
 
 PRECISE, TOLERANCES = 20_000, (1e-6, 1e-2)
-"""Relative tolerances of eigenvalues up to this number of nodes, and above it."""
+"""Relative tolerances of eigenvalues for graphs up to this number of nodes, and for larger ones."""
 
 ROUNDS = 100
-"""Restarts of the Lanczos method; eigenvectors that have not converged are left out."""
+"""Largest number of Lanczos restarts; eigenvectors that have not converged are left out."""
 
 LARGEST = 10.0
-"""Clipping bound, because an eigenvector may be localized on few nodes."""
+"""Bound of the clipped coordinates, because an eigenvector may be localized on few nodes."""
 
 
 def spectral_positions(edge_index: Tensor, num_nodes: int, *, directed: bool = False) -> Tensor:
@@ -83,13 +83,13 @@ def _leading(matrix: sparse.csr_matrix, which: str) -> NDArray[np.float64]:
     if size <= SMALL:
         values, vectors = scipy.linalg.eigh(matrix.toarray())
     else:
-        start = np.cos(np.arange(size))  # any that is none of the eigenvectors
+        start = np.cos(np.arange(size))  # any vector that is not an eigenvector
         about = {"k": KEPT, "which": which, "v0": start, "tol": TOLERANCES[size > PRECISE]}
         try:
             values, vectors = eigsh(matrix, maxiter=ROUNDS, **about)
         except ArpackNoConvergence as some:
             values, vectors = some.eigenvalues, some.eigenvectors
-        except ArpackError:  # there is nothing to find, as in a graph without edges
+        except ArpackError:  # for example in a graph without edges
             return np.zeros((size, 0))
     order = np.argsort(-(np.abs(values) if which == "LM" else values), kind="stable")[:KEPT]
     kept = order[np.abs(values[order]) > 1e-9]

@@ -9,9 +9,9 @@ from torch import Tensor
 
 
 def two_steps_away(edge_index: Tensor, num_nodes: int) -> Tensor:
-    """From where one comes to another node in two steps, and not in one, [2, E₂].
+    """Pairs (source, target) joined by a path of two steps but by no edge, [2, E₂].
 
-    Sparse throughout: Squirrel has 8.4 million such pairs, a third of all.
+    All matrices are sparse: Squirrel has 8.4 million such pairs, a third of all.
     """
     loops = torch.arange(num_nodes).expand(2, -1)
     source, target = torch.cat([edge_index.cpu(), loops], dim=1).numpy()

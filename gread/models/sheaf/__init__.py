@@ -1,7 +1,7 @@
-"""Neural sheaf diffusion: every edge learns how the spaces at its two ends fit together.
+"""Neural sheaf diffusion: diffusion with learned maps at both ends of every edge.
 
-A node u has d coordinates of f channels each, X_u [d, f]. Either end u of an edge has a map F_u
-[d, d] into the space of the edge, found from the states of both ends; v is the other end:
+A node u has d coordinates of f channels each, X_u [d, f]. Each end u of an edge has a map F_u
+[d, d] into the space of the edge, computed from the states of both ends; v is the other end:
 
     (L X)_u = Σ F_uᵀ (F_u X_u − F_v X_v)                   the sheaf Laplacian
     Δ = D*^-½ L D*^-½,   D* = I + D,   D_u = Σ F_uᵀ F_u

@@ -15,21 +15,21 @@ from gread.kernels.pattern import Pattern, remember
 
 
 class Ends(NamedTuple):
-    """The ends of all edges, those at node 0 first; of an edge between u and v they are two."""
+    """The ends of all edges, ordered by node; an edge between u and v has two ends."""
 
     pattern: Pattern
-    """The end at u has the place (u, v), [N, N]."""
+    """One entry per end: (u, v) for the end at u, [N, N]."""
     at: Pattern
     """Ends of every node, [N, E]."""
     pairs: Pattern
-    """Columns u and N + v of every end, [E, 2N]."""
+    """One row per end at u, with entries in columns u and N + v, [E, 2N]."""
     weight: Tensor
     """Weight of the edge of every end, [E]."""
     ones: Tensor
     """Ones for the entries of ``pairs``, [2E]."""
 
     def sum(self, values: Tensor) -> Tensor:
-        """The weighted sum over the ends of every node, [..., E] to [N, ...]."""
+        """Compute the weighted sum over the ends of every node, [..., E] to [N, ...]."""
         found = product(self.at, self.weight, values.flatten(0, -2).T.contiguous())
         return found.unflatten(1, values.shape[:-1])
 
@@ -64,9 +64,9 @@ def ends_of(edge_index: Tensor, edge_weight: Tensor | None, x: Tensor) -> Ends:
 class SheafLaplacian(NamedTuple):
     """Δ = D*^-½ (D − A) D*^-½, where A has the block F_uᵀ F_v at (u, v).
 
-    Matrices that are all diagonal are given as their diagonals, with one axis less; if these are
-    constant too, one number is enough. The ends come last, so that work on millions of small
-    matrices is on a few long rows.
+    Diagonal matrices are stored as their diagonals, with one axis less. A diagonal with equal
+    entries is stored as one number. The axis of the ends comes last, so operations on millions of
+    small matrices run on a few long rows.
     """
 
     ends: Ends
@@ -78,12 +78,12 @@ class SheafLaplacian(NamedTuple):
     """Blocks of A, [d, d, E]."""
 
     def __matmul__(self, x: Tensor) -> Tensor:
-        """Δ X, for X of shape [N, d, f]."""
+        """Compute Δ X, for X of shape [N, d, f]."""
         x = _times(self.root, x)
         return _times(self.root, _times(self.degree, x) - self._gather(x))
 
     def _gather(self, x: Tensor) -> Tensor:
-        """A X: a sparse product for every entry of a block, and so nothing of [E, d, f]."""
+        """Compute A X by one sparse product per entry of a block, without a tensor [E, d, f]."""
         pattern, entries, x = self.ends.pattern, self.blocks, x.transpose(0, 1)
         if entries.dim() == 2:
             return product(pattern, entries, x.contiguous()).transpose(0, 1)
@@ -97,7 +97,7 @@ def _times(matrices: Tensor, x: Tensor) -> Tensor:
 
 
 class _TransposedTimes(torch.autograd.Function):
-    """AᵀB of matrices [d, d, E]: batched products of the libraries are made for larger ones."""
+    """AᵀB of matrices [d, d, E]; batched products of libraries are optimized for larger ones."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
@@ -145,7 +145,7 @@ def fixed_laplacian(signs: Tensor, ends: Ends) -> SheafLaplacian:
 
 
 def inverse_root(matrices: Tensor) -> Tensor:
-    """M^-½ of symmetric matrices without an eigenvalue below one, [N, d, d]."""
+    """M^-½ of symmetric matrices with eigenvalues of at least one, [N, d, d]."""
     short = matrices.dtype in (torch.float16, torch.bfloat16)  # not supported by LAPACK
     with torch.autocast(matrices.device.type, enabled=False):
         return _InverseRoot.apply(matrices.float() if short else matrices).to(matrices.dtype)
@@ -154,9 +154,9 @@ def inverse_root(matrices: Tensor) -> Tensor:
 class _InverseRoot(torch.autograd.Function):
     """Inverse square root by eigenvalues, with a custom gradient.
 
-    That of ``eigh`` divides by λᵢ − λⱼ, and is NaN where eigenvalues are equal, as at every node
-    without neighbours. What is needed is the solution of a Sylvester equation, in the eigenbasis a
-    product with the divided differences of λ^-½, and in these the factor cancels:
+    The gradient of ``eigh`` divides by λᵢ − λⱼ, and is NaN for equal eigenvalues, as at every node
+    without neighbours. The gradient of M^-½ solves a Sylvester equation. In the eigenbasis, this is
+    a product with the divided differences of λ^-½, in which the factor λᵢ − λⱼ cancels:
 
         (λᵢ^-½ − λⱼ^-½) / (λᵢ − λⱼ) = −1 / (√λᵢ √λⱼ (√λᵢ + √λⱼ))
     """
@@ -164,7 +164,7 @@ class _InverseRoot(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, matrices: Tensor) -> Tensor:
         values, vectors = torch.linalg.eigh(matrices)
-        roots = values.clamp(min=1).sqrt()  # rounding may leave less
+        roots = values.clamp(min=1).sqrt()  # rounding may give less
         ctx.save_for_backward(roots, vectors)
         return (vectors / roots.unsqueeze(-2)) @ vectors.mT
 

@@ -24,9 +24,9 @@ class Learner(nn.Module):
 
     Args:
         stalk_dim: Number of coordinates of a node.
-        channels: Of each.
+        channels: Width of each coordinate.
         count: k.
-        shared: Whether W sees the sum over the coordinates, the same weights for each.
+        shared: Whether W is applied to the sum over the coordinates, which then share its weights.
     """
 
     def __init__(self, stalk_dim: int, channels: int, count: int, shared: bool):
@@ -36,7 +36,7 @@ class Learner(nn.Module):
         self.linear = nn.Linear(2 * width, count, bias=False)
 
     def forward(self, x: Tensor, ends: Ends) -> Tensor:
-        """[k, E] from the states [N, d, f]."""
+        """Compute Φ [k, E] from the states [N, d, f]."""
         x = x.sum(1) if self.shared else x.flatten(1)
         own, other = self.linear.weight.chunk(2, dim=1)
         found = product(ends.pairs, ends.ones, torch.cat([x @ own.T, x @ other.T]))
@@ -93,8 +93,8 @@ MAPS: Registry[Callable[[int, Callable[[int], Learner]], nn.Module]] = Registry(
 def orthogonal(numbers: Tensor, size: int) -> Tensor:
     """Q = H₁ ⋯ H_d with Householder's H_k = I − τ v vᵀ, τ = 2 / vᵀv: [d(d−1)/2, E] to [d, d, E].
 
-    Here v is zero up to a one in place k, and then numbers. Hence H_d turns the last coordinate
-    round, and H_k ⋯ H_d only adds a row and a column to the product before.
+    In H_k, v is zero before place k, one at place k, and has the given numbers after it. Hence H_d
+    flips the last coordinate, and each further H_k adds a row and a column to the product.
     """
     found = numbers.new_full((1, 1, numbers.size(1)), -1.0)
     for v in reversed(numbers.split(list(range(size - 1, 0, -1)))):

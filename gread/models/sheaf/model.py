@@ -21,11 +21,11 @@ class SheafLayer(nn.Module):
     """X ↦ (1 + tanh ε) X − ELU(Δ W₁ X W₂), with Δ learned from X.
 
     Args:
-        maps: Learns Δ on the first coordinates of the stalk.
-        stalk_dim: How many there are, with the fixed ones.
-        channels: Width f of each.
-        dropout: On X below W₁.
-        maps_dropout: On the X that Δ is learned from.
+        maps: Module that computes Δ on the first coordinates of the stalk.
+        stalk_dim: Number of coordinates, including those with a fixed Δ.
+        channels: Width f of each coordinate.
+        dropout: Dropout on X before W₁.
+        maps_dropout: Dropout on the X from which Δ is computed.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class SheafLayer(nn.Module):
         nn.init.orthogonal_(self.right)
 
     def forward(self, x: Tensor, ends: Ends, fixed: SheafLaplacian | None) -> Tensor:
-        """[N, d, f] to [N, d, f], where ``fixed`` is Δ on the last coordinates."""
+        """Map X [N, d, f] to [N, d, f], where ``fixed`` is Δ on the last coordinates."""
         learned = self.maps(self.maps_dropout(x), ends)
         y = self.left @ self.dropout(x) @ self.right
         if fixed is None:
@@ -62,7 +62,7 @@ class SheafLayer(nn.Module):
 class NeuralSheafDiffusion(LayeredGNN):
     """Diffusion on a sheaf that is learned in every layer.
 
-    The graph is taken as undirected and without loops. Edge weights are those of a weighted
+    Edges are made undirected, and self loops are removed. Edge weights are those of a weighted
     Laplacian: (L X)_u = Σ w F_uᵀ (F_u X_u − F_v X_v).
 
     Args:
@@ -70,16 +70,17 @@ class NeuralSheafDiffusion(LayeredGNN):
         hidden_channels: Channels f of each coordinate.
         maps: ``"diag"``, ``"bundle"`` or ``"general"``.
         stalk_dim: Coordinates d of a node that the maps act on.
-        num_layers: How many.
+        num_layers: Number of layers.
         sheaf_decay: Weight decay of the learner of the maps; by default that of the training.
 
     Other Args:
-        sharpen: Whether there is a further coordinate with Δ = D*^-½ (D + A) D*^-½, which makes
-            neighbours differ (the authors' ``add_lp``).
-        smooth: Whether there is one with D − A, which makes them alike (their ``add_hp``).
+        sharpen: Whether to add a coordinate with Δ = D*^-½ (D + A) D*^-½, which makes neighbours
+            differ (the authors' ``add_lp``).
+        smooth: Whether to add a coordinate with D − A in place of D + A, which makes neighbours
+            similar (the authors' ``add_hp``).
         second_linear: Whether the encoder has a second linear map.
-        shared_learner: Whether the learner of the maps sees the sum over the coordinates, with
-            fewer weights (their ``sparse_learner``).
+        shared_learner: Whether the learner of the maps uses the sum over the coordinates, with
+            fewer weights (the authors' ``sparse_learner``).
     """
 
     def __init__(
@@ -125,7 +126,10 @@ class NeuralSheafDiffusion(LayeredGNN):
         self.register_buffer("signs", torch.tensor(signs), persistent=False)
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
-        """Parameter groups: learners of maps have their own decay, weights of a bundle none."""
+        """Parameter groups: learners of maps use ``sheaf_decay``, all others ``weight_decay``.
+
+        Learners of the edge weights of a bundle belong to the others.
+        """
         named = dict(self.named_parameters())
         learners = [parameter for name, parameter in named.items() if ".maps.learner." in name]
         others = [parameter for name, parameter in named.items() if ".maps.learner." not in name]
@@ -140,7 +144,7 @@ class NeuralSheafDiffusion(LayeredGNN):
         return ends_of(edge_index, edge_weight, x)
 
     def states(self, x: Tensor, adj: Ends) -> list[Tensor]:
-        """The stalks of every node side by side, at the start and behind every layer."""
+        """Return the concatenated stalks of every node, initially and after every layer."""
         fixed = fixed_laplacian(self.signs, adj) if self.signs.numel() else None
         states = [self.encoder(x)]
         for layer in self.layers:

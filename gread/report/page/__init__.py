@@ -1,7 +1,7 @@
-"""One page with everything: HTML that opens from a file and makes no requests.
+"""Self-contained HTML page that opens from a file and makes no requests.
 
-The page is made of its data, the charts and tables as JSON, and of the scripts and styles in this
-folder, which draw them. Data is only ever parsed as JSON and shown as text.
+The page contains charts and tables as JSON, and the scripts and styles in this folder that draw
+them. Data is only parsed as JSON and shown as text.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class Section:
     """An artefact on the page.
 
     Attributes:
-        name: Of the artefact, and of the place on the page.
-        shown: What there is to see.
-        stored: How many of its runs there are.
-        needed: How many it has.
-        scale: At which scale.
-        command: Computes what is not there of the paper's protocol.
+        name: Name of the artefact, and of its anchor on the page.
+        shown: The table or chart.
+        stored: Number of stored runs.
+        needed: Number of all runs of the artefact.
+        scale: Scale of the artefact.
+        command: Command that computes the missing runs of the paper's protocol.
     """
 
     name: str
@@ -46,17 +46,17 @@ class Section:
 
     @property
     def empty(self) -> bool:
-        """Whether all is still to be computed."""
+        """Whether the artefact has runs and none is stored."""
         return self.needed > 0 and self.stored == 0
 
 
 def page(sections: Iterable[Section], *, title: str, about: str) -> str:
-    """The page, as one text.
+    """HTML of the page.
 
     Args:
-        sections: In the order of the page.
-        title: Above all.
-        about: A sentence below it: what was made when, from what.
+        sections: Sections in the order of the page.
+        title: Title of the page.
+        about: Text below the title: content, version and date.
 
     Example:
         >>> text = page([], title="<Report>", about="nothing in it")
@@ -74,13 +74,13 @@ def page(sections: Iterable[Section], *, title: str, about: str) -> str:
 def bind(
     *, title: str, styles: Iterable[str], scripts: Iterable[str], data: Any, served: bool = False
 ) -> str:
-    """One file of many: what the template leaves open is filled with the text of files.
+    """Fill the HTML template with styles, scripts and data, as one file.
 
     Args:
-        title: Of the page.
-        styles: Files of CSS below ``gread/``.
-        scripts: Files of JavaScript, which share one scope.
-        data: What the scripts find as JSON.
+        title: Title of the page.
+        styles: CSS files below ``gread/``.
+        scripts: JavaScript files below ``gread/``, which share one scope.
+        data: Data of the scripts, embedded as JSON.
         served: Whether the page may request data from its server, and nothing else.
     """
     parts = {
@@ -90,7 +90,7 @@ def bind(
         "title": escape(title, quote=False),
         "style": "\n".join(map(_read, styles)),
         "script": "\n".join(map(_read, scripts)),
-        # Inside a script element nothing but its end is special, so no "<" is left.
+        # A script element ends at its first end tag, so every "<" is escaped.
         "data": json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c"),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _read("report/page/page.html"))

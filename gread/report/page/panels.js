@@ -26,13 +26,13 @@ function magma(share) {
 let clips = 0;
 
 /**
-  * Draw a panel.
+ * Draw a panel.
  *
  * @param panel panel of a chart
  * @param width in pixels
-  * @param options hidden: labels that are turned off; single: whether it is the only panel; named: axes
+ * @param options hidden: labels that are turned off; single: whether it is the only panel; named: axes
  *   that have a label; tall: height in pixels, if the chart sets it
-  * @returns the element, and find(x, y), which returns the tooltip of the nearest point
+ * @returns the element, and find(x, y), which returns the tooltip of the nearest point
  */
 function drawPanel(panel, width, { hidden, single, named, tall: wanted }) {
   const square = panel.image !== null || (panel.x.hidden && panel.y.hidden);

@@ -53,7 +53,7 @@ class Job:
                 if not is_out_of_memory(error):
                     raise
                 results = []
-            if not results:  # outside of the except, which would hold on to what has to go
+            if not results:  # outside of the except block, whose traceback keeps tensors alive
                 torch.cuda.empty_cache()
                 middle = len(self.specs) // 2
                 halves = self.specs[:middle], self.specs[middle:]
@@ -70,7 +70,7 @@ def compute_beside_others(job: Job, graph: Graph | None = None) -> list[Result]:
         full = str(error)
     if job.device.startswith("cuda"):
         torch.cuda.empty_cache()
-    if full is not None:  # outside of the except, which would hold on to what has to go
+    if full is not None:  # outside of the except block, whose traceback keeps tensors alive
         raise OutOfMemory(full)
     return results
 

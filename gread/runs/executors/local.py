@@ -99,7 +99,7 @@ class _Processes:
         weakref.finalize(self, self._pool.shutdown)
 
     def start(self, device: str) -> None:
-        """Start all processes; the pool starts one with every task that finds none idle."""
+        """Start all processes: the pool starts one for every task if no process is idle."""
         with suppress(BrokenProcessPool), uninterrupted():  # `compute` reports it
             for _ in range(self.started[0]):
                 self._pool.submit(_warm, device)

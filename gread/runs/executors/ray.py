@@ -166,7 +166,7 @@ class _Shipped:
 
 @lru_cache(maxsize=16)
 def _received(graph: _Shipped) -> Graph:
-    """Cached, because consecutive runs use the same graph."""
+    """Fetch a graph; cached, because consecutive runs use the same one."""
     found: Graph = _import_ray().get(graph.reference)
     return found
 

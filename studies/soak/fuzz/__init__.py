@@ -1,4 +1,4 @@
-"""Fuzzing of every parser and of the command: an error of gread, or a valid result.
+"""Fuzz every parser and the command line: each case gives an error of gread or a valid result.
 
 Hypothesis generates and shrinks cases; each finding becomes a test in
 tests/studies/test_findings.py.
@@ -17,7 +17,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from studies.soak.fuzz import arguments, files  # noqa: F401  # importing them enters their targets
+from studies.soak.fuzz import arguments, files  # noqa: F401  # the imports register targets
 from studies.soak.fuzz.targets import OURS, TARGETS, Target
 from studies.soak.rows import SCRIPTS, Row
 

@@ -1,8 +1,9 @@
 """Hostile files that try to run code, fill memory, or write files elsewhere.
 
-A case writes its file to a separate folder and reads it as a user would. It must be rejected with
-an error of gread, or read as plain values, which the case asserts. Each case runs in a monitored
-process, which records unpickling, new processes, connections, writes elsewhere, memory and time.
+A case writes its file to a separate folder and reads it as a user would. The file must be rejected
+with an error of gread, or read as plain values, which the case asserts. Each case runs in a
+monitored process, which records unpickling, new processes, connections, writes elsewhere, memory
+and time.
 """
 
 import json
@@ -149,7 +150,7 @@ def attempt(name: str, case: Case) -> Outcome:
 
 
 def _watched(case: Case, folder: Path, out: int) -> None:
-    """Run a case in its process, and print its events as one line of JSON."""
+    """Run a case in this process, and write its outcome to a pipe as JSON."""
     seen: list[str] = []
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:

@@ -39,7 +39,7 @@ def trained() -> Path:
 
 
 def copied(folder: Path) -> Path:
-    """Copy of that model."""
+    """Copy of the trained model."""
     return Path(shutil.copytree(trained(), folder / "model"))
 
 

@@ -98,7 +98,7 @@ for _name, _change in {
 
 
 def _unregistered(change: Callable[[dict[str, Any]], Any], folder: Path) -> None:
-    """An unregistered model is listed, but cannot be computed."""
+    """Check that a run of an unregistered model is listed; computing it must raise an error."""
     values = json.loads(result())
     change(values["spec"])
     (found,) = read_results(
@@ -262,7 +262,7 @@ def _planetoid(folder: Path) -> None:
 
 
 def _cached(change: Callable[[dict[str, Any], dict[str, str]], None], folder: Path) -> None:
-    """Parsed graph in a data root that others can write to."""
+    """Load and train on a changed parsed graph, as in a data root that others can write to."""
     statistics = dict.fromkeys(
         ("nodes", "edges", "edges_with_loops", "features", "classes", "splits"), 1
     ) | {"node_homophily": None, "edge_homophily": None}
